@@ -1,0 +1,283 @@
+"""Cases: the golden vectors of `spec/vectors`, each one call with its proven values."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec.errors import SpecError
+from attnspec.rule import CHAPTERS
+
+VECTORS = Path(__file__).parent / "vectors"
+SCHEMA = "vectors.schema.json"
+
+#: JSON has no spelling for these numbers; the vectors have.
+SPELLINGS: Mapping[str, float] = MappingProxyType(
+    {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+)
+
+Statistic = Literal["value", "transpose", "shape", "variance"]
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where a case comes from: its source, and how its inputs were obtained."""
+
+    source: str
+    inputs: str
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Numbers that a worked example prints, to be met at their printed precision.
+
+    Attributes
+    ----------
+    example, cell : str
+        Which worked example, and which of its cells: ``"004"``, ``"In [13]"``.
+    of : str
+        What is printed: an argument or an output of the case, or
+        ``variant/output`` for an alternative.
+    text : tuple of str
+        The numbers as printed, in row-major order.
+    select : tuple of int
+        Leading indices into the array, where only a part of it is printed.
+    statistic : {"value", "transpose", "shape", "variance"}
+        What of it is printed.
+    places : int or None
+        Digits after the point (of the mantissa, where there is an exponent)
+        that are known although trailing zeros are not printed; None means just
+        those that are.
+    """
+
+    example: str
+    cell: str
+    of: str
+    text: tuple[str, ...]
+    select: tuple[int, ...] = ()
+    statistic: Statistic = "value"
+    places: int | None = None
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """The values that a named variant of a rule gives for a case.
+
+    A backend that declares the variant must give them; any other must not.
+    """
+
+    rule: str
+    variant: str
+    expected: Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Misuse:
+    """A call that must be refused, and the argument that its error must name."""
+
+    argument: str
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call: its arguments, the rules it bears on, and what it must give.
+
+    Attributes
+    ----------
+    id : str
+        Permanent: never renamed, never used again.
+    title : str
+        What it shows, in a few words.
+    chapter : str
+        The chapter it stands under, as in `attnspec.CHAPTERS`.
+    operation : str
+        The function called, as in `attnspec.OPERATIONS`.
+    rules : tuple of str
+        The rules it bears on, the one it is there for first.
+    arguments : mapping of str to array, number, bool or str
+        Everything to call it with, by canonical name. Arrays are read-only.
+    expected : mapping of str to array
+        By output name, each element the float64 nearest to the exact value.
+        Empty for a misuse.
+    alternatives : tuple of Alternative
+        What the variants of its rules give instead.
+    misuse : Misuse or None
+        Set when the call must be refused.
+    figures : tuple of Figure
+        The printed numbers that it answers for.
+    provenance : Provenance
+        Where it comes from.
+    """
+
+    id: str
+    title: str
+    chapter: str
+    operation: str
+    rules: tuple[str, ...]
+    arguments: Mapping[str, Any]
+    provenance: Provenance
+    expected: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    alternatives: tuple[Alternative, ...] = ()
+    misuse: Misuse | None = None
+    figures: tuple[Figure, ...] = ()
+
+    def __str__(self) -> str:
+        return self.id
+
+
+@cache
+def cases(folder: Path = VECTORS) -> tuple[Case, ...]:
+    """Every golden vector, chapter by chapter.
+
+    Parameters
+    ----------
+    folder : Path, optional
+        Where the vector files are; by default those of the standard.
+
+    Raises
+    ------
+    SpecError
+        When a file there is malformed, of no chapter, or repeats an id.
+
+    Examples
+    --------
+    >>> from attnspec import cases
+    >>> case = cases()[0]
+    >>> case.chapter, case.operation
+    ('projection', 'projection')
+    """
+    found: list[Case] = []
+    for path in sorted(folder.glob("*.json"), key=_reading_order):
+        if path.name != SCHEMA:
+            found.extend(load(path))
+    if not found:
+        raise SpecError(f"vectors: got no vector file in {folder.name}/, expected CHAPTER.json")
+    ids = [case.id for case in found]
+    for twice in sorted({id_ for id_ in ids if ids.count(id_) > 1}):
+        raise SpecError(f"case {twice}: got {ids.count(twice)} cases of this id, expected one")
+    return tuple(found)
+
+
+def find_case(case_id: str) -> Case:
+    """Return the golden vector of that id.
+
+    Raises
+    ------
+    SpecError
+        When there is none.
+
+    Examples
+    --------
+    >>> from attnspec import find_case
+    >>> find_case("scores-000").expected["scores"].shape
+    (3, 3)
+    """
+    for case in cases():
+        if case.id == case_id:
+            return case
+    raise SpecError(f"case: got {case_id!r}, expected one of {', '.join(case.id for case in cases())}")
+
+
+def load(path: Path) -> list[Case]:
+    """Read the cases of one vector file.
+
+    Raises
+    ------
+    SpecError
+        When the file cannot be read or does not fit the schema.
+    """
+    if path.stem not in CHAPTERS:
+        raise SpecError(f"vectors: got file {path.name}, expected the name of a chapter ({', '.join(CHAPTERS)})")
+    document = read(path)
+    return [_case(path.stem, entry) for entry in document["cases"]]
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Read one vector file as plain JSON and hold it against the schema.
+
+    Raises
+    ------
+    SpecError
+        When the file cannot be read or does not fit the schema.
+    """
+    # Imported here: `import attnspec` alone needs no schema validator.
+    from jsonschema import Draft202012Validator, best_match  # noqa: PLC0415
+
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+    except (OSError, ValueError) as error:
+        raise SpecError(f"vectors: {path.name} cannot be read as JSON ({error})") from error
+    schema = json.loads((VECTORS / SCHEMA).read_text(encoding="utf-8"))
+    error = best_match(Draft202012Validator(schema).iter_errors(document))
+    if error is not None:
+        where = "/".join(str(part) for part in error.absolute_path) or "the top"
+        raise SpecError(f"vectors: {path.name} at {where}: {error.message}")
+    for entry in document["cases"]:
+        for name, tensor in _tensors(entry):
+            size = int(np.prod(tensor["shape"]))
+            if size != len(tensor["data"]):
+                raise SpecError(
+                    f"case {entry['id']}: {name}: got {len(tensor['data'])} numbers, "
+                    f"expected {size} for shape {tuple(tensor['shape'])}"
+                )
+    assert isinstance(document, dict)  # noqa: S101 - for the type checker: the schema says so
+    return document
+
+
+def array(tensor: Mapping[str, Any]) -> NDArray[Any]:
+    """Build the array that a vector file spells out, read-only."""
+    numbers = [SPELLINGS[x] if isinstance(x, str) else x for x in tensor["data"]]
+    result = np.array(numbers, dtype=tensor["dtype"]).reshape(tensor["shape"])
+    result.flags.writeable = False
+    return result
+
+
+def _tensors(entry: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Every array of a case as it stands in the file, with its name."""
+    groups = [entry["arguments"], entry.get("expected", {})]
+    groups += [alternative["expected"] for alternative in entry.get("alternatives", ())]
+    return [(name, thing) for group in groups for name, thing in group.items() if isinstance(thing, dict)]
+
+
+def _arrays(group: Mapping[str, Any]) -> Mapping[str, Any]:
+    things = {name: array(thing) if isinstance(thing, dict) else thing for name, thing in group.items()}
+    return MappingProxyType(things)
+
+
+def _case(chapter: str, entry: Mapping[str, Any]) -> Case:
+    return Case(
+        id=entry["id"],
+        title=entry["title"],
+        chapter=chapter,
+        operation=entry["operation"],
+        rules=tuple(entry["rules"]),
+        arguments=_arrays(entry["arguments"]),
+        provenance=Provenance(**entry["provenance"]),
+        expected=_arrays(entry.get("expected", {})),
+        alternatives=tuple(
+            Alternative(other["rule"], other["variant"], _arrays(other["expected"]))
+            for other in entry.get("alternatives", ())
+        ),
+        misuse=Misuse(**entry["misuse"]) if "misuse" in entry else None,
+        figures=tuple(_figure(figure) for figure in entry.get("figures", ())),
+    )
+
+
+def _figure(entry: Mapping[str, Any]) -> Figure:
+    settled = {name: tuple(thing) if isinstance(thing, list) else thing for name, thing in entry.items()}
+    return Figure(**settled)
+
+
+def _reading_order(path: Path) -> tuple[int, str]:
+    place = CHAPTERS.index(path.stem) if path.stem in CHAPTERS else len(CHAPTERS)
+    return place, path.name
+
+
+def _refuse_constant(text: str) -> float:
+    raise ValueError(f"got the bare word {text}, expected it in quotes")

@@ -1,0 +1,180 @@
+"""Rules, read out of the prose of the chapters, which is the only place where they stand."""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from attnspec.errors import SpecError
+
+#: The chapters in reading order; each is a file `CHAPTER.md` beside this one.
+CHAPTERS = ("notation", "projection", "scores", "masking", "softmax", "numerics")
+
+Level = Literal["MUST", "SHOULD", "MAY"]
+
+_HEADING = re.compile(r"^(?P<id>[A-Z]+-[1-9][0-9]*) (?P<title>\S.*)$")
+_LEVEL = re.compile(r"\b(MUST|SHOULD|MAY)\b")
+_VARIANT = re.compile(r"^`(?P<name>[a-z0-9-]+)`: (?P<text>\S.*)$", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A named other behaviour that real code shows for a contested rule.
+
+    Attributes
+    ----------
+    name : str
+        The word by which a backend declares it, such as ``uniform``.
+    text : str
+        What happens instead, and who does it.
+    """
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One normative sentence of the standard.
+
+    Attributes
+    ----------
+    id : str
+        Permanent: never renumbered, never used again.
+    title : str
+        The heading it stands under.
+    level : {"MUST", "SHOULD", "MAY"}
+        The requirement word of the sentence.
+    sentence : str
+        The sentence itself, on one line.
+    chapter : str
+        The chapter, as in `CHAPTERS`.
+    variants : tuple of Variant
+        The other behaviours that the chapter lists for it.
+    """
+
+    id: str
+    title: str
+    level: Level
+    sentence: str
+    chapter: str
+    variants: tuple[Variant, ...] = ()
+
+
+@cache
+def rules() -> tuple[Rule, ...]:
+    """Every rule of the standard, chapter by chapter in the order of the prose.
+
+    Raises
+    ------
+    SpecError
+        When a chapter is missing or a rule in it is not written as
+        ``spec/README.md`` says.
+
+    Examples
+    --------
+    >>> from attnspec import rules
+    >>> [rule.id for rule in rules() if rule.chapter == "softmax"][0]
+    'SOFT-1'
+    """
+    found = [rule for chapter in CHAPTERS for rule in parse(chapter, _read(chapter))]
+    ids = [rule.id for rule in found]
+    for twice in {id_ for id_ in ids if ids.count(id_) > 1}:
+        raise SpecError(f"rule {twice}: got two headings, expected one")
+    return tuple(found)
+
+
+def find_rule(rule_id: str) -> Rule:
+    """Return the rule of that id.
+
+    Raises
+    ------
+    SpecError
+        When no chapter has a rule of that id.
+
+    Examples
+    --------
+    >>> from attnspec import find_rule
+    >>> find_rule("MASK-1").level
+    'MUST'
+    """
+    for rule in rules():
+        if rule.id == rule_id:
+            return rule
+    known = ", ".join(rule.id for rule in rules())
+    raise SpecError(f"rule: got {rule_id!r}, expected one of {known}")
+
+
+def parse(chapter: str, text: str) -> list[Rule]:
+    """Read the rules of one chapter.
+
+    Parameters
+    ----------
+    chapter : str
+        Its name, for the rules and for messages.
+    text : str
+        Its prose, in Markdown.
+
+    Raises
+    ------
+    SpecError
+        When a rule's heading is not followed by one paragraph with exactly one
+        requirement word, or its list of variants is malformed.
+    """
+    # Imported here: `import attnspec` alone needs no Markdown parser.
+    from markdown_it import MarkdownIt  # noqa: PLC0415
+
+    tokens = MarkdownIt().parse(text)
+    found: list[Rule] = []
+    heading: re.Match[str] | None = None
+    variants_follow = False
+    item_depth = 0
+    for index, token in enumerate(tokens):
+        opener = tokens[index - 1].type if index else ""
+        if token.type == "list_item_open":
+            item_depth += 1
+        elif token.type == "list_item_close":
+            item_depth -= 1
+        if token.type != "inline":
+            continue
+        content = " ".join(token.content.split())
+        if opener == "heading_open":
+            heading, variants_follow = _HEADING.match(content), False
+            if heading and tokens[index + 2].type != "paragraph_open":
+                raise SpecError(f"rule {heading['id']}: got no paragraph under its heading, expected its sentence")
+        elif heading and not found_for(found, heading["id"]):
+            found.append(_rule(chapter, heading, content))
+        elif heading and variants_follow and item_depth:
+            found[-1] = _with_variant(found[-1], content)
+        elif not item_depth:
+            variants_follow = content.startswith("Variants")
+    return found
+
+
+def found_for(found: list[Rule], rule_id: str) -> bool:
+    """Whether the last rule found is the one of that heading."""
+    return bool(found) and found[-1].id == rule_id
+
+
+def _rule(chapter: str, heading: re.Match[str], sentence: str) -> Rule:
+    words = _LEVEL.findall(sentence)
+    if len(words) != 1:
+        raise SpecError(f"rule {heading['id']}: got requirement words {words}, expected exactly one")
+    return Rule(heading["id"], heading["title"], words[0], sentence, chapter)
+
+
+def _with_variant(rule: Rule, content: str) -> Rule:
+    match = _VARIANT.match(content)
+    if match is None:
+        raise SpecError(f"rule {rule.id}: got variant {content!r}, expected '`name`: what happens instead'")
+    variants = (*rule.variants, Variant(match["name"], match["text"]))
+    return Rule(rule.id, rule.title, rule.level, rule.sentence, rule.chapter, variants)
+
+
+def _read(chapter: str) -> str:
+    path = Path(__file__).parent / f"{chapter}.md"
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SpecError(f"chapter {chapter}: expected the file {path.name} beside rule.py ({error})") from error
