@@ -22,7 +22,7 @@ SPELLINGS: Mapping[str, float] = MappingProxyType(
     {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 )
 
-Statistic = Literal["value", "transpose", "shape", "variance"]
+Statistic = Literal["value", "shape", "variance", "disallowed"]
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,17 @@ class Figure:
         The numbers as printed, in row-major order.
     select : tuple of int
         Leading indices into the array, where only a part of it is printed.
-    statistic : {"value", "transpose", "shape", "variance"}
-        What of it is printed.
+    transposed : bool
+        Whether the last two axes are swapped in the print.
+    statistic : {"value", "shape", "variance", "disallowed"}
+        What of it is printed; ``disallowed`` is 1 where a boolean mask is False.
     places : int or None
         Digits after the point (of the mantissa, where there is an exponent)
         that are known although trailing zeros are not printed; None means just
         those that are.
+    cut : bool
+        Whether the print breaks off: the numbers are the first ones, and of the
+        last only the first digits are there.
     """
 
     example: str
@@ -61,8 +66,10 @@ class Figure:
     of: str
     text: tuple[str, ...]
     select: tuple[int, ...] = ()
+    transposed: bool = False
     statistic: Statistic = "value"
     places: int | None = None
+    cut: bool = False
 
 
 @dataclass(frozen=True)
@@ -198,8 +205,16 @@ def load(path: Path) -> list[Case]:
     return [_case(path.stem, entry) for entry in document["cases"]]
 
 
-def read(path: Path) -> dict[str, Any]:
+def read(path: Path, *, complete: bool = True) -> dict[str, Any]:
     """Read one vector file as plain JSON and hold it against the schema.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    complete : bool, optional
+        Whether the expected values must be there; a case that is being added has
+        none yet.
 
     Raises
     ------
@@ -207,13 +222,16 @@ def read(path: Path) -> dict[str, Any]:
         When the file cannot be read or does not fit the schema.
     """
     # Imported here: `import attnspec` alone needs no schema validator.
-    from jsonschema import Draft202012Validator, best_match  # noqa: PLC0415
+    from jsonschema import Draft202012Validator  # noqa: PLC0415
+    from jsonschema.exceptions import best_match  # noqa: PLC0415
 
     try:
         document = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
     except (OSError, ValueError) as error:
         raise SpecError(f"vectors: {path.name} cannot be read as JSON ({error})") from error
     schema = json.loads((VECTORS / SCHEMA).read_text(encoding="utf-8"))
+    if not complete:
+        _waive_expected(schema)
     error = best_match(Draft202012Validator(schema).iter_errors(document))
     if error is not None:
         where = "/".join(str(part) for part in error.absolute_path) or "the top"
@@ -230,6 +248,12 @@ def read(path: Path) -> dict[str, Any]:
     return document
 
 
+def _waive_expected(schema: dict[str, Any]) -> None:
+    case = schema["$defs"]["case"]
+    del case["oneOf"]
+    case["properties"]["alternatives"]["items"]["required"] = ["rule", "variant"]
+
+
 def array(tensor: Mapping[str, Any]) -> NDArray[Any]:
     """Build the array that a vector file spells out, read-only."""
     numbers = [SPELLINGS[x] if isinstance(x, str) else x for x in tensor["data"]]
@@ -241,7 +265,7 @@ def array(tensor: Mapping[str, Any]) -> NDArray[Any]:
 def _tensors(entry: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     """Every array of a case as it stands in the file, with its name."""
     groups = [entry["arguments"], entry.get("expected", {})]
-    groups += [alternative["expected"] for alternative in entry.get("alternatives", ())]
+    groups += [alternative.get("expected", {}) for alternative in entry.get("alternatives", ())]
     return [(name, thing) for group in groups for name, thing in group.items() if isinstance(thing, dict)]
 
 

@@ -1,0 +1,402 @@
+"""The exact oracle: any case in ball arithmetic, each element rounded once, with a proof.
+
+Inputs are dyadic rationals, so dot products and projections are computed exactly.
+What is left (roots, exponentials, quotients) is enclosed in balls (Arb, by
+python-flint), at growing precision until both ends of each ball round to the same
+number. This ends: see `settle`.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isqrt
+from typing import Any
+
+import numpy as np
+from flint import arb, arb_mat, ctx, fmpq, fmpq_mat
+from numpy.typing import NDArray
+
+from attnspec.reference.errors import ArgumentError
+from attnspec.reference.masking import allowed_keys
+
+#: Working precisions in bits, tried in turn.
+PRECISIONS = (128, 256, 512, 1024, 2048, 4096)
+
+
+class OracleError(ArithmeticError):
+    """A case that the oracle cannot settle, or that has no exact value."""
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Elements rounded to float64, and what proves them.
+
+    Attributes
+    ----------
+    values : float64 array
+        Each the float64 nearest to the exact value, ties to even.
+    bits : int
+        The working precision that settled the last of them.
+    radius : int or None
+        Every ball's radius was at most two to this power; None when every
+        element was exact.
+    """
+
+    values: NDArray[np.float64]
+    bits: int
+    radius: int | None
+
+
+def settle(
+    shape: tuple[int, ...],
+    balls_at: Callable[[], list[arb]],
+    exactly: Callable[[int], fmpq | None],
+) -> Settled:
+    """Raise the precision until every element rounds to one float64.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Shape of the result.
+    balls_at : callable
+        Gives a ball for each element, at the precision in force.
+    exactly : callable
+        Gives an element as a rational where it is one, else None. It is asked
+        where a ball does not settle: a rational may lie on a rounding boundary
+        (or be 0), and then no precision ever separates its ends. Where it is
+        asked and says None the element is irrational, hence on no boundary.
+
+    Raises
+    ------
+    OracleError
+        When the highest precision does not settle an element.
+    """
+    values: list[float | None] = [None] * int(np.prod(shape))
+    radius: int | None = None
+    bits = PRECISIONS[0]
+    for bits in PRECISIONS:
+        with ctx.workprec(bits):
+            balls = balls_at()
+            for index in (i for i, value in enumerate(values) if value is None):
+                values[index] = _nearest(balls[index])
+                if values[index] is not None:
+                    radius = _larger(radius, balls[index])
+                elif (rational := exactly(index)) is not None:
+                    values[index] = float(Fraction(int(rational.p), int(rational.q))) + 0.0
+        if None not in values:
+            return Settled(np.array(values, dtype=np.float64).reshape(shape), bits, radius)
+    place = np.unravel_index(values.index(None), shape)
+    raise OracleError(f"element {tuple(map(int, place))}: expected to settle, got no end at {bits} bits")
+
+
+def evaluate(operation: str, arguments: Mapping[str, Any], variant: str | None = None) -> dict[str, Settled]:
+    """Compute the exact values of a case, each rounded to float64.
+
+    Parameters
+    ----------
+    operation : str
+        A name in `attnspec.OPERATIONS`.
+    arguments : mapping
+        The arguments of the call, by canonical name.
+    variant : str, optional
+        A variant whose values are wanted instead: ``matrix`` or ``sum`` of SOFT-1,
+        ``nan`` or ``uniform`` of MASK-6.
+
+    Returns
+    -------
+    dict of str to Settled
+        By output name.
+
+    Raises
+    ------
+    OracleError
+        When an input is not finite, or an element does not settle.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.reference.exact import evaluate
+    >>> query, key = np.zeros((1, 2)), np.ones((3, 2))
+    >>> value = np.array([[1.0], [-2.0], [1.0]])
+    >>> evaluate("attention", {"query": query, "key": key, "value": value})["output"].values.tolist()
+    [[0.0]]
+    """
+    if operation == "attention":
+        return _attention(arguments, variant)
+    if operation == "self_attention":
+        return _self_attention(arguments, variant)
+    if operation == "scores":
+        return {"scores": _scores(arguments)}
+    if operation == "projection":
+        exact = _projected(arguments)
+        return {"projected": _settle_rational(exact)}
+    raise OracleError(f"operation: expected one of attnspec.OPERATIONS, got {operation!r}")
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """A factor ``rational / sqrt(radicand)``, radicand 1 unless the root is irrational."""
+
+    rational: fmpq
+    radicand: int = 1
+
+    def ball(self) -> arb:
+        return arb(self.rational) / arb(self.radicand).sqrt()
+
+
+@dataclass(frozen=True)
+class _Head:
+    """One head of one batch entry, in rationals."""
+
+    products: fmpq_mat  # (L, S), before the scale
+    scale: _Scale
+    bias: NDArray[np.float64]  # (L, S)
+    allowed: NDArray[np.bool_]  # (L, S)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.products.nrows(), self.products.ncols()
+
+    def parts(self, i: int, j: int) -> tuple[fmpq, fmpq]:
+        """Score as ``a + b / sqrt(radicand)``: equal scores have equal parts, as the root is irrational or 1."""
+        scaled, added = self.products[i, j] * self.scale.rational, _rational(self.bias[i, j])
+        return (scaled + added, fmpq(0)) if self.scale.radicand == 1 else (added, scaled)
+
+    def ball(self, i: int, j: int) -> arb:
+        whole, root = self.parts(i, j)
+        return arb(whole) + arb(root) / arb(self.scale.radicand).sqrt()
+
+
+def _attention(arguments: Mapping[str, Any], variant: str | None) -> dict[str, Settled]:
+    query, key, value = (np.asarray(arguments[name]) for name in ("query", "key", "value"))
+    heads = [
+        (_head(_matrix(q), _matrix(k), arguments, index, query.shape[:-1]), _matrix(v))
+        for index, q, k, v in _each_head(query, key, value)
+    ]
+    return _attend(heads, query.shape[:-1], key.shape[-2], value.shape[-1], variant)
+
+
+def _self_attention(arguments: Mapping[str, Any], variant: str | None) -> dict[str, Settled]:
+    if np.asarray(arguments["tokens"]).ndim != 2:
+        raise OracleError("tokens: expected two axes, got more")
+    columns = arguments.get("convention", "row") == "column"
+    projected = []
+    for name in ("query", "key", "value"):
+        given = {
+            "tokens": arguments["tokens"],
+            "weight": arguments[f"{name}_weight"],
+            "bias": arguments.get(f"{name}_bias"),
+            "convention": arguments.get("convention", "row"),
+        }
+        exact = _projected(given)
+        projected.append(exact.transpose() if columns else exact)
+    query, key, value = projected  # not rounded in between: the composition has one exact value
+    head = _head(query, key, arguments, (), (query.nrows(),))
+    settled = _attend([(head, value)], (query.nrows(),), key.nrows(), value.ncols(), variant)["output"]
+    values = settled.values.T if columns else settled.values
+    return {"output": Settled(values, settled.bits, settled.radius)}
+
+
+def _scores(arguments: Mapping[str, Any]) -> Settled:
+    query, key = np.asarray(arguments["query"]), np.asarray(arguments["key"])
+    pairs = [(i, q, k) for i, q, k, _ in _each_head(query, key, key)]
+    heads = [_head(_matrix(q), _matrix(k), arguments, index, query.shape[:-1]) for index, q, k in pairs]
+    queries, keys = query.shape[-2], key.shape[-2]
+
+    def place(flat: int) -> tuple[_Head, int, int]:
+        head, rest = divmod(flat, queries * keys)
+        return heads[head], *divmod(rest, keys)
+
+    count = len(heads) * queries * keys
+    minus_infinity = [head.bias[i, j] == -np.inf for head, i, j in map(place, range(count))]
+
+    def balls() -> list[arb]:
+        return [
+            arb(0) if minus_infinity[flat] else head.ball(i, j)
+            for flat, (head, i, j) in enumerate(map(place, range(count)))
+        ]
+
+    def exactly(flat: int) -> fmpq | None:
+        head, i, j = place(flat)
+        whole, root = head.parts(i, j)
+        return whole if root == 0 else None
+
+    settled = settle((*query.shape[:-1], keys), balls, exactly)
+    settled.values.reshape(-1)[minus_infinity] = -np.inf
+    return settled
+
+
+def _attend(
+    heads: list[tuple[_Head, fmpq_mat]],
+    rows: tuple[int, ...],
+    keys: int,
+    depth: int,
+    variant: str | None,
+) -> dict[str, Settled]:
+    """Weights and output of all heads, as shapes ``(*rows, keys)`` and ``(*rows, depth)``."""
+    queries = rows[-1]
+
+    def weight_balls() -> list[arb]:
+        return [ball for head, _ in heads for ball in _weights(head, variant).entries()]
+
+    def output_balls() -> list[arb]:
+        return [ball for head, v in heads for ball in (_weights(head, variant) * arb_mat(v)).entries()]
+
+    def exact_weight(flat: int) -> fmpq | None:
+        index, rest = divmod(flat, queries * keys)
+        i, j = divmod(rest, keys)
+        unit = fmpq_mat(keys, 1, [int(other == j) for other in range(keys)])
+        return _exact_mean(heads[index][0], unit, i, 0, variant)
+
+    def exact_output(flat: int) -> fmpq | None:
+        index, rest = divmod(flat, queries * depth)
+        return _exact_mean(*heads[index], *divmod(rest, depth), variant)
+
+    results = {
+        "output": settle((*rows, depth), output_balls, exact_output),
+        "weights": settle((*rows, keys), weight_balls, exact_weight),
+    }
+    if variant == "nan":
+        empty = np.array([~head.allowed.any(axis=-1) for head, _ in heads]).reshape(rows)
+        for settled in results.values():
+            settled.values[empty] = np.nan
+    return results
+
+
+def _weights(head: _Head, variant: str | None) -> arb_mat:
+    """Balls around the weights of one head, rows without an allowed key by MASK-6 or its variant."""
+    queries, keys = head.shape
+    weights = [[arb(0)] * keys for _ in range(queries)]
+    rows = [[j for j in range(keys) if head.allowed[i, j]] for i in range(queries)]
+    balls = [[head.ball(i, j) for j in row] for i, row in enumerate(rows)]
+    if variant == "sum":
+        rated = balls
+    else:
+        # Any shift cancels; this one keeps the exponentials in range.
+        tops = [max((ball.mid() for ball in row), default=arb(0)) for row in balls]
+        if variant == "matrix":
+            tops = [max(tops)] * queries
+        rated = [[(ball - top).exp() for ball in row] for row, top in zip(balls, tops, strict=True)]
+    totals = [sum(row, arb(0)) for row in rated]
+    if variant == "matrix":
+        totals = [sum(totals, arb(0))] * queries
+    for i, row in enumerate(rows):
+        for j, rating in zip(row, rated[i], strict=True):
+            weights[i][j] = rating / totals[i]
+        if not row and variant == "uniform":
+            weights[i] = [arb(1) / keys] * keys
+    return arb_mat(queries, keys, [ball for row in weights for ball in row])
+
+
+def _exact_mean(head: _Head, value: fmpq_mat, i: int, c: int, variant: str | None) -> fmpq | None:
+    """Compute the weighted mean of a column of values in row i where it is rational, else None.
+
+    Collect the allowed keys by equal score: the mean is the quotient of a sum of
+    ``exp(score) * total`` and one of ``exp(score) * count`` over these groups.
+    Exponentials of distinct algebraic numbers are linearly independent over the
+    algebraic numbers (Lindemann and Weierstrass), so the quotient is algebraic
+    only if total / count is the same for every group, and then it is that.
+    """
+    keys = [j for j in range(head.shape[1]) if head.allowed[i, j]]
+    if not keys:
+        keys = list(range(head.shape[1])) if variant == "uniform" else []
+        return sum((value[j, c] for j in keys), fmpq(0)) / max(len(keys), 1)
+    if variant == "sum":
+        rated = [(head.parts(i, j)[0], value[j, c]) for j in keys]
+        irrational = head.scale.radicand != 1
+        total = sum((score for score, _ in rated), fmpq(0))
+        return None if irrational else sum((score * x for score, x in rated), fmpq(0)) / total
+    totals: dict[tuple[fmpq, fmpq], fmpq] = defaultdict(fmpq)
+    counts: Counter[tuple[fmpq, fmpq]] = Counter()
+    for j in keys:
+        totals[head.parts(i, j)] += value[j, c]
+    for row in range(head.shape[0]) if variant == "matrix" else [i]:
+        counts.update(head.parts(row, j) for j in range(head.shape[1]) if head.allowed[row, j])
+    means = {totals[score] / count for score, count in counts.items()}
+    return means.pop() if len(means) == 1 else None
+
+
+def _projected(arguments: Mapping[str, Any]) -> fmpq_mat:
+    tokens, weight = _matrix(arguments["tokens"]), _matrix(arguments["weight"])
+    columns = arguments.get("convention", "row") == "column"
+    projected = weight * tokens if columns else tokens * weight
+    bias = arguments.get("bias")
+    if bias is not None:
+        for i in range(projected.nrows()):
+            for j in range(projected.ncols()):
+                projected[i, j] = projected[i, j] + _rational(np.asarray(bias)[i if columns else j])
+    return projected
+
+
+def _settle_rational(exact: fmpq_mat) -> Settled:
+    values = [float(Fraction(int(x.p), int(x.q))) for x in exact.entries()]
+    return Settled(np.array(values).reshape(exact.nrows(), exact.ncols()), PRECISIONS[0], None)
+
+
+def _head(
+    query: fmpq_mat, key: fmpq_mat, arguments: Mapping[str, Any], index: tuple[int, ...], rows: tuple[int, ...]
+) -> _Head:
+    shape = (*rows, key.nrows())  # of the scores, batch and head axes included
+    bias = np.broadcast_to(np.asarray(arguments.get("bias", 0.0), dtype=np.float64), shape)
+    if not np.all(np.isfinite(bias) | (bias == -np.inf)):
+        raise OracleError("bias: expected finite numbers or -inf, got others")
+    allowed = allowed_keys(
+        shape,
+        mask=arguments.get("mask"),
+        is_causal=arguments.get("is_causal", False),
+        bias=arguments.get("bias"),
+    )
+    given = arguments.get("scale")
+    scale = _default_scale(query.ncols()) if given is None else _Scale(_rational(given))
+    return _Head(query * key.transpose(), scale, bias[index], allowed[index])
+
+
+def _default_scale(depth: int) -> _Scale:
+    root = isqrt(depth)
+    return _Scale(fmpq(1, root)) if root * root == depth else _Scale(fmpq(1), depth)
+
+
+def _each_head(*arrays: NDArray[Any]) -> list[tuple[Any, ...]]:
+    batch = arrays[0].shape[:-2]
+    return [(index, *(array[index] for array in arrays)) for index in np.ndindex(*batch)]
+
+
+def _matrix(array: NDArray[Any]) -> fmpq_mat:
+    array = np.asarray(array)
+    if array.ndim != 2:
+        raise ArgumentError(f"expected two axes, got shape {array.shape}")
+    return fmpq_mat(*array.shape, [_rational(x) for x in array.ravel()])
+
+
+def _rational(number: Any) -> fmpq:
+    number = float(number)
+    if number == -np.inf:
+        return fmpq(0)  # only ever read where the key is disallowed
+    if not np.isfinite(number):
+        raise OracleError(f"input: expected finite numbers, got {number}")
+    return fmpq(*number.as_integer_ratio())
+
+
+def _nearest(ball: arb) -> float | None:
+    """Round both ends of a ball to float64; the number, where they agree."""
+    if not ball.is_finite():
+        return None
+    low, high = (float(_fraction(end)) for end in (ball.lower(), ball.upper()))
+    return low + 0.0 if low == high else None
+
+
+def _fraction(exact: arb) -> Fraction:
+    mantissa, exponent = (int(x) for x in exact.mid().man_exp())
+    if mantissa.bit_length() + exponent < -2000:
+        return Fraction(0)  # far below half the smallest float64; spares a giant denominator
+    return Fraction(mantissa) * Fraction(2) ** exponent
+
+
+def _larger(radius: int | None, ball: arb) -> int | None:
+    """The smallest power of two, in steps of 32, that bounds both."""
+    mantissa, exponent = (int(x) for x in ball.rad().mid().man_exp())
+    if mantissa == 0:
+        return radius
+    bound = -32 * (-(mantissa.bit_length() + exponent) // 32)
+    return bound if radius is None else max(radius, bound)

@@ -1,0 +1,99 @@
+"""Axes and what fits them, as in the chapter `notation`."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from attnspec.reference.errors import ArgumentError
+
+#: An array of real floating-point numbers.
+Real = NDArray[np.floating[Any]]
+
+
+def as_real(name: str, array: ArrayLike, dtype: DTypeLike) -> Real:
+    """Take an argument as a floating-point array in the working precision.
+
+    Raises
+    ------
+    ArgumentError
+        When it is no array of floating-point numbers: integers are refused, as
+        a division hidden in the scale would otherwise turn them into floats.
+
+    Examples
+    --------
+    >>> from attnspec.reference.notation import as_real
+    >>> as_real("query", [[1, 2]], "float64")
+    Traceback (most recent call last):
+        ...
+    attnspec.reference.errors.ArgumentError: query: expected floating-point numbers, got int64
+    """
+    try:
+        given = np.asarray(array)
+    except ValueError as error:  # ragged nested lists
+        raise ArgumentError(f"{name}: expected an array, got {type(array).__name__} ({error})") from error
+    if given.dtype.kind != "f":
+        raise ArgumentError(f"{name}: expected floating-point numbers, got {given.dtype}")
+    return given.astype(dtype)  # a copy always: nothing of the caller's is ever written to (NUM-4)
+
+
+def check_axes(query: Real, key: Real, value: Real | None = None) -> None:
+    """Refuse what does not fit (SHAPE-6).
+
+    Parameters
+    ----------
+    query : (*B, H, L, D) or (L, D)
+    key : (*B, H, S, D) or (S, D)
+    value : (*B, H, S, Dv) or (S, Dv), optional
+
+    Raises
+    ------
+    ArgumentError
+        When depths, positions, or batch and head axes do not agree.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.reference.notation import check_axes
+    >>> check_axes(np.ones((4, 8)), np.ones((5, 7)))
+    Traceback (most recent call last):
+        ...
+    attnspec.reference.errors.ArgumentError: key: expected depth 8 as in query, got 7 [SHAPE-6]
+    """
+    given = {"query": query, "key": key, "value": value}
+    for name, array in given.items():
+        if array is None:
+            continue
+        if array.ndim < 2:
+            raise ArgumentError(f"{name}: expected two axes or more, got shape {array.shape} [SHAPE-1]")
+        if array.shape[-1] == 0:
+            raise ArgumentError(f"{name}: expected a depth of 1 or more, got 0 [SHAPE-1]")
+        if array.shape[:-2] != query.shape[:-2]:
+            raise ArgumentError(
+                f"{name}: expected batch and head axes {query.shape[:-2]} as in query, "
+                f"got {array.shape[:-2]} [SHAPE-6]"
+            )
+    if key.shape[-1] != query.shape[-1]:
+        raise ArgumentError(
+            f"key: expected depth {query.shape[-1]} as in query, got {key.shape[-1]} [SHAPE-6]"
+        )
+    if value is not None and value.shape[-2] != key.shape[-2]:
+        raise ArgumentError(
+            f"value: expected {key.shape[-2]} positions as in key, got {value.shape[-2]} [SHAPE-6]"
+        )
+
+
+def check_broadcast(name: str, shape: tuple[int, ...], full: tuple[int, ...], rule: str) -> None:
+    """Refuse an array that does not broadcast to the scores' shape.
+
+    Raises
+    ------
+    ArgumentError
+        Naming the argument, both shapes and the rule.
+    """
+    try:
+        fits = np.broadcast_shapes(shape, full) == full
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ArgumentError(f"{name}: expected a shape that broadcasts to {full}, got {shape} [{rule}]")
