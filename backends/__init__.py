@@ -1,0 +1,9 @@
+"""Implementations of the standard, each brought to the one signature.
+
+Adapters translate names and layouts and never repair a result.
+"""
+
+from attnspec.backends.backend import Backend, BackendError, Unsupported
+from attnspec.backends.registry import NAMES, expand, load
+
+__all__ = ["NAMES", "Backend", "BackendError", "Unsupported", "expand", "load"]

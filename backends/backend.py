@@ -1,0 +1,128 @@
+"""A backend: one implementation behind the one signature."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec import OPERATIONS
+
+
+class BackendError(Exception):
+    """A backend that cannot be used, in one line: what was asked for, got and expected."""
+
+
+class Unsupported(Exception):  # noqa: N818 - a verdict, not a fault
+    """A call that the implementation does not offer, as its documentation says.
+
+    An adapter raises it for what a signature cannot tell, such as two arguments
+    that may not be given together.
+    """
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One implementation, with what it supports and how it deviates.
+
+    Attributes
+    ----------
+    name : str
+        By which it is asked for.
+    library, version : str
+        What it runs on.
+    xp : module
+        The library's array namespace, as array-api-compat gives it.
+    attention : callable
+        The operator, with canonical names. **Its signature is its list of
+        capabilities**: an argument that it does not have is unsupported.
+    dtypes : tuple of str
+        The dtypes it takes, of ``float32`` and ``float64``.
+    companions : mapping of str to callable
+        Other operations of the standard that it has, by name.
+    dialect : mapping of str to str
+        Rule id to the variant of that rule which it shows. Declared is not
+        excused: the suite verifies the variant.
+
+    Examples
+    --------
+    >>> from attnspec.backends import load
+    >>> backend = load("numpy-portable")
+    >>> backend.has("attention", "is_causal")
+    True
+    """
+
+    name: str
+    library: str
+    version: str
+    xp: Any
+    attention: Callable[..., Any]
+    dtypes: tuple[str, ...] = ("float32", "float64")
+    companions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    dialect: Mapping[str, str] = field(default_factory=dict)
+
+    def function(self, operation: str) -> Callable[..., Any] | None:
+        """Return the function for an operation, None where there is none."""
+        return self.attention if operation == "attention" else self.companions.get(operation)
+
+    def has(self, operation: str, argument: str) -> bool:
+        """Whether the operation is there and takes that argument by name."""
+        function = self.function(operation)
+        return function is not None and argument in inspect.signature(function).parameters
+
+    def to_library(self, array: NDArray[Any]) -> Any:
+        """Copy an array into the library."""
+        return self.xp.asarray(np.array(array))
+
+    def to_numpy(self, array: Any) -> NDArray[Any]:
+        """Copy an array of the library out of it.
+
+        Raises
+        ------
+        TypeError
+            When it is no array at all.
+        """
+        if not hasattr(array, "shape") or not hasattr(array, "dtype"):
+            raise TypeError(f"expected an array, got {type(array).__name__}")
+        try:
+            return np.array(array)
+        except (TypeError, ValueError, RuntimeError):  # a library that shares memory by DLPack alone
+            return np.array(np.from_dlpack(array))
+
+
+def check_signature(name: str, function: Any) -> None:
+    """Refuse a function that cannot be called as attention.
+
+    Raises
+    ------
+    BackendError
+        When it is no function, lacks an array, or requires an argument that the
+        standard does not have.
+
+    Examples
+    --------
+    >>> from attnspec.backends.backend import check_signature
+    >>> check_signature("mine:f", lambda query, keys, value: 0)
+    Traceback (most recent call last):
+        ...
+    attnspec.backends.backend.BackendError: backend mine:f: expected the arguments query, key, value, got query, keys, value
+    """
+    if not callable(function):
+        raise BackendError(f"backend {name}: expected a function or a Backend, got {type(function).__name__}")
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError) as error:
+        raise BackendError(f"backend {name}: expected a function with a signature, got none ({error})") from error
+    arrays = OPERATIONS["attention"].arrays
+    known = set(arrays) | set(OPERATIONS["attention"].options)
+    required = [
+        parameter.name
+        for parameter in parameters.values()
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
+    if not set(arrays) <= set(parameters) or not set(required) <= known:
+        got = ", ".join(required) or "none"
+        raise BackendError(f"backend {name}: expected the arguments {', '.join(arrays)}, got {got}")

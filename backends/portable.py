@@ -1,0 +1,131 @@
+"""Attention in Array API calls alone: one source for every library that has the standard.
+
+Source: the Python array API standard, 2022.12 or later.
+"""
+
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Literal
+
+from array_api_compat import array_namespace
+
+
+def projection(
+    tokens: Any, weight: Any, *, bias: Any = None, convention: Literal["row", "column"] = "row"
+) -> Any:
+    """Project tokens by a weight (PROJ-1 to PROJ-4)."""
+    _check("convention", convention in ("row", "column"), "'row' or 'column'", convention, "PROJ-1")
+    columns = convention == "column"
+    depth = tokens.shape[-2 if columns else -1]
+    fits = weight.ndim == 2 and weight.shape[1 if columns else 0] == depth
+    _check("weight", fits, f"depth {depth} as in tokens", weight.shape, "PROJ-4")
+    projected = weight @ tokens if columns else tokens @ weight
+    if bias is None:
+        return projected
+    features = weight.shape[0 if columns else 1]
+    _check("bias", tuple(bias.shape) == (features,), f"shape ({features},)", bias.shape, "PROJ-3")
+    return projected + (bias[:, None] if columns else bias)
+
+
+def scores(query: Any, key: Any, *, scale: float | None = None, bias: Any = None) -> Any:
+    """Scaled dot products, bias added (SCORE-1 to SCORE-4)."""
+    xp = array_namespace(query, key)
+    _check_axes(query, key)
+    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    scaled = (query @ xp.matrix_transpose(key)) * factor  # (*B, H, L, S)
+    return scaled if bias is None else scaled + bias
+
+
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    *,
+    scale: float | None = None,
+    bias: Any = None,
+    mask: Any = None,
+    is_causal: bool = False,
+    return_weights: bool = False,
+) -> Any:
+    """Scaled dot-product attention, every rule of the chapters `scores`, `masking`, `softmax`."""
+    xp = array_namespace(query, key, value)
+    _check_axes(query, key, value)
+    s = scores(query, key, scale=scale, bias=bias)  # (*B, H, L, S)
+    allowed = xp.ones(s.shape, dtype=xp.bool)
+    if mask is not None:
+        _check("mask", mask.dtype == xp.bool, "bool", mask.dtype, "MASK-1")
+        allowed = allowed & mask
+    if is_causal:
+        allowed = allowed & xp.tril(xp.ones(s.shape[-2:], dtype=xp.bool))
+    if bias is not None:
+        allowed = allowed & (bias != -math.inf)
+    weights = _softmax(xp, s, allowed)
+    output = weights @ value
+    return (output, weights) if return_weights else output
+
+
+def self_attention(
+    tokens: Any,
+    query_weight: Any,
+    key_weight: Any,
+    value_weight: Any,
+    *,
+    query_bias: Any = None,
+    key_bias: Any = None,
+    value_bias: Any = None,
+    convention: Literal["row", "column"] = "row",
+    scale: float | None = None,
+    mask: Any = None,
+    is_causal: bool = False,
+) -> Any:
+    """Three projections of the same tokens, then attention (PROJ-5)."""
+    xp = array_namespace(tokens)
+    turn = xp.matrix_transpose if convention == "column" else lambda array: array
+    projected = [
+        turn(projection(tokens, weight, bias=bias, convention=convention))
+        for weight, bias in (
+            (query_weight, query_bias),
+            (key_weight, key_bias),
+            (value_weight, value_bias),
+        )
+    ]
+    return turn(attention(*projected, scale=scale, mask=mask, is_causal=is_causal))
+
+
+#: The operations beside attention, as a backend lists them.
+COMPANIONS: Mapping[str, Any] = MappingProxyType(
+    {"projection": projection, "scores": scores, "self_attention": self_attention}
+)
+
+
+def _softmax(xp: Any, s: Any, allowed: Any) -> Any:
+    if s.shape[-1] == 0:
+        return s  # the standard leaves the maximum of nothing undefined
+    masked = xp.where(allowed, s, -math.inf)
+    top = xp.max(masked, axis=-1, keepdims=True)
+    # A row with nothing allowed: -inf - -inf would be NaN.
+    exponentials = xp.exp(masked - xp.where(top == -math.inf, 0.0, top))
+    total = xp.sum(exponentials, axis=-1, keepdims=True)
+    # Asked of `allowed`, not of the total: a total of NaN must stay NaN.
+    empty = ~xp.any(allowed, axis=-1, keepdims=True)
+    return exponentials / xp.where(empty, 1.0, total)
+
+
+def _check_axes(query: Any, key: Any, value: Any = None) -> None:
+    _check("query", query.ndim >= 2 and query.shape[-1] > 0, "two axes or more, depth not 0", query.shape, "SHAPE-1")
+    for name, array in {"key": key, "value": value}.items():
+        if array is not None:
+            _check(name, array.ndim >= 2 and array.shape[-1] > 0, "two axes or more, depth not 0", array.shape, "SHAPE-1")
+            outer = tuple(query.shape[:-2])
+            _check(name, tuple(array.shape[:-2]) == outer, f"batch and head axes {outer} as in query", array.shape, "SHAPE-6")
+    depth = query.shape[-1]
+    _check("key", key.shape[-1] == depth, f"depth {depth} as in query", key.shape[-1], "SHAPE-6")
+    if value is not None:
+        positions = key.shape[-2]
+        _check("value", value.shape[-2] == positions, f"{positions} positions as in key", value.shape[-2], "SHAPE-6")
+
+
+def _check(name: str, good: bool, expected: str, got: Any, rule: str) -> None:
+    if not good:
+        raise ValueError(f"{name}: expected {expected}, got {got} [{rule}]")

@@ -1,0 +1,146 @@
+"""The backends by name, and somebody's own by ``module:function``."""
+
+import importlib
+import re
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from attnspec.backends.backend import Backend, BackendError, check_signature
+
+#: Name to library, and to the module and function here that make the backend.
+_KNOWN = {
+    "numpy-portable": ("numpy", "numpy_backend:portable_backend"),
+    "numpy-reference": ("numpy", "numpy_backend:reference_backend"),
+    "strict-portable": ("strict", "strict_backend:portable_backend"),
+    "torch-portable": ("torch", "torch_backend:portable_backend"),
+    "torch-sdpa": ("torch", "torch_backend:sdpa_backend"),
+    "jax-portable": ("jax", "jax_backend:portable_backend"),
+    "jax-nn": ("jax", "jax_backend:nn_backend"),
+}
+NAMES = tuple(_KNOWN)
+_LIBRARIES = tuple(dict.fromkeys(library for library, _ in _KNOWN.values()))
+
+#: Seconds that the import of a module may take. PyTorch, cold, takes some ten here.
+IMPORT_LIMIT = 120.0
+
+
+def expand(wanted: str) -> tuple[str, ...]:
+    """Turn what was asked for into names of backends.
+
+    A library's name stands for all its backends. ``module:function`` stands for itself.
+
+    Raises
+    ------
+    BackendError
+        When nothing goes by that name.
+
+    Examples
+    --------
+    >>> from attnspec.backends import expand
+    >>> expand("torch")
+    ('torch-portable', 'torch-sdpa')
+    >>> expand("torhc")
+    Traceback (most recent call last):
+        ...
+    attnspec.backends.backend.BackendError: backend: got 'torhc', expected one of numpy-portable, numpy-reference, strict-portable, torch-portable, torch-sdpa, jax-portable, jax-nn, a library (numpy, strict, torch, jax) or module:function
+    """
+    if wanted in _KNOWN or ":" in wanted:
+        return (wanted,)
+    names = tuple(name for name, (library, _) in _KNOWN.items() if library == wanted)
+    if not names:
+        raise BackendError(
+            f"backend: got {wanted!r}, expected one of {', '.join(NAMES)}, "
+            f"a library ({', '.join(_LIBRARIES)}) or module:function"
+        )
+    return names
+
+
+def load(name: str, *, seconds: float = IMPORT_LIMIT) -> Backend:
+    """Load a backend: one of `NAMES`, or ``module:function``.
+
+    Parameters
+    ----------
+    name : str
+        The object behind ``module:function`` is a function with canonical names,
+        or a `Backend`. The current folder is searched first.
+    seconds : float, optional
+        How long the import may take.
+
+    Raises
+    ------
+    BackendError
+        When the name is unknown, a library is missing, an import fails or does
+        not end, or what is found cannot be called as attention.
+
+    Examples
+    --------
+    >>> from attnspec.backends import load
+    >>> load("numpy-portable").library
+    'numpy'
+    """
+    if name not in _KNOWN:
+        return _load_own(name, seconds)
+    library, place = _KNOWN[name]
+    module, function = place.split(":")
+    try:
+        make: Callable[[], Backend] = getattr(importlib.import_module(f"attnspec.backends.{module}"), function)
+        return make()
+    except ModuleNotFoundError as error:
+        raise BackendError(
+            f"backend {name}: expected {error.name} to be installed, got none; pip install 'attnspec[{library}]'"
+        ) from error
+
+
+def _load_own(name: str, seconds: float) -> Backend:
+    (single,) = expand(name)
+    module, _, attribute = single.partition(":")
+    if not re.fullmatch(r"\w+(\.\w+)*", module) or not re.fullmatch(r"\w+(\.\w+)*", attribute):
+        raise BackendError(f"backend: got {name!r}, expected module:function")
+    found = _imported(name, module, seconds)
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            raise BackendError(f"backend {name}: expected {attribute} in {module}, got no such name")
+        found = getattr(found, part)
+    if isinstance(found, Backend):
+        check_signature(name, found.attention)
+        return found
+    check_signature(name, found)
+    return _wrap(name, sys.modules[module], found)
+
+
+def _imported(name: str, module: str, seconds: float) -> Any:
+    """Import a module in a thread of its own, so that an import that hangs can be left behind."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    outcome: list[Any] = []
+
+    def attempt() -> None:
+        try:
+            outcome.append(importlib.import_module(module))
+        except BaseException as error:  # noqa: BLE001 - whatever somebody's module raises, SystemExit too
+            outcome.append(error)
+
+    thread = threading.Thread(target=attempt, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if not outcome:
+        raise BackendError(f"backend {name}: expected {module} to be imported in {seconds:g} s, got no end")
+    if isinstance(outcome[0], ModuleNotFoundError) and outcome[0].name == module.partition(".")[0]:
+        raise BackendError(f"backend {name}: expected a module {module}, got none in this folder or installed")
+    if isinstance(outcome[0], BaseException):
+        kind = type(outcome[0]).__name__
+        raise BackendError(f"backend {name}: importing {module} raised {kind}: {outcome[0]}") from outcome[0]
+    return outcome[0]
+
+
+def _wrap(name: str, module: Any, function: Callable[..., Any]) -> Backend:
+    """Make a backend of a plain function, for the array library that its module imports."""
+    imported = {getattr(thing, "__name__", "").partition(".")[0] for thing in vars(module).values()}
+    imported |= {getattr(thing, "__module__", "").partition(".")[0] for thing in vars(module).values() if callable(thing)}
+    library = next((library for library in ("torch", "jax") if library in imported), "numpy")
+    host = load(f"{library}-portable")
+    return Backend(name, library, host.version, host.xp, function, host.dtypes)

@@ -1,0 +1,100 @@
+"""Calling a backend: arguments in, named outputs out, and nothing of the caller's changed."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec import OPERATIONS
+from attnspec.backends import Backend, Unsupported
+from attnspec.conformance.failure import Failure, Raised
+
+Outputs = dict[str, NDArray[Any]]
+
+
+class Missing(Unsupported):
+    """An operation or an argument that an implementation does not have, whatever the data."""
+
+
+def call(backend: Backend, operation: str, arguments: Mapping[str, Any]) -> Outputs:
+    """Call one operation of a backend with NumPy arguments.
+
+    Everything that it can return is asked for.
+
+    Parameters
+    ----------
+    backend : Backend
+    operation : str
+        A name in `attnspec.OPERATIONS`.
+    arguments : mapping
+        By canonical name; arrays as NumPy arrays.
+
+    Returns
+    -------
+    dict of str to array
+        By output name.
+
+    Raises
+    ------
+    Missing
+        When the backend lacks the operation or an argument.
+    Unsupported
+        When its adapter says that it does not offer this call.
+    Raised
+        When the implementation raises.
+    Failure
+        When it returns something else than the arrays asked for, or changes an
+        input (NUM-4).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.backends import load
+    >>> from attnspec.conformance.call import call
+    >>> one = np.ones((1, 1))
+    >>> call(load("numpy-portable"), "attention", {"query": one, "key": one, "value": 2 * one})["output"]
+    array([[2.]])
+    """
+    function = backend.function(operation)
+    if function is None:
+        raise Missing(f"{backend.name} has no {operation}")
+    missing = [name for name in arguments if not backend.has(operation, name)]
+    if missing:
+        raise Missing(f"{backend.name} has no argument {', '.join(missing)}")
+    wanted = [name for name in OPERATIONS[operation].outputs[1:] if backend.has(operation, f"return_{name}")]
+    given = {
+        name: backend.to_library(thing) if isinstance(thing, np.ndarray) else thing
+        for name, thing in arguments.items()
+    }
+    arrays = [given[name] for name in OPERATIONS[operation].arrays]
+    options = {name: thing for name, thing in given.items() if name not in OPERATIONS[operation].arrays}
+    try:
+        returned = function(*arrays, **options, **{f"return_{name}": True for name in wanted})
+    except Unsupported:
+        raise
+    except Exception as error:
+        raise Raised(error) from error
+    outputs = _named(backend, [OPERATIONS[operation].outputs[0], *wanted], returned)
+    for name, thing in arguments.items():
+        if isinstance(thing, np.ndarray) and not _same(backend.to_numpy(given[name]), thing):
+            raise Failure("NUM-4", f"{name}: got changed by the call, expected it as it was")
+    return outputs
+
+
+def _named(backend: Backend, names: list[str], returned: Any) -> Outputs:
+    parts = [returned] if len(names) == 1 else returned
+    if not isinstance(parts, tuple | list) or len(parts) != len(names):
+        got = f"{len(parts)} of them" if isinstance(parts, tuple | list) else type(returned).__name__
+        raise Failure("SHAPE-3", f"result: expected a tuple of {', '.join(names)}, got {got}")
+    outputs = {}
+    for name, part in zip(names, parts, strict=True):
+        try:
+            outputs[name] = backend.to_numpy(part)
+        except Exception as error:
+            raise Failure("SHAPE-3", f"{name}: expected an array of {backend.library}, got {type(part).__name__}") from error
+    return outputs
+
+
+def _same(left: NDArray[Any], right: NDArray[Any]) -> bool:
+    return left.shape == right.shape and left.tobytes() == np.ascontiguousarray(right).tobytes()

@@ -1,0 +1,145 @@
+"""The command line: ``attnspec check``, ``rules``, ``explain``, ``backends``, ``table``, ``vectors``."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from attnspec import SpecError, __version__, cases, find_rule, rules
+
+
+class _Clean(click.Group):
+    """Our own errors end in one line, not in a traceback."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        from attnspec.backends import BackendError  # noqa: PLC0415 - array libraries are slow to load
+
+        try:
+            return super().invoke(ctx)
+        except (SpecError, BackendError) as error:
+            raise click.ClickException(str(error)) from error
+
+
+@click.group(cls=_Clean, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="attnspec")
+def main() -> None:
+    """The standard that attention implementations are measured against."""
+
+
+@main.command(context_settings={"ignore_unknown_options": True})
+@click.argument("backend", nargs=-1)
+@click.option("--backend", "also", multiple=True, metavar="NAME", help="The same as an argument.")
+@click.option("--results", type=click.Path(dir_okay=False), help="Write the verdicts to this file as JSON.")
+@click.option("-x", "stop", is_flag=True, help="Stop at the first failure.")
+@click.option("-k", "rule", metavar="TEXT", help="Only tests whose name matches, as in pytest.")
+@click.option("-n", "workers", metavar="N", help="Run in N processes, or auto (needs pytest-xdist).")
+def check(
+    backend: tuple[str, ...], also: tuple[str, ...], results: str | None, stop: bool, rule: str | None, workers: str | None
+) -> None:
+    """Judge backends: names, libraries, or module:function of your own."""
+    import pytest  # noqa: PLC0415 - slow to load
+
+    from attnspec.backends.registry import expand  # noqa: PLC0415
+
+    wanted = [*backend, *also] or ["numpy"]
+    for name in wanted:
+        expand(name)
+    arguments = ["--pyargs", "attnspec.conformance", "-q", "--no-header", "-p", "no:cacheprovider"]
+    # The configuration of the folder we happen to be in is not ours.
+    arguments += ["-c", str(Path(__file__).with_name("pytest.ini")), "--rootdir", str(Path(__file__).parent)]
+    # pytest notes that it came too late to rewrite the asserts of our modules: they have none to rewrite.
+    arguments += ["-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning"]
+    arguments += [f"--backend={name}" for name in wanted]
+    if results:
+        arguments.append(f"--results={Path(results).resolve()}")
+    if stop:
+        arguments.append("-x")
+    if rule:
+        arguments += ["-k", rule]
+    if workers:
+        if importlib.util.find_spec("xdist") is None:
+            raise click.ClickException("-n: expected pytest-xdist to be installed, got none")
+        arguments += ["-n", workers]
+    sys.exit(int(pytest.main(arguments)))
+
+
+@main.command("rules")
+@click.option("--chapter", help="Only the rules of one chapter.")
+def list_rules(chapter: str | None) -> None:
+    """List the rules of the standard."""
+    found = [rule for rule in rules() if chapter in (None, rule.chapter)]
+    if not found:
+        known = ", ".join(dict.fromkeys(rule.chapter for rule in rules()))
+        raise SpecError(f"chapter: got {chapter!r}, expected one of {known}")
+    table = Table("rule", "level", "title", box=None)
+    for rule in found:
+        table.add_row(rule.id, rule.level, rule.title)
+    Console(highlight=False).print(table)
+
+
+@main.command()
+@click.argument("rule_id", metavar="ID")
+def explain(rule_id: str) -> None:
+    """Print a rule: its sentence, its variants, the vectors that bear on it."""
+    rule = find_rule(rule_id.upper())
+    click.echo(f"{rule.id} {rule.title}   ({rule.level}, chapter {rule.chapter})\n")
+    click.echo(click.wrap_text(rule.sentence, 88))
+    for variant in rule.variants:
+        click.echo()
+        click.echo(click.wrap_text(f"variant {variant.name}: {variant.text}", 88, "  ", "    "))
+    ids = [case.id for case in cases() if rule.id in case.rules]
+    click.echo(f"\ngolden vectors: {', '.join(ids) or 'none'}")
+
+
+@main.command()
+def backends() -> None:
+    """List the backends, and which of them can be used here."""
+    from attnspec.backends import NAMES, BackendError, load  # noqa: PLC0415
+
+    table = Table("backend", "library", "declared variants", box=None)
+    for name in NAMES:
+        try:
+            backend = load(name)
+        except BackendError as error:
+            table.add_row(name, str(error).partition(": ")[2], "")
+        else:
+            dialect = ", ".join(f"{rule}: {variant}" for rule, variant in backend.dialect.items())
+            table.add_row(name, f"{backend.library} {backend.version}", dialect or "none")
+    Console(highlight=False, width=120).print(table)
+
+
+@main.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def table(files: tuple[Path, ...]) -> None:
+    """Print one table of the results of several runs."""
+    from attnspec.conformance.summary import render  # noqa: PLC0415
+    from attnspec.conformance.verdict import read  # noqa: PLC0415
+
+    click.echo(render(read(files), color=sys.stdout.isatty()))
+
+
+@main.command()
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--check", "only_check", is_flag=True, help="Write nothing; fail when the bytes would change.")
+@click.option("--only", metavar="ID", help="Compute one case, take the others as they stand.")
+def vectors(folder: Path, only_check: bool, only: str | None) -> None:
+    """Compute the golden vectors of a folder anew by the exact oracle (needs python-flint)."""
+    try:
+        from attnspec.reference.vectors import rewrite  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise click.ClickException(f"vectors: expected {error.name} to be installed; pip install 'attnspec[vectors]'") from error
+
+    stale = False
+    for file in rewrite(folder, only):
+        stale |= file.stale
+        for changed in file.changed:
+            click.echo(f"{file.path.name}: VALUE CHANGED: {changed}", err=True)
+        if file.stale and not only_check:
+            file.path.write_text(file.text, encoding="utf-8", newline="\n")
+        state = "as it was" if not file.stale else "would change" if only_check else "rewritten"
+        click.echo(f"{file.path.name}: {state}")
+    if stale and only_check:
+        raise click.ClickException("vectors: expected the files as they are, got other bytes; run `nox -s vectors`")

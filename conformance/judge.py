@@ -1,0 +1,214 @@
+"""The judge: one call of one backend held against what it must give."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec import Alternative, Case, find_rule
+from attnspec.backends import Backend
+from attnspec.conformance.call import Outputs, call
+from attnspec.conformance.comparison import Comparison, compare
+from attnspec.conformance.failure import Failure, Raised
+from attnspec.conformance.figure import misprint
+from attnspec.conformance.reproduction import of_arguments, of_case
+from attnspec.reference.rounding import Budget, budget
+
+#: The rule that a kind of difference breaks, whatever the case is about; None: what the case is about.
+_RULE_OF = {"shape": "SHAPE-3", "dtype": "NUM-1", "pattern": None, "value": None}
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """That a call gave what it must.
+
+    Attributes
+    ----------
+    status : {"pass", "deviation"}
+        A deviation is a declared variant, verified.
+    share : float
+        The largest share of its budget that an element used.
+    """
+
+    status: Literal["pass", "deviation"]
+    share: float
+
+
+def judge_case(backend: Backend, case: Case, dtype: str) -> Judgement:
+    """Run a golden vector in a dtype that holds its inputs exactly.
+
+    Raises
+    ------
+    Failure
+        When a rule is broken.
+    Raised
+        When the implementation raises.
+    Unsupported
+        When the backend cannot be asked.
+    """
+    arguments = in_dtype(case.arguments, dtype)
+    place = f"case {case.id}, {dtype}, on {backend.name}"
+    reproduction = of_case(backend, case, dtype)
+    if case.misuse is not None:
+        judge_misuse(backend, case.operation, arguments, case.rules[0], place, reproduction)
+        return Judgement("pass", 0.0)
+    budgets = budgets_of(backend, case.operation, arguments, dtype)
+    outputs = observe(backend, case.operation, arguments)
+    status: Literal["pass", "deviation"] = "pass"
+    expected = case.expected
+    for other in case.alternatives:
+        if backend.dialect.get(other.rule) == other.variant:
+            expected, status = other.expected, "deviation"
+    worst = 0.0
+    for name, got in outputs.items():
+        comparison = compare(name, got, expected[name], budgets[name], dtype)
+        if comparison.problem:
+            rule, hint = _attribute(case, name, got, comparison, budgets)
+            raise Failure(rule, f"{place}\n{comparison.problem}{hint}\n{reproduction}")
+        worst = max(worst, comparison.share)
+    for figure in case.figures if status == "pass" else ():
+        if figure.of in outputs and (problem := misprint(figure, outputs, budgets)):
+            raise Failure(case.rules[0], f"{place}\n{problem}\n{reproduction}")
+    return Judgement(status, worst)
+
+
+def judge(
+    backend: Backend,
+    rule: str,
+    operation: str,
+    arguments: Mapping[str, Any],
+    expected: Mapping[str, NDArray[Any]],
+    *,
+    slack: Mapping[str, Budget] | None = None,
+) -> Judgement:
+    """Hold one call with generated arguments against expected values.
+
+    Parameters
+    ----------
+    backend : Backend
+    rule : str
+        The rule under test.
+    operation : str
+    arguments : mapping
+        Arrays of floating-point numbers all have one dtype.
+    expected : mapping of str to array
+        By output name; an output that is not listed is not looked at.
+    slack : mapping of str to array, optional
+        By how much the expected values may themselves be off.
+
+    Raises
+    ------
+    Failure, Raised, Unsupported
+        As `judge_case`.
+    """
+    dtype = str(arguments["query" if "query" in arguments else "tokens"].dtype)
+    budgets = budgets_of(backend, operation, arguments, dtype)
+    outputs = observe(backend, operation, arguments)
+    worst = 0.0
+    for name in expected:
+        allowed = budgets[name] + (slack[name] if slack else 0)
+        comparison = compare(name, outputs[name], expected[name], allowed, dtype)
+        if comparison.problem:
+            text = of_arguments(backend, operation, arguments, name, expected[name])
+            raise Failure(
+                _RULE_OF[comparison.kind] or rule, f"{dtype}, on {backend.name}\n{comparison.problem}\n{text}"
+            )
+        worst = max(worst, comparison.share)
+    return Judgement("pass", worst)
+
+
+def judge_misuse(
+    backend: Backend,
+    operation: str,
+    arguments: Mapping[str, Any],
+    rule: str,
+    place: str,
+    reproduction: str,
+) -> None:
+    """Make a call that must be refused.
+
+    Raises
+    ------
+    Failure
+        When the implementation returns something.
+    """
+    try:
+        outputs = call(backend, operation, arguments)
+    except Raised:
+        return
+    got = ", ".join(f"{name} of shape {array.shape}" for name, array in outputs.items())
+    raise Failure(rule, f"{place}\nexpected an error, got {got}\n{reproduction}")
+
+
+def observe(backend: Backend, operation: str, arguments: Mapping[str, Any]) -> Outputs:
+    """Call a backend, and see the weights of attention even where it returns none.
+
+    With the identity as value the output *is* the weights. The identity is given
+    in slices as wide as the value, as some libraries take no other depth.
+    """
+    outputs = call(backend, operation, arguments)
+    value = arguments.get("value")
+    if operation != "attention" or "weights" in outputs or value is None:
+        return outputs
+    keys, depth = value.shape[-2:]
+    slices = []
+    for start in range(0, keys, depth):
+        identity = np.eye(keys, depth, -start, dtype=value.dtype)  # (S, Dv): key `start + c` in column c
+        probe = {**arguments, "value": np.broadcast_to(identity, value.shape)}
+        slices.append(call(backend, operation, probe)["output"])
+    if slices:
+        outputs["weights"] = np.concatenate(slices, axis=-1)[..., :keys]
+    return outputs
+
+
+def budgets_of(backend: Backend, operation: str, arguments: Mapping[str, Any], dtype: str) -> dict[str, Budget]:
+    """Compute the budgets that apply to a backend, its declared working precision included."""
+    working = backend.dialect.get("NUM-2") if dtype == "float64" else None
+    budgets = budget(operation, arguments, dtype, working=working)
+    if operation == "attention" and not backend.has("attention", "return_weights"):
+        keys = arguments["key"].shape[-2]
+        shape = (*arguments["value"].shape[:-1], keys)
+        probe = {**arguments, "value": np.broadcast_to(np.eye(keys), shape)}
+        budgets["weights"] = budget(operation, probe, dtype, working=working)["output"]
+    return budgets
+
+
+def dtypes_of(case: Case) -> tuple[str, ...]:
+    """Every dtype that holds all inputs of a case exactly, so that its values stay exact."""
+    arrays = [x for x in case.arguments.values() if isinstance(x, np.ndarray) and x.dtype != bool]
+    return tuple(
+        dtype
+        for dtype in ("float32", "float64")
+        if all(np.array_equal(x.astype(dtype).astype(np.float64), x.astype(np.float64)) for x in arrays)
+    )
+
+
+def in_dtype(arguments: Mapping[str, Any], dtype: str) -> dict[str, Any]:
+    """Cast the floating-point arrays among some arguments."""
+    return {
+        name: x.astype(dtype) if isinstance(x, np.ndarray) and x.dtype != bool else x
+        for name, x in arguments.items()
+    }
+
+
+def _attribute(
+    case: Case, name: str, got: NDArray[Any], comparison: Comparison, budgets: Mapping[str, Budget]
+) -> tuple[str, str]:
+    """Say which rule a difference breaks, and what it looks like."""
+    rule = _RULE_OF[comparison.kind]
+    if rule is not None:
+        return rule, ""
+    for other in case.alternatives:
+        if _fits(other, name, got, budgets):
+            text = next(v.text for v in find_rule(other.rule).variants if v.name == other.variant)
+            return other.rule, f"\nequals the variant `{other.variant}` of {other.rule}: {text}"
+    return case.rules[0], ""
+
+
+def _fits(other: Alternative, name: str, got: NDArray[Any], budgets: Mapping[str, Budget]) -> bool:
+    if name not in other.expected:
+        return False
+    # Eight budgets: a variant's own rounding is not that of the softmax for which budgets are derived.
+    return not compare(name, got, other.expected[name], 8 * budgets[name], str(got.dtype)).problem

@@ -1,0 +1,47 @@
+"""From the outcome of a pytest test to a verdict."""
+
+import traceback
+
+import pytest
+from hypothesis.errors import Unsatisfiable
+
+from attnspec.conformance.failure import Failure, Raised
+from attnspec.conformance.verdict import Verdict
+
+
+def outcome(item: pytest.Item, report: pytest.TestReport, error: BaseException | None) -> Verdict | None:
+    """Say what a test of the suite says of its backend; None when it has none.
+
+    Parameters
+    ----------
+    item : pytest.Item
+        The test.
+    report : pytest.TestReport
+        What pytest makes of it.
+    error : BaseException or None
+        What it raised.
+    """
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    if "backend" not in parameters:
+        return None
+    name = parameters["backend"].name
+    marker = item.get_closest_marker("rule")
+    rules: tuple[str, ...] = parameters["case"].rules if "case" in parameters else marker.args if marker else ()
+    test = item.name
+    properties = dict(report.user_properties)
+    if isinstance(error, Failure):
+        return Verdict(name, (error.rule,), test, "fail", f"{error}\nin {test}")
+    if isinstance(error, Raised):
+        place = traceback.extract_tb(error.error.__traceback__)[-1]
+        message = f"{rules[0]}: {name} {error}\nat {place.name}, line {place.lineno} of its source\nin {test}"
+        return Verdict(name, rules, test, "error", message)
+    if isinstance(error, Unsatisfiable):
+        return Verdict(name, rules, test, "unsupported", f"{name} offers none of the calls of this test")
+    if report.skipped:
+        return Verdict(name, rules, test, "unsupported", str(error))
+    if error is not None:
+        text = "".join(traceback.format_exception(error))
+        return Verdict(name, rules, test, "error", f"in {test}, outside the backend:\n{text}")
+    shares = [share for key, share in report.user_properties if key == "share" and isinstance(share, float)]
+    status = "deviation" if properties.get("status") == "deviation" else "pass"
+    return Verdict(name, rules, test, status, share=max(shares, default=None))

@@ -1,0 +1,56 @@
+"""Reproductions: a few lines of Python that show a failure without the suite."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec import Case
+from attnspec.backends import Backend
+
+#: Longer arrays than this are not written out.
+_MOST = 400
+
+
+def of_case(backend: Backend, case: Case, dtype: str) -> str:
+    """Reproduce a golden vector."""
+    lines = [
+        "from attnspec import find_case",
+        "from attnspec.backends import load",
+        "from attnspec.conformance.judge import in_dtype, observe",
+        f'case, backend = find_case("{case.id}"), load("{backend.name}")',
+        f'got = observe(backend, case.operation, in_dtype(case.arguments, "{dtype}"))',
+    ]
+    if case.misuse is None:
+        lines.append("print({name: array - case.expected[name] for name, array in got.items()})")
+    return _indented(lines)
+
+
+def of_arguments(
+    backend: Backend, operation: str, arguments: Mapping[str, Any], output: str, expected: NDArray[Any]
+) -> str:
+    """Reproduce a call with generated arguments."""
+    lines = [
+        "import numpy as np",
+        "from attnspec.backends import load",
+        "from attnspec.conformance.judge import observe",
+        f'got = observe(load("{backend.name}"), "{operation}", {{',
+        *(f'    "{name}": {_literal(thing)},' for name, thing in arguments.items()),
+        "})",
+        f'print(got["{output}"] - {_literal(expected)})',
+    ]
+    return _indented(lines)
+
+
+def _literal(thing: Any) -> str:
+    if not isinstance(thing, np.ndarray):
+        return repr(thing)
+    if thing.size > _MOST:
+        return f"...  # {thing.dtype} of shape {thing.shape}, too long to print"
+    numbers = repr(thing.ravel().tolist()).replace("nan", "np.nan").replace("inf", "np.inf")
+    return f'np.array({numbers}, "{thing.dtype}").reshape({thing.shape})'
+
+
+def _indented(lines: list[str]) -> str:
+    return "reproduce:\n" + "\n".join(f"    {line}" for line in lines)

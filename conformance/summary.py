@@ -1,0 +1,99 @@
+"""The summary of a run: a row for each rule, a column for each backend."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from attnspec import Rule, rules
+from attnspec.conformance.verdict import STATUSES, Results, Verdict
+
+_STYLES = {"pass": "green", "deviation": "yellow", "fail": "bold red", "error": "bold red", "unsupported": "dim"}
+
+
+def render(results: Results, *, color: bool = False, width: int | None = None) -> str:
+    """Render results as a table, with a line for each backend that could not be used.
+
+    Parameters
+    ----------
+    results : Results
+    color : bool, optional
+        With terminal colours.
+    width : int, optional
+        In columns; that of the terminal when not given.
+    """
+    console = Console(force_terminal=color, no_color=not color, width=width or _width(results), highlight=False)
+    with console.capture() as capture:
+        console.print()
+        console.print(_table(results))
+        console.print(_totals(results))
+        for subject in results.subjects:
+            if subject.problem:
+                console.print(Text(f"error: {subject.problem}", style=_STYLES["error"]))
+    return capture.get()
+
+
+def cell(verdicts: Iterable[Verdict]) -> tuple[str, str]:
+    """Sum up the verdicts of one backend on one rule, as a text and the status that colours it.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.summary import cell
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> cell([Verdict("b", ("MASK-1",), "t", "pass"), Verdict("b", ("MASK-1",), "u", "fail")])
+    ('FAIL 1 of 2', 'fail')
+    >>> cell([])
+    ('', 'unsupported')
+    """
+    counts = Counter(verdict.status for verdict in verdicts)
+    judged = sum(counts.values()) - counts["unsupported"]
+    if counts["fail"] or counts["error"]:
+        parts = [f"{name} {counts[status]}" for name, status in (("FAIL", "fail"), ("ERROR", "error")) if counts[status]]
+        return f"{', '.join(parts)} of {judged}", "fail"
+    if counts["deviation"]:
+        return f"deviation {counts['deviation']} of {judged}", "deviation"
+    if counts["pass"]:
+        return f"pass {counts['pass']}", "pass"
+    return ("unsupported" if counts else ""), "unsupported"
+
+
+def _table(results: Results) -> Table:
+    table = Table(title="attnspec conformance, by rule", title_justify="left")
+    table.add_column("rule", no_wrap=True)
+    table.add_column("", overflow="ellipsis", no_wrap=True, max_width=44)
+    for subject in results.subjects:
+        table.add_column(f"{subject.name}\n{subject.version or 'not loaded'}", no_wrap=True)
+    chapter = ""
+    for rule in rules():
+        if chapter not in ("", rule.chapter):
+            table.add_section()
+        chapter = rule.chapter
+        table.add_row(rule.id, rule.title, *_row(results, rule))
+    return table
+
+
+def _row(results: Results, rule: Rule) -> list[Text]:
+    row = []
+    for subject in results.subjects:
+        text, status = cell(v for v in results.verdicts if v.backend == subject.name and rule.id in v.rules)
+        row.append(Text(text, style=_STYLES[status]))
+    return row
+
+
+def _totals(results: Results) -> Text:
+    lines = Text()
+    for subject in results.subjects:
+        own = [verdict for verdict in results.verdicts if verdict.backend == subject.name]
+        counts = Counter(verdict.status for verdict in own)
+        shares = [verdict.share for verdict in own if verdict.share is not None]
+        said = ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status]) or "no verdict"
+        used = f"; at most {max(shares):.2f} of a budget used" if shares else ""
+        lines.append(f"{subject.name}: {said}{used}\n")
+    return lines
+
+
+def _width(results: Results) -> int | None:
+    """Wide enough that nothing is cut, whatever the terminal: a table that wraps is no table."""
+    return 64 + 19 * len(results.subjects)

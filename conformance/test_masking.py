@@ -1,0 +1,187 @@
+"""The chapter `masking`: who may attend to what."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from attnspec import Case
+from attnspec.backends import Backend
+from attnspec.conformance.judge import budgets_of
+from attnspec.conformance.strategies import SETTINGS, Problem, problems
+from attnspec.conformance.suite import Record, by_reference, check, check_golden, golden, rule
+
+
+@golden("masking")
+def test_golden(case: Case, dtype: str, backend: Backend, record_property: Record) -> None:
+    """Golden vectors of the chapter."""
+    check_golden(backend, case, dtype, record_property)
+
+
+@rule("MASK-1")
+@pytest.mark.parametrize("axes", ["full", "queries and keys", "keys"])
+@SETTINGS
+@given(data=st.data())
+def test_boolean_mask_of_every_broadcast_shape(
+    axes: str, data: st.DataObject, backend: Backend, record_property: Record
+) -> None:
+    """False disallows, True allows."""
+    problem = data.draw(problems(backend))
+    mask = problem.mask()
+    leading = (0,) * (mask.ndim - 2)
+    mask = {"full": mask, "queries and keys": mask[leading], "keys": mask[(*leading, -1)]}[axes]
+    _check_allowed(backend, "MASK-1", problem, {"mask": mask}, record_property)
+
+
+@rule("MASK-2")
+@SETTINGS
+@given(data=st.data())
+def test_minus_infinity_in_the_bias(data: st.DataObject, backend: Backend, record_property: Record) -> None:
+    """Minus infinity disallows, while other numbers of the same bias are added."""
+    problem = data.draw(problems(backend))
+    bias = np.where(problem.mask(), problem.array(*problem.shape), -np.inf).astype(problem.query.dtype)
+    _check_allowed(backend, "MASK-2", problem, {"bias": bias}, record_property)
+
+
+@rule("MASK-2")
+@SETTINGS
+@given(data=st.data())
+def test_a_large_negative_bias_is_a_number(data: st.DataObject, backend: Backend, record_property: Record) -> None:
+    """Where every key has it, it cancels."""
+    problem = data.draw(problems(backend))
+    bias = np.full(problem.shape, -30000.0, dtype=problem.query.dtype)
+    check(backend, "MASK-2", problem.arguments | {"bias": bias, "scale": 0.25}, record_property)
+
+
+@rule("MASK-3")
+@SETTINGS
+@given(data=st.data())
+def test_causal(data: st.DataObject, backend: Backend, record_property: Record) -> None:
+    """The lower triangle with its diagonal, counted from the top left, for L below, at and above S."""
+    problem = data.draw(problems(backend))
+    _check_allowed(backend, "MASK-3", problem, {"is_causal": True}, record_property)
+
+
+@rule("MASK-4")
+@pytest.mark.parametrize("sources", ["mask and bias", "mask and causal", "bias and causal", "all"])
+@SETTINGS
+@given(data=st.data())
+def test_every_source_must_allow(
+    sources: str, data: st.DataObject, backend: Backend, record_property: Record
+) -> None:
+    """Mask, bias and causal given together each take keys away."""
+    problem = data.draw(problems(backend))
+    options: dict[str, Any] = {}
+    if "mask" in sources or sources == "all":
+        options["mask"] = problem.mask()
+    if "bias" in sources or sources == "all":
+        options["bias"] = np.where(problem.mask(), problem.array(*problem.shape), -np.inf).astype(problem.query.dtype)
+    if "causal" in sources or sources == "all":
+        options["is_causal"] = True
+    _check_allowed(backend, "MASK-4", problem, options, record_property)
+
+
+@rule("MASK-5")
+@SETTINGS
+@given(data=st.data())
+def test_what_stands_in_disallowed_keys_cannot_be_seen(
+    data: st.DataObject, backend: Backend, record_property: Record
+) -> None:
+    """Large numbers in keys and values that nobody may attend to, against the same problem without them."""
+    problem = data.draw(problems(backend, (((), 3, 5, 4, 4), ((2, 3), 5, 7, 4, 4))))
+    keys = problem.key.shape[-2]
+    gone = np.zeros(keys, dtype=bool)
+    gone[problem.random.permutation(keys)[: keys // 2]] = True
+    left = {"query": problem.query, "key": problem.key[..., ~gone, :], "value": problem.value[..., ~gone, :]}
+    values, slack = by_reference(left)
+    weights, weight_slack = np.zeros(problem.shape), np.zeros(problem.shape)
+    weights[..., ~gone], weight_slack[..., ~gone] = values["weights"], slack["weights"]
+    key, value = problem.key.copy(), problem.value.copy()
+    key[..., gone, :] *= 10000
+    value[..., gone, :] = -10000
+    arguments = {"query": problem.query, "key": key, "value": value, "mask": ~gone}
+    expected = {"output": values["output"], "weights": weights}, {"output": slack["output"], "weights": weight_slack}
+    check(backend, "MASK-5", arguments, record_property, expected=expected)
+
+
+@rule("MASK-5")
+@SETTINGS
+@given(data=st.data())
+def test_a_score_below_any_sentinel_is_still_a_score(
+    data: st.DataObject, backend: Backend, record_property: Record
+) -> None:
+    """Allowed keys with scores around -20000 outweigh disallowed ones with scores around 0."""
+    problem = data.draw(problems(backend, (((), 3, 5, 4, 4), ((2,), 4, 4, 3, 3))))
+    mask = problem.mask()
+    bias = np.where(mask, problem.array(*problem.shape) - 20000, 0).astype(problem.query.dtype)
+    _check_allowed(backend, "MASK-5", problem, {"mask": mask, "bias": bias}, record_property)
+
+
+@rule("MASK-6")
+@pytest.mark.parametrize("place", ["first", "middle", "last", "all"])
+def test_a_row_with_nothing_to_attend_to(place: str, backend: Backend, record_property: Record) -> None:
+    """A row that the boolean mask leaves empty, or the declared variant of it."""
+    for dtype in backend.dtypes:
+        problem = _problem(dtype)
+        mask = problem.mask()
+        rows = {"first": [0], "middle": [2], "last": [-1], "all": slice(None)}[place]
+        mask[..., rows, :] = False
+        _check_empty(backend, "MASK-6", problem, {"mask": mask}, rows, record_property)
+
+
+@rule("MASK-6", "MASK-2")
+@pytest.mark.parametrize("place", ["first", "middle", "last", "all"])
+def test_a_row_of_minus_infinity(place: str, backend: Backend, record_property: Record) -> None:
+    """The same, reached by the bias."""
+    for dtype in backend.dtypes:
+        problem = _problem(dtype)
+        rows = {"first": [0], "middle": [2], "last": [-1], "all": slice(None)}[place]
+        bias = problem.array(*problem.shape)
+        bias[..., rows, :] = -np.inf
+        _check_empty(backend, "MASK-2", problem, {"bias": bias}, rows, record_property)
+
+
+@rule("MASK-6")
+def test_no_keys_at_all(backend: Backend, record_property: Record) -> None:
+    """With S = 0 every row is empty, and there is nothing to take a mean of."""
+    for dtype in backend.dtypes:
+        arguments = {"query": np.ones((2, 3, 4), dtype), "key": np.ones((2, 0, 4), dtype), "value": np.ones((2, 0, 4), dtype)}
+        check(backend, "MASK-6", arguments, record_property)
+
+
+def _problem(dtype: str) -> Problem:
+    random = np.random.default_rng(66)
+    query, key, value = (random.normal(size=(2, n, 4)).astype(dtype) for n in (5, 7, 7))
+    return Problem(query, key, value, random)
+
+
+def _check_allowed(
+    backend: Backend, rule_id: str, problem: Problem, options: dict[str, Any], record: Record
+) -> None:
+    """Check output and weights, which are exactly 0 where a key is disallowed."""
+    check(backend, rule_id, problem.arguments | options, record)
+
+
+def _check_empty(
+    backend: Backend, rule_id: str, problem: Problem, options: dict[str, NDArray[Any]], rows: Any, record: Record
+) -> None:
+    """Check rows without an allowed key against 0, or against the variant that the backend declares."""
+    arguments = problem.arguments | options
+    values, slack = by_reference(arguments)
+    variant = backend.dialect.get(rule_id)
+    if variant in ("nan", "added"):
+        values["output"][..., rows, :] = values["weights"][..., rows, :] = np.nan
+    if variant == "uniform":
+        values["output"][..., rows, :] = problem.value.astype(np.float64).mean(axis=-2, keepdims=True)
+        values["weights"][..., rows, :] = 1 / problem.value.shape[-2]
+        # A row without keys has the budget 0; the mean has that of a flat row.
+        flat = budgets_of(backend, "attention", problem.arguments | {"scale": 0.0}, str(problem.query.dtype))
+        for name in slack:
+            slack[name][..., rows, :] += flat[name][..., rows, :]
+    check(backend, rule_id, arguments, record, expected=(values, slack))
+    if variant is not None:
+        record("status", "deviation")
+

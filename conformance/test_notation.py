@@ -1,0 +1,101 @@
+"""The chapter `notation`: axes, shapes, and what is refused."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnspec.backends import Backend
+from attnspec.conformance.failure import Failure
+from attnspec.conformance.strategies import SETTINGS, SHAPES, problems
+from attnspec.conformance.suite import Record, by_reference, check, check_refused, observed, rule
+
+_BATCHED = tuple(shape for shape in SHAPES if len(shape[0]) == 2)
+_FLAT = tuple(shape for shape in SHAPES if not shape[0])
+_OBLONG = tuple(shape for shape in SHAPES if shape[1] != shape[2])
+
+
+@rule("SHAPE-1")
+@SETTINGS
+@given(data=st.data())
+def test_each_head_of_each_batch_entry_stands_alone(
+    data: st.DataObject, backend: Backend, record_property: Record
+) -> None:
+    """A batch of heads gives, head by head, what each head gives by itself."""
+    problem = data.draw(problems(backend, _BATCHED))
+    outer = problem.query.shape[:-2]
+    alone = [by_reference({n: a[index] for n, a in problem.arguments.items()}) for index in np.ndindex(*outer)]
+    values, slack = (
+        {name: np.stack([one[part][name] for one in alone]).reshape(*problem.query.shape[:-1], -1) for name in ("output", "weights")}
+        for part in (0, 1)
+    )
+    check(backend, "SHAPE-1", problem.arguments, record_property, expected=(values, slack))
+
+
+@rule("SHAPE-2")
+@SETTINGS
+@given(data=st.data())
+def test_two_axes_are_one_head(data: st.DataObject, backend: Backend, record_property: Record) -> None:
+    """Inputs without batch and head axes give a result without them."""
+    problem = data.draw(problems(backend, _FLAT))
+    check(backend, "SHAPE-2", problem.arguments, record_property)
+
+
+@rule("SHAPE-3", "SHAPE-5")
+@SETTINGS
+@given(data=st.data())
+def test_more_queries_than_keys_and_fewer(data: st.DataObject, backend: Backend, record_property: Record) -> None:
+    """The output has the queries' positions, however many keys there are."""
+    problem = data.draw(problems(backend, _OBLONG))
+    check(backend, "SHAPE-5", problem.arguments, record_property)
+
+
+@rule("SHAPE-4")
+@SETTINGS
+@given(data=st.data())
+def test_weights_have_a_row_for_each_query(data: st.DataObject, backend: Backend) -> None:
+    """Weights that are returned are not transposed: their rows sum to 1."""
+    problem = data.draw(problems(backend, _OBLONG))
+    if not backend.has("attention", "return_weights"):
+        pytest.skip(f"{backend.name} has no argument return_weights")
+    weights = observed(backend, problem.arguments)["weights"]
+    if weights.shape != problem.shape:
+        raise Failure("SHAPE-4", f"weights: got shape {weights.shape}, expected {problem.shape}")
+
+
+_MISFITS: dict[str, dict[str, tuple[int, ...]]] = {
+    "depth of key": {"query": (2, 3, 4), "key": (2, 5, 3), "value": (2, 5, 4)},
+    "positions of value": {"query": (2, 3, 4), "key": (2, 5, 4), "value": (2, 6, 4)},
+    "batch of key and value": {"query": (2, 2, 3, 4), "key": (3, 2, 5, 4), "value": (3, 2, 5, 4)},
+    "batch of value": {"query": (2, 2, 3, 4), "key": (2, 2, 5, 4), "value": (3, 2, 5, 4)},
+}
+
+
+@rule("SHAPE-6")
+@pytest.mark.parametrize("misfit", _MISFITS)
+def test_what_does_not_fit_is_refused(misfit: str, backend: Backend) -> None:
+    """Each way in which the three arrays can disagree raises an error."""
+    check_refused(backend, "SHAPE-6", _ones(backend, _MISFITS[misfit]))
+
+
+@rule("SHAPE-6")
+def test_a_batch_axis_of_one_is_not_repeated(backend: Backend, record_property: Record) -> None:
+    """Broadcasting over batch axes is refused, or is the declared variant and does what it says."""
+    shapes: dict[str, tuple[int, ...]] = {"query": (2, 2, 3, 4), "key": (1, 2, 5, 4), "value": (1, 2, 5, 4)}
+    if backend.dialect.get("SHAPE-6") != "broadcast":
+        check_refused(backend, "SHAPE-6", _ones(backend, shapes))
+        return
+    random = np.random.default_rng(6)
+    arguments = {name: random.normal(size=shape).astype(backend.dtypes[0]) for name, shape in shapes.items()}
+    repeated = {name: np.repeat(array, 2 // array.shape[0], axis=0) for name, array in arguments.items()}
+    values, slack = by_reference(repeated)
+    output = observed(backend, arguments)["output"]
+    if output.shape != values["output"].shape or not np.allclose(output, values["output"], atol=1e-5, rtol=0):
+        raise Failure("SHAPE-6", "output: expected an error, or the declared variant `broadcast`; got neither")
+    record_property("status", "deviation")
+
+
+def _ones(backend: Backend, shapes: dict[str, tuple[int, ...]]) -> dict[str, Any]:
+    return {name: np.ones(shape, backend.dtypes[0]) for name, shape in shapes.items()}

@@ -1,0 +1,62 @@
+"""The chapter `numerics`: dtypes, precision, budgets, inputs left alone."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnspec.backends import Backend
+from attnspec.conformance.comparison import compare
+from attnspec.conformance.failure import Failure
+from attnspec.conformance.judge import judge
+from attnspec.conformance.strategies import SETTINGS, problems
+from attnspec.conformance.suite import Record, by_reference, check, observed, rule
+from attnspec.reference.rounding import budget
+
+
+@rule("NUM-1")
+def test_the_result_has_the_dtype_of_the_query(backend: Backend) -> None:
+    """In every dtype, with and without options that bring numbers of their own."""
+    for dtype in backend.dtypes:
+        one = np.ones((2, 3, 4), dtype)
+        for options in ({}, {"scale": 0.5}, {"is_causal": True}):
+            for name, array in observed(backend, {"query": one, "key": one, "value": one} | options).items():
+                if str(array.dtype) != dtype:
+                    raise Failure("NUM-1", f"{name}: got dtype {array.dtype}, expected {dtype}")
+
+
+@rule("NUM-2")
+def test_float64_is_computed_in_float64(backend: Backend, record_property: Record) -> None:
+    """On a problem where float32 shows; a backend that declares float32 must show it."""
+    if "float64" not in backend.dtypes:
+        pytest.skip(f"{backend.name} has no float64")
+    random = np.random.default_rng(64)
+    arguments = {name: random.normal(size=(2, 8, 4)) for name in ("query", "key", "value")}
+    values, slack = by_reference(arguments)
+    judgement = judge(backend, "NUM-2", "attention", arguments, values, slack=slack)
+    record_property("share", judgement.share)
+    if "NUM-2" in backend.dialect:
+        output = observed(backend, arguments)["output"]
+        allowed = budget("attention", arguments, "float64")["output"] + slack["output"]
+        if compare("output", output, values["output"], allowed, "float64").share <= 1:
+            raise Failure("NUM-2", "output: float64 throughout, although the variant `float32` is declared")
+        record_property("status", "deviation")
+
+
+@rule("NUM-3")
+@SETTINGS
+@given(data=st.data())
+def test_every_element_within_its_budget(data: st.DataObject, backend: Backend, record_property: Record) -> None:
+    """Plain problems of every shape, from flat to sharply peaked rows."""
+    check(backend, "NUM-3", data.draw(problems(backend)).arguments, record_property)
+
+
+@rule("NUM-4")
+@SETTINGS
+@given(data=st.data())
+def test_inputs_are_left_as_they_were(data: st.DataObject, backend: Backend) -> None:
+    """Every array given is compared, byte by byte, after each call of the suite; here with all options."""
+    problem = data.draw(problems(backend))
+    bias = problem.array(*problem.shape)
+    for options in ({}, {"mask": problem.mask()}, {"bias": bias}):
+        observed(backend, problem.arguments | options)

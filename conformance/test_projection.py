@@ -1,0 +1,78 @@
+"""The chapter `projection`: tokens to queries, keys and values, in two conventions."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnspec import Case
+from attnspec.backends import Backend
+from attnspec.conformance.strategies import SETTINGS, grid
+from attnspec.conformance.suite import Record, by_reference, check, check_golden, golden, rule
+
+#: (tokens, depth in, features): square among them, where a transposed weight raises no error.
+_SIZES = ((3, 5, 2), (4, 4, 4), (1, 3, 3), (3, 3, 5))
+
+
+@golden("projection")
+def test_golden(case: Case, dtype: str, backend: Backend, record_property: Record) -> None:
+    """Golden vectors of the chapter."""
+    check_golden(backend, case, dtype, record_property)
+
+
+@rule("PROJ-1", "PROJ-2", "PROJ-3")
+@pytest.mark.parametrize("convention", ["row", "column"])
+@SETTINGS
+@given(size=st.sampled_from(_SIZES), seed=st.integers(0, 2**16), data=st.data())
+def test_both_conventions(
+    size: tuple[int, int, int],
+    seed: int,
+    data: st.DataObject,
+    convention: str,
+    backend: Backend,
+    record_property: Record,
+) -> None:
+    """Rows are multiplied from the right, columns from the left, and the bias goes to the features."""
+    count, depth, features = size
+    random, dtype = np.random.default_rng(seed), data.draw(st.sampled_from(backend.dtypes))
+    tokens, weight = grid(random, (count, depth), 1.0), grid(random, (depth, features), 1.0)
+    bias = grid(random, (features,), 1.0)
+    expected = np.array(
+        [[sum(tokens[n] * weight[:, f]) + bias[f] for f in range(features)] for n in range(count)]
+    )
+    if convention == "column":
+        tokens, weight, expected = tokens.T, weight.T, expected.T
+    arguments = {
+        "tokens": tokens.astype(dtype),
+        "weight": weight.astype(dtype),
+        "bias": bias.astype(dtype),
+        "convention": convention,
+    }
+    # Numbers on the grid of 1/64 are added and multiplied without rounding: the expected values are exact.
+    exact = {"projected": expected}, {"projected": np.zeros(expected.shape)}
+    name = {"row": "PROJ-1", "column": "PROJ-2"}[convention]
+    check(backend, name, arguments, record_property, operation="projection", expected=exact)
+
+
+@rule("PROJ-5")
+@pytest.mark.parametrize("convention", ["row", "column"])
+@SETTINGS
+@given(seed=st.integers(0, 2**16), data=st.data())
+def test_self_attention_is_attention_of_three_projections(
+    seed: int, data: st.DataObject, convention: str, backend: Backend, record_property: Record
+) -> None:
+    """Each of the three has its own weight and bias, and the result is in the convention of the tokens."""
+    random, dtype = np.random.default_rng(seed), data.draw(st.sampled_from(backend.dtypes))
+    arrays = {"tokens": grid(random, (5, 3), 1.0)}
+    for name, features in (("query", 4), ("key", 4), ("value", 2)):
+        arrays[f"{name}_weight"] = grid(random, (3, features), 1.0)
+        arrays[f"{name}_bias"] = grid(random, (features,), 1.0)
+    projected = {name: arrays["tokens"] @ arrays[f"{name}_weight"] + arrays[f"{name}_bias"] for name in ("query", "key", "value")}
+    values, slack = by_reference(projected)
+    expected, expected_slack = values["output"], slack["output"]
+    if convention == "column":
+        arrays = {name: array.T if array.ndim == 2 else array for name, array in arrays.items()}
+        expected, expected_slack = expected.T, expected_slack.T
+    arguments = {name: array.astype(dtype) for name, array in arrays.items()} | {"convention": convention}
+    given_ = {"output": expected}, {"output": expected_slack}
+    check(backend, "PROJ-5", arguments, record_property, operation="self_attention", expected=given_)

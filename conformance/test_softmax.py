@@ -1,0 +1,120 @@
+"""The chapter `softmax`: scores to weights to output."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnspec import Case
+from attnspec.backends import Backend
+from attnspec.conformance.comparison import compare
+from attnspec.conformance.failure import Failure
+from attnspec.conformance.judge import budgets_of
+from attnspec.conformance.strategies import SETTINGS, problems
+from attnspec.conformance.suite import Record, by_reference, check, check_golden, golden, observed, rule
+
+
+@golden("softmax")
+def test_golden(case: Case, dtype: str, backend: Backend, record_property: Record) -> None:
+    """Golden vectors of the chapter."""
+    check_golden(backend, case, dtype, record_property)
+
+
+@rule("SOFT-1")
+@SETTINGS
+@given(data=st.data())
+def test_each_row_is_a_softmax_of_its_own(data: st.DataObject, backend: Backend, record_property: Record) -> None:
+    """Raising all scores of one row by the bias leaves the other rows as they are."""
+    problem = data.draw(problems(backend))
+    bias = np.zeros(problem.shape, dtype=problem.query.dtype)
+    bias[..., 0, :] = 8.0
+    values, slack = by_reference(problem.arguments)
+    check(backend, "SOFT-1", problem.arguments | {"bias": bias}, record_property, expected=(values, slack))
+
+
+@rule("SOFT-1")
+@SETTINGS
+@given(data=st.data())
+def test_equal_scores_give_the_mean(data: st.DataObject, backend: Backend, record_property: Record) -> None:
+    """A query of zeros attends to all keys alike: a closed form, without exponentials."""
+    problem = data.draw(problems(backend))
+    value = problem.value.astype(np.float64)
+    keys = value.shape[-2]
+    expected = {
+        "output": np.broadcast_to(value.mean(axis=-2, keepdims=True), (*problem.shape[:-1], value.shape[-1])),
+        "weights": np.full(problem.shape, 1 / keys),
+    }
+    slack = by_reference(problem.arguments | {"scale": 0.0})[1]
+    arguments = problem.arguments | {"query": np.zeros_like(problem.query)}
+    check(backend, "SOFT-1", arguments, record_property, expected=(expected, slack))
+
+
+@rule("SOFT-2")
+@pytest.mark.parametrize("shift", [10000.0, -10000.0])
+@SETTINGS
+@given(data=st.data())
+def test_a_common_shift_changes_nothing(
+    shift: float, data: st.DataObject, backend: Backend, record_property: Record
+) -> None:
+    """Far beyond where the exponential over- or underflows; scores are chosen so that adding the shift is exact."""
+    problem = data.draw(problems(backend))
+    query, key = np.round(problem.query), np.round(problem.key)
+    arguments = {"query": query, "key": key, "value": problem.value, "scale": 0.125}
+    bias = np.full(problem.shape, shift, dtype=problem.query.dtype)
+    check(backend, "SOFT-2", arguments | {"bias": bias}, record_property, expected=by_reference(arguments))
+
+
+@rule("SOFT-2")
+@SETTINGS
+@given(data=st.data())
+def test_large_scores_do_not_overflow(data: st.DataObject, backend: Backend, record_property: Record) -> None:
+    """Scores of thousands, of both signs, the largest of them late in the row."""
+    problem = data.draw(problems(backend))
+    key = problem.key.copy()
+    key[..., -1, :] *= 4
+    check(backend, "SOFT-2", problem.arguments | {"key": key, "scale": 500.0}, record_property)
+
+
+@rule("SOFT-3")
+@SETTINGS
+@given(data=st.data())
+def test_values_go_with_their_keys(data: st.DataObject, backend: Backend, record_property: Record) -> None:
+    """Keys and values in another order give the same output."""
+    problem = data.draw(problems(backend))
+    order = problem.random.permutation(problem.key.shape[-2])
+    values, slack = by_reference(problem.arguments)
+    permuted = {"query": problem.query, "key": problem.key[..., order, :], "value": problem.value[..., order, :]}
+    expected = {"output": values["output"]}, {"output": slack["output"]}
+    check(backend, "SOFT-3", permuted, record_property, expected=expected)
+
+
+@rule("SOFT-3")
+@SETTINGS
+@given(data=st.data())
+def test_one_key_gives_its_value(data: st.DataObject, backend: Backend) -> None:
+    """Whatever the score, the output is the value to the last bit."""
+    problem = data.draw(problems(backend, (((2,), 3, 1, 4, 4), ((), 1, 1, 2, 2))))
+    output = observed(backend, problem.arguments)["output"]
+    expected = np.broadcast_to(problem.value, output.shape)
+    comparison = compare("output", output, expected.astype(np.float64), np.zeros(output.shape), str(problem.value.dtype))
+    if comparison.problem:
+        raise Failure("SOFT-3", comparison.problem)
+
+
+@rule("SOFT-4")
+@SETTINGS
+@given(data=st.data())
+def test_returned_weights_are_those_that_were_used(data: st.DataObject, backend: Backend) -> None:
+    """The weights applied to the values give the output."""
+    problem = data.draw(problems(backend))
+    if not backend.has("attention", "return_weights"):
+        pytest.skip(f"{backend.name} has no argument return_weights")
+    arguments = problem.arguments | {"is_causal": True}
+    outputs = observed(backend, arguments)
+    dtype = str(problem.query.dtype)
+    applied = outputs["weights"].astype(np.float64) @ problem.value.astype(np.float64)
+    budgets = budgets_of(backend, "attention", arguments, dtype)
+    allowed = budgets["output"] + budgets["weights"] @ np.abs(problem.value.astype(np.float64))
+    comparison = compare("output", outputs["output"], applied, allowed, dtype)
+    if comparison.problem:
+        raise Failure("SOFT-4", f"weights @ value against output: {comparison.problem}")
