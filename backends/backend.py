@@ -86,10 +86,8 @@ class Backend:
         """
         if not hasattr(array, "shape") or not hasattr(array, "dtype"):
             raise TypeError(f"expected an array, got {type(array).__name__}")
-        try:
-            return np.array(array)
-        except (TypeError, ValueError, RuntimeError):  # a library that shares memory by DLPack alone
-            return np.array(np.from_dlpack(array))
+        # Not `np.array(array)`: asked for a copy, PyTorch's `__array__` draws a deprecation warning.
+        return np.asarray(array).copy()
 
 
 def check_signature(name: str, function: Any) -> None:
@@ -107,14 +105,16 @@ def check_signature(name: str, function: Any) -> None:
     >>> check_signature("mine:f", lambda query, keys, value: 0)
     Traceback (most recent call last):
         ...
-    attnspec.backends.backend.BackendError: backend mine:f: expected the arguments query, key, value, got query, keys, value
+    attnspec.backends.backend.BackendError: backend mine:f: expected query, key, value, got query, keys, value
     """
     if not callable(function):
         raise BackendError(f"backend {name}: expected a function or a Backend, got {type(function).__name__}")
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError) as error:
-        raise BackendError(f"backend {name}: expected a function with a signature, got none ({error})") from error
+        raise BackendError(
+            f"backend {name}: expected a function with a signature, got none ({error})"
+        ) from error
     arrays = OPERATIONS["attention"].arrays
     known = set(arrays) | set(OPERATIONS["attention"].options)
     required = [
@@ -125,4 +125,4 @@ def check_signature(name: str, function: Any) -> None:
     ]
     if not set(arrays) <= set(parameters) or not set(required) <= known:
         got = ", ".join(required) or "none"
-        raise BackendError(f"backend {name}: expected the arguments {', '.join(arrays)}, got {got}")
+        raise BackendError(f"backend {name}: expected {', '.join(arrays)}, got {got}")

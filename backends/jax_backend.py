@@ -23,7 +23,7 @@ def portable_backend() -> Backend:
 
 def nn_backend() -> Backend:
     """Wrap ``jax.nn.dot_product_attention``, eagerly, the implementation left to JAX."""
-    dialect = {"MASK-2": "added", "MASK-6": "uniform", "NUM-2": "float32", "SHAPE-6": "broadcast"}
+    dialect = {"MASK-2": "added", "MASK-6": "uniform", "NUM-2": "float32"}
     return Backend("jax-nn", "jax", jax.__version__, jnp, _dot_product_attention, dialect=dialect)
 
 
@@ -58,7 +58,7 @@ def _to_btnh(array: Any) -> Any:
 
 
 def _to_four_axes(array: Any, outer: tuple[int, ...]) -> Any:
-    """A mask or bias as ``(B, H, L, S)`` or with ones there, which is how JAX broadcasts it."""
+    """Give a mask or bias as ``(B, H, L, S)`` or with ones there, which is how JAX broadcasts it."""
     if array.ndim < 2:
         array = array.reshape((1,) * (2 - array.ndim) + array.shape)
     if len(outer) < 2:

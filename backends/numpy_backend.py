@@ -23,7 +23,8 @@ def reference_backend() -> Backend:
     It is run in the dtype of its inputs, as NUM-1 has it.
     """
     companions = {
-        name: _at_dtype_of_input(getattr(reference, name)) for name in ("projection", "scores", "self_attention")
+        name: _at_dtype_of_input(getattr(reference, name))
+        for name in ("projection", "scores", "self_attention")
     }
     run = _at_dtype_of_input(reference.attention)
     return Backend("numpy-reference", "numpy", np.__version__, xp, run, companions=companions)

@@ -113,19 +113,43 @@ def _softmax(xp: Any, s: Any, allowed: Any) -> Any:
 
 
 def _check_axes(query: Any, key: Any, value: Any = None) -> None:
-    _check("query", query.ndim >= 2 and query.shape[-1] > 0, "two axes or more, depth not 0", query.shape, "SHAPE-1")
+    _check(
+        "query",
+        query.ndim >= 2 and query.shape[-1] > 0,
+        "two axes or more, depth not 0",
+        query.shape,
+        "SHAPE-1",
+    )
     for name, array in {"key": key, "value": value}.items():
         if array is not None:
-            _check(name, array.ndim >= 2 and array.shape[-1] > 0, "two axes or more, depth not 0", array.shape, "SHAPE-1")
+            _check(
+                name,
+                array.ndim >= 2 and array.shape[-1] > 0,
+                "two axes or more, depth not 0",
+                array.shape,
+                "SHAPE-1",
+            )
             outer = tuple(query.shape[:-2])
-            _check(name, tuple(array.shape[:-2]) == outer, f"batch and head axes {outer} as in query", array.shape, "SHAPE-6")
+            _check(
+                name,
+                tuple(array.shape[:-2]) == outer,
+                f"batch and head axes {outer} as in query",
+                array.shape,
+                "SHAPE-6",
+            )
     depth = query.shape[-1]
     _check("key", key.shape[-1] == depth, f"depth {depth} as in query", key.shape[-1], "SHAPE-6")
     if value is not None:
         positions = key.shape[-2]
-        _check("value", value.shape[-2] == positions, f"{positions} positions as in key", value.shape[-2], "SHAPE-6")
+        _check(
+            "value",
+            value.shape[-2] == positions,
+            f"{positions} positions as in key",
+            value.shape[-2],
+            "SHAPE-6",
+        )
 
 
-def _check(name: str, good: bool, expected: str, got: Any, rule: str) -> None:
+def _check(name: str, good: Any, expected: str, got: Any, rule: str) -> None:
     if not good:
         raise ValueError(f"{name}: expected {expected}, got {got} [{rule}]")

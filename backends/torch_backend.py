@@ -35,6 +35,9 @@ def _sdpa(
         attn_mask = torch.where(mask, bias, -torch.inf)
     else:
         attn_mask = bias if mask is None else mask
+    if attn_mask is not None and attn_mask.ndim < 2:
+        # Documented as broadcastable to (N, ..., L, S), but one axis raises "Dimension out of range".
+        attn_mask = attn_mask[None, :]
     return torch.nn.functional.scaled_dot_product_attention(
         query, key, value, attn_mask=attn_mask, is_causal=is_causal, scale=scale
     )

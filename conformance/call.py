@@ -92,7 +92,8 @@ def _named(backend: Backend, names: list[str], returned: Any) -> Outputs:
         try:
             outputs[name] = backend.to_numpy(part)
         except Exception as error:
-            raise Failure("SHAPE-3", f"{name}: expected an array of {backend.library}, got {type(part).__name__}") from error
+            got = f"{type(part).__name__} ({error})"
+            raise Failure("SHAPE-3", f"{name}: expected an array of {backend.library}, got {got}") from error
     return outputs
 
 

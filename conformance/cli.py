@@ -15,7 +15,7 @@ class _Clean(click.Group):
     """Our own errors end in one line, not in a traceback."""
 
     def invoke(self, ctx: click.Context) -> object:
-        from attnspec.backends import BackendError  # noqa: PLC0415 - array libraries are slow to load
+        from attnspec.backends import BackendError
 
         try:
             return super().invoke(ctx)
@@ -37,17 +37,22 @@ def main() -> None:
 @click.option("-k", "rule", metavar="TEXT", help="Only tests whose name matches, as in pytest.")
 @click.option("-n", "workers", metavar="N", help="Run in N processes, or auto (needs pytest-xdist).")
 def check(
-    backend: tuple[str, ...], also: tuple[str, ...], results: str | None, stop: bool, rule: str | None, workers: str | None
+    backend: tuple[str, ...],
+    also: tuple[str, ...],
+    results: str | None,
+    stop: bool,
+    rule: str | None,
+    workers: str | None,
 ) -> None:
     """Judge backends: names, libraries, or module:function of your own."""
-    import pytest  # noqa: PLC0415 - slow to load
+    import pytest
 
-    from attnspec.backends.registry import expand  # noqa: PLC0415
+    from attnspec.backends.registry import expand
 
     wanted = [*backend, *also] or ["numpy"]
     for name in wanted:
         expand(name)
-    arguments = ["--pyargs", "attnspec.conformance", "-q", "--no-header", "-p", "no:cacheprovider"]
+    arguments = ["--pyargs", "attnspec.conformance", "-q", "-rN", "--no-header", "-p", "no:cacheprovider"]
     # The configuration of the folder we happen to be in is not ours.
     arguments += ["-c", str(Path(__file__).with_name("pytest.ini")), "--rootdir", str(Path(__file__).parent)]
     # pytest notes that it came too late to rewrite the asserts of our modules: they have none to rewrite.
@@ -97,7 +102,7 @@ def explain(rule_id: str) -> None:
 @main.command()
 def backends() -> None:
     """List the backends, and which of them can be used here."""
-    from attnspec.backends import NAMES, BackendError, load  # noqa: PLC0415
+    from attnspec.backends import NAMES, BackendError, load
 
     table = Table("backend", "library", "declared variants", box=None)
     for name in NAMES:
@@ -112,11 +117,13 @@ def backends() -> None:
 
 
 @main.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument(
+    "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
 def table(files: tuple[Path, ...]) -> None:
     """Print one table of the results of several runs."""
-    from attnspec.conformance.summary import render  # noqa: PLC0415
-    from attnspec.conformance.verdict import read  # noqa: PLC0415
+    from attnspec.conformance.summary import render
+    from attnspec.conformance.verdict import read
 
     click.echo(render(read(files), color=sys.stdout.isatty()))
 
@@ -128,9 +135,11 @@ def table(files: tuple[Path, ...]) -> None:
 def vectors(folder: Path, only_check: bool, only: str | None) -> None:
     """Compute the golden vectors of a folder anew by the exact oracle (needs python-flint)."""
     try:
-        from attnspec.reference.vectors import rewrite  # noqa: PLC0415
+        from attnspec.reference.vectors import rewrite
     except ModuleNotFoundError as error:
-        raise click.ClickException(f"vectors: expected {error.name} to be installed; pip install 'attnspec[vectors]'") from error
+        raise click.ClickException(
+            f"vectors: expected {error.name} to be installed; pip install 'attnspec[vectors]'"
+        ) from error
 
     stale = False
     for file in rewrite(folder, only):
@@ -142,4 +151,6 @@ def vectors(folder: Path, only_check: bool, only: str | None) -> None:
         state = "as it was" if not file.stale else "would change" if only_check else "rewritten"
         click.echo(f"{file.path.name}: {state}")
     if stale and only_check:
-        raise click.ClickException("vectors: expected the files as they are, got other bytes; run `nox -s vectors`")
+        raise click.ClickException(
+            "vectors: expected the files as they are, got other bytes; run `nox -s vectors`"
+        )

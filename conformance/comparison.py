@@ -51,19 +51,21 @@ def compare(
     >>> from attnspec.conformance.comparison import compare
     >>> got, expected = np.array([1.0, np.nan]), np.array([1.0, 2.0])
     >>> print(compare("output", got, expected, np.zeros(2), "float64").problem)
-    output[1]: got nan, expected 2.0 (1 of 2 elements are NaN or infinite where they should not be, or the reverse)
+    output[1]: got nan, expected 2.0 (1 of 2 elements differ in being NaN or infinite)
     """
     if got.shape != expected.shape:
         return Comparison(f"{name}: got shape {got.shape}, expected {expected.shape}", "shape", np.inf)
     if str(got.dtype) != dtype:
         return Comparison(f"{name}: got dtype {got.dtype}, expected {dtype}", "dtype", np.inf)
     wide = got.astype(np.float64)
-    same_pattern = np.where(np.isfinite(expected), np.isfinite(wide), (wide == expected) | (np.isnan(wide) & np.isnan(expected)))
+    same_pattern = np.where(
+        np.isfinite(expected), np.isfinite(wide), (wide == expected) | (np.isnan(wide) & np.isnan(expected))
+    )
     if not same_pattern.all():
         place = _first(~same_pattern)
         return Comparison(
-            f"{name}{_index(place)}: got {wide[place]}, expected {expected[place]} ({(~same_pattern).sum()} of "
-            f"{wide.size} elements are NaN or infinite where they should not be, or the reverse)",
+            f"{name}{_index(place)}: got {wide[place]}, expected {expected[place]} "
+            f"({(~same_pattern).sum()} of {wide.size} elements differ in being NaN or infinite)",
             "pattern",
             np.inf,
         )
@@ -76,10 +78,11 @@ def compare(
         return Comparison("", "", float(shares.max(initial=0.0)))
     place = np.unravel_index(int(shares.argmax()), shares.shape)
     problem = (
-        f"{name}{_index(place)}: got {wide[place]!r}, expected {expected[place]!r}, off by {error[place]:.3g}, "
-        f"allowed {allowed[place]:.3g}: {shares[place]:.3g} budgets ({(shares > 1).sum()} of {wide.size} elements are off)"
+        f"{name}{_index(place)}: got {float(wide[place])!r}, expected {float(expected[place])!r}, "
+        f"off by {error[place]:.3g}, allowed {allowed[place]:.3g}: {shares[place]:.3g} budgets "
+        f"({(shares > 1).sum()} of {wide.size} elements are off)"
     )
-    return Comparison(problem.replace("np.float64", ""), "value", float(shares[place]))
+    return Comparison(problem, "value", float(shares[place]))
 
 
 def _first(where: NDArray[np.bool_]) -> tuple[Any, ...]:

@@ -3,7 +3,7 @@
 from attnspec import find_rule
 
 
-class Failure(AssertionError):
+class Failure(AssertionError):  # noqa: N818 - the word of the standard, as pass and deviation are
     """A rule is broken.
 
     Attributes

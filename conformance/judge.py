@@ -158,12 +158,14 @@ def observe(backend: Backend, operation: str, arguments: Mapping[str, Any]) -> O
         identity = np.eye(keys, depth, -start, dtype=value.dtype)  # (S, Dv): key `start + c` in column c
         probe = {**arguments, "value": np.broadcast_to(identity, value.shape)}
         slices.append(call(backend, operation, probe)["output"])
-    if slices:
-        outputs["weights"] = np.concatenate(slices, axis=-1)[..., :keys]
+    none = np.zeros((*outputs["output"].shape[:-1], 0), value.dtype)
+    outputs["weights"] = np.concatenate([none, *slices], axis=-1)[..., :keys]
     return outputs
 
 
-def budgets_of(backend: Backend, operation: str, arguments: Mapping[str, Any], dtype: str) -> dict[str, Budget]:
+def budgets_of(
+    backend: Backend, operation: str, arguments: Mapping[str, Any], dtype: str
+) -> dict[str, Budget]:
     """Compute the budgets that apply to a backend, its declared working precision included."""
     working = backend.dialect.get("NUM-2") if dtype == "float64" else None
     budgets = budget(operation, arguments, dtype, working=working)

@@ -3,10 +3,10 @@
 import traceback
 
 import pytest
-from hypothesis.errors import Unsatisfiable
+from hypothesis.errors import FailedHealthCheck, Unsatisfiable
 
 from attnspec.conformance.failure import Failure, Raised
-from attnspec.conformance.verdict import Verdict
+from attnspec.conformance.verdict import Status, Verdict
 
 
 def outcome(item: pytest.Item, report: pytest.TestReport, error: BaseException | None) -> Verdict | None:
@@ -26,7 +26,9 @@ def outcome(item: pytest.Item, report: pytest.TestReport, error: BaseException |
         return None
     name = parameters["backend"].name
     marker = item.get_closest_marker("rule")
-    rules: tuple[str, ...] = parameters["case"].rules if "case" in parameters else marker.args if marker else ()
+    rules: tuple[str, ...] = (
+        parameters["case"].rules if "case" in parameters else marker.args if marker else ()
+    )
     test = item.name
     properties = dict(report.user_properties)
     if isinstance(error, Failure):
@@ -35,7 +37,7 @@ def outcome(item: pytest.Item, report: pytest.TestReport, error: BaseException |
         place = traceback.extract_tb(error.error.__traceback__)[-1]
         message = f"{rules[0]}: {name} {error}\nat {place.name}, line {place.lineno} of its source\nin {test}"
         return Verdict(name, rules, test, "error", message)
-    if isinstance(error, Unsatisfiable):
+    if isinstance(error, Unsatisfiable | FailedHealthCheck):
         return Verdict(name, rules, test, "unsupported", f"{name} offers none of the calls of this test")
     if report.skipped:
         return Verdict(name, rules, test, "unsupported", str(error))
@@ -43,5 +45,5 @@ def outcome(item: pytest.Item, report: pytest.TestReport, error: BaseException |
         text = "".join(traceback.format_exception(error))
         return Verdict(name, rules, test, "error", f"in {test}, outside the backend:\n{text}")
     shares = [share for key, share in report.user_properties if key == "share" and isinstance(share, float)]
-    status = "deviation" if properties.get("status") == "deviation" else "pass"
+    status: Status = "deviation" if properties.get("status") == "deviation" else "pass"
     return Verdict(name, rules, test, status, share=max(shares, default=None))

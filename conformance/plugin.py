@@ -30,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="implementation to judge: a name, a library or module:function; may be repeated (default: numpy)",
+        help="what to judge: a name, a library or module:function; may be repeated (default: numpy)",
     )
     group.addoption("--results", metavar="FILE", default=None, help="write the verdicts to FILE as JSON")
 

@@ -26,7 +26,9 @@ rule = pytest.mark.rule
 def golden(chapter: str) -> pytest.MarkDecorator:
     """Parametrize a test over a chapter's vectors, in every dtype that holds them exactly."""
     found = [(case, dtype) for case in cases() if case.chapter == chapter for dtype in dtypes_of(case)]
-    return pytest.mark.parametrize(("case", "dtype"), found, ids=[f"{case.id}-{dtype}" for case, dtype in found])
+    return pytest.mark.parametrize(
+        ("case", "dtype"), found, ids=[f"{case.id}-{dtype}" for case, dtype in found]
+    )
 
 
 def check_golden(backend: Backend, case: Case, dtype: str, record: Record) -> None:
@@ -67,7 +69,7 @@ def observed(backend: Backend, arguments: Mapping[str, Any], operation: str = "a
 
 
 def by_reference(arguments: Mapping[str, Any], operation: str = "attention") -> Expected:
-    """Expected values by the NumPy reference, and by how much its own float64 may be off."""
+    """Compute expected values by the NumPy reference, and by how much its float64 may be off."""
     slack = budget(operation, arguments, "float64")
     if operation == "attention":
         output, weights = reference.attention(**arguments, return_weights=True)

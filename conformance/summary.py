@@ -8,9 +8,15 @@ from rich.table import Table
 from rich.text import Text
 
 from attnspec import Rule, rules
-from attnspec.conformance.verdict import STATUSES, Results, Verdict
+from attnspec.conformance.verdict import STATUSES, Results, Status, Verdict
 
-_STYLES = {"pass": "green", "deviation": "yellow", "fail": "bold red", "error": "bold red", "unsupported": "dim"}
+_STYLES = {
+    "pass": "green",
+    "deviation": "yellow",
+    "fail": "bold red",
+    "error": "bold red",
+    "unsupported": "dim",
+}
 
 
 def render(results: Results, *, color: bool = False, width: int | None = None) -> str:
@@ -24,7 +30,9 @@ def render(results: Results, *, color: bool = False, width: int | None = None) -
     width : int, optional
         In columns; that of the terminal when not given.
     """
-    console = Console(force_terminal=color, no_color=not color, width=width or _width(results), highlight=False)
+    console = Console(
+        force_terminal=color, no_color=not color, width=width or _width(results), highlight=False
+    )
     with console.capture() as capture:
         console.print()
         console.print(_table(results))
@@ -50,7 +58,8 @@ def cell(verdicts: Iterable[Verdict]) -> tuple[str, str]:
     counts = Counter(verdict.status for verdict in verdicts)
     judged = sum(counts.values()) - counts["unsupported"]
     if counts["fail"] or counts["error"]:
-        parts = [f"{name} {counts[status]}" for name, status in (("FAIL", "fail"), ("ERROR", "error")) if counts[status]]
+        named: tuple[tuple[str, Status], ...] = (("FAIL", "fail"), ("ERROR", "error"))
+        parts = [f"{name} {counts[status]}" for name, status in named if counts[status]]
         return f"{', '.join(parts)} of {judged}", "fail"
     if counts["deviation"]:
         return f"deviation {counts['deviation']} of {judged}", "deviation"
@@ -88,7 +97,9 @@ def _totals(results: Results) -> Text:
         own = [verdict for verdict in results.verdicts if verdict.backend == subject.name]
         counts = Counter(verdict.status for verdict in own)
         shares = [verdict.share for verdict in own if verdict.share is not None]
-        said = ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status]) or "no verdict"
+        said = (
+            ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status]) or "no verdict"
+        )
         used = f"; at most {max(shares):.2f} of a budget used" if shares else ""
         lines.append(f"{subject.name}: {said}{used}\n")
     return lines

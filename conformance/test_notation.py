@@ -26,9 +26,14 @@ def test_each_head_of_each_batch_entry_stands_alone(
     """A batch of heads gives, head by head, what each head gives by itself."""
     problem = data.draw(problems(backend, _BATCHED))
     outer = problem.query.shape[:-2]
-    alone = [by_reference({n: a[index] for n, a in problem.arguments.items()}) for index in np.ndindex(*outer)]
+    alone = [
+        by_reference({n: a[index] for n, a in problem.arguments.items()}) for index in np.ndindex(*outer)
+    ]
     values, slack = (
-        {name: np.stack([one[part][name] for one in alone]).reshape(*problem.query.shape[:-1], -1) for name in ("output", "weights")}
+        {
+            name: np.stack([one[part][name] for one in alone]).reshape(*problem.query.shape[:-1], -1)
+            for name in ("output", "weights")
+        }
         for part in (0, 1)
     )
     check(backend, "SHAPE-1", problem.arguments, record_property, expected=(values, slack))
@@ -46,7 +51,9 @@ def test_two_axes_are_one_head(data: st.DataObject, backend: Backend, record_pro
 @rule("SHAPE-3", "SHAPE-5")
 @SETTINGS
 @given(data=st.data())
-def test_more_queries_than_keys_and_fewer(data: st.DataObject, backend: Backend, record_property: Record) -> None:
+def test_more_queries_than_keys_and_fewer(
+    data: st.DataObject, backend: Backend, record_property: Record
+) -> None:
     """The output has the queries' positions, however many keys there are."""
     problem = data.draw(problems(backend, _OBLONG))
     check(backend, "SHAPE-5", problem.arguments, record_property)
@@ -90,10 +97,12 @@ def test_a_batch_axis_of_one_is_not_repeated(backend: Backend, record_property: 
     random = np.random.default_rng(6)
     arguments = {name: random.normal(size=shape).astype(backend.dtypes[0]) for name, shape in shapes.items()}
     repeated = {name: np.repeat(array, 2 // array.shape[0], axis=0) for name, array in arguments.items()}
-    values, slack = by_reference(repeated)
+    values, _ = by_reference(repeated)
     output = observed(backend, arguments)["output"]
     if output.shape != values["output"].shape or not np.allclose(output, values["output"], atol=1e-5, rtol=0):
-        raise Failure("SHAPE-6", "output: expected an error, or the declared variant `broadcast`; got neither")
+        raise Failure(
+            "SHAPE-6", "output: expected an error, or the declared variant `broadcast`; got neither"
+        )
     record_property("status", "deviation")
 
 

@@ -46,7 +46,9 @@ def test_float64_is_computed_in_float64(backend: Backend, record_property: Recor
 @rule("NUM-3")
 @SETTINGS
 @given(data=st.data())
-def test_every_element_within_its_budget(data: st.DataObject, backend: Backend, record_property: Record) -> None:
+def test_every_element_within_its_budget(
+    data: st.DataObject, backend: Backend, record_property: Record
+) -> None:
     """Plain problems of every shape, from flat to sharply peaked rows."""
     check(backend, "NUM-3", data.draw(problems(backend)).arguments, record_property)
 

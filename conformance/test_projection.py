@@ -67,7 +67,10 @@ def test_self_attention_is_attention_of_three_projections(
     for name, features in (("query", 4), ("key", 4), ("value", 2)):
         arrays[f"{name}_weight"] = grid(random, (3, features), 1.0)
         arrays[f"{name}_bias"] = grid(random, (features,), 1.0)
-    projected = {name: arrays["tokens"] @ arrays[f"{name}_weight"] + arrays[f"{name}_bias"] for name in ("query", "key", "value")}
+    projected = {
+        name: arrays["tokens"] @ arrays[f"{name}_weight"] + arrays[f"{name}_bias"]
+        for name in ("query", "key", "value")
+    }
     values, slack = by_reference(projected)
     expected, expected_slack = values["output"], slack["output"]
     if convention == "column":

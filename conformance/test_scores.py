@@ -65,5 +65,10 @@ def test_queries_are_rows(data: st.DataObject, backend: Backend, record_property
     order = problem.random.permutation(keys)
     # Query i points at key order[i]; were queries and keys exchanged, it would be the inverse permutation.
     key = np.broadcast_to(np.eye(keys, dtype=problem.key.dtype), problem.key.shape)
-    arguments = {"query": np.array(key[..., order, :]), "key": np.array(key), "value": problem.value, "scale": 64.0}
+    arguments = {
+        "query": np.array(key[..., order, :]),
+        "key": np.array(key),
+        "value": problem.value,
+        "scale": 64.0,
+    }
     check(backend, "SCORE-1", arguments, record_property)

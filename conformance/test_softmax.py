@@ -23,7 +23,9 @@ def test_golden(case: Case, dtype: str, backend: Backend, record_property: Recor
 @rule("SOFT-1")
 @SETTINGS
 @given(data=st.data())
-def test_each_row_is_a_softmax_of_its_own(data: st.DataObject, backend: Backend, record_property: Record) -> None:
+def test_each_row_is_a_softmax_of_its_own(
+    data: st.DataObject, backend: Backend, record_property: Record
+) -> None:
     """Raising all scores of one row by the bias leaves the other rows as they are."""
     problem = data.draw(problems(backend))
     bias = np.zeros(problem.shape, dtype=problem.query.dtype)
@@ -56,7 +58,7 @@ def test_equal_scores_give_the_mean(data: st.DataObject, backend: Backend, recor
 def test_a_common_shift_changes_nothing(
     shift: float, data: st.DataObject, backend: Backend, record_property: Record
 ) -> None:
-    """Far beyond where the exponential over- or underflows; scores are chosen so that adding the shift is exact."""
+    """Far beyond where the exponential over- or underflows; adding the shift is exact here."""
     problem = data.draw(problems(backend))
     query, key = np.round(problem.query), np.round(problem.key)
     arguments = {"query": query, "key": key, "value": problem.value, "scale": 0.125}
@@ -83,7 +85,11 @@ def test_values_go_with_their_keys(data: st.DataObject, backend: Backend, record
     problem = data.draw(problems(backend))
     order = problem.random.permutation(problem.key.shape[-2])
     values, slack = by_reference(problem.arguments)
-    permuted = {"query": problem.query, "key": problem.key[..., order, :], "value": problem.value[..., order, :]}
+    permuted = {
+        "query": problem.query,
+        "key": problem.key[..., order, :],
+        "value": problem.value[..., order, :],
+    }
     expected = {"output": values["output"]}, {"output": slack["output"]}
     check(backend, "SOFT-3", permuted, record_property, expected=expected)
 
@@ -96,7 +102,9 @@ def test_one_key_gives_its_value(data: st.DataObject, backend: Backend) -> None:
     problem = data.draw(problems(backend, (((2,), 3, 1, 4, 4), ((), 1, 1, 2, 2))))
     output = observed(backend, problem.arguments)["output"]
     expected = np.broadcast_to(problem.value, output.shape)
-    comparison = compare("output", output, expected.astype(np.float64), np.zeros(output.shape), str(problem.value.dtype))
+    comparison = compare(
+        "output", output, expected.astype(np.float64), np.zeros(output.shape), str(problem.value.dtype)
+    )
     if comparison.problem:
         raise Failure("SOFT-3", comparison.problem)
 

@@ -83,7 +83,11 @@ def read(paths: Iterable[Path]) -> Results:
         try:
             document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             subjects += [Subject(**entry) for entry in document["subjects"]]
-            verdicts += [Verdict(**{**entry, "rules": tuple(entry["rules"])}) for entry in document["verdicts"]]
+            verdicts += [
+                Verdict(**{**entry, "rules": tuple(entry["rules"])}) for entry in document["verdicts"]
+            ]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise SpecError(f"results: {path} is no file of results ({type(error).__name__}: {error})") from error
+            raise SpecError(
+                f"results: {path} is no file of results ({type(error).__name__}: {error})"
+            ) from error
     return Results(tuple(subjects), tuple(verdicts))

@@ -34,7 +34,7 @@ def attention(
     bias: ArrayLike | None = ...,
     mask: ArrayLike | None = ...,
     is_causal: bool = ...,
-    return_weights: bool,
+    return_weights: Literal[True],
     dtype: DTypeLike = ...,
 ) -> tuple[Real, Real]: ...
 def attention(

@@ -159,7 +159,7 @@ class _Head:
         return self.products.nrows(), self.products.ncols()
 
     def parts(self, i: int, j: int) -> tuple[fmpq, fmpq]:
-        """Score as ``a + b / sqrt(radicand)``: equal scores have equal parts, as the root is irrational or 1."""
+        """Score as ``a + b / sqrt(radicand)``: equal scores have equal parts, the root being 1 or irrational."""
         scaled, added = self.products[i, j] * self.scale.rational, _rational(self.bias[i, j])
         return (scaled + added, fmpq(0)) if self.scale.radicand == 1 else (added, scaled)
 
@@ -335,7 +335,11 @@ def _settle_rational(exact: fmpq_mat) -> Settled:
 
 
 def _head(
-    query: fmpq_mat, key: fmpq_mat, arguments: Mapping[str, Any], index: tuple[int, ...], rows: tuple[int, ...]
+    query: fmpq_mat,
+    key: fmpq_mat,
+    arguments: Mapping[str, Any],
+    index: tuple[int, ...],
+    rows: tuple[int, ...],
 ) -> _Head:
     shape = (*rows, key.nrows())  # of the scores, batch and head axes included
     bias = np.broadcast_to(np.asarray(arguments.get("bias", 0.0), dtype=np.float64), shape)
@@ -394,7 +398,7 @@ def _fraction(exact: arb) -> Fraction:
 
 
 def _larger(radius: int | None, ball: arb) -> int | None:
-    """The smallest power of two, in steps of 32, that bounds both."""
+    """Find the smallest power of two, in steps of 32, that bounds both."""
     mantissa, exponent = (int(x) for x in ball.rad().mid().man_exp())
     if mantissa == 0:
         return radius

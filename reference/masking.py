@@ -57,7 +57,7 @@ def allowed_keys(
         check_broadcast("mask", mask.shape, shape, "MASK-1")
         allowed &= mask
     if is_causal:
-        allowed &= np.tri(*shape[-2:], dtype=bool)  # (L, S): j <= i
+        allowed &= np.tri(*shape[-2:], dtype=np.bool_)  # (L, S): j <= i
     if bias is not None:
         bias = np.asarray(bias)
         check_broadcast("bias", bias.shape, shape, "SCORE-4")

@@ -132,7 +132,9 @@ def _rounded(value: Budget, error: Budget, storage: Format) -> Budget:
     """Add the one rounding of the result: relative, or half the spacing of the subnormals."""
     with np.errstate(invalid="ignore"):  # inf - inf: such places are compared as patterns, not by budget
         final = np.maximum(storage.unit * (np.abs(value) + error), storage.subnormal / 2)
-        return np.where(np.isfinite(value), error + np.where(value == 0, np.where(error == 0, 0, final), final), 0)
+        return np.where(
+            np.isfinite(value), error + np.where(value == 0, np.where(error == 0, 0, final), final), 0
+        )
 
 
 def _projected(
@@ -188,7 +190,7 @@ def _attention(
     allowed = allowed_keys(
         s.shape, mask=given.get("mask"), is_causal=given.get("is_causal", False), bias=given.get("bias")
     )
-    p = softmax(s, allowed)  # (*B, H, L, S)
+    p: Budget = softmax(s, allowed).astype(np.float64)  # (*B, H, L, S)
     keys = allowed.sum(axis=-1, keepdims=True)
     top = np.where(allowed, s, -np.inf).max(axis=-1, keepdims=True, initial=-np.inf)
     with np.errstate(invalid="ignore"):  # rows with nothing allowed
@@ -210,7 +212,9 @@ def _attention(
     output = p @ value
     # A common factor of all weights cancels: what counts is how far a value is from the output.
     spread = _spread(p * exponential, value, output)
-    error = spread + (2 * sums + relative) * size + (floor + absolute * (allowed & (keys > 1))) @ np.abs(value)
+    error = (
+        spread + (2 * sums + relative) * size + (floor + absolute * (allowed & (keys > 1))) @ np.abs(value)
+    )
     if inherited is not None:
         error = error + (p + weight_error) @ inherited[2]
     return {"output": _rounded(output, error, storage), "weights": weights}
@@ -231,7 +235,9 @@ def _self_attention(
     columns = given.get("convention", "row") == "column"
     values, errors = [], []
     for name in ("query", "key", "value"):
-        value, error = _projected(given["tokens"], given[f"{name}_weight"], given.get(f"{name}_bias"), given, work)
+        value, error = _projected(
+            given["tokens"], given[f"{name}_weight"], given.get(f"{name}_bias"), given, work
+        )
         # A projection is a result of its own and may be kept in the storage dtype.
         error = _rounded(value, error, storage)
         values.append(np.swapaxes(value, -1, -2) if columns else value)

@@ -40,7 +40,7 @@ def softmax(scores: Real, allowed: NDArray[np.bool_]) -> Real:
 
 
 def matrix_weights(scores: Real, allowed: NDArray[np.bool_]) -> Real:
-    """Compute the weights of the variant `matrix` of SOFT-1. **Not conforming.**
+    """Compute the weights of the variant `matrix` of SOFT-1, which does not conform.
 
     Exponentials are divided by the sum over all queries and keys, as worked
     example 004 does at first.
@@ -53,11 +53,12 @@ def matrix_weights(scores: Real, allowed: NDArray[np.bool_]) -> Real:
     [[0.25, 0.25], [0.25, 0.25]]
     """
     exponentials = _shifted_exponentials(scores, allowed, axis=(-2, -1))
-    return exponentials / exponentials.sum(axis=(-2, -1), keepdims=True)
+    weights: Real = exponentials / exponentials.sum(axis=(-2, -1), keepdims=True)
+    return weights
 
 
 def sum_weights(scores: Real) -> Real:
-    """Compute the weights of the variant `sum` of SOFT-1. **Not conforming.**
+    """Compute the weights of the variant `sum` of SOFT-1, which does not conform.
 
     Scores are divided by the sum of their row, as worked example 003 does at first.
 
@@ -68,7 +69,8 @@ def sum_weights(scores: Real) -> Real:
     >>> sum_weights(np.array([[1.0, 3.0]])).tolist()
     [[0.25, 0.75]]
     """
-    return scores / scores.sum(axis=-1, keepdims=True)
+    weights: Real = scores / scores.sum(axis=-1, keepdims=True)
+    return weights
 
 
 def _shifted_exponentials(scores: Real, allowed: NDArray[np.bool_], axis: int | tuple[int, ...]) -> Real:

@@ -57,7 +57,8 @@ def rewrite(folder: Path, only: str | None = None) -> list[Rewritten]:
         changed = [
             f"{new['id']} ({', '.join(new['rules'])})"
             for old, new in zip(document["cases"], entries, strict=True)
-            if "expected" in old and (old["expected"], old.get("alternatives")) != (new["expected"], new.get("alternatives"))
+            if "expected" in old
+            and (old["expected"], old.get("alternatives")) != (new["expected"], new.get("alternatives"))
         ]
         text = dump({"cases": entries})
         stale = text != path.read_text(encoding="utf-8")
@@ -138,7 +139,9 @@ def _dump(thing: Any, indent: str) -> str:
         opening = f'{{"dtype": "{thing["dtype"]}", "shape": {shape}, "data": ['
         return f"{opening}\n{rows}\n{indent}]}}" if rows else f"{opening}]}}"
     if isinstance(thing, dict) and any(isinstance(inside, dict) for inside in thing.values()):
-        lines = ",\n".join(f"{inner}{json.dumps(name)}: {_dump(inside, inner)}" for name, inside in thing.items())
+        lines = ",\n".join(
+            f"{inner}{json.dumps(name)}: {_dump(inside, inner)}" for name, inside in thing.items()
+        )
         return f"{{\n{lines}\n{indent}}}"
     if isinstance(thing, list) and any(isinstance(inside, dict) for inside in thing):
         lines = ",\n".join(inner + _dump(inside, inner) for inside in thing)

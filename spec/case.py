@@ -200,7 +200,9 @@ def load(path: Path) -> list[Case]:
         When the file cannot be read or does not fit the schema.
     """
     if path.stem not in CHAPTERS:
-        raise SpecError(f"vectors: got file {path.name}, expected the name of a chapter ({', '.join(CHAPTERS)})")
+        raise SpecError(
+            f"vectors: got file {path.name}, expected the name of a chapter ({', '.join(CHAPTERS)})"
+        )
     document = read(path)
     return [_case(path.stem, entry) for entry in document["cases"]]
 
@@ -222,8 +224,8 @@ def read(path: Path, *, complete: bool = True) -> dict[str, Any]:
         When the file cannot be read or does not fit the schema.
     """
     # Imported here: `import attnspec` alone needs no schema validator.
-    from jsonschema import Draft202012Validator  # noqa: PLC0415
-    from jsonschema.exceptions import best_match  # noqa: PLC0415
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import best_match
 
     try:
         document = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
@@ -232,10 +234,10 @@ def read(path: Path, *, complete: bool = True) -> dict[str, Any]:
     schema = json.loads((VECTORS / SCHEMA).read_text(encoding="utf-8"))
     if not complete:
         _waive_expected(schema)
-    error = best_match(Draft202012Validator(schema).iter_errors(document))
-    if error is not None:
-        where = "/".join(str(part) for part in error.absolute_path) or "the top"
-        raise SpecError(f"vectors: {path.name} at {where}: {error.message}")
+    misfit = best_match(Draft202012Validator(schema).iter_errors(document))
+    if misfit is not None:
+        where = "/".join(str(part) for part in misfit.absolute_path) or "the top"
+        raise SpecError(f"vectors: {path.name} at {where}: {misfit.message}")
     for entry in document["cases"]:
         for name, tensor in _tensors(entry):
             size = int(np.prod(tensor["shape"]))
@@ -294,7 +296,9 @@ def _case(chapter: str, entry: Mapping[str, Any]) -> Case:
 
 
 def _figure(entry: Mapping[str, Any]) -> Figure:
-    settled = {name: tuple(thing) if isinstance(thing, list) else thing for name, thing in entry.items()}
+    settled: dict[str, Any] = {
+        name: tuple(thing) if isinstance(thing, list) else thing for name, thing in entry.items()
+    }
     return Figure(**settled)
 
 

@@ -123,7 +123,7 @@ def parse(chapter: str, text: str) -> list[Rule]:
         requirement word, or its list of variants is malformed.
     """
     # Imported here: `import attnspec` alone needs no Markdown parser.
-    from markdown_it import MarkdownIt  # noqa: PLC0415
+    from markdown_it import MarkdownIt
 
     tokens = MarkdownIt().parse(text)
     found: list[Rule] = []
@@ -142,7 +142,9 @@ def parse(chapter: str, text: str) -> list[Rule]:
         if opener == "heading_open":
             heading, variants_follow = _HEADING.match(content), False
             if heading and tokens[index + 2].type != "paragraph_open":
-                raise SpecError(f"rule {heading['id']}: got no paragraph under its heading, expected its sentence")
+                raise SpecError(
+                    f"rule {heading['id']}: got no paragraph under its heading, expected its sentence"
+                )
         elif heading and not found_for(found, heading["id"]):
             found.append(_rule(chapter, heading, content))
         elif heading and variants_follow and item_depth:
@@ -177,4 +179,6 @@ def _read(chapter: str) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
-        raise SpecError(f"chapter {chapter}: expected the file {path.name} beside rule.py ({error})") from error
+        raise SpecError(
+            f"chapter {chapter}: expected the file {path.name} beside rule.py ({error})"
+        ) from error

@@ -1,0 +1,147 @@
+"""Every door of the project: conformance, tests, vectors, lint, types, package."""
+
+import re
+import shutil
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2024.10.9"
+# pip, not uv: the pinned CPU build of PyTorch is what pip finds.
+nox.options.default_venv_backend = "virtualenv"
+nox.options.sessions = ["lint", "types", "tests", "package"]
+
+ROOT = Path(__file__).parent
+RESULTS = ROOT / "results"
+FOLDERS = ("spec", "reference", "backends", "conformance", "tests", "noxfile.py")
+#: Library, as the extra that installs it, to the backends that run on it.
+LIBRARIES = {
+    "numpy": ("numpy", "strict"),
+    "torch": ("torch",),
+    "jax": ("jax",),
+}
+GROUPS = nox.project.load_toml(ROOT / "pyproject.toml")
+
+
+def group(name: str) -> list[str]:
+    """Return the requirements of a dependency group."""
+    return nox.project.dependency_groups(GROUPS, name)
+
+
+@nox.session
+@nox.parametrize("library", [nox.param(name, id=name) for name in LIBRARIES])
+def conformance(session: nox.Session, library: str) -> None:
+    """Judge the backends of each library in an environment of its own; ends with one table.
+
+    `-- --backend module:function` judges somebody's own, in the environment of the
+    library that it imports, or of the one named by `--array`.
+    """
+    own, rest = _own_backends(session.posargs)
+    backends = own or list(LIBRARIES[library])
+    if own and _library_of(own, rest) != library:
+        session.skip(f"{', '.join(own)} runs on another library")
+    extras = ",".join(dict.fromkeys([library, *(LIBRARIES[library] if not own else ())]))
+    session.install(f"{ROOT}[{extras}]")
+    RESULTS.mkdir(exist_ok=True)
+    results = RESULTS / f"{'own' if own else library}.json"
+    results.unlink(missing_ok=True)
+    if not own:
+        # One table at the end, over all libraries asked for in this run.
+        session.notify("table")
+    rest = [word for word in rest if not word.startswith("--array")]
+    session.run("attnspec", "check", *backends, "--results", str(results), *rest)
+
+
+@nox.session
+def table(session: nox.Session) -> None:
+    """Print one table over the results of the conformance runs."""
+    session.install(str(ROOT))
+    session.run("attnspec", "table", *map(str, sorted(RESULTS.glob("*.json"))))
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run the whole test suite of our own tools, with every library."""
+    session.install(f"{ROOT}[numpy,strict,torch,jax,vectors]", *group("tests"))
+    # An installed package is what users have; the folders here would be found first.
+    session.run("coverage", "run", "-m", "pytest", "tests", *session.posargs)
+    session.run("coverage", "report", "--skip-covered")
+    session.run("pytest", "--doctest-modules", "--pyargs", "attnspec", "--ignore-glob=*/conformance/test_*")
+    session.run("pytest", "--doctest-glob=*.md", "spec", "README.md", "CONTRIBUTING.md")
+
+
+@nox.session
+def vectors(session: nox.Session) -> None:
+    """Rewrite the golden vectors by the exact oracle; `-- --check` fails when bytes would change."""
+    session.install(f"{ROOT}[vectors]")
+    session.run("attnspec", "vectors", str(ROOT / "spec" / "vectors"), *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style and formatting; `-- --fix` mends what can be mended."""
+    session.install(*group("lint"))
+    fix = "--fix" in session.posargs
+    session.run("ruff", "check", *(["--fix"] if fix else []), *FOLDERS)
+    session.run("ruff", "format", *([] if fix else ["--check"]), *FOLDERS)
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Check types of the installed package and of the tests."""
+    session.install(f"{ROOT}", *group("types"))
+    session.run("mypy", "-p", "attnspec")
+
+
+@nox.session
+def package(session: nox.Session) -> None:
+    """Build sdist and wheel, and use the wheel and an editable install from another folder."""
+    session.install(*group("package"))
+    elsewhere = Path(session.create_tmp())
+    shutil.rmtree(elsewhere / "dist", ignore_errors=True)
+    session.run("python", "-m", "build", "--outdir", str(elsewhere / "dist"), str(ROOT))
+    (wheel,) = (elsewhere / "dist").glob("*.whl")
+    for source in ([str(wheel)], ["--editable", str(ROOT)]):
+        session.run("python", "-m", "pip", "uninstall", "--yes", "attnspec")
+        session.install(*source)
+        with session.chdir(elsewhere):
+            session.run("pytest", "-q", "--pyargs", "attnspec.conformance", "--backend", "numpy")
+            session.run("attnspec", "explain", "MASK-6")
+
+
+def _own_backends(words: list[str]) -> tuple[list[str], list[str]]:
+    """Split the words after `--` into backends asked for and the rest."""
+    own: list[str] = []
+    rest: list[str] = []
+    remaining = iter(words)
+    for word in remaining:
+        if word == "--backend":
+            own.append(next(remaining, ""))
+        elif word.startswith("--backend="):
+            own.append(word.removeprefix("--backend="))
+        elif word == "--array":
+            rest.append(f"--array={next(remaining, '')}")
+        else:
+            rest.append(word)
+    return own, rest
+
+
+def _library_of(own: list[str], rest: list[str]) -> str:
+    """Tell which library somebody's backends need: as they say, or as their source imports."""
+    for word in rest:
+        if word.startswith("--array="):
+            return word.removeprefix("--array=")
+    for name in own:
+        module = name.partition(":")[0]
+        if module.partition("-")[0] in LIBRARIES:
+            return module.partition("-")[0]
+        source = Path(*module.split("."))
+        for path in (source.with_suffix(".py"), source / "__init__.py"):
+            found = (
+                re.search(r"^\s*(?:import|from)\s+(torch|jax)\b", path.read_text(), re.MULTILINE)
+                if path.exists()
+                else None
+            )
+            if found:
+                return found[1]
+    return "numpy"
