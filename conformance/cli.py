@@ -1,7 +1,9 @@
 """The command line: ``attnspec check``, ``rules``, ``explain``, ``backends``, ``table``, ``vectors``."""
 
 import importlib.util
+import os
 import sys
+import tempfile
 from pathlib import Path
 
 import click
@@ -58,6 +60,10 @@ def check(
     # pytest notes that it came too late to rewrite the asserts of our modules: they have none to rewrite.
     arguments += ["-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning"]
     arguments += [f"--backend={name}" for name in wanted]
+    # Hypothesis keeps a folder in the current one unless told otherwise.
+    os.environ.setdefault(
+        "HYPOTHESIS_STORAGE_DIRECTORY", str(Path(tempfile.gettempdir()) / "attnspec-hypothesis")
+    )
     if results:
         arguments.append(f"--results={Path(results).resolve()}")
     if stop:
@@ -154,3 +160,7 @@ def vectors(folder: Path, only_check: bool, only: str | None) -> None:
         raise click.ClickException(
             "vectors: expected the files as they are, got other bytes; run `nox -s vectors`"
         )
+
+
+if __name__ == "__main__":
+    main()

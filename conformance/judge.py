@@ -168,12 +168,13 @@ def budgets_of(
 ) -> dict[str, Budget]:
     """Compute the budgets that apply to a backend, its declared working precision included."""
     working = backend.dialect.get("NUM-2") if dtype == "float64" else None
-    budgets = budget(operation, arguments, dtype, working=working)
+    uniform = backend.dialect.get("MASK-6") == "uniform"
+    budgets = budget(operation, arguments, dtype, working=working, uniform_rows=uniform)
     if operation == "attention" and not backend.has("attention", "return_weights"):
         keys = arguments["key"].shape[-2]
         shape = (*arguments["value"].shape[:-1], keys)
         probe = {**arguments, "value": np.broadcast_to(np.eye(keys), shape)}
-        budgets["weights"] = budget(operation, probe, dtype, working=working)["output"]
+        budgets["weights"] = budget(operation, probe, dtype, working=working, uniform_rows=uniform)["output"]
     return budgets
 
 

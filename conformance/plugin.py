@@ -37,7 +37,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register what keeps the state of a run."""
-    config.addinivalue_line("markers", "rule(*ids): the rules of the attnspec standard that a test bears on")
+    config.addinivalue_line(
+        "markers",
+        "rule(*ids, variants): the rules of attnspec that a test bears on, and variants it verifies",
+    )
     wanted = config.getoption("--backend")
     run = Run(config, tuple(wanted) or ("numpy",))
     if wanted:

@@ -28,9 +28,13 @@ def of_case(backend: Backend, case: Case, dtype: str) -> str:
 
 
 def of_arguments(
-    backend: Backend, operation: str, arguments: Mapping[str, Any], output: str, expected: NDArray[Any]
+    backend: Backend,
+    operation: str,
+    arguments: Mapping[str, Any],
+    output: str,
+    expected: NDArray[Any] | None,
 ) -> str:
-    """Reproduce a call with generated arguments."""
+    """Reproduce a call with generated arguments; nothing is expected of one that must raise."""
     lines = [
         "import numpy as np",
         "from attnspec.backends import load",
@@ -38,7 +42,7 @@ def of_arguments(
         f'got = observe(load("{backend.name}"), "{operation}", {{',
         *(f'    "{name}": {_literal(thing)},' for name, thing in arguments.items()),
         "})",
-        f'print(got["{output}"] - {_literal(expected)})',
+        f'print(got["{output}"])' if expected is None else f'print(got["{output}"] - {_literal(expected)})',
     ]
     return _indented(lines)
 
@@ -48,8 +52,12 @@ def _literal(thing: Any) -> str:
         return repr(thing)
     if thing.size > _MOST:
         return f"...  # {thing.dtype} of shape {thing.shape}, too long to print"
-    numbers = repr(thing.ravel().tolist()).replace("nan", "np.nan").replace("inf", "np.inf")
-    return f'np.array({numbers}, "{thing.dtype}").reshape({thing.shape})'
+    if thing.size > 1 and (thing == thing.flat[0]).all() and np.isfinite(thing.flat[0]):
+        return f'np.full({thing.shape}, {thing.flat[0].item()!r}, "{thing.dtype}")'
+    rows = repr(thing.tolist()).replace("nan", "np.nan").replace("inf", "np.inf")
+    if thing.size:
+        return f'np.array({rows}, "{thing.dtype}")'
+    return f'np.zeros({thing.shape}, "{thing.dtype}")'
 
 
 def _indented(lines: list[str]) -> str:

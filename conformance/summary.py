@@ -36,7 +36,7 @@ def render(results: Results, *, color: bool = False, width: int | None = None) -
     with console.capture() as capture:
         console.print()
         console.print(_table(results))
-        console.print(_totals(results))
+        console.print(_totals(results), soft_wrap=True)
         for subject in results.subjects:
             if subject.problem:
                 console.print(Text(f"error: {subject.problem}", style=_STYLES["error"]))

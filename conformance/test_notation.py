@@ -87,7 +87,7 @@ def test_what_does_not_fit_is_refused(misfit: str, backend: Backend) -> None:
     check_refused(backend, "SHAPE-6", _ones(backend, _MISFITS[misfit]))
 
 
-@rule("SHAPE-6")
+@rule("SHAPE-6", variants=("broadcast",))
 def test_a_batch_axis_of_one_is_not_repeated(backend: Backend, record_property: Record) -> None:
     """Broadcasting over batch axes is refused, or is the declared variant and does what it says."""
     shapes: dict[str, tuple[int, ...]] = {"query": (2, 2, 3, 4), "key": (1, 2, 5, 4), "value": (1, 2, 5, 4)}

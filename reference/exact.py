@@ -101,7 +101,7 @@ def evaluate(operation: str, arguments: Mapping[str, Any], variant: str | None =
         The arguments of the call, by canonical name.
     variant : str, optional
         A variant whose values are wanted instead: ``matrix`` or ``sum`` of SOFT-1,
-        ``nan`` or ``uniform`` of MASK-6.
+        ``nan`` or ``uniform`` of MASK-6, ``added`` of MASK-2.
 
     Returns
     -------
@@ -159,7 +159,7 @@ class _Head:
         return self.products.nrows(), self.products.ncols()
 
     def parts(self, i: int, j: int) -> tuple[fmpq, fmpq]:
-        """Score as ``a + b / sqrt(radicand)``: equal scores have equal parts, the root being 1 or irrational."""
+        """Score as ``a + b / sqrt(radicand)``: equal scores have equal parts, as the root is irrational."""
         scaled, added = self.products[i, j] * self.scale.rational, _rational(self.bias[i, j])
         return (scaled + added, fmpq(0)) if self.scale.radicand == 1 else (added, scaled)
 
@@ -257,7 +257,7 @@ def _attend(
         "output": settle((*rows, depth), output_balls, exact_output),
         "weights": settle((*rows, keys), weight_balls, exact_weight),
     }
-    if variant == "nan":
+    if variant in ("nan", "added"):
         empty = np.array([~head.allowed.any(axis=-1) for head, _ in heads]).reshape(rows)
         for settled in results.values():
             settled.values[empty] = np.nan

@@ -79,6 +79,7 @@ def budget(
     *,
     accuracy: Accuracy = "full",
     working: str | None = None,
+    uniform_rows: bool = False,
 ) -> dict[str, Budget]:
     """Compute the budget of every element of every output.
 
@@ -96,6 +97,9 @@ def budget(
         ``storage`` does everything in `dtype`.
     working : str, optional
         Another working precision than that of NUM-2 for `dtype`.
+    uniform_rows : bool, optional
+        Whether a row with no allowed key is the mean of all values (the variant
+        ``uniform`` of MASK-6) instead of 0.
 
     Returns
     -------
@@ -112,7 +116,8 @@ def budget(
     """
     storage = FORMATS[dtype]
     work = storage if accuracy == "storage" else FORMATS[working or WORKING[dtype]]
-    given = {name: np.asarray(x, dtype=np.float64) if _is_real(x) else x for name, x in arguments.items()}
+    given: dict[str, Any] = {"uniform_rows": uniform_rows}
+    given |= {name: np.asarray(x, dtype=np.float64) if _is_real(x) else x for name, x in arguments.items()}
     if operation == "projection":
         value, error = _projected(given["tokens"], given["weight"], given.get("bias"), given, work)
         return {"projected": _rounded(value, error, storage)}
@@ -190,6 +195,9 @@ def _attention(
     allowed = allowed_keys(
         s.shape, mask=given.get("mask"), is_causal=given.get("is_causal", False), bias=given.get("bias")
     )
+    if given["uniform_rows"]:
+        empty = ~allowed.any(axis=-1, keepdims=True)
+        s, allowed = np.where(empty, 0, s), allowed | empty
     p: Budget = softmax(s, allowed).astype(np.float64)  # (*B, H, L, S)
     keys = allowed.sum(axis=-1, keepdims=True)
     top = np.where(allowed, s, -np.inf).max(axis=-1, keepdims=True, initial=-np.inf)

@@ -1,0 +1,99 @@
+"""Backends that are wrong, or behave badly, in one way each; for tests of the suite itself."""
+
+import sys
+import time
+
+import numpy as np
+
+from attnspec import reference
+
+
+def whole_matrix(query, key, value, *, scale=None, mask=None, is_causal=False, bias=None):
+    """Worked example 004's softmax: divided by the sum over the whole matrix."""
+    from attnspec.reference.softmax import matrix_weights
+
+    s = reference.scores(query, key, scale=scale, bias=bias, dtype=query.dtype)
+    allowed = reference.allowed_keys(s.shape, mask=mask, is_causal=is_causal, bias=bias)
+    return matrix_weights(s, allowed) @ value
+
+
+def no_scale(query, key, value, *, scale=None):
+    return reference.attention(query, key, value, scale=1.0 if scale is None else scale, dtype=query.dtype)
+
+
+def inverted_mask(query, key, value, *, mask=None):
+    return reference.attention(query, key, value, mask=None if mask is None else ~mask, dtype=query.dtype)
+
+
+def no_shift(query, key, value, *, scale=None, bias=None):
+    s = reference.scores(query, key, scale=scale, bias=bias, dtype=query.dtype)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        e = np.exp(s)
+        return e / e.sum(axis=-1, keepdims=True) @ value
+
+
+def column_softmax(query, key, value):
+    s = reference.scores(query, key, dtype=query.dtype)
+    e = np.exp(s - s.max())
+    return e / e.sum(axis=-2, keepdims=True) @ value
+
+
+def half(query, key, value):
+    return reference.attention(query, key, value, dtype=np.float16).astype(query.dtype)
+
+
+def always_float64(query, key, value):
+    return reference.attention(query, key, value)
+
+
+def transposed_output(query, key, value):
+    return np.swapaxes(reference.attention(query, key, value, dtype=query.dtype), -1, -2)
+
+
+def mutating(query, key, value):
+    output = reference.attention(query, key, value, dtype=query.dtype)
+    query *= 2
+    return output
+
+
+def lists(query, key, value):
+    return reference.attention(query, key, value).tolist()
+
+
+def nothing(query, key, value):
+    return None
+
+
+def nan_everywhere(query, key, value):
+    return np.full((*query.shape[:-1], value.shape[-1]), np.nan, query.dtype)
+
+
+def raising(query, key, value):
+    raise RuntimeError("the kernel did not launch")
+
+
+def exiting(query, key, value):
+    sys.exit(3)
+
+
+def misnamed(query, keys, values):
+    return None
+
+
+def demanding(query, key, value, dropout):
+    return None
+
+
+def accepting(query, key, value, *, mask=None):
+    """Broadcasts what it should refuse."""
+    key, value = (np.resize(a, (*query.shape[:-2], *a.shape[-2:])) for a in (key, value))
+    return reference.attention(query, key, value, mask=mask, dtype=query.dtype)
+
+
+not_a_function = 3
+
+
+def __getattr__(name):
+    if name == "slow":
+        time.sleep(60)
+    raise AttributeError(name)

@@ -1,0 +1,5 @@
+"""A module whose import does not end soon."""
+
+import time
+
+time.sleep(60)

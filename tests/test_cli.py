@@ -1,0 +1,193 @@
+"""The command line and the suite from outside: verdicts, tables, exit codes, and errors in one line."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+TESTS = os.path.dirname(__file__)
+
+
+def attnspec(*words, cwd=TESTS):
+    command = [sys.executable, "-m", "attnspec.conformance.cli", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, timeout=300)
+
+
+def judged(name, *words, tmp_path):
+    """Run the suite on one backend: exit code, verdicts and what was printed."""
+    results = tmp_path / "results.json"
+    run = attnspec("check", name, "--results", results, *words)
+    verdicts = json.loads(results.read_text())["verdicts"] if results.exists() else []
+    return run, verdicts
+
+
+def broken_rules(verdicts):
+    return {
+        rule for verdict in verdicts if verdict["status"] in ("fail", "error") for rule in verdict["rules"]
+    }
+
+
+@pytest.mark.parametrize("name", ["numpy", "strict"])
+def test_portable_backends_and_the_reference_conform(name, tmp_path):
+    run, verdicts = judged(name, tmp_path=tmp_path)
+    assert run.returncode == 0, run.stdout
+    assert {verdict["status"] for verdict in verdicts} == {"pass"}
+    assert len(verdicts) > 100
+
+
+def test_nothing_is_left_behind(tmp_path):
+    run = attnspec("check", "numpy-portable", "-k", "causal", cwd=tmp_path)
+    assert run.returncode == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["torch", "jax"])
+def test_native_backends_conform_or_deviate_as_they_declare(name, tmp_path):
+    run, verdicts = judged(name, tmp_path=tmp_path)
+    assert run.returncode == 0, run.stdout
+    portable = {v["status"] for v in verdicts if v["backend"].endswith("portable")}
+    native = {v["status"] for v in verdicts if not v["backend"].endswith("portable")}
+    assert portable == {"pass"}
+    assert native == {"pass", "unsupported", "deviation"}
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        ("whole_matrix", "SOFT-1"),
+        ("no_scale", "SCORE-2"),
+        ("inverted_mask", "MASK-1"),
+        ("no_shift", "SOFT-2"),
+        ("column_softmax", "SOFT-1"),
+        ("half", "NUM-3"),
+        ("always_float64", "NUM-1"),
+        ("transposed_output", "SHAPE-3"),
+        ("mutating", "NUM-4"),
+        ("accepting", "SHAPE-6"),
+        ("lists", "SHAPE-3"),
+        ("nan_everywhere", "NUM-3"),
+        ("raising", "NUM-3"),
+    ],
+)
+def test_a_wrong_implementation_fails_under_the_rule_it_breaks(name, rule, tmp_path):
+    run, verdicts = judged(f"broken:{name}", tmp_path=tmp_path)
+    assert run.returncode == 1
+    assert rule in broken_rules(verdicts)
+
+
+def test_normalising_over_the_whole_matrix_is_told_by_name(tmp_path):
+    run, _ = judged("broken:whole_matrix", "-k", "masking-004", tmp_path=tmp_path)
+    assert run.returncode == 1
+    assert "SOFT-1 Weights are the softmax of each row" in run.stdout
+    assert "case masking-004-causal, float64, on broken:whole_matrix" in run.stdout
+    assert "equals the variant `matrix` of SOFT-1" in run.stdout
+    assert "reproduce:" in run.stdout
+
+
+def test_unsupported_is_no_pass(tmp_path):
+    _, verdicts = judged("broken:half", tmp_path=tmp_path)
+    masked = [v for v in verdicts if "MASK-1" in v["rules"]]
+    assert masked
+    assert {v["status"] for v in masked} == {"unsupported"}
+    assert all(v["message"] for v in masked)
+
+
+def test_one_backend_that_cannot_be_used_leaves_the_others_their_results(tmp_path):
+    results = tmp_path / "results.json"
+    run = attnspec("check", "numpy-portable", "failing:attention", "-k", "golden", "--results", results)
+    assert run.returncode == 1
+    assert "error: backend failing:attention: importing failing raised RuntimeError: no device" in run.stdout
+    document = json.loads(results.read_text())
+    assert {v["status"] for v in document["verdicts"]} == {"pass"}
+    assert document["subjects"][1]["problem"].startswith("backend failing:attention")
+
+
+def test_the_printed_reproduction_runs(tmp_path):
+    run, _ = judged("broken:no_scale", tmp_path=tmp_path)
+    snippets = [block.split("\nin test")[0] for block in run.stdout.split("reproduce:\n")[1:]]
+    assert any("np.array" in snippet for snippet in snippets), "a generated problem, written out"
+    for snippet in (snippets[0], next(s for s in snippets if "np.array" in s)):
+        program = "\n".join(line.removeprefix("    ") for line in snippet.splitlines())
+        shown = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=TESTS
+        )
+        assert shown.returncode == 0, shown.stderr
+        assert shown.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["check", "torhc"], "Error: backend: got 'torhc', expected a library (numpy, strict, torch, jax)"),
+        (["explain", "MASK-99"], "Error: rule: got 'MASK-99', expected one of SHAPE-1"),
+        (["rules", "--chapter", "poetry"], "Error: chapter: got 'poetry', expected one of notation"),
+        (["table", "broken.py"], "Error: results: broken.py is no file of results"),
+        (["table", "absent.json"], "Error: Invalid value for 'FILES...'"),
+        (["vectors", "absent"], "Error: Invalid value for 'FOLDER'"),
+    ],
+)
+def test_errors_end_in_one_line(words, message):
+    run = attnspec(*words)
+    assert run.returncode != 0
+    assert message in run.stderr
+    assert "Traceback" not in run.stderr + run.stdout
+
+
+def test_explain():
+    text = attnspec("explain", "mask-6").stdout
+    assert text.startswith("MASK-6 A row with nothing to attend to gives zero   (MUST, chapter masking)")
+    assert "variant uniform" in text
+    assert "masking-empty-middle" in text
+
+
+def test_rules_and_backends():
+    assert "SOFT-2" in attnspec("rules").stdout
+    assert "MASK-1" not in attnspec("rules", "--chapter", "softmax").stdout
+    listed = attnspec("backends").stdout
+    assert "torch-sdpa" in listed
+    assert "MASK-6: uniform" in listed
+
+
+def test_one_table_of_several_runs(tmp_path):
+    files = []
+    for name in ("numpy-portable", "broken:no_scale"):
+        files.append(tmp_path / f"{len(files)}.json")
+        attnspec("check", name, "-k", "default_scale", "--results", files[-1])
+    text = attnspec("table", *files).stdout
+    assert "numpy-portable" in text
+    assert "FAIL 1 of 1" in text
+
+
+def test_the_suite_by_pytest_alone_from_another_folder(tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "--pyargs",
+        "attnspec.conformance",
+        "--backend",
+        "numpy-portable",
+    ]
+    run = subprocess.run(
+        [*command, "-p", "no:cacheprovider"], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert run.returncode == 0, run.stdout
+    assert "numpy-portable: " in run.stdout
+
+
+def test_an_unknown_backend_by_pytest_alone(tmp_path):
+    command = [sys.executable, "-m", "pytest", "--pyargs", "attnspec.conformance", "--backend", "torhc"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert run.returncode == 4
+    assert "ERROR: backend: got 'torhc'" in run.stderr
+
+
+def test_workers_give_the_same_verdicts(tmp_path):
+    _, alone = judged("broken:no_scale", tmp_path=tmp_path)
+    (tmp_path / "results.json").unlink()
+    _, shared = judged("broken:no_scale", "-n", "2", tmp_path=tmp_path)
+    key = lambda verdict: (verdict["test"], verdict["status"])  # noqa: E731 - said once, here
+    assert sorted(map(key, alone)) == sorted(map(key, shared))

@@ -1,0 +1,86 @@
+"""Dependencies run one way: spec, reference, backends, conformance; and nothing heavy is loaded early."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import attnspec
+
+ROOMS = ("attnspec", "attnspec.reference", "attnspec.backends", "attnspec.conformance")
+HOME = Path(attnspec.__file__).parent
+
+
+def room_of(module):
+    """The room of a module, by its longest prefix."""
+    return max((room for room in ROOMS if module == room or module.startswith(f"{room}.")), key=len)
+
+
+def imports(source):
+    """Our own modules that a source imports, with those of relative imports refused."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "attnspec")
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, (
+                "absolute imports only: under pytest a folder is importable by its own name too"
+            )
+            if node.module and node.module.split(".")[0] == "attnspec":
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def upward(room, source):
+    """Imports from a room further right."""
+    return [module for module in imports(source) if ROOMS.index(room_of(module)) > ROOMS.index(room)]
+
+
+def test_every_import_runs_one_way():
+    sources = {}
+    for room in ROOMS:
+        folder = HOME.joinpath(*room.split(".")[1:])
+        sources |= dict.fromkeys(folder.glob("*.py"), room)
+    assert len(sources) > 35
+    found = {path.name: up for path, room in sources.items() if (up := upward(room, path.read_text()))}
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    ("room", "source"),
+    [
+        ("attnspec", "from attnspec import reference"),
+        ("attnspec", "import attnspec.conformance.judge"),
+        ("attnspec.reference", "from attnspec.backends import load"),
+        ("attnspec.backends", "def f():\n    from attnspec.conformance.call import call"),
+    ],
+)
+def test_an_upward_import_would_be_seen(room, source):
+    assert upward(room, source)
+
+
+def loaded_by(statement):
+    """Top-level modules in a fresh interpreter after a statement."""
+    program = f"import sys; {statement}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    return set(
+        subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        ).stdout.split()
+    )
+
+
+def test_the_spec_loads_little():
+    assert not {"torch", "jax", "rich", "pytest", "hypothesis", "flint", "markdown_it"} & loaded_by(
+        "import attnspec"
+    )
+
+
+def test_the_plugin_loads_nothing_heavy():
+    heavy = {"torch", "jax", "rich", "hypothesis", "flint", "array_api_compat"}
+    assert not heavy & loaded_by("import attnspec.conformance.plugin")
+
+
+def test_the_numpy_backend_loads_no_other_library():
+    loaded = loaded_by("from attnspec.backends import load; load('numpy-portable')")
+    assert "numpy" in loaded
+    assert not {"torch", "jax"} & loaded

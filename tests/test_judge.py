@@ -1,0 +1,215 @@
+"""The judge judged: what must pass passes, what must not does not, and the message says why."""
+
+import numpy as np
+import pytest
+from tests_support import backend_of
+
+from attnspec import find_case
+from attnspec.backends import Backend, Unsupported, load
+from attnspec.conformance.call import Missing, call
+from attnspec.conformance.comparison import compare
+from attnspec.conformance.failure import Failure, Raised
+from attnspec.conformance.judge import dtypes_of, judge_case, observe
+from attnspec.reference.rounding import FORMATS, budget
+
+EXPECTED = np.array([[1.0, -2.0], [0.0, 4.0]])
+ALLOWED = np.full((2, 2), 1e-6)
+
+
+def shown(got, expected=EXPECTED, allowed=ALLOWED, dtype="float64"):
+    return compare("output", np.asarray(got), np.asarray(expected), allowed, dtype)
+
+
+@pytest.mark.parametrize(
+    ("got", "kind"),
+    [
+        (EXPECTED, ""),
+        (EXPECTED + 0.99e-6, ""),
+        (EXPECTED + 1.01e-6, "value"),
+        (EXPECTED - 1.01e-6, "value"),
+        (np.zeros((2, 2)), "value"),
+        (EXPECTED * [[1, 1], [-1, 1]], ""),  # -0.0 is 0.0
+        (np.where(EXPECTED == 4, np.nan, EXPECTED), "pattern"),
+        (np.where(EXPECTED == 4, np.inf, EXPECTED), "pattern"),
+        (np.full((2, 2), np.nan), "pattern"),
+        (EXPECTED[0], "shape"),  # would broadcast
+        (EXPECTED[None], "shape"),
+        (EXPECTED.T[:1], "shape"),
+        (EXPECTED.astype(np.float32), "dtype"),
+        (EXPECTED.astype(complex), "dtype"),
+    ],
+)
+def test_comparison(got, kind):
+    comparison = shown(got)
+    assert comparison.kind == kind
+    assert (comparison.problem == "") == (kind == "")
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "same"),
+    [
+        (np.nan, np.nan, True),
+        (np.inf, np.inf, True),
+        (-np.inf, np.inf, False),
+        (np.inf, np.nan, False),
+        (1.0, np.nan, False),
+        (1e300, np.inf, False),
+        (0.0, -np.inf, False),
+    ],
+)
+def test_patterns(got, expected, same):
+    comparison = shown([got], [expected], np.full(1, np.inf))
+    assert (comparison.problem == "") == same
+
+
+def test_where_nothing_may_be_off_the_least_is_too_much():
+    assert shown([5e-324], [0.0], np.zeros(1)).share == np.inf
+    assert shown([0.0], [0.0], np.zeros(1)).share == 0
+
+
+def test_empty_arrays_are_equal_if_their_shapes_are():
+    empty = np.zeros((0, 3))
+    assert shown(empty, empty, empty).problem == ""
+    assert shown(np.zeros((0, 4)), empty, empty).kind == "shape"
+
+
+def test_the_worst_element_is_named():
+    comparison = shown(EXPECTED + np.array([[0, 5e-6], [0, 1e-5]]))
+    assert comparison.problem.startswith(
+        "output[1, 1]: got 4.00001, expected 4.0, off by 1e-05, allowed 1e-06: 10 budgets"
+    )
+    assert "(2 of 4 elements are off)" in comparison.problem
+
+
+def test_a_golden_vector_failed_names_rule_case_element_and_reproduction():
+    backend = backend_of("no_scale")
+    with pytest.raises(Failure) as caught:
+        judge_case(backend, find_case("softmax-000"), "float64")
+    message = str(caught.value)
+    assert message.startswith(
+        "SOFT-1 Weights are the softmax of each row\ncase softmax-000, float64, on broken:no_scale\n"
+    )
+    assert "output[" in message
+    assert ": got " in message
+    assert ", expected " in message
+    assert ", allowed " in message
+    assert 'case, backend = find_case("softmax-000"), load("broken:no_scale")' in message
+
+
+@pytest.mark.parametrize("name", ["bias", "boolean", "causal"])
+def test_normalising_over_the_whole_matrix_is_told_by_name(name):
+    with pytest.raises(Failure) as caught:
+        judge_case(backend_of("whole_matrix"), find_case(f"masking-004-{name}"), "float64")
+    assert caught.value.rule == "SOFT-1"
+    assert "equals the variant `matrix` of SOFT-1" in str(caught.value)
+
+
+def test_a_declared_variant_is_verified_and_an_undeclared_one_fails():
+    case = find_case("masking-004-causal")
+    declaring = backend_of("whole_matrix", dialect={"SOFT-1": "matrix"})
+    assert judge_case(declaring, case, "float64").status == "deviation"
+    conforming = load("numpy-portable")
+    pretending = Backend("p", "numpy", "", conforming.xp, conforming.attention, dialect={"SOFT-1": "matrix"})
+    with pytest.raises(Failure):
+        judge_case(pretending, case, "float64")
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "text"),
+    [
+        ("transposed_output", "SHAPE-3", "output: got shape (2, 3), expected (3, 2)"),
+        ("lists", "SHAPE-3", "output: expected an array of numpy, got list (expected an array, got list)"),
+        ("nothing", "SHAPE-3", "output: expected an array of numpy, got NoneType"),
+        ("mutating", "NUM-4", "query: got changed by the call"),
+        ("nan_everywhere", "SOFT-1", "got nan"),
+        ("half", "SOFT-1", "budgets"),
+    ],
+)
+def test_bad_results_are_told_apart(name, rule, text):
+    with pytest.raises(Failure) as caught:
+        judge_case(backend_of(name), find_case("softmax-000"), "float64")
+    assert caught.value.rule == rule
+    assert text in str(caught.value)
+
+
+def test_a_dtype_of_its_own():
+    with pytest.raises(Failure, match="output: got dtype float64, expected float32"):
+        judge_case(backend_of("always_float64"), find_case("softmax-002"), "float32")
+
+
+def test_an_implementation_that_raises():
+    with pytest.raises(Raised, match="raised RuntimeError: the kernel did not launch"):
+        judge_case(backend_of("raising"), find_case("softmax-000"), "float64")
+
+
+def test_an_argument_or_operation_that_is_not_there_is_unsupported():
+    backend = backend_of("no_scale")
+    with pytest.raises(Missing, match="has no argument mask"):
+        judge_case(backend, find_case("masking-004-boolean"), "float64")
+    with pytest.raises(Missing, match="has no projection"):
+        judge_case(backend, find_case("projection-000-query"), "float64")
+    assert issubclass(Missing, Unsupported)
+
+
+def test_an_error_where_one_is_due_passes_and_a_result_does_not():
+    case = find_case("projection-000-stub")
+    portable = load("numpy-portable")
+    assert judge_case(portable, case, "float64").status == "pass"
+
+    def helpful(tokens, weight, *, convention):
+        return weight.T @ tokens
+
+    lenient = Backend(
+        "lenient", "numpy", "", portable.xp, portable.attention, companions={"projection": helpful}
+    )
+    with pytest.raises(Failure, match=r"PROJ-4(.|\n)*expected an error, got projected of shape \(2, 3\)"):
+        judge_case(lenient, case, "float64")
+
+
+def test_weights_are_seen_where_none_are_returned():
+    """By identity values, in slices as wide as the values are."""
+    portable = load("numpy-portable")
+
+    def without(query, key, value):
+        return portable.attention(query, key, value)
+
+    mute = Backend("mute", "numpy", "", portable.xp, without)
+    random = np.random.default_rng(0)
+    arguments = {
+        "query": random.normal(size=(2, 3, 4)),
+        "key": random.normal(size=(2, 7, 4)),
+        "value": random.normal(size=(2, 7, 3)),
+    }
+    seen, returned = observe(mute, "attention", arguments), call(portable, "attention", arguments)
+    assert seen["weights"].shape == (2, 3, 7)
+    assert np.allclose(seen["weights"], returned["weights"], rtol=0, atol=1e-15)
+
+
+def test_a_case_is_run_in_the_dtypes_that_hold_its_inputs():
+    assert dtypes_of(find_case("softmax-000")) == ("float64",)
+    assert dtypes_of(find_case("softmax-002")) == ("float32", "float64")
+    assert dtypes_of(find_case("softmax-003")) == ("float32", "float64")
+
+
+def test_formats_are_those_of_numpy():
+    for name in ("float16", "float32", "float64"):
+        info = np.finfo(name)
+        found = FORMATS[name]
+        assert (found.unit, found.normal, found.subnormal, found.largest) == (
+            float(info.eps) / 2,
+            float(info.smallest_normal),
+            float(info.smallest_subnormal),
+            float(info.max),
+        )
+
+
+def test_a_budget_by_hand():
+    """Two keys, depth 1: every term of the bound, written out."""
+    unit = 2.0**-24
+    query, key, value = np.array([[1.0]]), np.array([[0.0], [1.0]]), np.array([[0.0], [1.0]])
+    got = budget("attention", {"query": query, "key": key, "value": value, "scale": 1.0}, "float32")["output"]
+    p = 1 / (1 + np.exp(-1.0))  # of key 1, whose value 1 is the output's only part
+    off = [unit * (0 + 3 * 1 + 4), unit * (5 * 1 + 0 + 4)]  # of each exponential: score, shift, exponential
+    spread = (1 - p) * np.expm1(off[0]) * p + p * np.expm1(off[1]) * (1 - p)
+    sums = 2 * (2 + 4) * unit * p
+    assert np.isclose(got[0, 0], spread + sums + unit * p, rtol=1e-5)

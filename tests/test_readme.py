@@ -1,0 +1,39 @@
+"""What the README says is so."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def block(language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def test_the_ten_line_backend_gives_the_output_that_is_shown(tmp_path):
+    (source,) = block("python")
+    assert len(source.splitlines()) <= 10
+    (shown,) = block("text")
+    (tmp_path / "my_attention.py").write_text(source)
+    command = [sys.executable, "-m", "attnspec.conformance.cli", "check", "my_attention:attention"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert run.returncode == 1
+    assert shown in run.stdout
+
+
+def test_ci_runs_the_command_of_the_readme():
+    *_, tests = [line for line in block("sh")[1].splitlines() if "nox" in line]
+    assert tests.replace("install nox", "install --quiet nox") in (ROOT / ".ci" / "run").read_text()
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in ROOT.glob("*.md")] + list((ROOT / "spec").glob("*.md")), ids=lambda p: p.name
+)
+def test_links_lead_somewhere(path):
+    for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8")):
+        assert (path.parent / target).exists(), target

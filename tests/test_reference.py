@@ -1,0 +1,152 @@
+"""The NumPy reference, judged against the exact oracle's values, and its errors."""
+
+import re
+
+import numpy as np
+import pytest
+
+from attnspec import cases, find_case, reference
+from attnspec.conformance.comparison import compare
+from attnspec.reference import ArgumentError, attention, projection, scores, self_attention, softmax
+from attnspec.reference.rounding import budget
+from attnspec.reference.softmax import matrix_weights, sum_weights
+
+PROVEN = [case for case in cases() if case.expected]
+
+
+@pytest.mark.parametrize("case", PROVEN, ids=str)
+def test_golden_vectors_within_a_float64_budget(case):
+    arguments = {
+        n: x.astype(np.float64) if getattr(x, "dtype", None) == np.float32 else x
+        for n, x in case.arguments.items()
+    }
+    budgets = budget(case.operation, arguments, "float64")
+    function = getattr(reference, case.operation)
+    if case.operation == "attention":
+        outputs = dict(zip(("output", "weights"), function(**arguments, return_weights=True), strict=True))
+    else:
+        outputs = {next(iter(case.expected)): function(**arguments)}
+    for name, got in outputs.items():
+        assert compare(name, got, case.expected[name], budgets[name], "float64").problem == ""
+
+
+@pytest.mark.parametrize("case", [case for case in cases() if case.operation == "attention"], ids=str)
+def test_a_loop_over_queries_agrees_with_the_matrix_form(case):
+    arguments = dict(case.arguments)
+    whole = attention(**arguments)
+    if arguments.pop("is_causal", False):
+        arguments["mask"] = np.tri(len(whole), dtype=bool)
+    for i, query in enumerate(arguments["query"]):
+        one = arguments | {"query": query[None]}
+        one |= {name: arguments[name][i : i + 1] for name in ("mask", "bias") if name in arguments}
+        assert np.allclose(attention(**one)[0], whole[i], rtol=0, atol=1e-14)
+
+
+def test_the_stub_of_000_does_not_fit_its_own_matrices():
+    arguments = find_case("projection-000-stub").arguments
+    with pytest.raises(ArgumentError, match=r"^weight: expected shape \(F, 3\).*got \(3, 2\) \[PROJ-4\]$"):
+        projection(**arguments)
+    rows = {"tokens": arguments["tokens"].T, "weight": arguments["weight"]}
+    assert np.allclose(projection(**rows), find_case("projection-000-query").expected["projected"])
+
+
+def test_normalising_over_the_whole_matrix_is_the_variant_of_004():
+    case = find_case("masking-004-bias")
+    s = scores(case.arguments["query"], case.arguments["key"], bias=case.arguments["bias"])
+    weights = matrix_weights(s, s > -np.inf)
+    (other,) = case.alternatives
+    assert np.allclose(weights, other.expected["weights"], rtol=0, atol=1e-15)
+    assert abs(weights.sum() - 1) < 1e-15
+
+
+def test_dividing_by_the_sum_is_the_variant_of_003():
+    case = find_case("softmax-003")
+    s = scores(case.arguments["query"], case.arguments["key"], scale=1.0)
+    other = next(other for other in case.alternatives if other.variant == "sum")
+    assert np.allclose(sum_weights(s), other.expected["weights"], rtol=0, atol=1e-15)
+
+
+def test_softmax_keeps_nan():
+    weights = softmax(np.array([[np.nan, 0.0], [0.0, 0.0]]), np.ones((2, 2), dtype=bool))
+    assert np.isnan(weights[0]).all()
+    assert weights[1].tolist() == [0.5, 0.5]
+
+
+def test_float64_unless_asked_otherwise():
+    one = np.ones((2, 2), np.float32)
+    assert attention(one, one, one).dtype == np.float64
+    assert attention(one, one, one, dtype=np.float32).dtype == np.float32
+    assert self_attention(one, one, one, one, dtype=np.float32).dtype == np.float32
+
+
+@pytest.mark.parametrize("axes", [(0, 3, 4), (2, 0, 4), (0, 2, 3, 4)])
+def test_no_queries_and_no_batch(axes):
+    query = np.ones(axes)
+    key = np.ones((*axes[:-2], 5, 4))
+    assert attention(query, key, key).shape == axes
+
+
+Q, K, V = np.ones((2, 3, 4)), np.ones((2, 5, 4)), np.ones((2, 5, 6))
+MISUSES = [
+    ({"query": Q.astype(int)}, "query: expected floating-point numbers, got int64"),
+    ({"query": Q > 0}, "query: expected floating-point numbers, got bool"),
+    ({"query": [[1.0], [1.0, 2.0]]}, "query: expected an array, got list"),
+    ({"query": "words"}, "query: expected floating-point numbers, got <U5"),
+    ({"query": np.ones(4)}, "query: expected two axes or more, got shape (4,) [SHAPE-1]"),
+    ({"query": np.ones((2, 3, 0))}, "query: expected a depth of 1 or more, got 0 [SHAPE-1]"),
+    ({"key": None}, "key: expected floating-point numbers, got object"),
+    ({"key": K[..., :3]}, "key: expected depth 4 as in query, got 3 [SHAPE-6]"),
+    ({"key": K[:1]}, "key: expected batch and head axes (2,) as in query, got (1,) [SHAPE-6]"),
+    ({"key": K[0]}, "key: expected batch and head axes (2,) as in query, got () [SHAPE-6]"),
+    ({"value": V[:, :4]}, "value: expected 5 positions as in key, got 4 [SHAPE-6]"),
+    ({"value": V[..., :0]}, "value: expected a depth of 1 or more, got 0 [SHAPE-1]"),
+    ({"value": V.astype(complex)}, "value: expected floating-point numbers, got complex128"),
+    ({"scale": "auto"}, "scale: expected a number or None, got 'auto' [SCORE-3]"),
+    ({"scale": True}, "scale: expected a number or None, got True [SCORE-3]"),
+    ({"mask": np.zeros((3, 5))}, "mask: expected bool, got float64; an additive mask is a bias [MASK-1]"),
+    (
+        {"mask": np.ones((3, 4), bool)},
+        "mask: expected a shape that broadcasts to (2, 3, 5), got (3, 4) [MASK-1]",
+    ),
+    (
+        {"mask": np.ones((2, 2, 3, 5), bool)},
+        "mask: expected a shape that broadcasts to (2, 3, 5), got (2, 2, 3, 5)",
+    ),
+    ({"bias": np.ones((5, 3))}, "bias: expected a shape that broadcasts to (2, 3, 5), got (5, 3) [SCORE-4]"),
+    ({"bias": np.ones((3, 5), int)}, "bias: expected floating-point numbers, got int64"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), MISUSES, ids=[message[:40] for _, message in MISUSES])
+def test_attention_refuses(change, message):
+    with pytest.raises(ArgumentError, match=re.escape(message)):
+        attention(**({"query": Q, "key": K, "value": V} | change))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"convention": "rows"}, "convention: expected 'row' or 'column', got 'rows' [PROJ-1]"),
+        ({"tokens": np.ones(3)}, "tokens: expected two axes or more, got shape (3,) [PROJ-1]"),
+        (
+            {"weight": np.ones((2, 3))},
+            "weight: expected shape (3, F) as tokens have depth 3, got (2, 3) [PROJ-4]",
+        ),
+        (
+            {"weight": np.ones((3, 2, 1))},
+            "weight: expected shape (3, F) as tokens have depth 3, got (3, 2, 1) [PROJ-4]",
+        ),
+        ({"bias": np.ones(3)}, "bias: expected shape (2,), got (3,) [PROJ-3]"),
+        ({"bias": np.ones((1, 2))}, "bias: expected shape (2,), got (1, 2) [PROJ-3]"),
+    ],
+)
+def test_projection_refuses(change, message):
+    with pytest.raises(ArgumentError, match=re.escape(message)):
+        projection(**({"tokens": np.ones((5, 3)), "weight": np.ones((3, 2))} | change))
+
+
+def test_inputs_are_not_modified():
+    arrays = [np.ones((3, 4)) for _ in range(3)]
+    for array in arrays:
+        array.flags.writeable = False
+    attention(*arrays, bias=np.zeros(3), mask=np.array([True, False, True]), is_causal=True)
