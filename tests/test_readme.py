@@ -31,9 +31,7 @@ def test_ci_runs_the_command_of_the_readme():
     assert tests.replace("install nox", "install --quiet nox") in (ROOT / ".ci" / "run").read_text()
 
 
-@pytest.mark.parametrize(
-    "path", [path for path in ROOT.glob("*.md")] + list((ROOT / "spec").glob("*.md")), ids=lambda p: p.name
-)
+@pytest.mark.parametrize("path", [*ROOT.glob("*.md"), *(ROOT / "spec").glob("*.md")], ids=lambda p: p.name)
 def test_links_lead_somewhere(path):
     for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8")):
         assert (path.parent / target).exists(), target
