@@ -30,10 +30,13 @@ class Judgement:
         A deviation is a declared variant, verified.
     share : float
         The largest share of its budget that an element used.
+    deviates : str
+        The rule whose declared variant was verified; empty for a pass.
     """
 
     status: Literal["pass", "deviation"]
     share: float
+    deviates: str = ""
 
 
 def judge_case(backend: Backend, case: Case, dtype: str) -> Judgement:
@@ -56,11 +59,11 @@ def judge_case(backend: Backend, case: Case, dtype: str) -> Judgement:
         return Judgement("pass", 0.0)
     budgets = budgets_of(backend, case.operation, arguments, dtype)
     outputs = observe(backend, case.operation, arguments)
-    status: Literal["pass", "deviation"] = "pass"
+    deviates = ""
     expected = case.expected
     for other in case.alternatives:
         if backend.dialect.get(other.rule) == other.variant:
-            expected, status = other.expected, "deviation"
+            expected, deviates = other.expected, other.rule
     worst = 0.0
     for name, got in outputs.items():
         comparison = compare(name, got, expected[name], budgets[name], dtype)
@@ -68,10 +71,10 @@ def judge_case(backend: Backend, case: Case, dtype: str) -> Judgement:
             rule, hint = _attribute(case, name, got, comparison, budgets)
             raise Failure(rule, f"{place}\n{comparison.problem}{hint}\n{reproduction}")
         worst = max(worst, comparison.share)
-    for figure in case.figures if status == "pass" else ():
+    for figure in () if deviates else case.figures:
         if figure.of in outputs and (problem := misprint(figure, outputs, budgets)):
             raise Failure(case.rules[0], f"{place}\n{problem}\n{reproduction}")
-    return Judgement(status, worst)
+    return Judgement("deviation" if deviates else "pass", worst, deviates)
 
 
 def judge(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis.errors import FailedHealthCheck, Unsatisfiable
 
 from attnspec.conformance.failure import Failure, Raised
-from attnspec.conformance.verdict import Status, Verdict
+from attnspec.conformance.verdict import Verdict
 
 
 def outcome(item: pytest.Item, report: pytest.TestReport, error: BaseException | None) -> Verdict | None:
@@ -45,5 +45,10 @@ def outcome(item: pytest.Item, report: pytest.TestReport, error: BaseException |
         text = "".join(traceback.format_exception(error))
         return Verdict(name, rules, test, "error", f"in {test}, outside the backend:\n{text}")
     shares = [share for key, share in report.user_properties if key == "share" and isinstance(share, float)]
-    status: Status = "deviation" if properties.get("status") == "deviation" else "pass"
-    return Verdict(name, rules, test, status, share=max(shares, default=None))
+    share = max(shares, default=None)
+    deviates = properties.get("deviates")
+    if isinstance(deviates, str):
+        return Verdict(
+            name, (deviates,), test, "deviation", f"shows the variant declared for {deviates}", share
+        )
+    return Verdict(name, rules, test, "pass", share=share)

@@ -92,5 +92,5 @@ def unsupported_skips() -> Iterator[None]:
 
 def _note(judgement: Judgement, record: Record) -> None:
     record("share", judgement.share)
-    if judgement.status == "deviation":
-        record("status", "deviation")
+    if judgement.deviates:
+        record("deviates", judgement.deviates)
