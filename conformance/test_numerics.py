@@ -43,7 +43,7 @@ def test_float64_is_computed_in_float64(backend: Backend, record_property: Recor
         allowed = budget("attention", arguments, "float64")["output"] + slack["output"]
         if compare("output", output, values["output"], allowed, "float64").share <= 1:
             raise Failure("NUM-2", "output: float64 throughout, although the variant `float32` is declared")
-        record_property("deviates", "SHAPE-6")
+        record_property("deviates", "NUM-2")
 
 
 @rule("NUM-3")
