@@ -40,7 +40,9 @@ def conformance(session: nox.Session, library: str) -> None:
     """
     own, rest = _own_backends(session.posargs)
     backends = own or list(LIBRARIES[library])
-    if own and _library_of(own, rest) != library:
+    # Somebody's module is looked for where they stand.
+    here = Path(session.invoked_from)
+    if own and _library_of(own, rest, here) != library:
         session.skip(f"{', '.join(own)} runs on another library")
     extras = ",".join(dict.fromkeys([library, *(LIBRARIES[library] if not own else ())]))
     session.install(f"{ROOT}[{extras}]")
@@ -51,6 +53,7 @@ def conformance(session: nox.Session, library: str) -> None:
         # One table at the end, over all libraries asked for in this run.
         session.notify("table")
     rest = [word for word in rest if not word.startswith("--array")]
+    session.chdir(here)
     session.run("attnspec", "check", *backends, "--results", str(results), *rest)
 
 
@@ -68,6 +71,7 @@ def tests(session: nox.Session) -> None:
     session.install(f"{ROOT}[numpy,strict,torch,jax,vectors]", *group("tests"))
     # An installed package is what users have; the folders here would be found first.
     session.run("coverage", "run", "-m", "pytest", "tests", *session.posargs)
+    session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report", "--skip-covered")
     session.run("pytest", "--doctest-modules", "--pyargs", "attnspec", "--ignore-glob=*/conformance/test_*")
     session.run("pytest", "--doctest-glob=*.md", "spec", "README.md", "CONTRIBUTING.md")
@@ -129,7 +133,7 @@ def _own_backends(words: list[str]) -> tuple[list[str], list[str]]:
     return own, rest
 
 
-def _library_of(own: list[str], rest: list[str]) -> str:
+def _library_of(own: list[str], rest: list[str], here: Path) -> str:
     """Tell which library somebody's backends need: as they say, or as their source imports."""
     for word in rest:
         if word.startswith("--array="):
@@ -138,7 +142,7 @@ def _library_of(own: list[str], rest: list[str]) -> str:
         module = name.partition(":")[0]
         if module.partition("-")[0] in LIBRARIES:
             return module.partition("-")[0]
-        source = Path(*module.split("."))
+        source = here.joinpath(*module.split("."))
         for path in (source.with_suffix(".py"), source / "__init__.py"):
             found = (
                 re.search(r"^\s*(?:import|from)\s+(torch|jax)\b", path.read_text(), re.MULTILINE)

@@ -39,7 +39,7 @@ def render(results: Results, *, color: bool = False, width: int | None = None) -
         console.print(_totals(results), soft_wrap=True)
         for subject in results.subjects:
             if subject.problem:
-                console.print(Text(f"error: {subject.problem}", style=_STYLES["error"]))
+                console.print(Text(f"error: {subject.problem}", style=_STYLES["error"]), soft_wrap=True)
     return capture.get()
 
 
