@@ -83,8 +83,6 @@ def judge(
     operation: str,
     arguments: Mapping[str, Any],
     expected: Mapping[str, NDArray[Any]],
-    *,
-    slack: Mapping[str, Budget] | None = None,
 ) -> Judgement:
     """Hold one call with generated arguments against expected values.
 
@@ -98,8 +96,6 @@ def judge(
         Arrays of floating-point numbers all have one dtype.
     expected : mapping of str to array
         By output name; an output that is not listed is not looked at.
-    slack : mapping of str to array, optional
-        By how much the expected values may themselves be off.
 
     Raises
     ------
@@ -111,8 +107,7 @@ def judge(
     outputs = observe(backend, operation, arguments)
     worst = 0.0
     for name in expected:
-        allowed = budgets[name] + (slack[name] if slack else 0)
-        comparison = compare(name, outputs[name], expected[name], allowed, dtype)
+        comparison = compare(name, outputs[name], expected[name], budgets[name], dtype)
         if comparison.problem:
             text = of_arguments(backend, operation, arguments, name, expected[name])
             raise Failure(
