@@ -23,6 +23,10 @@ class Unsupported(Exception):  # noqa: N818 - a verdict, not a fault
     """
 
 
+#: Every dtype of the standard.
+DTYPES = ("float16", "bfloat16", "float32", "float64")
+
+
 @dataclass(frozen=True)
 class Backend:
     """One implementation, with what it supports and how it deviates.
@@ -39,7 +43,7 @@ class Backend:
         The operator, with canonical names. **Its signature is its list of
         capabilities**: an argument that it does not have is unsupported.
     dtypes : tuple of str
-        The dtypes it takes, of ``float32`` and ``float64``.
+        The dtypes it takes, some of `DTYPES`.
     companions : mapping of str to callable
         Other operations of the standard that it has, by name.
     dialect : mapping of str to str
@@ -74,6 +78,10 @@ class Backend:
 
     def to_library(self, array: NDArray[Any]) -> Any:
         """Copy an array into the library."""
+        if (
+            self.library == "torch" and array.dtype.name == "bfloat16"
+        ):  # of which PyTorch and NumPy share no type
+            return self.xp.asarray(array.astype(np.float32)).to(self.xp.bfloat16)
         return self.xp.asarray(np.array(array))
 
     def to_numpy(self, array: Any) -> NDArray[Any]:
@@ -86,6 +94,8 @@ class Backend:
         """
         if not hasattr(array, "shape") or not hasattr(array, "dtype"):
             raise TypeError(f"expected an array, got {type(array).__name__}")
+        if str(array.dtype) == "torch.bfloat16":
+            return np.asarray(array.to(self.xp.float32)).astype("bfloat16")
         # Not `np.array(array)`: asked for a copy, PyTorch's `__array__` draws a deprecation warning.
         return np.asarray(array).copy()
 

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from attnspec.backends.backend import Backend, Unsupported
+from attnspec.backends.backend import DTYPES, Backend, Unsupported
 from attnspec.backends.portable import COMPANIONS, attention
 
 jax.config.update("jax_enable_x64", True)
@@ -18,13 +18,13 @@ jax.config.update("jax_enable_x64", True)
 
 def portable_backend() -> Backend:
     """Run the portable source on JAX."""
-    return Backend("jax-portable", "jax", jax.__version__, jnp, attention, companions=COMPANIONS)
+    return Backend("jax-portable", "jax", jax.__version__, jnp, attention, DTYPES, COMPANIONS)
 
 
 def nn_backend() -> Backend:
     """Wrap ``jax.nn.dot_product_attention``, eagerly, the implementation left to JAX."""
     dialect = {"MASK-2": "added", "MASK-6": "uniform", "NUM-2": "float32"}
-    return Backend("jax-nn", "jax", jax.__version__, jnp, _dot_product_attention, dialect=dialect)
+    return Backend("jax-nn", "jax", jax.__version__, jnp, _dot_product_attention, DTYPES, dialect=dialect)
 
 
 def _dot_product_attention(

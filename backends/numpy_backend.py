@@ -8,13 +8,14 @@ import array_api_compat.numpy as xp
 import numpy as np
 
 from attnspec import reference
-from attnspec.backends.backend import Backend
+from attnspec.backends.backend import DTYPES, Backend
 from attnspec.backends.portable import COMPANIONS, attention
+from attnspec.reference.rounding import WORKING
 
 
 def portable_backend() -> Backend:
     """Run the portable source on NumPy."""
-    return Backend("numpy-portable", "numpy", np.__version__, xp, attention, companions=COMPANIONS)
+    return Backend("numpy-portable", "numpy", np.__version__, xp, attention, DTYPES, COMPANIONS)
 
 
 def reference_backend() -> Backend:
@@ -27,14 +28,20 @@ def reference_backend() -> Backend:
         for name in ("projection", "scores", "self_attention")
     }
     run = _at_dtype_of_input(reference.attention)
-    return Backend("numpy-reference", "numpy", np.__version__, xp, run, companions=companions)
+    return Backend("numpy-reference", "numpy", np.__version__, xp, run, DTYPES, companions)
 
 
 def _at_dtype_of_input(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Have the reference work in the dtype of its first array instead of float64."""
+    """Have the reference work as NUM-2 and NUM-5 ask for the dtype of its first array, and round once."""
 
     @wraps(function)  # keeps the signature, which is the list of capabilities
     def run(first: Any, *rest: Any, **options: Any) -> Any:
-        return function(first, *rest, dtype=first.dtype, **options)
+        dtype = np.asarray(first).dtype
+        result = function(first, *rest, dtype=WORKING.get(dtype.name, dtype), **options)
+        return (
+            tuple(part.astype(dtype) for part in result)
+            if isinstance(result, tuple)
+            else result.astype(dtype)
+        )
 
     return run

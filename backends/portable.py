@@ -15,26 +15,26 @@ def projection(
     tokens: Any, weight: Any, *, bias: Any = None, convention: Literal["row", "column"] = "row"
 ) -> Any:
     """Project tokens by a weight (PROJ-1 to PROJ-4)."""
+    dtype = tokens.dtype
+    tokens, weight, bias = (
+        _working(*pair) for pair in (("tokens", tokens), ("weight", weight), ("bias", bias))
+    )
     _check("convention", convention in ("row", "column"), "'row' or 'column'", convention, "PROJ-1")
     columns = convention == "column"
     depth = tokens.shape[-2 if columns else -1]
     fits = weight.ndim == 2 and weight.shape[1 if columns else 0] == depth
     _check("weight", fits, f"depth {depth} as in tokens", weight.shape, "PROJ-4")
     projected = weight @ tokens if columns else tokens @ weight
-    if bias is None:
-        return projected
-    features = weight.shape[0 if columns else 1]
-    _check("bias", tuple(bias.shape) == (features,), f"shape ({features},)", bias.shape, "PROJ-3")
-    return projected + (bias[:, None] if columns else bias)
+    if bias is not None:
+        features = weight.shape[0 if columns else 1]
+        _check("bias", tuple(bias.shape) == (features,), f"shape ({features},)", bias.shape, "PROJ-3")
+        projected = projected + (bias[:, None] if columns else bias)
+    return array_namespace(tokens).astype(projected, dtype)
 
 
 def scores(query: Any, key: Any, *, scale: float | None = None, bias: Any = None) -> Any:
     """Scaled dot products, bias added (SCORE-1 to SCORE-4)."""
-    xp = array_namespace(query, key)
-    _check_axes(query, key)
-    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    scaled = (query @ xp.matrix_transpose(key)) * factor  # (*B, H, L, S)
-    return scaled if bias is None else scaled + bias
+    return array_namespace(query).astype(_scores(query, key, scale, bias), query.dtype)
 
 
 def attention(
@@ -51,7 +51,7 @@ def attention(
     """Scaled dot-product attention, every rule of the chapters `scores`, `masking`, `softmax`."""
     xp = array_namespace(query, key, value)
     _check_axes(query, key, value)
-    s = scores(query, key, scale=scale, bias=bias)  # (*B, H, L, S)
+    s = _scores(query, key, scale, bias)  # (*B, H, L, S)
     allowed = xp.ones(s.shape, dtype=xp.bool)
     if mask is not None:
         _check("mask", mask.dtype == xp.bool, "bool", mask.dtype, "MASK-1")
@@ -61,8 +61,8 @@ def attention(
     if bias is not None:
         allowed = allowed & (bias != -math.inf)
     weights = _softmax(xp, s, allowed)
-    output = weights @ value
-    return (output, weights) if return_weights else output
+    output = xp.astype(weights @ _working("value", value), query.dtype)
+    return (output, xp.astype(weights, query.dtype)) if return_weights else output
 
 
 def self_attention(
@@ -97,6 +97,26 @@ def self_attention(
 COMPANIONS: Mapping[str, Any] = MappingProxyType(
     {"projection": projection, "scores": scores, "self_attention": self_attention}
 )
+
+
+def _scores(query: Any, key: Any, scale: float | None, bias: Any) -> Any:
+    """Scores in the working precision."""
+    xp = array_namespace(query, key)
+    _check_axes(query, key)
+    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    scaled = (_working("query", query) @ xp.matrix_transpose(_working("key", key))) * factor  # (*B, H, L, S)
+    return scaled if bias is None else scaled + _working("bias", bias)
+
+
+def _working(name: str, array: Any) -> Any:
+    """Half precision is computed in float32 (NUM-5); anything but floating-point numbers is refused."""
+    if array is None:
+        return None
+    dtype = str(array.dtype).rpartition(".")[2]
+    known = dtype in ("float16", "bfloat16", "float32", "float64")
+    _check(name, known, "floating-point numbers", array.dtype, "NUM-1")
+    xp = array_namespace(array)
+    return xp.astype(array, xp.float32) if dtype.endswith("float16") else array
 
 
 def _softmax(xp: Any, s: Any, allowed: Any) -> Any:

@@ -152,4 +152,6 @@ def _wrap(name: str, module: Any, function: Callable[..., Any]) -> Backend:
     }
     library = next((library for library in ("torch", "jax") if library in imported), "numpy")
     host = load(f"{library}-portable")
-    return Backend(name, library, host.version, host.xp, function, host.dtypes)
+    # What a function takes besides cannot be seen; NumPy code is rarely written with half precision in mind.
+    dtypes = ("float32", "float64") if library == "numpy" else host.dtypes
+    return Backend(name, library, host.version, host.xp, function, dtypes)

@@ -5,18 +5,20 @@ from typing import Any
 import array_api_compat.torch as xp
 import torch
 
-from attnspec.backends.backend import Backend, Unsupported
+from attnspec.backends.backend import DTYPES, Backend, Unsupported
 from attnspec.backends.portable import COMPANIONS, attention
 
 
 def portable_backend() -> Backend:
     """Run the portable source on PyTorch."""
-    return Backend("torch-portable", "torch", torch.__version__, xp, attention, companions=COMPANIONS)
+    return Backend("torch-portable", "torch", torch.__version__, xp, attention, DTYPES, COMPANIONS)
 
 
 def sdpa_backend() -> Backend:
     """Wrap ``torch.nn.functional.scaled_dot_product_attention``, the path left to PyTorch."""
-    return Backend("torch-sdpa", "torch", torch.__version__, xp, _sdpa, dialect={"SHAPE-6": "broadcast"})
+    return Backend(
+        "torch-sdpa", "torch", torch.__version__, xp, _sdpa, DTYPES, dialect={"SHAPE-6": "broadcast"}
+    )
 
 
 def _sdpa(

@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec import Alternative, Case, find_rule
-from attnspec.backends import Backend
+from attnspec.backends import DTYPES, Backend
+from attnspec.conformance.allowance import CLASSES, budgets_of, required
 from attnspec.conformance.call import Outputs, call
 from attnspec.conformance.comparison import Comparison, compare
 from attnspec.conformance.failure import Failure, Raised
 from attnspec.conformance.figure import misprint
 from attnspec.conformance.reproduction import of_arguments, of_case
-from attnspec.reference.rounding import Budget, budget
+from attnspec.reference.rounding import Accuracy, Budget
 
 #: The rule that a kind of difference breaks, whatever the case is about; None: what the case is about.
 _RULE_OF = {"shape": "SHAPE-3", "dtype": "NUM-1", "pattern": None, "value": None}
@@ -30,12 +31,15 @@ class Judgement:
         A deviation is a declared variant, verified.
     share : float
         The largest share of its budget that an element used.
+    accuracy : {"full", "cast", "storage"}
+        The tightest class whose budgets hold.
     deviates : str
         The rule whose declared variant was verified; empty for a pass.
     """
 
     status: Literal["pass", "deviation"]
     share: float
+    accuracy: Accuracy = "full"
     deviates: str = ""
 
 
@@ -71,10 +75,11 @@ def judge_case(backend: Backend, case: Case, dtype: str) -> Judgement:
             rule, hint = _attribute(case, name, got, comparison, budgets)
             raise Failure(rule, f"{place}\n{comparison.problem}{hint}\n{reproduction}")
         worst = max(worst, comparison.share)
+    accuracy = _tightest(backend, case.operation, arguments, dtype, outputs, expected)
     for figure in () if deviates else case.figures:
         if figure.of in outputs and (problem := misprint(figure, outputs, budgets)):
             raise Failure(case.rules[0], f"{place}\n{problem}\n{reproduction}")
-    return Judgement("deviation" if deviates else "pass", worst, deviates)
+    return Judgement("deviation" if deviates else "pass", worst, accuracy, deviates)
 
 
 def judge(
@@ -102,7 +107,7 @@ def judge(
     Failure, Raised, Unsupported
         As `judge_case`.
     """
-    dtype = str(arguments["query" if "query" in arguments else "tokens"].dtype)
+    dtype = dtype_of(arguments)
     budgets = budgets_of(backend, operation, arguments, dtype)
     outputs = observe(backend, operation, arguments)
     worst = 0.0
@@ -114,7 +119,7 @@ def judge(
                 _RULE_OF[comparison.kind] or rule, f"{dtype}, on {backend.name}\n{comparison.problem}\n{text}"
             )
         worst = max(worst, comparison.share)
-    return Judgement("pass", worst)
+    return Judgement("pass", worst, _tightest(backend, operation, arguments, dtype, outputs, expected))
 
 
 def judge_misuse(
@@ -161,19 +166,23 @@ def observe(backend: Backend, operation: str, arguments: Mapping[str, Any]) -> O
     return outputs
 
 
-def budgets_of(
-    backend: Backend, operation: str, arguments: Mapping[str, Any], dtype: str
-) -> dict[str, Budget]:
-    """Compute the budgets that apply to a backend, its declared working precision included."""
-    working = backend.dialect.get("NUM-2") if dtype == "float64" else None
-    uniform = backend.dialect.get("MASK-6") == "uniform"
-    budgets = budget(operation, arguments, dtype, working=working, uniform_rows=uniform)
-    if operation == "attention" and not backend.has("attention", "return_weights"):
-        keys = arguments["key"].shape[-2]
-        shape = (*arguments["value"].shape[:-1], keys)
-        probe = {**arguments, "value": np.broadcast_to(np.eye(keys), shape)}
-        budgets["weights"] = budget(operation, probe, dtype, working=working, uniform_rows=uniform)["output"]
-    return budgets
+def _tightest(
+    backend: Backend,
+    operation: str,
+    arguments: Mapping[str, Any],
+    dtype: str,
+    outputs: Outputs,
+    expected: Mapping[str, NDArray[Any]],
+) -> Accuracy:
+    """Find the tightest class that holds, given that the required one does."""
+    last = required(backend, dtype)
+    for accuracy in CLASSES[: CLASSES.index(last)]:
+        budgets = budgets_of(backend, operation, arguments, dtype, accuracy)
+        if not any(
+            compare(n, x, expected[n], budgets[n], dtype).problem for n, x in outputs.items() if n in expected
+        ):
+            return accuracy
+    return last
 
 
 def dtypes_of(case: Case) -> tuple[str, ...]:
@@ -181,9 +190,14 @@ def dtypes_of(case: Case) -> tuple[str, ...]:
     arrays = [x for x in case.arguments.values() if isinstance(x, np.ndarray) and x.dtype != bool]
     return tuple(
         dtype
-        for dtype in ("float32", "float64")
+        for dtype in DTYPES
         if all(np.array_equal(x.astype(dtype).astype(np.float64), x.astype(np.float64)) for x in arrays)
     )
+
+
+def dtype_of(arguments: Mapping[str, Any]) -> str:
+    """Tell the dtype of a call, which is that of its first array."""
+    return str(arguments["query" if "query" in arguments else "tokens"].dtype)
 
 
 def in_dtype(arguments: Mapping[str, Any], dtype: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import traceback
 import pytest
 from hypothesis.errors import FailedHealthCheck, Unsatisfiable
 
+from attnspec.conformance.allowance import CLASSES
 from attnspec.conformance.failure import Failure, Raised
 from attnspec.conformance.verdict import Verdict
 
@@ -44,11 +45,20 @@ def outcome(item: pytest.Item, report: pytest.TestReport, error: BaseException |
     if error is not None:
         text = "".join(traceback.format_exception(error))
         return Verdict(name, rules, test, "error", f"in {test}, outside the backend:\n{text}")
-    shares = [share for key, share in report.user_properties if key == "share" and isinstance(share, float)]
-    share = max(shares, default=None)
+    used = _used(report)
     deviates = properties.get("deviates")
     if isinstance(deviates, str):
-        return Verdict(
-            name, (deviates,), test, "deviation", f"shows the variant declared for {deviates}", share
-        )
-    return Verdict(name, rules, test, "pass", share=share)
+        message = f"shows the variant declared for {deviates}"
+        return Verdict(name, (deviates,), test, "deviation", message, used)
+    return Verdict(name, rules, test, "pass", used=used)
+
+
+def _used(report: pytest.TestReport) -> dict[str, tuple[float, str]]:
+    """Take the worst of all calls of a test, dtype by dtype."""
+    found: dict[str, tuple[float, str]] = {}
+    for key, entry in report.user_properties:
+        if key == "used" and isinstance(entry, tuple | list):
+            dtype, share, accuracy = entry
+            before, loosest = found.get(dtype, (0.0, "full"))
+            found[dtype] = max(before, share), max(loosest, accuracy, key=CLASSES.index)
+    return found

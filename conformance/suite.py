@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 from attnspec import OPERATIONS, Case, cases
 from attnspec.backends import Backend, Unsupported
 from attnspec.conformance.call import Missing, Outputs
-from attnspec.conformance.judge import Judgement, dtypes_of, judge, judge_case, judge_misuse, observe
+from attnspec.conformance.judge import (
+    Judgement,
+    dtype_of,
+    dtypes_of,
+    judge,
+    judge_case,
+    judge_misuse,
+    observe,
+)
 from attnspec.conformance.reproduction import of_arguments
 from attnspec.reference.rational import evaluate
 
@@ -34,7 +42,7 @@ def check_golden(backend: Backend, case: Case, dtype: str, record: Record) -> No
     with unsupported_skips():
         if dtype not in backend.dtypes:
             raise Missing(f"{backend.name} has no {dtype}")
-        _note(judge_case(backend, case, dtype), record)
+        _note(judge_case(backend, case, dtype), dtype, record)
 
 
 def check(
@@ -49,7 +57,7 @@ def check(
     """Judge a generated call, by default against the second oracle."""
     with unsupported_skips():
         values = exact(arguments, operation) if expected is None else expected
-        _note(judge(backend, rule_id, operation, arguments, values), record)
+        _note(judge(backend, rule_id, operation, arguments, values), dtype_of(arguments), record)
 
 
 def check_refused(backend: Backend, rule_id: str, arguments: Mapping[str, Any]) -> None:
@@ -85,7 +93,7 @@ def unsupported_skips() -> Iterator[None]:
         pytest.skip(str(unsupported))
 
 
-def _note(judgement: Judgement, record: Record) -> None:
-    record("share", judgement.share)
+def _note(judgement: Judgement, dtype: str, record: Record) -> None:
+    record("used", (dtype, judgement.share, judgement.accuracy))
     if judgement.deviates:
         record("deviates", judgement.deviates)

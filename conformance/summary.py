@@ -8,7 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from attnspec import Rule, rules
-from attnspec.conformance.verdict import STATUSES, Results, Status, Verdict
+from attnspec.backends import DTYPES
+from attnspec.conformance.allowance import CLASSES
+from attnspec.conformance.verdict import Results, Status, Verdict
 
 _STYLES = {
     "pass": "green",
@@ -49,7 +51,9 @@ def cell(verdicts: Iterable[Verdict]) -> tuple[str, str]:
     Examples
     --------
     >>> from attnspec.conformance.summary import cell
-    >>> from attnspec.conformance.verdict import Verdict
+    >>> from attnspec.backends import DTYPES
+    from attnspec.conformance.allowance import CLASSES
+    from attnspec.conformance.verdict import Verdict
     >>> cell([Verdict("b", ("MASK-1",), "t", "pass"), Verdict("b", ("MASK-1",), "u", "fail")])
     ('FAIL 1 of 2', 'fail')
     >>> cell([])
@@ -96,13 +100,20 @@ def _totals(results: Results) -> Text:
     for subject in results.subjects:
         own = [verdict for verdict in results.verdicts if verdict.backend == subject.name]
         counts = Counter(verdict.status for verdict in own)
-        shares = [verdict.share for verdict in own if verdict.share is not None]
-        said = (
-            ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status]) or "no verdict"
-        )
-        used = f"; at most {max(shares):.2f} of a budget used" if shares else ""
-        lines.append(f"{subject.name}: {said}{used}\n")
+        said = ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status])
+        lines.append(f"{subject.name}: {said or 'no verdict'}{_used(own)}\n")
     return lines
+
+
+def _used(verdicts: list[Verdict]) -> str:
+    """Say for each dtype how much of the budget was used, and which accuracy class was needed."""
+    parts = []
+    for dtype in DTYPES:
+        used = [verdict.used[dtype] for verdict in verdicts if dtype in verdict.used]
+        if used:
+            accuracy = max((name for _, name in used), key=CLASSES.index)
+            parts.append(f"{dtype} {max(share for share, _ in used):.2f} ({accuracy})")
+    return f"; of the budget used: {', '.join(parts)}" if parts else ""
 
 
 def _width(results: Results) -> int | None:

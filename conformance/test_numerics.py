@@ -37,7 +37,7 @@ def test_float64_is_computed_in_float64(backend: Backend, record_property: Recor
     arguments = {name: random.normal(size=(2, 8, 4)) for name in ("query", "key", "value")}
     values = exact(arguments)
     judgement = judge(backend, "NUM-2", "attention", arguments, values)
-    record_property("share", judgement.share)
+    record_property("used", ("float64", judgement.share, judgement.accuracy))
     if "NUM-2" in backend.dialect:
         output = observed(backend, arguments)["output"]
         allowed = budget("attention", arguments, "float64")["output"]
@@ -54,6 +54,28 @@ def test_every_element_within_its_budget(
 ) -> None:
     """Plain problems of every shape, from flat to sharply peaked rows."""
     check(backend, "NUM-3", data.draw(problems(backend)).arguments, record_property)
+
+
+@rule("NUM-5", variants=("storage",))
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision_is_computed_in_float32(dtype: str, backend: Backend, record_property: Record) -> None:
+    """On problems where half precision shows; a backend that declares `storage` must show it."""
+    if dtype not in backend.dtypes:
+        pytest.skip(f"{backend.name} has no {dtype}")
+    declared = backend.dialect.get("NUM-5") == "storage"
+    seen = False
+    for seed in range(4):
+        random = np.random.default_rng(seed)
+        shapes = {"query": (2, 3, 16), "key": (2, 40, 16), "value": (2, 40, 16)}
+        arguments = {name: (2 * random.normal(size=shape)).astype(dtype) for name, shape in shapes.items()}
+        values = exact(arguments)
+        judgement = judge(backend, "NUM-5", "attention", arguments, values)
+        record_property("used", (dtype, judgement.share, judgement.accuracy))
+        seen |= judgement.accuracy == "storage"
+    if declared:
+        if not seen:
+            raise Failure("NUM-5", "output: float32 throughout, although the variant `storage` is declared")
+        record_property("deviates", "NUM-5")
 
 
 @rule("NUM-4")

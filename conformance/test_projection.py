@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from attnspec import Case
 from attnspec.backends import Backend
 from attnspec.conformance.strategies import SETTINGS, grid
-from attnspec.conformance.suite import Record, check, check_golden, exact, golden, rule
+from attnspec.conformance.suite import Record, check, check_golden, golden, rule
 
 #: (tokens, depth in, features): square among them, where a transposed weight raises no error.
 _SIZES = ((3, 5, 2), (4, 4, 4), (1, 3, 3), (3, 3, 5))
@@ -35,22 +35,16 @@ def test_both_conventions(
     """Rows are multiplied from the right, columns from the left, and the bias goes to the features."""
     count, depth, features = size
     random, dtype = np.random.default_rng(seed), data.draw(st.sampled_from(backend.dtypes))
-    tokens, weight = grid(random, (count, depth), 1.0), grid(random, (depth, features), 1.0)
-    bias = grid(random, (features,), 1.0)
-    # Numbers on the grid of 1/64 are added and multiplied without rounding, whatever the order.
-    expected = np.array(
-        [[sum(tokens[n] * weight[:, f]) + bias[f] for f in range(features)] for n in range(count)]
-    )
-    if convention == "column":
-        tokens, weight, expected = tokens.T, weight.T, expected.T
-    arguments = {
-        "tokens": tokens.astype(dtype),
-        "weight": weight.astype(dtype),
-        "bias": bias.astype(dtype),
-        "convention": convention,
+    arrays = {
+        "tokens": grid(random, (count, depth), 1.0).astype(dtype),
+        "weight": grid(random, (depth, features), 1.0).astype(dtype),
     }
+    if convention == "column":
+        arrays = {name: np.ascontiguousarray(array.T) for name, array in arrays.items()}
+    bias = grid(random, (features,), 1.0).astype(dtype)
+    arguments = {**arrays, "bias": bias, "convention": convention}
     name = {"row": "PROJ-1", "column": "PROJ-2"}[convention]
-    check(backend, name, arguments, record_property, operation="projection", expected={"projected": expected})
+    check(backend, name, arguments, record_property, operation="projection")
 
 
 @rule("PROJ-5")
@@ -66,15 +60,8 @@ def test_self_attention_is_attention_of_three_projections(
     for name, features in (("query", 4), ("key", 4), ("value", 2)):
         arrays[f"{name}_weight"] = grid(random, (3, features), 1.0)
         arrays[f"{name}_bias"] = grid(random, (features,), 1.0)
-    projected = {
-        name: arrays["tokens"] @ arrays[f"{name}_weight"] + arrays[f"{name}_bias"]
-        for name in ("query", "key", "value")
-    }
-    # The grid again: the projections are exact, and so is attention of them.
-    expected = exact(projected)["output"]
     if convention == "column":
         arrays = {name: array.T if array.ndim == 2 else array for name, array in arrays.items()}
-        expected = expected.T
-    arguments = {name: array.astype(dtype) for name, array in arrays.items()} | {"convention": convention}
-    outputs = {"output": expected}
-    check(backend, "PROJ-5", arguments, record_property, operation="self_attention", expected=outputs)
+    cast = {name: np.ascontiguousarray(array).astype(dtype) for name, array in arrays.items()}
+    arguments = {**cast, "convention": convention}
+    check(backend, "PROJ-5", arguments, record_property, operation="self_attention")

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from attnspec import Case
 from attnspec.backends import Backend
+from attnspec.conformance.allowance import budgets_of
 from attnspec.conformance.comparison import compare
 from attnspec.conformance.failure import Failure
-from attnspec.conformance.judge import budgets_of
 from attnspec.conformance.strategies import SETTINGS, problems
 from attnspec.conformance.suite import Record, check, check_golden, exact, golden, observed, rule
 

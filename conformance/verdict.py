@@ -1,8 +1,8 @@
 """Verdicts: what is said of one backend on one test, and the results of a run."""
 
 import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,8 +28,9 @@ class Verdict:
     status : {"pass", "fail", "unsupported", "deviation", "error"}
     message : str
         Why, for anything but a pass.
-    share : float or None
-        The largest share of its budget that any element used.
+    used : mapping of str to (float, str)
+        By dtype, the largest share of its budget that any element used, and the
+        loosest of the accuracy classes that the calls of the test needed.
     """
 
     backend: str
@@ -37,7 +38,7 @@ class Verdict:
     test: str
     status: Status
     message: str = ""
-    share: float | None = None
+    used: Mapping[str, tuple[float, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

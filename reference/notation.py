@@ -32,7 +32,7 @@ def as_real(name: str, array: ArrayLike, dtype: DTypeLike) -> Real:
         given = np.asarray(array)
     except ValueError as error:  # ragged nested lists
         raise ArgumentError(f"{name}: expected an array, got {type(array).__name__} ({error})") from error
-    if given.dtype.kind != "f":
+    if given.dtype.kind != "f" and given.dtype.name != "bfloat16":
         raise ArgumentError(f"{name}: expected floating-point numbers, got {given.dtype}")
     return given.astype(dtype)  # a copy always: nothing of the caller's is ever written to (NUM-4)
 

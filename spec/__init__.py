@@ -1,8 +1,10 @@
 """attnspec: the standard for scaled dot-product attention.
 
 The prose in the chapters beside this file is the source; this package loads it.
-Importing it needs the standard library and NumPy alone.
+Importing it needs NumPy and ml_dtypes alone.
 """
+
+import ml_dtypes  # noqa: F401 - makes "bfloat16" a name that NumPy knows
 
 from attnspec.case import Alternative, Case, Figure, Misuse, Provenance, cases, find_case
 from attnspec.errors import SpecError
