@@ -21,7 +21,7 @@ class _Clean(click.Group):
 
         try:
             return super().invoke(ctx)
-        except (SpecError, BackendError) as error:
+        except (SpecError, BackendError, ArithmeticError) as error:
             raise click.ClickException(str(error)) from error
 
 

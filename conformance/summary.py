@@ -10,7 +10,7 @@ from rich.text import Text
 from attnspec import Rule, rules
 from attnspec.backends import DTYPES
 from attnspec.conformance.allowance import CLASSES
-from attnspec.conformance.verdict import Results, Status, Verdict
+from attnspec.conformance.verdict import STATUSES, Results, Status, Verdict
 
 _STYLES = {
     "pass": "green",

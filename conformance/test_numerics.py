@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnspec.backends import Backend
+from attnspec.conformance.bias import signed_mean
 from attnspec.conformance.comparison import compare
 from attnspec.conformance.failure import Failure
 from attnspec.conformance.judge import judge
@@ -76,6 +77,24 @@ def test_half_precision_is_computed_in_float32(dtype: str, backend: Backend, rec
         if not seen:
             raise Failure("NUM-5", "output: float32 throughout, although the variant `storage` is declared")
         record_property("deviates", "NUM-5")
+
+
+@rule("NUM-6")
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_rounding_has_no_bias(dtype: str, backend: Backend) -> None:
+    """On values of one sign, where everything that is cut off adds up."""
+    if dtype not in backend.dtypes:
+        pytest.skip(f"{backend.name} has no {dtype}")
+    random = np.random.default_rng(6)
+    arguments = {name: random.normal(size=(48, 32)).astype(dtype) for name in ("query", "key")}
+    arguments["value"] = (1 + random.random((48, 32))).astype(dtype)
+    values = exact(arguments)
+    cast = values["weights"], arguments["value"].astype(np.float64)
+    allowed = budget("attention", arguments, dtype)["output"]
+    output = observed(backend, arguments)["output"].astype(np.float64)
+    share = signed_mean(output, values["output"], allowed, dtype=dtype, cast=cast)
+    if share > 1:
+        raise Failure("NUM-6", f"output: errors of one sign add up to {share:.3g} times what chance leaves")
 
 
 @rule("NUM-4")

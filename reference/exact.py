@@ -3,95 +3,28 @@
 Inputs are dyadic rationals, so dot products and projections are computed exactly.
 What is left (roots, exponentials, quotients) is enclosed in balls (Arb, by
 python-flint), at growing precision until both ends of each ball round to the same
-number. This ends: see `settle`.
+number. This ends: see `attnspec.reference.balls.settle`.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt
 from typing import Any
 
 import numpy as np
-from flint import arb, arb_mat, ctx, fmpq, fmpq_mat
+from flint import arb, arb_mat, fmpq, fmpq_mat
 from numpy.typing import NDArray
 
-from attnspec.reference.errors import ArgumentError
+from attnspec.reference.balls import OracleError, Settled, nearest, settle
 from attnspec.reference.masking import allowed_keys
 
-#: Working precisions in bits, tried in turn.
-PRECISIONS = (128, 256, 512, 1024, 2048, 4096)
 
-
-class OracleError(ArithmeticError):
-    """A case that the oracle cannot settle, or that has no exact value."""
-
-
-@dataclass(frozen=True)
-class Settled:
-    """Elements rounded to float64, and what proves them.
-
-    Attributes
-    ----------
-    values : float64 array
-        Each the float64 nearest to the exact value, ties to even.
-    bits : int
-        The working precision that settled the last of them.
-    radius : int or None
-        Every ball's radius was at most two to this power; None when every
-        element was exact.
-    """
-
-    values: NDArray[np.float64]
-    bits: int
-    radius: int | None
-
-
-def settle(
-    shape: tuple[int, ...],
-    balls_at: Callable[[], list[arb]],
-    exactly: Callable[[int], fmpq | None],
-) -> Settled:
-    """Raise the precision until every element rounds to one float64.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Shape of the result.
-    balls_at : callable
-        Gives a ball for each element, at the precision in force.
-    exactly : callable
-        Gives an element as a rational where it is one, else None. It is asked
-        where a ball does not settle: a rational may lie on a rounding boundary
-        (or be 0), and then no precision ever separates its ends. Where it is
-        asked and says None the element is irrational, hence on no boundary.
-
-    Raises
-    ------
-    OracleError
-        When the highest precision does not settle an element.
-    """
-    values: list[float | None] = [None] * int(np.prod(shape))
-    radius: int | None = None
-    bits = PRECISIONS[0]
-    for bits in PRECISIONS:
-        with ctx.workprec(bits):
-            balls = balls_at()
-            for index in (i for i, value in enumerate(values) if value is None):
-                values[index] = _nearest(balls[index])
-                if values[index] is not None:
-                    radius = _larger(radius, balls[index])
-                elif (rational := exactly(index)) is not None:
-                    values[index] = float(Fraction(int(rational.p), int(rational.q))) + 0.0
-        if None not in values:
-            return Settled(np.array(values, dtype=np.float64).reshape(shape), bits, radius)
-    place = np.unravel_index(values.index(None), shape)
-    raise OracleError(f"element {tuple(map(int, place))}: expected to settle, got no end at {bits} bits")
-
-
-def evaluate(operation: str, arguments: Mapping[str, Any], variant: str | None = None) -> dict[str, Settled]:
-    """Compute the exact values of a case, each rounded to float64.
+def evaluate(
+    operation: str, arguments: Mapping[str, Any], variant: str | None = None, dtype: str = "float64"
+) -> dict[str, Settled]:
+    """Compute the exact values of a case, each rounded once.
 
     Parameters
     ----------
@@ -102,6 +35,8 @@ def evaluate(operation: str, arguments: Mapping[str, Any], variant: str | None =
     variant : str, optional
         A variant whose values are wanted instead: ``matrix`` or ``sum`` of SOFT-1,
         ``nan`` or ``uniform`` of MASK-6, ``added`` of MASK-2.
+    dtype : str, optional
+        The format to round to: ``float64``, ``float32``, ``float16``, ``bfloat16``.
 
     Returns
     -------
@@ -123,14 +58,14 @@ def evaluate(operation: str, arguments: Mapping[str, Any], variant: str | None =
     [[0.0]]
     """
     if operation == "attention":
-        return _attention(arguments, variant)
+        return _attention(arguments, variant, dtype)
     if operation == "self_attention":
-        return _self_attention(arguments, variant)
+        return _self_attention(arguments, variant, dtype)
     if operation == "scores":
-        return {"scores": _scores(arguments)}
+        return {"scores": _scores(arguments, dtype)}
     if operation == "projection":
         exact = _projected(arguments)
-        return {"projected": _settle_rational(exact)}
+        return {"projected": _settle_rational(exact, dtype)}
     raise OracleError(f"operation: expected one of attnspec.OPERATIONS, got {operation!r}")
 
 
@@ -160,7 +95,10 @@ class _Head:
 
     def parts(self, i: int, j: int) -> tuple[fmpq, fmpq]:
         """Score as ``a + b / sqrt(radicand)``: equal scores have equal parts, as the root is irrational."""
-        scaled, added = self.products[i, j] * self.scale.rational, _rational(self.bias[i, j])
+        bias = self.bias[i, j]
+        # Where it is -inf the key is disallowed, and its score never looked at.
+        scaled = self.products[i, j] * self.scale.rational
+        added = fmpq(0) if bias == -np.inf else _rational(bias)
         return (scaled + added, fmpq(0)) if self.scale.radicand == 1 else (added, scaled)
 
     def ball(self, i: int, j: int) -> arb:
@@ -168,16 +106,16 @@ class _Head:
         return arb(whole) + arb(root) / arb(self.scale.radicand).sqrt()
 
 
-def _attention(arguments: Mapping[str, Any], variant: str | None) -> dict[str, Settled]:
+def _attention(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:
     query, key, value = (np.asarray(arguments[name]) for name in ("query", "key", "value"))
     heads = [
         (_head(_matrix(q), _matrix(k), arguments, index, query.shape[:-1]), _matrix(v))
         for index, q, k, v in _each_head(query, key, value)
     ]
-    return _attend(heads, query.shape[:-1], key.shape[-2], value.shape[-1], variant)
+    return _attend(heads, query.shape[:-1], key.shape[-2], value.shape[-1], variant, dtype)
 
 
-def _self_attention(arguments: Mapping[str, Any], variant: str | None) -> dict[str, Settled]:
+def _self_attention(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:
     if np.asarray(arguments["tokens"]).ndim != 2:
         raise OracleError("tokens: expected two axes, got more")
     columns = arguments.get("convention", "row") == "column"
@@ -193,12 +131,12 @@ def _self_attention(arguments: Mapping[str, Any], variant: str | None) -> dict[s
         projected.append(exact.transpose() if columns else exact)
     query, key, value = projected  # not rounded in between: the composition has one exact value
     head = _head(query, key, arguments, (), (query.nrows(),))
-    settled = _attend([(head, value)], (query.nrows(),), key.nrows(), value.ncols(), variant)["output"]
+    settled = _attend([(head, value)], (query.nrows(),), key.nrows(), value.ncols(), variant, dtype)["output"]
     values = settled.values.T if columns else settled.values
     return {"output": Settled(values, settled.bits, settled.radius)}
 
 
-def _scores(arguments: Mapping[str, Any]) -> Settled:
+def _scores(arguments: Mapping[str, Any], dtype: str) -> Settled:
     query, key = np.asarray(arguments["query"]), np.asarray(arguments["key"])
     pairs = [(i, q, k) for i, q, k, _ in _each_head(query, key, key)]
     heads = [_head(_matrix(q), _matrix(k), arguments, index, query.shape[:-1]) for index, q, k in pairs]
@@ -222,7 +160,7 @@ def _scores(arguments: Mapping[str, Any]) -> Settled:
         whole, root = head.parts(i, j)
         return whole if root == 0 else None
 
-    settled = settle((*query.shape[:-1], keys), balls, exactly)
+    settled = settle((*query.shape[:-1], keys), balls, exactly, dtype)
     settled.values.reshape(-1)[minus_infinity] = -np.inf
     return settled
 
@@ -233,6 +171,7 @@ def _attend(
     keys: int,
     depth: int,
     variant: str | None,
+    dtype: str,
 ) -> dict[str, Settled]:
     """Weights and output of all heads, as shapes ``(*rows, keys)`` and ``(*rows, depth)``."""
     queries = rows[-1]
@@ -254,8 +193,8 @@ def _attend(
         return _exact_mean(*heads[index], *divmod(rest, depth), variant)
 
     results = {
-        "output": settle((*rows, depth), output_balls, exact_output),
-        "weights": settle((*rows, keys), weight_balls, exact_weight),
+        "output": settle((*rows, depth), output_balls, exact_output, dtype),
+        "weights": settle((*rows, keys), weight_balls, exact_weight, dtype),
     }
     if variant in ("nan", "added"):
         empty = np.array([~head.allowed.any(axis=-1) for head, _ in heads]).reshape(rows)
@@ -329,9 +268,9 @@ def _projected(arguments: Mapping[str, Any]) -> fmpq_mat:
     return projected
 
 
-def _settle_rational(exact: fmpq_mat) -> Settled:
-    values = [float(Fraction(int(x.p), int(x.q))) for x in exact.entries()]
-    return Settled(np.array(values).reshape(exact.nrows(), exact.ncols()), PRECISIONS[0], None)
+def _settle_rational(exact: fmpq_mat, dtype: str) -> Settled:
+    values = [nearest(Fraction(int(x.p), int(x.q)), dtype) for x in exact.entries()]
+    return Settled(np.array(values, dtype=np.float64).reshape(exact.nrows(), exact.ncols()), 53, None)
 
 
 def _head(
@@ -369,38 +308,12 @@ def _each_head(*arrays: NDArray[Any]) -> list[tuple[Any, ...]]:
 def _matrix(array: NDArray[Any]) -> fmpq_mat:
     array = np.asarray(array)
     if array.ndim != 2:
-        raise ArgumentError(f"expected two axes, got shape {array.shape}")
+        raise OracleError(f"input: expected two axes, got shape {array.shape}")
     return fmpq_mat(*array.shape, [_rational(x) for x in array.ravel()])
 
 
 def _rational(number: Any) -> fmpq:
     number = float(number)
-    if number == -np.inf:
-        return fmpq(0)  # only ever read where the key is disallowed
     if not np.isfinite(number):
         raise OracleError(f"input: expected finite numbers, got {number}")
     return fmpq(*number.as_integer_ratio())
-
-
-def _nearest(ball: arb) -> float | None:
-    """Round both ends of a ball to float64; the number, where they agree."""
-    if not ball.is_finite():
-        return None
-    low, high = (float(_fraction(end)) for end in (ball.lower(), ball.upper()))
-    return low + 0.0 if low == high else None
-
-
-def _fraction(exact: arb) -> Fraction:
-    mantissa, exponent = (int(x) for x in exact.mid().man_exp())
-    if mantissa.bit_length() + exponent < -2000:
-        return Fraction(0)  # far below half the smallest float64; spares a giant denominator
-    return Fraction(mantissa) * Fraction(2) ** exponent
-
-
-def _larger(radius: int | None, ball: arb) -> int | None:
-    """Find the smallest power of two, in steps of 32, that bounds both."""
-    mantissa, exponent = (int(x) for x in ball.rad().mid().man_exp())
-    if mantissa == 0:
-        return radius
-    bound = -32 * (-(mantissa.bit_length() + exponent) // 32)
-    return bound if radius is None else max(radius, bound)

@@ -170,5 +170,5 @@ def _decimal(rational: Fraction) -> Decimal:
 
 
 def _piece(array: Any, shape: tuple[int, ...], index: tuple[int, ...]) -> Any:
-    """What of a mask or bias belongs to one head, as nested lists."""
+    """Take what of a mask or bias belongs to one head, as nested lists."""
     return None if array is None else np.broadcast_to(array, shape)[index].tolist()

@@ -62,7 +62,7 @@ WORKING: Mapping[str, str] = MappingProxyType(
     {"float16": "float32", "bfloat16": "float32", "float32": "float32", "float64": "float64"}
 )
 
-#: Relative error of a library's exponential, in units: two units in the last place.
+#: Relative error of a library's exponential or logarithm, in units: two units in the last place.
 EXPONENTIAL = 4
 #: Roundings of a score beside those of its sum: two factors sqrt(scale), two scaled inputs.
 SCALING = 4
@@ -208,9 +208,12 @@ def _attention(
     exponent = np.where(keys > 1, score_error + work.unit * (SHIFTING * below + EXPONENTIAL), 0)
     exponential = np.expm1(np.minimum(exponent, 700))
     sums = (keys + NORMALISING) * work.unit * (keys > 1)
+    # Parts merged by exp(lse_part - lse): each lse is as wrong as its rounding and its logarithm.
+    largest = np.where(keys > 0, np.abs(top), 0) + (1 + EXPONENTIAL) * np.log(np.maximum(keys, 1))
+    merging = 2 * work.unit * largest * (keys > 1)
     floor = work.normal * (allowed & (keys > 1))  # an exponential may be flushed to zero
     mean = (p * exponential).sum(axis=-1, keepdims=True)
-    weight_error = p * (exponential + mean + sums) + floor
+    weight_error = p * (exponential + mean + sums + merging) + floor
     weights = _rounded(p, weight_error, storage)
 
     if accuracy == "cast":
@@ -221,9 +224,11 @@ def _attention(
     output = p @ value
     # A common factor of all weights cancels: what counts is how far a value is from the output.
     spread = _spread(p * exponential, value, output)
-    error = (
-        spread + (2 * sums + relative) * size + (floor + absolute * (allowed & (keys > 1))) @ np.abs(value)
-    )
+    # Cast weights are those that are summed too, or the sum is of the others: the larger error of the two.
+    cast = relative * np.maximum(size, _spread(p, value, output)) if relative else 0.0
+    # An exponential, or its product with a value, may be flushed to zero.
+    underflow = (floor + absolute * (allowed & (keys > 1))) @ np.abs(value) + keys * work.normal * (size > 0)
+    error = spread + (2 * sums + merging) * size + cast + underflow
     if inherited is not None:
         error = error + (p + weight_error) @ inherited[2]
     return {"output": _rounded(output, error, storage), "weights": weights}

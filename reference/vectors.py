@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from attnspec.case import SCHEMA, array, read
 from attnspec.errors import SpecError
-from attnspec.reference.exact import Settled, evaluate
+from attnspec.reference.balls import Settled
+from attnspec.reference.exact import evaluate
 
 
 @dataclass(frozen=True)

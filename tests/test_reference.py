@@ -38,7 +38,11 @@ def test_a_loop_over_queries_agrees_with_the_matrix_form(case):
         arguments["mask"] = np.tri(len(whole), dtype=bool)
     for i, query in enumerate(arguments["query"]):
         one = arguments | {"query": query[None]}
-        one |= {name: arguments[name][i : i + 1] for name in ("mask", "bias") if name in arguments}
+        for name in ("mask", "bias"):
+            if name in arguments:
+                one[name] = np.broadcast_to(arguments[name], (len(whole), arguments["key"].shape[0]))[
+                    i : i + 1
+                ]
         assert np.allclose(attention(**one)[0], whole[i], rtol=0, atol=1e-14)
 
 
