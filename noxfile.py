@@ -81,7 +81,17 @@ def tests(session: nox.Session) -> None:
 def vectors(session: nox.Session) -> None:
     """Rewrite the golden vectors by the exact oracle; `-- --check` fails when bytes would change."""
     session.install(f"{ROOT}[vectors]")
-    session.run("attnspec", "vectors", str(ROOT / "spec" / "vectors"), *session.posargs)
+    session.run("attnspec", "vectors", "write", str(ROOT / "spec" / "vectors"), *session.posargs)
+    session.run("attnspec", "vectors", "lint", str(ROOT / "spec" / "vectors"))
+
+
+@nox.session
+def evidence(session: nox.Session) -> None:
+    """Print what the error budget lets pass and what it catches: the tables of spec/numerics.md."""
+    session.install(f"{ROOT}[torch,jax,vectors]")
+    session.run(
+        "python", "-m", "attnspec.conformance.evidence", *session.posargs, env={"OMP_NUM_THREADS": "1"}
+    )
 
 
 @nox.session

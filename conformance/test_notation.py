@@ -7,14 +7,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attnspec import Case
 from attnspec.backends import Backend
 from attnspec.conformance.failure import Failure
 from attnspec.conformance.strategies import SETTINGS, SHAPES, problems
-from attnspec.conformance.suite import Record, check, check_refused, exact, observed, rule
+from attnspec.conformance.suite import (
+    Record,
+    check,
+    check_golden,
+    check_refused,
+    exact,
+    golden,
+    observed,
+    rule,
+)
 
 _BATCHED = tuple(shape for shape in SHAPES if len(shape[0]) == 2)
 _FLAT = tuple(shape for shape in SHAPES if not shape[0])
 _OBLONG = tuple(shape for shape in SHAPES if shape[1] != shape[2])
+
+
+@golden("notation")
+def test_golden(case: Case, dtype: str, backend: Backend, record_property: Record) -> None:
+    """Golden vectors of the chapter."""
+    check_golden(backend, case, dtype, record_property)
 
 
 @rule("SHAPE-1")

@@ -7,14 +7,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attnspec import Case
 from attnspec.backends import Backend
 from attnspec.conformance.bias import signed_mean
 from attnspec.conformance.comparison import compare
+from attnspec.conformance.datasets import DATASETS, problem
 from attnspec.conformance.failure import Failure
 from attnspec.conformance.judge import judge
 from attnspec.conformance.strategies import SETTINGS, problems
-from attnspec.conformance.suite import Record, check, exact, observed, rule
+from attnspec.conformance.suite import Record, check, check_golden, exact, golden, observed, rule
 from attnspec.reference.rounding import budget
+
+#: Those of the data sets' sizes whose exact values take milliseconds.
+_SIZES = ((1, 1, 1), (3, 7, 4), (7, 16, 16), (4, 31, 8), (8, 32, 3))
+
+
+@golden("numerics")
+def test_golden(case: Case, dtype: str, backend: Backend, record_property: Record) -> None:
+    """Golden vectors of the chapter."""
+    check_golden(backend, case, dtype, record_property)
 
 
 @rule("NUM-1")
@@ -55,6 +66,23 @@ def test_every_element_within_its_budget(
 ) -> None:
     """Plain problems of every shape, from flat to sharply peaked rows."""
     check(backend, "NUM-3", data.draw(problems(backend)).arguments, record_property)
+
+
+@rule("NUM-3")
+@pytest.mark.parametrize("dataset", DATASETS)
+@SETTINGS
+@given(size=st.sampled_from(_SIZES), seed=st.integers(0, 2**16), data=st.data())
+def test_named_data_sets(
+    dataset: str,
+    size: tuple[int, int, int],
+    seed: int,
+    data: st.DataObject,
+    backend: Backend,
+    record_property: Record,
+) -> None:
+    """Data on which rounding shows: flat, peaked, shifted, cancelling, tiny, around the edges of tiles."""
+    drawn = problem(dataset, size, data.draw(st.sampled_from(backend.dtypes)), seed)
+    check(backend, "NUM-3", drawn.arguments, record_property)
 
 
 @rule("NUM-5", variants=("storage",))

@@ -157,7 +157,7 @@ def cases(folder: Path = VECTORS) -> tuple[Case, ...]:
     >>> from attnspec import cases
     >>> case = cases()[0]
     >>> case.chapter, case.operation
-    ('projection', 'projection')
+    ('notation', 'attention')
     """
     found: list[Case] = []
     for path in sorted(folder.glob("*.json"), key=_reading_order):

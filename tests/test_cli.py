@@ -125,7 +125,11 @@ def test_the_printed_reproduction_runs(tmp_path):
         (["rules", "--chapter", "poetry"], "Error: chapter: got 'poetry', expected one of notation"),
         (["table", "broken.py"], "Error: results: broken.py is no file of results"),
         (["table", "absent.json"], "Error: Invalid value for 'FILES...'"),
-        (["vectors", "absent"], "Error: Invalid value for 'FOLDER'"),
+        (["vectors", "write", "absent"], "Error: Invalid value for 'FOLDER'"),
+        (
+            ["vectors", "export", "out", "--format", "xml"],
+            "Error: format: got 'xml', expected one of safetensors, npz",
+        ),
     ],
 )
 def test_errors_end_in_one_line(words, message):

@@ -1,0 +1,80 @@
+"""The golden vectors as binary files, for those who would rather not parse JSON."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attnspec import Case, SpecError
+
+FORMATS = ("safetensors", "npz")
+
+
+def export(found: Iterable[Case], folder: Path, kind: str = "safetensors") -> list[Path]:
+    """Write each case as one file, and a manifest of what is no array.
+
+    Tensors are named ``arguments/query``, ``expected/output``,
+    ``alternatives/MASK-6/uniform/output``. The manifest, ``manifest.json``, holds
+    for each case id its operation, rules, title, scalar arguments, and the argument
+    at fault in a misuse.
+
+    Parameters
+    ----------
+    found : iterable of Case
+    folder : Path
+        Made when it is not there.
+    kind : {"safetensors", "npz"}
+
+    Returns
+    -------
+    list of Path
+        The files written, the manifest last.
+
+    Raises
+    ------
+    SpecError
+        When the format is unknown or needs a library that is not installed.
+    """
+    if kind not in FORMATS:
+        raise SpecError(f"format: got {kind!r}, expected one of {', '.join(FORMATS)}")
+    folder.mkdir(parents=True, exist_ok=True)
+    manifest, paths = {}, []
+    for case in found:
+        path = folder / f"{case.id}.{kind}"
+        _save(path, _tensors(case), kind)
+        paths.append(path)
+        manifest[case.id] = {
+            "file": path.name,
+            "title": case.title,
+            "operation": case.operation,
+            "rules": list(case.rules),
+            "scalars": {name: x for name, x in case.arguments.items() if not isinstance(x, np.ndarray)},
+            "misuse": case.misuse.argument if case.misuse else None,
+        }
+    path = folder / "manifest.json"
+    path.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8", newline="\n")
+    return [*paths, path]
+
+
+def _tensors(case: Case) -> dict[str, Any]:
+    groups: list[tuple[str, Mapping[str, Any]]] = [("arguments", case.arguments), ("expected", case.expected)]
+    groups += [(f"alternatives/{other.rule}/{other.variant}", other.expected) for other in case.alternatives]
+    return {
+        f"{group}/{name}": np.array(x, order="C")
+        for group, things in groups
+        for name, x in things.items()
+        if isinstance(x, np.ndarray)
+    }
+
+
+def _save(path: Path, tensors: dict[str, Any], kind: str) -> None:
+    if kind == "npz":
+        np.savez(path, **tensors)
+        return
+    try:
+        from safetensors.numpy import save_file
+    except ModuleNotFoundError as error:
+        raise SpecError("format: safetensors is not installed; pip install 'attnspec[vectors]'") from error
+    save_file(tensors, path)

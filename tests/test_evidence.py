@@ -1,0 +1,65 @@
+"""The error budget: no correct algorithm exceeds it, and every fault that shows does."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import attnspec
+from attnspec.conformance.algorithms import ALGORITHMS, run
+from attnspec.conformance.bias import signed_mean
+from attnspec.conformance.datasets import DATASETS, problem
+from attnspec.conformance.evidence import survey
+from attnspec.conformance.faults import FAULTS
+from attnspec.reference.exact import evaluate
+from attnspec.reference.rounding import budget
+
+NUMERICS = (Path(attnspec.__file__).parent / "numerics.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def trials():
+    return survey(quick=True)
+
+
+def test_no_correct_algorithm_exceeds_its_budget(trials):
+    correct = [trial for trial in trials if trial.subject.accuracy]
+    assert len(correct) > 5000
+    wrong = [
+        (t.subject.name, t.problem.dataset, t.shares["own"]) for t in correct if not t.shares["own"] <= 1
+    ]
+    assert wrong == []
+
+
+def test_every_fault_exceeds_it_somewhere(trials):
+    missed = set(FAULTS) - {"result truncated", "weights truncated"}  # which the signed mean is for
+    for trial in trials:
+        if trial.shares.get("full", 0) > 1:
+            missed.discard(trial.subject.name)
+    assert missed == set()
+
+
+@pytest.mark.parametrize("name", ["result truncated", "weights truncated"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_the_signed_mean_catches_truncation_and_no_correct_rounding(name, dtype):
+    given = problem("positive-value", (64, 16, 32), dtype, 1)
+    wide = {key: x.astype(np.float64) for key, x in given.arguments.items()}
+    exact = {key: settled.values for key, settled in evaluate("attention", wide).items()}
+    allowed = budget("attention", wide, dtype)["output"]
+
+    def share(function):
+        got = run(function, given.query, given.key, given.value, given.allowed, scale=given.scale)
+        cast = exact["weights"], wide["value"]
+        return signed_mean(got.astype(np.float64), exact["output"], allowed, dtype=dtype, cast=cast)
+
+    assert share(ALGORITHMS["dense"].function) < 1
+    assert share(ALGORITHMS["weights cast"].function) < 1
+    assert share(FAULTS[name].function) > 1
+
+
+def test_the_tables_of_the_chapter_are_of_these_algorithms_faults_and_data():
+    for name in [*ALGORITHMS, *FAULTS]:
+        assert f"\n| {name} |" in NUMERICS
+    assert set(re.findall(r"(?:full|cast|signed mean): ([a-z0-9.-]+) \d+ of", NUMERICS)) <= set(DATASETS)
+    assert "TOO LARGE" not in NUMERICS
