@@ -78,10 +78,9 @@ class Backend:
 
     def to_library(self, array: NDArray[Any]) -> Any:
         """Copy an array into the library."""
-        if (
-            self.library == "torch" and array.dtype.name == "bfloat16"
-        ):  # of which PyTorch and NumPy share no type
-            return self.xp.asarray(array.astype(np.float32)).to(self.xp.bfloat16)
+        if self.library == "torch" and array.dtype.name == "bfloat16":
+            # NumPy and PyTorch share no type for it, but its bits.
+            return self.xp.asarray(np.array(array).view(np.int16)).view(self.xp.bfloat16)
         return self.xp.asarray(np.array(array))
 
     def to_numpy(self, array: Any) -> NDArray[Any]:
@@ -95,7 +94,7 @@ class Backend:
         if not hasattr(array, "shape") or not hasattr(array, "dtype"):
             raise TypeError(f"expected an array, got {type(array).__name__}")
         if str(array.dtype) == "torch.bfloat16":
-            return np.asarray(array.to(self.xp.float32)).astype("bfloat16")
+            return np.asarray(array.view(self.xp.int16)).copy().view("bfloat16")
         # Not `np.array(array)`: asked for a copy, PyTorch's `__array__` draws a deprecation warning.
         return np.asarray(array).copy()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from numpy.typing import NDArray
 
 from attnspec.backends import Backend
@@ -20,6 +20,8 @@ SETTINGS = settings(
     deadline=None,  # libraries compile on the first call of a shape
     derandomize=True,
     database=None,
+    # No shrinking: problems come from a short list of shapes and a seed, and the first are the smallest.
+    phases=(Phase.explicit, Phase.generate),
     print_blob=False,
     report_multiple_bugs=False,
     # A backend and the recorder are the same for all examples of a test, as they should be.

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnspec import Case
@@ -70,7 +70,7 @@ def test_every_element_within_its_budget(
 
 @rule("NUM-3")
 @pytest.mark.parametrize("dataset", DATASETS)
-@SETTINGS
+@settings(SETTINGS, max_examples=6)
 @given(size=st.sampled_from(_SIZES), seed=st.integers(0, 2**16), data=st.data())
 def test_named_data_sets(
     dataset: str,

@@ -33,7 +33,10 @@ def broken_rules(verdicts):
 def test_portable_backends_and_the_reference_conform(name, tmp_path):
     run, verdicts = judged(name, tmp_path=tmp_path)
     assert run.returncode == 0, run.stdout
-    assert {verdict["status"] for verdict in verdicts} == {"pass"}
+    statuses = {verdict["status"] for verdict in verdicts}
+    assert statuses == (
+        {"pass"} if name == "numpy" else {"pass", "unsupported"}
+    )  # strict has no half precision
     assert len(verdicts) > 100
 
 
