@@ -105,7 +105,7 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Check types of the installed package and of the tests."""
+    """Check types of the installed package."""
     session.install(f"{ROOT}", *group("types"))
     session.run("mypy", "-p", "attnspec")
 

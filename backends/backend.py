@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec import OPERATIONS
+from attnspec import OPERATIONS, rules
 
 
 class BackendError(Exception):
@@ -97,6 +97,40 @@ class Backend:
             return np.asarray(array.view(self.xp.int16)).copy().view("bfloat16")
         # Not `np.array(array)`: asked for a copy, PyTorch's `__array__` draws a deprecation warning.
         return np.asarray(array).copy()
+
+
+def check_backend(name: str, backend: Backend) -> None:
+    """Refuse a backend whose fields say nothing that the standard knows.
+
+    Raises
+    ------
+    BackendError
+        Naming the field, what it got and what was expected.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from attnspec.backends import load
+    >>> from attnspec.backends.backend import check_backend
+    >>> check_backend("mine:b", replace(load("numpy-portable"), dtypes=("float31",)))
+    Traceback (most recent call last):
+        ...
+    attnspec.backends.backend.BackendError: backend mine:b: dtypes: expected some of float16, bfloat16, float32, float64, got ('float31',)
+    """
+    check_signature(name, backend.attention)
+    if not isinstance(backend.dtypes, tuple) or not backend.dtypes or not set(backend.dtypes) <= set(DTYPES):
+        raise BackendError(
+            f"backend {name}: dtypes: expected some of {', '.join(DTYPES)}, got {backend.dtypes!r}"
+        )
+    if not hasattr(backend.xp, "asarray"):
+        raise BackendError(f"backend {name}: xp: expected an array namespace, got {backend.xp!r}")
+    if not isinstance(backend.companions, Mapping) or not set(backend.companions) <= set(OPERATIONS):
+        raise BackendError(
+            f"backend {name}: companions: expected functions by operation, got {backend.companions!r}"
+        )
+    known = {(rule.id, variant.name) for rule in rules() for variant in rule.variants}
+    if not isinstance(backend.dialect, Mapping) or not set(backend.dialect.items()) <= known:
+        raise BackendError(f"backend {name}: dialect: expected variants by rule id, got {backend.dialect!r}")
 
 
 def check_signature(name: str, function: Any) -> None:

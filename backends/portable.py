@@ -55,6 +55,7 @@ def attention(
     allowed = xp.ones(s.shape, dtype=xp.bool)
     if mask is not None:
         _check("mask", mask.dtype == xp.bool, "bool", mask.dtype, "MASK-1")
+        _check_broadcast("mask", mask.shape, s.shape, "MASK-1")
         allowed = allowed & mask
     if is_causal:
         allowed = allowed & xp.tril(xp.ones(s.shape[-2:], dtype=xp.bool))
@@ -105,7 +106,10 @@ def _scores(query: Any, key: Any, scale: float | None, bias: Any) -> Any:
     _check_axes(query, key)
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     scaled = (_working("query", query) @ xp.matrix_transpose(_working("key", key))) * factor  # (*B, H, L, S)
-    return scaled if bias is None else scaled + _working("bias", bias)
+    if bias is None:
+        return scaled
+    _check_broadcast("bias", bias.shape, scaled.shape, "SCORE-4")
+    return scaled + _working("bias", bias)
 
 
 def _working(name: str, array: Any) -> Any:
@@ -168,6 +172,14 @@ def _check_axes(query: Any, key: Any, value: Any = None) -> None:
             value.shape[-2],
             "SHAPE-6",
         )
+
+
+def _check_broadcast(name: str, shape: Any, full: Any, rule: str) -> None:
+    trailing = list(full)[len(full) - len(shape) :]
+    fits = len(shape) <= len(full) and all(
+        own in (1, size) for own, size in zip(shape, trailing, strict=False)
+    )
+    _check(name, fits, f"a shape that broadcasts to {tuple(full)}", tuple(shape), rule)
 
 
 def _check(name: str, good: Any, expected: str, got: Any, rule: str) -> None:

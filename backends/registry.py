@@ -5,10 +5,11 @@ import re
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from attnspec.backends.backend import Backend, BackendError, check_signature
+from attnspec.backends.backend import Backend, BackendError, check_backend, check_signature
 
 #: Name to library, and to the module and function here that make the backend.
 _KNOWN = {
@@ -108,8 +109,8 @@ def _load_own(name: str, seconds: float) -> Backend:
             raise BackendError(f"backend {name}: expected {attribute} in {module}, got no such name")
         found = getattr(found, part)
     if isinstance(found, Backend):
-        check_signature(name, found.attention)
-        return found
+        check_backend(name, found)
+        return replace(found, name=name)  # the name by which it was asked for stands in every result
     check_signature(name, found)
     return _wrap(name, sys.modules[module], found)
 

@@ -42,8 +42,8 @@ def signed_mean(
     each of mean 0, independent, and bounded: that of an output by ``u |o|``, that
     of a weight, in ``cast``, by ``u p``, which moves the sum of all errors of its
     row by ``u p |sum_c v_c|``. By Hoeffding's inequality the sum of such errors
-    exceeds ``sqrt(2 log(2 / chance) * sum of squared bounds)`` with at most that
-    chance. Two sums are taken: of the errors, which finds rounding downwards, and
+    exceeds ``sqrt(2 log(4 / chance) * sum of squared bounds)`` with at most that
+    chance, for two sums of two tails each: of the errors, which finds rounding downwards, and
     of the errors away from zero, which finds truncation.
 
     Examples

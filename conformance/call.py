@@ -74,9 +74,9 @@ def call(backend: Backend, operation: str, arguments: Mapping[str, Any]) -> Outp
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an implementation is judged by its results
             returned = function(*arrays, **options, **{f"return_{name}": True for name in wanted})
-    except Unsupported:
+    except (KeyboardInterrupt, Unsupported):
         raise
-    except Exception as error:
+    except BaseException as error:  # sys.exit and pytest.skip in a kernel are errors too
         raise Raised(error) from error
     outputs = _named(backend, [OPERATIONS[operation].outputs[0], *wanted], returned)
     for name, thing in arguments.items():
@@ -94,8 +94,8 @@ def _named(backend: Backend, names: list[str], returned: Any) -> Outputs:
     for name, part in zip(names, parts, strict=True):
         try:
             outputs[name] = backend.to_numpy(part)
-        except Exception as error:
-            got = f"{type(part).__name__} ({error})"
+        except (Exception, SystemExit) as error:
+            got = type(part).__name__ if type(error) is TypeError else f"{type(part).__name__} ({error})"
             raise Failure("SHAPE-3", f"{name}: expected an array of {backend.library}, got {got}") from error
     return outputs
 

@@ -1,7 +1,6 @@
 """The command line: ``attnspec check``, ``rules``, ``explain``, ``backends``, ``table``, ``vectors``."""
 
 import importlib.util
-import os
 import sys
 import tempfile
 from pathlib import Path
@@ -21,7 +20,7 @@ class _Clean(click.Group):
 
         try:
             return super().invoke(ctx)
-        except (SpecError, BackendError, ArithmeticError) as error:
+        except (SpecError, BackendError, ArithmeticError, OSError) as error:
             raise click.ClickException(str(error)) from error
 
 
@@ -31,50 +30,52 @@ def main() -> None:
     """The standard that attention implementations are measured against."""
 
 
-@main.command(context_settings={"ignore_unknown_options": True})
+@main.command()
 @click.argument("backend", nargs=-1)
 @click.option("--backend", "also", multiple=True, metavar="NAME", help="The same as an argument.")
-@click.option("--results", type=click.Path(dir_okay=False), help="Write the verdicts to this file as JSON.")
+@click.option(
+    "--results",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the verdicts here as JSON lines.",
+)
 @click.option("-x", "stop", is_flag=True, help="Stop at the first failure.")
-@click.option("-k", "rule", metavar="TEXT", help="Only tests whose name matches, as in pytest.")
+@click.option("-k", "tests", metavar="TEXT", help="Only tests whose name matches, as in pytest.")
 @click.option("-n", "workers", metavar="N", help="Run in N processes, or auto (needs pytest-xdist).")
+@click.option("--time-limit", default=300.0, metavar="SECONDS", help="For one test (300).")
 def check(
     backend: tuple[str, ...],
     also: tuple[str, ...],
-    results: str | None,
+    results: Path | None,
     stop: bool,
-    rule: str | None,
+    tests: str | None,
     workers: str | None,
+    time_limit: float,
 ) -> None:
     """Judge backends: names, libraries, or module:function of your own."""
-    import pytest
-
     from attnspec.backends.registry import expand
+    from attnspec.conformance.runner import run
+    from attnspec.conformance.summary import render
+    from attnspec.conformance.verdict import read
 
-    wanted = [*backend, *also] or ["numpy"]
-    for name in wanted:
-        expand(name)
-    arguments = ["--pyargs", "attnspec.conformance", "-q", "-rN", "--no-header", "-p", "no:cacheprovider"]
-    # The configuration of the folder we happen to be in is not ours.
-    arguments += ["-c", str(Path(__file__).with_name("pytest.ini")), "--rootdir", str(Path(__file__).parent)]
-    # pytest notes that it came too late to rewrite the asserts of our modules: they have none to rewrite.
-    arguments += ["-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning"]
-    arguments += [f"--backend={name}" for name in wanted]
-    # Hypothesis keeps a folder in the current one unless told otherwise.
-    os.environ.setdefault(
-        "HYPOTHESIS_STORAGE_DIRECTORY", str(Path(tempfile.gettempdir()) / "attnspec-hypothesis")
-    )
-    if results:
-        arguments.append(f"--results={Path(results).resolve()}")
-    if stop:
-        arguments.append("-x")
-    if rule:
-        arguments += ["-k", rule]
-    if workers:
-        if importlib.util.find_spec("xdist") is None:
-            raise click.ClickException("-n: expected pytest-xdist to be installed, got none")
-        arguments += ["-n", workers]
-    sys.exit(int(pytest.main(arguments)))
+    wanted = [name for given in [*backend, *also] or ["numpy"] for name in expand(given)]
+    if workers and importlib.util.find_spec("xdist") is None:
+        raise click.ClickException("-n: expected pytest-xdist to be installed, got none")
+    options = [f"--time-limit={time_limit}"]
+    options += ["-x"] if stop else []
+    options += ["-k", tests] if tests else []
+    options += ["-n", workers] if workers else []
+    with tempfile.TemporaryDirectory() as folder:
+        path = results or Path(folder) / "results.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("", encoding="utf-8")  # now, not after minutes, if it cannot be written at all
+        good, files = True, []
+        for number, name in enumerate(dict.fromkeys(wanted)):
+            files.append(Path(folder) / f"{number}.jsonl")
+            good &= run(name, files[-1], options)
+            with path.open("a", encoding="utf-8") as file:
+                file.write(files[-1].read_text(encoding="utf-8"))
+        click.echo(render(read(files), color=sys.stdout.isatty()))
+    sys.exit(0 if good else 1)
 
 
 @main.command("rules")

@@ -79,10 +79,14 @@ def compare(
     place = np.unravel_index(int(shares.argmax()), shares.shape)
     problem = (
         f"{name}{_index(place)}: got {float(wide[place])!r}, expected {float(expected[place])!r}, "
-        f"off by {error[place]:.3g}, allowed {allowed[place]:.3g}: {shares[place]:.3g} budgets "
+        f"off by {error[place]:.3g}, allowed {allowed[place]:.3g}: {_budgets(shares[place])} "
         f"({(shares > 1).sum()} of {wide.size} elements are off)"
     )
     return Comparison(problem, "value", float(shares[place]))
+
+
+def _budgets(share: float) -> str:
+    return f"{share:.3g} budgets" if np.isfinite(share) else "nothing may be off here"
 
 
 def _first(where: NDArray[np.bool_]) -> tuple[Any, ...]:

@@ -29,11 +29,11 @@ class Raised(Exception):  # noqa: N818 - it reports an error of somebody else
 
     Attributes
     ----------
-    error : Exception
+    error : BaseException
         What it raised.
     """
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: BaseException) -> None:
         super().__init__(error)
         self.error = error
 

@@ -1,11 +1,12 @@
 """The pytest plugin: ``--backend``, the parameter of that name, verdicts and the table.
 
-It is read at every start of pytest wherever attnspec is installed, so everything
-heavy is imported when the suite is run and not before.
+It is read at every start of pytest wherever attnspec is installed, so it declares
+its options only when the suite is what is run, and imports what is heavy only then.
 """
 
 from __future__ import annotations
 
+import faulthandler
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,30 +23,42 @@ _SUITE = Path(__file__).resolve().parent
 _PROPERTY = "attnspec.verdict"
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare the options of the suite."""
-    group = parser.getgroup("attnspec", "attention conformance")
-    group.addoption(
-        "--backend",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="what to judge: a name, a library or module:function; may be repeated (default: numpy)",
-    )
-    group.addoption("--results", metavar="FILE", default=None, help="write the verdicts to FILE as JSON")
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(
+    early_config: pytest.Config, parser: pytest.Parser, args: list[str]
+) -> None:
+    """Declare the options, unless other tests are run: they may have a ``--backend`` of their own."""
+    if any(_names_suite(word) for word in args):
+        early_config.stash[_ours] = True
+        group = parser.getgroup("attnspec", "attention conformance")
+        group.addoption(
+            "--backend",
+            action="append",
+            default=[],
+            metavar="NAME",
+            help="what to judge: a name, a library or module:function; may be repeated (default: numpy)",
+        )
+        group.addoption("--results", metavar="FILE", help="write the verdicts to FILE as JSON lines")
+        group.addoption(
+            "--no-table", action="store_true", help="leave failures and table to who reads the results"
+        )
+        group.addoption(
+            "--time-limit", type=float, default=300.0, metavar="SECONDS", help="for one test (300)"
+        )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register what keeps the state of a run."""
-    config.addinivalue_line(
-        "markers",
-        "rule(*ids, variants): the rules of attnspec that a test bears on, and variants it verifies",
-    )
-    wanted = config.getoption("--backend")
-    run = Run(config, tuple(wanted) or ("numpy",))
-    if wanted:
+    if config.stash.get(_ours, False):
+        config.addinivalue_line(
+            "markers", "rule(*ids, variants): attnspec rules and variants that a test bears on"
+        )
+        run = Run(config, tuple(config.getoption("--backend")) or ("numpy",))
         run.check_names()
-    config.pluginmanager.register(run, "attnspec-run")
+        config.pluginmanager.register(run, "attnspec-run")
+
+
+_ours = pytest.StashKey[bool]()
 
 
 class Run:
@@ -95,6 +108,7 @@ class Run:
                     self._loaded.append((Subject(name, "", "", str(error)), None))
                 else:
                     self._loaded.append((Subject(name, backend.library, backend.version), backend))
+                self._write("subject", self._loaded[-1][0])
         return self._loaded
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
@@ -102,6 +116,15 @@ class Run:
         if "backend" in metafunc.fixturenames and _of_suite(metafunc.definition):
             backends = [backend for _, backend in self.loaded if backend is not None]
             metafunc.parametrize("backend", backends, ids=[backend.name for backend in backends])
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self) -> Generator[None, None, None]:
+        """End the process when a test does not end: nothing gentler stops a kernel that hangs."""
+        faulthandler.dump_traceback_later(self.config.getoption("--time-limit"), exit=True)
+        try:
+            yield
+        finally:
+            faulthandler.cancel_dump_traceback_later()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -113,6 +136,7 @@ class Run:
             return report
         from attnspec.conformance.outcome import outcome
 
+        report.sections.clear()  # what a kernel prints is not what it is judged by, and can be megabytes
         verdict = outcome(item, report, call.excinfo.value if call.excinfo else None)
         if verdict is None:
             return report
@@ -130,34 +154,25 @@ class Run:
 
         for name, entry in report.user_properties:
             if name == _PROPERTY and isinstance(entry, dict):
-                self.verdicts.append(Verdict(**{**entry, "rules": tuple(entry["rules"])}))
+                verdict = Verdict(**{**entry, "rules": tuple(entry["rules"])})
+                self.verdicts.append(verdict)
+                self._write("verdict", verdict)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Save the results, and let a backend that cannot be used fail the run."""
-        if not self.ran or hasattr(self.config, "workerinput"):
-            return
-        from attnspec import __version__
-        from attnspec.conformance.verdict import write
-
-        if path := self.config.getoption("--results"):
-            write(self.results, Path(path), __version__)
-        if any(backend is None for _, backend in self.loaded):
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        """End the results, and let a backend that was not judged fail the run."""
+        if not hasattr(self.config, "workerinput"):
+            judged = {verdict.backend for verdict in self.verdicts if verdict.status != "unsupported"}
+            if any(subject.name not in judged for subject, _ in self.loaded):
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
+            self._write("end", None)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the table, and a line for each backend that cannot be used."""
-        if not self.ran:
-            return
+        """Print failures by rule, the table, and a line for each backend that cannot be used."""
         from attnspec.conformance.summary import render
 
-        markup = terminalreporter.hasmarkup
-        terminalreporter.write(render(self.results, color=markup))
-
-    @property
-    def ran(self) -> bool:
-        """Whether any test of the suite was asked for in this run."""
-        return bool(self.verdicts) or self._loaded is not None
+        if not self.config.getoption("--no-table"):
+            terminalreporter.write(render(self.results, color=terminalreporter.hasmarkup))
 
     @property
     def results(self) -> Results:
@@ -165,6 +180,22 @@ class Run:
         from attnspec.conformance.verdict import Results
 
         return Results(tuple(subject for subject, _ in self.loaded), tuple(self.verdicts))
+
+    def _write(self, kind: str, thing: Subject | Verdict | None) -> None:
+        """Add a line to the results at once, so that a crash loses nothing that was found before."""
+        path = self.config.getoption("--results")
+        if path and not hasattr(self.config, "workerinput"):
+            from attnspec.conformance.verdict import line
+
+            with Path(path).open("a", encoding="utf-8") as file:
+                file.write(line(kind, thing))
+
+
+def _names_suite(word: str) -> bool:
+    if word.startswith("attnspec.conformance"):
+        return True
+    path = Path(word.partition("::")[0])
+    return not word.startswith("-") and path.exists() and _SUITE in (path.resolve(), *path.resolve().parents)
 
 
 def _of_suite(node: pytest.Item | pytest.Function) -> bool:

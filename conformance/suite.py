@@ -56,8 +56,14 @@ def check(
 ) -> None:
     """Judge a generated call, by default against the second oracle."""
     with unsupported_skips():
-        values = exact(arguments, operation) if expected is None else expected
-        _note(judge(backend, rule_id, operation, arguments, values), dtype_of(arguments), record)
+        judgement = judge(
+            backend,
+            rule_id,
+            operation,
+            arguments,
+            lambda: exact(arguments, operation) if expected is None else expected,
+        )
+        _note(judgement, dtype_of(arguments), record)
 
 
 def check_refused(backend: Backend, rule_id: str, arguments: Mapping[str, Any]) -> None:

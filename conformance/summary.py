@@ -30,19 +30,46 @@ def render(results: Results, *, color: bool = False, width: int | None = None) -
     color : bool, optional
         With terminal colours.
     width : int, optional
-        In columns; that of the terminal when not given.
+        In columns; as wide as the table when not given.
     """
     console = Console(
         force_terminal=color, no_color=not color, width=width or _width(results), highlight=False
     )
     with console.capture() as capture:
         console.print()
+        for text in failures(results.verdicts):
+            console.print(Text(text + "\n"), soft_wrap=True)
         console.print(_table(results))
         console.print(_totals(results), soft_wrap=True)
         for subject in results.subjects:
             if subject.problem:
                 console.print(Text(f"error: {subject.problem}", style=_STYLES["error"]), soft_wrap=True)
     return capture.get()
+
+
+def failures(verdicts: Iterable[Verdict]) -> list[str]:
+    """Tell of each broken rule one failure, the shortest, and how many more there are.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.summary import failures
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> print(failures([Verdict("b", ("MASK-1",), "t", "fail", "MASK-1: wrong")] * 3)[0])
+    MASK-1: wrong
+    (and 2 more of b under MASK-1)
+    """
+    groups: dict[tuple[str, str], list[Verdict]] = {}
+    for verdict in verdicts:
+        if verdict.status in ("fail", "error"):
+            groups.setdefault((verdict.backend, verdict.rules[0] if verdict.rules else "?"), []).append(
+                verdict
+            )
+    texts = []
+    for (backend, rule), group in groups.items():
+        text = min((verdict.message for verdict in group), key=len)
+        more = f"\n(and {len(group) - 1} more of {backend} under {rule})" if len(group) > 1 else ""
+        texts.append(text + more)
+    return texts
 
 
 def cell(verdicts: Iterable[Verdict]) -> tuple[str, str]:
@@ -116,6 +143,6 @@ def _used(verdicts: list[Verdict]) -> str:
     return f"; of the budget used: {', '.join(parts)}" if parts else ""
 
 
-def _width(results: Results) -> int | None:
+def _width(results: Results) -> int:
     """Wide enough that nothing is cut, whatever the terminal: a table that wraps is no table."""
     return 64 + 19 * len(results.subjects)

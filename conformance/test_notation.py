@@ -96,6 +96,16 @@ def test_what_does_not_fit_is_refused(misfit: str, backend: Backend) -> None:
     check_refused(backend, "SHAPE-6", _ones(backend, _MISFITS[misfit]))
 
 
+@rule("MASK-1", "SCORE-4")
+@pytest.mark.parametrize("name", ["mask", "bias"])
+def test_what_does_not_broadcast_to_the_scores_is_refused(name: str, backend: Backend) -> None:
+    """Axes that are swapped or of another size."""
+    arguments = _ones(backend, {"query": (2, 3, 4), "key": (2, 5, 4), "value": (2, 5, 4)})
+    for shape in ((5, 3), (4,), (2, 4, 5)):
+        array = np.ones(shape, bool if name == "mask" else backend.dtypes[0])
+        check_refused(backend, {"mask": "MASK-1", "bias": "SCORE-4"}[name], arguments | {name: array})
+
+
 @rule("SHAPE-6", variants=("broadcast",))
 def test_a_batch_axis_of_one_is_not_repeated(backend: Backend, record_property: Record) -> None:
     """Broadcasting over batch axes is refused, or is the declared variant and does what it says."""

@@ -1,5 +1,6 @@
 """The chapter `numerics`: dtypes, precision, budgets, inputs left alone."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ def test_float64_is_computed_in_float64(backend: Backend, record_property: Recor
     random = np.random.default_rng(64)
     arguments = {name: random.normal(size=(2, 8, 4)) for name in ("query", "key", "value")}
     values = exact(arguments)
-    judgement = judge(backend, "NUM-2", "attention", arguments, values)
+    judgement = judge(backend, "NUM-2", "attention", arguments, lambda: values)
     record_property("used", ("float64", judgement.share, judgement.accuracy))
     if "NUM-2" in backend.dialect:
         output = observed(backend, arguments)["output"]
@@ -97,8 +98,7 @@ def test_half_precision_is_computed_in_float32(dtype: str, backend: Backend, rec
         random = np.random.default_rng(seed)
         shapes = {"query": (2, 3, 16), "key": (2, 40, 16), "value": (2, 40, 16)}
         arguments = {name: (2 * random.normal(size=shape)).astype(dtype) for name, shape in shapes.items()}
-        values = exact(arguments)
-        judgement = judge(backend, "NUM-5", "attention", arguments, values)
+        judgement = judge(backend, "NUM-5", "attention", arguments, partial(exact, arguments))
         record_property("used", (dtype, judgement.share, judgement.accuracy))
         seen |= judgement.accuracy == "storage"
     if declared:

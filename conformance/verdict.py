@@ -1,16 +1,16 @@
-"""Verdicts: what is said of one backend on one test, and the results of a run."""
+"""Verdicts: what is said of one backend on one test, and the results of a run as a file."""
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from attnspec import SpecError
 
 #: ``deviation`` is a declared variant, verified; ``unsupported`` counts neither for nor against.
 Status = Literal["pass", "fail", "unsupported", "deviation", "error"]
-STATUSES: tuple[Status, ...] = ("pass", "fail", "unsupported", "deviation", "error")
+STATUSES: tuple[Status, ...] = get_args(Status)
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Subject:
-    """A backend as it was when it was judged; `problem` is set where it could not be loaded."""
+    """A backend as it was when it was judged; `problem` is set where it could not be judged to the end."""
 
     name: str
     library: str
@@ -59,15 +59,19 @@ class Results:
     verdicts: tuple[Verdict, ...]
 
 
-def write(results: Results, path: Path, version: str) -> None:
-    """Write results as JSON."""
-    document = {
-        "attnspec": version,
-        "subjects": [asdict(subject) for subject in results.subjects],
-        "verdicts": [asdict(verdict) for verdict in results.verdicts],
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+def line(kind: str, thing: Any) -> str:
+    r"""Write one line of a results file: a ``subject``, a ``verdict``, or the ``end``.
+
+    A file is JSON lines, written as the run goes on, so that a run that is cut
+    off leaves what it found; its subjects without an ``end`` tell so.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.verdict import line
+    >>> line("end", None)
+    '{"end": null}\n'
+    """
+    return json.dumps({kind: None if thing is None else asdict(thing)}) + "\n"
 
 
 def read(paths: Iterable[Path]) -> Results:
@@ -76,19 +80,40 @@ def read(paths: Iterable[Path]) -> Results:
     Raises
     ------
     SpecError
-        When a file is not what `write` makes.
+        When a file does not hold what `line` writes.
     """
     subjects: list[Subject] = []
     verdicts: list[Verdict] = []
     for path in paths:
-        try:
-            document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            subjects += [Subject(**entry) for entry in document["subjects"]]
-            verdicts += [
-                Verdict(**{**entry, "rules": tuple(entry["rules"])}) for entry in document["verdicts"]
-            ]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise SpecError(
-                f"results: {path} is no file of results ({type(error).__name__}: {error})"
-            ) from error
+        own, found, ended = _read(path)
+        if not ended:
+            after = f"after {found[-1].test}" if found else "before its first test was over"
+            problem = f"the run was cut off {after}"
+            own = [replace(subject, problem=f"backend {subject.name}: {problem}") for subject in own]
+        subjects += own
+        verdicts += found
     return Results(tuple(subjects), tuple(verdicts))
+
+
+def _read(path: Path) -> tuple[list[Subject], list[Verdict], bool]:
+    subjects: list[Subject] = []
+    verdicts: list[Verdict] = []
+    ended = False
+    try:
+        for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+            ((kind, entry),) = json.loads(text).items()
+            if kind == "subject":
+                subjects.append(Subject(**entry))
+            elif kind == "verdict" and entry["status"] in STATUSES and isinstance(entry["rules"], list):
+                verdicts.append(Verdict(**{**entry, "rules": tuple(entry["rules"])}))
+            elif kind == "end":
+                ended = True
+            else:
+                raise SpecError(
+                    f"results: {path}, line {number}: expected a subject, a verdict or the end, got {kind}"
+                )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, SpecError):
+            raise
+        raise SpecError(f"results: {path} is no file of results ({type(error).__name__}: {error})") from error
+    return subjects, verdicts, ended

@@ -20,6 +20,9 @@ from numpy.typing import NDArray
 from attnspec.reference.balls import OracleError, Settled, nearest, settle
 from attnspec.reference.masking import allowed_keys
 
+#: The variants whose values the oracle knows.
+VARIANTS = ("matrix", "sum", "nan", "uniform", "added")
+
 
 def evaluate(
     operation: str, arguments: Mapping[str, Any], variant: str | None = None, dtype: str = "float64"
@@ -57,6 +60,8 @@ def evaluate(
     >>> evaluate("attention", {"query": query, "key": key, "value": value})["output"].values.tolist()
     [[0.0]]
     """
+    if variant not in (None, *VARIANTS):
+        raise OracleError(f"variant: expected one of {', '.join(VARIANTS)}, got {variant!r}")
     if operation == "attention":
         return _attention(arguments, variant, dtype)
     if operation == "self_attention":

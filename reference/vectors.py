@@ -54,7 +54,9 @@ def rewrite(folder: Path, only: str | None = None) -> list[Rewritten]:
         raise SpecError(f"case: got {only!r}, expected one of {', '.join(ids)}")
     results = []
     for path, document in documents.items():
-        entries = [recompute(entry) if only in (None, entry["id"]) else entry for entry in document["cases"]]
+        entries = [
+            _recomputed(entry) if only in (None, entry["id"]) else entry for entry in document["cases"]
+        ]
         changed = [
             f"{new['id']} ({', '.join(new['rules'])})"
             for old, new in zip(document["cases"], entries, strict=True)
@@ -65,6 +67,13 @@ def rewrite(folder: Path, only: str | None = None) -> list[Rewritten]:
         stale = text != path.read_text(encoding="utf-8")
         results.append(Rewritten(path, text, stale, tuple(changed)))
     return results
+
+
+def _recomputed(entry: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return recompute(entry)
+    except (KeyError, ValueError, TypeError, ArithmeticError) as error:
+        raise SpecError(f"case {entry['id']}: {type(error).__name__}: {error}") from error
 
 
 def recompute(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -86,7 +86,7 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Misuse:
-    """A call that must be refused, and the argument that its error must name."""
+    """A call that must be refused, and the argument at fault."""
 
     argument: str
 

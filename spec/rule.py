@@ -145,7 +145,7 @@ def parse(chapter: str, text: str) -> list[Rule]:
                 raise SpecError(
                     f"rule {heading['id']}: got no paragraph under its heading, expected its sentence"
                 )
-        elif heading and not found_for(found, heading["id"]):
+        elif heading and not _is_last(found, heading["id"]):
             found.append(_rule(chapter, heading, content))
         elif heading and variants_follow and item_depth:
             found[-1] = _with_variant(found[-1], content)
@@ -154,7 +154,7 @@ def parse(chapter: str, text: str) -> list[Rule]:
     return found
 
 
-def found_for(found: list[Rule], rule_id: str) -> bool:
+def _is_last(found: list[Rule], rule_id: str) -> bool:
     """Whether the last rule found is the one of that heading."""
     return bool(found) and found[-1].id == rule_id
 
