@@ -93,6 +93,7 @@ class _Head:
     scale: _Scale
     bias: NDArray[np.float64]  # (L, S)
     allowed: NDArray[np.bool_]  # (L, S)
+    unmasked: NDArray[np.bool_]  # (L, S), what all sources but the bias allow
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -202,9 +203,12 @@ def _attend(
         "weights": settle((*rows, keys), weight_balls, exact_weight, dtype),
     }
     if variant in ("nan", "added"):
-        empty = np.array([~head.allowed.any(axis=-1) for head, _ in heads]).reshape(rows)
+        # `added` is about rows that only the bias leaves empty, `nan` about all.
+        empty = np.array([~head.allowed.any(axis=-1) for head, _ in heads])
+        if variant == "added":
+            empty &= np.array([head.unmasked.any(axis=-1) for head, _ in heads])
         for settled in results.values():
-            settled.values[empty] = np.nan
+            settled.values[empty.reshape(rows)] = np.nan
     return results
 
 
@@ -247,10 +251,15 @@ def _exact_mean(head: _Head, value: fmpq_mat, i: int, c: int, variant: str | Non
         keys = list(range(head.shape[1])) if variant == "uniform" else []
         return sum((value[j, c] for j in keys), fmpq(0)) / max(len(keys), 1)
     if variant == "sum":
-        rated = [(head.parts(i, j)[0], value[j, c]) for j in keys]
-        irrational = head.scale.radicand != 1
-        total = sum((score for score, _ in rated), fmpq(0))
-        return None if irrational else sum((score * x for score, x in rated), fmpq(0)) / total
+        parts = [head.parts(i, j) for j in keys]
+        if head.scale.radicand != 1 and any(whole != 0 for whole, _ in parts):
+            return None
+        # Without a bias a root is a common factor, and cancels.
+        rated = [whole + root for whole, root in parts]
+        total = sum(rated, fmpq(0))
+        if total == 0:
+            raise OracleError("scores: expected a sum that is not 0 for the variant sum, got 0")
+        return sum((score * value[j, c] for score, j in zip(rated, keys, strict=True)), fmpq(0)) / total
     totals: dict[tuple[fmpq, fmpq], fmpq] = defaultdict(fmpq)
     counts: Counter[tuple[fmpq, fmpq]] = Counter()
     for j in keys:
@@ -297,7 +306,8 @@ def _head(
     )
     given = arguments.get("scale")
     scale = _default_scale(query.ncols()) if given is None else _Scale(_rational(given))
-    return _Head(query * key.transpose(), scale, bias[index], allowed[index])
+    unmasked = allowed_keys(shape, mask=arguments.get("mask"), is_causal=arguments.get("is_causal", False))
+    return _Head(query * key.transpose(), scale, bias[index], allowed[index], unmasked[index])
 
 
 def _default_scale(depth: int) -> _Scale:

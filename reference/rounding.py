@@ -198,7 +198,8 @@ def _attention(
     )
     if given["uniform_rows"]:
         empty = ~allowed.any(axis=-1, keepdims=True)
-        s, allowed = np.where(empty, 0, s), allowed | empty
+        s, score_error = np.where(empty, 0, s), np.where(empty, 0, score_error)
+        allowed = allowed | empty
     p: Budget = softmax(s, allowed).astype(np.float64)  # (*B, H, L, S)
     keys = allowed.sum(axis=-1, keepdims=True)
     top = np.where(allowed, s, -np.inf).max(axis=-1, keepdims=True, initial=-np.inf)
@@ -213,10 +214,10 @@ def _attention(
     merging = 2 * work.unit * largest * (keys > 1)
     floor = work.normal * (allowed & (keys > 1))  # an exponential may be flushed to zero
     mean = (p * exponential).sum(axis=-1, keepdims=True)
-    weight_error = p * (exponential + mean + sums + merging) + floor
+    weight_error = np.minimum(p * (exponential + mean + sums + merging), 1) + floor  # more says nothing
     weights = _rounded(p, weight_error, storage)
 
-    if accuracy == "cast":
+    if accuracy == "cast" and storage is not work:
         relative, absolute = storage.unit, storage.subnormal / 2
     else:
         relative, absolute = 0.0, 0.0
@@ -225,9 +226,11 @@ def _attention(
     # A common factor of all weights cancels: what counts is how far a value is from the output.
     spread = _spread(p * exponential, value, output)
     # Cast weights are those that are summed too, or the sum is of the others: the larger error of the two.
-    cast = relative * np.maximum(size, _spread(p, value, output)) if relative else 0.0
+    cast = (keys > 1) * relative * np.maximum(size, _spread(p, value, output)) if relative else 0.0
     # An exponential, or its product with a value, may be flushed to zero.
-    underflow = (floor + absolute * (allowed & (keys > 1))) @ np.abs(value) + keys * work.normal * (size > 0)
+    underflow = (floor + absolute * (allowed & (keys > 1))) @ np.abs(value) + keys * (
+        keys > 1
+    ) * work.normal * (size > 0)
     error = spread + (2 * sums + merging) * size + cast + underflow
     if inherited is not None:
         error = error + (p + weight_error) @ inherited[2]

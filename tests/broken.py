@@ -1,11 +1,14 @@
 """Backends that are wrong, or behave badly, in one way each; for tests of the suite itself."""
 
+import os
 import sys
 import time
 
 import numpy as np
+import pytest
 
 from attnspec import reference
+from attnspec.backends import Backend
 
 
 def whole_matrix(query, key, value, *, scale=None, mask=None, is_causal=False, bias=None):
@@ -74,6 +77,30 @@ def raising(query, key, value):
 
 def exiting(query, key, value):
     sys.exit(3)
+
+
+def vanishing(query, key, value):
+    os._exit(0)
+
+
+def hanging(query, key, value):
+    time.sleep(1e6)
+
+
+def skipping(query, key, value):
+    pytest.skip("no")
+
+
+def truncating(query, key, value, *, scale=None, mask=None, bias=None, is_causal=False):
+    """Computed in float32, and cut off instead of rounded."""
+    options = {"scale": scale, "mask": mask, "bias": bias, "is_causal": is_causal}
+    exact = reference.attention(query, key, value, **options)
+    rounded = exact.astype(query.dtype)
+    too_far = np.abs(rounded.astype(np.float64)) > np.abs(exact)
+    return np.where(too_far, np.nextafter(rounded, np.zeros((), query.dtype)), rounded)
+
+
+truncating = Backend("truncating", "numpy", np.__version__, np, truncating, ("float16", "float32", "float64"))
 
 
 def misnamed(query, keys, values):

@@ -2,6 +2,7 @@
 
 import os
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -113,7 +114,26 @@ def test_a_backend_object_of_ones_own(monkeypatch):
     portable = load("numpy-portable")
     own = Backend("mine", "numpy", "1", portable.xp, portable.attention, dtypes=("float32",))
     monkeypatch.setattr(broken, "own", own, raising=False)
-    assert load("broken:own") is own
+    assert load("broken:own") == replace(own, name="broken:own")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"dtypes": ()},
+        {"dtypes": "float32"},
+        {"xp": None},
+        {"companions": {"f": len}},
+        {"dialect": {"MASK-6": "x"}},
+    ],
+)
+def test_a_backend_whose_fields_say_nothing(monkeypatch, change):
+    import broken
+
+    monkeypatch.setattr(broken, "own", replace(load("numpy-portable"), **change), raising=False)
+    (field,) = change
+    with pytest.raises(BackendError, match=f"^backend broken:own: {field}: expected .*, got "):
+        load("broken:own")
 
 
 def test_native_adapters_say_what_their_library_does_not_take():
