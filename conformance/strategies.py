@@ -38,6 +38,8 @@ SHAPES: tuple[tuple[tuple[int, ...], int, int, int, int], ...] = (
     ((2, 3), 5, 7, 4, 4),
     ((1, 2), 6, 17, 8, 8),
     ((2,), 3, 4, 2, 5),
+    ((2, 2), 4, 4, 3, 3),  # as many heads as batch entries, queries as keys: only the numbers tell them apart
+    ((1, 2, 1, 2), 1, 5, 4, 4),  # more batch axes than one, and a single query
 )
 
 
@@ -77,6 +79,13 @@ class Problem:
         mask = self.random.random(self.shape) < 0.6
         mask[..., :1] = True
         return mask
+
+    def broadcastable(self, full: NDArray[Any]) -> NDArray[Any]:
+        """Take a part that broadcasts to the whole: some axes made 1, some leading ones dropped."""
+        keep = self.random.random(full.ndim) < 0.5
+        part = full[tuple(slice(None) if kept else slice(0, 1) for kept in keep)]
+        drop = int(self.random.integers(0, full.ndim))
+        return np.array(part[(0,) * drop])
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name} {array.shape}" for name, array in self.arguments.items())

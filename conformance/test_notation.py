@@ -81,6 +81,30 @@ def test_weights_have_a_row_for_each_query(data: st.DataObject, backend: Backend
         raise Failure("SHAPE-4", f"weights: got shape {weights.shape}, expected {problem.shape}")
 
 
+@rule("SHAPE-4")
+def test_weights_of_a_square_problem_are_not_transposed(backend: Backend) -> None:
+    """With as many queries as keys no shape tells rows from columns; that rows sum to 1 does."""
+    if not backend.has("attention", "return_weights"):
+        pytest.skip(f"{backend.name} has no argument return_weights")
+    random = np.random.default_rng(4)
+    arrays = {name: random.normal(size=(2, 5, 5)).astype("float32") for name in ("query", "key", "value")}
+    weights = observed(backend, arrays | {"scale": 2.0} if backend.has("attention", "scale") else arrays)[
+        "weights"
+    ]
+    if not np.allclose(weights.sum(axis=-1), 1, atol=1e-5):
+        raise Failure("SHAPE-4", "weights: got rows that do not sum to 1, expected a row for each query")
+
+
+@rule("SHAPE-1", "SHAPE-3")
+@pytest.mark.parametrize("outer", [(0, 2, 3), (2, 2, 0)], ids=["batch", "queries"])
+def test_nothing_to_compute(outer: tuple[int, int, int], backend: Backend, record_property: Record) -> None:
+    """No batch entries, or no queries: an empty result of the right shape."""
+    batch, heads, queries = outer
+    shapes: dict[str, tuple[int, ...]] = {"query": (batch, heads, queries, 4)}
+    shapes |= dict.fromkeys(("key", "value"), (batch, heads, 5, 4))
+    check(backend, "SHAPE-3", _ones(backend, shapes), record_property)
+
+
 _MISFITS: dict[str, dict[str, tuple[int, ...]]] = {
     "depth of key": {"query": (2, 3, 4), "key": (2, 5, 3), "value": (2, 5, 4)},
     "positions of value": {"query": (2, 3, 4), "key": (2, 5, 4), "value": (2, 6, 4)},
@@ -107,15 +131,23 @@ def test_what_does_not_broadcast_to_the_scores_is_refused(name: str, backend: Ba
 
 
 @rule("SHAPE-6", variants=("broadcast",))
-def test_a_batch_axis_of_one_is_not_repeated(backend: Backend, record_property: Record) -> None:
+@pytest.mark.parametrize("outer", [(1, 2), ()], ids=["of one", "missing"])
+def test_batch_axes_are_not_repeated(
+    outer: tuple[int, ...], backend: Backend, record_property: Record
+) -> None:
     """Broadcasting over batch axes is refused, or is the declared variant and does what it says."""
-    shapes: dict[str, tuple[int, ...]] = {"query": (2, 2, 3, 4), "key": (1, 2, 5, 4), "value": (1, 2, 5, 4)}
+    shapes: dict[str, tuple[int, ...]] = {
+        "query": (2, 2, 3, 4),
+        "key": (*outer, 5, 4),
+        "value": (*outer, 5, 4),
+    }
     if backend.dialect.get("SHAPE-6") != "broadcast":
         check_refused(backend, "SHAPE-6", _ones(backend, shapes))
         return
     random = np.random.default_rng(6)
     arguments = {name: random.normal(size=shape).astype("float32") for name, shape in shapes.items()}
-    repeated = {name: np.repeat(array, 2 // array.shape[0], axis=0) for name, array in arguments.items()}
+    whole = {"query": (2, 2, 3, 4), "key": (2, 2, 5, 4), "value": (2, 2, 5, 4)}
+    repeated = {name: np.broadcast_to(array, whole[name]) for name, array in arguments.items()}
     values = exact(repeated)
     output = observed(backend, arguments)["output"]
     if output.shape != values["output"].shape or not np.allclose(output, values["output"], atol=1e-5, rtol=0):

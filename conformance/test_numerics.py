@@ -21,6 +21,8 @@ from attnspec.reference.rounding import budget
 
 #: Those of the data sets' sizes whose exact values take milliseconds.
 _SIZES = ((1, 1, 1), (3, 7, 4), (7, 16, 16), (4, 31, 8), (8, 32, 3))
+#: Sizes past every tile, with depths that are no multiple of 8; (L, S, D).
+_LARGE = ((5, 65, 13), (17, 33, 72), (2, 257, 40), (33, 9, 20))
 
 
 @golden("numerics")
@@ -84,6 +86,15 @@ def test_named_data_sets(
     """Data on which rounding shows: flat, peaked, shifted, cancelling, tiny, around the edges of tiles."""
     drawn = problem(dataset, size, data.draw(st.sampled_from(backend.dtypes)), seed)
     check(backend, "NUM-3", drawn.arguments, record_property)
+
+
+@rule("NUM-3", "SCORE-2")
+@pytest.mark.parametrize("size", _LARGE)
+def test_sizes_past_every_tile(size: tuple[int, int, int], backend: Backend, record_property: Record) -> None:
+    """No key, query or feature is lost past a tile, and the scale is that of the depth as it is."""
+    for dtype in ("float32", "float64"):
+        if dtype in backend.dtypes:
+            check(backend, "NUM-3", problem("plain", size, dtype, 1).arguments, record_property)
 
 
 @rule("NUM-5", variants=("storage",))

@@ -1,14 +1,17 @@
 """The chapter `scores`: dot products, scale, bias; seen in the weights where they are not returned."""
 
+from typing import Any
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from attnspec import Case
 from attnspec.backends import Backend
 from attnspec.conformance.strategies import SETTINGS, problems
 from attnspec.conformance.suite import Record, check, check_golden, golden, rule
+from attnspec.reference import allowed_keys
 
 
 @golden("scores")
@@ -72,3 +75,36 @@ def test_queries_are_rows(data: st.DataObject, backend: Backend, record_property
         "scale": 64.0,
     }
     check(backend, "SCORE-1", arguments, record_property)
+
+
+@rule("SCORE-3", "SCORE-4", "MASK-4")
+@settings(SETTINGS, max_examples=60)
+@given(data=st.data())
+def test_options_together(data: st.DataObject, backend: Backend, record_property: Record) -> None:
+    """Scale, bias, mask and causal in every combination, mask and bias of every shape that broadcasts.
+
+    Rows may be left without a key by two sources together. The numbers of the bias
+    are not exact in a shorter dtype, and some of them are large.
+    """
+    problem = data.draw(problems(backend))
+    options: dict[str, Any] = {}
+    scale = data.draw(st.sampled_from((None, 0.0, 0.3, -0.5, 2)))
+    if scale is not None:
+        options["scale"] = scale
+    if data.draw(st.booleans()):
+        bias = problem.random.normal(size=problem.shape) * data.draw(st.sampled_from((1.0, 300.0)))
+        bias[problem.random.random(problem.shape) < 0.2] = -np.inf
+        options["bias"] = problem.broadcastable(bias.astype(problem.query.dtype))
+    if data.draw(st.booleans()):
+        options["mask"] = problem.broadcastable(problem.random.random(problem.shape) < 0.7)
+    if data.draw(st.booleans()):
+        options["is_causal"] = True
+    for name in [name for name in options if not backend.has("attention", name)]:
+        del options[name]
+    if any(rule_id in backend.dialect for rule_id in ("MASK-2", "MASK-6")):
+        # What a declared variant makes of an empty row is tested with the rule; here there shall be none.
+        empty = ~allowed_keys(problem.shape, **{n: x for n, x in options.items() if n != "scale"}).any(
+            axis=-1
+        )
+        assume(not empty.any())
+    check(backend, "MASK-4", problem.arguments | options, record_property)

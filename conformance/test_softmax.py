@@ -1,5 +1,10 @@
 """The chapter `softmax`: scores to weights to output."""
 
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -105,6 +110,34 @@ def test_one_key_gives_its_value(data: st.DataObject, backend: Backend) -> None:
     )
     if comparison.problem:
         raise Failure("SOFT-3", comparison.problem)
+
+
+@rule("SOFT-4")
+@SETTINGS
+@given(data=st.data())
+def test_the_output_is_the_same_without_weights(
+    data: st.DataObject, backend: Backend, record_property: Record
+) -> None:
+    """Whoever does not ask for the weights takes another path in many a kernel."""
+    problem = data.draw(problems(backend))
+    if not backend.has("attention", "return_weights"):
+        pytest.skip(f"{backend.name} has no argument return_weights")
+    options: dict[str, Any] = {"mask": problem.mask(), "is_causal": True, "scale": 0.25}
+    taken = {name: thing for name, thing in options.items() if backend.has("attention", name)}
+    mute = replace(backend, attention=_without(backend.attention, "return_weights"))
+    check(mute, "SOFT-4", problem.arguments | taken, record_property)
+
+
+def _without(function: Callable[..., Any], argument: str) -> Callable[..., Any]:
+    """Hide an argument, by hiding it in the signature, which is the list of capabilities."""
+
+    def run(*arrays: Any, **options: Any) -> Any:
+        return function(*arrays, **options)
+
+    signature = inspect.signature(function)
+    kept = [parameter for name, parameter in signature.parameters.items() if name != argument]
+    run.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined] # what inspect looks for
+    return run
 
 
 @rule("SOFT-4")
