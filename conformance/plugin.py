@@ -49,10 +49,10 @@ def pytest_load_initial_conftests(
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register what keeps the state of a run."""
+    config.addinivalue_line(
+        "markers", "rule(*ids, variants): attnspec rules and variants that a test bears on"
+    )
     if config.stash.get(_ours, False):
-        config.addinivalue_line(
-            "markers", "rule(*ids, variants): attnspec rules and variants that a test bears on"
-        )
         run = Run(config, tuple(config.getoption("--backend")) or ("numpy",))
         run.check_names()
         config.pluginmanager.register(run, "attnspec-run")

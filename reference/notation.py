@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import ml_dtypes  # noqa: F401 - makes "bfloat16" a name that NumPy knows
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 

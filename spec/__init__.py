@@ -1,15 +1,17 @@
 """attnspec: the standard for scaled dot-product attention.
 
 The prose in the chapters beside this file is the source; this package loads it.
-Importing it needs NumPy and ml_dtypes alone.
+Importing it loads next to nothing; what needs NumPy is loaded when it is asked for.
 """
 
-import ml_dtypes  # noqa: F401 - makes "bfloat16" a name that NumPy knows
+from typing import TYPE_CHECKING
 
-from attnspec.case import Alternative, Case, Figure, Misuse, Provenance, cases, find_case
 from attnspec.errors import SpecError
 from attnspec.rule import CHAPTERS, Rule, Variant, find_rule, rules
 from attnspec.signature import OPERATIONS, Operation
+
+if TYPE_CHECKING:
+    from attnspec.case import Alternative, Case, Figure, Misuse, Provenance, cases, find_case
 
 __version__ = "2026.11.21"
 
@@ -31,3 +33,12 @@ __all__ = [
     "find_rule",
     "rules",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Load the cases' names late: pytest imports this package whenever it starts."""
+    if name in __all__:
+        from attnspec import case
+
+        return getattr(case, name)
+    raise AttributeError(f"module 'attnspec' has no attribute {name!r}")

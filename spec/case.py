@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
+import ml_dtypes  # noqa: F401 - makes "bfloat16" a name that NumPy knows
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,5 +1,7 @@
 """The judge judged: what must pass passes, what must not does not, and the message says why."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tests_support import backend_of
@@ -9,7 +11,8 @@ from attnspec.backends import Backend, Unsupported, load
 from attnspec.conformance.call import Missing, call
 from attnspec.conformance.comparison import compare
 from attnspec.conformance.failure import Failure, Raised
-from attnspec.conformance.judge import dtypes_of, judge_case, observe
+from attnspec.conformance.judge import dtypes_of, judge, judge_case, observe
+from attnspec.reference.rational import evaluate
 from attnspec.reference.rounding import FORMATS, budget
 
 EXPECTED = np.array([[1.0, -2.0], [0.0, 4.0]])
@@ -221,3 +224,96 @@ def test_a_budget_by_hand():
     sums = 2 * (2 + 4) * unit * p
     merging = 2 * unit * (1 + 5 * np.log(2)) * p
     assert np.isclose(got[0, 0], spread + sums + merging + unit * p, rtol=1e-5)
+
+
+def test_a_budget_by_hand_in_the_class_cast():
+    """What casting the weights adds: a unit of float16 for each, and half a subnormal."""
+    query, key, value = np.array([[1.0]]), np.array([[0.0], [1.0]]), np.array([[0.0], [1.0]])
+    arguments = {"query": query, "key": key, "value": value, "scale": 1.0}
+    full, cast = (
+        budget("attention", arguments, "float16", accuracy=name)["output"][0, 0] for name in ("full", "cast")
+    )
+    p = 1 / (1 + np.exp(-1.0))
+    added = 2.0**-11 * max(p, 2 * p * (1 - p)) + 2.0**-25
+    assert np.isclose(cast - full, added * (1 + 2.0**-11), rtol=1e-6)
+
+
+def test_a_bias_is_rounded_once_more():
+    query, key = np.zeros((1, 1)), np.zeros((2, 1))
+    arguments = {"query": query, "key": key, "bias": np.array([[1024.0, 1024.0]])}
+    allowed = budget("scores", arguments, "float64")["scores"]
+    assert np.allclose(allowed, 2 * 1024 * 2.0**-53, rtol=1e-9)  # the sum, and the result
+
+
+def test_one_key_leaves_nothing_to_be_off_but_the_last_rounding():
+    one = np.ones((1, 1))
+    for accuracy in ("full", "cast"):
+        allowed = budget(
+            "attention", {"query": one, "key": one, "value": 1.5 * one}, "float16", accuracy=accuracy
+        )
+        assert allowed["output"][0, 0] == 1.5 * 2.0**-11
+
+
+def test_an_allowance_of_nan_allows_nothing():
+    assert shown(EXPECTED + 1.0, allowed=np.full((2, 2), np.nan)).kind == "value"
+    assert shown(EXPECTED + 1.001e-6).kind == "value"
+
+
+def test_every_output_of_a_generated_call_is_judged():
+    """Right output, wrong weights."""
+    portable = load("numpy-portable")
+
+    def lying(query, key, value, *, return_weights=False):
+        output, weights = portable.attention(query, key, value, return_weights=True)
+        return (output, weights[..., ::-1]) if return_weights else output
+
+    liar = Backend("liar", "numpy", "", portable.xp, lying)
+    random = np.random.default_rng(1)
+    arguments = {name: random.normal(size=(3, 4)) for name in ("query", "key", "value")}
+    with pytest.raises(Failure, match=r"^NUM-3(.|\n)*weights\["):
+        judge(liar, "NUM-3", "attention", arguments, lambda: evaluate("attention", arguments))
+
+
+def test_a_generated_call_of_the_wrong_dtype_breaks_the_rule_of_dtypes():
+    one = {name: np.ones((2, 2), np.float32) for name in ("query", "key", "value")}
+    with pytest.raises(Failure) as caught:
+        judge(backend_of("always_float64"), "MASK-1", "attention", one, lambda: evaluate("attention", one))
+    assert caught.value.rule == "NUM-1"
+
+
+def test_low_precision_is_told_by_name():
+    random = np.random.default_rng(2)
+    arguments = {name: random.normal(size=(4, 8)) for name in ("query", "key", "value")}
+    portable = load("numpy-portable")
+
+    def low(query, key, value):
+        short = [array.astype(np.float32) for array in (query, key, value)]
+        return portable.attention(*short).astype(query.dtype)
+
+    backend = Backend("low", "numpy", "", portable.xp, low)
+    with pytest.raises(Failure, match=r"^NUM-2(.|\n)*the variant `float32` of NUM-2"):
+        judge(backend, "MASK-1", "attention", arguments, lambda: evaluate("attention", arguments))
+
+
+@pytest.mark.parametrize("name", ["query", "mask", "bias"])
+def test_any_input_that_is_changed_is_noticed(name):
+    portable = load("numpy-portable")
+
+    def changing(query, key, value, *, mask=None, bias=None):
+        output = portable.attention(query, key, value, mask=mask, bias=bias)
+        {"query": query, "mask": mask, "bias": bias}[name][...] = 0
+        return output
+
+    one = {key: np.ones((2, 2)) for key in ("query", "key", "value", "bias")} | {
+        "mask": np.ones((2, 2), bool)
+    }
+    with pytest.raises(Failure, match=rf"{name}: got changed by the call"):
+        call(Backend("changing", "numpy", "", portable.xp, changing), "attention", one)
+
+
+def test_a_figure_is_held_against_the_backend_too():
+    """Off by a printed unit and within no budget that a wide class would give."""
+    case = find_case("softmax-003")
+    narrow = replace(case, figures=(replace(case.figures[0], text=("0.2099", *case.figures[0].text[1:])),))
+    with pytest.raises(Failure, match=r"worked example 003, In \[12\], weights: printed 0.2099"):
+        judge_case(load("numpy-portable"), narrow, "float32")
