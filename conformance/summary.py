@@ -48,7 +48,7 @@ def render(results: Results, *, color: bool = False, width: int | None = None) -
 
 
 def failures(verdicts: Iterable[Verdict]) -> list[str]:
-    """Tell of each broken rule one failure, the shortest, and how many more there are.
+    """Tell of each broken rule one failure, the plainest, and how many more there are.
 
     Examples
     --------
@@ -66,10 +66,16 @@ def failures(verdicts: Iterable[Verdict]) -> list[str]:
             )
     texts = []
     for (backend, rule), group in groups.items():
-        text = min((verdict.message for verdict in group), key=len)
+        text = min(group, key=_plainness).message
         more = f"\n(and {len(group) - 1} more of {backend} under {rule})" if len(group) > 1 else ""
         texts.append(text + more)
     return texts
+
+
+def _plainness(verdict: Verdict) -> tuple[bool, bool, bool, int]:
+    """Order failures: values before exceptions, named variants and golden vectors first, then by length."""
+    text = verdict.message
+    return verdict.status == "error", "variant `" not in text, "\ncase " not in text, len(text)
 
 
 def cell(verdicts: Iterable[Verdict]) -> tuple[str, str]:

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from attnspec import rules
+from attnspec.backends import NAMES
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -24,6 +27,16 @@ def test_the_ten_line_backend_gives_the_output_that_is_shown(tmp_path):
     run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert run.returncode == 1
     assert shown in run.stdout
+
+
+def test_the_table_is_one_that_the_command_prints():
+    """Its rows are the rules, its columns the backends; and nothing in it is red."""
+    table = README[README.index("attnspec conformance, by rule") :]
+    table = table[: table.index("\n```")]
+    assert re.findall(r"^│ ([A-Z]+-\d+)", table, re.MULTILINE) == [rule.id for rule in rules()]
+    assert all(name in table for name in NAMES)
+    assert "FAIL" not in table
+    assert "ERROR" not in table
 
 
 def test_ci_runs_the_command_of_the_readme():
