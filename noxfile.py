@@ -46,7 +46,7 @@ def conformance(session: nox.Session, library: str) -> None:
         session.skip(f"{', '.join(own)} runs on another library")
     extras = ",".join(dict.fromkeys([library, *(LIBRARIES[library] if not own else ())]))
     session.install(f"{ROOT}[{extras}]")
-    results = RESULTS / f"{'own' if own else library}.json"
+    results = RESULTS / f"{'own' if own else library}.jsonl"
     results.unlink(missing_ok=True)
     if not own:
         WRITTEN.append(results)
@@ -61,7 +61,7 @@ def conformance(session: nox.Session, library: str) -> None:
 def table(session: nox.Session) -> None:
     """Print one table over the results of the conformance runs."""
     session.install(str(ROOT))
-    files = [path for path in WRITTEN or sorted(RESULTS.glob("*.json")) if path.exists()]
+    files = [path for path in WRITTEN or sorted(RESULTS.glob("*.jsonl")) if path.exists()]
     session.run("attnspec", "table", *map(str, files))
 
 
