@@ -217,7 +217,7 @@ def test_a_kernel_that_hangs(tmp_path):
     run, verdicts = judged("broken:hanging", "-k", "golden or plain", "--time-limit", "2", tmp_path=tmp_path)
     assert run.returncode == 1
     assert "the run was cut off" in run.stdout
-    assert len(verdicts) < 10
+    assert {v.status for v in verdicts} <= {"unsupported"}, "what was asked before the first call"
 
 
 def test_a_backend_of_which_nothing_can_be_asked(tmp_path):
