@@ -84,9 +84,7 @@ def cell(verdicts: Iterable[Verdict]) -> tuple[str, str]:
     Examples
     --------
     >>> from attnspec.conformance.summary import cell
-    >>> from attnspec.backends import DTYPES
-    from attnspec.conformance.allowance import CLASSES
-    from attnspec.conformance.verdict import Verdict
+    >>> from attnspec.conformance.verdict import Verdict
     >>> cell([Verdict("b", ("MASK-1",), "t", "pass"), Verdict("b", ("MASK-1",), "u", "fail")])
     ('FAIL 1 of 2', 'fail')
     >>> cell([])
