@@ -137,14 +137,17 @@ def _totals(results: Results) -> Text:
 
 
 def _used(verdicts: list[Verdict]) -> str:
-    """Say for each dtype how much of the budget was used, and which accuracy class was needed."""
+    """Say for each dtype how much of the budget was used, by which class, and where most of it was."""
     parts = []
+    most, where = 0.0, ""
     for dtype in DTYPES:
-        used = [verdict.used[dtype] for verdict in verdicts if dtype in verdict.used]
+        used = [(*verdict.used[dtype], verdict.test) for verdict in verdicts if dtype in verdict.used]
         if used:
-            accuracy = max((name for _, name in used), key=CLASSES.index)
-            parts.append(f"{dtype} {max(share for share, _ in used):.2f} ({accuracy})")
-    return f"; of the budget used: {', '.join(parts)}" if parts else ""
+            share, _, test = max(used)
+            accuracy = max((name for _, name, _ in used), key=CLASSES.index)
+            parts.append(f"{dtype} {share:.2f} ({accuracy})")
+            most, where = max((most, where), (share, f"{dtype}, {test}"))
+    return f"; of the budget used: {', '.join(parts)}; most in {where}" if parts else ""
 
 
 def _width(results: Results) -> int:
