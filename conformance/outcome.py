@@ -41,7 +41,9 @@ def outcome(item: pytest.Item, report: pytest.TestReport, error: BaseException |
         where = f"at {place.filename}, line {place.lineno}, in {place.name}"
         message = f"{rules[0]}: {name} {error}\n{where}\nin {test}"
         return Verdict(name, rules, test, "error", message)
-    if isinstance(error, Unsatisfiable | FailedHealthCheck):
+    # Of the health checks only this one means that every example was rejected; others are errors of ours.
+    all_rejected = isinstance(error, FailedHealthCheck) and "filter" in str(error)
+    if isinstance(error, Unsatisfiable) or all_rejected:
         return Verdict(name, rules, test, "unsupported", f"{name} offers none of the calls of this test")
     if report.skipped:
         return Verdict(name, rules, test, "unsupported", str(error))

@@ -32,12 +32,12 @@ def test_no_correct_algorithm_exceeds_its_budget(trials):
     assert wrong == []
 
 
-def test_every_fault_exceeds_it_somewhere(trials):
-    missed = set(FAULTS) - {"result truncated", "weights truncated"}  # which the signed mean is for
-    for trial in trials:
-        if trial.shares.get("full", 0) > 1:
-            missed.discard(trial.subject.name)
-    assert missed == set()
+def test_every_fault_exceeds_the_full_budget_somewhere_in_every_dtype_it_concerns(trials):
+    faulty = [trial for trial in trials if trial.subject.name in FAULTS]
+    concerned = {(trial.subject.name, trial.problem.dtype) for trial in faulty}
+    assert concerned == {(name, dtype) for name, fault in FAULTS.items() for dtype in fault.dtypes}
+    seen = {(trial.subject.name, trial.problem.dtype) for trial in faulty if trial.shares["full"] > 1}
+    assert concerned - seen == set()
 
 
 @pytest.mark.parametrize("name", ["result truncated", "weights truncated"])
