@@ -9,7 +9,19 @@ from typing import Literal
 from attnspec.errors import SpecError
 
 #: The chapters in reading order; each is a file `CHAPTER.md` beside this one.
-CHAPTERS = ("notation", "projection", "scores", "masking", "softmax", "numerics")
+CHAPTERS = (
+    "notation",
+    "projection",
+    "scores",
+    "masking",
+    "softmax",
+    "heads",
+    "caching",
+    "positions",
+    "dropout",
+    "numerics",
+    "errors",
+)
 
 Level = Literal["MUST", "SHOULD", "MAY"]
 
