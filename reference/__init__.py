@@ -6,8 +6,12 @@ against the exact oracle.
 """
 
 from attnspec.reference.attention import attention
+from attnspec.reference.caching import append_cache, gather_pages, merge_partials
 from attnspec.reference.errors import ArgumentError
+from attnspec.reference.heads import merge_heads, split_heads
 from attnspec.reference.masking import allowed_keys
+from attnspec.reference.multi_head import multi_head_attention
+from attnspec.reference.positions import alibi_bias, rotary
 from attnspec.reference.projection import projection
 from attnspec.reference.scores import scores
 from attnspec.reference.self_attention import self_attention
@@ -15,10 +19,18 @@ from attnspec.reference.softmax import softmax
 
 __all__ = [
     "ArgumentError",
+    "alibi_bias",
     "allowed_keys",
+    "append_cache",
     "attention",
+    "gather_pages",
+    "merge_heads",
+    "merge_partials",
+    "multi_head_attention",
     "projection",
+    "rotary",
     "scores",
     "self_attention",
     "softmax",
+    "split_heads",
 ]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from attnspec import Case, SpecError
+from attnspec.case import spell
 
 FORMATS = ("safetensors", "npz")
 
@@ -17,8 +18,9 @@ def export(found: Iterable[Case], folder: Path, kind: str = "safetensors") -> li
 
     Tensors are named ``arguments/query``, ``expected/output``,
     ``alternatives/MASK-6/uniform/output``. The manifest, ``manifest.json``, holds
-    for each case id its operation, rules, title, scalar arguments, and the argument
-    at fault in a misuse.
+    for each case id its operation, rules, title, the arguments that are no arrays
+    (spelled as in the vectors: a window as a list, infinity in quotes), and the
+    argument at fault in a misuse.
 
     Parameters
     ----------
@@ -50,11 +52,15 @@ def export(found: Iterable[Case], folder: Path, kind: str = "safetensors") -> li
             "title": case.title,
             "operation": case.operation,
             "rules": list(case.rules),
-            "scalars": {name: x for name, x in case.arguments.items() if not isinstance(x, np.ndarray)},
+            "scalars": {
+                name: spell(x) if isinstance(x, float) else x  # a window, a tuple, is a list in JSON
+                for name, x in case.arguments.items()
+                if not isinstance(x, np.ndarray)
+            },
             "misuse": case.misuse.argument if case.misuse else None,
         }
     path = folder / "manifest.json"
-    path.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8", newline="\n")
+    path.write_text(json.dumps(manifest, indent=1, allow_nan=False) + "\n", encoding="utf-8", newline="\n")
     return [*paths, path]
 
 

@@ -27,30 +27,61 @@ def as_real(name: str, array: ArrayLike, dtype: DTypeLike) -> Real:
     >>> as_real("query", [[1, 2]], "float64")
     Traceback (most recent call last):
         ...
-    attnspec.reference.errors.ArgumentError: query: expected floating-point numbers, got int64
+    attnspec.reference.errors.ArgumentError: query: expected floating-point numbers, got int64 [ERR-2]
     """
     try:
         given = np.asarray(array)
     except ValueError as error:  # ragged nested lists
         raise ArgumentError(f"{name}: expected an array, got {type(array).__name__} ({error})") from error
     if given.dtype.kind != "f" and given.dtype.name != "bfloat16":
-        raise ArgumentError(f"{name}: expected floating-point numbers, got {given.dtype}")
+        raise ArgumentError(f"{name}: expected floating-point numbers, got {given.dtype} [ERR-2]")
     return given.astype(dtype)  # a copy always: nothing of the caller's is ever written to (NUM-4)
 
 
-def check_axes(query: Real, key: Real, value: Real | None = None) -> None:
-    """Refuse what does not fit (SHAPE-6).
-
-    Parameters
-    ----------
-    query : (*B, H, L, D) or (L, D)
-    key : (*B, H, S, D) or (S, D)
-    value : (*B, H, S, Dv) or (S, Dv), optional
+def check_dtypes(**arrays: ArrayLike) -> None:
+    """Refuse arrays of different dtypes (ERR-1); asked before anything is converted.
 
     Raises
     ------
     ArgumentError
-        When depths, positions, or batch and head axes do not agree.
+        Naming the first that differs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.reference.notation import check_dtypes
+    >>> check_dtypes(query=np.ones(2), key=np.ones(2, np.float32))
+    Traceback (most recent call last):
+        ...
+    attnspec.reference.errors.ArgumentError: key: expected dtype float64 as in query, got float32 [ERR-1]
+    """
+    (first, leading), *rest = arrays.items()
+    expected = _dtype(leading)
+    for name, array in rest:
+        if _dtype(array) not in (expected, None):
+            raise ArgumentError(
+                f"{name}: expected dtype {expected} as in {first}, got {_dtype(array)} [ERR-1]"
+            )
+
+
+def _dtype(array: ArrayLike) -> Any:
+    """Dtype of an array; None for nested lists, which have none of their own."""
+    return getattr(array, "dtype", None)
+
+
+def check_axes(query: Real, key: Real, value: Real | None = None) -> None:
+    """Refuse what does not fit (SHAPE-6, HEAD-2).
+
+    Parameters
+    ----------
+    query : (*B, Hq, L, D) or (L, D)
+    key : (*B, Hkv, S, D) or (S, D)
+    value : (*B, Hkv, S, Dv) or (S, Dv), optional
+
+    Raises
+    ------
+    ArgumentError
+        When depths, positions, heads or batch axes do not agree.
 
     Examples
     --------
@@ -68,20 +99,35 @@ def check_axes(query: Real, key: Real, value: Real | None = None) -> None:
         if array.ndim < 2:
             raise ArgumentError(f"{name}: expected two axes or more, got shape {array.shape} [SHAPE-1]")
         if array.shape[-1] == 0:
-            raise ArgumentError(f"{name}: expected a depth of 1 or more, got 0 [SHAPE-1]")
-        if array.shape[:-2] != query.shape[:-2]:
+            raise ArgumentError(f"{name}: expected a depth of 1 or more, got 0 [ERR-5]")
+        if array.ndim != query.ndim or array.shape[:-3] != query.shape[:-3]:
+            batch = query.shape[:-3]
             raise ArgumentError(
-                f"{name}: expected batch and head axes {query.shape[:-2]} as in query, "
-                f"got {array.shape[:-2]} [SHAPE-6]"
+                f"{name}: expected batch axes {batch} as in query, got shape {array.shape} [SHAPE-6]"
             )
     if key.shape[-1] != query.shape[-1]:
         raise ArgumentError(
             f"key: expected depth {query.shape[-1]} as in query, got {key.shape[-1]} [SHAPE-6]"
         )
+    _check_heads(query, key, value)
     if value is not None and value.shape[-2] != key.shape[-2]:
         raise ArgumentError(
             f"value: expected {key.shape[-2]} positions as in key, got {value.shape[-2]} [SHAPE-6]"
         )
+
+
+def _check_heads(query: Real, key: Real, value: Real | None) -> None:
+    if query.ndim == 2:
+        return
+    heads, key_heads = query.shape[-3], key.shape[-3]
+    if not heads:
+        raise ArgumentError("query: expected one head or more, got 0 [HEAD-2]")
+    if not key_heads or heads % key_heads:
+        raise ArgumentError(
+            f"key: expected a number of heads that divides the query's {heads}, got {key_heads} [HEAD-2]"
+        )
+    if value is not None and value.shape[-3] != key_heads:
+        raise ArgumentError(f"value: expected {key_heads} heads as in key, got {value.shape[-3]} [HEAD-2]")
 
 
 def check_broadcast(name: str, shape: tuple[int, ...], full: tuple[int, ...], rule: str) -> None:

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from attnspec.case import SCHEMA, array, read
+from attnspec.case import SCHEMA, decode, read, spell
 from attnspec.errors import SpecError
 from attnspec.reference.balls import Settled
 from attnspec.reference.exact import evaluate
@@ -78,9 +77,7 @@ def _recomputed(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def recompute(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Give a case as it stands in a vector file its exact values."""
-    arguments = {
-        name: array(thing) if isinstance(thing, dict) else thing for name, thing in entry["arguments"].items()
-    }
+    arguments = decode(entry["arguments"])
     entry = dict(entry)
     if "misuse" in entry:
         return entry
@@ -115,14 +112,8 @@ def tensor(values: NDArray[Any]) -> dict[str, Any]:
     >>> tensor(np.array([1.5, -np.inf]))
     {'dtype': 'float64', 'shape': [2], 'data': [1.5, '-Infinity']}
     """
-    data = [_spelled(number) for number in values.ravel().tolist()]
+    data = [spell(number) for number in values.ravel().tolist()]
     return {"dtype": str(values.dtype), "shape": list(values.shape), "data": data}
-
-
-def _spelled(number: float) -> float | str:
-    if np.isfinite(number):
-        return number
-    return "NaN" if np.isnan(number) else "Infinity" if number > 0 else "-Infinity"
 
 
 #: The order of a case's keys in a file.
