@@ -44,23 +44,23 @@ def append_cache(
     [[1.0], [5.0], [0.0]]
     """
     check_dtypes(cache=cache, new=new)
-    cache, new = as_real("cache", cache, dtype), as_real("new", new, dtype)
-    if cache.ndim < 2:
-        raise ArgumentError(f"cache: expected two axes or more, got shape {cache.shape} [CACHE-1]")
-    if new.ndim != cache.ndim or (new.shape[:-2], new.shape[-1]) != (cache.shape[:-2], cache.shape[-1]):
-        raise ArgumentError(f"new: expected {cache.shape} but for the positions, got {new.shape} [CACHE-1]")
-    batch = cache.shape[:-3]
+    held, added = as_real("cache", cache, dtype), as_real("new", new, dtype)
+    if held.ndim < 2:
+        raise ArgumentError(f"cache: expected two axes or more, got shape {held.shape} [CACHE-1]")
+    if added.ndim != held.ndim or (added.shape[:-2], added.shape[-1]) != (held.shape[:-2], held.shape[-1]):
+        raise ArgumentError(f"new: expected {held.shape} but for the positions, got {added.shape} [CACHE-1]")
+    batch = held.shape[:-3]
     starts = check_integers("lengths", lengths, batch, "CACHE-1")
-    capacity, count = cache.shape[-2], new.shape[-2]
+    capacity, count = held.shape[-2], added.shape[-2]
     if (starts < 0).any() or (starts + count > capacity).any():
         raise ArgumentError(
             f"lengths: expected 0 to {capacity - count} to fit {count} more into {capacity}, "
-            f"got {lengths} [CACHE-2]"
+            f"got {lengths!r} [CACHE-2]"
         )
     for index in np.ndindex(*batch):
         start = starts[index]
-        cache[(*index, ..., slice(start, start + count), slice(None))] = new[index]
-    return cache
+        held[(*index, ..., slice(start, start + count), slice(None))] = added[index]
+    return held
 
 
 def gather_pages(pages: ArrayLike, block_table: ArrayLike, *, dtype: DTypeLike = np.float64) -> Real:

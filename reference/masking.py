@@ -82,16 +82,13 @@ def allowed_keys(
     if check_flag("is_causal", is_causal):
         allowed &= j <= p
     if window is not None:
-        left, right = _check_window(window)
-        # Inclusive on both sides: (0, 0) is the query's own position.
-        allowed &= (left is None) or (p - left <= j)
-        allowed &= (right is None) or (j <= p + right)
+        allowed &= _within(_check_window(window), p, j)
     for name, lengths, positions in (("query", query_lengths, i), ("key", key_lengths, j)):
         if lengths is not None:
             most = queries if name == "query" else keys
             counts = check_integers(f"{name}_lengths", lengths, batch, "ERR-8")
             if (counts < 0).any() or (counts > most).any():
-                raise ArgumentError(f"{name}_lengths: expected 0 to {most}, got {lengths} [ERR-9]")
+                raise ArgumentError(f"{name}_lengths: expected 0 to {most}, got {lengths!r} [ERR-9]")
             allowed &= positions < _with_axes(counts, len(shape))
     if query_segment_ids is not None or key_segment_ids is not None:
         own, other = _check_segments(query_segment_ids, key_segment_ids, batch, (queries, keys))
@@ -102,6 +99,14 @@ def allowed_keys(
         check_broadcast("bias", bias.shape, shape, "SCORE-4")
         allowed &= bias != -np.inf
     return allowed
+
+
+def _within(window: Window, p: NDArray[np.int64], j: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Inclusive on both sides: (0, 0) is the query's own position."""
+    left, right = window
+    after: NDArray[np.bool_]
+    after = np.ones(np.broadcast_shapes(p.shape, j.shape), dtype=bool) if left is None else p - left <= j
+    return after if right is None else after & (j <= p + right)
 
 
 def _with_axes(per_batch: NDArray[np.int64], ndim: int) -> NDArray[np.int64]:

@@ -137,7 +137,8 @@ def alibi_bias(
     distance = np.abs(position - np.arange(key.shape[-2]))  # (*B, 1, L, S)
     slopes = np.array(alibi_slopes(query.shape[-3] if query.ndim > 2 else 1))
     slope = slopes[:, None, None] if query.ndim > 2 else slopes[:, None]
-    return (-slope * distance).astype(dtype)
+    bias: Real = (-slope * distance).astype(dtype)
+    return bias
 
 
 def _check_depth(given: int | None, depth: int) -> int:
