@@ -1,75 +1,30 @@
 """Error budgets: the largest error of a correct implementation, element by element.
 
 The formulas and their constants are derived in the chapter `numerics` (NUM-3);
-this file computes them, in float64, from the inputs of a case.
+they are computed, in float64, from the inputs of a case.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attnspec.reference.masking import allowed_keys
-from attnspec.reference.softmax import softmax
-
-Accuracy = Literal["full", "cast", "storage"]
-Budget = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Format:
-    """A binary floating-point format.
-
-    Attributes
-    ----------
-    unit : float
-        Unit roundoff: half the distance from 1 to the next number.
-    normal : float
-        Smallest positive normal number.
-    subnormal : float
-        Smallest positive number.
-    largest : float
-        Largest finite number.
-    """
-
-    unit: float
-    normal: float
-    subnormal: float
-    largest: float
-
-
-def _format(digits: int, least: int, most: int) -> Format:
-    """Describe the format of so many binary digits, with exponents of 2 from `least` to `most`."""
-    unit = 2.0**-digits
-    return Format(unit, 2.0**least, 2.0 ** (least - digits + 1), (2 - 2 * unit) * 2.0**most)
-
-
-#: Digits, then the exponents of the smallest normal and of the largest number: IEEE 754, and bfloat16.
-FORMATS: Mapping[str, Format] = MappingProxyType(
-    {
-        "float16": _format(11, -14, 15),
-        "bfloat16": _format(8, -126, 127),
-        "float32": _format(24, -126, 127),
-        "float64": _format(53, -1022, 1023),
-    }
+from attnspec.reference.formats import FORMATS, WORKING, Accuracy, Budget, Format, rounded
+from attnspec.reference.heads import merge_heads, split_heads
+from attnspec.reference.positions import alibi_bias
+from attnspec.reference.rounding_attention import (
+    EXPONENTIAL,
+    LOGARITHM,
+    NORMALISING,
+    attention_budget,
+    scores_and_errors,
 )
 
-#: The precision in which inputs of a dtype are computed, at least.
-WORKING: Mapping[str, str] = MappingProxyType(
-    {"float16": "float32", "bfloat16": "float32", "float32": "float32", "float64": "float64"}
-)
+__all__ = ["FORMATS", "WORKING", "Accuracy", "Budget", "Format", "budget"]
 
-#: Relative error of a library's exponential or logarithm, in units: two units in the last place.
-EXPONENTIAL = 4
-#: Roundings of a score beside those of its sum: two factors sqrt(scale), two scaled inputs.
-SCALING = 4
-#: Roundings of an exponent's distance from the maximum: difference, conversion to base 2, its constant.
-SHIFTING = 3
-#: Roundings of an output beside those of its two sums: quotient, last rescaling, and two for a merged part.
-NORMALISING = 4
+#: Roundings of a turned feature: two products and their sum.
+TURNING = 3
 
 
 def budget(
@@ -88,9 +43,10 @@ def budget(
     operation : str
         A name in `attnspec.OPERATIONS`.
     arguments : mapping
-        The arguments of the call, by canonical name.
+        The arguments of the call, by canonical name. What is not finite among them
+        counts as 0: where it comes out no number is compared.
     dtype : str
-        Of the inputs and the result: a name in `FORMATS`.
+        Of the inputs and the result: a name in `FORMATS`. An lse has that of `WORKING`.
     accuracy : {"full", "cast", "storage"}
         ``full`` keeps everything in the working precision until the result is
         rounded; ``cast`` rounds the weights to `dtype` before the second product;
@@ -118,29 +74,128 @@ def budget(
     storage = FORMATS[dtype]
     work = storage if accuracy == "storage" else FORMATS[working or WORKING[dtype]]
     given: dict[str, Any] = {"uniform_rows": uniform_rows}
-    given |= {name: np.asarray(x, dtype=np.float64) if _is_real(x) else x for name, x in arguments.items()}
-    if operation == "projection":
-        value, error = _projected(given["tokens"], given["weight"], given.get("bias"), given, work)
-        return {"projected": _rounded(value, error, storage)}
-    if operation == "scores":
-        value, error = _scores(given["query"], given["key"], given, work)
-        return {"scores": _rounded(value, error, storage)}
+    given |= {name: _wide(name, x) for name, x in arguments.items()}
+    formats = (storage, work, FORMATS[WORKING[dtype]])
+    if operation == "attention":
+        return attention_budget((given["query"], given["key"], given["value"]), given, formats, accuracy)
     if operation == "self_attention":
-        return _self_attention(given, storage, work, accuracy)
-    return _attention(given["query"], given["key"], given["value"], given, storage, work, accuracy)
+        return _self_attention(given, formats, accuracy)
+    if operation == "multi_head_attention":
+        return _multi_head_attention(given, formats, accuracy)
+    return _COMPANIONS[operation](given, formats, accuracy)
 
 
-def _is_real(thing: Any) -> bool:
-    return isinstance(thing, np.ndarray) and thing.dtype != bool
+def _wide(name: str, thing: Any) -> Any:
+    if not isinstance(thing, np.ndarray) or thing.dtype.kind in "biu":
+        return thing
+    wide = thing.astype(np.float64)
+    # Minus infinity means something in these: a key that is masked, a sink or a part that is not there.
+    keeps = (wide == -np.inf) & (name in ("bias", "sinks", "lses"))
+    return np.where(np.isfinite(wide) | keeps, wide, 0)
 
 
-def _rounded(value: Budget, error: Budget, storage: Format) -> Budget:
-    """Add the one rounding of the result: relative, or half the spacing of the subnormals."""
-    with np.errstate(invalid="ignore"):  # inf - inf: such places are compared as patterns, not by budget
-        final = np.maximum(storage.unit * (np.abs(value) + error), storage.subnormal / 2)
-        return np.where(
-            np.isfinite(value), error + np.where(value == 0, np.where(error == 0, 0, final), final), 0
+Formats = tuple[Format, Format, Format]
+
+
+def _projection(given: Mapping[str, Any], formats: Formats, _accuracy: Accuracy) -> dict[str, Budget]:
+    value, error = _projected(given["tokens"], given["weight"], given.get("bias"), given, formats[1])
+    return {"projected": rounded(value, error, formats[0])}
+
+
+def _scores(given: Mapping[str, Any], formats: Formats, _accuracy: Accuracy) -> dict[str, Budget]:
+    value, error = scores_and_errors(given["query"], given["key"], given, formats[1])
+    return {"scores": rounded(value, error, formats[0])}
+
+
+def _copied(output: str, shape: Callable[[Mapping[str, Any]], tuple[int, ...]]) -> Any:
+    """Numbers that are moved and not computed are off by nothing."""
+
+    def run(given: Mapping[str, Any], _formats: Formats, _accuracy: Accuracy) -> dict[str, Budget]:
+        return {output: np.zeros(shape(given))}
+
+    return run
+
+
+def _paged(given: Mapping[str, Any]) -> tuple[int, ...]:
+    _, heads, size, depth = given["pages"].shape
+    *batch, count = given["block_table"].shape
+    return (*batch, heads, count * size, depth)
+
+
+def _merge_partials(given: Mapping[str, Any], formats: Formats, _accuracy: Accuracy) -> dict[str, Budget]:
+    storage, work, of_lse = formats
+    outputs, lses = given["outputs"], given["lses"]
+    parts = len(lses)
+    top = lses.max(axis=0, initial=-np.inf)
+    shift = np.where(top == -np.inf, 0, top)
+    rates = np.exp(lses - shift)  # (N, *B, H, L)
+    total = rates.sum(axis=0)
+    p = (rates / np.where(total == 0, 1, total))[..., None]
+    size = (p * np.abs(outputs)).sum(axis=0)
+    value = (p * outputs).sum(axis=0)
+    with np.errstate(divide="ignore"):
+        lse = shift + np.log(total)
+    finite = np.isfinite(lse)
+    lse = np.where(finite, lse, 0)
+    # exp(e[n] - lse): the lse is rounded at its size, and the difference, its constant and base once each.
+    exponent = work.unit * (
+        LOGARITHM * np.where(np.isfinite(lses), np.abs(lses - lse), 0) + np.abs(lse) + 2 * EXPONENTIAL
+    )
+    several = ((rates > 0).sum(axis=0) > 1)[..., None]
+    moved = (p * np.abs(outputs) * np.expm1(exponent)[..., None]).sum(axis=0)
+    error = several * (2 * moved + 2 * (parts + NORMALISING) * work.unit * size + parts * work.normal)
+    # A single part is multiplied by a quotient that is 1 but for its own roundings.
+    error = np.where(
+        several, error, (2 * EXPONENTIAL * work.unit + np.abs(lse)[..., None] * work.unit) * size
+    )
+    lse_error = work.unit * (
+        parts + EXPONENTIAL * (1 + np.log(max(parts, 1))) + LOGARITHM * (np.abs(lse) + np.abs(shift))
+    )
+    return {
+        "output": rounded(value, error, storage),
+        "lse": np.where(finite, rounded(lse, lse_error, of_lse), 0),
+    }
+
+
+def _rotary(given: Mapping[str, Any], formats: Formats, accuracy: Accuracy) -> dict[str, Budget]:
+    storage, work, _ = formats
+    features = given["features"]
+    depth = given.get("rotary_depth") or features.shape[-1]
+    starts = np.asarray(given.get("offset", 0))
+    position = np.arange(features.shape[-2])[:, None] + starts.reshape(
+        starts.shape + (1,) * (features.ndim - starts.ndim)
+    )
+    base = float(given.get("base", 10000.0))
+    k = np.arange(depth // 2)
+    angle = position * base ** (-2 * k / depth)  # (*B, 1, N, R / 2)
+    # A power is exp(exponent * log(base)): its exponent is rounded three times at its size.
+    power = EXPONENTIAL + 3 * (2 * k / depth) * abs(np.log(base))
+    angle_error = np.where(position == 0, 0, work.unit * np.abs(angle) * (power + 1))
+    # Cosine and sine are off by the angle's error, by their own, and in the class `cast` by storage.
+    factor = angle_error + np.where(position == 0, 0, EXPONENTIAL * work.unit)
+    if accuracy == "cast" and storage is not work:
+        factor = factor + np.where(position == 0, 0, storage.unit)
+    if given.get("interleaved", False):
+        first, second = slice(0, depth, 2), slice(1, depth, 2)
+    else:
+        first, second = slice(0, depth // 2), slice(depth // 2, depth)
+    a, b = features[..., first], features[..., second]
+    cosine, sine = np.cos(angle), np.sin(angle)
+    value, error = features.copy(), np.zeros(features.shape)
+    for place, left, right in ((first, cosine * a, -sine * b), (second, sine * a, cosine * b)):
+        value[..., place] = left + right
+        error[..., place] = factor * (np.abs(a) + np.abs(b)) + np.where(
+            position == 0, 0, TURNING * work.unit * (np.abs(left) + np.abs(right)) + TURNING * work.normal
         )
+    return {"rotated": np.where(error == 0, 0, rounded(value, error, storage))}
+
+
+def _alibi_bias(given: Mapping[str, Any], formats: Formats, _accuracy: Accuracy) -> dict[str, Budget]:
+    storage, work, _ = formats
+    value = alibi_bias(given["query"], given["key"], query_offset=given.get("query_offset", 0))
+    heads = value.shape[-3] if value.ndim > 2 else 1
+    # A slope by repeated multiplication is as many times off as there are heads before it.
+    return {"bias": rounded(value, (heads + 2) * EXPONENTIAL * work.unit * np.abs(value), storage)}
 
 
 def _projected(
@@ -156,110 +211,69 @@ def _projected(
     return value, depth * (work.unit * size + work.normal * (size > 0))
 
 
-def _scores(
-    query: Budget,
-    key: Budget,
-    given: Mapping[str, Any],
-    work: Format,
-    inherited: tuple[Budget, Budget] | None = None,
-) -> tuple[Budget, Budget]:
-    """Scores and their errors, with the errors that query and key bring along."""
-    depth = query.shape[-1]
-    scale = given.get("scale")
-    factor = 1 / np.sqrt(depth) if scale is None else float(scale)
-    keys = np.swapaxes(key, -1, -2)
-    value = factor * (query @ keys)
-    size = abs(factor) * (np.abs(query) @ np.abs(keys))
-    error = (depth + SCALING) * (work.unit * size + abs(factor) * work.normal * (size > 0))
-    if inherited is not None:
-        query_error, key_error = inherited
-        key_error = np.swapaxes(key_error, -1, -2)
-        error += abs(factor) * (query_error @ (np.abs(keys) + key_error) + np.abs(query) @ key_error)
-    bias = given.get("bias")
-    if bias is not None:
-        value = value + bias
-        error = error + np.where(np.isfinite(value), work.unit * (np.abs(value) + error), 0)
-    return value, error
-
-
-def _attention(
-    query: Budget,
-    key: Budget,
-    value: Budget,
-    given: Mapping[str, Any],
-    storage: Format,
-    work: Format,
-    accuracy: Accuracy,
-    inherited: tuple[Budget, Budget, Budget] | None = None,
-) -> dict[str, Budget]:
-    s, score_error = _scores(query, key, given, work, inherited and inherited[:2])
-    allowed = allowed_keys(
-        s.shape, mask=given.get("mask"), is_causal=given.get("is_causal", False), bias=given.get("bias")
-    )
-    if given["uniform_rows"]:
-        empty = ~allowed.any(axis=-1, keepdims=True)
-        s, score_error = np.where(empty, 0, s), np.where(empty, 0, score_error)
-        allowed = allowed | empty
-    p: Budget = softmax(s, allowed).astype(np.float64)  # (*B, H, L, S)
-    keys = allowed.sum(axis=-1, keepdims=True)
-    top = np.where(allowed, s, -np.inf).max(axis=-1, keepdims=True, initial=-np.inf)
-    with np.errstate(invalid="ignore"):  # rows with nothing allowed
-        below = np.where(allowed, top - s, 0)
-    # Relative error of each exponential, before anything cancels; alone in its row, a key has weight 1.
-    exponent = np.where(keys > 1, score_error + work.unit * (SHIFTING * below + EXPONENTIAL), 0)
-    exponential = np.expm1(np.minimum(exponent, 700))
-    sums = (keys + NORMALISING) * work.unit * (keys > 1)
-    # Parts merged by exp(lse_part - lse): each lse is as wrong as its rounding and its logarithm.
-    largest = np.where(keys > 0, np.abs(top), 0) + (1 + EXPONENTIAL) * np.log(np.maximum(keys, 1))
-    merging = 2 * work.unit * largest * (keys > 1)
-    floor = work.normal * (allowed & (keys > 1))  # an exponential may be flushed to zero
-    mean = (p * exponential).sum(axis=-1, keepdims=True)
-    weight_error = np.minimum(p * (exponential + mean + sums + merging), 1) + floor  # more says nothing
-    weights = _rounded(p, weight_error, storage)
-
-    if accuracy == "cast" and storage is not work:
-        relative, absolute = storage.unit, storage.subnormal / 2
-    else:
-        relative, absolute = 0.0, 0.0
-    size = p @ np.abs(value)  # (*B, H, L, Dv)
-    output = p @ value
-    # A common factor of all weights cancels: what counts is how far a value is from the output.
-    spread = _spread(p * exponential, value, output)
-    # Cast weights are those that are summed too, or the sum is of the others: the larger error of the two.
-    cast = (keys > 1) * relative * np.maximum(size, _spread(p, value, output)) if relative else 0.0
-    # An exponential, or its product with a value, may be flushed to zero.
-    underflow = (floor + absolute * (allowed & (keys > 1))) @ np.abs(value) + keys * (
-        keys > 1
-    ) * work.normal * (size > 0)
-    error = spread + (2 * sums + merging) * size + cast + underflow
-    if inherited is not None:
-        error = error + (p + weight_error) @ inherited[2]
-    return {"output": _rounded(output, error, storage), "weights": weights}
-
-
-def _spread(moved: Budget, value: Budget, output: Budget) -> Budget:
-    """Sum over j of ``moved[i, j] * |value[j, c] - output[i, c]|``, a column of values at a time."""
-    spread = np.empty_like(output)
-    for c in range(value.shape[-1]):
-        distance = np.abs(value[..., None, :, c] - output[..., :, None, c])  # (*B, H, L, S)
-        spread[..., c] = (moved * distance).sum(axis=-1)
-    return spread
-
-
-def _self_attention(
-    given: Mapping[str, Any], storage: Format, work: Format, accuracy: Accuracy
-) -> dict[str, Budget]:
-    columns = given.get("convention", "row") == "column"
+def _projections(
+    given: Mapping[str, Any], formats: Formats, heads: Mapping[str, int | None]
+) -> tuple[tuple[Budget, Budget, Budget], tuple[Budget, Budget, Budget]]:
+    """Project to queries, keys and values as rows, split into heads where there are any; and their errors."""
     values, errors = [], []
     for name in ("query", "key", "value"):
+        source = given["tokens"] if name == "query" else given.get("memory", given["tokens"])
         value, error = _projected(
-            given["tokens"], given[f"{name}_weight"], given.get(f"{name}_bias"), given, work
+            source, given[f"{name}_weight"], given.get(f"{name}_bias"), given, formats[1]
         )
         # A projection is a result of its own and may be kept in the storage dtype.
-        error = _rounded(value, error, storage)
-        values.append(np.swapaxes(value, -1, -2) if columns else value)
-        errors.append(np.swapaxes(error, -1, -2) if columns else error)
-    query, key, value = values
-    inherited = (errors[0], errors[1], errors[2])
-    output = _attention(query, key, value, given, storage, work, accuracy, inherited)["output"]
+        pair = [value, rounded(value, error, formats[0])]
+        if given.get("convention", "row") == "column":
+            pair = [np.swapaxes(array, -1, -2) for array in pair]
+        count = heads.get(name)
+        if count is not None:
+            pair = [split_heads(array, heads=count) for array in pair]
+        values.append(pair[0])
+        errors.append(pair[1])
+    return (values[0], values[1], values[2]), (errors[0], errors[1], errors[2])
+
+
+def _self_attention(given: Mapping[str, Any], formats: Formats, accuracy: Accuracy) -> dict[str, Budget]:
+    # With one head as an axis of its own, tokens may have batch axes.
+    values, errors = _projections(given, formats, {"query": 1, "key": 1, "value": 1})
+    mask = given.get("mask")
+    if mask is not None and np.ndim(mask) > 2:
+        given = {**given, "mask": np.asarray(mask)[..., None, :, :]}
+    output = attention_budget(values, given, formats, accuracy, errors)["output"][..., 0, :, :]
+    columns = given.get("convention", "row") == "column"
     return {"output": np.swapaxes(output, -1, -2) if columns else output}
+
+
+def _multi_head_attention(
+    given: Mapping[str, Any], formats: Formats, accuracy: Accuracy
+) -> dict[str, Budget]:
+    from attnspec.reference.attention import attention
+
+    storage, work, _ = formats
+    count = given["heads"]
+    key_count = given.get("key_heads") or count
+    values, errors = _projections(given, formats, {"query": count, "key": key_count, "value": key_count})
+    attended = attention_budget(values, given, formats, accuracy, errors)["output"]
+    options = {name: given[name] for name in ("scale", "mask", "is_causal") if name in given}
+    output = merge_heads(attention(*values, **options))  # (*B, L, heads * Dv)
+    weight = given["output_weight"]
+    value, error = _projected(output, weight, given.get("output_bias"), {}, work)
+    error = error + merge_heads(attended) @ np.abs(weight)
+    return {"output": rounded(value, error, storage)}
+
+
+_COMPANIONS: Mapping[str, Callable[[Mapping[str, Any], Formats, Accuracy], dict[str, Budget]]] = (
+    MappingProxyType(
+        {
+            "projection": _projection,
+            "scores": _scores,
+            "split_heads": _copied("split", lambda g: split_heads(g["features"], heads=g["heads"]).shape),
+            "merge_heads": _copied("merged", lambda g: merge_heads(g["split"]).shape),
+            "append_cache": _copied("appended", lambda g: g["cache"].shape),
+            "gather_pages": _copied("gathered", _paged),
+            "merge_partials": _merge_partials,
+            "rotary": _rotary,
+            "alibi_bias": _alibi_bias,
+        }
+    )
+)
