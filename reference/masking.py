@@ -118,7 +118,7 @@ def _check_window(window: Any) -> Window:
     fits = isinstance(window, tuple | list) and len(window) == 2
     for bound in window if fits else ():
         whole = isinstance(bound, int | np.integer) and not isinstance(bound, bool) and bound >= 0
-        fits = fits and (bound is None or whole)
+        fits = fits and (bound is None or bool(whole))
     if not fits:
         raise ArgumentError(
             f"window: expected a pair of None or whole numbers from 0 on, got {window!r} [ERR-7]"

@@ -140,7 +140,8 @@ def attention_budget(
     lse = _lse_budget(
         s, allowed, (p * score_error).sum(axis=-1), (mean + sums + merging)[..., 0], work, of_lse
     )
-    p, exponential, allowed, floor = (x[..., places] for x in (p, exponential, allowed, floor))
+    p, exponential, floor = p[..., places], exponential[..., places], floor[..., places]
+    allowed = allowed[..., places]
     weight_error = np.minimum(p * (exponential + mean + sums + merging), 1) + floor  # more says nothing
     weight_error = kept * (weight_error + dropping * p)
     weights = rounded(kept * p, weight_error, storage)
