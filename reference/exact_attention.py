@@ -26,7 +26,7 @@ def evaluate_attention(arguments: Mapping[str, Any], variant: str | None, dtype:
     """Compute output, lse and weights of a call, by output name."""
     query, key, value = (np.asarray(arguments[name], np.float64) for name in ("query", "key", "value"))
     shape = (*query.shape[:-1], key.shape[-2])
-    special = special_of(query, key, value, arguments, allowed_pairs(arguments, shape, variant), variant)
+    special = special_of(query, key, value, arguments, variant)
     heads = []
     for index in np.ndindex(*query.shape[:-2]):
         other = key_head(index, query.shape, key.shape, variant)
@@ -175,9 +175,9 @@ def head_of(
     bias = np.broadcast_to(np.asarray(arguments.get("bias", 0.0), dtype=np.float64), shape)
     if special is None and not np.all(np.isfinite(bias) | (bias == -np.inf)):
         raise OracleError("bias: expected finite numbers or -inf, got others")
-    allowed = allowed_pairs(arguments, shape, variant)
+    allowed = allowed_pairs(arguments, shape, index, variant)
     if special is not None:
-        allowed = allowed & ~special.dropped
+        allowed &= ~special.dropped[index]
     softcap, sinks = arguments.get("softcap"), arguments.get("sinks")
     sink = None if sinks is None else float(np.asarray(sinks)[index[-1] if index else 0])
     return Head(
@@ -186,8 +186,8 @@ def head_of(
         softcap=None if softcap is None else rational(softcap),
         capped_bias=variant == "after-bias",
         bias=bias[index],
-        allowed=allowed[index],
-        unmasked=allowed_pairs(arguments, shape, variant, biased=False)[index],
+        allowed=allowed,
+        unmasked=allowed_pairs(arguments, shape, index, variant, biased=False),
         sink=None if sink in (None, -np.inf) else rational(sink),
         kept=_kept(arguments, shape, index),
     )

@@ -12,9 +12,14 @@ from numpy.typing import NDArray
 
 
 def allowed_pairs(
-    arguments: Mapping[str, Any], shape: tuple[int, ...], variant: str | None = None, *, biased: bool = True
+    arguments: Mapping[str, Any],
+    shape: tuple[int, ...],
+    index: tuple[int, ...],
+    variant: str | None = None,
+    *,
+    biased: bool = True,
 ) -> NDArray[np.bool_]:
-    """Ask for every query and key of a call whether they may meet.
+    """Ask for every query and key of one head whether they may meet.
 
     Parameters
     ----------
@@ -22,33 +27,37 @@ def allowed_pairs(
         The arguments of the call, by canonical name.
     shape : tuple of int
         The scores' shape, ``(*B, Hq, L, S)`` or ``(L, S)``.
+    index : tuple of int
+        The head's place in the outer axes.
     variant : str, optional
         ``bottom-right`` of MASK-3 or ``exclusive-left`` of MASK-8 change the answer.
     biased : bool, optional
         Whether a bias of minus infinity disallows.
 
+    Returns
+    -------
+    (L, S)
+
     Examples
     --------
     >>> from attnspec.reference.exact_masking import allowed_pairs
-    >>> allowed_pairs({"is_causal": True}, (1, 2)).tolist()
+    >>> allowed_pairs({"is_causal": True}, (1, 2), ()).tolist()
     [[True, False]]
-    >>> allowed_pairs({"is_causal": True}, (1, 2), "bottom-right").tolist()
+    >>> allowed_pairs({"is_causal": True}, (1, 2), (), "bottom-right").tolist()
     [[True, True]]
     """
-    *outer, queries, keys = shape
-    mask = _broadcast(arguments.get("mask"), shape)
-    bias = _broadcast(arguments.get("bias"), shape) if biased else None
-    allowed = np.zeros(shape, dtype=bool)
-    for index in np.ndindex(*outer):
-        ask = _Question(arguments, tuple(index[:-1]), queries, keys, variant)
-        for i in range(queries):
-            for j in range(keys):
-                place = (*index, i, j)
-                allowed[place] = (
-                    ask.positions_allow(i, j)
-                    and (mask is None or bool(mask[place]))
-                    and (bias is None or bias[place] != -np.inf)
-                )
+    queries, keys = shape[-2:]
+    mask = _of_head(arguments.get("mask"), shape, index)
+    bias = _of_head(arguments.get("bias"), shape, index) if biased else None
+    ask = _Question(arguments, index[:-1], queries, keys, variant)
+    allowed = np.zeros((queries, keys), dtype=bool)
+    for i in range(queries):
+        for j in range(keys):
+            allowed[i, j] = (
+                ask.positions_allow(i, j)
+                and (mask is None or mask[i][j])
+                and (bias is None or bias[i][j] != -np.inf)
+            )
     return allowed
 
 
@@ -94,5 +103,8 @@ def _of_entry(given: Any, batch: tuple[int, ...]) -> int:
     return int(array) if array.ndim == 0 else int(array[batch])
 
 
-def _broadcast(array: Any, shape: tuple[int, ...]) -> NDArray[Any] | None:
-    return None if array is None else np.broadcast_to(np.asarray(array), shape)
+def _of_head(array: Any, shape: tuple[int, ...], index: tuple[int, ...]) -> list[list[Any]] | None:
+    if array is None:
+        return None
+    rows: list[list[Any]] = np.broadcast_to(np.asarray(array), shape)[index].tolist()
+    return rows

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.reference.balls import OracleError
+from attnspec.reference.exact_masking import allowed_pairs
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,6 @@ def special_of(
     key: NDArray[np.float64],
     value: NDArray[np.float64],
     arguments: Mapping[str, Any],
-    allowed: NDArray[np.bool_],
     variant: str | None,
 ) -> Special | None:
     """Follow NaN and infinity from the inputs to the results; None where there are none.
@@ -66,8 +66,6 @@ def special_of(
         As in the call.
     arguments : mapping
         The whole call.
-    allowed : (*B, Hq, L, S)
-        Which keys each query may attend to.
     variant : str or None
 
     Raises
@@ -81,7 +79,10 @@ def special_of(
         return None
     if variant == "tiled" or arguments.get("softcap") is not None:
         raise OracleError("input: expected finite numbers beside a softcap or tiled heads, got others")
-    shape = allowed.shape
+    shape = (*query.shape[:-1], key.shape[-2])
+    allowed = np.zeros(shape, dtype=bool)
+    for head in np.ndindex(*shape[:-2]):
+        allowed[head] = allowed_pairs(arguments, shape, head, variant)
     full_bias = np.broadcast_to(bias, shape)
     scale = arguments.get("scale")
     factor = 1.0 if scale is None else float(scale)  # of the default only the sign matters here
