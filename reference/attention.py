@@ -98,8 +98,10 @@ def attention(
     """
     check_dtypes(query=query, key=key, value=value)
     wanted = check_flag("return_lse", return_lse), check_flag("return_weights", return_weights)
-    value = as_real("value", value, dtype)
-    check_axes(as_real("query", query, dtype), as_real("key", key, dtype), value)
+    query, key, value = (
+        as_real(name, array, dtype) for name, array in (("query", query), ("key", key), ("value", value))
+    )
+    check_axes(query, key, value)
     with np.errstate(invalid="ignore"):  # NaN and infinity among the inputs are no error of the arithmetic
         s = scores(query, key, scale=scale, softcap=softcap, bias=bias, dtype=dtype)  # (*B, Hq, L, S)
     allowed = allowed_keys(

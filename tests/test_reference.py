@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from attnspec import cases, find_case, reference
+from attnspec import OPERATIONS, cases, find_case, reference
 from attnspec.conformance.comparison import compare
 from attnspec.reference import ArgumentError, attention, projection, scores, self_attention, softmax
 from attnspec.reference.rounding import budget
@@ -22,12 +22,14 @@ def test_golden_vectors_within_a_float64_budget(case):
     }
     budgets = budget(case.operation, arguments, "float64")
     function = getattr(reference, case.operation)
-    if case.operation == "attention":
-        outputs = dict(zip(("output", "weights"), function(**arguments, return_weights=True), strict=True))
-    else:
-        outputs = {next(iter(case.expected)): function(**arguments)}
-    for name, got in outputs.items():
-        assert compare(name, got, case.expected[name], budgets[name], "float64").problem == ""
+    names = OPERATIONS[case.operation].outputs
+    returned = function(**arguments, **{f"return_{name}": True for name in names[1:]})
+    for name, got in zip(names, returned if len(names) > 1 else [returned], strict=True):
+        expected = case.expected[name]
+        if name == "weights":  # of a row that is NaN they are not specified (NUM-11)
+            nan = np.isnan(case.expected["lse"])
+            got, expected = (np.where(nan[..., None], 0, x) for x in (got, expected))
+        assert compare(name, got, expected, budgets[name], "float64").problem == ""
 
 
 EXAMPLES = [case for case in cases() if case.operation == "attention" and "example" in case.provenance.source]
@@ -82,7 +84,7 @@ def test_float64_unless_asked_otherwise():
     assert self_attention(one, one, one, one, dtype=np.float32).dtype == np.float32
 
 
-@pytest.mark.parametrize("axes", [(0, 3, 4), (2, 0, 4), (0, 2, 3, 4)])
+@pytest.mark.parametrize("axes", [(2, 0, 4), (0, 2, 3, 4)])
 def test_no_queries_and_no_batch(axes):
     query = np.ones(axes)
     key = np.ones((*axes[:-2], 5, 4))
@@ -91,22 +93,28 @@ def test_no_queries_and_no_batch(axes):
 
 Q, K, V = np.ones((2, 3, 4)), np.ones((2, 5, 4)), np.ones((2, 5, 6))
 MISUSES = [
-    ({"query": Q.astype(int)}, "query: expected floating-point numbers, got int64"),
-    ({"query": Q > 0}, "query: expected floating-point numbers, got bool"),
+    (
+        {"query": Q.astype(int), "key": K.astype(int), "value": V.astype(int)},
+        "query: expected floating-point numbers, got int64",
+    ),
+    ({"query": Q > 0, "key": K > 0, "value": V > 0}, "query: expected floating-point numbers, got bool"),
     ({"query": [[1.0], [1.0, 2.0]]}, "query: expected an array, got list"),
     ({"query": "words"}, "query: expected floating-point numbers, got <U5"),
     ({"query": np.ones(4)}, "query: expected two axes or more, got shape (4,) [SHAPE-1]"),
-    ({"query": np.ones((2, 3, 0))}, "query: expected a depth of 1 or more, got 0 [SHAPE-1]"),
+    ({"query": np.ones((2, 3, 0))}, "query: expected a depth of 1 or more, got 0 [ERR-5]"),
     ({"key": None}, "key: expected floating-point numbers, got object"),
     ({"key": K[..., :3]}, "key: expected depth 4 as in query, got 3 [SHAPE-6]"),
-    ({"key": K[:1]}, "key: expected batch and head axes (2,) as in query, got (1,) [SHAPE-6]"),
-    ({"key": K[0]}, "key: expected batch and head axes (2,) as in query, got () [SHAPE-6]"),
+    (
+        {"key": np.ones((3, 5, 4))},
+        "key: expected a number of heads that divides the query's 2, got 3 [HEAD-2]",
+    ),
+    ({"key": K[0]}, "key: expected batch axes () as in query, got shape (5, 4) [SHAPE-6]"),
     ({"value": V[:, :4]}, "value: expected 5 positions as in key, got 4 [SHAPE-6]"),
-    ({"value": V[..., :0]}, "value: expected a depth of 1 or more, got 0 [SHAPE-1]"),
-    ({"value": V.astype(complex)}, "value: expected floating-point numbers, got complex128"),
-    ({"scale": "auto"}, "scale: expected a number or None, got 'auto' [SCORE-3]"),
-    ({"scale": True}, "scale: expected a number or None, got True [SCORE-3]"),
-    ({"mask": np.zeros((3, 5))}, "mask: expected bool, got float64; an additive mask is a bias [MASK-1]"),
+    ({"value": V[..., :0]}, "value: expected a depth of 1 or more, got 0 [ERR-5]"),
+    ({"value": V.astype(complex)}, "value: expected dtype float64 as in query, got complex128 [ERR-1]"),
+    ({"scale": "auto"}, "scale: expected a finite number, got 'auto' [ERR-6]"),
+    ({"scale": True}, "scale: expected a finite number, got True [ERR-6]"),
+    ({"mask": np.zeros((3, 5))}, "mask: expected bool, got float64; an additive mask is a bias [ERR-4]"),
     (
         {"mask": np.ones((3, 4), bool)},
         "mask: expected a shape that broadcasts to (2, 3, 5), got (3, 4) [MASK-1]",
