@@ -151,7 +151,9 @@ def _put_empty_rows(
 
     empty = each_row([~head.allowed.any(axis=-1) for head in heads])
     sunk = each_row([[head.sink is not None] * rows[-1] for head in heads])
-    results["lse"].values[empty & ~sunk] = np.inf if variant == "plus-infinity" else -np.inf
+    results["lse"].values[empty & ~sunk] = -np.inf
+    if variant == "plus-infinity":
+        results["lse"].values[empty] = np.inf
     if variant == "nan":
         for name in ("output", "weights"):
             results[name].values[empty] = np.nan

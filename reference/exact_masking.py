@@ -75,7 +75,9 @@ class _Question:
         self.offset = _of_entry(arguments.get("query_offset", 0), batch)
         self.is_causal = bool(arguments.get("is_causal", False))
         self.diagonal = self.offset
-        if variant == "bottom-right" and "query_offset" not in arguments:
+        # An offset of 0 that is given cannot be told from the default.
+        alone = np.ndim(arguments.get("query_offset", 0)) == 0
+        if variant == "bottom-right" and alone and self.offset == 0:
             self.diagonal = keys - queries
         self.window = arguments.get("window") or (None, None)
         self.exclusive = variant == "exclusive-left"

@@ -79,6 +79,8 @@ def special_of(
         return None
     if variant == "tiled" or arguments.get("softcap") is not None:
         raise OracleError("input: expected finite numbers beside a softcap or tiled heads, got others")
+    if np.isinf(value).any() and "dropout_mask" in arguments:
+        raise OracleError("value: expected no infinity beside a dropout_mask, got one: not specified")
     shape = (*query.shape[:-1], key.shape[-2])
     allowed = np.zeros(shape, dtype=bool)
     for head in np.ndindex(*shape[:-2]):
@@ -94,8 +96,6 @@ def special_of(
         for j in range(shape[-1]):
             scores[(*index, j)] = _score(query[index], key[other][j], factor, full_bias[(*index, j)])
         attended = allowed[index]
-        if "dropout_mask" in arguments:
-            attended = attended & np.broadcast_to(arguments["dropout_mask"], shape)[index]
         for c in range(value.shape[-1]):
             elements[(*index, c)] = _sum(x for x in value[other][attended, c] if not np.isfinite(x))
     rows = (allowed & (np.isnan(scores) | (scores == np.inf))).any(axis=-1)

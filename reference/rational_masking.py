@@ -66,7 +66,7 @@ def sources(
     offset = of_entry(given, batch, index) or 0
     causal = offset
     # A function whose default is 0 cannot tell a 0 that is given from none.
-    absent = isinstance(given, int | np.integer) and given == 0
+    absent = given is None or (isinstance(given, int | np.integer) and given == 0)
     if dialect.get("MASK-3") == "bottom-right" and absent:
         causal = keys - queries
     left, right = arguments.get("window") or (None, None)

@@ -10,6 +10,9 @@ from operator import mul
 from attnspec.reference.rational_numbers import Matrix, Number, decimal, rounded
 from attnspec.reference.rational_scores import Key, Scores
 
+#: The series of log(1 + x) is good to 60 digits after three terms where x has so many zeros after its point.
+_SMALL = 21
+
 
 @dataclass(frozen=True)
 class Row:
@@ -38,12 +41,7 @@ class _Group:
 
 
 def attend(
-    scores: Scores,
-    i: int,
-    allowed: Sequence[int],
-    value: Matrix,
-    kept: Kept,
-    dialect: Mapping[str, str],
+    scores: Scores, i: int, allowed: Sequence[int], value: Matrix, kept: Kept, dialect: Mapping[str, str]
 ) -> Row:
     """Compute one row.
 
@@ -91,13 +89,23 @@ def attend(
         for key, found in members.items()
     ]
     total = sum((group.exponential * group.count for group in groups), Decimal(0))
-    # A logarithm of 1 adds nothing, and the score may be rational.
-    lse = scale.number(top) if total == 1 and len(groups) == 1 else scale.level(top) + total.ln()
+    lse = scale.number(top)
+    if len(groups) > 1 or groups[0].count > 1:  # else the logarithm of 1, and the score may be rational
+        lse = decimal(lse) + _logarithm(groups, total)
     return Row(
         _means(groups, total, allowed, value, kept, added=added),
         _in_base(lse, dialect),
         _weights(groups, total, len(row), kept),
     )
+
+
+def _logarithm(groups: Sequence[_Group], total: Decimal) -> Decimal:
+    """Compute the logarithm of the sum of exponentials, which may be one and very little."""
+    top = max(groups, key=lambda group: group.exponential)
+    rest = sum((group.exponential * group.count for group in groups if group is not top), Decimal(0))
+    if top.count > 1 or rest.adjusted() > -_SMALL:
+        return total.ln()
+    return rest - rest * rest / 2 + rest * rest * rest / 3
 
 
 def _broken(row: Sequence[Key | float], value: Matrix) -> Row:
