@@ -16,7 +16,7 @@ RESULTS = ROOT / "results"
 FOLDERS = ("spec", "reference", "backends", "conformance", "tests", "noxfile.py")
 #: Library, as the extra that installs it, to the backends that run on it.
 LIBRARIES = {
-    "numpy": ("numpy", "strict"),
+    "numpy": ("numpy", "strict", "dask"),
     "torch": ("torch",),
     "jax": ("jax",),
 }
@@ -68,7 +68,7 @@ def table(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run the whole test suite of our own tools, with every library."""
-    session.install(f"{ROOT}[numpy,strict,torch,jax,vectors]", *group("tests"))
+    session.install(f"{ROOT}[numpy,strict,dask,torch,jax,vectors]", *group("tests"))
     # An installed package is what users have; the folders here would be found first.
     session.run("coverage", "run", "-m", "pytest", "tests", *session.posargs)
     session.run("coverage", "combine", "--quiet")

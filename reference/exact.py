@@ -75,6 +75,7 @@ def evaluate(
     """
     if variant not in (None, *VARIANTS):
         raise OracleError(f"variant: expected one of {', '.join(VARIANTS)}, got {variant!r}")
+    arguments = {name: thing for name, thing in arguments.items() if thing is not None}
     if operation == "attention":
         return evaluate_attention(arguments, variant, dtype)
     if operation == "self_attention":
@@ -122,7 +123,7 @@ def _multi_head_attention(
         shape = (*tokens.shape[:-2], count, query.nrows(), key.nrows())
         heads = []
         for h in range(count):
-            other = h // (count // key_count)
+            other = h % key_count if variant == "tiled" else h // (count // key_count)
             q, k, v = _block(query, h, count), _block(key, other, key_count), _block(value, other, key_count)
             heads.append((head_of(q, k, arguments, (*index, h), shape, variant, None), v))
         found.append(_project_heads(heads, arguments, variant, dtype))

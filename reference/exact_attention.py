@@ -12,6 +12,7 @@ from attnspec.reference.exact_head import (
     Head,
     exact_lse,
     exact_mean,
+    key_head,
     matrix,
     rational,
     scale_of,
@@ -73,23 +74,6 @@ def evaluate_scores(arguments: Mapping[str, Any], variant: str | None, dtype: st
     settled = settle(shape, balls, exactly, dtype)
     settled.values.reshape(-1)[minus_infinity] = -np.inf
     return settled
-
-
-def key_head(
-    index: tuple[int, ...], query: tuple[int, ...], key: tuple[int, ...], variant: str | None
-) -> tuple[int, ...]:
-    """Tell which head of the keys a head of the queries reads (HEAD-1).
-
-    Examples
-    --------
-    >>> from attnspec.reference.exact_attention import key_head
-    >>> key_head((0, 5), (1, 8, 3, 4), (1, 2, 6, 4), None), key_head((5,), (8, 3, 4), (2, 6, 4), "tiled")
-    ((0, 1), (1,))
-    """
-    if not index:
-        return index
-    h, heads, key_heads = index[-1], query[-3], key[-3]
-    return (*index[:-1], h % key_heads if variant == "tiled" else h // (heads // key_heads))
 
 
 def attend(

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.reference.balls import OracleError
+from attnspec.reference.exact_head import key_head
 from attnspec.reference.exact_masking import allowed_pairs
 
 
@@ -77,8 +78,8 @@ def special_of(
     finite = all(np.isfinite(x).all() for x in (query, key, value))
     if finite and not (np.isnan(bias) | (bias == np.inf)).any():
         return None
-    if variant == "tiled" or arguments.get("softcap") is not None:
-        raise OracleError("input: expected finite numbers beside a softcap or tiled heads, got others")
+    if arguments.get("softcap") is not None:
+        raise OracleError("input: expected finite numbers beside a softcap, got others")
     if np.isinf(value).any() and "dropout_mask" in arguments:
         raise OracleError("value: expected no infinity beside a dropout_mask, got one: not specified")
     shape = (*query.shape[:-1], key.shape[-2])
@@ -92,7 +93,7 @@ def special_of(
     elements = np.zeros((*shape[:-1], value.shape[-1]))
     for index in np.ndindex(*shape[:-1]):
         head = index[:-1]
-        other = (*head[:-1], head[-1] // (query.shape[-3] // key.shape[-3])) if head else head
+        other = key_head(head, query.shape, key.shape, variant)
         for j in range(shape[-1]):
             scores[(*index, j)] = _score(query[index], key[other][j], factor, full_bias[(*index, j)])
         attended = allowed[index]

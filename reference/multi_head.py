@@ -74,6 +74,11 @@ def multi_head_attention(
     """
     source = tokens if memory is None else memory
     key_heads = heads if key_heads is None else key_heads
+    for name, count in (("heads", heads), ("key_heads", key_heads)):
+        if not isinstance(count, int | np.integer) or isinstance(count, bool) or count < 1:
+            raise ArgumentError(f"{name}: expected a whole number of 1 or more, got {count!r} [HEAD-6]")
+    if heads % key_heads:
+        raise ArgumentError(f"key_heads: expected a divisor of the {heads} heads, got {key_heads} [HEAD-2]")
 
     def project(name: str, given: ArrayLike, weight: ArrayLike, bias: ArrayLike | None, count: int) -> Real:
         try:

@@ -58,10 +58,10 @@ def check_dtypes(**arrays: ArrayLike) -> None:
     (first, leading), *rest = arrays.items()
     expected = _dtype(leading)
     for name, array in rest:
-        if _dtype(array) not in (expected, None):
-            raise ArgumentError(
-                f"{name}: expected dtype {expected} as in {first}, got {_dtype(array)} [ERR-1]"
-            )
+        own = _dtype(array)
+        # Not `in (expected, None)`: NumPy takes None for float64 when it compares dtypes.
+        if own is not None and expected is not None and own != expected:
+            raise ArgumentError(f"{name}: expected dtype {expected} as in {first}, got {own} [ERR-1]")
 
 
 def _dtype(array: ArrayLike) -> Any:

@@ -74,7 +74,7 @@ def budget(
     storage = FORMATS[dtype]
     work = storage if accuracy == "storage" else FORMATS[working or WORKING[dtype]]
     given: dict[str, Any] = {"uniform_rows": uniform_rows}
-    given |= {name: _wide(name, x) for name, x in arguments.items()}
+    given |= {name: _wide(name, x) for name, x in arguments.items() if x is not None}
     formats = (storage, work, FORMATS[WORKING[dtype]])
     if operation == "attention":
         return attention_budget((given["query"], given["key"], given["value"]), given, formats, accuracy)

@@ -105,7 +105,9 @@ def test_the_oracles_agree_with_every_argument_at_once(batch):
     arguments = problem_of(random, batch)
     for options in every_option(random, batch).values():
         arguments |= options
-    arguments |= {"window": (4, 3), "key_lengths": 5, "query_segment_ids": np.zeros((*batch, 3), int)}
+    other = np.broadcast_to(np.arange(5) == 3, (*batch, 5)).astype(int)
+    arguments |= {"window": (4, 3), "key_lengths": 5, "query_offset": 1}
+    arguments |= {"query_segment_ids": np.zeros((*batch, 3), int), "key_segment_ids": other}
     arguments["mask"] = random.random((3, 5)) < 0.8
     found = exact.evaluate("attention", arguments)
     assert (found["weights"].values > 0).any()
