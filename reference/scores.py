@@ -58,7 +58,7 @@ def scores(
     check_axes(query, key)
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else check_number("scale", scale, "ERR-6")
     products = query @ np.swapaxes(repeat_heads(key, query.shape), -1, -2)  # (*B, Hq, L, S)
-    result = products * query.dtype.type(factor)
+    result = np.multiply(products, query.dtype.type(factor), out=products)
     if softcap is not None:
         cap = query.dtype.type(check_number("softcap", softcap, "SCORE-6"))
         if cap <= 0:

@@ -37,7 +37,9 @@ def softmax(scores: Real, allowed: NDArray[np.bool_], sinks: Real | None = None)
     exponentials, _, total = _denominator(scores, allowed, sinks)
     # Asked of `allowed`, not of the total: a total of NaN must stay NaN.
     empty = ~allowed.any(axis=-1, keepdims=True)
-    return np.where(allowed, exponentials / np.where(empty, 1, total), 0)
+    weights = np.divide(exponentials, np.where(empty, 1, total), out=exponentials)
+    weights[~allowed] = 0  # in a row of NaN too
+    return weights
 
 
 def log_sum_exp(scores: Real, allowed: NDArray[np.bool_], sinks: Real | None = None) -> Real:
@@ -114,7 +116,8 @@ def _denominator(scores: Real, allowed: NDArray[np.bool_], sinks: Real | None) -
     # With nothing allowed the maximum is -inf, and -inf - -inf would be NaN.
     shift = np.where(top == -np.inf, 0, top)
     with np.errstate(invalid="ignore"):  # a score of +inf, less itself: the row is NaN (NUM-11)
-        exponentials = np.exp(masked - shift)
+        exponentials = np.subtract(masked, shift, out=masked)
+        np.exp(exponentials, out=exponentials)
         total = exponentials.sum(axis=-1, keepdims=True)
         if sinks is not None:
             total = total + np.exp(sink - shift)
