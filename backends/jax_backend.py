@@ -5,6 +5,7 @@ JAX quietly makes every float64 a float32, and nothing could be said of float64.
 """
 
 import math
+from numbers import Integral
 from typing import Any
 
 import jax
@@ -36,10 +37,15 @@ def _dot_product_attention(
     bias: Any = None,
     mask: Any = None,
     is_causal: bool = False,
+    window: Any = None,
+    query_lengths: Any = None,
+    key_lengths: Any = None,
+    return_lse: bool = False,
 ) -> Any:
     if key.shape[-1] != value.shape[-1]:
         raise Unsupported("dot_product_attention takes values of the keys' depth alone")
-    output = jax.nn.dot_product_attention(
+    outer = query.shape[:-3]
+    returned = jax.nn.dot_product_attention(
         _to_btnh(query),
         _to_btnh(key),
         _to_btnh(value),
@@ -47,8 +53,14 @@ def _dot_product_attention(
         mask=None if mask is None else _to_four_axes(mask, query.shape[:-2]),
         scale=scale,
         is_causal=is_causal,
-    )  # (B, L, H, D)
-    return jnp.swapaxes(output, 1, 2).reshape(query.shape[:-1] + value.shape[-1:])
+        local_window_size=None if window is None else _to_sides(window, query.shape[-2] + key.shape[-2]),
+        query_seq_lengths=None if query_lengths is None else _to_lengths(query_lengths, outer),
+        key_value_seq_lengths=None if key_lengths is None else _to_lengths(key_lengths, outer),
+        return_residual=return_lse,
+    )  # (B, L, H, D), with (B, L, H) for the lse
+    output, *lse = returned if return_lse else (returned,)
+    output = jnp.swapaxes(output, 1, 2).reshape(query.shape[:-1] + value.shape[-1:])
+    return (output, jnp.swapaxes(lse[0], 1, 2).reshape(query.shape[:-1])) if return_lse else output
 
 
 def _to_btnh(array: Any) -> Any:
@@ -65,3 +77,18 @@ def _to_four_axes(array: Any, outer: tuple[int, ...]) -> Any:
         return array.reshape((1,) * (4 - array.ndim) + array.shape)
     full = jnp.broadcast_to(array, (*outer, *array.shape[-2:]))
     return full.reshape((math.prod(outer[:-1]), outer[-1], *array.shape[-2:]))
+
+
+def _to_sides(window: Any, farthest: int) -> tuple[int, int]:
+    """Give an open side as a distance that no key has: JAX takes two integers."""
+    left, right = (farthest if side is None else side for side in window)
+    return left, right
+
+
+def _to_lengths(lengths: Any, outer: tuple[int, ...]) -> Any:
+    """Give one length, or ``(*B)`` of them, as JAX's ``(B,)`` of int32; the rest is for JAX to refuse."""
+    if isinstance(lengths, Integral) and lengths is not True and lengths is not False:
+        return jnp.full((math.prod(outer),), int(lengths), jnp.int32)
+    if getattr(lengths, "shape", None) == outer and jnp.issubdtype(lengths.dtype, jnp.integer):
+        return jnp.ravel(lengths).astype(jnp.int32)
+    return lengths

@@ -20,6 +20,7 @@ _KNOWN = {
     "torch-sdpa": ("torch", "torch_backend:sdpa_backend"),
     "jax-portable": ("jax", "jax_backend:portable_backend"),
     "jax-nn": ("jax", "jax_backend:nn_backend"),
+    "dask-portable": ("dask", "dask_backend:portable_backend"),
 }
 NAMES = tuple(_KNOWN)
 _LIBRARIES = tuple(dict.fromkeys(library for library, _ in _KNOWN.values()))

@@ -40,6 +40,8 @@ def _sdpa(
     if attn_mask is not None and attn_mask.ndim < 2:
         # Documented as broadcastable to (N, ..., L, S), but one axis raises "Dimension out of range".
         attn_mask = attn_mask[None, :]
+    # Asked for where it is needed alone: not every path of PyTorch has it.
+    grouped = query.ndim > 2 and query.shape[-3] != key.shape[-3]
     return torch.nn.functional.scaled_dot_product_attention(
-        query, key, value, attn_mask=attn_mask, is_causal=is_causal, scale=scale
+        query, key, value, attn_mask=attn_mask, is_causal=is_causal, scale=scale, enable_gqa=grouped
     )

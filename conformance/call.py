@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from attnspec import OPERATIONS
 from attnspec.backends import Backend, Unsupported
+from attnspec.conformance.arguments import is_real
 from attnspec.conformance.failure import Failure, Raised
 
 Outputs = dict[str, NDArray[Any]]
@@ -83,6 +84,38 @@ def call(backend: Backend, operation: str, arguments: Mapping[str, Any]) -> Outp
         if isinstance(thing, np.ndarray) and not _same(backend.to_numpy(given[name]), thing):
             raise Failure("NUM-4", f"{name}: got changed by the call, expected it as it was")
     return outputs
+
+
+def observe(backend: Backend, operation: str, arguments: Mapping[str, Any]) -> Outputs:
+    """Call a backend, and see the weights of attention even where it returns none.
+
+    With the identity as value the output *is* the weights. The identity is given
+    in slices as wide as the value, as some libraries take no other depth. It
+    would hide a NaN in the values and show one in a key as some weights, so it
+    is not asked where the numbers are not finite.
+    """
+    outputs = call(backend, operation, arguments)
+    value = arguments.get("value")
+    if operation != "attention" or "weights" in outputs or value is None or not _is_finite(arguments):
+        return outputs
+    keys, depth = value.shape[-2:]
+    slices = []
+    for start in range(0, keys, depth):
+        identity = np.eye(keys, depth, -start, dtype=value.dtype)  # (S, Dv): key `start + c` in column c
+        probe = {**arguments, "value": np.broadcast_to(identity, value.shape)}
+        slices.append(call(backend, operation, probe)["output"])
+    none = np.zeros((*outputs["output"].shape[:-1], 0), value.dtype)
+    outputs["weights"] = np.concatenate([none, *slices], axis=-1)[..., :keys]
+    return outputs
+
+
+def _is_finite(arguments: Mapping[str, Any]) -> bool:
+    """Whether all numbers are finite; minus infinity in a bias or a sink is no number but a word."""
+    return not any(
+        (~np.isfinite(x) & ((x != -np.inf) | (name not in ("bias", "sinks")))).any()
+        for name, x in arguments.items()
+        if is_real(x)
+    )
 
 
 def _named(backend: Backend, names: list[str], returned: Any) -> Outputs:

@@ -28,7 +28,12 @@ class Comparison:
 
 
 def compare(
-    name: str, got: NDArray[Any], expected: NDArray[Any], allowed: NDArray[Any], dtype: str
+    name: str,
+    got: NDArray[Any],
+    expected: NDArray[Any],
+    allowed: NDArray[Any],
+    *dtypes: str,
+    where: NDArray[np.bool_] | None = None,
 ) -> Comparison:
     """Compare one output.
 
@@ -42,8 +47,10 @@ def compare(
         The exact values, rounded to float64.
     allowed : float64 array
         The largest error of each element.
-    dtype : str
-        The dtype that the output must have.
+    *dtypes : str
+        The dtypes that the output may have.
+    where : bool array, optional
+        Broadcasts against the output; where it is False nothing is said of it.
 
     Examples
     --------
@@ -55,9 +62,11 @@ def compare(
     """
     if got.shape != expected.shape:
         return Comparison(f"{name}: got shape {got.shape}, expected {expected.shape}", "shape", np.inf)
-    if str(got.dtype) != dtype:
-        return Comparison(f"{name}: got dtype {got.dtype}, expected {dtype}", "dtype", np.inf)
+    if str(got.dtype) not in dtypes:
+        return Comparison(f"{name}: got dtype {got.dtype}, expected {' or '.join(dtypes)}", "dtype", np.inf)
     wide = got.astype(np.float64)
+    if where is not None:
+        wide, expected = np.where(where, wide, 0), np.where(where, expected, 0)
     same_pattern = np.where(
         np.isfinite(expected), np.isfinite(wide), (wide == expected) | (np.isnan(wide) & np.isnan(expected))
     )

@@ -1,14 +1,31 @@
 """From the outcome of a pytest test to a verdict."""
 
 import traceback
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 from hypothesis.errors import FailedHealthCheck, Unsatisfiable
 
+from attnspec import Case, find_rule
+from attnspec.backends import Backend
 from attnspec.conformance.allowance import CLASSES
 from attnspec.conformance.failure import Failure, Raised
-from attnspec.conformance.verdict import Verdict
+from attnspec.conformance.verdict import NOT_SHOWN, UNMET, Verdict
+
+#: What must be returned for a golden vector to say anything of a rule.
+_OUTPUT_OF: Mapping[str, str] = MappingProxyType(
+    {
+        "SHAPE-4": "weights",
+        "SOFT-4": "weights",
+        "SHAPE-8": "lse",
+        "SOFT-6": "lse",
+        "SOFT-7": "lse",
+        "DROP-3": "lse",
+        "NUM-7": "lse",
+    }
+)
 
 
 def outcome(item: pytest.Item, report: pytest.TestReport, error: BaseException | None) -> Verdict | None:
@@ -26,21 +43,22 @@ def outcome(item: pytest.Item, report: pytest.TestReport, error: BaseException |
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
     if "backend" not in parameters:
         return None
-    name = parameters["backend"].name
+    backend = parameters["backend"]
+    name = backend.name
     marker = item.get_closest_marker("rule")
-    rules: tuple[str, ...] = (
-        parameters["case"].rules if "case" in parameters else marker.args if marker else ()
-    )
-    rules = tuple(rule_id for rule_id in rules if _asked(rule_id, parameters))
+    rules: tuple[str, ...] = marker.args if marker else ()
+    if getattr(item, "originalname", "") == "test_golden":
+        case, dtype = parameters["case"], parameters["dtype"]
+        rules = tuple(rule_id for rule_id in case.rules if asked(rule_id, backend, case, dtype))
     test = item.name
     properties = dict(report.user_properties)
     if isinstance(error, Failure):
-        return Verdict(name, (error.rule,), test, "fail", f"{error}\nin {test}")
+        return _failed(Verdict(name, (error.rule,), test, "fail", f"{error}\nin {test}"))
     if isinstance(error, Raised):
         place = traceback.extract_tb(error.error.__traceback__)[-1]
         where = f"at {place.filename}, line {place.lineno}, in {place.name}"
         message = f"{rules[0]}: {name} {error}\n{where}\nin {test}"
-        return Verdict(name, rules, test, "error", message)
+        return _failed(Verdict(name, rules, test, "error", message))
     # Of the health checks only this one means that every example was rejected; others are errors of ours.
     all_rejected = isinstance(error, FailedHealthCheck) and "filter" in str(error)
     if isinstance(error, Unsatisfiable) or all_rejected:
@@ -57,17 +75,29 @@ def outcome(item: pytest.Item, report: pytest.TestReport, error: BaseException |
     deviates = properties.get("deviates")
     if isinstance(deviates, str):
         message = f"shows the variant declared for {deviates}"
-        return Verdict(name, (deviates,), test, "deviation", message, used)
+        rules = tuple(dict.fromkeys((*rules, deviates)))
+        return Verdict(name, rules, test, "deviation", message, used, (deviates,))
     return Verdict(name, rules, test, "pass", used=used)
 
 
-def _asked(rule_id: str, parameters: dict[str, Any]) -> bool:
-    """Whether a golden vector asks a rule at all of this backend, in this dtype."""
+def asked(rule_id: str, backend: Backend, case: Case, dtype: str) -> bool:
+    """Whether a golden vector asks a rule at all of a backend, in a dtype."""
     if rule_id in ("NUM-5", "NUM-6"):
-        return "float16" in parameters.get("dtype", "float16")
-    if rule_id in ("SHAPE-4", "SOFT-4") and "case" in parameters:
-        return bool(parameters["backend"].has("attention", "return_weights"))
-    return True
+        return "float16" in dtype
+    output = _OUTPUT_OF.get(rule_id)
+    return output is None or case.misuse is not None or backend.has(case.operation, f"return_{output}")
+
+
+def _failed(verdict: Verdict) -> Verdict:
+    """Weigh a failure by the level of its rule: only a MUST that does not hold is held against a backend."""
+    rule = find_rule(verdict.rules[0])
+    if rule.level == "SHOULD":
+        message = f"{UNMET}: {verdict.message}"
+        return Verdict(verdict.backend, (rule.id,), verdict.test, "deviation", message, {}, (rule.id,))
+    if rule.level == "MAY":
+        message = f"{NOT_SHOWN}: {verdict.message}"
+        return Verdict(verdict.backend, (rule.id,), verdict.test, "unsupported", message)
+    return verdict
 
 
 def _used(report: pytest.TestReport) -> dict[str, tuple[float, str]]:

@@ -140,7 +140,9 @@ class Run:
         verdict = outcome(item, report, call.excinfo.value if call.excinfo else None)
         if verdict is None:
             return report
-        if verdict.status == "unsupported" and not report.skipped:
+        if verdict.status == "deviation":
+            report.outcome, report.longrepr = "passed", None  # a SHOULD that is not met fails no run
+        elif verdict.status == "unsupported" and not report.skipped:
             report.outcome = "skipped"
             report.longrepr = (str(item.path), item.location[1] or 0, verdict.message)
         elif verdict.status in ("fail", "error"):
@@ -150,11 +152,11 @@ class Run:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect the verdicts, those of xdist workers among them."""
-        from attnspec.conformance.verdict import Verdict
+        from attnspec.conformance.verdict import verdict_of
 
         for name, entry in report.user_properties:
             if name == _PROPERTY and isinstance(entry, dict):
-                verdict = Verdict(**{**entry, "rules": tuple(entry["rules"])})
+                verdict = verdict_of(entry)
                 self.verdicts.append(verdict)
                 self._write("verdict", verdict)
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from attnspec import Case
 from attnspec.backends import Backend
+from attnspec.conformance.arguments import is_mixed
 
 #: Longer arrays than this are not written out.
 _MOST = 400
@@ -15,12 +16,13 @@ _MOST = 400
 
 def of_case(backend: Backend, case: Case, dtype: str) -> str:
     """Reproduce a golden vector."""
+    arguments = "case.arguments" if is_mixed(case) else f'in_dtype(case.arguments, "{dtype}")'
     lines = [
         "from attnspec import find_case",
         "from attnspec.backends import load",
         "from attnspec.conformance.judge import in_dtype, observe",
         f'case, backend = find_case("{case.id}"), load("{backend.name}")',
-        f'got = observe(backend, case.operation, in_dtype(case.arguments, "{dtype}"))',
+        f"got = observe(backend, case.operation, {arguments})",
     ]
     if case.misuse is None:
         lines.append("print({name: array - case.expected[name] for name, array in got.items()})")
@@ -31,8 +33,8 @@ def of_arguments(
     backend: Backend,
     operation: str,
     arguments: Mapping[str, Any],
-    output: str,
-    expected: NDArray[Any] | None,
+    output: str = "",
+    expected: NDArray[Any] | None = None,
 ) -> str:
     """Reproduce a call with generated arguments; nothing is expected of one that must raise."""
     lines = [
@@ -42,12 +44,14 @@ def of_arguments(
         f'got = observe(load("{backend.name}"), "{operation}", {{',
         *(f'    "{name}": {_literal(thing)},' for name, thing in arguments.items()),
         "})",
-        f'print(got["{output}"])' if expected is None else f'print(got["{output}"] - {_literal(expected)})',
+        "print(got)" if expected is None else f'print(got["{output}"] - {_literal(expected)})',
     ]
     return _indented(lines)
 
 
 def _literal(thing: Any) -> str:
+    if isinstance(thing, float) and not np.isfinite(thing):
+        return f'float("{thing}")'
     if not isinstance(thing, np.ndarray):
         return repr(thing)
     if thing.size > _MOST:

@@ -4,8 +4,9 @@ The numbers are whole multiples of 1/64 of moderate size, so that each of them i
 the same number in every dtype and a printed problem is short.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import hypothesis.strategies as st
 import numpy as np
@@ -16,7 +17,7 @@ from attnspec.backends import Backend
 
 #: What every property runs with: the same examples each time, no time limit on one of them.
 SETTINGS = settings(
-    max_examples=15,
+    max_examples=12,
     deadline=None,  # libraries compile on the first call of a shape
     derandomize=True,
     database=None,
@@ -28,18 +29,49 @@ SETTINGS = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
-#: (outer axes, L, S, D, Dv): sizes distinct where they can be, so that any mix-up of axes shows.
-#: Few of them: JAX compiles anew for every shape.
-SHAPES: tuple[tuple[tuple[int, ...], int, int, int, int], ...] = (
-    ((), 1, 1, 1, 1),
-    ((), 3, 5, 4, 4),
-    ((), 5, 3, 2, 2),
-    ((2,), 4, 4, 3, 3),
-    ((2, 3), 5, 7, 4, 4),
-    ((1, 2), 6, 17, 8, 8),
-    ((2,), 3, 4, 2, 5),
-    ((2, 2), 4, 4, 3, 3),  # as many heads as batch entries, queries as keys: only the numbers tell them apart
-    ((1, 2, 1, 2), 1, 5, 4, 4),  # more batch axes than one, and a single query
+
+
+class Shape(NamedTuple):
+    """The sizes of a problem; `outer` are batch axes and query heads, `groups` query heads share a key head."""
+
+    outer: tuple[int, ...]
+    queries: int
+    keys: int
+    depth: int
+    value_depth: int
+    groups: int = 1
+
+    @property
+    def key_outer(self) -> tuple[int, ...]:
+        """Batch axes and key heads."""
+        return (*self.outer[:-1], self.outer[-1] // self.groups) if self.outer else ()
+
+
+#: Sizes distinct where they can be, so that any mix-up of axes shows. Few of them: JAX compiles
+#: anew for every shape. All tests take theirs from the lists here.
+SHAPES = (
+    Shape((), 1, 1, 1, 1),
+    Shape((), 3, 5, 4, 4),
+    Shape((), 5, 3, 2, 2),
+    Shape((2,), 4, 4, 3, 3),
+    Shape((2, 3), 5, 7, 4, 4),
+    Shape((1, 2), 6, 17, 8, 8),
+    Shape((2,), 3, 4, 2, 5),
+    Shape((2, 2), 4, 4, 3, 3),  # as many heads as batch entries, queries as keys: only the numbers tell
+    Shape((1, 2, 1, 2), 1, 5, 4, 4),  # more batch axes than one, and a single query
+)
+#: Two, three and five query heads to a key head; the last is multi-query attention.
+GROUPED = (
+    Shape((2, 4), 3, 5, 4, 4, groups=2),
+    Shape((6,), 4, 4, 3, 3, groups=3),
+    Shape((1, 5), 5, 3, 2, 2, groups=5),
+)
+#: Fewer queries than keys, as many, and more; with batch entries, so that numbers of their own matter.
+MASKED = (
+    Shape((2, 3), 5, 7, 4, 4),
+    Shape((2, 2), 4, 4, 3, 3),
+    Shape((3, 2), 6, 4, 2, 2),
+    Shape((), 5, 3, 2, 2),
 )
 
 
@@ -49,9 +81,9 @@ class Problem:
 
     Attributes
     ----------
-    query : (*B, H, L, D) or (L, D)
-    key : (*B, H, S, D) or (S, D)
-    value : (*B, H, S, Dv) or (S, Dv)
+    query : (*B, Hq, L, D) or (L, D)
+    key : (*B, Hkv, S, D) or (S, D)
+    value : (*B, Hkv, S, Dv) or (S, Dv)
     random : numpy.random.Generator
     """
 
@@ -67,8 +99,23 @@ class Problem:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The scores' shape, ``(*B, H, L, S)``."""
+        """The scores' shape, ``(*B, Hq, L, S)``."""
         return (*self.query.shape[:-1], self.key.shape[-2])
+
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """The batch axes."""
+        return self.query.shape[:-3]
+
+    def integers(self, low: int, high: int) -> int | NDArray[np.int64]:
+        """Draw an integer from `low` to `high`, or one for each batch entry."""
+        if self.batch and self.random.random() < 0.7:
+            return self.random.integers(low, high + 1, self.batch)
+        return int(self.random.integers(low, high + 1))
+
+    def choice(self, *things: Any) -> Any:
+        """Draw one of some things."""
+        return things[int(self.random.integers(len(things)))]
 
     def array(self, *shape: int, amplitude: float = 1.0) -> NDArray[Any]:
         """More numbers like those of the problem."""
@@ -98,22 +145,34 @@ def grid(random: np.random.Generator, shape: tuple[int, ...], amplitude: float) 
 
 
 @st.composite
-def problems(draw: st.DrawFn, backend: Backend, shapes: Any = SHAPES) -> Problem:
+def problems(draw: st.DrawFn, backend: Backend, shapes: Sequence[Shape] = SHAPES) -> Problem:
     """Problems in every dtype of a backend, from flat to sharply peaked rows.
 
     Parameters
     ----------
     backend : Backend
-    shapes : sequence, optional
-        Some of `SHAPES`, or others.
+    shapes : sequence of Shape, optional
+        Some of those listed here.
     """
-    outer, queries, keys, depth, value_depth = draw(st.sampled_from(shapes))
+    shape = draw(st.sampled_from(shapes))
     dtype = draw(st.sampled_from(backend.dtypes))
     amplitude = draw(st.sampled_from((1.0, 0.125, 4.0)))
-    random = np.random.default_rng(draw(st.integers(0, 2**16)))
+    return problem_of(shape, dtype, draw(st.integers(0, 2**16)), amplitude)
+
+
+def problem_of(shape: Shape, dtype: str, seed: int, amplitude: float = 1.0) -> Problem:
+    """Make the problem of a shape and a seed: the same numbers in every dtype.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.strategies import GROUPED, problem_of
+    >>> problem_of(GROUPED[0], "float16", 1)
+    Problem(float16: query (2, 4, 3, 4), key (2, 2, 5, 4), value (2, 2, 5, 4))
+    """
+    random = np.random.default_rng(seed)
     return Problem(
-        grid(random, (*outer, queries, depth), amplitude).astype(dtype),
-        grid(random, (*outer, keys, depth), amplitude).astype(dtype),
-        grid(random, (*outer, keys, value_depth), 1.0).astype(dtype),
+        grid(random, (*shape.outer, shape.queries, shape.depth), amplitude).astype(dtype),
+        grid(random, (*shape.key_outer, shape.keys, shape.depth), amplitude).astype(dtype),
+        grid(random, (*shape.key_outer, shape.keys, shape.value_depth), 1.0).astype(dtype),
         random,
     )

@@ -2,26 +2,24 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import wraps
+from inspect import signature
 from typing import Any
 
 import hypothesis
 import pytest
 from numpy.typing import NDArray
 
-from attnspec import OPERATIONS, Case, cases
+from attnspec import Case, cases
 from attnspec.backends import Backend, Unsupported
-from attnspec.conformance.call import Missing, Outputs
-from attnspec.conformance.judge import (
-    Judgement,
-    dtype_of,
-    dtypes_of,
-    judge,
-    judge_case,
-    judge_misuse,
-    observe,
-)
+from attnspec.conformance import expectation
+from attnspec.conformance.arguments import dtype_of, dtypes_of
+from attnspec.conformance.call import Missing, Outputs, observe
+from attnspec.conformance.judge import Judgement, judge, judge_case
+from attnspec.conformance.misuse import judge_message, judge_misuse
+from attnspec.conformance.outcome import asked
 from attnspec.conformance.reproduction import of_arguments
-from attnspec.reference.rational import evaluate
 
 Record = Callable[[str, object], None]
 
@@ -42,6 +40,8 @@ def check_golden(backend: Backend, case: Case, dtype: str, record: Record) -> No
     with unsupported_skips():
         if dtype not in backend.dtypes:
             raise Missing(f"{backend.name} has no {dtype}")
+        if not any(asked(rule_id, backend, case, dtype) for rule_id in case.rules):
+            raise Missing(f"{backend.name} does not return what {', '.join(case.rules)} is about")
         _note(judge_case(backend, case, dtype), dtype, record)
 
 
@@ -54,23 +54,39 @@ def check(
     operation: str = "attention",
     expected: Mapping[str, NDArray[Any]] | None = None,
 ) -> None:
-    """Judge a generated call, by default against the second oracle."""
+    """Judge a generated call, by default against the second oracle, in the backend's dialect."""
     with unsupported_skips():
         judgement = judge(
-            backend,
-            rule_id,
-            operation,
-            arguments,
-            lambda: exact(arguments, operation) if expected is None else expected,
+            backend, rule_id, operation, arguments, None if expected is None else lambda: expected
         )
-        _note(judgement, dtype_of(arguments), record)
+        _note(judgement, dtype_of(operation, arguments), record)
 
 
-def check_refused(backend: Backend, rule_id: str, arguments: Mapping[str, Any]) -> None:
+def check_refused(
+    backend: Backend, rule_id: str, arguments: Mapping[str, Any], operation: str = "attention"
+) -> None:
     """Judge a call that must raise."""
-    reproduction = of_arguments(backend, "attention", arguments, "output", None)
+    reproduction = of_arguments(backend, operation, arguments)
     with unsupported_skips():
-        judge_misuse(backend, "attention", arguments, rule_id, f"on {backend.name}", reproduction)
+        judge_misuse(backend, operation, arguments, rule_id, f"on {backend.name}", reproduction)
+
+
+def check_named(
+    backend: Backend,
+    rule_id: str,
+    arguments: Mapping[str, Any],
+    names: tuple[str, ...],
+    operation: str = "attention",
+) -> None:
+    """Judge what the error of a call says that must raise; where it does not raise, there is none."""
+    reproduction = of_arguments(backend, operation, arguments)
+    place = f"on {backend.name}"
+    with unsupported_skips():
+        try:
+            message = judge_misuse(backend, operation, arguments, rule_id, place, reproduction)
+        except AssertionError as failure:
+            raise Missing(f"{backend.name} refuses no such call [{rule_id}]") from failure
+        judge_message(message, names, place, reproduction)
 
 
 def observed(backend: Backend, arguments: Mapping[str, Any], operation: str = "attention") -> Outputs:
@@ -82,8 +98,30 @@ def observed(backend: Backend, arguments: Mapping[str, Any], operation: str = "a
 
 def exact(arguments: Mapping[str, Any], operation: str = "attention") -> Outputs:
     """Compute the exact values of a generated call, rounded to float64; from no implementation."""
-    values = evaluate(operation, arguments)
-    return {name: values[name] for name in OPERATIONS[operation].outputs}
+    return expectation.exact(operation, arguments)
+
+
+def require(backend: Backend, *arguments: str, operation: str = "attention") -> None:
+    """Skip the test unless the backend has an operation, with these arguments."""
+    if backend.function(operation) is None:
+        pytest.skip(f"{backend.name} has no {operation}")
+    for name in arguments:
+        if not backend.has(operation, name):
+            pytest.skip(f"{backend.name} has no argument {name}")
+
+
+def without(backend: Backend, *arguments: str) -> Backend:
+    """Hide arguments of attention, by hiding them in the signature, which is the list of capabilities."""
+    function = backend.attention
+
+    @wraps(function)
+    def run(*arrays: Any, **options: Any) -> Any:
+        return function(*arrays, **options)
+
+    whole = signature(function)
+    kept = [parameter for name, parameter in whole.parameters.items() if name not in arguments]
+    run.__signature__ = whole.replace(parameters=kept)  # type: ignore[attr-defined] # what inspect looks for
+    return replace(backend, attention=run)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 
 from rich.console import Console
 from rich.table import Table
@@ -10,7 +11,7 @@ from rich.text import Text
 from attnspec import Rule, rules
 from attnspec.backends import DTYPES
 from attnspec.conformance.allowance import CLASSES
-from attnspec.conformance.verdict import STATUSES, Results, Status, Verdict
+from attnspec.conformance.verdict import NOT_SHOWN, STATUSES, UNMET, Results, Status, Verdict
 
 _STYLES = {
     "pass": "green",
@@ -40,6 +41,8 @@ def render(results: Results, *, color: bool = False, width: int | None = None) -
         for text in failures(results.verdicts):
             console.print(Text(text + "\n"), soft_wrap=True)
         console.print(_table(results))
+        for note in unmet(results.verdicts):
+            console.print(Text(note, style=_STYLES["deviation"]), soft_wrap=True)
         console.print(_totals(results), soft_wrap=True)
         for subject in results.subjects:
             if subject.problem:
@@ -72,6 +75,29 @@ def failures(verdicts: Iterable[Verdict]) -> list[str]:
     return texts
 
 
+def unmet(verdicts: Iterable[Verdict]) -> list[str]:
+    """Tell of each SHOULD that a backend does not meet, in a line, with the plainest finding.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.summary import unmet
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> said = "SHOULD not met: NUM-9 A call repeated gives the same bits\\noutput: got other bits"
+    >>> print(unmet([Verdict("b", ("NUM-9",), "t", "deviation", said, {}, ("NUM-9",))])[0])
+    b: SHOULD not met: NUM-9 A call repeated gives the same bits: output: got other bits
+    """
+    groups: dict[tuple[str, str], list[Verdict]] = {}
+    for verdict in verdicts:
+        if verdict.status == "deviation" and verdict.message.startswith(UNMET):
+            groups.setdefault((verdict.backend, verdict.deviates[0]), []).append(verdict)
+    notes = []
+    for (backend, _), group in groups.items():
+        lines = min((verdict.message for verdict in group), key=len).splitlines()
+        more = f" (and {len(group) - 1} more)" if len(group) > 1 else ""
+        notes.append(f"{backend}: {': '.join(lines[:3])}{more}")
+    return notes
+
+
 def _plainness(verdict: Verdict) -> tuple[bool, bool, bool, int]:
     """Order failures: values before exceptions, named variants and golden vectors first, then by length."""
     text = verdict.message
@@ -90,14 +116,19 @@ def cell(verdicts: Iterable[Verdict]) -> tuple[str, str]:
     >>> cell([])
     ('', 'unsupported')
     """
-    counts = Counter(verdict.status for verdict in verdicts)
+    found = list(verdicts)
+    counts = Counter(verdict.status for verdict in found)
     judged = sum(counts.values()) - counts["unsupported"]
     if counts["fail"] or counts["error"]:
         named: tuple[tuple[str, Status], ...] = (("FAIL", "fail"), ("ERROR", "error"))
         parts = [f"{name} {counts[status]}" for name, status in named if counts[status]]
         return f"{', '.join(parts)} of {judged}", "fail"
     if counts["deviation"]:
-        return f"deviation {counts['deviation']} of {judged}", "deviation"
+        unmet_here = any(verdict.message.startswith(UNMET) for verdict in found)
+        return f"{'not met' if unmet_here else 'deviation'} {counts['deviation']} of {judged}", "deviation"
+    not_shown = sum(verdict.message.startswith(NOT_SHOWN) for verdict in found)
+    if not_shown:
+        return f"not shown {not_shown} of {judged + not_shown}", "unsupported"
     if counts["pass"]:
         return f"pass {counts['pass']}", "pass"
     return ("unsupported" if counts else ""), "unsupported"
@@ -121,7 +152,10 @@ def _table(results: Results) -> Table:
 def _row(results: Results, rule: Rule) -> list[Text]:
     row = []
     for subject in results.subjects:
-        text, status = cell(v for v in results.verdicts if v.backend == subject.name and rule.id in v.rules)
+        own = [v for v in results.verdicts if v.backend == subject.name and rule.id in v.rules]
+        # What deviates from one rule holds the others of its test.
+        own = [replace(v, status="pass") if v.deviates and rule.id not in v.deviates else v for v in own]
+        text, status = cell(own)
         row.append(Text(text, style=_STYLES[status]))
     return row
 

@@ -4,17 +4,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from attnspec import Case
 from attnspec.backends import Backend
-from attnspec.conformance.strategies import SETTINGS, Problem, grid, problems
+from attnspec.conformance.options import biased, offset, segments, window
+from attnspec.conformance.strategies import MASKED, SETTINGS, SHAPES, problems
 from attnspec.conformance.suite import Record, check, check_golden, exact, golden, rule
 
-#: Which rows are left without a key. A rule may hold for the first row and fail for one in the middle.
-_ROWS = {"first": slice(0, 1), "middle": slice(2, 3), "last": slice(-1, None), "all": slice(None)}
+_LONG = tuple(shape for shape in SHAPES if shape.queries < shape.keys and len(shape.outer) != 1)
 
 
 @golden("masking")
@@ -38,14 +37,38 @@ def test_boolean_mask_of_every_broadcast_shape(
     check(backend, "MASK-1", problem.arguments | {"mask": mask}, record_property)
 
 
+@rule("MASK-1")
+@SETTINGS
+@given(data=st.data())
+def test_a_mask_of_true_says_nothing(data: st.DataObject, backend: Backend, record_property: Record) -> None:
+    """All keys allowed is no mask."""
+    problem = data.draw(problems(backend))
+    mask = np.ones(problem.shape, dtype=bool)
+    expected = exact(problem.arguments)
+    check(backend, "MASK-1", problem.arguments | {"mask": mask}, record_property, expected=expected)
+
+
 @rule("MASK-2")
 @SETTINGS
 @given(data=st.data())
 def test_minus_infinity_in_the_bias(data: st.DataObject, backend: Backend, record_property: Record) -> None:
     """Minus infinity disallows, while other numbers of the same bias are added."""
     problem = data.draw(problems(backend))
-    bias = np.where(problem.mask(), problem.array(*problem.shape), -np.inf).astype(problem.query.dtype)
-    check(backend, "MASK-2", problem.arguments | {"bias": bias}, record_property)
+    check(backend, "MASK-2", problem.arguments | {"bias": biased(problem)}, record_property)
+
+
+@rule("MASK-1", "MASK-2")
+@SETTINGS
+@given(data=st.data())
+def test_a_boolean_mask_and_its_additive_form(
+    data: st.DataObject, backend: Backend, record_property: Record
+) -> None:
+    """0 for True and minus infinity for False give what the boolean mask gives."""
+    problem = data.draw(problems(backend))
+    mask = problem.mask()
+    bias = np.where(mask, 0, -np.inf).astype(problem.query.dtype)
+    expected = exact(problem.arguments | {"mask": mask})
+    check(backend, "MASK-2", problem.arguments | {"bias": bias}, record_property, expected=expected)
 
 
 @rule("MASK-2")
@@ -60,13 +83,104 @@ def test_a_large_negative_bias_is_a_number(
     check(backend, "MASK-2", problem.arguments | {"bias": bias, "scale": 0.25}, record_property)
 
 
-@rule("MASK-3")
+@rule("MASK-3", variants=("bottom-right",))
 @SETTINGS
 @given(data=st.data())
 def test_causal(data: st.DataObject, backend: Backend, record_property: Record) -> None:
     """The lower triangle with its diagonal, counted from the top left, for L below, at and above S."""
     problem = data.draw(problems(backend))
     check(backend, "MASK-3", problem.arguments | {"is_causal": True}, record_property)
+
+
+@rule("MASK-7")
+@SETTINGS
+@given(data=st.data())
+def test_causal_with_an_offset(data: st.DataObject, backend: Backend, record_property: Record) -> None:
+    """One for all or one for each batch entry, negative and past the last key among them."""
+    problem = data.draw(problems(backend, MASKED))
+    arguments = problem.arguments | {"is_causal": True} | offset(problem)
+    check(backend, "MASK-7", arguments, record_property)
+
+
+@rule("MASK-3", "MASK-7")
+@SETTINGS
+@given(data=st.data())
+def test_the_last_query_on_the_last_key(
+    data: st.DataObject, backend: Backend, record_property: Record
+) -> None:
+    """The bottom-right alignment is the offset S - L, for L below, at and above S."""
+    problem = data.draw(problems(backend, MASKED))
+    queries, keys = problem.shape[-2:]
+    arguments = problem.arguments | {"is_causal": True, "query_offset": keys - queries}
+    check(backend, "MASK-7", arguments, record_property)
+
+
+@rule("MASK-7")
+@SETTINGS
+@given(data=st.data())
+def test_an_offset_alone_moves_nothing(
+    data: st.DataObject, backend: Backend, record_property: Record
+) -> None:
+    """Without a causal mask or a window there is nothing for it to move."""
+    problem = data.draw(problems(backend, MASKED))
+    masked = problem.arguments | {"mask": problem.mask()}
+    check(backend, "MASK-7", masked | offset(problem), record_property, expected=exact(masked))
+
+
+@rule("MASK-8", variants=("exclusive-left",))
+@pytest.mark.parametrize("beside", ["alone", "causal", "offset", "causal and offset"])
+@settings(SETTINGS, max_examples=16)
+@given(data=st.data())
+def test_windows(beside: str, data: st.DataObject, backend: Backend, record_property: Record) -> None:
+    """Bounds of None, 0, 1, 2, S and S + 1 on either side."""
+    problem = data.draw(problems(backend, MASKED))
+    options = window(problem)
+    if "causal" in beside:
+        options["is_causal"] = True
+    if "offset" in beside:
+        options |= offset(problem)
+    check(backend, "MASK-8", problem.arguments | options, record_property)
+
+
+@rule("MASK-9")
+@SETTINGS
+@given(data=st.data())
+def test_key_lengths(data: st.DataObject, backend: Backend, record_property: Record) -> None:
+    """From 0, which leaves nothing, to S, which leaves everything."""
+    problem = data.draw(problems(backend, MASKED))
+    lengths = problem.integers(0, problem.shape[-1])
+    check(backend, "MASK-9", problem.arguments | {"key_lengths": lengths}, record_property)
+
+
+@rule("MASK-10")
+@SETTINGS
+@given(data=st.data())
+def test_query_lengths(data: st.DataObject, backend: Backend, record_property: Record) -> None:
+    """From 0, which leaves nothing, to L, which leaves everything."""
+    problem = data.draw(problems(backend, MASKED))
+    lengths = problem.integers(0, problem.shape[-2])
+    check(backend, "MASK-10", problem.arguments | {"query_lengths": lengths}, record_property)
+
+
+@rule("MASK-9")
+@SETTINGS
+@given(data=st.data())
+def test_key_lengths_do_not_move_the_causal_diagonal(
+    data: st.DataObject, backend: Backend, record_property: Record
+) -> None:
+    """Positions are counted as ever, whatever part of the keys is used."""
+    problem = data.draw(problems(backend, MASKED))
+    options = {"is_causal": True, "key_lengths": problem.integers(1, problem.shape[-1])}
+    check(backend, "MASK-9", problem.arguments | options, record_property)
+
+
+@rule("MASK-11")
+@SETTINGS
+@given(data=st.data())
+def test_segments(data: st.DataObject, backend: Backend, record_property: Record) -> None:
+    """Ids are compared and nothing else: unsorted, negative, zero and large."""
+    problem = data.draw(problems(backend, MASKED))
+    check(backend, "MASK-11", problem.arguments | segments(problem), record_property)
 
 
 @rule("MASK-4")
@@ -82,34 +196,34 @@ def test_every_source_must_allow(
     if "mask" in sources or sources == "all":
         options["mask"] = problem.mask()
     if "bias" in sources or sources == "all":
-        options["bias"] = np.where(problem.mask(), problem.array(*problem.shape), -np.inf).astype(
-            problem.query.dtype
-        )
+        options["bias"] = biased(problem)
     if "causal" in sources or sources == "all":
         options["is_causal"] = True
     check(backend, "MASK-4", problem.arguments | options, record_property)
 
 
 @rule("MASK-5")
+@pytest.mark.parametrize("route", ["mask", "key_lengths"])
 @SETTINGS
 @given(data=st.data())
 def test_what_stands_in_disallowed_keys_cannot_be_seen(
-    data: st.DataObject, backend: Backend, record_property: Record
+    route: str, data: st.DataObject, backend: Backend, record_property: Record
 ) -> None:
     """Large numbers in keys and values that nobody may attend to, against the same problem without them."""
-    problem = data.draw(problems(backend, (((), 3, 5, 4, 4), ((2, 3), 5, 7, 4, 4))))
+    problem = data.draw(problems(backend, _LONG))
     keys = problem.key.shape[-2]
-    gone = np.zeros(keys, dtype=bool)
-    gone[problem.random.permutation(keys)[: keys // 2]] = True
+    gone = np.arange(keys) >= keys // 2 + 1
+    if route == "mask":
+        gone = problem.random.permutation(gone)
     left = {"query": problem.query, "key": problem.key[..., ~gone, :], "value": problem.value[..., ~gone, :]}
     values, weights = exact(left), np.zeros(problem.shape)
     weights[..., ~gone] = values["weights"]
     key, value = problem.key.copy(), problem.value.copy()
     key[..., gone, :] *= 1000  # at most some 16000: float16 ends at 65504
     value[..., gone, :] = -10000
-    arguments = {"query": problem.query, "key": key, "value": value, "mask": ~gone}
-    expected = {"output": values["output"], "weights": weights}
-    check(backend, "MASK-5", arguments, record_property, expected=expected)
+    arguments = {"query": problem.query, "key": key, "value": value}
+    arguments |= {"mask": ~gone} if route == "mask" else {"key_lengths": keys - int(gone.sum())}
+    check(backend, "MASK-5", arguments, record_property, expected=values | {"weights": weights})
 
 
 @rule("MASK-5")
@@ -119,72 +233,7 @@ def test_a_score_below_any_sentinel_is_still_a_score(
     data: st.DataObject, backend: Backend, record_property: Record
 ) -> None:
     """Allowed keys with scores around -20000 outweigh disallowed ones with scores around 0."""
-    problem = data.draw(problems(backend, (((), 3, 5, 4, 4), ((2,), 4, 4, 3, 3))))
+    problem = data.draw(problems(backend))
     mask = problem.mask()
     bias = np.where(mask, problem.array(*problem.shape) - 20000, 0).astype(problem.query.dtype)
     check(backend, "MASK-5", problem.arguments | {"mask": mask, "bias": bias}, record_property)
-
-
-@rule("MASK-6")
-@pytest.mark.parametrize("place", ["first", "middle", "last", "all"])
-def test_a_row_with_nothing_to_attend_to(place: str, backend: Backend, record_property: Record) -> None:
-    """A row that the boolean mask leaves empty, or the declared variant of it."""
-    for dtype in backend.dtypes:
-        problem = _problem(dtype)
-        mask = problem.mask()
-        rows = _ROWS[place]
-        mask[..., rows, :] = False
-        _check_empty(backend, "MASK-6", problem, {"mask": mask}, rows, record_property)
-
-
-@rule("MASK-6", "MASK-2")
-@pytest.mark.parametrize("place", ["first", "middle", "last", "all"])
-def test_a_row_of_minus_infinity(place: str, backend: Backend, record_property: Record) -> None:
-    """The same, reached by the bias."""
-    for dtype in backend.dtypes:
-        problem = _problem(dtype)
-        rows = _ROWS[place]
-        bias = problem.array(*problem.shape)
-        bias[..., rows, :] = -np.inf
-        _check_empty(backend, "MASK-2", problem, {"bias": bias}, rows, record_property)
-
-
-@rule("MASK-6")
-def test_no_keys_at_all(backend: Backend, record_property: Record) -> None:
-    """With S = 0 every row is empty, and there is nothing to take a mean of."""
-    for dtype in backend.dtypes:
-        arguments = {
-            "query": np.ones((2, 3, 4), dtype),
-            "key": np.ones((2, 0, 4), dtype),
-            "value": np.ones((2, 0, 4), dtype),
-        }
-        check(backend, "MASK-6", arguments, record_property)
-
-
-def _problem(dtype: str) -> Problem:
-    random = np.random.default_rng(66)
-    query, key, value = (grid(random, (n, 2), 1.0).astype(dtype) for n in (4, 5, 5))
-    return Problem(query, key, value, random)
-
-
-def _check_empty(
-    backend: Backend,
-    rule_id: str,
-    problem: Problem,
-    options: dict[str, NDArray[Any]],
-    rows: slice,
-    record: Record,
-) -> None:
-    """Check rows without an allowed key against 0, or against the variant that the backend declares."""
-    arguments = problem.arguments | options
-    values = exact(arguments)
-    # A backend that turns -inf into False has the variant of MASK-6 by either route.
-    variant = backend.dialect.get(rule_id) or backend.dialect.get("MASK-6")
-    if variant in ("nan", "added"):
-        values["output"][..., rows, :] = values["weights"][..., rows, :] = np.nan
-    if variant == "uniform":
-        values["output"][..., rows, :] = problem.value.astype(np.float64).mean(axis=-2, keepdims=True)
-        values["weights"][..., rows, :] = 1 / problem.value.shape[-2]
-    check(backend, rule_id, arguments, record, expected=values)
-    if variant is not None:
-        record("deviates", rule_id if rule_id in backend.dialect else "MASK-6")

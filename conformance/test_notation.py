@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from attnspec import Case
 from attnspec.backends import Backend
 from attnspec.conformance.failure import Failure
-from attnspec.conformance.strategies import SETTINGS, SHAPES, problems
+from attnspec.conformance.strategies import GROUPED, SETTINGS, SHAPES, problems
 from attnspec.conformance.suite import (
     Record,
     check,
@@ -19,12 +19,15 @@ from attnspec.conformance.suite import (
     exact,
     golden,
     observed,
+    require,
     rule,
 )
 
-_BATCHED = tuple(shape for shape in SHAPES if len(shape[0]) == 2)
-_FLAT = tuple(shape for shape in SHAPES if not shape[0])
-_OBLONG = tuple(shape for shape in SHAPES if shape[1] != shape[2])
+_BATCHED = tuple(shape for shape in SHAPES if len(shape.outer) == 2)
+_FLAT = tuple(shape for shape in SHAPES if not shape.outer)
+_OBLONG = tuple(shape for shape in SHAPES if shape.queries != shape.keys)
+#: (batch entries, heads, queries, keys)
+_EMPTY = {"batch": (0, 2, 3, 5), "queries": (2, 2, 0, 5), "keys": (2, 2, 3, 0), "queries and keys": (2, 2, 0, 0)}
 
 
 @golden("notation")
@@ -43,8 +46,11 @@ def test_each_head_of_each_batch_entry_stands_alone(
     problem = data.draw(problems(backend, _BATCHED))
     heads = np.ndindex(*problem.query.shape[:-2])
     alone = [exact({name: array[index] for name, array in problem.arguments.items()}) for index in heads]
-    outer = problem.query.shape[:-1]
-    expected = {name: np.stack([one[name] for one in alone]).reshape(*outer, -1) for name in alone[0]}
+    outer = problem.query.shape[:-2]
+    expected = {
+        name: np.stack([one[name] for one in alone]).reshape(*outer, *alone[0][name].shape)
+        for name in alone[0]
+    }
     check(backend, "SHAPE-1", problem.arguments, record_property, expected=expected)
 
 
@@ -72,10 +78,9 @@ def test_more_queries_than_keys_and_fewer(
 @SETTINGS
 @given(data=st.data())
 def test_weights_have_a_row_for_each_query(data: st.DataObject, backend: Backend) -> None:
-    """Weights that are returned are not transposed: their rows sum to 1."""
+    """The shape of weights that are returned, where it tells rows from columns."""
+    require(backend, "return_weights")
     problem = data.draw(problems(backend, _OBLONG))
-    if not backend.has("attention", "return_weights"):
-        pytest.skip(f"{backend.name} has no argument return_weights")
     weights = observed(backend, problem.arguments)["weights"]
     if weights.shape != problem.shape:
         raise Failure("SHAPE-4", f"weights: got shape {weights.shape}, expected {problem.shape}")
@@ -84,25 +89,39 @@ def test_weights_have_a_row_for_each_query(data: st.DataObject, backend: Backend
 @rule("SHAPE-4")
 def test_weights_of_a_square_problem_are_not_transposed(backend: Backend) -> None:
     """With as many queries as keys no shape tells rows from columns; that rows sum to 1 does."""
-    if not backend.has("attention", "return_weights"):
-        pytest.skip(f"{backend.name} has no argument return_weights")
+    require(backend, "return_weights")
     random = np.random.default_rng(4)
     arrays = {name: random.normal(size=(2, 5, 5)).astype("float32") for name in ("query", "key", "value")}
-    weights = observed(backend, arrays | {"scale": 2.0} if backend.has("attention", "scale") else arrays)[
-        "weights"
-    ]
+    options = {"scale": 2.0} if backend.has("attention", "scale") else {}
+    weights = observed(backend, arrays | options)["weights"]
     if not np.allclose(weights.sum(axis=-1), 1, atol=1e-5):
         raise Failure("SHAPE-4", "weights: got rows that do not sum to 1, expected a row for each query")
 
 
-@rule("SHAPE-1", "SHAPE-3")
-@pytest.mark.parametrize("outer", [(0, 2, 3), (2, 2, 0)], ids=["batch", "queries"])
-def test_nothing_to_compute(outer: tuple[int, int, int], backend: Backend, record_property: Record) -> None:
-    """No batch entries, or no queries: an empty result of the right shape."""
-    batch, heads, queries = outer
+@rule("SHAPE-8")
+@SETTINGS
+@given(data=st.data())
+def test_the_lse_has_one_number_for_each_query(data: st.DataObject, backend: Backend) -> None:
+    """No axis of 1 at its end, and no keys."""
+    require(backend, "return_lse")
+    problem = data.draw(problems(backend, (*SHAPES, *GROUPED)))
+    lse = observed(backend, problem.arguments)["lse"]
+    if lse.shape != problem.shape[:-1]:
+        raise Failure("SHAPE-8", f"lse: got shape {lse.shape}, expected {problem.shape[:-1]}")
+
+
+@rule("SHAPE-7")
+@pytest.mark.parametrize("is_causal", [False, True], ids=["plain", "causal"])
+@pytest.mark.parametrize("empty", _EMPTY)
+def test_nothing_to_compute(
+    empty: str, is_causal: bool, backend: Backend, record_property: Record
+) -> None:
+    """No batch entries, no queries, or no keys: results of the right shapes."""
+    batch, heads, queries, keys = _EMPTY[empty]
     shapes: dict[str, tuple[int, ...]] = {"query": (batch, heads, queries, 4)}
-    shapes |= dict.fromkeys(("key", "value"), (batch, heads, 5, 4))
-    check(backend, "SHAPE-3", _ones(backend, shapes), record_property)
+    shapes |= dict.fromkeys(("key", "value"), (batch, heads, keys, 4))
+    options: dict[str, Any] = {"is_causal": True} if is_causal else {}
+    check(backend, "SHAPE-7", _ones(backend, shapes) | options, record_property)
 
 
 _MISFITS: dict[str, dict[str, tuple[int, ...]]] = {

@@ -1,17 +1,17 @@
-"""The chapter `scores`: dot products, scale, bias; seen in the weights where they are not returned."""
-
-from typing import Any
+"""The chapter `scores`: dot products, scale, softcap, bias; seen in the weights where they are not returned."""
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from attnspec import Case
 from attnspec.backends import Backend
-from attnspec.conformance.strategies import SETTINGS, problems
-from attnspec.conformance.suite import Record, check, check_golden, golden, rule
-from attnspec.reference import allowed_keys
+from attnspec.conformance.options import biased
+from attnspec.conformance.strategies import MASKED, SETTINGS, SHAPES, problems
+from attnspec.conformance.suite import Record, check, check_golden, golden, require, rule
+
+_SQUARE = tuple(shape for shape in SHAPES if shape.queries == shape.keys > 1)
 
 
 @golden("scores")
@@ -63,48 +63,67 @@ def test_bias_of_every_broadcast_shape(
 @given(data=st.data())
 def test_queries_are_rows(data: st.DataObject, backend: Backend, record_property: Record) -> None:
     """One query equal to a key far from all others attends to that key alone."""
-    problem = data.draw(problems(backend, (((), 4, 4, 4, 4), ((2,), 6, 6, 6, 6))))
+    problem = data.draw(problems(backend, _SQUARE))
     keys = problem.key.shape[-2]
     order = problem.random.permutation(keys)
     # Query i points at key order[i]; were queries and keys exchanged, it would be the inverse permutation.
-    key = np.broadcast_to(np.eye(keys, dtype=problem.key.dtype), problem.key.shape)
+    key = np.broadcast_to(np.eye(keys, dtype=problem.key.dtype), (*problem.key.shape[:-1], keys))
     arguments = {
         "query": np.array(key[..., order, :]),
         "key": np.array(key),
-        "value": problem.value,
+        "value": problem.array(*key.shape),
         "scale": 64.0,
     }
     check(backend, "SCORE-1", arguments, record_property)
 
 
-@rule("SCORE-3", "SCORE-4", "MASK-4")
-@settings(SETTINGS, max_examples=60)
+@rule("SCORE-5", variants=("after-bias",))
+@pytest.mark.parametrize("softcap", [0.5, 3.0, 50.0])
+@SETTINGS
 @given(data=st.data())
-def test_options_together(data: st.DataObject, backend: Backend, record_property: Record) -> None:
-    """Scale, bias, mask and causal in every combination, mask and bias of every shape that broadcasts.
-
-    Rows may be left without a key by two sources together. The numbers of the bias
-    are not exact in a shorter dtype, and some of them are large.
-    """
+def test_softcap(softcap: float, data: st.DataObject, backend: Backend, record_property: Record) -> None:
+    """Far below the scores, about as large, and far above."""
     problem = data.draw(problems(backend))
-    options: dict[str, Any] = {}
-    scale = data.draw(st.sampled_from((None, 0.0, 0.3, -0.5, 2)))
-    if scale is not None:
-        options["scale"] = scale
-    if data.draw(st.booleans()):
-        bias = problem.random.normal(size=problem.shape) * data.draw(st.sampled_from((1.0, 300.0)))
-        bias[problem.random.random(problem.shape) < 0.2] = -np.inf
-        options["bias"] = problem.broadcastable(bias.astype(problem.query.dtype))
-    if data.draw(st.booleans()):
-        options["mask"] = problem.broadcastable(problem.random.random(problem.shape) < 0.7)
-    if data.draw(st.booleans()):
-        options["is_causal"] = True
-    for name in [name for name in options if not backend.has("attention", name)]:
-        del options[name]
-    if any(rule_id in backend.dialect for rule_id in ("MASK-2", "MASK-6")):
-        # What a declared variant makes of an empty row is tested with the rule; here there shall be none.
-        empty = ~allowed_keys(problem.shape, **{n: x for n, x in options.items() if n != "scale"}).any(
-            axis=-1
-        )
-        assume(not empty.any())
-    check(backend, "MASK-4", problem.arguments | options, record_property)
+    check(backend, "SCORE-5", problem.arguments | {"softcap": softcap}, record_property)
+
+
+@rule("SCORE-5", variants=("after-bias",))
+@SETTINGS
+@given(data=st.data())
+def test_the_cap_is_on_the_scaled_score_alone(
+    data: st.DataObject, backend: Backend, record_property: Record
+) -> None:
+    """After the scale, a negative one too, and before a bias that is far larger than the cap."""
+    problem = data.draw(problems(backend, MASKED))
+    options = {"softcap": 0.5, "scale": problem.choice(2.0, -0.5), "bias": biased(problem, amplitude=4.0)}
+    check(backend, "SCORE-5", problem.arguments | options, record_property)
+
+
+@rule("SCORE-5", "MASK-5")
+@pytest.mark.parametrize("source", ["mask", "bias", "is_causal"])
+@SETTINGS
+@given(data=st.data())
+def test_a_tiny_cap_brings_no_disallowed_key_back(
+    source: str, data: st.DataObject, backend: Backend, record_property: Record
+) -> None:
+    """With scores of at most 1/64, minus infinity inside the cap would be a score like any other."""
+    problem = data.draw(problems(backend, MASKED))
+    options = {
+        "mask": {"mask": problem.mask()},
+        "bias": {"bias": np.where(problem.mask(), 0, -np.inf).astype(problem.query.dtype)},
+        "is_causal": {"is_causal": True},
+    }[source]
+    check(backend, "SCORE-5", problem.arguments | {"softcap": 1 / 64} | options, record_property)
+
+
+@rule("SCORE-1", "SCORE-2", "SCORE-3", "SCORE-4", "SCORE-5")
+@SETTINGS
+@given(data=st.data())
+def test_scores_by_themselves(data: st.DataObject, backend: Backend, record_property: Record) -> None:
+    """Where there is a function for them: with every option that it has, and without."""
+    require(backend, operation="scores")
+    problem = data.draw(problems(backend, MASKED))
+    every = {"scale": 0.3, "softcap": 1.5, "bias": biased(problem)}
+    options = {name: thing for name, thing in every.items() if problem.random.random() < 0.5}
+    arguments = {"query": problem.query, "key": problem.key}
+    check(backend, "SCORE-1", arguments | options, record_property, operation="scores")

@@ -8,9 +8,11 @@ from typing import Any, Literal, get_args
 
 from attnspec import SpecError
 
-#: ``deviation`` is a declared variant, verified; ``unsupported`` counts neither for nor against.
+#: ``deviation`` is a declared variant, verified, or a SHOULD that is not met; ``unsupported`` counts neither for nor against.
 Status = Literal["pass", "fail", "unsupported", "deviation", "error"]
 STATUSES: tuple[Status, ...] = get_args(Status)
+#: How the message begins where a SHOULD does not hold, and where a MAY does not.
+UNMET, NOT_SHOWN = "SHOULD not met", "not shown"
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class Verdict:
     used : mapping of str to (float, str)
         By dtype, the largest share of its budget that any element used, and the
         loosest of the accuracy classes that the calls of the test needed.
+    deviates : tuple of str
+        For a deviation, the rule that it is from; the others hold, all the same.
     """
 
     backend: str
@@ -39,6 +43,7 @@ class Verdict:
     status: Status
     message: str = ""
     used: Mapping[str, tuple[float, str]] = field(default_factory=dict)
+    deviates: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,19 @@ class Results:
 
     subjects: tuple[Subject, ...]
     verdicts: tuple[Verdict, ...]
+
+
+def verdict_of(entry: Mapping[str, Any]) -> Verdict:
+    """Make a verdict of what became of it in JSON, or on its way from another process.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.verdict import verdict_of
+    >>> verdict_of({"backend": "b", "rules": ["MASK-1"], "test": "t", "status": "pass"}).rules
+    ('MASK-1',)
+    """
+    tuples = {name: tuple(entry[name]) for name in ("rules", "deviates") if name in entry}
+    return Verdict(**{**entry, **tuples})
 
 
 def line(kind: str, thing: Any) -> str:
@@ -105,7 +123,7 @@ def _read(path: Path) -> tuple[list[Subject], list[Verdict], bool]:
             if kind == "subject":
                 subjects.append(Subject(**entry))
             elif kind == "verdict" and entry["status"] in STATUSES and isinstance(entry["rules"], list):
-                verdicts.append(Verdict(**{**entry, "rules": tuple(entry["rules"])}))
+                verdicts.append(verdict_of(entry))
             elif kind == "end":
                 ended = True
             else:

@@ -1,6 +1,7 @@
 """Cases: the golden vectors of `spec/vectors`, each one call with its proven values."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -108,8 +109,9 @@ class Case:
         The function called, as in `attnspec.OPERATIONS`.
     rules : tuple of str
         The rules it bears on, the one it is there for first.
-    arguments : mapping of str to array, number, bool or str
-        Everything to call it with, by canonical name. Arrays are read-only.
+    arguments : mapping of str to array, number, bool, str, tuple or None
+        Everything to call it with, by canonical name. Arrays are read-only; a
+        window is a tuple.
     expected : mapping of str to array
         By output name, each element the float64 nearest to the exact value.
         Empty for a misuse.
@@ -257,6 +259,51 @@ def _waive_expected(schema: dict[str, Any]) -> None:
     case["properties"]["alternatives"]["items"]["required"] = ["rule", "variant"]
 
 
+def decode(group: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Turn the arguments or values of a case, as a vector file spells them, into what to call with.
+
+    Parameters
+    ----------
+    group : mapping
+        By canonical name: arrays spelled out, numbers, lists, names, null.
+
+    Returns
+    -------
+    mapping
+        Read-only. Arrays are read-only arrays, lists are tuples, and the names in
+        `SPELLINGS` are the numbers that they stand for.
+
+    Examples
+    --------
+    >>> from attnspec.case import decode
+    >>> dict(decode({"window": [2, None], "scale": "Infinity", "is_causal": True}))
+    {'window': (2, None), 'scale': inf, 'is_causal': True}
+    """
+    return MappingProxyType({name: _decoded(thing) for name, thing in group.items()})
+
+
+def _decoded(thing: Any) -> Any:
+    if isinstance(thing, dict):
+        return array(thing)
+    if isinstance(thing, list):
+        return tuple(thing)
+    return SPELLINGS.get(thing, thing) if isinstance(thing, str) else thing
+
+
+def spell(number: float) -> float | str:
+    """Spell a number as a vector file does: as it is, or by name where JSON has no spelling.
+
+    Examples
+    --------
+    >>> from attnspec.case import spell
+    >>> spell(1.5), spell(float("-inf"))
+    (1.5, '-Infinity')
+    """
+    if math.isfinite(number):
+        return number
+    return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+
+
 def array(tensor: Mapping[str, Any]) -> NDArray[Any]:
     """Build the array that a vector file spells out, read-only."""
     numbers = [SPELLINGS[x] if isinstance(x, str) else x for x in tensor["data"]]
@@ -272,11 +319,6 @@ def _tensors(entry: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     return [(name, thing) for group in groups for name, thing in group.items() if isinstance(thing, dict)]
 
 
-def _arrays(group: Mapping[str, Any]) -> Mapping[str, Any]:
-    things = {name: array(thing) if isinstance(thing, dict) else thing for name, thing in group.items()}
-    return MappingProxyType(things)
-
-
 def _case(chapter: str, entry: Mapping[str, Any]) -> Case:
     return Case(
         id=entry["id"],
@@ -284,11 +326,11 @@ def _case(chapter: str, entry: Mapping[str, Any]) -> Case:
         chapter=chapter,
         operation=entry["operation"],
         rules=tuple(entry["rules"]),
-        arguments=_arrays(entry["arguments"]),
+        arguments=decode(entry["arguments"]),
         provenance=Provenance(**entry["provenance"]),
-        expected=_arrays(entry.get("expected", {})),
+        expected=decode(entry.get("expected", {})),
         alternatives=tuple(
-            Alternative(other["rule"], other["variant"], _arrays(other["expected"]))
+            Alternative(other["rule"], other["variant"], decode(other["expected"]))
             for other in entry.get("alternatives", ())
         ),
         misuse=Misuse(**entry["misuse"]) if "misuse" in entry else None,

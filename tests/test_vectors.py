@@ -1,6 +1,7 @@
-"""The golden vectors: well formed, proven, and found again by the generators they name."""
+"""The golden vectors as files: well formed, proven, linted, exported."""
 
 import json
+import math
 import subprocess
 import sys
 from datetime import date
@@ -10,10 +11,10 @@ import pytest
 from safetensors.numpy import load_file
 
 import attnspec
-from attnspec import SpecError, cases, find_case
-from attnspec.case import SCHEMA, VECTORS, array, load, read
+from attnspec import OPERATIONS, SpecError, cases, find_case, rules
+from attnspec.case import SCHEMA, VECTORS, array, decode, load, read
 from attnspec.conformance.comparison import compare
-from attnspec.lint import lint
+from attnspec.lint import LIVE, lint
 from attnspec.reference.export import export
 from attnspec.reference.rounding import budget
 from attnspec.reference.vectors import dump, rewrite, tensor
@@ -72,6 +73,82 @@ def test_the_linter_names_what_is_wrong(tmp_path, change, message):
     assert "rule MASK-1: got no case, expected one" in problems
 
 
+ARGUMENTS = [
+    ("heads-four-over-two", {"query": {"shape": [3, 4, 1]}}, "key: got 2 heads, expected a divisor of 3"),
+    ("notation-two-axes", {"key": {"shape": [2, 4]}}, "query, key, value: got shapes (3, 2), (2, 4), (4, 5)"),
+    ("masking-every-source", {"mask": {"shape": [5, 4]}}, "argument mask: got shape (5, 4), expected it to"),
+    ("masking-every-source", {"bias": {"shape": [1, 4, 5]}}, "argument bias: got shape (1, 4, 5), expected"),
+    (
+        "dropout-half",
+        {"dropout_mask": {"shape": [4, 3]}},
+        "argument dropout_mask: got shape (4, 3), expected",
+    ),
+    ("dropout-half", {"dropout_mask": {"dtype": "float64", "data": [1.0] * 12}}, "expected booleans"),
+    (
+        "masking-key-lengths",
+        {"key_lengths": {"shape": [3, 1]}},
+        "key_lengths: got shape (3, 1), expected (3,)",
+    ),
+    ("masking-key-lengths", {"key_lengths": {"dtype": "float64"}}, "got dtype float64, expected integers"),
+    ("masking-segments", {"key_segment_ids": {"shape": [1, 5]}}, "got shape (1, 5), expected (5,)"),
+    ("masking-segments", {"query": {"dtype": "int64", "data": [1] * 12}}, "expected floating-point numbers"),
+    ("softmax-sink-grouped", {"sinks": {"shape": [2, 2]}}, "argument sinks: got shape (2, 2), expected (4,)"),
+    (
+        "masking-window-own",
+        {"window": [0]},
+        "argument window: got (0,), expected two, each None or an integer",
+    ),
+    ("masking-window-own", {"window": [-1, 0]}, "argument window: got (-1, 0), expected two"),
+    ("masking-window-own", {"window": [0.5, 0]}, "argument window: got (0.5, 0), expected two"),
+    ("masking-window-own", {"window": 2}, "argument window: got 2, expected two"),
+]
+
+
+@pytest.mark.parametrize(("case_id", "change", "message"), ARGUMENTS)
+def test_the_linter_names_an_argument_to_refuse(tmp_path, case_id, change, message):
+    def changed(entry):
+        for name, thing in change.items():
+            old = entry["arguments"][name]
+            entry["arguments"][name] = {**old, **thing} if isinstance(thing, dict) else thing
+
+    assert lint_of(tmp_path, lambda _: None, case_id) == []
+    problems = lint_of(tmp_path, changed, case_id)
+    assert any(message in problem for problem in problems), problems
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_the_linter_knows_the_shape_of_every_output(tmp_path, operation):
+    case = next(case for case in ALL if case.operation == operation and case.expected)
+    assert list(case.expected) == list(OPERATIONS[operation].outputs)
+    for name, values in case.expected.items():
+
+        def changed(entry, name=name):
+            entry["expected"][name]["shape"].append(1)
+
+        message = f"case {case.id}: expected {name}: got shape {(*values.shape, 1)}, expected {values.shape}"
+        assert lint_of(tmp_path, changed, case.id)[0] == message
+
+
+def test_the_linter_refuses_an_alternative_that_is_none(tmp_path):
+    def changed(entry):
+        entry["alternatives"][0]["expected"] = entry["expected"]
+
+    (problem,) = lint_of(tmp_path, changed, "heads-four-over-two")
+    assert problem.endswith("alternative tiled: got the expected values, expected others")
+
+
+def test_the_linter_asks_for_the_argument_at_fault(tmp_path):
+    (problem,) = lint_of(tmp_path, lambda e: e["misuse"].update(argument="colour"), "errors-scale-nan")
+    assert problem.endswith("misuse: got colour, expected an argument of attention")
+
+
+def test_the_linter_asks_for_no_case_of_a_rule_that_only_runs_show(tmp_path):
+    assert {rule.id for rule in rules()} > LIVE
+    problems = lint(minimal(tmp_path, lambda e: e.update(rules=["NUM-9"])).parent)
+    assert "rule NUM-9: expected no case, as it is in LIVE" in problems
+    assert not any(problem.startswith("rule NUM-10:") for problem in problems)
+
+
 @pytest.mark.parametrize("kind", ["safetensors", "npz"])
 def test_export_gives_every_array_back(tmp_path, kind):
     paths = export(ALL, tmp_path / "out", kind)
@@ -86,7 +163,8 @@ def test_export_gives_every_array_back(tmp_path, kind):
             if isinstance(x, np.ndarray):
                 assert tensors[f"arguments/{name}"].tobytes() == x.tobytes()
             else:
-                assert manifest[case.id]["scalars"][name] == x
+                found = decode(manifest[case.id]["scalars"])[name]
+                assert found == x or (math.isnan(found) and math.isnan(x))
 
 
 def test_export_to_an_unknown_format(tmp_path):
@@ -126,76 +204,21 @@ def test_numbers_without_a_spelling_in_json():
     assert array(spelled).tobytes() == given.tobytes()
 
 
-def legacy_001():
-    random = np.random.RandomState(3)
-    tokens = np.concatenate([random.normal(size=(4, 1)) for _ in range(3)], axis=1)
-    random = np.random.RandomState(0)
-    weights = [random.normal(size=(4, 4)) for _ in range(3)]
-    return tokens, weights, [random.normal(size=(4, 1)).ravel() for _ in range(3)]
-
-
-def test_the_legacy_generator_still_gives_the_inputs_of_001():
-    tokens, weights, biases = legacy_001()
-    for name, weight, bias in zip(("query", "key", "value"), weights, biases, strict=True):
-        given = find_case(f"projection-001-{name}").arguments
-        assert given["tokens"].tobytes() == tokens.tobytes()
-        assert given["weight"].tobytes() == weight.tobytes()
-        assert given["bias"].tobytes() == bias.tobytes()
-
-
-def test_the_legacy_generator_still_gives_the_weights_of_002():
-    random = np.random.RandomState(42)
-    for name in ("query", "key", "value"):
-        assert np.array_equal(
-            find_case(f"projection-002-{name}").arguments["weight"], random.randint(3, size=(3, 3))
-        )
-
-
-def test_pytorch_still_gives_the_weights_of_003():
-    torch = pytest.importorskip("torch")
-    generator = torch.Generator().manual_seed(123)
-    for name in ("query", "key", "value"):
-        weight = torch.rand(3, 2, generator=generator).numpy()
-        assert find_case(f"projection-003-{name}").arguments["weight"].tobytes() == weight.tobytes()
-
-
-def test_attention_cases_take_the_projections_of_their_example():
-    for number in ("000", "001", "002"):
-        for name in ("query", "key", "value"):
-            projected = find_case(f"projection-{number}-{name}").expected["projected"]
-            rows = projected.T if number == "001" else projected
-            assert np.array_equal(find_case(f"softmax-{number}").arguments[name], rows)
-
-
-@pytest.mark.parametrize(
-    ("single", "whole", "row"),
-    [
-        ("softmax-001-single", "softmax-001", 2),
-        ("softmax-002-single", "softmax-002", 0),
-        ("softmax-003-single", "softmax-003", 1),
-        ("scores-002-single", "scores-002", 0),
-        ("scores-003-single", "scores-003", 1),
-    ],
-)
-def test_a_single_query_is_a_row_of_the_whole(single, whole, row):
-    for name, values in find_case(single).expected.items():
-        assert np.array_equal(values[0], find_case(whole).expected[name][row])
-
-
-def test_three_ways_to_mask_in_004_agree():
-    expected = [find_case(f"masking-004-{name}").expected for name in ("bias", "boolean", "causal")]
-    for name in ("output", "weights"):
-        assert np.array_equal(expected[0][name], expected[1][name])
-        assert np.array_equal(expected[0][name], expected[2][name])
-
-
-def minimal(tmp_path, change):
+def minimal(tmp_path, change, case_id="scores-000"):
     """A vector file with one case, changed."""
-    entry = json.loads((VECTORS / "scores.json").read_text())["cases"][0]
+    name = f"{case_id.partition('-')[0]}.json"
+    (entry,) = (e for e in json.loads((VECTORS / name).read_text())["cases"] if e["id"] == case_id)
     change(entry)
-    path = tmp_path / "scores.json"
+    path = tmp_path / name
     path.write_text(json.dumps({"cases": [entry]}))
     return path
+
+
+def lint_of(tmp_path, change, case_id):
+    """What the linter says of one case, changed."""
+    path = minimal(tmp_path, change, case_id)
+    cases.cache_clear()  # the folder is the same, the file is not
+    return [problem for problem in lint(path.parent) if problem.startswith("case ")]
 
 
 @pytest.mark.parametrize(
@@ -213,11 +236,56 @@ def minimal(tmp_path, change):
         ),
         (lambda e: e["arguments"]["query"].update(dtype="int8"), r"cases/0/arguments/query"),
         (lambda e: e["arguments"]["query"]["data"].__setitem__(0, "nan"), r"cases/0/arguments/query"),
+        (lambda e: e["arguments"]["query"]["data"].__setitem__(0, True), r"cases/0/arguments/query"),
+        (lambda e: e["arguments"]["query"].update(dtype="int64", data=[0.5] * 6), r"cases/0/arguments/query"),
+        (lambda e: e["arguments"]["query"].update(dtype="int64", data=["NaN"] * 6), r"arguments/query"),
+        (lambda e: e["arguments"]["query"].update(dtype="bool", data=[1] * 6), r"cases/0/arguments/query"),
+        (lambda e: e["arguments"].update(window=[2, "all"]), r"cases/0/arguments/window/1"),
+        (lambda e: e["arguments"].update(scale=[1.0]), r"cases/0/arguments/scale"),
+        (lambda e: e.update(operation="convolution"), r"'convolution' is not one of"),
     ],
 )
 def test_a_malformed_file_is_named(tmp_path, change, message):
     with pytest.raises(SpecError, match=message):
         load(minimal(tmp_path, change))
+
+
+def test_the_schema_knows_the_operations_of_the_signature():
+    schema = json.loads((VECTORS / SCHEMA).read_text())
+    assert schema["$defs"]["case"]["properties"]["operation"]["enum"] == list(OPERATIONS)
+
+
+def test_arguments_that_are_no_arrays():
+    given = {"window": [2, None], "scale": "-Infinity", "convention": "row", "softcap": None, "heads": 2}
+    found = decode(given)
+    assert found == {"window": (2, None), "scale": -np.inf, "convention": "row", "softcap": None, "heads": 2}
+    with pytest.raises(TypeError):
+        found["scale"] = 1.0
+
+
+@pytest.mark.parametrize("given", [np.array([[1, -2]]), np.array(3), np.zeros((0, 2), np.int64)])
+def test_integers_stay_integers(given):
+    spelled = json.loads(json.dumps(tensor(given)))
+    assert all(type(number) is int for number in spelled["data"])
+    found = array(spelled)
+    assert (found.dtype, found.shape, found.tolist()) == (np.int64, given.shape, given.tolist())
+
+
+def test_a_case_without_values_is_given_them(tmp_path):
+    """As one adds a case: arguments, and the names of the variants alone."""
+    path = tmp_path / "masking.json"
+    text = (VECTORS / "masking.json").read_text()
+    document = json.loads(text)
+    for entry in document["cases"]:
+        for thing in (entry, *entry.get("alternatives", ())):
+            thing.pop("expected", None)
+            thing.pop("proof", None)
+    path.write_text(dump(document))
+    with pytest.raises(SpecError, match=r"masking\.json at cases/\d+: .* is not valid under any"):
+        load(path)
+    (rewritten,) = rewrite(tmp_path)
+    assert rewritten.text == text
+    assert rewritten.changed == ()
 
 
 def test_a_file_that_is_no_json(tmp_path):

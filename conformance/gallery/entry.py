@@ -1,0 +1,157 @@
+"""Entries of the gallery: what each replaces, what it breaks, and how it is called."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from inspect import getdoc
+from types import MappingProxyType, ModuleType
+from typing import Any
+
+import array_api_compat.numpy as xp
+import numpy as np
+
+from attnspec import OPERATIONS
+from attnspec.backends import DTYPES, Backend
+from attnspec.conformance.gallery import base, base_checks, base_companions, base_masking, base_parts
+from attnspec.conformance.gallery.base import Steps
+from attnspec.reference.rounding import Accuracy
+
+Step = Callable[..., Any]
+#: How a backend of the gallery is loaded by its name.
+PLACE = "attnspec.conformance.gallery"
+
+#: Every step of the correct implementation, by name.
+BASE: Mapping[str, Step] = MappingProxyType(
+    {
+        name: thing
+        for module in (base, base_masking, base_checks, base_companions, base_parts)
+        for name, thing in vars(module).items()
+        if getattr(thing, "__module__", "") == module.__name__ and not isinstance(thing, type)
+    }
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One implementation of the gallery.
+
+    Attributes
+    ----------
+    name : str
+    sentence : str
+        What it does, in words.
+    steps : mapping of str to callable
+        Those of the correct implementation that it replaces.
+    rule : str
+        That it breaks; empty for a correct one.
+    kind : str
+        The class of its bug, a letter of `KINDS`; empty for a correct one.
+    seen : str
+        A public thread about such a bug, ``owner/repository#number``; or empty.
+    accuracy : {"full", "cast"}
+        The class of budget that a correct one meets in half precision.
+    """
+
+    name: str
+    sentence: str
+    steps: Mapping[str, Step]
+    rule: str = ""
+    kind: str = ""
+    seen: str = ""
+    accuracy: Accuracy = "full"
+
+    def backend(self) -> Backend:
+        """Make it a backend, with a memory of its own.
+
+        Examples
+        --------
+        >>> from attnspec.conformance.gallery import entry
+        >>> entry("inverted_polarity").backend().has("attention", "window")
+        True
+        """
+        own = Steps(**{**BASE, **self.steps}, memory={})
+        operations = {name: partial(getattr(own, name), own) for name in OPERATIONS}
+        run = operations.pop("attention")
+        return Backend(f"{PLACE}:{self.name}", "numpy", np.__version__, xp, run, DTYPES, operations)
+
+
+#: The classes of bugs, by letter.
+KINDS: Mapping[str, str] = MappingProxyType(
+    {
+        "A": "causal alignment, offsets",
+        "B": "rows with nothing to attend to",
+        "C": "sentinels, overflow, low precision",
+        "D": "shared key heads",
+        "E": "windows",
+        "F": "softcap",
+        "G": "tiles, remainders, poisoned padding",
+        "H": "strides, broadcasting, layout",
+        "I": "lse, merging",
+        "J": "dropout",
+        "K": "scale",
+        "L": "dtype of bias and mask",
+        "M": "sinks",
+        "N": "integer overflow",
+        "O": "empty axes",
+        "P": "depth of the values",
+        "Q": "position encodings",
+        "R": "polarity and value of masks",
+        "S": "dtype of results",
+        "T": "determinism, memory of earlier calls",
+        "U": "arguments that should be refused",
+        "V": "projections, caches, pages",
+    }
+)
+
+
+def wrong(step: str, rule: str, kind: str, seen: str = "") -> Callable[[Step], Entry]:
+    """Make an entry of a function that replaces a step; its docstring says what it does wrong.
+
+    Parameters
+    ----------
+    step : str
+        A name in `BASE`.
+    rule, kind, seen
+        As in `Entry`.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.gallery.entry import wrong
+    >>> @wrong("by_mask", "MASK-1", "R")
+    ... def inverted(call):
+    ...     "Take True for ignore."
+    ...     return ~call.mask
+    >>> inverted.name, inverted.sentence
+    ('inverted', 'Take True for ignore.')
+    """
+
+    def entered(function: Step) -> Entry:
+        return Entry(function.__name__, _sentence(function), {_known(step): function}, rule, kind, seen)
+
+    return entered
+
+
+def correct(step: str, accuracy: Accuracy = "full") -> Callable[[Step], Entry]:
+    """Make an entry of a function that replaces a step and changes nothing that the standard sees."""
+
+    def entered(function: Step) -> Entry:
+        return Entry(
+            function.__name__, _sentence(function), {_known(step): function}, accuracy=accuracy
+        )
+
+    return entered
+
+
+def entries_of(*modules: ModuleType) -> tuple[Entry, ...]:
+    """List the entries of some modules, in the order in which they are written."""
+    return tuple(thing for module in modules for thing in vars(module).values() if isinstance(thing, Entry))
+
+
+def _sentence(function: Step) -> str:
+    return " ".join((getdoc(function) or "").split())
+
+
+def _known(step: str) -> str:
+    if step not in BASE:
+        raise ValueError(f"step: expected one of {', '.join(BASE)}, got {step!r}")
+    return step

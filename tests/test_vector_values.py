@@ -1,0 +1,243 @@
+"""What the golden vectors hold: found again by generators, by closed forms, and from each other."""
+
+import cmath
+import inspect
+import math
+
+import numpy as np
+import pytest
+
+from attnspec import OPERATIONS, cases, find_case
+from attnspec.backends import DTYPES
+from attnspec.conformance.arguments import dtypes_of
+from attnspec.reference import allowed_keys
+from attnspec.reference.exact import evaluate
+
+PROVEN = [case for case in cases() if case.expected]
+ATTENTION = [case for case in PROVEN if case.operation == "attention"]
+
+
+def legacy_001():
+    random = np.random.RandomState(3)
+    tokens = np.concatenate([random.normal(size=(4, 1)) for _ in range(3)], axis=1)
+    random = np.random.RandomState(0)
+    weights = [random.normal(size=(4, 4)) for _ in range(3)]
+    return tokens, weights, [random.normal(size=(4, 1)).ravel() for _ in range(3)]
+
+
+def test_the_legacy_generator_still_gives_the_inputs_of_001():
+    tokens, weights, biases = legacy_001()
+    for name, weight, bias in zip(("query", "key", "value"), weights, biases, strict=True):
+        given = find_case(f"projection-001-{name}").arguments
+        assert given["tokens"].tobytes() == tokens.tobytes()
+        assert given["weight"].tobytes() == weight.tobytes()
+        assert given["bias"].tobytes() == bias.tobytes()
+
+
+def test_the_legacy_generator_still_gives_the_weights_of_002():
+    random = np.random.RandomState(42)
+    for name in ("query", "key", "value"):
+        assert np.array_equal(
+            find_case(f"projection-002-{name}").arguments["weight"], random.randint(3, size=(3, 3))
+        )
+
+
+def test_pytorch_still_gives_the_weights_of_003():
+    torch = pytest.importorskip("torch")
+    generator = torch.Generator().manual_seed(123)
+    for name in ("query", "key", "value"):
+        weight = torch.rand(3, 2, generator=generator).numpy()
+        assert find_case(f"projection-003-{name}").arguments["weight"].tobytes() == weight.tobytes()
+
+
+def test_attention_cases_take_the_projections_of_their_example():
+    for number in ("000", "001", "002"):
+        for name in ("query", "key", "value"):
+            projected = find_case(f"projection-{number}-{name}").expected["projected"]
+            rows = projected.T if number == "001" else projected
+            assert np.array_equal(find_case(f"softmax-{number}").arguments[name], rows)
+
+
+@pytest.mark.parametrize(
+    ("single", "whole", "row"),
+    [
+        ("softmax-001-single", "softmax-001", 2),
+        ("softmax-002-single", "softmax-002", 0),
+        ("softmax-003-single", "softmax-003", 1),
+        ("scores-002-single", "scores-002", 0),
+        ("scores-003-single", "scores-003", 1),
+    ],
+)
+def test_a_single_query_is_a_row_of_the_whole(single, whole, row):
+    for name, values in find_case(single).expected.items():
+        assert np.array_equal(values[0], find_case(whole).expected[name][row])
+
+
+def test_three_ways_to_mask_in_004_agree():
+    expected = [find_case(f"masking-004-{name}").expected for name in ("bias", "boolean", "causal")]
+    for name in ("output", "weights"):
+        assert np.array_equal(expected[0][name], expected[1][name])
+        assert np.array_equal(expected[0][name], expected[2][name])
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_argument_is_used_by_a_case(operation):
+    used = {name for case in PROVEN if case.operation == operation for name in case.arguments}
+    wanted = {*OPERATIONS[operation].arrays, *OPERATIONS[operation].options}
+    assert {name for name in wanted if not name.startswith("return_")} == used
+
+
+def test_what_is_said_to_be_exact_in_every_dtype_is():
+    said = [case for case in cases() if "exact in every dtype" in case.provenance.inputs]
+    mixed = {"errors-dtype-key", "errors-dtype-value", "errors-dtype-half"}
+    assert len(said) > 200
+    assert {case.id for case in said if dtypes_of(case) != DTYPES} == mixed
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in ATTENTION if "dropout_mask" not in case.arguments], ids=str
+)
+def test_rows_sum_to_what_the_sink_leaves(case):
+    """The weights of a row and its sink sum to 1; where the lse is that of nothing, all is 0."""
+    output, lse, weights = (case.expected[name] for name in ("output", "lse", "weights"))
+    sinks = case.arguments.get("sinks", np.full(lse.shape[-2:-1] or 1, -np.inf))
+    sinks = np.broadcast_to(sinks if lse.ndim == 1 else sinks[:, None], lse.shape)
+    empty = ~(weights != 0).any(axis=-1)  # a row of NaN is not
+    assert np.array_equal(lse[empty], sinks[empty])
+    assert not output[empty].any()
+    there = ~empty & ~np.isnan(lse)
+    left = 1 - np.exp(sinks[there] - lse[there])
+    np.testing.assert_allclose(weights.sum(axis=-1)[there], left, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "case_id", ["masking-everything", "masking-everything-batch", "errors-every-argument"]
+)
+def test_each_of_all_arguments_has_an_effect(case_id):
+    case = find_case(case_id)
+    together = ({"query_segment_ids", "key_segment_ids"}, {"dropout_mask", "dropout_rate"})
+    for name in set(case.arguments) & set(OPERATIONS["attention"].options):
+        without = next((names for names in together if name in names), {name})
+        arguments = {other: thing for other, thing in case.arguments.items() if other not in without}
+        found = evaluate("attention", arguments)
+        assert not np.array_equal(found["weights"].values, case.expected["weights"]), name
+
+
+def test_every_argument_but_what_is_returned_is_in_the_case_of_all():
+    given = set(find_case("errors-every-argument").arguments)
+    operation = OPERATIONS["attention"]
+    assert {*operation.arrays, *operation.options} - given == {"return_lse", "return_weights"}
+
+
+@pytest.mark.parametrize(
+    ("step", "rows"),
+    [
+        ("caching-step-last", slice(5, 6)),
+        ("caching-step-two", slice(4, 6)),
+        ("caching-step-middle", slice(2, 4)),
+        ("caching-step-capacity", slice(4, 5)),
+    ],
+)
+def test_a_step_is_rows_of_the_full_pass(step, rows):
+    full, found = find_case("caching-full").expected, find_case(step).expected
+    assert np.array_equal(found["output"], full["output"][rows])
+    assert np.array_equal(found["lse"], full["lse"][rows])
+
+
+def test_two_steps_in_a_batch_are_rows_of_the_full_pass():
+    full, found = (find_case(f"caching-{name}").expected["output"] for name in ("full", "step-batch"))
+    assert np.array_equal(found[:, 0], [full[2:4], full[4:6]])
+
+
+def test_other_garbage_gives_the_same_bits():
+    one, other = (find_case(f"masking-garbage{name}") for name in ("", "-other"))
+    assert not np.array_equal(one.arguments["value"], other.arguments["value"])
+    for name, values in one.expected.items():
+        assert values.tobytes() == other.expected[name].tobytes()
+
+
+def test_closed_forms_of_sinks_and_lse():
+    sinks = np.array([0.0, 1.5])
+    flat = find_case("softmax-sink-flat").expected
+    for head, sink in enumerate(sinks):
+        assert flat["weights"][head] == pytest.approx(1 / (5 + math.exp(sink)), rel=1e-15)
+        assert flat["lse"][head] == pytest.approx(math.log(5 + math.exp(sink)), rel=1e-15)
+    assert (find_case("softmax-lse-equal").expected["lse"] == math.log(4)).all()
+    assert (find_case("softmax-lse-equal").alternatives[0].expected["lse"] == 2).all()
+    one = find_case("softmax-lse-one-key")
+    score = one.arguments["scale"] * one.arguments["query"] @ one.arguments["key"][0]
+    assert np.array_equal(one.expected["lse"], score)  # no rounding: the numbers are short
+    assert (find_case("softmax-sink-empty").expected["lse"][:, 0] == [1.25, -0.75]).all()
+
+
+def test_closed_forms_of_merging():
+    equal = find_case("caching-merge-equal")
+    assert np.array_equal(equal.expected["output"], equal.arguments["outputs"].mean(axis=0))
+    assert np.array_equal(equal.expected["lse"], [[1.5 + math.log(4), -2.0 + math.log(4)]])
+    one = find_case("caching-merge-one")
+    assert np.array_equal(one.expected["output"], one.arguments["outputs"][0])
+    assert np.array_equal(one.expected["lse"], one.arguments["lses"][0])
+
+
+def test_a_softcap_is_a_scaled_tanh():
+    case = find_case("scores-softcap")
+    products = case.arguments["query"] @ case.arguments["key"].T
+    assert case.expected["scores"] == pytest.approx(2 * np.tanh(products / 2), rel=1e-15)
+    assert abs(products).max() > 4
+
+
+@pytest.mark.parametrize("case", [case for case in PROVEN if case.operation == "rotary"], ids=str)
+def test_a_rotation_is_a_product_of_complex_numbers(case):
+    given, found = case.arguments["features"], case.expected["rotated"]
+    depth = case.arguments.get("rotary_depth", given.shape[-1])
+    base = case.arguments.get("base", 10000.0)
+    offset = np.asarray(case.arguments.get("offset", 0))
+    for index in np.ndindex(*given.shape[:-1]):
+        position = index[-1] + int(offset if offset.ndim == 0 else offset[index[0]])
+        for k in range(depth // 2):
+            a, b = (2 * k, 2 * k + 1) if case.arguments.get("interleaved") else (k, k + depth // 2)
+            turned = complex(*given[index][[a, b]]) * cmath.exp(1j * position * base ** (-2 * k / depth))
+            assert complex(*found[index][[a, b]]) == pytest.approx(turned, rel=1e-13)
+    assert np.array_equal(found[..., depth:], given[..., depth:])
+
+
+SLOPES = {
+    "positions-alibi-one": [2**-8],
+    "positions-alibi-three": [2**-4, 2**-8, 2**-2],
+    "positions-alibi-five": [2**-2, 2**-4, 2**-6, 2**-8, 2**-1],
+    "positions-alibi-six": [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3],
+    "positions-alibi-eight": [2**-n for n in range(1, 9)],
+    "positions-alibi-twelve": [*(2**-n for n in range(1, 9)), *(2 ** -(n + 0.5) for n in range(4))],
+}
+
+
+@pytest.mark.parametrize("case_id", SLOPES)
+def test_slopes_written_out(case_id):
+    assert find_case(case_id).expected["bias"][:, 0, 1].tolist() == [-slope for slope in SLOPES[case_id]]
+
+
+def test_nan_in_a_disallowed_place_is_held_against_no_other_rule():
+    """That it leaves no trace is a SHOULD: a case there for a MUST may not depend on it."""
+    sources = set(inspect.signature(allowed_keys).parameters)
+    found = set()
+    for case in ATTENTION:
+        query, key, value = (case.arguments[name] for name in ("query", "key", "value"))
+        poisoned = ~(np.isfinite(key).all(axis=-1) & np.isfinite(value).all(axis=-1))  # (*B, Hkv, S)
+        if query.ndim > 2:
+            poisoned = np.repeat(poisoned, query.shape[-3] // key.shape[-3], axis=-2)
+        given = {name: thing for name, thing in case.arguments.items() if name in sources}
+        allowed = allowed_keys((*query.shape[:-1], key.shape[-2]), **given)
+        if (poisoned[..., None, :] & ~allowed).any():
+            found.add(case.id)
+            assert case.rules[0] == "MASK-13", case.id
+    assert found == {case.id for case in cases() if "MASK-13" in case.rules}
+
+
+def test_sizes_of_axes_differ_where_heads_are_grouped():
+    """Were they equal, a transposition would go unseen."""
+    for case in ATTENTION:
+        if case.chapter == "heads":
+            heads, queries, depth = case.arguments["query"].shape[-3:]
+            key_heads, keys, value_depth = case.arguments["value"].shape[-3:]
+            assert keys not in (heads, depth, value_depth, key_heads), case.id
+            assert value_depth not in (heads, queries, depth), case.id
