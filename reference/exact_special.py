@@ -122,4 +122,5 @@ def _product(left: float, right: float) -> float:
 
 
 def _sum(numbers: Any) -> float:
-    return float(sum(numbers, 0.0))
+    # Not in NumPy, which warns of what IEEE 754 defines.
+    return sum((float(number) for number in numbers), 0.0)

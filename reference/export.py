@@ -28,6 +28,8 @@ def export(found: Iterable[Case], folder: Path, kind: str = "safetensors") -> li
     folder : Path
         Made when it is not there.
     kind : {"safetensors", "npz"}
+        NumPy's format has no bfloat16: such an array is read back as two bytes an
+        element.
 
     Returns
     -------

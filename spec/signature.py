@@ -63,7 +63,16 @@ OPERATIONS = MappingProxyType(
         "merge_heads": Operation(("split",), (), ("merged",)),
         "multi_head_attention": Operation(
             (*_PROJECTIONS, "output_weight"),
-            ("heads", "key_heads", "memory", *_PROJECTION_BIASES, "output_bias", "scale", "mask", "is_causal"),
+            (
+                "heads",
+                "key_heads",
+                "memory",
+                *_PROJECTION_BIASES,
+                "output_bias",
+                "scale",
+                "mask",
+                "is_causal",
+            ),
             ("output",),
         ),
         "append_cache": Operation(("cache", "new"), ("lengths",), ("appended",)),
