@@ -1,6 +1,7 @@
 """A backend: one implementation behind the one signature."""
 
 import inspect
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -95,6 +96,11 @@ class Backend:
             raise TypeError(f"expected an array, got {type(array).__name__}")
         if str(array.dtype) == "torch.bfloat16":
             return np.asarray(array.view(self.xp.int16)).copy().view("bfloat16")
+        if hasattr(array, "compute"):
+            # A lazy call is run here, and is judged by its results, not by what it warns of.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                array = array.compute()
         # Not `np.array(array)`: asked for a copy, PyTorch's `__array__` draws a deprecation warning.
         return np.asarray(array).copy()
 

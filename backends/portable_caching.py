@@ -55,7 +55,8 @@ def append_cache(cache: Any, new: Any, *, lengths: Any) -> Any:
     expected = f"shape ({', '.join(map(str, [*outer, 'N', depth]))}) as of cache"
     check("new", fits, expected, got, "SHAPE-6")
     added = got[-2]
-    check("new", added <= capacity, f"{capacity} positions or fewer, as cache has", added, "CACHE-2")
+    room = f"room for {added} new positions"
+    check("lengths", added <= capacity, room, f"a capacity of {capacity}", "CACHE-2")
     bounds = (0, capacity - added)
     held = integers(xp, "lengths", lengths, shape[:-3], "CACHE-1", bounds, "CACHE-2")
     # Old and new laid end to end, and each position of the result taken from the one or the other.

@@ -1,13 +1,14 @@
 """Why a call gave what it did: the rule that a difference breaks, and what the result looks like."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from attnspec import OPERATIONS, Alternative, Case, find_rule
 from attnspec.backends import Backend
 from attnspec.conformance.allowance import budgets_of
-from attnspec.conformance.arguments import accepted, dtype_of
+from attnspec.conformance.arguments import accepted, dtype_of, is_real
 from attnspec.conformance.call import Outputs
 from attnspec.conformance.comparison import Comparison, compare
 from attnspec.conformance.expectation import differ, differences, exact, of_values
@@ -16,6 +17,8 @@ from attnspec.reference.rounding import Budget, budget
 
 #: The rule that a wrong shape of an output of attention breaks, whatever the call is about.
 _SHAPES = {"output": "SHAPE-3", "lse": "SHAPE-8", "weights": "SHAPE-4"}
+#: Rules that an lse of too short a dtype breaks; in calls about others it is not looked at.
+_OF_LSE = ("NUM-7", "SHAPE-8", "SOFT-6", "SOFT-7", "DROP-3", "CACHE-6", "CACHE-7")
 #: What is left out with an option: ids come in pairs, and a rate says nothing without its mask.
 _TOGETHER: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -24,6 +27,8 @@ _TOGETHER: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "dropout_mask": ("dropout_rate",),
     }
 )
+#: A call with the variants that are to show: operation, arguments, dialect.
+_Asked = tuple[str, Mapping[str, Any], Mapping[str, str]]
 #: A variant's own rounding is not that of the softmax for which budgets are derived.
 _SLACK = 8
 
@@ -47,6 +52,14 @@ def rule_of(rule: str, operation: str, name: str, comparison: Comparison) -> str
     return rule
 
 
+def looked_at(outputs: Outputs, rules: tuple[str, ...], dtype: str) -> Outputs:
+    """Leave out an lse of a dtype that it may not have, unless the call is about the lse."""
+    lse = outputs.get("lse")
+    if lse is None or str(lse.dtype) in accepted("lse", dtype) or set(rules) & set(_OF_LSE):
+        return outputs
+    return {name: array for name, array in outputs.items() if name != "lse"}
+
+
 def of_generated(
     backend: Backend,
     rule: str,
@@ -54,7 +67,6 @@ def of_generated(
     arguments: Mapping[str, Any],
     outputs: Outputs,
     expected: Mapping[str, Any],
-    budgets: Mapping[str, Budget],
 ) -> tuple[str, str]:
     """Say which rule values that are off break, and what they look like.
 
@@ -68,14 +80,10 @@ def of_generated(
     dtype = dtype_of(operation, arguments)
     if find_rule(rule).level != "MUST":
         return rule, ""  # what a rule leaves open is no breach of another, whatever it looks like
-    looks = _precision(backend, operation, arguments, outputs, expected) or _variant(
-        backend, operation, arguments, outputs, expected, budgets
-    )
-    if looks is not None:
-        return looks
-    for name in ignored(backend, operation, arguments, outputs, expected, budgets):
+    for name in ignored(backend, operation, arguments, outputs):
         return rule, f"\nequals the result without `{name}`: accepted, and changes nothing in {dtype}"
-    return rule, ""
+    variant = _variant(backend, operation, arguments, outputs)
+    return variant or _precision(backend, operation, arguments, outputs, expected) or (rule, "")
 
 
 def of_golden(
@@ -90,29 +98,17 @@ def of_golden(
     return case.rules[0], ""
 
 
-def ignored(
-    backend: Backend,
-    operation: str,
-    arguments: Mapping[str, Any],
-    outputs: Outputs,
-    expected: Mapping[str, Any],
-    budgets: Mapping[str, Budget],
-) -> list[str]:
+def ignored(backend: Backend, operation: str, arguments: Mapping[str, Any], outputs: Outputs) -> list[str]:
     """List the options without any one of which the call would have to give what it gave."""
-    dtype = dtype_of(operation, arguments)
+    dialect = of_values(backend.dialect)
     found = []
     for name in arguments:
         # A number of heads, say, cannot be left out: what is left is no call.
-        if name in OPERATIONS[operation].arrays or operation != "attention":
-            continue
-        left_out = (name, *_TOGETHER.get(name, ()))
-        less = {other: x for other, x in arguments.items() if other not in left_out}
-        values = _possible(operation, less, of_values(backend.dialect))
-        if values is None:
-            continue
-        fits = not any(difference.problem for _, difference in differences(outputs, values, budgets, dtype))
-        if fits and differ(values, expected, budgets, outputs):
-            found.append(name)
+        if name not in OPERATIONS[operation].arrays and operation == "attention":
+            left_out = (name, *_TOGETHER.get(name, ()))
+            less = {other: x for other, x in arguments.items() if other not in left_out}
+            if _gave(backend, (operation, less, dialect), (operation, arguments, dialect), outputs, 1):
+                found.append(name)
     return found
 
 
@@ -125,6 +121,8 @@ def _precision(
 ) -> tuple[str, str] | None:
     """Tell whether values are off just as a precision that is too low would have them."""
     dtype = dtype_of(operation, arguments)
+    if any(is_real(x) and x.dtype != dtype for name, x in arguments.items() if name != "lses"):
+        return None  # which precision is too low is what a rule of its own is about (ERR-14)
     if dtype == "float64":
         low = budget(operation, arguments, dtype, working="float32")
         rule, hint = (
@@ -145,25 +143,30 @@ def _precision(
 
 
 def _variant(
-    backend: Backend,
-    operation: str,
-    arguments: Mapping[str, Any],
-    outputs: Outputs,
-    expected: Mapping[str, Any],
-    budgets: Mapping[str, Budget],
+    backend: Backend, operation: str, arguments: Mapping[str, Any], outputs: Outputs
 ) -> tuple[str, str] | None:
     """Tell whether values are those of a variant of the standard that is not declared."""
-    dtype = dtype_of(operation, arguments)
-    shown = {name: array for name, array in outputs.items() if name in expected}
+    dialect = of_values(backend.dialect)
     for rule, variant in ((rule, variant) for rule, known in SHOWN.items() for variant in known):
-        if backend.dialect.get(rule) == variant:
-            continue
-        values = _possible(operation, arguments, {**of_values(backend.dialect), rule: variant})
-        if values is None or not differ(values, expected, {name: _SLACK * budgets[name] for name in shown}, shown):
-            continue
-        if not any(d.problem for _, d in differences(shown, values, budgets, dtype, _SLACK)):
+        other = {**dialect, rule: variant}
+        showing = replace(backend, dialect={**backend.dialect, rule: variant})
+        if _gave(showing, (operation, arguments, other), (operation, arguments, dialect), outputs, _SLACK):
             return rule, _said(rule, variant)
     return None
+
+
+def _gave(backend: Backend, other: _Asked, asked: _Asked, outputs: Outputs, slack: float) -> bool:
+    """Whether outputs are what another call has to give, and not what the one that was made has to."""
+    operation, arguments, _ = other
+    values, whole = _possible(*other), _possible(*asked)
+    if values is None or whole is None:
+        return False
+    dtype = dtype_of(operation, arguments)
+    budgets = budgets_of(backend, operation, arguments, dtype)
+    allowed = {name: slack * budgets[name] for name in outputs}
+    if any(difference.problem for _, difference in differences(outputs, values, allowed, dtype)):
+        return False
+    return differ(values, whole, allowed, outputs)
 
 
 def _possible(
@@ -187,6 +190,4 @@ def _equals(
     if name not in other.expected:
         return False
     allowed = _SLACK * budgets[name]
-    return not compare(
-        name, outputs[name], other.expected[name], allowed, *accepted(name, dtype)
-    ).problem
+    return not compare(name, outputs[name], other.expected[name], allowed, *accepted(name, dtype)).problem

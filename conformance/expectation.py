@@ -117,7 +117,7 @@ def differ(
 
 
 def differences(
-    outputs: Outputs, values: Mapping[str, Any], budgets: Mapping[str, Budget], dtype: str, slack: float = 1
+    outputs: Outputs, values: Mapping[str, Any], budgets: Mapping[str, Budget], dtype: str
 ) -> Iterator[tuple[str, Comparison]]:
     """Compare every output that was given with its value, in the dtypes that it may have.
 
@@ -126,8 +126,7 @@ def differences(
     for name, got in outputs.items():
         if name in values:
             where = ~np.isnan(values["lse"])[..., None] if name == "weights" and "lse" in values else None
-            allowed = slack * budgets[name]
-            yield name, compare(name, got, values[name], allowed, *accepted(name, dtype), where=where)
+            yield name, compare(name, got, values[name], budgets[name], *accepted(name, dtype), where=where)
 
 
 def _fingerprint(arguments: Mapping[str, Any]) -> Iterator[Any]:

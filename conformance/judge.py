@@ -10,7 +10,7 @@ from attnspec import Case
 from attnspec.backends import Backend
 from attnspec.conformance.allowance import CLASSES, budgets_of, required
 from attnspec.conformance.arguments import arguments_of, dtype_of, dtypes_of, in_dtype
-from attnspec.conformance.attribution import of_generated, of_golden, rule_of
+from attnspec.conformance.attribution import looked_at, of_generated, of_golden, rule_of
 from attnspec.conformance.call import Missing, Outputs, observe
 from attnspec.conformance.expectation import declared, differences, exact
 from attnspec.conformance.failure import Failure
@@ -63,7 +63,7 @@ def judge_case(backend: Backend, case: Case, dtype: str) -> Judgement:
         judge_misuse(backend, case.operation, arguments, case.rules[0], place, reproduction)
         return Judgement("pass", 0.0)
     budgets = budgets_of(backend, case.operation, arguments, dtype)
-    outputs = observe(backend, case.operation, arguments)
+    outputs = looked_at(observe(backend, case.operation, arguments), case.rules, dtype)
     expected, deviates = _of_case(backend, case, arguments, budgets, outputs)
     worst = 0.0
     for name, comparison in differences(outputs, expected, budgets, dtype):
@@ -106,7 +106,7 @@ def judge(
         As `judge_case`.
     """
     dtype = dtype_of(operation, arguments)
-    outputs = observe(backend, operation, arguments)
+    outputs = looked_at(observe(backend, operation, arguments), (rule,), dtype)
     budgets = budgets_of(backend, operation, arguments, dtype)
     if expected is None:
         plain = exact(operation, arguments)
@@ -120,7 +120,7 @@ def judge(
         if comparison.problem:
             broken, hint = rule_of(rule, operation, name, comparison), ""
             if comparison.kind in ("value", "pattern"):
-                broken, hint = of_generated(backend, rule, operation, arguments, outputs, values, budgets)
+                broken, hint = of_generated(backend, rule, operation, arguments, outputs, values)
             text = of_arguments(backend, operation, arguments, name, values[name])
             raise Failure(broken, f"{dtype}, on {backend.name}\n{comparison.problem}{hint}\n{text}")
         worst = max(worst, comparison.share)

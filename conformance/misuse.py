@@ -93,5 +93,7 @@ def judge_message(message: str, arguments: tuple[str, ...], place: str, reproduc
     """
     if re.search(rf"\b({'|'.join(arguments)})\b", message, re.IGNORECASE) is None:
         lines = message.strip().splitlines() or ["no message"]
-        finding = f"{place}\nexpected an error that names {' or '.join(arguments)}, got: {lines[0]}\n{reproduction}"
+        finding = (
+            f"{place}\nexpected an error that names {' or '.join(arguments)}, got: {lines[0]}\n{reproduction}"
+        )
         raise Failure("ERR-12", finding.rstrip())

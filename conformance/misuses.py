@@ -121,7 +121,9 @@ MISUSES: Mapping[str, Wrong] = MappingProxyType(
         "ids of queries alone": Wrong(
             "ERR-10", "key_segment_ids", {"query_segment_ids": _IDS["query_segment_ids"]}
         ),
-        "ids that are real numbers": Wrong("ERR-10", "key_segment_ids", _IDS | {"key_segment_ids": np.ones((2, 5))}),
+        "ids that are real numbers": Wrong(
+            "ERR-10", "key_segment_ids", _IDS | {"key_segment_ids": np.ones((2, 5))}
+        ),
         "ids for too few keys": Wrong(
             "ERR-10", "key_segment_ids", _IDS | {"key_segment_ids": np.ones((2, 4), int)}
         ),

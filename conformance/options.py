@@ -30,7 +30,7 @@ class Option:
 
     rule: str
     draw: Callable[[Problem], Options]
-    needs: Callable[[Problem], Options] = lambda _: {}  # noqa: E731 - a default that draws nothing
+    needs: Callable[[Problem], Options] = lambda _: {}
 
 
 def biased(problem: Problem, *, amplitude: float = 2.0) -> NDArray[Any]:

@@ -3,7 +3,6 @@
 import traceback
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 import pytest
 from hypothesis.errors import FailedHealthCheck, Unsatisfiable

@@ -30,9 +30,8 @@ SETTINGS = settings(
 )
 
 
-
 class Shape(NamedTuple):
-    """The sizes of a problem; `outer` are batch axes and query heads, `groups` query heads share a key head."""
+    """The sizes of a problem: `outer` are batch axes and query heads; `groups` of these share a key head."""
 
     outer: tuple[int, ...]
     queries: int

@@ -76,13 +76,13 @@ def failures(verdicts: Iterable[Verdict]) -> list[str]:
 
 
 def unmet(verdicts: Iterable[Verdict]) -> list[str]:
-    """Tell of each SHOULD that a backend does not meet, in a line, with the plainest finding.
+    r"""Tell of each SHOULD that a backend does not meet, in a line, with the plainest finding.
 
     Examples
     --------
     >>> from attnspec.conformance.summary import unmet
     >>> from attnspec.conformance.verdict import Verdict
-    >>> said = "SHOULD not met: NUM-9 A call repeated gives the same bits\\noutput: got other bits"
+    >>> said = "SHOULD not met: NUM-9 A call repeated gives the same bits\noutput: got other bits"
     >>> print(unmet([Verdict("b", ("NUM-9",), "t", "deviation", said, {}, ("NUM-9",))])[0])
     b: SHOULD not met: NUM-9 A call repeated gives the same bits: output: got other bits
     """

@@ -1,5 +1,6 @@
 """The chapter `caching`: caches, steps, pages."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -35,8 +36,10 @@ def test_appending(
     require(backend, operation="append_cache")
     random, dtype = np.random.default_rng(seed), data.draw(st.sampled_from(backend.dtypes))
     outer: tuple[int, ...] = (2, 3) if random.random() < 0.7 else ()
-    lengths = random.integers(0, 7 - count, 2) if outer and random.random() < 0.7 else int(
-        random.integers(0, 7 - count)
+    lengths = (
+        random.integers(0, 7 - count, 2)
+        if outer and random.random() < 0.7
+        else int(random.integers(0, 7 - count))
     )
     arguments = {
         "cache": grid(random, (*outer, 6, 4), 1.0).astype(dtype),
@@ -69,9 +72,7 @@ def test_steps_equal_the_full_pass(
 @pytest.mark.parametrize("by", ["causality", "key_lengths"])
 @SETTINGS
 @given(data=st.data())
-def test_steps_with_a_cache(
-    by: str, data: st.DataObject, backend: Backend, record_property: Record
-) -> None:
+def test_steps_with_a_cache(by: str, data: st.DataObject, backend: Backend, record_property: Record) -> None:
     """A cache that is larger than the sequence, filled step by step; the rest of it holds large numbers."""
     require(backend, operation="append_cache")
     problem = data.draw(problems(backend, _SEQUENCES))
@@ -92,7 +93,7 @@ def test_steps_with_a_cache(
 
 def _steps(cuts: tuple[int, ...], end: int) -> list[tuple[int, int]]:
     bounds = [0, *(cut for cut in cuts if cut), end]
-    return list(zip(bounds, bounds[1:], strict=False))
+    return list(pairwise(bounds))
 
 
 def _paged(problem: Problem, size: int) -> tuple[Any, Any, Any]:

@@ -19,7 +19,7 @@ from attnspec.conformance.suite import Record, check, require, rule
 def test_sinks(data: st.DataObject, backend: Backend, record_property: Record) -> None:
     """One for each query head, whatever heads of keys there are; neither scaled nor capped nor masked."""
     problem = data.draw(problems(backend, (*MASKED, *GROUPED)))
-    every = ({}, {"scale": 0.125}, {"softcap": 0.5}, {"is_causal": True})
+    every: tuple[dict[str, Any], ...] = ({}, {"scale": 0.125}, {"softcap": 0.5}, {"is_causal": True})
     options = problem.choice(*(them for them in every if takes(backend, them)))
     check(backend, "SOFT-5", problem.arguments | sinks(problem) | options, record_property)
 

@@ -35,7 +35,10 @@ def _bias(problem: Problem, rows: slice) -> dict[str, Any]:
 def _segments(problem: Problem, rows: slice) -> dict[str, Any]:
     queries = np.zeros((*problem.batch, problem.shape[-2]), dtype=np.int64)
     queries[..., rows] = 5
-    return {"query_segment_ids": queries, "key_segment_ids": np.zeros((*problem.batch, problem.shape[-1]), int)}
+    return {
+        "query_segment_ids": queries,
+        "key_segment_ids": np.zeros((*problem.batch, problem.shape[-1]), int),
+    }
 
 
 def _mask_and_causal(problem: Problem, rows: slice) -> dict[str, Any]:
@@ -53,7 +56,7 @@ _ANYWHERE = {
     "mask and causal": _mask_and_causal,
 }
 #: Routes that leave rows empty where they can: the shape, and the arguments.
-_SOMEWHERE: Mapping[str, tuple[Any, Mapping[str, Any]]] = MappingProxyType(
+_SOMEWHERE: Mapping[str, tuple[Any, dict[str, Any]]] = MappingProxyType(
     {
         "first, by a negative offset": (_WIDE, {"is_causal": True, "query_offset": -2}),
         "first of one entry, by its offset": (_WIDE, {"is_causal": True, "query_offset": np.array([-3, 1])}),
@@ -208,4 +211,3 @@ def test_a_poisoned_key_leaves_no_trace_in_earlier_rows(backend: Backend, record
         last = np.arange(problem.shape[-1]) == problem.shape[-1] - 1
         arguments = _garbage(problem, last, np.nan, np.nan) | {"is_causal": True}
         check(backend, "MASK-13", arguments, record_property)
-

@@ -1,5 +1,6 @@
 """The chapter `caching`: partial results, merged by their lse."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,7 @@ def test_parts_of_its_own_merge_to_the_whole(cuts: str, data: st.DataObject, bac
         pytest.skip(f"{backend.name} declares another lse, by which nothing is merged")
     problem = data.draw(problems(backend, _SPLIT))
     bounds = [0, *(problem.shape[-1] if cut is None else cut for cut in _CUTS[cuts]), problem.shape[-1]]
-    calls = [_part(problem, start, stop) for start, stop in zip(bounds, bounds[1:], strict=False)]
+    calls = [_part(problem, start, stop) for start, stop in pairwise(bounds)]
     found = [observed(backend, call) for call in calls]
     partial = {name: np.stack([one[name] for one in found]) for name in ("output", "lse")}
     merge = {"outputs": partial["output"], "lses": partial["lse"]}

@@ -27,7 +27,12 @@ _BATCHED = tuple(shape for shape in SHAPES if len(shape.outer) == 2)
 _FLAT = tuple(shape for shape in SHAPES if not shape.outer)
 _OBLONG = tuple(shape for shape in SHAPES if shape.queries != shape.keys)
 #: (batch entries, heads, queries, keys)
-_EMPTY = {"batch": (0, 2, 3, 5), "queries": (2, 2, 0, 5), "keys": (2, 2, 3, 0), "queries and keys": (2, 2, 0, 0)}
+_EMPTY = {
+    "batch": (0, 2, 3, 5),
+    "queries": (2, 2, 0, 5),
+    "keys": (2, 2, 3, 0),
+    "queries and keys": (2, 2, 0, 0),
+}
 
 
 @golden("notation")
@@ -113,9 +118,7 @@ def test_the_lse_has_one_number_for_each_query(data: st.DataObject, backend: Bac
 @rule("SHAPE-7")
 @pytest.mark.parametrize("is_causal", [False, True], ids=["plain", "causal"])
 @pytest.mark.parametrize("empty", _EMPTY)
-def test_nothing_to_compute(
-    empty: str, is_causal: bool, backend: Backend, record_property: Record
-) -> None:
+def test_nothing_to_compute(empty: str, is_causal: bool, backend: Backend, record_property: Record) -> None:
     """No batch entries, no queries, or no keys: results of the right shapes."""
     batch, heads, queries, keys = _EMPTY[empty]
     shapes: dict[str, tuple[int, ...]] = {"query": (batch, heads, queries, 4)}

@@ -166,10 +166,10 @@ def test_the_lse_is_held_in_float32(level: float, backend: Backend, record_prope
 def test_a_call_repeated(option: str | None, backend: Backend) -> None:
     """The same bits three times over, on more than one tile."""
     for dtype in backend.dtypes:
-        drawn_ = problem("plain", (17, 33, 72), dtype, 9).arguments
-        arguments = {name: drawn_[name] for name in ("query", "key", "value")}
-        mask = np.random.default_rng(9).random((17, 33)) < 0.7
-        arguments |= {"mask": {"mask": mask}, "is_causal": {"is_causal": True}}.get(option or "", {})
+        large = problem("plain", (17, 33, 72), dtype, 9)
+        arguments: dict[str, Any] = {"query": large.query, "key": large.key, "value": large.value}
+        every = {"mask": np.random.default_rng(9).random((17, 33)) < 0.7, "is_causal": True}
+        arguments |= {option: every[option]} if option else {}
         first, *others = [observed(backend, arguments) for _ in range(3)]
         for other in others:
             for name, array in other.items():

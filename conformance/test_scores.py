@@ -1,4 +1,6 @@
-"""The chapter `scores`: dot products, scale, softcap, bias; seen in the weights where they are not returned."""
+"""The chapter `scores`: dot products, scale, softcap, bias; seen in the weights and the lse."""
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -108,12 +110,12 @@ def test_a_tiny_cap_brings_no_disallowed_key_back(
 ) -> None:
     """With scores of at most 1/64, minus infinity inside the cap would be a score like any other."""
     problem = data.draw(problems(backend, MASKED))
-    options = {
+    options: dict[str, dict[str, Any]] = {
         "mask": {"mask": problem.mask()},
         "bias": {"bias": np.where(problem.mask(), 0, -np.inf).astype(problem.query.dtype)},
         "is_causal": {"is_causal": True},
-    }[source]
-    check(backend, "SCORE-5", problem.arguments | {"softcap": 1 / 64} | options, record_property)
+    }
+    check(backend, "SCORE-5", problem.arguments | {"softcap": 1 / 64} | options[source], record_property)
 
 
 @rule("SCORE-1", "SCORE-2", "SCORE-3", "SCORE-4", "SCORE-5")

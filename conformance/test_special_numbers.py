@@ -61,12 +61,12 @@ def test_a_query_that_is_none_beside_an_option(
         problem = problem_of(_WIDE, dtype, 114)
         query = problem.query.copy()
         query[1, 0, 3] = np.nan
-        options: dict[str, Any] = {
+        options: dict[str, dict[str, Any]] = {
             "mask": {"mask": problem.mask()},
             "sinks": sinks(problem),
             "softcap": {"softcap": 2.0},
-        }[option]
-        check(backend, "NUM-11", problem.arguments | {"query": query} | options, record_property)
+        }
+        check(backend, "NUM-11", problem.arguments | {"query": query} | options[option], record_property)
 
 
 @rule("MASK-6", "NUM-11")
@@ -81,12 +81,12 @@ def test_a_query_that_is_none_and_may_attend_to_nothing(
         row = 0 if source == "is_causal" else 4
         query[..., row, :] = np.nan
         mask[..., row, :] = False
-        options: dict[str, Any] = {
+        options: dict[str, dict[str, Any]] = {
             "mask": {"mask": mask},
             "query_lengths": {"query_lengths": 4},
             "is_causal": {"is_causal": True, "query_offset": -1},
-        }[source]
-        check(backend, "MASK-6", problem.arguments | {"query": query} | options, record_property)
+        }
+        check(backend, "MASK-6", problem.arguments | {"query": query} | options[source], record_property)
 
 
 @rule("NUM-12")

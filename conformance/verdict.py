@@ -8,7 +8,8 @@ from typing import Any, Literal, get_args
 
 from attnspec import SpecError
 
-#: ``deviation`` is a declared variant, verified, or a SHOULD that is not met; ``unsupported`` counts neither for nor against.
+#: ``deviation`` is a declared variant, verified, or a SHOULD that is not met; ``unsupported`` counts
+#: neither for nor against.
 Status = Literal["pass", "fail", "unsupported", "deviation", "error"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 #: How the message begins where a SHOULD does not hold, and where a MAY does not.

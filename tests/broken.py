@@ -103,6 +103,24 @@ def truncating(query, key, value, *, scale=None, mask=None, bias=None, is_causal
 truncating = Backend("truncating", "numpy", np.__version__, np, truncating, ("float16", "float32", "float64"))
 
 
+def terse(query, key, value, *, window=None):
+    """Refuses what it should, and says nothing."""
+    try:
+        return reference.attention(query, key, value, window=window, dtype=query.dtype)
+    except ValueError:
+        raise ValueError("no") from None
+
+
+def unrepeatable(query, key, value):
+    output = reference.attention(query, key, value, dtype=query.dtype)
+    return output + np.random.default_rng().integers(0, 2, output.shape) * np.spacing(np.abs(output))
+
+
+def batch_dependent(query, key, value):
+    output = reference.attention(query, key, value, dtype=query.dtype)
+    return output + np.spacing(np.abs(output)) if query.ndim == 4 and len(query) > 1 else output
+
+
 def misnamed(query, keys, values):
     return None
 

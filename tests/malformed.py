@@ -139,7 +139,7 @@ COMPANIONS = {
     "append_cache": [
         ("lengths", "CACHE-2", {"negative": -1, "beyond": 5, "one-beyond": np.array([0, 5])}),
         ("lengths", "CACHE-1", {**NO_INTEGERS, **NOT_EACH_ENTRY}),
-        ("new", "CACHE-2", {"positions": np.ones((2, 3, 7, 4))}),
+        ("lengths", "CACHE-2", {"of-a-full-cache": 0}, {"new": np.ones((2, 3, 7, 4))}),
         ("new", "SHAPE-6", {"depth": NEW[..., :3], "heads": NEW[:, :1]}),
         ("new", "ERR-1", {"dtype": NEW.astype(np.float32)}),
     ],

@@ -182,6 +182,9 @@ def test_dask_is_lazy_and_computed_on_the_way_out():
     output = backend.attention(query, query, value)
     assert hasattr(output, "dask")
     assert backend.to_numpy(output).tolist() == [[5.0] * 3] * 2
+    infinite = backend.to_library(np.array([[np.inf, 0.0]]))
+    # Infinity times 0, which NumPy warns of: only now, and to nobody.
+    assert np.isnan(backend.to_numpy(infinite @ infinite.T * 0)).all()
 
 
 def uneven(heads, positions):

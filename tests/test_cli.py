@@ -91,6 +91,27 @@ def test_normalising_over_the_whole_matrix_is_told_by_name(tmp_path):
     assert "reproduce:" in run.stdout
 
 
+@pytest.mark.parametrize(
+    ("name", "tests", "rule", "message"),
+    [
+        ("terse", "names_the_argument and window", "ERR-12", "SHOULD not met: ERR-12"),
+        ("unrepeatable", "call_repeated", "NUM-9", "SHOULD not met: NUM-9"),
+        ("batch_dependent", "entry_alone", "NUM-10", "not shown: NUM-10"),
+    ],
+)
+def test_what_is_no_must_fails_no_run(name, tests, rule, message, tmp_path):
+    """Some test that passes is asked too: a backend of which nothing can be said is not good."""
+    words = f"({tests}) or has_the_dtype"
+    run, verdicts = judged(f"broken:{name}", "-k", words, tmp_path=tmp_path)
+    assert run.returncode == 0, run.stdout
+    found = [v for v in verdicts if rule in v.rules and v.message.startswith(message)]
+    assert found
+    assert {v.status for v in found} == {"unsupported" if rule == "NUM-10" else "deviation"}
+    row = next(line for line in run.stdout.splitlines() if line.startswith(f"│ {rule} "))
+    assert ("not shown 1 of 1" if rule == "NUM-10" else "not met ") in row
+    assert (f"broken:{name}: {message}" in run.stdout) == (rule != "NUM-10")
+
+
 def test_unsupported_is_no_pass(tmp_path):
     _, verdicts = judged("broken:half", tmp_path=tmp_path)
     masked = [v for v in verdicts if "MASK-1" in v.rules]

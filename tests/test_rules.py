@@ -1,24 +1,28 @@
 """The prose is the source: its rules can be read, and each has what it needs."""
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import attnspec
-from attnspec import CHAPTERS, SpecError, cases, find_rule, rules
-from attnspec.conformance import (
-    test_masking,
-    test_notation,
-    test_numerics,
-    test_projection,
-    test_scores,
-    test_softmax,
-)
+from attnspec import CHAPTERS, SpecError, cases, conformance, find_rule, rules
 from attnspec.rule import parse
 
 SPEC = Path(attnspec.__file__).parent
-SUITE = (test_masking, test_notation, test_numerics, test_projection, test_scores, test_softmax)
+FILES = sorted((Path(conformance.__file__).parent).glob("test_*.py"))
+SUITE = [import_module(f"attnspec.conformance.{path.stem}") for path in FILES]
+
+
+def rule_marks(test):
+    """The rule markers of one test: its own, and those of its parameters."""
+    for mark in getattr(test, "pytestmark", []):
+        if mark.name == "rule":
+            yield mark
+        elif mark.name == "parametrize":
+            given = (one for value in mark.args[1] for one in getattr(value, "marks", ()))
+            yield from (getattr(one, "mark", one) for one in given)
 
 
 def markers():
@@ -26,7 +30,7 @@ def markers():
     for module in SUITE:
         for name, thing in vars(module).items():
             if name.startswith("test_"):
-                yield from (mark for mark in getattr(thing, "pytestmark", []) if mark.name == "rule")
+                yield from rule_marks(thing)
 
 
 def test_every_rule_has_a_test():
@@ -50,7 +54,7 @@ def test_every_test_of_the_suite_cites_a_rule():
         for name, thing in vars(module).items()
         if name.startswith("test_")
         and name != "test_golden"  # its cases cite theirs
-        and not any(mark.name == "rule" for mark in getattr(thing, "pytestmark", []))
+        and not any(rule_marks(thing))
     ]
     assert silent == []
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.conformance.gallery.base import Array, Call, Mask, Steps
-from attnspec.conformance.gallery.base_checks import need
+from attnspec.conformance.gallery.base_checks import Given, need
 from attnspec.conformance.gallery.base_masking import of_batch
 
 
@@ -79,15 +79,23 @@ def self_attention(
     is_causal: bool = False,
 ) -> Array:
     """Attention of three projections of the same tokens (PROJ-5)."""
+    given = own.check_self({name: thing for name, thing in locals().items() if name != "own"})
 
-    def rows(weight: Array, bias: Array | None) -> Any:
-        found = own.projection(own, tokens, weight, bias=bias, convention=convention)
+    def rows(name: str) -> Any:
+        weight, bias = given[f"{name}_weight"], given[f"{name}_bias"]
+        found = own.projection(own, given["tokens"], weight, bias=bias, convention=convention)
         return found if convention == "row" else np.swapaxes(found, -1, -2)
 
-    pairs = ((query_weight, query_bias), (key_weight, key_bias), (value_weight, value_bias))
-    arrays = [rows(weight, bias) for weight, bias in pairs]
-    output: Array = own.attention(own, *arrays, scale=scale, mask=mask, is_causal=is_causal)
+    arrays = [rows(name) for name in ("query", "key", "value")]
+    output: Array = own.attention(
+        own, *arrays, scale=given["scale"], mask=given["mask"], is_causal=given["is_causal"]
+    )
     return output if convention == "row" else np.swapaxes(output, -1, -2)
+
+
+def check_self(given: Given) -> Given:
+    """Nothing that its parts do not refuse."""
+    return given
 
 
 def split_heads(own: Steps, features: Array, *, heads: int) -> Array:
@@ -132,18 +140,34 @@ def multi_head_attention(
     is_causal: bool = False,
 ) -> Array:
     """Project, split, attend, merge, project (HEAD-6); keys and values from the memory (HEAD-7)."""
-    source = tokens if memory is None else memory
-    shared = heads if key_heads is None else key_heads
+    given = {name: thing for name, thing in locals().items() if name != "own"}
+    given |= {"source": tokens if memory is None else memory}
+    given |= {"key_heads": heads if key_heads is None else key_heads}
+    given = own.check_multi_head(given)
 
-    def split(given: Array, weight: Array, bias: Array | None, count: int) -> Any:
-        return own.split_heads(own, own.projection(own, given, weight, bias=bias), heads=count)
+    def split(source: str, name: str, count: int) -> Any:
+        weight, bias = given[f"{name}_weight"], given[f"{name}_bias"]
+        return own.split_heads(own, own.projection(own, given[source], weight, bias=bias), heads=count)
 
-    query = split(tokens, query_weight, query_bias, heads)
-    key, value = split(source, key_weight, key_bias, shared), split(source, value_weight, value_bias, shared)
-    output = own.attention(own, query, key, value, scale=scale, mask=mask, is_causal=is_causal)
-    merged: Array = own.merge_heads(own, output)
-    found: Array = own.projection(own, merged, output_weight, bias=output_bias)
+    query = split("tokens", "query", given["heads"])
+    key, value = (split("source", name, given["key_heads"]) for name in ("key", "value"))
+    options = {name: given[name] for name in ("scale", "mask", "is_causal")}
+    merged = own.merge_heads(own, own.attention(own, query, key, value, **options))
+    found: Array = own.projection(own, merged, given["output_weight"], bias=given["output_bias"])
     return found
+
+
+def check_multi_head(given: Given) -> Given:
+    """Heads that can be shared, and weights that fit, by their own names (HEAD-2, PROJ-4, ERR-12)."""
+    heads, key_heads = given["heads"], given["key_heads"]
+    need("key_heads", key_heads > 0 and heads % key_heads == 0, f"a divisor of {heads}", key_heads)
+    rows = heads * given["value_weight"].shape[-1] // key_heads
+    depths = {"query": given["tokens"].shape[-1], "output": rows}
+    depths |= dict.fromkeys(("key", "value"), given["source"].shape[-1])
+    for name, depth in depths.items():
+        weight = given[f"{name}_weight"]
+        need(f"{name}_weight", len(weight) == depth, f"{depth} rows", weight.shape)
+    return given
 
 
 def append_cache(own: Steps, cache: Array, new: Array, *, lengths: Any) -> Array:

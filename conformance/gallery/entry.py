@@ -1,7 +1,7 @@
 """Entries of the gallery: what each replaces, what it breaks, and how it is called."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from inspect import getdoc
 from types import MappingProxyType, ModuleType
@@ -13,7 +13,7 @@ import numpy as np
 from attnspec import OPERATIONS
 from attnspec.backends import DTYPES, Backend
 from attnspec.conformance.gallery import base, base_checks, base_companions, base_masking, base_parts
-from attnspec.conformance.gallery.base import Steps
+from attnspec.conformance.gallery.base import Array, Call, Steps
 from attnspec.reference.rounding import Accuracy
 
 Step = Callable[..., Any]
@@ -140,6 +140,26 @@ def correct(step: str, accuracy: Accuracy = "full") -> Callable[[Step], Entry]:
         )
 
     return entered
+
+
+def altered(call: Call, **changes: Step) -> Call:
+    """Put what functions make of options in their place, where they are given."""
+    given = {name: getattr(call, name) for name in changes}
+    return replace(call, **{name: changes[name](it) for name, it in given.items() if it is not None})
+
+
+def first(array: Array, axis: int) -> Array:
+    """Take the first of an axis counted from the end, where there is such an axis.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.conformance.gallery.entry import first
+    >>> first(np.ones((2, 3, 4)), -2).shape, first(np.ones(4), -2).shape
+    ((2, 1, 4), (4,))
+    """
+    index = (..., slice(0, 1), *(slice(None),) * (-1 - axis))
+    return array if array.ndim < -axis else array[index]
 
 
 def entries_of(*modules: ModuleType) -> tuple[Entry, ...]:
