@@ -1,10 +1,12 @@
-"""Attention implementations that are wrong in one named way, and correct ones: what the suite is tested by."""
+"""Attention that is wrong in one named way, and attention that is correct: what the suite is tested by."""
 
 from functools import cache
 from typing import Any
 
 from attnspec.conformance.gallery import (
     caching,
+    correct,
+    correct_tiles,
     denominator,
     dropout,
     effects,
@@ -41,6 +43,8 @@ def wrong_entries() -> tuple[Entry, ...]:
         denominator,
         heads,
         caching,
+        correct,
+        correct_tiles,
         positions,
         dropout,
         numerics,
@@ -54,8 +58,6 @@ def wrong_entries() -> tuple[Entry, ...]:
 @cache
 def correct_entries() -> tuple[Entry, ...]:
     """List those that break none."""
-    from attnspec.conformance.gallery import correct, correct_tiles
-
     return entries_of(correct, correct_tiles)
 
 

@@ -68,12 +68,12 @@ class Call:
     @property
     def queries(self) -> int:
         """How many there are, ``L``."""
-        return self.query.shape[-2]
+        return int(self.query.shape[-2])
 
     @property
     def keys(self) -> int:
         """How many there are, ``S``."""
-        return self.key.shape[-2]
+        return int(self.key.shape[-2])
 
     @property
     def i(self) -> Array:
@@ -153,12 +153,14 @@ def attend(call: Call) -> tuple[Array, Array, Array]:
 def scored(call: Call) -> Array:
     """Dot products, scaled, then capped, then biased (SCORE-4, SCORE-5)."""
     own = call.own
-    return own.biased(call, own.capped(call, own.product(call) * own.factor(call)))
+    s: Array = own.biased(call, own.capped(call, own.product(call) * own.factor(call)))
+    return s
 
 
 def product(call: Call) -> Array:
     """Dot product of each query with each key of its head (SCORE-1)."""
-    return call.query @ np.swapaxes(call.own.shared(call, call.key), -1, -2)
+    key: Array = call.own.shared(call, call.key)
+    return call.query @ np.swapaxes(key, -1, -2)
 
 
 def shared(call: Call, array: Array) -> Array:
@@ -167,7 +169,7 @@ def shared(call: Call, array: Array) -> Array:
 
 
 def factor(call: Call) -> Any:
-    """The scale, by default one over the root of the depth (SCORE-2, SCORE-3)."""
+    """Take the scale, by default one over the root of the depth (SCORE-2, SCORE-3)."""
     scale = 1 / np.sqrt(call.query.shape[-1]) if call.scale is None else call.scale
     return call.query.dtype.type(scale)
 
@@ -177,7 +179,8 @@ def capped(call: Call, x: Array) -> Array:
     if call.softcap is None:
         return x
     cap = x.dtype.type(call.softcap)
-    return cap * np.tanh(x / cap)
+    squeezed: Array = cap * np.tanh(x / cap)
+    return squeezed
 
 
 def biased(call: Call, x: Array) -> Array:
@@ -208,8 +211,8 @@ def exponentials(_call: Call, s: Array, allowed: Mask, top: Array) -> Array:
 
 
 def total(call: Call, e: Array, top: Array) -> Array:
-    """The denominator of each row, its sink included (SOFT-5)."""
-    kept = e.sum(axis=-1, keepdims=True)
+    """Sum up the denominator of each row, its sink included (SOFT-5)."""
+    kept: Array = e.sum(axis=-1, keepdims=True)
     return kept if call.sinks is None else kept + np.exp(call.sink - top)
 
 
@@ -234,7 +237,8 @@ def weighted(call: Call, p: Array, allowed: Mask) -> Array:
     """Sum of the values by their weights, disallowed ones left out and not multiplied by 0 (MASK-13)."""
     value = call.own.shared(call, call.value)
     kept = np.where(allowed[..., None], value[..., None, :, :], 0)  # (*B, Hq, L, S, Dv)
-    return (p[..., None] * kept).sum(axis=-2)
+    output: Array = (p[..., None] * kept).sum(axis=-2)
+    return output
 
 
 def returned(call: Call, output: Array, lse: Array, weights: Array) -> Any:

@@ -27,14 +27,14 @@ CHECKS = (
 )
 
 
-class Refused(ValueError):
+class RefusedError(ValueError):
     """A call that cannot be honoured."""
 
 
 def need(name: str, good: Any, expected: str, got: Any) -> None:
     """Refuse an argument, naming it (ERR-12)."""
     if not good:
-        raise Refused(f"{name}: expected {expected}, got {got}")
+        raise RefusedError(f"{name}: expected {expected}, got {got}")
 
 
 def checked(own: Steps, given: Given) -> Given:
@@ -82,13 +82,13 @@ def is_number(thing: Any) -> bool:
 
 
 def check_scale(given: Given) -> Given:
-    """A finite number (ERR-6)."""
+    """Ask for a finite number (ERR-6)."""
     need("scale", given["scale"] is None or is_number(given["scale"]), "a finite number", given["scale"])
     return given
 
 
 def check_softcap(given: Given) -> Given:
-    """A positive finite number (SCORE-6)."""
+    """Ask for a positive finite number (SCORE-6)."""
     cap = given["softcap"]
     need("softcap", cap is None or (is_number(cap) and cap > 0), "a positive finite number", cap)
     return given
@@ -131,7 +131,7 @@ def check_rate(given: Given) -> Given:
 
 
 def check_window(given: Given) -> Given:
-    """A pair of None or integers from 0 on (ERR-7)."""
+    """Ask for a pair of None or integers from 0 on (ERR-7)."""
     window = given["window"]
     good = window is None or (isinstance(window, tuple | list) and len(window) == 2)
     for bound in window if good and window is not None else ():

@@ -18,17 +18,19 @@ def scores(
     softcap: float | None = None,
     bias: Array | None = None,
 ) -> Array:
-    """The scores by themselves, as attention has them."""
-    given = {"query": query, "key": key, "value": key, "scale": scale, "softcap": softcap, "bias": bias}
-    given |= dict.fromkeys(("sinks", "value_bias"))
+    """Compute the scores by themselves, as attention has them."""
+    given: Given = {"query": query, "key": key, "value": key, "sinks": None}
+    given |= {"scale": scale, "softcap": softcap, "bias": bias}
     for check in ("check_dtypes", "check_axes", "check_heads", "check_scale", "check_softcap", "check_bias"):
         given = getattr(own, check)(given)
     flat = query.ndim == 2
-    arrays = [own.wide(array[None] if flat else array) for array in (query, key, key)]
-    call = Call(own, *arrays, query.dtype, flat, given["scale"], given["softcap"], given["bias"])
+    wide = [own.wide(array[None] if flat else array) for array in (query, key)]
+    options = {name: given[name] for name in ("scale", "softcap", "bias")}
+    call = Call(own, wide[0], wide[1], wide[1], query.dtype, flat, **options)
     with np.errstate(all="ignore"):
         found = own.scored(call)
-    return own.narrow(found[0] if flat else found, query.dtype)
+    result: Array = own.narrow(found[0] if flat else found, query.dtype)
+    return result
 
 
 def projection(
@@ -37,11 +39,13 @@ def projection(
     """Multiply rows from the right, columns from the left, and add the bias to the features."""
     weight = own.check_projection(tokens, weight, bias, convention)
     found = own.projected(own.wide(tokens), own.wide(weight), convention)
-    return own.narrow(found if bias is None else own.shifted(found, own.wide(bias), convention), tokens.dtype)
+    found = found if bias is None else own.shifted(found, own.wide(bias), convention)
+    result: Array = own.narrow(found, tokens.dtype)
+    return result
 
 
 def check_projection(tokens: Array, weight: Array, bias: Array | None, convention: str) -> Array:
-    """A weight that fits the tokens as it is (PROJ-4)."""
+    """Ask for a weight that fits the tokens as it is (PROJ-4)."""
     need("convention", convention in ("row", "column"), "'row' or 'column'", convention)
     need("tokens", tokens.ndim >= 2, "two axes or more", tokens.shape)
     need("weight", weight.ndim == 2, "two axes", weight.shape)
@@ -198,9 +202,9 @@ def gather_pages(own: Steps, pages: Array, block_table: Array) -> Array:
     """Page after page of each sequence (CACHE-4)."""
     table = own.check_pages(pages, block_table)
     gathered = np.moveaxis(pages[table], -4, -3)  # (*B, H, T, K, D)
-    return gathered.reshape(
-        *gathered.shape[:-3], gathered.shape[-3] * gathered.shape[-2], gathered.shape[-1]
-    )
+    *batch, heads, pages_, size, depth = gathered.shape
+    result: Array = gathered.reshape(*batch, heads, pages_ * size, depth)
+    return result
 
 
 def check_pages(pages: Array, block_table: Array) -> Array:

@@ -32,7 +32,7 @@ def everything() -> Mask:
 
 
 def by_mask(call: Call) -> Mask:
-    """True attends (MASK-1)."""
+    """Attend where the mask is True (MASK-1)."""
     return everything() if call.mask is None else call.mask
 
 
@@ -54,7 +54,7 @@ def position(call: Call) -> Array:
 def of_batch(numbers: Any) -> Array:
     """One number for all or one for each batch entry, against the scores, ``(*B, 1, 1, 1)``."""
     array = np.asarray(numbers)
-    return array.reshape(array.shape + (1, 1, 1))
+    return array.reshape((*array.shape, 1, 1, 1))
 
 
 def by_window(call: Call) -> Mask:
@@ -73,7 +73,7 @@ def by_key_lengths(call: Call) -> Mask:
 
 
 def by_query_lengths(call: Call) -> Mask:
-    """Queries below the length (MASK-10)."""
+    """Allow queries below the length (MASK-10)."""
     return everything() if call.query_lengths is None else call.i < of_batch(call.query_lengths)
 
 

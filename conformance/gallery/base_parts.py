@@ -48,11 +48,12 @@ def rotary(
     turned = wide.copy()  # features past the rotary depth stay (POS-4)
     cosine, sine = np.cos(angle).astype(wide.dtype), np.sin(angle).astype(wide.dtype)
     turned[..., first], turned[..., second] = own.turned(a, b, cosine, sine)
-    return own.narrow(turned, features.dtype)
+    result: Array = own.narrow(turned, features.dtype)
+    return result
 
 
 def check_rotary(features: Array, offset: Any, base: float, rotary_depth: int | None) -> int:
-    """An even rotary depth from 2 to D (POS-6)."""
+    """Ask for an even rotary depth from 2 to D (POS-6)."""
     need("features", features.ndim >= 2, "two axes or more", features.shape)
     need("base", is_number(base) and base > 0, "a positive number", base)
     starts = np.asarray(offset)
@@ -95,16 +96,19 @@ def alibi_bias(own: Steps, query: Array, key: Array, *, query_offset: Any = 0) -
     slopes = np.array(own.slopes(heads))[:, None, None]
     bias = own.distant(slopes, p, np.arange(key.shape[-2]))
     full = (*query.shape[:-1], key.shape[-2])
-    return own.narrow(np.broadcast_to(bias[0] if query.ndim == 2 else bias, full), query.dtype)
+    bias = np.broadcast_to(bias[0] if query.ndim == 2 else bias, full)
+    result: Array = own.narrow(bias, query.dtype)
+    return result
 
 
 def distant(slopes: Array, p: Array, j: Array) -> Array:
     """Minus slope times distance, ``(*B, Hq, L, S)`` (POS-8)."""
-    return -slopes * np.abs(p - j)
+    bias: Array = -slopes * np.abs(p - j)
+    return bias
 
 
 def slopes(heads: int) -> list[float]:
-    """A geometric sequence; between two powers of two, those that lie between the others (POS-7)."""
+    """Take a geometric sequence; between two powers of two, those between the others (POS-7)."""
     lower = 2 ** (heads.bit_length() - 1)
     few = [2.0 ** (-8 * (h + 1) / lower) for h in range(lower)]
     twice = [2.0 ** (-8 * (h + 1) / (2 * lower)) for h in range(2 * lower)]

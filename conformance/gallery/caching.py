@@ -7,7 +7,7 @@ import numpy as np
 
 from attnspec.conformance.gallery import base_companions, base_masking, base_parts
 from attnspec.conformance.gallery.base import Array, Call, Steps
-from attnspec.conformance.gallery.base_checks import Refused
+from attnspec.conformance.gallery.base_checks import RefusedError
 from attnspec.conformance.gallery.base_masking import everything
 from attnspec.conformance.gallery.entry import wrong
 
@@ -175,5 +175,5 @@ def empty_part_counts_as_zero(outputs: Array, lses: Array) -> Any:
 def merged_in_one_shape(own: Steps, outputs: Array, lses: Array, *, return_lse: bool = False) -> Any:
     """Refuse parts with more axes than one of heads."""
     if outputs.ndim > 4:
-        raise Refused("outputs: expected four axes at most")
+        raise RefusedError("outputs: expected four axes at most")
     return base_parts.merge_partials(own, outputs, lses, return_lse=return_lse)

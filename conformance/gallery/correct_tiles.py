@@ -1,1 +1,1 @@
-"""Placeholder"""
+"""Placeholder."""

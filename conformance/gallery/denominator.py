@@ -58,7 +58,7 @@ def sink_with_the_first_value(call: Call, p: Array, allowed: Mask) -> Any:
 
 
 @wrong("total", "SOFT-5", "M")
-def sink_not_shifted(call: Call, e: Array, top: Array) -> Any:
+def sink_not_shifted(call: Call, e: Array, _top: Array) -> Any:
     """Add the exponential of the sink to exponentials that are shifted by the maximum."""
     total = e.sum(axis=-1, keepdims=True)
     return total if call.sinks is None else total + np.exp(call.sink)

@@ -76,7 +76,9 @@ def lse_of_the_rate(call: Call) -> Any:
 @wrong("check_rate", "DROP-4", "J", "pytorch/pytorch#124464")
 def rate_without_a_mask_ignored(given: Given) -> Any:
     """Drop nothing where a rate is given alone."""
-    return base_checks.check_rate(given if given["dropout_mask"] is not None else given | {"dropout_rate": 0.0})
+    return base_checks.check_rate(
+        given if given["dropout_mask"] is not None else given | {"dropout_rate": 0.0}
+    )
 
 
 @wrong("check_rate", "DROP-4", "U")

@@ -78,6 +78,7 @@ def causal_flag_of_an_earlier_call(call: Call) -> Any:
 @wrong("biased", "ERR-14", "L", "pytorch/pytorch#191612")
 def bits_of_the_bias_reread(call: Call, x: Array) -> Any:
     """Read a bias of a longer dtype as if it were of the query's."""
+
     def reread(bias: Array) -> Array:
         if bias.dtype.itemsize <= call.storage.itemsize:
             return bias

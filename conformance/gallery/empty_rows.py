@@ -20,7 +20,7 @@ def empty_rows_are_nan(_call: Call, e: Array, total: Array) -> Any:
 def empty_rows_are_the_mean(call: Call) -> Any:
     """Fill with the lowest finite number, so that a row of it is uniform."""
     own, allowed = call.own, base_masking.allowed(call)
-    seen = allowed | ~allowed.any(axis=-1, keepdims=True)
+    seen: Mask = allowed | ~allowed.any(axis=-1, keepdims=True)
     s = np.where(allowed, own.scored(call), np.finfo(call.query.dtype).min)
     p, lse = own.softmax(call, s, seen)
     return own.weighted(call, own.dropped(call, p), seen), lse, own.dropped(call, p)
@@ -31,7 +31,7 @@ def empty_rows_hold_the_row_before(call: Call, p: Array, allowed: Mask) -> Any:
     """Skip a row with nothing to do, and leave in its place what the last one left there."""
     output = base.weighted(call, p, allowed)
     for row in range(1, call.queries):
-        stale = ~allowed.any(axis=-1)[..., row, None]
+        stale = ~allowed[..., row, :].any(axis=-1, keepdims=True)
         output[..., row, :] = np.where(stale, output[..., row - 1, :], output[..., row, :])
     return output
 
@@ -49,7 +49,7 @@ def empty_rows_are_the_first_value(call: Call, p: Array, allowed: Mask) -> Any:
     output = base.weighted(call, p, allowed)
     if not call.keys:
         return output
-    return np.where(allowed.any(axis=-1)[..., None], output, base.shared(call, call.value)[..., :1, :])
+    return np.where(allowed.any(axis=-1, keepdims=True), output, base.shared(call, call.value)[..., :1, :])
 
 
 @wrong("normalised", "MASK-6", "B")

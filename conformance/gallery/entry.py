@@ -135,9 +135,7 @@ def correct(step: str, accuracy: Accuracy = "full") -> Callable[[Step], Entry]:
     """Make an entry of a function that replaces a step and changes nothing that the standard sees."""
 
     def entered(function: Step) -> Entry:
-        return Entry(
-            function.__name__, _sentence(function), {_known(step): function}, accuracy=accuracy
-        )
+        return Entry(function.__name__, _sentence(function), {_known(step): function}, accuracy=accuracy)
 
     return entered
 
@@ -158,7 +156,7 @@ def first(array: Array, axis: int) -> Array:
     >>> first(np.ones((2, 3, 4)), -2).shape, first(np.ones(4), -2).shape
     ((2, 1, 4), (4,))
     """
-    index = (..., slice(0, 1), *(slice(None),) * (-1 - axis))
+    index: tuple[Any, ...] = (..., slice(0, 1), *(slice(None),) * (-1 - axis))
     return array if array.ndim < -axis else array[index]
 
 

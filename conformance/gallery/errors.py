@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.backends import DTYPES
 from attnspec.conformance.gallery import base_checks as base
 from attnspec.conformance.gallery.base import Steps
-from attnspec.conformance.gallery.base_checks import Given, Refused
+from attnspec.conformance.gallery.base_checks import Given, RefusedError
 from attnspec.conformance.gallery.entry import wrong
 
 _ARRAYS = ("query", "key", "value")
@@ -16,7 +17,7 @@ _PER_ENTRY = ("query_offset", "query_lengths", "key_lengths")
 @wrong("check_dtypes", "ERR-1", "L")
 def mixed_dtypes_cast(given: Given) -> Any:
     """Cast keys and values to the dtype of the query."""
-    real = {name: given[name] for name in _ARRAYS if given[name].dtype.name in base.DTYPES}
+    real = {name: given[name] for name in _ARRAYS if given[name].dtype.name in DTYPES}
     return base.check_dtypes(given | {name: x.astype(given["query"].dtype) for name, x in real.items()})
 
 
@@ -44,7 +45,9 @@ def numbers_taken_for_a_mask(given: Given) -> Any:
 def depth_of_zero_computed(given: Given) -> Any:
     """Take no features for one that is 0."""
     none = [name for name in _ARRAYS if given[name].ndim > 1 and given[name].shape[-1] == 0]
-    return base.check_axes(given | {name: np.zeros((*given[name].shape[:-1], 1), given[name].dtype) for name in none})
+    return base.check_axes(
+        given | {name: np.zeros((*given[name].shape[:-1], 1), given[name].dtype) for name in none}
+    )
 
 
 @wrong("check_scale", "ERR-6", "K")
@@ -102,7 +105,9 @@ def lengths_clipped(given: Given) -> Any:
 def ids_of_one_side_for_both(given: Given) -> Any:
     """Pass over ids that are given for one side."""
     both = given["query_segment_ids"] is not None and given["key_segment_ids"] is not None
-    return base.check_segments(given if both else given | {"query_segment_ids": None, "key_segment_ids": None})
+    return base.check_segments(
+        given if both else given | {"query_segment_ids": None, "key_segment_ids": None}
+    )
 
 
 @wrong("check_segments", "ERR-10", "H")
@@ -135,5 +140,5 @@ def errors_without_words(own: Steps, given: Given) -> Any:
     """Say no more than that something is wrong."""
     try:
         return base.checked(own, given)
-    except Refused:
-        raise Refused("invalid argument") from None
+    except RefusedError:
+        raise RefusedError("invalid argument") from None

@@ -12,7 +12,7 @@ from attnspec.conformance.gallery.entry import wrong
 
 
 def _groups(call: Call, array: Array) -> int:
-    return call.query.shape[-3] // array.shape[-3]
+    return int(call.query.shape[-3] // array.shape[-3])
 
 
 @wrong("shared", "HEAD-1", "D", "onnx/onnx#7274")

@@ -38,7 +38,9 @@ def beginning_of_a_view_forgotten(array: Array) -> Any:
 def mask_read_in_the_order_of_memory(own: Steps, given: Given) -> Any:
     """Read a transposed mask as if it were not."""
     mask = given["mask"]
-    return base.entered(own, given if mask is None else given | {"mask": mask.ravel(order="K").reshape(mask.shape)})
+    return base.entered(
+        own, given if mask is None else given | {"mask": mask.ravel(order="K").reshape(mask.shape)}
+    )
 
 
 @wrong("wide", "NUM-8", "H", "Dao-AILab/flash-attention#818")

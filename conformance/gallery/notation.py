@@ -66,7 +66,7 @@ def output_transposed(call: Call, output: Array, lse: Array, weights: Array) -> 
 @wrong("returned", "SHAPE-3", "P")
 def output_as_deep_as_the_query(call: Call, output: Array, lse: Array, weights: Array) -> Any:
     """Make the output as the query is, whatever the depth of the values."""
-    like_query = np.zeros(call.query.shape, output.dtype)
+    like_query: Array = np.zeros(call.query.shape, output.dtype)
     depth = min(output.shape[-1], like_query.shape[-1])
     like_query[..., :depth] = output[..., :depth]
     return base.returned(call, like_query, lse, weights)

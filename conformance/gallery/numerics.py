@@ -115,11 +115,14 @@ def scale_in_half(call: Call) -> Any:
 @wrong("normalised", "NUM-5", "C")
 def sums_in_half(call: Call, e: Array, total: Array) -> Any:
     """Sum the denominator in half precision, key by key."""
+
     def summed(array: Array) -> Array:
         return np.add.accumulate(array.astype(call.storage), axis=-1)[..., -1:].astype(array.dtype)
 
     without = call.sinks is None and call.keys
-    return base.normalised(call, e, in_half(call, e, summed) if without and call.storage.itemsize == 2 else total)
+    return base.normalised(
+        call, e, in_half(call, e, summed) if without and call.storage.itemsize == 2 else total
+    )
 
 
 @wrong("softmax", "NUM-5", "C", "pytorch/pytorch#128922")

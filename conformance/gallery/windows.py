@@ -115,7 +115,9 @@ def key_length_of_the_first_batch_entry(call: Call) -> Any:
 @wrong("by_key_lengths", "MASK-9", "B")
 def key_length_of_zero_taken_for_none(call: Call) -> Any:
     """Take a length of 0 for no length."""
-    return base_masking.by_key_lengths(call) | (of_batch(0 if call.key_lengths is None else call.key_lengths) == 0)
+    return base_masking.by_key_lengths(call) | (
+        of_batch(0 if call.key_lengths is None else call.key_lengths) == 0
+    )
 
 
 @wrong("by_key_lengths", "MASK-9", "A")
@@ -145,7 +147,9 @@ def query_at_the_length_computed(call: Call) -> Any:
 @wrong("by_query_lengths", "MASK-10", "H")
 def query_length_of_the_last_batch_entry(call: Call) -> Any:
     """Let all batch entries have the length of the last."""
-    return base_masking.by_query_lengths(altered(call, query_lengths=lambda n: np.asarray(n).ravel()[-1:].sum()))
+    return base_masking.by_query_lengths(
+        altered(call, query_lengths=lambda n: np.asarray(n).ravel()[-1:].sum())
+    )
 
 
 @wrong("by_segments", "MASK-11", "R")
