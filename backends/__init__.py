@@ -3,7 +3,17 @@
 Adapters translate names and layouts and never repair a result.
 """
 
-from attnspec.backends.backend import DTYPES, Backend, BackendError, Unsupported
+from attnspec.backends.backend import DTYPES, Backend, BackendError, Broken, Deviation, Unsupported
 from attnspec.backends.registry import NAMES, expand, load
 
-__all__ = ["DTYPES", "NAMES", "Backend", "BackendError", "Unsupported", "expand", "load"]
+__all__ = [
+    "DTYPES",
+    "NAMES",
+    "Backend",
+    "BackendError",
+    "Broken",
+    "Deviation",
+    "Unsupported",
+    "expand",
+    "load",
+]

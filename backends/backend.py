@@ -24,8 +24,58 @@ class Unsupported(Exception):  # noqa: N818 - a verdict, not a fault
     """
 
 
+class Broken(Exception):  # noqa: N818 - a verdict on an implementation, not a fault of ours
+    """A call that came to no end of its own: a crash, no answer in time, an answer that is none.
+
+    It is neither a result nor a refusal, and stands for neither.
+    """
+
+
 #: Every dtype of the standard.
 DTYPES = ("float16", "bfloat16", "float32", "float64")
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """What an implementation is known to do against a rule, without a variant that says it.
+
+    It is as narrow as possible: what it does not cover is a failure as ever. It has to
+    show in every whole run of the suite.
+
+    Attributes
+    ----------
+    rules : tuple of str
+        The rule that is broken, and others to which the suite may trace the same thing.
+    reason : str
+        What happens instead, in a few words.
+    source : str
+        A script in ``backends/findings`` that shows it with the library alone, or a link.
+    dtypes, outputs : tuple of str
+        Those that it shows in; all where empty.
+    tests : str
+        A regular expression that is found in the names of the tests that show it.
+    when : callable, optional
+        Tells whether a call, by its arguments, is one of those that show it.
+
+    Examples
+    --------
+    >>> from attnspec.backends import Deviation
+    >>> Deviation(("ERR-6",), "any scale is taken", "torch_scale_not_finite").id
+    'ERR-6 torch_scale_not_finite'
+    """
+
+    rules: tuple[str, ...]
+    reason: str
+    source: str
+    dtypes: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    tests: str = ""
+    when: Callable[[Mapping[str, Any]], bool] | None = None
+
+    @property
+    def id(self) -> str:
+        """By which it is told from others of the same backend."""
+        return f"{self.rules[0]} {self.source}"
 
 
 @dataclass(frozen=True)
@@ -50,6 +100,8 @@ class Backend:
     dialect : mapping of str to str
         Rule id to the variant of that rule which it shows. Declared is not
         excused: the suite verifies the variant.
+    deviations : tuple of Deviation
+        What it does against a rule where no variant says so.
 
     Examples
     --------
@@ -67,6 +119,7 @@ class Backend:
     dtypes: tuple[str, ...] = ("float32", "float64")
     companions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     dialect: Mapping[str, str] = field(default_factory=dict)
+    deviations: tuple[Deviation, ...] = ()
 
     def function(self, operation: str) -> Callable[..., Any] | None:
         """Return the function for an operation, None where there is none."""
@@ -138,6 +191,12 @@ def check_backend(name: str, backend: Backend) -> None:
     known = {(rule.id, variant.name) for rule in rules() for variant in rule.variants}
     if not isinstance(backend.dialect, Mapping) or not set(backend.dialect.items()) <= known:
         raise BackendError(f"backend {name}: dialect: expected variants by rule id, got {backend.dialect!r}")
+    ids = {rule.id for rule in rules()}
+    for deviation in backend.deviations:
+        if not deviation.rules or not set(deviation.rules) <= ids or not deviation.source:
+            raise BackendError(
+                f"backend {name}: deviations: expected rule ids and a source, got {deviation!r}"
+            )
 
 
 def check_signature(name: str, function: Any) -> None:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis.errors import FailedHealthCheck, Unsatisfiable
 
 from attnspec import Case, find_rule
-from attnspec.backends import Backend
+from attnspec.backends import Backend, Broken
+from attnspec.conformance import deviations
 from attnspec.conformance.allowance import CLASSES
 from attnspec.conformance.failure import Failure, Raised
 from attnspec.conformance.verdict import NOT_SHOWN, UNMET, Verdict
@@ -50,7 +51,6 @@ def outcome(item: pytest.Item, report: pytest.TestReport, error: BaseException |
         case, dtype = parameters["case"], parameters["dtype"]
         rules = tuple(rule_id for rule_id in case.rules if asked(rule_id, backend, case, dtype))
     test = item.name
-    properties = dict(report.user_properties)
     if isinstance(error, Failure):
         return _failed(Verdict(name, (error.rule,), test, "fail", f"{error}\nin {test}"))
     if isinstance(error, Raised):
@@ -58,6 +58,8 @@ def outcome(item: pytest.Item, report: pytest.TestReport, error: BaseException |
         where = f"at {place.filename}, line {place.lineno}, in {place.name}"
         message = f"{rules[0]}: {name} {error}\n{where}\nin {test}"
         return _failed(Verdict(name, rules, test, "error", message))
+    if isinstance(error, Broken):  # whatever the level of the rule
+        return Verdict(name, rules, test, "error", f"{rules[0]}: {name} {error}\nin {test}")
     # Of the health checks only this one means that every example was rejected; others are errors of ours.
     all_rejected = isinstance(error, FailedHealthCheck) and "filter" in str(error)
     if isinstance(error, Unsatisfiable) or all_rejected:
@@ -71,11 +73,15 @@ def outcome(item: pytest.Item, report: pytest.TestReport, error: BaseException |
         )
         return Verdict(name, rules, test, "error", f"{text}\nin {test}")
     used = _used(report)
-    deviates = properties.get("deviates")
-    if isinstance(deviates, str):
-        message = f"shows the variant declared for {deviates}"
-        rules = tuple(dict.fromkeys((*rules, deviates)))
-        return Verdict(name, rules, test, "deviation", message, used, (deviates,))
+    deviates = [rule for key, rule in report.user_properties if key == "deviates" and isinstance(rule, str)]
+    found = deviations.shown()
+    if deviates or found:
+        messages = [f"shows the variant declared for {rule}" for rule in dict.fromkeys(deviates)]
+        messages += [f"{deviation.rules[0]}: {deviation.reason}" for deviation in found]
+        theirs = tuple(dict.fromkeys((*deviates, *(deviation.rules[0] for deviation in found))))
+        rules = tuple(dict.fromkeys((*rules, *theirs)))
+        declared = tuple(deviation.id for deviation in found)
+        return Verdict(name, rules, test, "deviation", "; ".join(messages), used, theirs, declared)
     return Verdict(name, rules, test, "pass", used=used)
 
 

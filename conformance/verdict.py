@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from attnspec import SpecError
 
-#: ``deviation`` is a declared variant, verified, or a SHOULD that is not met; ``unsupported`` counts
+#: ``deviation`` is what is declared, and shows, or a SHOULD that is not met; ``unsupported`` counts
 #: neither for nor against.
 Status = Literal["pass", "fail", "unsupported", "deviation", "error"]
 STATUSES: tuple[Status, ...] = get_args(Status)
@@ -36,6 +36,8 @@ class Verdict:
         loosest of the accuracy classes that the calls of the test needed.
     deviates : tuple of str
         For a deviation, the rule that it is from; the others hold, all the same.
+    declared : tuple of str
+        Those of the backend's declared deviations that showed, by `Deviation.id`.
     """
 
     backend: str
@@ -45,6 +47,7 @@ class Verdict:
     message: str = ""
     used: Mapping[str, tuple[float, str]] = field(default_factory=dict)
     deviates: tuple[str, ...] = ()
+    declared: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ def verdict_of(entry: Mapping[str, Any]) -> Verdict:
     >>> verdict_of({"backend": "b", "rules": ["MASK-1"], "test": "t", "status": "pass"}).rules
     ('MASK-1',)
     """
-    tuples = {name: tuple(entry[name]) for name in ("rules", "deviates") if name in entry}
+    tuples = {name: tuple(entry[name]) for name in ("rules", "deviates", "declared") if name in entry}
     return Verdict(**{**entry, **tuples})
 
 
