@@ -17,6 +17,8 @@ from attnspec.reference.rounding import Budget
 #: Values that were asked for before: one problem is put to several calls, in several dtypes.
 _KNOWN: dict[Any, Outputs] = {}
 _MOST_KNOWN = 3000
+#: Below this an lse of nothing is the fill of a library, by the variant `finite` of SOFT-7.
+_FILL = -1e30
 
 
 def exact(
@@ -96,13 +98,24 @@ def declared(
     dialect = of_values(backend.dialect)
     if not dialect:
         return plain, ""
-    values = exact(operation, arguments, dialect)
+    values = _filled(exact(operation, arguments, dialect), dialect, outputs)
     if not differ(values, plain, budgets, outputs):
         return values, ""
     for rule, variant in dialect.items():
-        if differ(exact(operation, arguments, {rule: variant}), plain, budgets, outputs):
+        alone = _filled(exact(operation, arguments, {rule: variant}), {rule: variant}, outputs)
+        if differ(alone, plain, budgets, outputs):
             return values, rule
     return values, next(iter(dialect))
+
+
+def _filled(values: Mapping[str, Any], dialect: Mapping[str, str], outputs: Outputs) -> Mapping[str, Any]:
+    """Take an lse for right that the variant `finite` of SOFT-7 leaves open, if it is as low as it says."""
+    if dialect.get("SOFT-7") != "finite" or not {"lse"} <= set(values) & set(outputs):
+        return values
+    expected, got = values["lse"], outputs["lse"].astype(np.float64)
+    if got.shape != expected.shape:
+        return values
+    return {**values, "lse": np.where((expected == -np.inf) & (got < _FILL), got, expected)}
 
 
 def differ(

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _SUITE = Path(__file__).resolve().parent
 #: Under this name a test's verdict travels in its report, from an xdist worker too.
 _PROPERTY = "attnspec.verdict"
+#: Options by which only a part of the suite runs.
+_CHOICES = ("keyword", "markexpr", "deselect", "quick", "rule", "case")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -37,6 +39,16 @@ def pytest_load_initial_conftests(
             default=[],
             metavar="NAME",
             help="what to judge: a name, a library or module:function; may be repeated (default: numpy)",
+        )
+        group.addoption(
+            "--quick", action="store_true", help="a fixed part of the suite that touches every rule"
+        )
+        group.addoption(
+            "--rule", action="append", default=[], metavar="ID", help="only tests that bear on this rule"
+        )
+        group.addoption("--case", action="append", default=[], metavar="ID", help="only this golden vector")
+        group.addoption(
+            "--seed", type=int, metavar="N", help="other examples of each property (default: a fixed choice)"
         )
         group.addoption("--results", metavar="FILE", help="write the verdicts to FILE as JSON lines")
         group.addoption(
@@ -55,6 +67,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.stash.get(_ours, False):
         run = Run(config, tuple(config.getoption("--backend")) or ("numpy",))
         run.check_names()
+        run.check_ids()
+        _choose_extent(quick=config.getoption("--quick"))
         config.pluginmanager.register(run, "attnspec-run")
 
 
@@ -117,9 +131,53 @@ class Run:
             backends = [backend for _, backend in self.loaded if backend is not None]
             metafunc.parametrize("backend", backends, ids=[backend.name for backend in backends])
 
+    def check_ids(self) -> None:
+        """Refuse ids that the standard does not have: they would select nothing.
+
+        Raises
+        ------
+        pytest.UsageError
+            Naming the option, what it got and what was expected.
+        """
+        from attnspec import SpecError, find_case, find_rule
+
+        try:
+            for rule_id in self.config.getoption("--rule"):
+                find_rule(rule_id)
+            for case_id in self.config.getoption("--case"):
+                find_case(case_id)
+        except SpecError as error:
+            raise pytest.UsageError(str(error)) from None
+
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Leave out what was not asked for, and give the properties their seed."""
+        import hypothesis
+
+        from attnspec.conformance.selection import is_selected
+
+        wanted = {"quick": config.getoption("--quick")}
+        wanted |= {"rules": config.getoption("--rule"), "cases": config.getoption("--case")}
+        ours = [item for item in items if isinstance(item, pytest.Function) and _of_suite(item)]
+        left_out = {item for item in ours if not is_selected(item, **wanted)}
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=list(left_out))
+        seed = config.getoption("--seed")
+        if seed is not None:
+            for function in {item.function for item in ours if hasattr(item.function, "hypothesis")}:
+                hypothesis.seed(seed)(function)
+
+    def pytest_report_header(self) -> str:
+        """Say which part is run, so that it can be run again."""
+        seed = self.config.getoption("--seed")
+        part = "quick part" if self.config.getoption("--quick") else "whole suite"
+        return f"attnspec: {part}, seed {'fixed' if seed is None else seed}"
+
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_call(self) -> Generator[None, None, None]:
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
         """End the process when a test does not end: nothing gentler stops a kernel that hangs."""
+        from attnspec.conformance import deviations
+
+        deviations.begin(item.name)
         faulthandler.dump_traceback_later(self.config.getoption("--time-limit"), exit=True)
         try:
             yield
@@ -164,10 +222,24 @@ class Run:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """End the results, and let a backend that was not judged fail the run."""
         if not hasattr(self.config, "workerinput"):
+            self._require_shown(session)
             judged = {verdict.backend for verdict in self.verdicts if verdict.status != "unsupported"}
             if any(subject.name not in judged for subject, _ in self.loaded):
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
             self._write("end", None)
+
+    def _require_shown(self, session: pytest.Session) -> None:
+        """After a whole run, make an error of each declared deviation that no test has shown."""
+        from attnspec.conformance.deviations import not_shown
+
+        stopped = session.shouldfail or session.shouldstop
+        chosen = any(getattr(self.config.option, name, None) for name in _CHOICES)
+        if stopped or chosen or not _whole(self.config.args):
+            return
+        for verdict in not_shown(self.loaded, self.verdicts):
+            self.verdicts.append(verdict)
+            self._write("verdict", verdict)
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print failures by rule, the table, and a line for each backend that cannot be used."""
@@ -193,11 +265,22 @@ class Run:
                 file.write(line(kind, thing))
 
 
+def _choose_extent(*, quick: bool) -> None:
+    from attnspec.conformance.extent import choose
+
+    choose(quick=quick)
+
+
 def _names_suite(word: str) -> bool:
     if word.startswith("attnspec.conformance"):
         return True
     path = Path(word.partition("::")[0])
     return not word.startswith("-") and path.exists() and _SUITE in (path.resolve(), *path.resolve().parents)
+
+
+def _whole(args: list[str]) -> bool:
+    """Whether the suite is asked for as a whole."""
+    return any(word == "attnspec.conformance" or Path(word).resolve() == _SUITE for word in args)
 
 
 def _of_suite(node: pytest.Item | pytest.Function) -> bool:

@@ -14,10 +14,11 @@ from hypothesis import HealthCheck, Phase, settings
 from numpy.typing import NDArray
 
 from attnspec.backends import Backend
+from attnspec.conformance.extent import examples
 
 #: What every property runs with: the same examples each time, no time limit on one of them.
 SETTINGS = settings(
-    max_examples=12,
+    max_examples=examples(12),
     deadline=None,  # libraries compile on the first call of a shape
     derandomize=True,
     database=None,

@@ -108,6 +108,18 @@ def test_no_keys_at_all(backend: Backend, record_property: Record) -> None:
         check(backend, "MASK-6", arguments, record_property)
 
 
+@rule("SOFT-7", variants=("finite",))
+@pytest.mark.parametrize("place", _ROWS)
+def test_the_lse_of_a_row_with_nothing_to_attend_to(
+    place: str, backend: Backend, record_property: Record
+) -> None:
+    """Minus infinity, or what is declared."""
+    require(backend, "return_lse", "mask")
+    for dtype in backend.dtypes:
+        problem = problem_of(_WIDE, dtype, 69)
+        check(backend, "SOFT-7", problem.arguments | _mask(problem, _ROWS[place]), record_property)
+
+
 @rule("SOFT-7", "SOFT-5", "MASK-6")
 @pytest.mark.parametrize("place", _ROWS)
 def test_an_empty_row_with_a_sink(place: str, backend: Backend, record_property: Record) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from attnspec import Case
 from attnspec.backends import Backend
+from attnspec.conformance.extent import examples
 from attnspec.conformance.options import biased, offset, segments, window
 from attnspec.conformance.strategies import MASKED, SETTINGS, SHAPES, problems
 from attnspec.conformance.suite import Record, check, check_golden, exact, golden, rule
@@ -129,7 +130,7 @@ def test_an_offset_alone_moves_nothing(
 
 @rule("MASK-8", variants=("exclusive-left",))
 @pytest.mark.parametrize("beside", ["alone", "causal", "offset", "causal and offset"])
-@settings(SETTINGS, max_examples=16)
+@settings(SETTINGS, max_examples=examples(16))
 @given(data=st.data())
 def test_windows(beside: str, data: st.DataObject, backend: Backend, record_property: Record) -> None:
     """Bounds of None, 0, 1, 2, S and S + 1 on either side."""

@@ -13,6 +13,7 @@ from attnspec.backends import Backend
 from attnspec.conformance.bias import signed_mean
 from attnspec.conformance.comparison import compare
 from attnspec.conformance.datasets import DATASETS, problem
+from attnspec.conformance.extent import examples
 from attnspec.conformance.failure import Failure
 from attnspec.conformance.judge import judge
 from attnspec.conformance.options import OPTIONS, drawn, takes
@@ -74,7 +75,7 @@ def test_every_element_within_its_budget(
 
 @rule("NUM-3")
 @pytest.mark.parametrize("dataset", DATASETS)
-@settings(SETTINGS, max_examples=6)
+@settings(SETTINGS, max_examples=examples(6))
 @given(size=st.sampled_from(_SIZES), seed=st.integers(0, 2**16), data=st.data())
 def test_named_data_sets(
     dataset: str,

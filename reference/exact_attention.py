@@ -18,7 +18,7 @@ from attnspec.reference.exact_head import (
     scale_of,
     weights_and_lse,
 )
-from attnspec.reference.exact_masking import allowed_pairs
+from attnspec.reference.exact_masking import allowed_pairs, past_the_length
 from attnspec.reference.exact_special import Special, clean, special_of
 from attnspec.reference.rounding import WORKING
 
@@ -142,10 +142,10 @@ def _put_empty_rows(
         for name in ("output", "weights"):
             results[name].values[empty] = np.nan
     if variant == "added":
-        # It is about rows that only the bias leaves empty.
+        # It is about rows that only the bias leaves empty, and that have no sink.
         open_to_others = each_row([head.unmasked.any(axis=-1) for head in heads])
-        for settled in results.values():
-            settled.values[empty & open_to_others] = np.nan
+        for name in ("output", "weights"):
+            results[name].values[empty & open_to_others & ~sunk] = np.nan
 
 
 def head_of(
@@ -174,6 +174,7 @@ def head_of(
         bias=bias[index],
         allowed=allowed,
         unmasked=allowed_pairs(arguments, shape, index, variant, biased=False),
+        past=past_the_length(arguments, shape, index),
         sink=None if sink in (None, -np.inf) else rational(sink),
         kept=_kept(arguments, shape, index),
     )

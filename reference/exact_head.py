@@ -53,6 +53,8 @@ class Head:
         Keys with a weight.
     unmasked : (L, S)
         What all sources but the bias allow.
+    past : (L,)
+        Queries past their length.
     sink : rational or None
     kept : (L, S) rationals
         What each weight is multiplied by after the softmax.
@@ -65,6 +67,7 @@ class Head:
     bias: NDArray[np.float64]
     allowed: NDArray[np.bool_]
     unmasked: NDArray[np.bool_]
+    past: list[bool]
     sink: fmpq | None
     kept: list[list[fmpq]]
 
@@ -76,6 +79,10 @@ class Head:
     def keys(self, i: int) -> list[int]:
         """Keys that query i may attend to."""
         return [j for j in range(self.shape[1]) if self.allowed[i, j]]
+
+    def filled(self, i: int, variant: str | None) -> list[int]:
+        """Keys that a row without an allowed key has the mean of, by the variant `uniform`."""
+        return list(range(self.shape[1])) if variant == "uniform" and not self.past[i] else []
 
     def _added(self, i: int, j: int) -> fmpq:
         return rational(self.bias[i, j]) if np.isfinite(self.bias[i, j]) else fmpq(0)
@@ -139,7 +146,7 @@ def weights_and_lse(head: Head, variant: str | None) -> tuple[arb_mat, list[arb]
     for i, row in enumerate(rows):
         for j, rating in zip(row, rated[i], strict=True):
             weights[i][j] = rating / totals[i] * arb(head.kept[i][j])
-        if not row and variant == "uniform":
+        if not row and head.filled(i, variant):
             weights[i] = [arb(1) / keys] * keys
     return arb_mat(queries, keys, [ball for row in weights for ball in row]), lses
 
@@ -157,7 +164,7 @@ def exact_mean(head: Head, value: fmpq_mat, i: int, c: int, variant: str | None)
     """
     keys = head.keys(i)
     if not keys:
-        keys = list(range(head.shape[1])) if variant == "uniform" else []
+        keys = head.filled(i, variant)
         return sum((value[j, c] for j in keys), fmpq(0)) / max(len(keys), 1)
     if variant == "sum":
         parts = [head.parts(i, j) for j in keys]

@@ -61,6 +61,21 @@ def allowed_pairs(
     return allowed
 
 
+def past_the_length(
+    arguments: Mapping[str, Any], shape: tuple[int, ...], index: tuple[int, ...]
+) -> list[bool]:
+    """Tell of each query of one head whether it is past the length of its batch entry (MASK-10).
+
+    Examples
+    --------
+    >>> from attnspec.reference.exact_masking import past_the_length
+    >>> past_the_length({"query_lengths": 1}, (2, 3), ())
+    [False, True]
+    """
+    length = _of_entry(arguments.get("query_lengths", shape[-2]), index[:-1])
+    return [i >= length for i in range(shape[-2])]
+
+
 class _Question:
     """What a batch entry says by positions alone."""
 

@@ -88,7 +88,10 @@ def head(
     for i in range(shape[-2]):
         keys = [j for j in range(shape[-1]) if allowed.allow(i, j)]
         kept = Kept(None if dropout is None else dropout[i], rate)
-        rows.append(attend(found, i, keys, value, kept, dialect))
+        # Nothing fills a row that is past its length (MASK-6, `uniform`).
+        past = allowed.query_length is not None and i >= allowed.query_length
+        shown = {rule: variant for rule, variant in dialect.items() if variant != "uniform" or not past}
+        rows.append(attend(found, i, keys, value, kept, shown))
     return found, rows
 
 

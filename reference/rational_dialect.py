@@ -12,7 +12,7 @@ SHOWN = MappingProxyType(
         "MASK-6": ("nan", "uniform"),
         "MASK-8": ("exclusive-left",),
         "SOFT-6": ("base-2",),
-        "SOFT-7": ("plus-infinity",),
+        "SOFT-7": ("plus-infinity", "finite"),
         "HEAD-1": ("tiled",),
         "POS-8": ("signed",),
     }

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from operator import mul
@@ -76,8 +76,11 @@ def attend(
             members.setdefault(score, []).append(j)
         elif not score < 0:  # NaN or plus infinity
             return _broken(row, value)
-    if not members and added:
-        return _broken(row, value)
+    if not members and added and scores.sink is None:
+        disallowed = [j for j in range(len(row)) if j not in set(allowed)]
+        if disallowed and dialect.get("MASK-6") == "uniform":
+            return _uniform(disallowed, -math.inf, len(row), value, kept)
+        return replace(_broken(row, value), lse=_lse_of_nothing(dialect))
     if scores.sink is not None:
         members.setdefault(scores.sink, [])
     if not members:
@@ -114,17 +117,27 @@ def _broken(row: Sequence[Key | float], value: Matrix) -> Row:
 
 def _empty(scores: Scores, keys: int, value: Matrix, kept: Kept, dialect: Mapping[str, str]) -> Row:
     """Compute a row that may not attend to anything."""
-    lse: Number = -math.inf if scores.sink is None else scores.scale.number(scores.sink)
-    lse = math.inf if dialect.get("SOFT-7") == "plus-infinity" else _in_base(lse, dialect)
+    lse = _lse_of_nothing(dialect)
+    if scores.sink is not None and dialect.get("SOFT-7") != "plus-infinity":
+        lse = _in_base(scores.scale.number(scores.sink), dialect)
     variant = dialect.get("MASK-6")
     if variant == "nan":
         return Row([math.nan] * value.depth, lse, [math.nan] * keys)
     if variant == "uniform" and keys:
-        groups = [_Group(range(keys), keys, Decimal(1))]
-        total = Decimal(keys)
-        output = _means(groups, total, range(keys), value, kept, added=False)
-        return Row(output, lse, _weights(groups, total, keys, kept))
+        return _uniform(range(keys), lse, keys, value, kept)
     return Row([Fraction(0)] * value.depth, lse, [0.0] * keys)
+
+
+def _lse_of_nothing(dialect: Mapping[str, str]) -> float:
+    return math.inf if dialect.get("SOFT-7") == "plus-infinity" else -math.inf
+
+
+def _uniform(filled: Sequence[int], lse: Number, keys: int, value: Matrix, kept: Kept) -> Row:
+    """Compute a row in which some keys have one score, and no other has any weight."""
+    groups = [_Group(filled, len(filled), Decimal(1))]
+    total = Decimal(len(filled))
+    output = _means(groups, total, filled, value, kept, added=False)
+    return Row(output, lse, _weights(groups, total, keys, kept))
 
 
 def _in_base(lse: Number, dialect: Mapping[str, str]) -> Number:

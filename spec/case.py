@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -191,7 +192,8 @@ def find_case(case_id: str) -> Case:
     for case in cases():
         if case.id == case_id:
             return case
-    raise SpecError(f"case: got {case_id!r}, expected one of {', '.join(case.id for case in cases())}")
+    near = ", ".join(get_close_matches(case_id, [case.id for case in cases()], cutoff=0))
+    raise SpecError(f"case: got {case_id!r}, expected an id such as {near}")
 
 
 def load(path: Path) -> list[Case]:

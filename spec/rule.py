@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -114,8 +115,8 @@ def find_rule(rule_id: str) -> Rule:
     for rule in rules():
         if rule.id == rule_id:
             return rule
-    known = ", ".join(rule.id for rule in rules())
-    raise SpecError(f"rule: got {rule_id!r}, expected one of {known}")
+    near = ", ".join(get_close_matches(rule_id, [rule.id for rule in rules()], cutoff=0))
+    raise SpecError(f"rule: got {rule_id!r}, expected an id such as {near}; `attnspec rules` lists them")
 
 
 def parse(chapter: str, text: str) -> list[Rule]:

@@ -147,7 +147,7 @@ def test_the_printed_reproduction_runs(tmp_path):
     ("words", "message"),
     [
         (["check", "torhc"], "Error: backend: got 'torhc', expected a library (numpy, strict, torch, jax)"),
-        (["explain", "MASK-99"], "Error: rule: got 'MASK-99', expected one of SHAPE-1"),
+        (["explain", "MASK-99"], "Error: rule: got 'MASK-99', expected an id such as MASK-9"),
         (["rules", "--chapter", "poetry"], "Error: chapter: got 'poetry', expected one of notation"),
         (["table", "broken.py"], "Error: results: broken.py is no file of results"),
         (["table", "absent.json"], "Error: Invalid value for 'FILES...'"),

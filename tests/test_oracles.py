@@ -122,6 +122,7 @@ def test_the_oracles_agree_with_every_argument_at_once(batch):
         ("MASK-3", "bottom-right", {"is_causal": True}),
         ("MASK-6", "nan", {"key_lengths": 0}),
         ("MASK-6", "uniform", {"key_lengths": 0}),
+        ("MASK-6", "uniform", {"window": (0, 0), "query_lengths": 1, "query_offset": 5}),
         ("MASK-8", "exclusive-left", {"window": (1, None)}),
         ("SOFT-6", "base-2", {}),
         ("SOFT-7", "plus-infinity", {"key_lengths": 0}),

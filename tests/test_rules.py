@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import attnspec
-from attnspec import CHAPTERS, SpecError, cases, conformance, find_rule, rules
+from attnspec import CHAPTERS, SpecError, cases, conformance, find_case, find_rule, rules
 from attnspec.rule import parse
 
 SPEC = Path(attnspec.__file__).parent
@@ -92,8 +92,10 @@ def test_find_rule():
     assert (rule.level, rule.chapter) == ("MUST", "masking")
     assert [variant.name for variant in rule.variants] == ["nan", "uniform"]
     assert rule.sentence.startswith("For a query with no allowed key")
-    with pytest.raises(SpecError, match=r"rule: got 'MASK-99', expected one of SHAPE-1"):
+    with pytest.raises(SpecError, match=r"rule: got 'MASK-99', expected an id such as MASK-9, .* lists them"):
         find_rule("MASK-99")
+    with pytest.raises(SpecError, match="case: got 'softmax-004', expected an id such as softmax-00"):
+        find_case("softmax-004")
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,10 @@ def test_arrays_of_a_case_are_read_only():
     ("change", "message"),
     [
         (lambda e: e.update(id="softmax-000"), "case softmax-000: id: expected it to begin with scores"),
-        (lambda e: e.update(rules=["SCORE-99"]), "case scores-000: rule: got 'SCORE-99', expected one of"),
+        (
+            lambda e: e.update(rules=["SCORE-99"]),
+            "case scores-000: rule: got 'SCORE-99', expected an id such as",
+        ),
         (
             lambda e: e["arguments"].update(colour=1),
             "case scores-000: argument colour: expected one of scores",
@@ -317,7 +320,7 @@ def test_an_id_used_twice(tmp_path):
 
 
 def test_an_unknown_case():
-    with pytest.raises(SpecError, match=r"case: got 'scores-999', expected one of notation-batch"):
+    with pytest.raises(SpecError, match=r"case: got 'scores-999', expected an id such as scores-00"):
         find_case("scores-999")
 
 
