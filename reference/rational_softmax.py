@@ -117,7 +117,7 @@ def _broken(row: Sequence[Key | float], value: Matrix) -> Row:
 
 def _empty(scores: Scores, keys: int, value: Matrix, kept: Kept, dialect: Mapping[str, str]) -> Row:
     """Compute a row that may not attend to anything."""
-    lse = _lse_of_nothing(dialect)
+    lse: Number = _lse_of_nothing(dialect)
     if scores.sink is not None and dialect.get("SOFT-7") != "plus-infinity":
         lse = _in_base(scores.scale.number(scores.sink), dialect)
     variant = dialect.get("MASK-6")
