@@ -50,3 +50,15 @@ def some(things: Sequence[Each]) -> Sequence[Each]:
     (1, 2)
     """
     return things[:1] if quick() else things
+
+
+def tried(dtypes: Sequence[str]) -> Sequence[str]:
+    """Take the dtypes that a test goes through: all, or float32 where it is among them.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.extent import tried
+    >>> tried(("float16", "float32"))
+    ('float16', 'float32')
+    """
+    return ("float32",) if quick() and "float32" in dtypes else some(dtypes)

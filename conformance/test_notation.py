@@ -130,6 +130,11 @@ def test_nothing_to_compute(empty: str, is_causal: bool, backend: Backend, recor
 _MISFITS: dict[str, dict[str, tuple[int, ...]]] = {
     "depth of key": {"query": (2, 3, 4), "key": (2, 5, 3), "value": (2, 5, 4)},
     "positions of value": {"query": (2, 3, 4), "key": (2, 5, 4), "value": (2, 6, 4)},
+    # A fused kernel may look at four axes only, and read past the end of the shorter one.
+    "more positions of value": {"query": (2, 2, 3, 4), "key": (2, 2, 5, 4), "value": (2, 2, 6, 4)},
+    "fewer positions of value": {"query": (2, 2, 3, 4), "key": (2, 2, 5, 4), "value": (2, 2, 4, 4)},
+    "no positions of value": {"query": (2, 2, 3, 4), "key": (2, 2, 5, 4), "value": (2, 2, 0, 4)},
+    "no positions of key": {"query": (2, 2, 3, 4), "key": (2, 2, 0, 4), "value": (2, 2, 5, 4)},
     "batch of key and value": {"query": (2, 2, 3, 4), "key": (3, 2, 5, 4), "value": (3, 2, 5, 4)},
     "batch of value": {"query": (2, 2, 3, 4), "key": (2, 2, 5, 4), "value": (3, 2, 5, 4)},
 }

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from attnspec import Case
 from attnspec.backends import Backend
+from attnspec.conformance.extent import tried
 from attnspec.conformance.strategies import SETTINGS, grid
 from attnspec.conformance.suite import Record, check, check_golden, exact, golden, require, rule
 
@@ -84,7 +85,7 @@ def test_a_part_is_turned_as_in_the_whole(
 def test_alibi(heads: int, backend: Backend, record_property: Record) -> None:
     """Slopes for numbers of heads that are powers of two and that are not, keys after the query too."""
     require(backend, operation="alibi_bias")
-    for dtype in backend.dtypes:
+    for dtype in tried(backend.dtypes):
         arguments = {"query": np.ones((heads, 3, 2), dtype), "key": np.ones((heads, 4, 2), dtype)}
         check(backend, "POS-7", arguments, record_property, operation="alibi_bias")
 
@@ -94,7 +95,7 @@ def test_alibi(heads: int, backend: Backend, record_property: Record) -> None:
 def test_alibi_with_an_offset(offset: Any, backend: Backend, record_property: Record) -> None:
     """Distances are counted from the queries' positions; key heads may be fewer."""
     require(backend, "query_offset", operation="alibi_bias")
-    for dtype in backend.dtypes:
+    for dtype in tried(backend.dtypes):
         arguments = {
             "query": np.ones((2, 6, 3, 2), dtype),
             "key": np.ones((2, 2, 5, 2), dtype),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from attnspec.backends import Backend
+from attnspec.conformance.extent import tried
 from attnspec.conformance.options import sinks
 from attnspec.conformance.strategies import GROUPED, MASKED, SHAPES, problem_of
 from attnspec.conformance.suite import Record, check, rule
@@ -22,7 +23,7 @@ def test_a_number_that_is_none(
     name: str, number: float, place: str, backend: Backend, record_property: Record
 ) -> None:
     """In one feature of one query, or of one key: its scores are NaN or of either infinity."""
-    for dtype in backend.dtypes:
+    for dtype in tried(backend.dtypes):
         problem = problem_of(_WIDE, dtype, 111)
         array = problem.arguments[name].copy()
         array[1, 2, _PLACES[place], 1] = number
@@ -32,7 +33,7 @@ def test_a_number_that_is_none(
 @rule("NUM-11", "HEAD-1")
 def test_a_shared_key_that_is_none(backend: Backend, record_property: Record) -> None:
     """It reaches the query heads that share it, and no other."""
-    for dtype in backend.dtypes:
+    for dtype in tried(backend.dtypes):
         problem = problem_of(GROUPED[0], dtype, 112)
         key = problem.key.copy()
         key[0, 1, 2, 0] = np.nan
@@ -44,7 +45,7 @@ def test_a_shared_key_that_is_none(backend: Backend, record_property: Record) ->
 @pytest.mark.parametrize("number", [np.nan, np.inf])
 def test_a_bias_that_is_none(number: float, place: str, backend: Backend, record_property: Record) -> None:
     """In one place of the bias: one row is NaN."""
-    for dtype in backend.dtypes:
+    for dtype in tried(backend.dtypes):
         problem = problem_of(_WIDE, dtype, 113)
         bias = problem.array(*problem.shape)
         bias[0, 1, 2, _PLACES[place]] = number
@@ -57,7 +58,7 @@ def test_a_query_that_is_none_beside_an_option(
     option: str, backend: Backend, record_property: Record
 ) -> None:
     """NaN passes through a softcap, is not outweighed by a sink, and no mask makes a number of it."""
-    for dtype in backend.dtypes:
+    for dtype in tried(backend.dtypes):
         problem = problem_of(_WIDE, dtype, 114)
         query = problem.query.copy()
         query[1, 0, 3] = np.nan
@@ -75,7 +76,7 @@ def test_a_query_that_is_none_and_may_attend_to_nothing(
     source: str, backend: Backend, record_property: Record
 ) -> None:
     """It has no score: as padding, its row is 0 like any other with no allowed key."""
-    for dtype in backend.dtypes:
+    for dtype in tried(backend.dtypes):
         problem = problem_of(_WIDE, dtype, 115)
         query, mask = problem.query.copy(), problem.mask()
         row = 0 if source == "is_causal" else 4
@@ -93,7 +94,7 @@ def test_a_query_that_is_none_and_may_attend_to_nothing(
 @pytest.mark.parametrize("place", _PLACES)
 def test_nan_in_a_value(place: str, backend: Backend, record_property: Record) -> None:
     """One element of one value: one column of the rows of one head."""
-    for dtype in backend.dtypes:
+    for dtype in tried(backend.dtypes):
         problem = problem_of(_WIDE, dtype, 121)
         value = problem.value.copy()
         value[1, 0, _PLACES[place], 2] = np.nan
@@ -103,7 +104,7 @@ def test_nan_in_a_value(place: str, backend: Backend, record_property: Record) -
 @rule("NUM-12")
 def test_nan_in_a_value_of_no_weight_to_speak_of(backend: Backend, record_property: Record) -> None:
     """However small the weight: here it underflows."""
-    for dtype in backend.dtypes:
+    for dtype in tried(backend.dtypes):
         problem = problem_of(_WIDE, dtype, 122)
         query, key, value = (array.copy() for array in problem.arguments.values())
         query[..., 0], key[..., 0], key[..., 3, 0] = 64, 0, -64  # some 2000 below the others
@@ -115,7 +116,7 @@ def test_nan_in_a_value_of_no_weight_to_speak_of(backend: Backend, record_proper
 @pytest.mark.parametrize("signs", ["plus", "minus", "both"])
 def test_infinity_in_a_value(signs: str, backend: Backend, record_property: Record) -> None:
     """One infinity is itself, whatever the rest; two of both signs are NaN."""
-    for dtype in backend.dtypes:
+    for dtype in tried(backend.dtypes):
         problem = problem_of(_WIDE, dtype, 131, 0.125)
         value = problem.value.copy()
         value[0, 1, 2, 1] = -np.inf if signs == "minus" else np.inf
@@ -128,7 +129,7 @@ def test_infinity_in_a_value(signs: str, backend: Backend, record_property: Reco
 @rule("NUM-14")
 def test_a_score_of_minus_infinity(backend: Backend, record_property: Record) -> None:
     """From an infinite key that all queries point away from: its weight is 0, the others share the rest."""
-    for dtype in backend.dtypes:
+    for dtype in tried(backend.dtypes):
         problem = problem_of(_WIDE, dtype, 141)
         query, key = problem.query.copy(), problem.key.copy()
         query[..., 0] = np.abs(query[..., 0]) + 1
@@ -139,7 +140,7 @@ def test_a_score_of_minus_infinity(backend: Backend, record_property: Record) ->
 @rule("NUM-11", "NUM-12")
 def test_a_row_that_is_none_under_a_causal_mask(backend: Backend, record_property: Record) -> None:
     """The first key is attended to by all; the last query by nobody else: no row before it is touched."""
-    for dtype in backend.dtypes:
+    for dtype in tried(backend.dtypes):
         problem = problem_of(MASKED[1], dtype, 116)
         query = problem.query.copy()
         query[..., -1, 0] = np.nan
