@@ -13,7 +13,7 @@ nox.options.sessions = ["lint", "types", "tests", "package"]
 
 ROOT = Path(__file__).parent
 RESULTS = ROOT / "results"
-FOLDERS = ("spec", "reference", "backends", "conformance", "tests", "noxfile.py")
+FOLDERS = ("spec", "reference", "backends", "conformance", "tests", "examples", "noxfile.py")
 #: Library, as the extra that installs it, to the backends that run on it.
 LIBRARIES = {
     "numpy": ("numpy", "strict", "dask"),

@@ -1,4 +1,4 @@
-"""The backends by name, and somebody's own by ``module:function``."""
+"""The backends by name, and somebody's own: ``module:function``, ``program:COMMAND``."""
 
 import importlib
 import re
@@ -17,13 +17,19 @@ _KNOWN = {
     "numpy-reference": ("numpy", "numpy_backend:reference_backend"),
     "strict-portable": ("strict", "strict_backend:portable_backend"),
     "torch-portable": ("torch", "torch_backend:portable_backend"),
-    "torch-sdpa": ("torch", "torch_backend:sdpa_backend"),
+    "torch-sdpa": ("torch", "torch_sdpa:default_backend"),
+    "torch-math": ("torch", "torch_sdpa:math_backend"),
+    "torch-flash": ("torch", "torch_sdpa:flash_backend"),
     "jax-portable": ("jax", "jax_backend:portable_backend"),
-    "jax-nn": ("jax", "jax_backend:nn_backend"),
+    "jax-nn": ("jax", "jax_nn:eager_backend"),
+    "jax-nn-jit": ("jax", "jax_nn:jit_backend"),
     "dask-portable": ("dask", "dask_backend:portable_backend"),
 }
 NAMES = tuple(_KNOWN)
 _LIBRARIES = tuple(dict.fromkeys(library for library, _ in _KNOWN.values()))
+
+#: What stands before the command of a program.
+PROGRAM = "program:"
 
 #: Seconds that the import of a module may take. PyTorch, cold, takes some ten here.
 IMPORT_LIMIT = 120.0
@@ -42,8 +48,8 @@ def expand(wanted: str) -> tuple[str, ...]:
     Examples
     --------
     >>> from attnspec.backends import expand
-    >>> expand("torch")
-    ('torch-portable', 'torch-sdpa')
+    >>> expand("jax")
+    ('jax-portable', 'jax-nn', 'jax-nn-jit')
     >>> expand("torhc")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
@@ -83,6 +89,8 @@ def load(name: str, *, seconds: float = IMPORT_LIMIT) -> Backend:
     >>> load("numpy-portable").library
     'numpy'
     """
+    if name.startswith(PROGRAM):
+        return _load_program(name)
     if name not in _KNOWN:
         return _load_own(name, seconds)
     library, place = _KNOWN[name]
@@ -97,6 +105,46 @@ def load(name: str, *, seconds: float = IMPORT_LIMIT) -> Backend:
             f"backend {name}: expected {error.name} to be installed, got none; "
             f"pip install 'attnspec[{library}]'"
         ) from error
+
+
+def _load_program(name: str) -> Backend:
+    from attnspec.backends.program import CALL_LIMIT, program_backend
+
+    command, options = split_options(name.removeprefix(PROGRAM))
+    limit = options.pop("call_limit", str(CALL_LIMIT))
+    if options or not re.fullmatch(r"[0-9]+(\.[0-9]+)?", limit):
+        raise BackendError(f"backend {name}: expected no option but call_limit=SECONDS")
+    backend = program_backend(name, command, seconds=float(limit))
+    check_backend(name, backend)
+    return backend
+
+
+def name_program(command: str, call_limit: float | None = None) -> str:
+    """Name the backend that a program is.
+
+    Examples
+    --------
+    >>> from attnspec.backends.registry import name_program
+    >>> name_program("./my_attention --fast", 5)
+    'program:./my_attention --fast?call_limit=5'
+    """
+    return f"{PROGRAM}{command}" + (f"?call_limit={call_limit:g}" if call_limit is not None else "")
+
+
+def split_options(name: str) -> tuple[str, dict[str, str]]:
+    """Split what was asked for into a place and its options, written after it as in a URL.
+
+    Examples
+    --------
+    >>> from attnspec.backends.registry import split_options
+    >>> split_options("my_module:attention?array=torch&dtype=float16")
+    ('my_module:attention', {'array': 'torch', 'dtype': 'float16'})
+    """
+    place, _, rest = name.rpartition("?")
+    pairs = [pair.partition("=") for pair in rest.split("&")]
+    if not place or not all(sign for _, sign, _ in pairs):
+        return name, {}
+    return place, {key: thing for key, _, thing in pairs}
 
 
 def _load_own(name: str, seconds: float) -> Backend:

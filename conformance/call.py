@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec import OPERATIONS
-from attnspec.backends import Backend, Unsupported
+from attnspec.backends import Backend, Broken, Unsupported
 from attnspec.conformance.arguments import is_real
 from attnspec.conformance.failure import Failure, Raised
 
@@ -45,6 +45,8 @@ def call(backend: Backend, operation: str, arguments: Mapping[str, Any]) -> Outp
         When its adapter says that it does not offer this call.
     Raised
         When the implementation raises.
+    Broken
+        When it crashes or gives no answer, where it runs in a process of its own.
     Failure
         When it returns something else than the arrays asked for, or changes an
         input (NUM-4).
@@ -75,7 +77,7 @@ def call(backend: Backend, operation: str, arguments: Mapping[str, Any]) -> Outp
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an implementation is judged by its results
             returned = function(*arrays, **options, **{f"return_{name}": True for name in wanted})
-    except (KeyboardInterrupt, Unsupported):
+    except (KeyboardInterrupt, Unsupported, Broken):
         raise
     except BaseException as error:  # sys.exit and pytest.skip in a kernel are errors too
         raise Raised(error) from error

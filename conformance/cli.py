@@ -1,4 +1,4 @@
-"""The command line: ``attnspec check``, ``rules``, ``explain``, ``backends``, ``table``, ``vectors``."""
+"""The command line: ``attnspec check``, ``rules``, ``explain``, ``backends``, ``table`` and more."""
 
 import importlib.util
 import sys
@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from attnspec import SpecError, __version__, cases, find_rule, rules
+from attnspec.conformance.commands_program import serve, smoke
+from attnspec.conformance.commands_vectors import vectors
 
 
 class _Clean(click.Group):
@@ -34,6 +36,14 @@ def main() -> None:
 @click.argument("backend", nargs=-1)
 @click.option("--backend", "also", multiple=True, metavar="NAME", help="The same as an argument.")
 @click.option(
+    "--program",
+    "programs",
+    multiple=True,
+    metavar="COMMAND",
+    help="A program in any language that speaks the protocol.",
+)
+@click.option("--call-limit", type=float, metavar="SECONDS", help="For one call of a program (20).")
+@click.option(
     "--results",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the verdicts here as JSON lines.",
@@ -45,6 +55,8 @@ def main() -> None:
 def check(
     backend: tuple[str, ...],
     also: tuple[str, ...],
+    programs: tuple[str, ...],
+    call_limit: float | None,
     results: Path | None,
     stop: bool,
     tests: str | None,
@@ -52,12 +64,13 @@ def check(
     time_limit: float,
 ) -> None:
     """Judge backends: names, libraries, or module:function of your own."""
-    from attnspec.backends.registry import expand
+    from attnspec.backends.registry import expand, name_program
     from attnspec.conformance.runner import run
     from attnspec.conformance.summary import render
     from attnspec.conformance.verdict import read
 
-    wanted = [name for given in [*backend, *also] or ["numpy"] for name in expand(given)]
+    own = [name_program(command, call_limit) for command in programs]
+    wanted = [name for given in [*backend, *also, *own] or ["numpy"] for name in expand(given)]
     if workers and importlib.util.find_spec("xdist") is None:
         raise click.ClickException("-n: expected pytest-xdist to be installed, got none")
     options = [f"--time-limit={time_limit}"]
@@ -135,64 +148,9 @@ def table(files: tuple[Path, ...]) -> None:
     click.echo(render(read(files), color=sys.stdout.isatty()))
 
 
-@main.group()
-def vectors() -> None:
-    """Keep the golden vectors: write, lint, export."""
-
-
-_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
-
-
-@vectors.command()
-@click.argument("folder", type=_FOLDER)
-@click.option("--check", "only_check", is_flag=True, help="Write nothing; fail when the bytes would change.")
-@click.option("--only", metavar="ID", help="Compute one case, take the others as they stand.")
-def write(folder: Path, only_check: bool, only: str | None) -> None:
-    """Compute the vectors of a folder anew by the exact oracle (needs python-flint)."""
-    try:
-        from attnspec.reference.vectors import rewrite
-    except ModuleNotFoundError as error:
-        message = f"vectors: expected {error.name} to be installed, got none; pip install 'attnspec[vectors]'"
-        raise click.ClickException(message) from error
-
-    stale = False
-    for file in rewrite(folder, only):
-        stale |= file.stale
-        for changed in file.changed:
-            click.echo(f"{file.path.name}: VALUE CHANGED: {changed}", err=True)
-        if file.stale and not only_check:
-            file.path.write_text(file.text, encoding="utf-8", newline="\n")
-        state = "as it was" if not file.stale else "would change" if only_check else "rewritten"
-        click.echo(f"{file.path.name}: {state}")
-    if stale and only_check:
-        raise click.ClickException(
-            "vectors: expected the files as they are, got other bytes; run `nox -s vectors`"
-        )
-
-
-@vectors.command("lint")
-@click.argument("folder", type=_FOLDER, required=False)
-def lint_vectors(folder: Path | None) -> None:
-    """List what is wrong with the vectors of a folder, by default those of the standard."""
-    from attnspec.case import VECTORS
-    from attnspec.lint import lint
-
-    problems = lint(folder or VECTORS)
-    for problem in problems:
-        click.echo(problem)
-    if problems:
-        raise click.ClickException(f"vectors: got {len(problems)} problems, expected none")
-
-
-@vectors.command()
-@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--format", "kind", default="safetensors", help="safetensors (default) or npz.")
-def export(folder: Path, kind: str) -> None:
-    """Write the golden vectors to a folder as binary files, with a manifest."""
-    from attnspec.reference.export import export as write_files
-
-    paths = write_files(cases(), folder, kind)
-    click.echo(f"{len(paths) - 1} cases and {paths[-1].name} in {folder}")
+main.add_command(vectors)
+main.add_command(smoke)
+main.add_command(serve)
 
 
 if __name__ == "__main__":

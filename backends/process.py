@@ -1,0 +1,153 @@
+"""A process that is written to and read from line by line, and may crash, hang or chatter as it likes."""
+
+import contextlib
+import os
+import queue
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+from typing import IO
+
+from attnspec.backends.backend import BackendError, Broken
+
+#: Bytes in one line of an answer; more is no answer.
+LONGEST_LINE = 1 << 20
+#: Lines that may wait to be read, and bytes of standard error that are kept.
+_MOST_LINES, _MOST_NOISE = 100, 4096
+#: Seconds that it may take to end when asked to.
+_STOP_LIMIT = 5.0
+
+
+class Process:
+    """A running program with lines in and out.
+
+    Parameters
+    ----------
+    command : sequence of str
+        What to run, and its arguments.
+
+    Raises
+    ------
+    BackendError
+        When it cannot be started.
+    """
+
+    def __init__(self, command: Sequence[str]) -> None:
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - what the user asked to run
+                list(command),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,  # it is ended together with what it has started
+            )
+        except (OSError, ValueError) as error:
+            raise BackendError(
+                f"program: expected {command[0]} to be a program that can be run, got {error}"
+            ) from error
+        self._lines: queue.Queue[bytes | None] = queue.Queue()
+        self._noise = b""
+        self._readers = [
+            threading.Thread(target=self._read_lines, args=(self._process.stdout,), daemon=True),
+            threading.Thread(target=self._read_noise, args=(self._process.stderr,), daemon=True),
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def send(self, line: str) -> None:
+        """Write a line to its standard input; one that has ended is found out by `receive`."""
+        assert self._process.stdin is not None  # noqa: S101 - for the type checker: it is a pipe
+        with contextlib.suppress(OSError):
+            self._process.stdin.write(line.encode() + b"\n")
+            self._process.stdin.flush()
+
+    def receive(self, seconds: float) -> str:
+        """Read the next line of its standard output.
+
+        Raises
+        ------
+        Broken
+            When there is none in time, it ends instead, or the line is no text.
+        """
+        deadline = time.monotonic() + seconds
+        try:
+            line = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            raise Broken(f"gave no answer in {seconds:g} s{self.noise()}") from None
+        if line is None:
+            raise Broken(f"{self._end()} before it answered{self.noise()}")
+        if not line.endswith(b"\n"):
+            long = f"a line longer than {LONGEST_LINE} bytes"
+            got = long if len(line) >= LONGEST_LINE else f"{_start(line)} without the end of a line"
+            raise Broken(f"gave half an answer: got {got}, and {self._end()}{self.noise()}")
+        try:
+            return line.decode().strip()
+        except UnicodeDecodeError:
+            raise Broken(f"answered in no text: got {_start(line)}{self.noise()}") from None
+
+    def noise(self) -> str:
+        """Quote the end of what it wrote to standard error, as a part of a message."""
+        self._readers[1].join(0.2 if self._process.poll() is not None else 0)
+        lines = self._noise.decode(errors="replace").strip().splitlines()[-5:]
+        return (
+            "; its standard error ends:\n" + "\n".join(f"    {line[:200]}" for line in lines) if lines else ""
+        )
+
+    def stop(self, line: str = "") -> str:
+        """Ask it to end by a last line, then make it end; tell how it did, empty where it did well."""
+        if line:
+            self.send(line)
+        with contextlib.suppress(OSError):
+            assert self._process.stdin is not None  # noqa: S101 - for the type checker: it is a pipe
+            self._process.stdin.close()
+        try:
+            status = self._process.wait(_STOP_LIMIT if line else 0)
+        except subprocess.TimeoutExpired:
+            status = None
+        # Whatever it has started goes too.
+        with contextlib.suppress(OSError):
+            if hasattr(os, "killpg"):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            else:
+                self._process.kill()
+        self._process.wait()
+        for reader, pipe in zip(self._readers, (self._process.stdout, self._process.stderr), strict=True):
+            reader.join(1.0)
+            if pipe is not None and not reader.is_alive():
+                pipe.close()
+        if status is None:
+            return f"did not end in {_STOP_LIMIT:g} s when told to stop"
+        return _said(status) if status else ""
+
+    def _end(self) -> str:
+        try:
+            return _said(self._process.wait(1.0))
+        except subprocess.TimeoutExpired:
+            return "closed its standard output"
+
+    def _read_lines(self, pipe: IO[bytes]) -> None:
+        """Queue what it writes, line by line; what nobody reads is dropped, as it answers nothing."""
+        while line := pipe.readline(LONGEST_LINE):
+            if self._lines.qsize() < _MOST_LINES:
+                self._lines.put(line)
+        self._lines.put(None)
+
+    def _read_noise(self, pipe: IO[bytes]) -> None:
+        while some := os.read(pipe.fileno(), 65536):
+            self._noise = (self._noise + some)[-_MOST_NOISE:]
+
+
+def _said(status: int) -> str:
+    if status >= 0:
+        return f"ended with status {status}"
+    try:
+        return f"was killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"was killed by signal {-status}"
+
+
+def _start(line: bytes) -> str:
+    text = repr(line.strip()[:80])[1:]
+    return text + ("..." if len(line) > 80 else "")

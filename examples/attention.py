@@ -1,0 +1,147 @@
+"""Attention in plain Python, without NumPy and without attnspec, over the protocol of attnspec.
+
+attnspec check --program "python attention.py"
+"""
+
+import itertools
+import json
+import math
+import struct
+import sys
+from pathlib import Path
+
+CODES = {"float16": "e", "float32": "f", "float64": "d", "bool": "?", "int64": "q"}
+FLOATS = ("float16", "float32", "float64")
+HELLO = {
+    "protocol": 1,
+    "name": "attention.py",
+    "version": "1",
+    "dtypes": FLOATS,
+    "operations": {"attention": ["scale", "mask", "is_causal", "query_offset", "window", "return_lse"]},
+}
+
+
+def read(path, tensor):
+    """The numbers of a tensor; none where its dtype is not one that we compute with."""
+    code = CODES.get(tensor["dtype"])
+    numbers = [number for (number,) in struct.iter_unpack(f"<{code}", path.read_bytes())] if code else []
+    return tensor | {"data": numbers}
+
+
+def write(path, dtype, numbers):
+    code, largest = f"<{CODES[dtype]}", {"float16": 65520, "float32": 2**128 - 2**103}.get(dtype, math.inf)
+    # Python refuses to round to infinity, as the arithmetic of these formats does.
+    rounded = (math.copysign(math.inf, x) if abs(x) >= largest else x for x in numbers)
+    path.write_bytes(b"".join(struct.pack(code, x) for x in rounded))
+
+
+def refuse_unless(fits, message):
+    if not fits:
+        raise ValueError(message)
+
+
+def check(query, key, value, mask, scale, offset, window):
+    refuse_unless(query["dtype"] in FLOATS, f"query: expected floating-point numbers, got {query['dtype']}")
+    for name, tensor in (("key", key), ("value", value)):
+        refuse_unless(tensor["dtype"] == query["dtype"], f"{name}: expected the dtype of query")
+        same = len(tensor["shape"]) == len(query["shape"]) and tensor["shape"][:-3] == query["shape"][:-3]
+        refuse_unless(same, f"{name}: expected the axes and the batch of query")
+    refuse_unless(len(query["shape"]) >= 2, "query: expected two axes or more")
+    refuse_unless(
+        query["shape"][-1] == key["shape"][-1] > 0, "key, query: expected one depth, which is not 0"
+    )
+    refuse_unless(value["shape"][-1] > 0, "value: expected a depth that is not 0")
+    refuse_unless(value["shape"][:-1] == key["shape"][:-1], "value: expected the heads and positions of key")
+    heads, shared = ([1, *tensor["shape"]][-3] if len(tensor["shape"]) > 2 else 1 for tensor in (query, key))
+    refuse_unless(
+        heads % shared == 0 if shared else not heads, "key: expected heads that divide those of query"
+    )
+    refuse_unless(isinstance(scale, int | float) and math.isfinite(scale), "scale: expected a finite number")
+    if mask is not None:
+        refuse_unless(mask["dtype"] == "bool", f"mask: expected booleans, got {mask['dtype']}")
+        full = [*query["shape"][:-1], key["shape"][-2]]
+        own = mask["shape"]
+        fits = len(own) <= len(full) and all(a in (1, b) for a, b in zip(own[::-1], full[::-1], strict=False))
+        refuse_unless(fits, f"mask: expected a shape that fits {full}, got {own}")
+    if isinstance(offset, dict):
+        refuse_unless(offset["dtype"] == "int64", "query_offset: expected integers")
+        refuse_unless(
+            offset["shape"] == query["shape"][:-3], "query_offset: expected one, or one for each batch"
+        )
+    else:
+        refuse_unless(type(offset) is int, f"query_offset: expected an integer, got {offset}")
+    if window is not None:
+        sides = isinstance(window, list) and len(window) == 2
+        good = sides and all(side is None or (type(side) is int and side >= 0) for side in window)
+        refuse_unless(good, f"window: expected a pair of None or integers, got {window}")
+
+
+def attention(query, key, value, mask=None, scale=None, is_causal=None, query_offset=None, window=None):
+    if scale is None:
+        scale = 1 / math.sqrt(query["shape"][-1] or 1)
+    offset = 0 if query_offset is None else query_offset
+    check(query, key, value, mask, scale, offset, window)
+    left, right = (math.inf if side is None else side for side in window or (None, None))
+    *outer, length, depth = query["shape"]
+    keys, width = value["shape"][-2:]
+    heads, shared = (outer[-1], key["shape"][-3]) if outer else (1, 1)
+    output, lse = [], []
+    for row, (*place, i) in enumerate(itertools.product(*map(range, (*outer, length)))):
+        batch, head = divmod(row // length, heads)
+        start = (batch * shared + head // (heads // shared)) * keys
+        position = i + (offset["data"][batch] if isinstance(offset, dict) else offset)
+        q = query["data"][row * depth : (row + 1) * depth]
+        scores = {}  # of the keys that are allowed
+        for j in range(keys):
+            if (is_causal and j > position) or not position - left <= j <= position + right:
+                continue
+            if mask is not None and not mask["data"][broadcast(mask["shape"], [*place, i, j])]:
+                continue
+            k = key["data"][(start + j) * depth : (start + j + 1) * depth]
+            score = scale * sum(a * b for a, b in zip(q, k, strict=True))
+            if score != -math.inf:
+                scores[j] = score
+        top = max(scores.values(), default=-math.inf)
+        if any(math.isnan(score) or score == math.inf for score in scores.values()):
+            output += [math.nan] * width
+            lse.append(math.nan)
+            continue
+        exps = {j: math.exp(score - top) for j, score in scores.items()}
+        total = math.fsum(exps.values())
+        for d in range(width):
+            column = (exp / total * value["data"][(start + j) * width + d] for j, exp in exps.items())
+            output.append(sum(column))
+        lse.append(top + math.log(total) if total else -math.inf)
+    return {"output": ([*outer, length, width], output), "lse": ([*outer, length], lse)}
+
+
+def broadcast(shape, place):
+    """Where a place stands in the data of a tensor of that shape, trailing axes aligned."""
+    at = 0
+    for length, index in zip(shape, place[len(place) - len(shape) :], strict=True):
+        at = at * length + (index if length > 1 else 0)
+    return at
+
+
+def answer(call):
+    folder = Path(call["folder"])
+    tensors = {name: read(folder / f"{name}.bin", tensor) for name, tensor in call["tensors"].items()}
+    options = {name: option for name, option in call["options"].items() if not name.startswith("return_")}
+    try:
+        results = attention(**tensors, **options)
+    except ValueError as error:
+        return {"id": call["id"], "status": "refused", "message": str(error)}
+    said = {}
+    for name in call["want"]:
+        dtype = "float64" if name == "lse" else tensors["query"]["dtype"]
+        shape, numbers = results[name]
+        write(folder / f"{name}.bin", dtype, numbers)
+        said[name] = {"dtype": dtype, "shape": shape}
+    return {"id": call["id"], "status": "ok", "tensors": said}
+
+
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["do"] == "stop":
+        break
+    print(json.dumps(HELLO if message["do"] == "hello" else answer(message)), flush=True)

@@ -1,0 +1,292 @@
+"""Programs as backends: what they may do wrong, each told apart, and the three examples judged for real."""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from test_cli import attnspec
+
+from attnspec import cases
+from attnspec.backends import BackendError, Broken, Unsupported, load, program
+from attnspec.backends.messages import read_call, write_call
+from attnspec.conformance.arguments import arguments_of, dtypes_of
+from attnspec.conformance.call import call
+from attnspec.conformance.failure import Raised
+from attnspec.conformance.judge import judge_case
+from attnspec.conformance.verdict import read
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = ROOT / "examples"
+ONE = {name: np.ones((2, 3)) for name in ("query", "key", "value")}
+
+
+def misbehaving(mode, limit=20.0):
+    path = Path(__file__).parent / "misbehaving.py"
+    return load(f"program:{sys.executable} -S {path} {mode}?call_limit={limit}")
+
+
+@pytest.mark.parametrize(
+    ("mode", "message"),
+    [
+        (
+            "crashes",
+            r"was killed by SIGSEGV before it answered; its standard error ends:\n    about to crash",
+        ),
+        ("exits", "ended with status 3 before it answered"),
+        ("answers_in_garbage", "answered in broken JSON: got 'no JSON at all'"),
+        ("answers_in_bytes", r"answered in no text: got '\\xff\\xfe'"),
+        (
+            "answers_without_end",
+            'gave half an answer: got \'{"id": 1, "sta\' without the end of a line, and ended',
+        ),
+        ("answers_in_megabytes", "gave half an answer: got a line longer than 1048576 bytes"),
+        ("answers_out_of_order", "answered out of order: got an answer to call 0, expected 1"),
+        (
+            "answers_in_riddles",
+            "gave no answer that is known: expected ok with tensors, refused or unsupported",
+        ),
+        ("names_no_output", "gave a part of the answer: expected output, got no output"),
+        ("writes_no_output", r"output.bin: expected a file that can be read, got \[Errno 2\]"),
+        ("writes_half_the_output", r"output.bin: expected 48 bytes for float64 of shape \(2, 3\), got 24"),
+        ("writes_too_much", r"output.bin: expected 48 bytes for float64 of shape \(2, 3\), got 96"),
+        ("has_no_such_dtype", 'output.bin: expected a dtype and a shape, got \'{"dtype": "float31"'),
+        ("has_a_negative_shape", "output.bin: expected a dtype and a shape"),
+    ],
+)
+def test_what_a_program_does_wrong_is_told_apart(mode, message):
+    backend = misbehaving(mode)
+    for _ in range(2):  # started anew after the first
+        with pytest.raises(
+            Broken, match=message.replace("expected 1", r"expected \d").replace("call 0", r"call \d")
+        ):
+            call(backend, "attention", ONE)
+
+
+def test_a_program_that_hangs_is_waited_for_once_for_each_call_and_then_given_up():
+    backend = misbehaving("hangs", 0.1)
+    for _ in range(2):
+        with pytest.raises(Broken, match=r"gave no answer in 0\.1 s"):
+            call(backend, "attention", ONE)
+    started = time.monotonic()
+    with pytest.raises(Broken, match="gave no answer"):
+        call(backend, "attention", ONE)
+    assert time.monotonic() - started < 0.05, "the same call again"
+    for size in range(5):
+        with pytest.raises(Broken, match=r"gave no answer|not asked any more"):
+            call(backend, "attention", {name: np.ones((2, 4 + size)) for name in ONE})
+    with pytest.raises(Broken, match=r"not asked any more: 5 calls had no answer in 0\.1 s"):
+        call(backend, "attention", {name: np.ones((1, 1)) for name in ONE})
+
+
+@pytest.mark.parametrize(
+    ("mode", "message"),
+    [
+        ("ends_at_once", "hello: expected an answer, but it ended with status 4 before it answered"),
+        ("greets_wrongly", r"hello: expected a JSON object, got '\[\"hello\"\]'"),
+        ("speaks_another_version", "hello: protocol: expected 1, got 2"),
+        ("has_no_dtypes", r"hello: dtypes: expected some of float16, .*, got \['float31'\]"),
+        ("has_no_attention", "hello: operations: expected an object with attention"),
+        ("has_unknown_options", r"hello: attention: expected some of scale, .*, got \['attn_mask'\]"),
+        ("has_an_unknown_dialect", "dialect: expected variants by rule id"),
+        ("does_not_greet", r"hello: expected an answer, but it gave no answer in 0\.1 s"),
+    ],
+)
+def test_a_program_that_cannot_be_used_is_refused_in_one_line(mode, message, monkeypatch):
+    if mode == "does_not_greet":
+        monkeypatch.setattr(program, "START_LIMIT", 0.1)
+    with pytest.raises(BackendError, match=message) as caught:
+        misbehaving(mode)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("./absent", r"expected \./absent to be a program that can be run, got .*No such file"),
+        (str(Path(__file__)), r"to be a program that can be run, got .*Permission denied"),
+        ("", "expected a command, got none"),
+        ("'x", "expected a command, got"),
+    ],
+)
+def test_what_is_no_program(command, message):
+    with pytest.raises(BackendError, match=message):
+        load(f"program:{command}")
+
+
+def test_a_program_with_an_unknown_option():
+    with pytest.raises(BackendError, match="expected no option but call_limit=SECONDS"):
+        load("program:cat?call_limit=soon")
+
+
+@pytest.mark.parametrize("mode", ["is_noisy", "writes_over_its_input", "does_well"])
+def test_what_is_no_fault(mode):
+    for _ in range(2):
+        assert call(misbehaving(mode), "attention", ONE)["output"].tolist() == np.zeros((2, 3)).tolist()
+
+
+def test_an_answer_too_many_is_found_at_the_next_call():
+    backend = misbehaving("answers_twice")
+    call(backend, "attention", ONE)
+    with pytest.raises(Broken, match="out of order: got an answer to call 1, expected 2"):
+        call(backend, "attention", ONE)
+    call(backend, "attention", ONE)
+
+
+def test_a_refusal_and_what_is_not_offered():
+    with pytest.raises(Raised, match="no"):
+        call(misbehaving("refuses"), "attention", ONE)
+    with pytest.raises(Unsupported, match="not this"):
+        call(misbehaving("declines"), "attention", ONE)
+
+
+def test_a_program_that_does_not_stop_is_ended(monkeypatch):
+    from attnspec.backends import process
+
+    monkeypatch.setattr(process, "_STOP_LIMIT", 0.1)
+    path = Path(__file__).parent / "misbehaving.py"
+    words = [sys.executable, "-S", str(path)]
+    assert (
+        program.Program("p", [*words, "does_not_stop"], 1.0).close()
+        == "did not end in 0.1 s when told to stop"
+    )
+    monkeypatch.undo()
+    assert program.Program("p", [*words, "does_well"], 1.0).close() == ""
+
+
+def test_a_call_comes_out_as_it_went_in(tmp_path):
+    """Every dtype, byte order, stride and number without a spelling in JSON."""
+    arguments = {
+        "query": np.arange(6, dtype=">f4").reshape(2, 3),
+        "key": np.arange(12, dtype=ml_dtypes.bfloat16).reshape(2, 6)[:, ::2],
+        "mask": np.array(True),
+        "query_offset": np.int64(3),
+        "window": (2, None),
+        "scale": float("-inf"),
+        "is_causal": np.True_,
+    }
+    line = write_call(7, "attention", arguments, tmp_path, ".")
+    json.loads(line)
+    number, operation, found, folder = read_call(line, tmp_path)
+    assert (number, operation, folder) == (7, "attention", tmp_path)
+    assert found["window"] == (2, None)
+    assert found["scale"] == -np.inf
+    assert found["query_offset"] == 3
+    assert found["is_causal"] is True
+    assert set(found) == set(arguments)
+    for name in ("query", "key", "mask"):
+        assert np.array_equal(found[name], arguments[name])
+        assert found[name].dtype.name == arguments[name].dtype.name
+    assert (tmp_path / "query.bin").read_bytes() == np.arange(6, dtype="<f4").tobytes()
+
+
+def test_what_json_cannot_hold_is_not_asked(tmp_path):
+    with pytest.raises(Unsupported, match="scale: expected what JSON can hold, got complex"):
+        write_call(1, "attention", {"scale": 1j}, tmp_path, ".")
+
+
+def test_every_name_stands_once_in_a_line(tmp_path):
+    """A search for the name in quotes is parser enough: so the page says."""
+    for case in cases():
+        line = write_call(1, case.operation, case.arguments, tmp_path, "folder")
+        for name in ("id", "folder", "want", "options", "tensors", *case.arguments):
+            assert line.count(f'"{name}": ') == 1
+        assert line.isascii()
+        assert len(line) < 65536
+
+
+def command_of(example, folder):
+    """The command by which an example runs; skips where what it needs is not there."""
+    if example.suffix == ".c":
+        compiler = shutil.which("cc")
+        if compiler is None:
+            pytest.skip("no C compiler (cc) is installed")
+        subprocess.run(
+            [compiler, "-O2", "-Wall", "-Wextra", "-Werror", "-o", folder / "attention", example, "-lm"],
+            check=True,
+        )
+        return str(folder / "attention")
+    if example.suffix == ".mjs":
+        if shutil.which("node") is None:
+            pytest.skip("no Node (node) is installed")
+        return f"node {example}"
+    return f"{sys.executable} -S -E {example}"  # without site-packages: without attnspec and NumPy
+
+
+@pytest.mark.parametrize("name", ["attention.c", "attention.mjs", "attention.py"])
+def test_an_example_conforms(name, tmp_path):
+    example = EXAMPLES / name
+    assert len(example.read_text().splitlines()) < 150
+    backend = load(f"program:{command_of(example, tmp_path)}")
+    judged_cases, statuses = 0, set()
+    for case in cases():
+        # Some of those of attention, in all dtypes: the whole suite takes a minute.
+        if case.operation != "attention" or not all(
+            backend.has("attention", given) for given in case.arguments
+        ):
+            continue
+        for dtype in dtypes_of(case):
+            if dtype in backend.dtypes:
+                statuses.add(judge_case(backend, case, dtype).status)
+                judged_cases += 1
+    assert statuses == {"pass"}
+    assert judged_cases > 150
+
+
+def test_a_program_is_judged_from_the_command_line_and_the_run_goes_on_after_crashes(tmp_path):
+    source = (EXAMPLES / "attention.py").read_text()
+    assert "    print(json" in source
+    crashing = tmp_path / "crashing.py"
+    crashing.write_text(
+        source.replace(
+            "    print(json",
+            "    if message.get('options', {}).get('is_causal'):\n"
+            "        sys.exit('no causal today')\n"
+            "    print(json",
+        )
+    )
+    results = tmp_path / "results.jsonl"
+    words = ["check", "--program", f"{sys.executable} -S crashing.py", "-k", "golden and notation or causal"]
+    run = attnspec(*words, "--results", results, cwd=tmp_path)
+    assert run.returncode == 1
+    found = read([results])
+    assert not found.subjects[0].problem
+    wrong = [verdict for verdict in found.verdicts if verdict.status == "error"]
+    assert all("ended with status 1 before it answered" in verdict.message for verdict in wrong)
+    assert all("no causal today" in verdict.message for verdict in wrong)
+    assert len(wrong) > 5
+    assert sum(verdict.status == "pass" for verdict in found.verdicts) > 20
+    assert {verdict.status for verdict in found.verdicts} == {"pass", "error", "unsupported"}
+    assert "ended with status 1" in run.stdout
+
+
+def test_smoke():
+    path = Path(__file__).parent / "misbehaving.py"
+    run = attnspec("smoke", "--program", f"{sys.executable} -S {path} does_well")
+    assert run.returncode == 0, run.stdout
+    assert "ok    what ignores its mask fails as a program" in run.stdout
+    assert "ok    a call in float32 gave output [[0.0, 0.0], [0.0, 0.0]]" in run.stdout
+    run = attnspec("smoke", "--program", f"{sys.executable} -S {path} exits")
+    assert run.returncode == 1
+    assert "WRONG a call in float32: ended with status 3" in run.stdout
+
+
+def test_a_backend_served_as_a_program_gives_the_same_bits(tmp_path):
+    here = load("numpy-portable")
+    served = load(f"program:{sys.executable} -m attnspec.conformance.serve numpy-portable")
+    assert served.dtypes == here.dtypes
+    for case in cases()[::7]:
+        for dtype in dtypes_of(case)[:1]:
+            arguments = arguments_of(case, dtype)
+            if case.misuse is not None:
+                with pytest.raises(Raised):
+                    call(served, case.operation, arguments)
+                continue
+            mine, theirs = (call(backend, case.operation, arguments) for backend in (here, served))
+            for name in mine.keys() | theirs.keys():
+                assert mine[name].tobytes() == theirs[name].tobytes()
