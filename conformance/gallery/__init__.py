@@ -43,8 +43,6 @@ def wrong_entries() -> tuple[Entry, ...]:
         denominator,
         heads,
         caching,
-        correct,
-        correct_tiles,
         positions,
         dropout,
         numerics,

@@ -1,1 +1,234 @@
-"""Placeholder."""
+"""Correct, and otherwise made as a whole: tile by tile, part by part, row by row, key by key."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from attnspec.conformance.gallery import base
+from attnspec.conformance.gallery.base import Array, Call, Mask
+from attnspec.conformance.gallery.entry import correct
+
+_NO_WEIGHTS = ("return_weights",)
+
+
+@dataclass(frozen=True)
+class Partial:
+    """What some keys contribute: ``top`` and ``total`` (*B, Hq, L, 1), ``output`` (*B, Hq, L, Dv)."""
+
+    top: Array
+    total: Array
+    output: Array
+
+    def __add__(self, other: "Partial") -> "Partial":
+        """Join, shifted by the larger maximum."""
+        top = np.maximum(self.top, other.top)
+        shift = np.where(top == -np.inf, 0, top)
+        one, two = np.exp(self.top - shift), np.exp(other.top - shift)
+        total = self.total * one + other.total * two
+        return Partial(top, total, self.output * one + other.output * two)
+
+    @property
+    def result(self) -> tuple[Array, Array]:
+        """Output and lse."""
+        shift = np.where(self.top == -np.inf, 0, self.top)
+        lse: Array = (shift + np.log(self.total))[..., 0]
+        return self.output / np.where(self.total == 0, 1, self.total), lse
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What parts are taken from: scores, allowed keys, values, what dropout makes of weights.
+
+    With `short` the exponentials are rounded to the dtype of the query.
+    """
+
+    call: Call
+    s: Array
+    allowed: Mask
+    value: Array
+    kept: Array
+    short: bool = False
+
+    def part(self, keys: slice) -> Partial:
+        """Attend to some of the keys."""
+        seen = self.allowed[..., keys]
+        s = np.where(seen, self.s[..., keys], -np.inf).astype(self.s.dtype)
+        top = s.max(axis=-1, keepdims=True, initial=-np.inf)
+        e = np.exp(s - np.where(top == -np.inf, 0, top))
+        p = e.astype(self.call.storage).astype(e.dtype) if self.short else e
+        p = p * self.kept[..., keys]
+        value = np.where(seen[..., None], self.value[..., None, keys, :], 0)
+        return Partial(top, e.sum(axis=-1, keepdims=True), (p[..., None] * value).sum(axis=-2))
+
+    def tiles(self, size: int) -> Iterable[slice]:
+        """Cut the keys into tiles."""
+        return (slice(start, start + size) for start in range(0, self.call.keys, size))
+
+    @property
+    def sink(self) -> Partial:
+        """What each row has without any key."""
+        rows = (*self.s.shape[:-1], 1)
+        none = np.zeros((*self.s.shape[:-1], self.value.shape[-1]), self.s.dtype)
+        if self.call.sinks is None:
+            return Partial(np.full(rows, -np.inf, self.s.dtype), np.zeros(rows, self.s.dtype), none)
+        top = np.broadcast_to(self.call.sink, rows)
+        return Partial(top, np.where(top == -np.inf, 0, 1).astype(self.s.dtype), none)
+
+
+def _whole(call: Call) -> Whole:
+    own = call.own
+    s = own.scored(call)
+    value = np.broadcast_to(own.shared(call, call.value), (*s.shape[:-2], *call.value.shape[-2:]))
+    kept = np.broadcast_to(own.dropped(call, np.ones_like(s)), s.shape)
+    return Whole(call, s, own.allowed(call), value, kept)
+
+
+def _without_weights(found: Partial) -> tuple[Array, Array, Array]:
+    output, lse = found.result
+    return output, lse, np.zeros(())
+
+
+@correct("attend", lacks=_NO_WEIGHTS)
+def tiles_with_a_running_maximum(call: Call) -> Any:
+    """Take four keys at a time, and rescale what has been summed when the maximum rises."""
+    whole = _whole(call)
+    return _without_weights(reduce(Partial.__add__, map(whole.part, whole.tiles(4)), whole.sink))
+
+
+@correct("attend", "cast", lacks=_NO_WEIGHTS)
+def tiles_with_short_weights(call: Call) -> Any:
+    """Round the exponentials of a tile of 16 keys before dropout and values."""
+    whole = replace(_whole(call), short=True)
+    return _without_weights(reduce(Partial.__add__, map(whole.part, whole.tiles(16)), whole.sink))
+
+
+@correct("attend", lacks=_NO_WEIGHTS)
+def one_key_at_a_time(call: Call) -> Any:
+    """Hold no more than one key's share of the scores, from the last key to the first."""
+    whole = _whole(call)
+    keys = reversed(list(whole.tiles(1)))
+    return _without_weights(reduce(Partial.__add__, map(whole.part, keys), whole.sink))
+
+
+@correct("attend", lacks=_NO_WEIGHTS)
+def empty_tiles_skipped(call: Call) -> Any:
+    """Leave out tiles of three keys that no query may attend to."""
+    whole = _whole(call)
+    tiles = (keys for keys in whole.tiles(3) if whole.allowed[..., keys].any())
+    return _without_weights(reduce(Partial.__add__, map(whole.part, tiles), whole.sink))
+
+
+@correct("attend", lacks=_NO_WEIGHTS)
+def halves_of_halves(call: Call) -> Any:
+    """Attend to each half of the keys in the same way, and join the two."""
+    whole = _whole(call)
+
+    def found(start: int, stop: int) -> Partial:
+        if stop - start <= 1:
+            return whole.part(slice(start, stop))
+        middle = (start + stop) // 2
+        return found(start, middle) + found(middle, stop)
+
+    return _without_weights(found(0, call.keys) + whole.sink)
+
+
+@correct("attend", lacks=_NO_WEIGHTS)
+def parts_merged_by_their_lse(call: Call) -> Any:
+    """Attend to three parts of the keys by themselves, and merge finished results by their lse."""
+    whole = _whole(call)
+    parts = [whole.part(keys).result for keys in whole.tiles(-(-call.keys // 3) or 1)]
+    parts.append(whole.sink.result)
+    outputs, lses = (np.stack(arrays) for arrays in zip(*parts, strict=True))
+    return *call.own.merged(outputs, lses), np.zeros(())
+
+
+@correct("attend", lacks=_NO_WEIGHTS)
+def divided_at_the_end(call: Call) -> Any:
+    """Sum the values by their exponentials, and divide the sum."""
+    own = call.own
+    s, allowed = own.scored(call), own.allowed(call)
+    top = own.top(call, s, allowed)
+    e = own.exponentials(call, s, allowed, top)
+    total = own.total(call, e, top)
+    summed = own.weighted(call, own.dropped(call, e), allowed)
+    return summed / np.where(total == 0, 1, total), own.lse(call, top, total), np.zeros(())
+
+
+@correct("attend")
+def two_passes(call: Call) -> Any:
+    """Find the denominators tile by tile first, and the weights in a second pass."""
+    whole = _whole(call)
+    found = reduce(Partial.__add__, map(whole.part, whole.tiles(5)), whole.sink)
+    shift = np.where(found.top == -np.inf, 0, found.top)
+    e = np.where(whole.allowed, np.exp(whole.s - shift), 0)
+    p = call.own.dropped(call, e / np.where(found.total == 0, 1, found.total))
+    return call.own.weighted(call, p, whole.allowed), found.result[1], p
+
+
+@correct("attend")
+def deleted_then_attended(call: Call) -> Any:
+    """Take from each row the keys that it may attend to, and attend to these with no mask at all."""
+    whole = _whole(call)
+    output = np.zeros((*whole.s.shape[:-1], whole.value.shape[-1]), whole.s.dtype)
+    lse, p = np.full(whole.s.shape[:-1], -np.inf, whole.s.dtype), np.zeros_like(whole.s)
+    sinks = None if call.sinks is None else np.broadcast_to(call.sink, (*whole.s.shape[:-1], 1))[..., 0]
+    for row in np.ndindex(whole.s.shape[:-1]):  # (*B, Hq, L)
+        (chosen,) = np.nonzero(whole.allowed[row])
+        s = whole.s[row][chosen]
+        extra = s[:0] if sinks is None else sinks[row][None]
+        top = max(np.append(s, extra), default=-np.inf, key=lambda x: (np.isnan(x), x))
+        if top == -np.inf:
+            continue
+        e = np.exp(s - top)
+        total = e.sum() + np.exp(extra - top).sum()
+        p[row][chosen] = e / total * whole.kept[row][chosen]
+        output[row] = p[row][chosen] @ whole.value[row[:-1]][chosen]
+        lse[row] = top + np.log(total)
+    return output, lse, p
+
+
+@correct("attend")
+def one_query_at_a_time(call: Call) -> Any:
+    """Attend with each query by itself, as in decoding."""
+    if call.queries < 2:
+        return base.attend(call)
+    allowed = call.own.allowed(call)
+    given = {name: getattr(call, name) for name in ("bias", "dropout_mask")}
+    full = {name: np.broadcast_to(array, call.shape) for name, array in given.items() if array is not None}
+    full["mask"] = allowed  # of which nothing is left for the other sources to say
+    none: dict[str, Any] = dict.fromkeys(
+        ("window", "query_lengths", "key_lengths", "query_segment_ids", "key_segment_ids")
+    )
+    rows = []
+    for i in range(call.queries):
+        own: dict[str, Any] = {name: array[..., i : i + 1, :] for name, array in full.items()}
+        one = replace(call, query=call.query[..., i : i + 1, :], is_causal=False, **none, **own)
+        rows.append(base.attend(one))
+    output, p = (np.concatenate([row[part] for row in rows], axis=-2) for part in (0, 2))
+    return output, np.concatenate([row[1] for row in rows], axis=-1), p
+
+
+@correct("attend")
+def one_head_at_a_time(call: Call) -> Any:
+    """Attend in each query head of each batch entry by itself, with arrays of two axes."""
+    own, groups = call.own, call.query.shape[-3] // call.key.shape[-3]
+    s, allowed = own.scored(call), own.allowed(call)
+    output = np.zeros((*s.shape[:-1], call.value.shape[-1]), s.dtype)
+    lse, p = np.zeros(s.shape[:-1], s.dtype), np.zeros_like(s)
+    kept = np.broadcast_to(own.dropped(call, np.ones_like(s)), s.shape)
+    for head in np.ndindex(s.shape[:-2]):
+        alone = replace(
+            call,
+            query=call.query[head],
+            value=call.value[(*head[:-1], head[-1] // groups)][None],
+            sinks=None if call.sinks is None else np.asarray(call.sinks)[head[-1]][None],
+        )
+        weights, found = base.softmax(alone, s[head][None], allowed[head][None])
+        lse[head] = found[0]
+        p[head] = weights[0] * kept[head]
+        value = np.where(allowed[head][..., None], alone.value[0], 0)  # (L, S, Dv)
+        output[head] = np.einsum("ls,lsc->lc", p[head], value)
+    return output, lse, p

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from inspect import getdoc
+from inspect import getdoc, signature
 from types import MappingProxyType, ModuleType
 from typing import Any
 
@@ -50,6 +50,8 @@ class Entry:
         A public thread about such a bug, ``owner/repository#number``; or empty.
     accuracy : {"full", "cast"}
         The class of budget that a correct one meets in half precision.
+    lacks : tuple of str
+        Arguments of attention that it does not take.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Entry:
     kind: str = ""
     seen: str = ""
     accuracy: Accuracy = "full"
+    lacks: tuple[str, ...] = ()
 
     def backend(self) -> Backend:
         """Make it a backend, with a memory of its own.
@@ -72,6 +75,9 @@ class Entry:
         own = Steps(**{**BASE, **self.steps}, memory={})
         operations = {name: partial(getattr(own, name), own) for name in OPERATIONS}
         run = operations.pop("attention")
+        whole = signature(run)
+        kept = [parameter for name, parameter in whole.parameters.items() if name not in self.lacks]
+        run.__signature__ = whole.replace(parameters=kept)  # type: ignore[attr-defined] # what inspect looks for
         return Backend(f"{PLACE}:{self.name}", "numpy", np.__version__, xp, run, DTYPES, operations)
 
 
@@ -131,11 +137,14 @@ def wrong(step: str, rule: str, kind: str, seen: str = "") -> Callable[[Step], E
     return entered
 
 
-def correct(step: str, accuracy: Accuracy = "full") -> Callable[[Step], Entry]:
+def correct(
+    step: str, accuracy: Accuracy = "full", *, lacks: tuple[str, ...] = ()
+) -> Callable[[Step], Entry]:
     """Make an entry of a function that replaces a step and changes nothing that the standard sees."""
 
     def entered(function: Step) -> Entry:
-        return Entry(function.__name__, _sentence(function), {_known(step): function}, accuracy=accuracy)
+        steps = {_known(step): function}
+        return Entry(function.__name__, _sentence(function), steps, accuracy=accuracy, lacks=lacks)
 
     return entered
 
