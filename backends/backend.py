@@ -134,8 +134,9 @@ class Backend:
         """Copy an array into the library."""
         if self.library == "torch" and array.dtype.name == "bfloat16":
             # NumPy and PyTorch share no type for it, but its bits.
-            return self.xp.asarray(np.array(array).view(np.int16)).view(self.xp.bfloat16)
-        return self.xp.asarray(np.array(array))
+            return self.xp.asarray(np.array(array, order="C").view(np.int16)).view(self.xp.bfloat16)
+        # In rows: a fused kernel may take no other layout, and another one would be tried in its stead.
+        return self.xp.asarray(np.array(array, order="C"))
 
     def to_numpy(self, array: Any) -> NDArray[Any]:
         """Copy an array of the library out of it.

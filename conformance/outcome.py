@@ -8,7 +8,7 @@ import pytest
 from hypothesis.errors import FailedHealthCheck, Unsatisfiable
 
 from attnspec import Case, find_rule
-from attnspec.backends import Backend, Broken
+from attnspec.backends import Backend, Broken, Unsupported
 from attnspec.conformance import deviations
 from attnspec.conformance.allowance import CLASSES
 from attnspec.conformance.failure import Failure, Raised
@@ -64,7 +64,7 @@ def outcome(item: pytest.Item, report: pytest.TestReport, error: BaseException |
     all_rejected = isinstance(error, FailedHealthCheck) and "filter" in str(error)
     if isinstance(error, Unsatisfiable) or all_rejected:
         return Verdict(name, rules, test, "unsupported", f"{name} offers none of the calls of this test")
-    if report.skipped:
+    if report.skipped or isinstance(error, Unsupported):
         return Verdict(name, rules, test, "unsupported", str(error))
     if error is not None:
         place = traceback.extract_tb(error.__traceback__)[-1]

@@ -232,7 +232,9 @@ class Run:
         """After a whole run, make an error of each declared deviation that no test has shown."""
         from attnspec.conformance.deviations import not_shown
 
-        stopped = session.shouldfail or session.shouldstop
+        stopped = (
+            session.shouldfail or session.shouldstop or session.exitstatus > pytest.ExitCode.TESTS_FAILED
+        )
         chosen = any(getattr(self.config.option, name, None) for name in _CHOICES)
         if stopped or chosen or not _whole(self.config.args):
             return
