@@ -30,6 +30,8 @@ _LIBRARIES = tuple(dict.fromkeys(library for library, _ in _KNOWN.values()))
 
 #: What stands before the command of a program.
 PROGRAM = "program:"
+#: And before a folder of answers.
+OFFLINE = "offline:"
 
 #: Seconds that the import of a module may take. PyTorch, cold, takes some ten here.
 IMPORT_LIMIT = 120.0
@@ -91,6 +93,8 @@ def load(name: str, *, seconds: float = IMPORT_LIMIT) -> Backend:
     """
     if name.startswith(PROGRAM):
         return _load_program(name)
+    if name.startswith(OFFLINE):
+        return _load_recorded(name)
     if name not in _KNOWN:
         return _load_own(name, seconds)
     library, place = _KNOWN[name]
@@ -115,6 +119,14 @@ def _load_program(name: str) -> Backend:
     if options or not re.fullmatch(r"[0-9]+(\.[0-9]+)?", limit):
         raise BackendError(f"backend {name}: expected no option but call_limit=SECONDS")
     backend = program_backend(name, command, seconds=float(limit))
+    check_backend(name, backend)
+    return backend
+
+
+def _load_recorded(name: str) -> Backend:
+    from attnspec.backends.recorded import recorded_backend
+
+    backend = recorded_backend(name, Path(name.removeprefix(OFFLINE)))
     check_backend(name, backend)
     return backend
 

@@ -1,8 +1,6 @@
 """The command line: ``attnspec check``, ``rules``, ``explain``, ``backends``, ``table`` and more."""
 
-import importlib.util
 import sys
-import tempfile
 from pathlib import Path
 
 import click
@@ -10,7 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 from attnspec import SpecError, __version__, cases, find_rule, rules
-from attnspec.conformance.commands_program import serve, smoke
+from attnspec.conformance.commands_check import check, judge
+from attnspec.conformance.commands_program import export, serve, smoke
 from attnspec.conformance.commands_vectors import vectors
 
 
@@ -30,65 +29,6 @@ class _Clean(click.Group):
 @click.version_option(__version__, prog_name="attnspec")
 def main() -> None:
     """The standard that attention implementations are measured against."""
-
-
-@main.command()
-@click.argument("backend", nargs=-1)
-@click.option("--backend", "also", multiple=True, metavar="NAME", help="The same as an argument.")
-@click.option(
-    "--program",
-    "programs",
-    multiple=True,
-    metavar="COMMAND",
-    help="A program in any language that speaks the protocol.",
-)
-@click.option("--call-limit", type=float, metavar="SECONDS", help="For one call of a program (20).")
-@click.option(
-    "--results",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the verdicts here as JSON lines.",
-)
-@click.option("-x", "stop", is_flag=True, help="Stop at the first failure.")
-@click.option("-k", "tests", metavar="TEXT", help="Only tests whose name matches, as in pytest.")
-@click.option("-n", "workers", metavar="N", help="Run in N processes, or auto (needs pytest-xdist).")
-@click.option("--time-limit", default=300.0, metavar="SECONDS", help="For one test (300).")
-def check(
-    backend: tuple[str, ...],
-    also: tuple[str, ...],
-    programs: tuple[str, ...],
-    call_limit: float | None,
-    results: Path | None,
-    stop: bool,
-    tests: str | None,
-    workers: str | None,
-    time_limit: float,
-) -> None:
-    """Judge backends: names, libraries, or module:function of your own."""
-    from attnspec.backends.registry import expand, name_program
-    from attnspec.conformance.runner import run
-    from attnspec.conformance.summary import render
-    from attnspec.conformance.verdict import read
-
-    own = [name_program(command, call_limit) for command in programs]
-    wanted = [name for given in [*backend, *also, *own] or ["numpy"] for name in expand(given)]
-    if workers and importlib.util.find_spec("xdist") is None:
-        raise click.ClickException("-n: expected pytest-xdist to be installed, got none")
-    options = [f"--time-limit={time_limit}"]
-    options += ["-x"] if stop else []
-    options += ["-k", tests] if tests else []
-    options += ["-n", workers] if workers else []
-    with tempfile.TemporaryDirectory() as folder:
-        path = results or Path(folder) / "results.jsonl"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("", encoding="utf-8")  # now, not after minutes, if it cannot be written at all
-        good, files = True, []
-        for number, name in enumerate(dict.fromkeys(wanted)):
-            files.append(Path(folder) / f"{number}.jsonl")
-            good &= run(name, files[-1], options)
-            with path.open("a", encoding="utf-8") as file:
-                file.write(files[-1].read_text(encoding="utf-8"))
-        click.echo(render(read(files), color=sys.stdout.isatty()))
-    sys.exit(0 if good else 1)
 
 
 @main.command("rules")
@@ -148,9 +88,8 @@ def table(files: tuple[Path, ...]) -> None:
     click.echo(render(read(files), color=sys.stdout.isatty()))
 
 
-main.add_command(vectors)
-main.add_command(smoke)
-main.add_command(serve)
+for command in (check, judge, export, smoke, serve, vectors):
+    main.add_command(command)
 
 
 if __name__ == "__main__":

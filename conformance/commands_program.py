@@ -1,6 +1,7 @@
-"""The commands around programs: ``attnspec smoke`` and ``attnspec serve``."""
+"""The commands around programs: ``attnspec smoke``, ``serve``, ``export`` and ``judge``."""
 
 import sys
+from pathlib import Path
 
 import click
 
@@ -33,3 +34,30 @@ def serve(backend: str) -> None:
     from attnspec.conformance.serve import serve_here
 
     serve_here(load(backend))
+
+
+@click.command()
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.option(
+    "--hello",
+    "answer",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="What the implementation answers to hello; without it everything is exported.",
+)
+@click.option("--dtype", "dtypes", multiple=True, help="Only calls in this dtype.")
+@click.option("--chapter", "chapters", multiple=True, help="Only golden vectors of this chapter.")
+def export(folder: Path, answer: Path | None, dtypes: tuple[str, ...], chapters: tuple[str, ...]) -> None:
+    """Write the calls of the golden vectors to a folder, to be computed elsewhere."""
+    from attnspec import CHAPTERS, SpecError, cases
+    from attnspec.backends import DTYPES
+    from attnspec.conformance.offline import EVERYTHING, export_calls, hello_of
+
+    for option, given, known in (("dtype", dtypes, DTYPES), ("chapter", chapters, CHAPTERS)):
+        if not set(given) <= set(known):
+            raise SpecError(f"{option}: got {', '.join(given)}, expected some of {', '.join(known)}")
+    if folder.exists() and any(folder.iterdir()):
+        raise SpecError(f"folder: expected {folder} to be empty, got a folder with files")
+    found = [case for case in cases() if not chapters or case.chapter in chapters]
+    hello = hello_of(answer) if answer else EVERYTHING
+    number = export_calls(found, folder, hello, dtypes)
+    click.echo(f"{number} calls in {folder}/calls.jsonl; answers are expected in {folder}/answers.jsonl")

@@ -65,3 +65,11 @@ def export(folder: Path, kind: str) -> None:
 
     paths = write_files(cases(), folder, kind)
     click.echo(f"{len(paths) - 1} cases and {paths[-1].name} in {folder}")
+
+
+@vectors.command()
+def path() -> None:
+    """Print the folder of the vectors: plain JSON, for any language that can parse it."""
+    from attnspec.case import VECTORS
+
+    click.echo(VECTORS)
