@@ -146,7 +146,7 @@ def test_the_printed_reproduction_runs(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["check", "torhc"], "Error: backend: got 'torhc', expected a library (numpy, strict, torch, jax)"),
+        (["check", "torhc"], "Error: backend: got 'torhc', expected a library (numpy, strict, torch, jax, dask)"),
         (["explain", "MASK-99"], "Error: rule: got 'MASK-99', expected an id such as MASK-9"),
         (["rules", "--chapter", "poetry"], "Error: chapter: got 'poetry', expected one of notation"),
         (["table", "broken.py"], "Error: results: broken.py is no file of results"),
