@@ -123,7 +123,7 @@ def _refuse_both(mask: Any, bias: Any, *, is_causal: bool) -> None:
 
 def _grouped(query: Any, key: Any) -> bool:
     """Ask for shared heads where they are needed alone: not every path of PyTorch has them."""
-    return min(query.ndim, key.ndim) > 2 and query.shape[-3] != key.shape[-3]
+    return bool(min(query.ndim, key.ndim) > 2 and query.shape[-3] != key.shape[-3])
 
 
 def to_attn_mask(mask: Any, bias: Any, axes: int) -> Any:

@@ -1,0 +1,76 @@
+"""PyTorch: ``flex_attention`` run eagerly, mask and bias being functions of it that look them up."""
+
+import math
+from typing import Any
+
+import array_api_compat.torch as xp
+import torch
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+from attnspec.backends.backend import DTYPES, Backend, Deviation
+
+
+def eager_backend() -> Backend:
+    """Run it as it is, not compiled: one form of it takes half a minute to compile on a CPU."""
+    return Backend(
+        "torch-flex", "torch", torch.__version__, xp, _flex, DTYPES, dialect=_DIALECT, deviations=_DEVIATIONS
+    )
+
+
+def _flex(
+    query: Any,
+    key: Any,
+    value: Any,
+    *,
+    scale: float | None = None,
+    bias: Any = None,
+    mask: Any = None,
+    is_causal: bool = False,
+    return_lse: bool = False,
+) -> Any:
+    outer, (queries, keys) = query.shape[:-2], (query.shape[-2], key.shape[-2])
+    flat = [_to_four_axes(array) for array in (query, key, value)]
+    batch, heads = flat[0].shape[:2]
+    block_mask = None
+    if mask is not None or is_causal:
+        allowed = None if mask is None else torch.broadcast_to(mask, (*outer, queries, keys))
+        # A function of any dtype is taken for a mask, so the dtype is looked at here.
+        if allowed is not None and allowed.dtype != torch.bool:
+            raise TypeError(f"mask: expected booleans, got {allowed.dtype}")
+        allowed = None if allowed is None else allowed.reshape(batch, heads, queries, keys)
+
+        def may_attend(b: Any, h: Any, i: Any, j: Any) -> Any:
+            shown = i >= j if is_causal else i >= 0
+            return shown if allowed is None else shown & allowed[b, h, i, j]
+
+        block_mask = create_block_mask(may_attend, batch, heads, queries, keys, device="cpu")
+    score_mod = None
+    if bias is not None:
+        if not bias.dtype.is_floating_point:
+            raise TypeError(f"bias: expected floating-point numbers, got {bias.dtype}")
+        added = torch.broadcast_to(bias, (*outer, queries, keys)).reshape(batch, heads, queries, keys)
+
+        def score_mod(score: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
+            return score + added[b, h, i, j]
+
+    returned = flex_attention(
+        *flat,
+        score_mod=score_mod,
+        block_mask=block_mask,
+        scale=scale,
+        enable_gqa=bool(flat[0].shape[1] != flat[1].shape[1]),
+        return_lse=return_lse,
+    )
+    output, lse = returned if return_lse else (returned, None)
+    output = output.reshape(*outer, queries, value.shape[-1])
+    return (output, lse.reshape(*outer, queries)) if return_lse else output
+
+
+def _to_four_axes(array: Any) -> Any:
+    """From ``(*B, H, L, D)`` to ``(B, H, L, D)``, with one batch axis."""
+    heads = array.shape[-3] if array.ndim > 2 else 1
+    return array.reshape((math.prod(array.shape[:-3]), heads, *array.shape[-2:]))
+
+
+_DIALECT: dict[str, str] = {}
+_DEVIATIONS: tuple[Deviation, ...] = ()
