@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
@@ -102,6 +103,12 @@ class Backend:
         excused: the suite verifies the variant.
     deviations : tuple of Deviation
         What it does against a rule where no variant says so.
+    device : str
+        Where its arrays are put and expected, as the library names it; empty for
+        where the library puts them.
+    accuracy : {"cast", "full"}
+        The class of NUM-3 that it is held to in half precision. The loosest,
+        ``storage``, is a variant of NUM-5.
 
     Examples
     --------
@@ -120,6 +127,8 @@ class Backend:
     companions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     dialect: Mapping[str, str] = field(default_factory=dict)
     deviations: tuple[Deviation, ...] = ()
+    device: str = ""
+    accuracy: str = "cast"
 
     def function(self, operation: str) -> Callable[..., Any] | None:
         """Return the function for an operation, None where there is none."""
@@ -134,9 +143,19 @@ class Backend:
         """Copy an array into the library."""
         if self.library == "torch" and array.dtype.name == "bfloat16":
             # NumPy and PyTorch share no type for it, but its bits.
-            return self.xp.asarray(np.array(array, order="C").view(np.int16)).view(self.xp.bfloat16)
+            words = self.xp.asarray(np.array(array, order="C").view(np.int16))
+            return self._placed(words.view(self.xp.bfloat16))
         # In rows: a fused kernel may take no other layout, and another one would be tried in its stead.
-        return self.xp.asarray(np.array(array, order="C"))
+        return self._placed(self.xp.asarray(np.array(array, order="C")))
+
+    def _placed(self, array: Any) -> Any:
+        if not self.device:
+            return array
+        if self.library == "jax":
+            import jax  # no array of JAX has a method for it that takes a name
+
+            return jax.device_put(array, jax.devices(self.device)[0])
+        return array_api_compat.to_device(array, self.device)
 
     def to_numpy(self, array: Any) -> NDArray[Any]:
         """Copy an array of the library out of it.
@@ -145,9 +164,16 @@ class Backend:
         ------
         TypeError
             When it is no array at all.
+        ValueError
+            When it is on another device than was given.
         """
         if not hasattr(array, "shape") or not hasattr(array, "dtype"):
             raise TypeError(f"expected an array, got {type(array).__name__}")
+        if self.library == "torch":
+            expected = self.device.partition(":")[0] or "cpu"
+            if array.device.type != expected:
+                raise ValueError(f"on {array.device.type}, expected on {expected}")
+            array = array.detach().cpu()
         if str(array.dtype) == "torch.bfloat16":
             return np.asarray(array.view(self.xp.int16)).copy().view("bfloat16")
         if hasattr(array, "compute"):
@@ -189,6 +215,8 @@ def check_backend(name: str, backend: Backend) -> None:
         raise BackendError(
             f"backend {name}: companions: expected functions by operation, got {backend.companions!r}"
         )
+    if backend.accuracy not in ("cast", "full"):
+        raise BackendError(f"backend {name}: accuracy: expected cast or full, got {backend.accuracy!r}")
     known = {(rule.id, variant.name) for rule in rules() for variant in rule.variants}
     if not isinstance(backend.dialect, Mapping) or not set(backend.dialect.items()) <= known:
         raise BackendError(f"backend {name}: dialect: expected variants by rule id, got {backend.dialect!r}")

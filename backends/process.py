@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import IO
 
 from attnspec.backends.backend import BackendError, Broken
@@ -27,6 +28,8 @@ class Process:
     ----------
     command : sequence of str
         What to run, and its arguments.
+    folder : Path, optional
+        Where it is run; by default here.
 
     Raises
     ------
@@ -34,13 +37,14 @@ class Process:
         When it cannot be started.
     """
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], folder: Path | None = None) -> None:
         try:
             self._process = subprocess.Popen(  # noqa: S603 - what the user asked to run
                 list(command),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
+                cwd=folder,
                 start_new_session=True,  # it is ended together with what it has started
             )
         except (OSError, ValueError) as error:

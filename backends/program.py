@@ -23,7 +23,9 @@ CALL_LIMIT, START_LIMIT = 20.0, 60.0
 _MOST_HANGS = 5
 
 
-def program_backend(name: str, command: str, *, seconds: float = CALL_LIMIT) -> Backend:
+def program_backend(
+    name: str, command: str, *, seconds: float = CALL_LIMIT, folder: Path | None = None
+) -> Backend:
     """Start a program, and make a backend of what it says of itself.
 
     Parameters
@@ -34,6 +36,8 @@ def program_backend(name: str, command: str, *, seconds: float = CALL_LIMIT) -> 
         The program and its arguments, as a shell would split them.
     seconds : float, optional
         That one call may take.
+    folder : Path, optional
+        Where it is run; by default here.
 
     Raises
     ------
@@ -46,7 +50,7 @@ def program_backend(name: str, command: str, *, seconds: float = CALL_LIMIT) -> 
         raise BackendError(f"backend {name}: expected a command, got {command!r} ({error})") from error
     if not words:
         raise BackendError(f"backend {name}: expected a command, got none")
-    program = Program(name, words, seconds)
+    program = Program(name, words, seconds, folder)
     atexit.register(program.close)
     hello = program.hello
     functions = {
@@ -69,6 +73,8 @@ class Program:
         The command.
     seconds : float
         That one call may take.
+    place : Path, optional
+        Where it is run; by default here.
 
     Raises
     ------
@@ -76,8 +82,8 @@ class Program:
         When it cannot be started, or its hello is none.
     """
 
-    def __init__(self, name: str, words: list[str], seconds: float) -> None:
-        self._words, self._seconds, self._name = words, seconds, name
+    def __init__(self, name: str, words: list[str], seconds: float, place: Path | None = None) -> None:
+        self._words, self._seconds, self._name, self._place = words, seconds, name, place
         self._process: Process | None = None
         self._folder = Path(tempfile.mkdtemp(prefix="attnspec-"))
         self._number = 0
@@ -137,7 +143,7 @@ class Program:
         return ended
 
     def _start(self) -> Process:
-        process = Process(self._words)
+        process = Process(self._words, self._place)
         try:
             process.send(HELLO)
             self.hello = parse_hello(self._name, process.receive(START_LIMIT))

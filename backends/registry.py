@@ -2,14 +2,13 @@
 
 import importlib
 import re
-import sys
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from attnspec.backends.backend import Backend, BackendError, check_backend, check_signature
+from attnspec.backends.backend import Backend, BackendError, check_backend
+from attnspec.backends.configuration import FILE, configured_backend
+from attnspec.backends.own import check_device, load_own, wishes_of
 
 #: Name to library, and to the module and function here that make the backend.
 _KNOWN = {
@@ -20,6 +19,9 @@ _KNOWN = {
     "torch-sdpa": ("torch", "torch_sdpa:default_backend"),
     "torch-math": ("torch", "torch_sdpa:math_backend"),
     "torch-flash": ("torch", "torch_sdpa:flash_backend"),
+    "torch-mha": ("torch", "torch_mha:weights_backend"),
+    "torch-mha-plain": ("torch", "torch_mha:plain_backend"),
+    "torch-flex": ("torch", "torch_flex:eager_backend"),
     "jax-portable": ("jax", "jax_backend:portable_backend"),
     "jax-nn": ("jax", "jax_nn:eager_backend"),
     "jax-nn-jit": ("jax", "jax_nn:jit_backend"),
@@ -57,15 +59,16 @@ def expand(wanted: str) -> tuple[str, ...]:
         ...
     attnspec.backends.backend.BackendError: backend: got 'torhc', expected a library (numpy, ...
     """
-    if wanted in _KNOWN or ":" in wanted:
+    place, options = split_options(wanted)
+    if place in _KNOWN or ":" in place or is_folder(place):
         return (wanted,)
-    names = tuple(name for name, (library, _) in _KNOWN.items() if library == wanted)
+    names = tuple(name for name, (library, _) in _KNOWN.items() if library == place)
     if not names:
         raise BackendError(
             f"backend: got {wanted!r}, expected a library ({', '.join(_LIBRARIES)}), "
-            f"one of {', '.join(NAMES)}, or module:function"
+            f"one of {', '.join(NAMES)}, module:function, or a folder with {FILE}"
         )
-    return names
+    return tuple(with_options(name, options) for name in names)
 
 
 def load(name: str, *, seconds: float = IMPORT_LIMIT) -> Backend:
@@ -95,8 +98,26 @@ def load(name: str, *, seconds: float = IMPORT_LIMIT) -> Backend:
         return _load_program(name)
     if name.startswith(OFFLINE):
         return _load_recorded(name)
-    if name not in _KNOWN:
-        return _load_own(name, seconds)
+    place, options = split_options(name)
+    wishes = wishes_of(name, options)
+    if is_folder(place):
+        return configured_backend(name, Path(place), seconds)
+    if place in _KNOWN:
+        known = _load_known(place)
+        known = replace(known, dtypes=wishes.dtypes or known.dtypes, device=wishes.device, name=name)
+        if wishes.device:
+            check_device(known)
+        return known
+    (single,) = expand(place)
+    return load_own(name, single, wishes, seconds)
+
+
+def is_folder(name: str) -> bool:
+    """Whether a name is that of a folder with an ``attnspec.toml``."""
+    return not name.startswith((PROGRAM, OFFLINE)) and Path(name, FILE).is_file()
+
+
+def _load_known(name: str) -> Backend:
     library, place = _KNOWN[name]
     module, function = place.split(":")
     try:
@@ -143,6 +164,18 @@ def name_program(command: str, call_limit: float | None = None) -> str:
     return f"{PROGRAM}{command}" + (f"?call_limit={call_limit:g}" if call_limit is not None else "")
 
 
+def with_options(name: str, options: Mapping[str, str]) -> str:
+    """Write options behind the name of a backend, as `split_options` reads them.
+
+    Examples
+    --------
+    >>> from attnspec.backends.registry import with_options
+    >>> with_options("my_module:attention", {"array": "torch"})
+    'my_module:attention?array=torch'
+    """
+    return name + "?" * bool(options) + "&".join(f"{key}={thing}" for key, thing in options.items())
+
+
 def split_options(name: str) -> tuple[str, dict[str, str]]:
     """Split what was asked for into a place and its options, written after it as in a URL.
 
@@ -157,63 +190,3 @@ def split_options(name: str) -> tuple[str, dict[str, str]]:
     if not place or not all(sign for _, sign, _ in pairs):
         return name, {}
     return place, {key: thing for key, _, thing in pairs}
-
-
-def _load_own(name: str, seconds: float) -> Backend:
-    (single,) = expand(name)
-    module, _, attribute = single.partition(":")
-    if not re.fullmatch(r"\w+(\.\w+)*", module) or not re.fullmatch(r"\w+(\.\w+)*", attribute):
-        raise BackendError(f"backend: got {name!r}, expected module:function")
-    found = _imported(name, module, seconds)
-    for part in attribute.split("."):
-        if not hasattr(found, part):
-            raise BackendError(f"backend {name}: expected {attribute} in {module}, got no such name")
-        found = getattr(found, part)
-    if isinstance(found, Backend):
-        check_backend(name, found)
-        return replace(found, name=name)  # the name by which it was asked for stands in every result
-    check_signature(name, found)
-    return _wrap(name, sys.modules[module], found)
-
-
-def _imported(name: str, module: str, seconds: float) -> Any:
-    """Import a module in a thread of its own, so that an import that hangs can be left behind."""
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    outcome: list[Any] = []
-
-    def attempt() -> None:
-        try:
-            outcome.append(importlib.import_module(module))
-        except BaseException as error:  # noqa: BLE001 - whatever somebody's module raises, SystemExit too
-            outcome.append(error)
-
-    thread = threading.Thread(target=attempt, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if not outcome:
-        raise BackendError(f"backend {name}: expected {module} to be imported in {seconds:g} s, got no end")
-    if isinstance(outcome[0], ModuleNotFoundError) and outcome[0].name == module.partition(".")[0]:
-        raise BackendError(
-            f"backend {name}: expected a module {module}, got none in this folder or installed"
-        )
-    if isinstance(outcome[0], BaseException):
-        kind = type(outcome[0]).__name__
-        raise BackendError(f"backend {name}: importing {module} raised {kind}: {outcome[0]}") from outcome[0]
-    return outcome[0]
-
-
-def _wrap(name: str, module: Any, function: Callable[..., Any]) -> Backend:
-    """Make a backend of a plain function, for the array library that its module imports."""
-    imported = {getattr(thing, "__name__", "").partition(".")[0] for thing in vars(module).values()}
-    imported |= {
-        getattr(thing, "__module__", "").partition(".")[0]
-        for thing in vars(module).values()
-        if callable(thing)
-    }
-    library = next((library for library in ("torch", "jax") if library in imported), "numpy")
-    host = load(f"{library}-portable")
-    # What a function takes besides cannot be seen; NumPy code is rarely written with half precision in mind.
-    dtypes = ("float32", "float64") if library == "numpy" else host.dtypes
-    return Backend(name, library, host.version, host.xp, function, dtypes)

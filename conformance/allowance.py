@@ -26,7 +26,9 @@ def required(backend: Backend, dtype: str) -> Accuracy:
     """
     if dtype not in ("float16", "bfloat16"):
         return "full"  # the working precision is that of the inputs, and the classes are one
-    return "storage" if backend.dialect.get("NUM-5") == "storage" else "cast"
+    if backend.dialect.get("NUM-5") == "storage":
+        return "storage"
+    return "full" if backend.accuracy == "full" else "cast"
 
 
 def budgets_of(

@@ -37,6 +37,9 @@ def _reporting(command: Callable[..., None]) -> Callable[..., None]:
     metavar="COMMAND",
     help="A program in any language that speaks the protocol.",
 )
+@click.option("--array", metavar="LIBRARY", help="What a function runs on: numpy, torch, jax or a module.")
+@click.option("--device", metavar="NAME", help="Where its arrays are put, such as cuda.")
+@click.option("--dtype", "dtypes", multiple=True, metavar="DTYPE", help="Only in this dtype.")
 @click.option("--call-limit", type=float, metavar="SECONDS", help="For one call of a program (20).")
 @click.option("--quick", is_flag=True, help="A fixed part of the suite that touches every rule.")
 @click.option(
@@ -49,6 +52,9 @@ def check(
     backend: tuple[str, ...],
     also: tuple[str, ...],
     programs: tuple[str, ...],
+    array: str | None,
+    device: str | None,
+    dtypes: tuple[str, ...],
     call_limit: float | None,
     quick: bool,
     tests: str | None,
@@ -56,11 +62,19 @@ def check(
     seed: int | None,
     **reports: Any,
 ) -> None:
-    """Judge backends: names, libraries, or module:function of your own."""
-    from attnspec.backends.registry import expand, name_program
+    """Judge backends: names, libraries, module:function of your own, or a folder with attnspec.toml.
 
+    Without any of these it is the attnspec.toml here, and the backends of NumPy where there is none.
+    """
+    from attnspec.backends.configuration import FILE
+    from attnspec.backends.registry import expand, name_program, with_options
+
+    said = {"array": array, "device": device, "dtype": ",".join(dtypes)}
+    given = {option: thing for option, thing in said.items() if thing}
     own = [name_program(command, call_limit) for command in programs]
-    wanted = [name for given in [*backend, *also, *own] or ["numpy"] for name in expand(given)]
+    default = ["."] if Path(FILE).is_file() else ["numpy"]
+    asked = [*backend, *also] or ([] if own else default)
+    wanted = [name for one in asked for name in expand(with_options(one, given))] + own
     options = ["--quick"] if quick else []
     if tests and re.fullmatch(r"[A-Z]+-[0-9]+", tests.upper()):
         rules = (*rules, tests.upper())

@@ -101,9 +101,9 @@ def test_a_missing_library_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "attnspec.backends.torch_backend", raising=False)
     with pytest.raises(
-        BackendError, match=r"backend torch-sdpa: expected torch to be installed, got none; pip install"
+        BackendError, match=r"backend torch-portable: expected torch to be installed, got none; pip install"
     ):
-        load("torch-sdpa")
+        load("torch-portable")
 
 
 def test_a_function_runs_on_the_library_that_its_module_imports():

@@ -1,0 +1,317 @@
+"""What was never seen before, plugged in: options, other conventions, a configuration file."""
+
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import plugged
+import pytest
+from test_cli import TESTS, attnspec
+
+from attnspec import cases, reference
+from attnspec.backends import BackendError, Unsupported, load
+from attnspec.backends.adapter import Convention, adapted
+from attnspec.backends.registry import expand, split_options
+from attnspec.conformance.allowance import required
+from attnspec.conformance.arguments import dtypes_of
+from attnspec.conformance.call import call
+from attnspec.conformance.failure import Failure
+from attnspec.conformance.judge import judge_case
+from attnspec.conformance.verdict import read
+
+NAMES = {
+    "query": "q",
+    "key": "k",
+    "value": "v",
+    "scale": "softmax_scale",
+    "is_causal": "causal",
+    "mask": "attn_mask",
+}
+CONVENTION = Convention(NAMES, layout="BSHD", mask="ignore", axes=4, returns=("output", "lse"))
+TOML = """
+[backend]
+function = "kernels:kernel"
+dtypes = ["float32", "float64"]
+layout = "BSHD"
+mask = "ignore"
+axes = 4
+returns = ["output", "lse"]
+
+[backend.names]
+query = "q"
+key = "k"
+value = "v"
+scale = "softmax_scale"
+is_causal = "causal"
+mask = "attn_mask"
+
+[backend.companions]
+rotary = "kernels:rope"
+"""
+
+
+@pytest.fixture(autouse=True)
+def _here(monkeypatch):
+    monkeypatch.chdir(TESTS)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A project of somebody's own, with its kernels and its attnspec.toml."""
+    (tmp_path / "attnspec.toml").write_text(TOML)
+    (tmp_path / "kernels.py").write_text(Path(plugged.__file__).read_text())
+    sys.modules.pop("kernels", None)
+    return tmp_path
+
+
+def conforms(backend):
+    """Judge all golden vectors that a backend can be asked, as how many passed; a failure raises."""
+    passed = 0
+    for case in cases():
+        for dtype in set(dtypes_of(case)) & set(backend.dtypes):
+            try:
+                passed += judge_case(backend, case, dtype).status == "pass"
+            except Unsupported:
+                continue
+    return passed
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "options"),
+    [
+        ("m:f", "m:f", {}),
+        ("m:f?array=torch", "m:f", {"array": "torch"}),
+        ("numpy?dtype=float16,float32&device=cpu", "numpy", {"dtype": "float16,float32", "device": "cpu"}),
+        ("what is this?", "what is this?", {}),
+        ("program:./really?", "program:./really?", {}),
+    ],
+)
+def test_options_behind_a_name(name, place, options):
+    assert split_options(name) == (place, options)
+
+
+def test_a_library_with_options_stands_for_its_backends_with_them():
+    assert expand("numpy?dtype=float16") == ("numpy-portable?dtype=float16", "numpy-reference?dtype=float16")
+    backend = load("numpy-portable?dtype=float16")
+    assert backend.dtypes == ("float16",)
+    assert backend.name == "numpy-portable?dtype=float16"
+
+
+def test_a_function_with_options():
+    backend = load("broken:half?dtype=float16,bfloat16&array=numpy")
+    assert backend.dtypes == ("float16", "bfloat16")
+    assert load("plugged:kernel_of_keywords?array=jax").library == "jax"
+    assert load("plugged:kernel_of_keywords?array=strict").xp.__name__ == "array_api_strict"
+    backend = load("plugged:kernel_of_keywords?array=dask.array")
+    assert backend.to_numpy(backend.to_library(np.arange(3.0))).tolist() == [0.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("library", ["torch", "jax"])
+def test_arrays_are_put_on_a_device(library):
+    backend = load(f"{library}-portable?device=cpu")
+    for dtype in backend.dtypes:
+        array = np.ones((2, 2), dtype)
+        there = backend.to_library(array)
+        assert "cpu" in str(there.device).lower()
+        assert backend.to_numpy(there).tolist() == array.tolist()
+
+
+def test_a_result_on_another_device_is_a_failure():
+    backend = load("torch-portable")
+
+    def away(query, key, value):
+        return query.to("meta")
+
+    astray = replace(backend, attention=away)
+    one = np.ones((2, 2))
+    with pytest.raises(Failure, match=r"got Tensor \(on meta, expected on cpu\)"):
+        call(astray, "attention", {"query": one, "key": one, "value": one})
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("broken:half?colour=red", "expected the options array, device, dtype, got colour"),
+        ("broken:half?dtype=float31", "dtype: expected some of float16, .*, got float31"),
+        ("broken:half?array=cupy", "array: expected cupy to be installed, got none$"),
+        ("broken:half?array=json", "xp: expected an array namespace"),
+        ("torch-portable?device=teapot", "expected torch to take float16 on device teapot, got "),
+        ("broken:half?array=torch&device=teapot", "expected torch to take float16 on device teapot, got "),
+        ("broken:half?array=jax&device=teapot", "expected jax to take float16 on device teapot, got "),
+    ],
+)
+def test_options_that_cannot_be_had(name, message):
+    with pytest.raises(BackendError, match=message):
+        load(name)
+
+
+def test_a_function_of_another_convention_conforms():
+    numpy = load("numpy-portable")
+    backend = replace(
+        numpy,
+        attention=adapted("k", plugged.kernel, CONVENTION, numpy.xp),
+        companions={},
+        dtypes=("float32", "float64"),
+    )
+    assert not backend.has("attention", "dropout_rate")
+    assert backend.has("attention", "return_lse")
+    assert conforms(backend) > 150
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"layout": "BHSD"},
+        {"mask": "attend"},
+        {"axes": None},
+        {"returns": ()},
+        {"names": {name: own for name, own in NAMES.items() if name != "mask"}},
+    ],
+)
+def test_every_part_of_a_convention_matters(change):
+    """Left out, what is in it either fails the vectors, or is not asked any more."""
+    numpy = load("numpy-portable")
+    full = conforms(
+        replace(
+            numpy,
+            attention=adapted("k", plugged.kernel, CONVENTION, numpy.xp),
+            companions={},
+            dtypes=("float32",),
+        )
+    )
+    function = adapted("k", plugged.kernel, replace(CONVENTION, **change), numpy.xp)
+    backend = replace(numpy, attention=function, companions={}, dtypes=("float32",))
+    try:
+        passed = conforms(backend)
+    except Exception:  # noqa: BLE001 - a failure, or what the kernel raises
+        passed = 0
+    assert passed < full
+
+
+def test_calls_of_several_sizes_through_a_function_of_four_axes():
+    """With arguments for each batch entry, for two axes, three and four; five are not offered."""
+    seen = []
+
+    def four(query, key, value, *, key_lengths=None, query_segment_ids=None, key_segment_ids=None):
+        seen.append((query.ndim, getattr(key_lengths, "shape", None), np.shape(query_segment_ids)))
+        return reference.attention(
+            query,
+            key,
+            value,
+            key_lengths=key_lengths,
+            query_segment_ids=query_segment_ids,
+            key_segment_ids=key_segment_ids,
+            dtype=query.dtype,
+        )
+
+    function = adapted("k", four, Convention(axes=4), np)
+    ids = np.array([0, 0, 1])
+    for outer in ((), (2,), (5, 2)):
+        batch = outer[:-1]
+        x = np.random.default_rng(1).normal(size=(*outer, 3, 4))
+        of_batch = {
+            "key_lengths": np.full(batch, 2),
+            "query_segment_ids": np.broadcast_to(ids, (*batch, 3)),
+            "key_segment_ids": np.broadcast_to(ids, (*batch, 3)),
+        }
+        got = function(x, x, x, **of_batch)
+        assert np.array_equal(got, reference.attention(x, x, x, **of_batch, dtype=x.dtype))
+    assert seen == [(4, (1,), (1, 3)), (4, (1,), (1, 3)), (4, (5,), (5, 3))]
+    with pytest.raises(Unsupported, match="takes arrays of 4 axes, not of 5"):
+        function(*[np.ones((1, 1, 1, 2, 2))] * 3)
+
+
+@pytest.mark.parametrize(
+    ("convention", "message"),
+    [
+        (Convention({"colour": "q"}), r"names: expected canonical names \(query, .*\), got colour"),
+        (Convention(layout="SBHD"), "layout: expected BHSD or BSHD, got 'SBHD'"),
+        (Convention(mask="hide"), "mask: expected attend or ignore, got 'hide'"),
+        (Convention(axes=7), "axes: expected 3 or 4, got 7"),
+        (Convention(returns=("lse",)), "returns: expected output, then some of lse, weights"),
+        (Convention(), "expected a function with query, key, value, got q, k, v"),
+        (Convention(NAMES | {"bias": "alibi"}), "expected a function with alibi, got q, k, v"),
+    ],
+)
+def test_a_convention_that_does_not_fit(convention, message):
+    with pytest.raises(BackendError, match=message):
+        adapted("m:kernel", plugged.kernel, convention, np)
+
+
+def test_what_a_function_requires_besides():
+    def demanding(query, key, value, stream):
+        return query
+
+    with pytest.raises(BackendError, match=r"expected nothing required but .*, got stream"):
+        adapted("m:f", demanding, Convention(), np)
+
+
+def test_a_folder_with_a_configuration(folder):
+    backend = load(str(folder))
+    assert backend.companions.keys() == {"rotary"}
+    assert conforms(backend) > 170
+
+
+def test_a_configuration_from_the_command_line(folder):
+    results = folder / "results.jsonl"
+    run = attnspec("check", "-k", "golden and masking", "--results", results, cwd=folder)
+    assert run.returncode == 0, run.stdout + run.stderr
+    found = read([results])
+    assert [subject.name for subject in found.subjects] == ["."]
+    assert {verdict.status for verdict in found.verdicts} == {"pass", "unsupported"}
+
+
+def test_a_configuration_of_a_program(tmp_path):
+    example = Path(TESTS).parent / "examples" / "attention.py"
+    (tmp_path / "here.py").write_text(example.read_text())
+    (tmp_path / "attnspec.toml").write_text(
+        f'[backend]\nprogram = "{sys.executable} -S here.py"\ncall_limit = 5\n'
+    )
+    assert load(str(tmp_path)).version == "attention.py 1"
+
+
+def test_what_a_configuration_declares(folder):
+    more = 'accuracy = "full"\narray = "numpy"\ndevice = "cpu"\n'
+    text = TOML.replace("axes = 4\n", f"axes = 4\n{more}")
+    text += '[backend.dialect]\nMASK-6 = "nan"\n'
+    text += (
+        '[[backend.deviations]]\nrules = ["ERR-6"]\nreason = "any is taken"\nsource = "https://x.example"\n'
+    )
+    (folder / "attnspec.toml").write_text(text)
+    backend = load(str(folder))
+    assert backend.dialect == {"MASK-6": "nan"}
+    assert backend.deviations[0].rules == ("ERR-6",)
+    assert (required(backend, "float16"), backend.device) == ("full", "cpu")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[backend", "attnspec.toml to be TOML, got "),
+        ("", r"expected one table \[backend\], got "),
+        ("[backend]\n[other]\n", r"expected one table \[backend\], got backend, other"),
+        ("[backend]\n", "expected either function or program, got neither or both"),
+        ('[backend]\nfunction = "a:b"\nprogram = "c"\n', "expected either function or program"),
+        ("[backend]\nfunction = 3\n", "function: expected a str, got 3"),
+        ('[backend]\nfunction = "a:b"\ncolour = "red"\n', "got 'colour', expected some of function, program"),
+        ('[backend]\nprogram = "x"\naxes = 4\n', "got axes, expected a program to say the rest itself"),
+        (TOML.replace('"BSHD"', '"SBHD"'), "layout: expected BHSD or BSHD"),
+        (TOML.replace("rotary =", "rotation ="), "companions: got 'rotation', expected some of projection"),
+        (
+            TOML.replace('"float64"', '"float31"'),
+            r"dtypes: expected some of .*, got \('float32', 'float31'\)",
+        ),
+        (TOML.replace("axes = 4", 'accuracy = "storage"'), "accuracy: expected cast or full, got 'storage'"),
+        (TOML + '[backend.dialect]\nMASK-6 = "purple"\n', "dialect: expected variants by rule id"),
+        (TOML + '[[backend.deviations]]\nrules = ["ERR-6"]\n', "deviations: expected rules, reason, source"),
+        (TOML.replace("kernels:kernel", "kernels:colonel"), "expected colonel in kernels, got no such name"),
+    ],
+)
+def test_a_configuration_that_says_nothing(text, message, folder):
+    (folder / "attnspec.toml").write_text(text)
+    with pytest.raises(BackendError, match=message) as caught:
+        load(str(folder))
+    assert re.fullmatch(r"backend \S+: .*", str(caught.value).splitlines()[0])
