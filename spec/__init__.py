@@ -7,6 +7,7 @@ Importing it loads next to nothing; what needs NumPy is loaded when it is asked 
 from typing import TYPE_CHECKING
 
 from attnspec.errors import SpecError
+from attnspec.level import ConformanceLevel, in_no_level, levels
 from attnspec.rule import CHAPTERS, Rule, Variant, find_rule, rules
 from attnspec.signature import OPERATIONS, Operation
 
@@ -20,6 +21,7 @@ __all__ = [
     "OPERATIONS",
     "Alternative",
     "Case",
+    "ConformanceLevel",
     "Figure",
     "Misuse",
     "Operation",
@@ -31,6 +33,8 @@ __all__ = [
     "cases",
     "find_case",
     "find_rule",
+    "in_no_level",
+    "levels",
     "rules",
 ]
 

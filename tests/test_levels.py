@@ -1,0 +1,109 @@
+"""Levels: every MUST rule is in one or said to be in none, and verdicts decide which is reached."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import attnspec
+from attnspec import SpecError, in_no_level, level, levels, rules
+from attnspec.conformance.levels import reached, standings
+from attnspec.conformance.verdict import Verdict
+
+PAGE = (Path(attnspec.__file__).parent / "levels.md").read_text(encoding="utf-8")
+NAMES = ("core", "masked", "grouped", "cached", "exact")
+
+
+def named():
+    return [rule for one in levels() for rule in (*one.rules, *one.where_offered)]
+
+
+def test_every_must_rule_is_in_a_level_or_said_to_be_in_none():
+    must = {rule.id for rule in rules() if rule.level == "MUST"}
+    assert must == {*named(), *in_no_level()}
+    assert not {*named()} & {*in_no_level()}
+
+
+def test_nothing_on_the_page_is_lost_by_the_loader():
+    found = re.findall(r"\b[A-Z]+-[0-9]+\b", PAGE)
+    mentioned = re.findall(r"tightest of NUM-3", PAGE)
+    assert len(found) - len(mentioned) == len(named()) + len(in_no_level())
+
+
+def test_the_levels_and_what_they_build_on():
+    assert tuple(one.name for one in levels()) == NAMES
+    assert {one.name: one.builds_on for one in levels()} == {
+        "core": "",
+        "masked": "core",
+        "grouped": "core",
+        "cached": "masked",
+        "exact": "core",
+    }
+    assert [one.name for one in levels() if one.accuracy] == ["exact"]
+
+
+@pytest.mark.parametrize(
+    "text", ["## core\n\nRules: none.\n", "## core\n\nRules: NUM-1.\n\nBuilds on: masked.\n"]
+)
+def test_a_page_that_says_nothing(text, monkeypatch):
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: text)
+    with pytest.raises(SpecError, match="level core: expected rules, and a level before it to build on"):
+        level.levels.__wrapped__()
+
+
+def perfect(**changes):
+    """A pass for every rule, in the tightest class, but for those that are changed."""
+    used = {"float16": (0.5, "full")}
+    return [
+        Verdict("b", (rule.id,), "t", changes.get(rule.id.replace("-", "_"), "pass"), used=used)
+        for rule in rules()
+    ]
+
+
+def test_all_levels_are_reached_by_what_passes_everything():
+    assert reached(perfect()) == NAMES
+    assert reached([]) == ()
+
+
+@pytest.mark.parametrize("status", ["fail", "error", "deviation", "unsupported"])
+@pytest.mark.parametrize(
+    ("rule", "kept"),
+    [
+        ("SOFT_1", ()),
+        ("MASK_6", ("core", "grouped", "exact")),
+        ("MASK_7", ("core", "masked", "grouped", "exact")),
+        ("HEAD_1", ("core", "masked", "cached", "exact")),
+        ("NUM_11", ("core", "masked", "grouped", "cached")),
+        ("SOFT_5", NAMES),
+    ],
+)
+def test_one_rule_that_does_not_pass_takes_the_levels_that_need_it(rule, kept, status):
+    verdicts = perfect(**{rule: status})
+    assert reached(verdicts) == kept
+    for standing in standings(verdicts):
+        assert standing.missing == ({} if standing.level in kept else {rule.replace("_", "-"): status})
+
+
+def test_what_is_not_offered_and_what_was_not_asked():
+    assert reached(perfect(NUM_2="unsupported", NUM_5="unsupported")) == NAMES
+    assert reached(perfect(NUM_2="deviation")) == ()
+    first = standings([verdict for verdict in perfect() if verdict.rules != ("ERR-1",)])[0]
+    assert first.missing == {"ERR-1": "not judged"}
+
+
+def test_a_pass_beside_an_unsupported_test_is_a_pass_and_beside_a_failure_none():
+    more = Verdict("b", ("MASK-1",), "u", "unsupported")
+    assert reached([*perfect(), more]) == NAMES
+    assert "masked" not in reached([*perfect(), replace(more, status="fail")])
+
+
+def test_a_deviation_is_from_its_own_rule_alone():
+    more = Verdict("b", ("MASK-1", "SOFT-5"), "u", "deviation", deviates=("SOFT-5",))
+    assert reached([*perfect(), more]) == NAMES
+
+
+def test_exact_asks_for_the_tightest_class():
+    loose = Verdict("b", ("NUM-3",), "u", "pass", used={"float16": (0.5, "cast"), "float32": (0.5, "full")})
+    assert reached([*perfect(), loose]) == NAMES[:-1]
+    assert standings([*perfect(), loose])[-1].missing == {"NUM-3": "class cast in float16"}
