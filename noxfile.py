@@ -45,7 +45,7 @@ def conformance(session: nox.Session, library: str) -> None:
     if own and _library_of(own, rest, here) != library:
         session.skip(f"{', '.join(own)} runs on another library")
     extras = ",".join(dict.fromkeys([library, *(LIBRARIES[library] if not own else ())]))
-    session.install(f"{ROOT}[{extras}]")
+    session.install(f"{ROOT}[{extras}]", "pytest-xdist>=3.5")
     results = RESULTS / f"{'own' if own else library}.jsonl"
     results.unlink(missing_ok=True)
     if not own:
@@ -54,6 +54,8 @@ def conformance(session: nox.Session, library: str) -> None:
         session.notify("table")
     rest = [word for word in rest if not word.startswith("--array")]
     session.chdir(here)
+    if not any(word.startswith("-n") for word in rest):
+        rest = ["-n", "auto", *rest]
     session.run("attnspec", "check", *backends, "--results", str(results), *rest)
 
 

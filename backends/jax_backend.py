@@ -1,94 +1,32 @@
-"""JAX: the portable source, and ``jax.nn.dot_product_attention``.
+"""JAX: the portable source.
 
 Loading it switches JAX to 64-bit numbers for the whole process: without that,
 JAX quietly makes every float64 a float32, and nothing could be said of float64.
 """
 
-import math
-from numbers import Integral
-from typing import Any
+import os
+from importlib.metadata import version
 
 import jax
 import jax.numpy as jnp
 
-from attnspec.backends.backend import DTYPES, Backend, Unsupported
+from attnspec.backends.backend import DTYPES, Backend
 from attnspec.backends.portable import COMPANIONS, attention
 
 jax.config.update("jax_enable_x64", True)
 
+#: Eagerly every operation is compiled for every shape, which is nearly all the time that the suite takes.
+#: Compiled in haste it takes half of it. The portable source is judged here, not the compiler; JAX's own
+#: attention, in another file, is compiled as everybody's.
+_HASTE = (
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    " --xla_cpu_use_fusion_emitters=false"
+)
+
 
 def portable_backend() -> Backend:
-    """Run the portable source on JAX."""
+    """Run the portable source on JAX, operation by operation."""
+    # Read when JAX first compiles. Only for releases that have these flags: an unknown one ends the process.
+    if version("jaxlib").startswith("0.10."):
+        os.environ.setdefault("XLA_FLAGS", _HASTE)
     return Backend("jax-portable", "jax", jax.__version__, jnp, attention, DTYPES, COMPANIONS)
-
-
-def nn_backend() -> Backend:
-    """Wrap ``jax.nn.dot_product_attention``, eagerly, the implementation left to JAX."""
-    dialect = {"MASK-2": "added", "MASK-6": "uniform", "NUM-2": "float32"}
-    return Backend("jax-nn", "jax", jax.__version__, jnp, _dot_product_attention, DTYPES, dialect=dialect)
-
-
-def _dot_product_attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    *,
-    scale: float | None = None,
-    bias: Any = None,
-    mask: Any = None,
-    is_causal: bool = False,
-    window: Any = None,
-    query_lengths: Any = None,
-    key_lengths: Any = None,
-    return_lse: bool = False,
-) -> Any:
-    if key.shape[-1] != value.shape[-1]:
-        raise Unsupported("dot_product_attention takes values of the keys' depth alone")
-    outer = query.shape[:-3]
-    returned = jax.nn.dot_product_attention(
-        _to_btnh(query),
-        _to_btnh(key),
-        _to_btnh(value),
-        bias=None if bias is None else _to_four_axes(bias, query.shape[:-2]),
-        mask=None if mask is None else _to_four_axes(mask, query.shape[:-2]),
-        scale=scale,
-        is_causal=is_causal,
-        local_window_size=None if window is None else _to_sides(window, query.shape[-2] + key.shape[-2]),
-        query_seq_lengths=None if query_lengths is None else _to_lengths(query_lengths, outer),
-        key_value_seq_lengths=None if key_lengths is None else _to_lengths(key_lengths, outer),
-        return_residual=return_lse,
-    )  # (B, L, H, D), with (B, L, H) for the lse
-    output, *lse = returned if return_lse else (returned,)
-    output = jnp.swapaxes(output, 1, 2).reshape(query.shape[:-1] + value.shape[-1:])
-    return (output, jnp.swapaxes(lse[0], 1, 2).reshape(query.shape[:-1])) if return_lse else output
-
-
-def _to_btnh(array: Any) -> Any:
-    """From ``(*B, H, L, D)`` to JAX's ``(B, L, H, D)``, with one batch axis."""
-    heads = array.shape[-3] if array.ndim > 2 else 1
-    return jnp.swapaxes(array.reshape((math.prod(array.shape[:-3]), heads, *array.shape[-2:])), 1, 2)
-
-
-def _to_four_axes(array: Any, outer: tuple[int, ...]) -> Any:
-    """Give a mask or bias as ``(B, H, L, S)`` or with ones there, which is how JAX broadcasts it."""
-    if array.ndim < 2:
-        array = array.reshape((1,) * (2 - array.ndim) + array.shape)
-    if len(outer) < 2:
-        return array.reshape((1,) * (4 - array.ndim) + array.shape)
-    full = jnp.broadcast_to(array, (*outer, *array.shape[-2:]))
-    return full.reshape((math.prod(outer[:-1]), outer[-1], *array.shape[-2:]))
-
-
-def _to_sides(window: Any, farthest: int) -> tuple[int, int]:
-    """Give an open side as a distance that no key has: JAX takes two integers."""
-    left, right = (farthest if side is None else side for side in window)
-    return left, right
-
-
-def _to_lengths(lengths: Any, outer: tuple[int, ...]) -> Any:
-    """Give one length, or ``(*B)`` of them, as JAX's ``(B,)`` of int32; the rest is for JAX to refuse."""
-    if isinstance(lengths, Integral) and lengths is not True and lengths is not False:
-        return jnp.full((math.prod(outer),), int(lengths), jnp.int32)
-    if getattr(lengths, "shape", None) == outer and jnp.issubdtype(lengths.dtype, jnp.integer):
-        return jnp.ravel(lengths).astype(jnp.int32)
-    return lengths
