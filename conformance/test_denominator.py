@@ -66,7 +66,7 @@ def test_a_sink_far_from_all_scores(
 def test_the_lse(data: st.DataObject, backend: Backend, record_property: Record) -> None:
     """With what bears on it: scale, bias, mask, softcap."""
     require(backend, "return_lse")
-    problem = data.draw(problems(backend, MASKED))
+    problem = data.draw(problems(backend, (*MASKED, *GROUPED)))
     every: tuple[dict[str, Any], ...] = (
         {},
         {"scale": 2.0},

@@ -96,10 +96,13 @@ def test_splitting_and_merging(
 
 
 def _tokens_and_weights(
-    random: np.random.Generator, dtype: str, heads: int, key_heads: int, *, memory: bool
+    random: np.random.Generator, dtype: str, heads: int, key_heads: int, *, memory: int = 0
 ) -> dict[str, Any]:
-    """Two batch entries of three tokens of depth 5; heads of depth 2, of 3 for the values."""
-    inner = 4 if memory else 5
+    """Two batch entries of three tokens of depth 5; heads of depth 2, of 3 for the values.
+
+    `memory` is the depth of what keys and values are projected from, if that is not the tokens.
+    """
+    inner = memory or 5
     shapes = {
         "tokens": (2, 3, 5),
         "query_weight": (5, heads * 2),
@@ -107,7 +110,7 @@ def _tokens_and_weights(
         "value_weight": (inner, key_heads * 3),
         "output_weight": (heads * 3, 4),
     }
-    shapes |= {"memory": (2, 6, 4)} if memory else {}
+    shapes |= {"memory": (2, 6, memory)} if memory else {}
     arguments: dict[str, Any] = {
         name: grid(random, shape, 0.5).astype(dtype) for name, shape in shapes.items()
     }
@@ -124,7 +127,7 @@ def test_multi_head_attention(
     """With every option in every combination, and with shared key heads."""
     require(backend, operation="multi_head_attention")
     random, dtype = np.random.default_rng(seed), data.draw(st.sampled_from(backend.dtypes))
-    arguments = _tokens_and_weights(random, dtype, 4, key_heads, memory=False)
+    arguments = _tokens_and_weights(random, dtype, 4, key_heads)
     every: dict[str, Any] = {
         f"{name}_bias": grid(random, arguments[f"{name}_weight"].shape[-1:], 1.0).astype(dtype)
         for name in ("query", "key", "value", "output")
@@ -135,12 +138,15 @@ def test_multi_head_attention(
 
 
 @rule("HEAD-7")
+@pytest.mark.parametrize("depth", [4, 5])
 @SETTINGS
 @given(seed=st.integers(0, 2**16), data=st.data())
-def test_cross_attention(seed: int, data: st.DataObject, backend: Backend, record_property: Record) -> None:
-    """Keys and values are projected from a memory of another depth and length than the tokens'."""
+def test_cross_attention(
+    depth: int, seed: int, data: st.DataObject, backend: Backend, record_property: Record
+) -> None:
+    """Keys and values are projected from a longer memory, of another depth than the tokens' and of theirs."""
     require(backend, "memory", operation="multi_head_attention")
     random, dtype = np.random.default_rng(seed), data.draw(st.sampled_from(backend.dtypes))
-    arguments = _tokens_and_weights(random, dtype, 2, 2, memory=True)
+    arguments = _tokens_and_weights(random, dtype, 2, 2, memory=depth)
     options = {"mask": random.random((2, 2, 3, 6)) < 0.7} if random.random() < 0.5 else {}
     check(backend, "HEAD-7", arguments | options, record_property, operation="multi_head_attention")

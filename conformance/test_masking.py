@@ -175,6 +175,19 @@ def test_key_lengths_do_not_move_the_causal_diagonal(
     check(backend, "MASK-9", problem.arguments | options, record_property)
 
 
+@rule("MASK-9", "MASK-7")
+@SETTINGS
+@given(data=st.data())
+def test_key_lengths_are_not_moved_by_an_offset(
+    data: st.DataObject, backend: Backend, record_property: Record
+) -> None:
+    """A length counts from the first key, wherever the queries stand."""
+    problem = data.draw(problems(backend, MASKED))
+    keys = problem.shape[-1]
+    options = {"query_offset": problem.integers(1, keys), "key_lengths": problem.integers(1, keys - 1)}
+    check(backend, "MASK-9", problem.arguments | options, record_property)
+
+
 @rule("MASK-11")
 @SETTINGS
 @given(data=st.data())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from attnspec import Case
 from attnspec.backends import Backend
 from attnspec.conformance.failure import Failure
-from attnspec.conformance.strategies import GROUPED, SETTINGS, SHAPES, problems
+from attnspec.conformance.strategies import GROUPED, SETTINGS, SHAPES, Shape, problems
 from attnspec.conformance.suite import (
     Record,
     check,
@@ -24,7 +24,8 @@ from attnspec.conformance.suite import (
 )
 
 _BATCHED = tuple(shape for shape in SHAPES if len(shape.outer) == 2)
-_FLAT = tuple(shape for shape in SHAPES if not shape.outer)
+#: As many queries as keys among them, where rows could be taken for heads.
+_FLAT = (*(shape for shape in SHAPES if not shape.outer), Shape((), 4, 4, 3, 3))
 _OBLONG = tuple(shape for shape in SHAPES if shape.queries != shape.keys)
 #: (batch entries, heads, queries, keys)
 _EMPTY = {

@@ -24,6 +24,7 @@ from attnspec.conformance.strategies import (
     SETTINGS,
     SHAPES,
     Problem,
+    Shape,
     problem_of,
     problems,
 )
@@ -33,6 +34,8 @@ from attnspec.reference.rounding import budget
 #: More keys than queries, so that a bottom-right mask is not a top-left one, and room for every mask.
 _SHAPE, _SHARED = MASKED[0], GROUPED[0]
 _SEEDS = (1, 2)
+#: Longer than tiles of 16 and 32, and no multiple of them.
+_TILED = Shape((1, 1), 19, 35, 2, 2)
 #: How many budgets apart results have to be that an option makes different.
 _APART = 20
 _MASKS = ("mask", "bias", "is_causal", "query_offset", "window", "query_lengths", "key_lengths", "segments")
@@ -135,6 +138,15 @@ def _apart(less: Options, more: Options) -> bool:
     values = [{"output": exact("attention", arguments)["output"]} for arguments in (less, more)]
     allowed = {"output": _APART * budget("attention", more, "bfloat16", accuracy="cast")["output"]}
     return differ(values[0], values[1], allowed, values[0])
+
+
+@pytest.mark.parametrize("option", [pytest.param(name, marks=rule(it.rule)) for name, it in OPTIONS.items()])
+def test_an_option_past_every_tile(option: str, backend: Backend, record_property: Record) -> None:
+    """It holds for the last query and the last key as for the first."""
+    for dtype in some([dtype for dtype in ("float32", "float64") if dtype in backend.dtypes]):
+        problem = problem_of(_TILED, dtype, 5)
+        needs, own = drawn(problem, option)
+        check(backend, OPTIONS[option].rule, problem.arguments | needs | own, record_property)
 
 
 @rule("MASK-4", "ERR-3", "SCORE-3", "SCORE-4", "SCORE-5")

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from attnspec import Case
 from attnspec.backends import Backend
+from attnspec.conformance.extent import tried
 from attnspec.conformance.strategies import SETTINGS, grid
 from attnspec.conformance.suite import Record, check, check_golden, golden, rule
 
@@ -45,6 +46,25 @@ def test_both_conventions(
     arguments = {**arrays, "bias": bias, "convention": convention}
     name = {"row": "PROJ-1", "column": "PROJ-2"}[convention]
     check(backend, name, arguments, record_property, operation="projection")
+
+
+@rule("PROJ-3")
+@pytest.mark.parametrize("convention", ["row", "column"])
+def test_the_bias_is_one_number_a_feature(convention: str, backend: Backend, record_property: Record) -> None:
+    """With a weight of zeros the result is the bias; as many tokens as features, where both axes would do."""
+    bias = np.array([1.0, -2.0, 4.0])
+    for dtype in tried(backend.dtypes):
+        arguments = {"tokens": np.ones((2, 3, 3), dtype), "weight": np.zeros((3, 3), dtype)}
+        arguments["bias"] = bias.astype(dtype)
+        expected = np.broadcast_to(bias if convention == "row" else bias[:, None], (2, 3, 3))
+        check(
+            backend,
+            "PROJ-3",
+            {**arguments, "convention": convention},
+            record_property,
+            operation="projection",
+            expected={"projected": expected},
+        )
 
 
 @rule("PROJ-5")

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from attnspec import Case
 from attnspec.backends import Backend
+from attnspec.conformance.extent import tried
 from attnspec.conformance.options import biased
-from attnspec.conformance.strategies import MASKED, SETTINGS, SHAPES, problems
+from attnspec.conformance.strategies import MASKED, SETTINGS, SHAPES, Shape, problem_of, problems
 from attnspec.conformance.suite import Record, check, check_golden, golden, require, rule
 
 _SQUARE = tuple(shape for shape in SHAPES if shape.queries == shape.keys > 1)
@@ -28,6 +29,26 @@ def test_golden(case: Case, dtype: str, backend: Backend, record_property: Recor
 def test_the_default_scale(data: st.DataObject, backend: Backend, record_property: Record) -> None:
     """Without a scale, scores are dot products over the root of the depth of queries and keys."""
     check(backend, "SCORE-2", data.draw(problems(backend)).arguments, record_property)
+
+
+@rule("SCORE-2")
+@pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape.depth != shape.value_depth])
+def test_the_default_scale_knows_nothing_of_the_values(
+    shape: Shape, backend: Backend, record_property: Record
+) -> None:
+    """With values of another depth, it is that of queries and keys all the same."""
+    for dtype in tried(backend.dtypes):
+        check(backend, "SCORE-2", problem_of(shape, dtype, 2, 4.0).arguments, record_property)
+
+
+@rule("SCORE-1")
+def test_no_feature_is_lost_past_a_tile(backend: Backend, record_property: Record) -> None:
+    """Each query has one feature that is not zero: were it left out, its row would be flat."""
+    features = np.array([0, 7, 8, 15, 16, 31, 32, 63, 64, 70])
+    for dtype in tried(backend.dtypes):
+        problem = problem_of(Shape((), len(features), 5, 71, 4), dtype, 3)
+        query = 8 * np.eye(71)[features].astype(dtype)
+        check(backend, "SCORE-1", problem.arguments | {"query": query}, record_property)
 
 
 @rule("SCORE-3")

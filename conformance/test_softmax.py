@@ -11,8 +11,10 @@ from attnspec import Case
 from attnspec.backends import Backend
 from attnspec.conformance.allowance import budgets_of
 from attnspec.conformance.comparison import compare
+from attnspec.conformance.extent import tried
 from attnspec.conformance.failure import Failure
-from attnspec.conformance.strategies import GROUPED, SETTINGS, SHAPES, problems
+from attnspec.conformance.options import dropout, takes
+from attnspec.conformance.strategies import GROUPED, SETTINGS, SHAPES, Shape, problem_of, problems
 from attnspec.conformance.suite import (
     Record,
     check,
@@ -127,6 +129,22 @@ def test_values_go_with_their_keys(data: st.DataObject, backend: Backend, record
 
 
 @rule("SOFT-3")
+@pytest.mark.parametrize("sizes", [(3, 33), (2, 65), (2, 257), (33, 9)], ids=str)
+def test_no_key_is_lost_past_a_tile(
+    sizes: tuple[int, int], backend: Backend, record_property: Record
+) -> None:
+    """With a query of zeros every key counts as much as any other, and every query gets their mean."""
+    queries, keys = sizes
+    # The long dtypes first: in a short one a key in many is no more than what rounding in it leaves.
+    for dtype in sorted(tried(backend.dtypes), key=lambda dtype: "float16" in dtype):
+        problem = problem_of(Shape((), queries, keys, 2, 6), dtype, 3)
+        value = problem.value.astype(np.float64)
+        expected = {"output": np.broadcast_to(value.mean(axis=0), (queries, 6))}
+        arguments = problem.arguments | {"query": np.zeros_like(problem.query)}
+        check(backend, "SOFT-3", arguments, record_property, expected=expected)
+
+
+@rule("SOFT-3")
 @SETTINGS
 @given(data=st.data())
 def test_one_key_gives_its_value(data: st.DataObject, backend: Backend) -> None:
@@ -193,10 +211,12 @@ def test_the_output_is_the_same_without_what_is_not_asked_for(
 @SETTINGS
 @given(data=st.data())
 def test_returned_weights_are_those_that_were_used(data: st.DataObject, backend: Backend) -> None:
-    """The weights applied to the values give the output."""
+    """The weights applied to the values give the output, what is dropped among them."""
     problem = data.draw(problems(backend))
     require(backend, "return_weights")
     arguments = problem.arguments | {"is_causal": True}
+    options = dropout(problem)
+    arguments |= options if takes(backend, options) else {}
     outputs = observed(backend, arguments)
     dtype = str(problem.query.dtype)
     applied = outputs["weights"].astype(np.float64) @ problem.value.astype(np.float64)

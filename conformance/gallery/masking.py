@@ -56,9 +56,9 @@ def square_mask_transposed(call: Call) -> Any:
     return base_masking.by_mask(turned if square else call)
 
 
-@wrong("by_bias", "MASK-2", "B")
+@wrong("by_bias", "MASK-13", "B")
 def bias_merely_added(_call: Call) -> Any:
-    """Add minus infinity like any number, so that a row of it is NaN."""
+    """Add minus infinity like any number, so that NaN is left where it disallows."""
     return everything()
 
 

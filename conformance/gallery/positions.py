@@ -80,7 +80,7 @@ def positions_from_one(features: Array, offset: Any, base: float, depth: int) ->
     return base_parts.angles(features, np.asarray(offset) + 1, base, depth)
 
 
-@wrong("angles", "POS-5", "C")
+@wrong("angles", "NUM-5", "C")
 def angles_in_half(features: Array, offset: Any, base: float, depth: int) -> Any:
     """Hold positions in half precision, which has no odd numbers past 2048 and few in bfloat16 past 256."""
     angle = base_parts.angles(features, offset, base, depth)

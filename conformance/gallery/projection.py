@@ -54,9 +54,9 @@ def weight_transposed_to_fit(tokens: Array, weight: Array, bias: Array | None, c
 
 
 @wrong("check_self", "PROJ-5", "V")
-def bias_of_the_query_for_the_key(given: Given) -> Any:
-    """Add the bias of the queries to the keys too."""
-    return given | {"key_bias": given["query_bias"]}
+def bias_of_the_key_for_the_query(given: Given) -> Any:
+    """Add the bias of the keys to the queries too."""
+    return given | {"query_bias": given["key_bias"]}
 
 
 @wrong("check_self", "PROJ-5", "V")

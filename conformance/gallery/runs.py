@@ -155,9 +155,9 @@ def run(test: Test, backend: Backend) -> Run:
 def _test(item: pytest.Function) -> Test:
     parameters = {name: thing for name, thing in item.callspec.params.items() if name != "backend"}
     marker = item.get_closest_marker("rule")
-    case: Case | None = parameters.get("case")
-    golden = item.originalname == "test_golden" and case is not None
-    rules: tuple[str, ...] = case.rules if golden and case else marker.args if marker else ()
+    case = cast("Case | None", parameters.get("case"))
+    marked: tuple[str, ...] = marker.args if marker else ()
+    rules = case.rules if case is not None and item.originalname == "test_golden" else marked
     # Parameters stand in brackets, divided by dashes, the backend first or alone.
     name = item.name.replace(f"[{_COLLECTED}-", "[").replace(f"[{_COLLECTED}]", "")
     return Test(f"{item.path.stem}::{name}", item.obj, parameters, rules, item)

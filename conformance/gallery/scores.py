@@ -98,7 +98,7 @@ def scale_on_top_of_the_default(call: Call) -> Any:
     return default if call.scale is None else base.factor(call) * default
 
 
-@wrong("factor", "SCORE-3", "K", "pytorch/pytorch#174361")
+@wrong("factor", "ERR-3", "K", "pytorch/pytorch#174361")
 def scale_dropped_beside_a_mask(call: Call) -> Any:
     """Fall back to the default on the path for masks."""
     return base.factor(replace(call, scale=None) if call.mask is not None else call)

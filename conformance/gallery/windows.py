@@ -35,13 +35,13 @@ def offset_for_the_first_query_alone(call: Call) -> Any:
     return np.where(call.i == 0, of_batch(call.query_offset), call.i)
 
 
-@wrong("by_window", "MASK-7", "E")
+@wrong("by_window", "MASK-8", "E")
 def window_without_the_offset(call: Call) -> Any:
     """Move the causal diagonal by the offset and forget the window."""
     return base_masking.by_window(replace(call, query_offset=0))
 
 
-@wrong("by_key_lengths", "MASK-7", "A")
+@wrong("by_key_lengths", "MASK-9", "A")
 def offset_added_to_the_key_lengths(call: Call) -> Any:
     """Take key lengths for those of the new keys, after as many as the offset says."""
     moved = altered(call, key_lengths=lambda n: np.asarray(n) + np.asarray(call.query_offset))
