@@ -174,7 +174,9 @@ def _has_no_mask(arguments: Mapping[str, Any]) -> bool:
 
 #: Whatever the path.
 _OF_ALL = (
-    Deviation(("ERR-6",), "a scale of NaN or infinity is taken, and gives NaN", "torch_scale_not_finite"),
+    Deviation(
+        ("ERR-6",), "a scale of NaN or infinity is taken, and gives NaN or 0", "torch_scale_not_finite"
+    ),
     Deviation(("ERR-5",), "a depth of 0 is taken", "torch_depth_zero"),
     Deviation(
         ("SHAPE-6",),
@@ -206,7 +208,7 @@ _OF_MATH = (
 _OF_FLASH = (
     Deviation(
         ("SHAPE-6",),
-        "values of fewer positions than the keys are read past their end, further positions are ignored",
+        "the positions are those of the values: of fewer keys, memory past their end is read",
         "torch_flash_value_length",
         when=lambda arguments: arguments["key"].shape[-2] != arguments["value"].shape[-2],
     ),

@@ -1,0 +1,14 @@
+"""JAX: a row whose bias is -inf everywhere is NaN (MASK-2, variant `added`)."""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+
+attend = jax.nn.dot_product_attention
+
+zero, value = jnp.zeros((1, 2, 1, 1)), jnp.array([5.0, 7.0]).reshape(1, 2, 1, 1)
+got = attend(zero, zero, value, bias=jnp.full((1, 1, 2, 2), -jnp.inf)).ravel()
+print("expected [0.0, 0.0]")
+print(f"got {got.tolist()}")
+sys.exit(0 if jnp.isnan(got).all() else 1)

@@ -1,0 +1,16 @@
+"""JAX: padding gives 0 by `query_seq_lengths`, and the mean where `mask` says the same (MASK-6)."""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+
+attend = jax.nn.dot_product_attention
+
+zero, value = jnp.zeros((1, 2, 1, 1)), jnp.array([5.0, 7.0]).reshape(1, 2, 1, 1)
+mask = jnp.array([True, False]).reshape(1, 1, 2, 1)
+one = attend(zero, zero, value, query_seq_lengths=jnp.array([1], jnp.int32)).ravel().tolist()
+other = attend(zero, zero, value, mask=mask).ravel().tolist()
+print("expected [6.0, 0.0] for both")
+print(f"got {one} and {other}")
+sys.exit(0 if one != other else 1)

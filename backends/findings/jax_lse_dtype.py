@@ -1,0 +1,14 @@
+"""JAX: the lse of attention in half precision is rounded to half precision (NUM-7)."""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+
+attend = jax.nn.dot_product_attention
+
+query, key = jnp.full((1, 1, 1, 1), 300.0, jnp.bfloat16), jnp.ones((1, 3, 1, 1), jnp.bfloat16)
+_, got = attend(query, key, key, return_residual=True)  # 300 + log(3)
+print("expected 301.0986 in float32")
+print(f"got {got.item()} in {got.dtype}")
+sys.exit(0 if got.dtype == "bfloat16" and abs(got.item() - 301.0986) > 0.5 else 1)

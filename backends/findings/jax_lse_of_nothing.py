@@ -1,0 +1,14 @@
+"""JAX: the lse of a row with nothing to attend to is -2.38e38 (SOFT-7, variant `finite`)."""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+
+attend = jax.nn.dot_product_attention
+
+one, mask = jnp.ones((1, 1, 1, 1)), jnp.zeros((1, 1, 1, 1), bool)
+_, got = attend(one, one, one, mask=mask, return_residual=True)
+print("expected -inf")
+print(f"got {got.item()}")
+sys.exit(0 if jnp.isfinite(got).all() else 1)

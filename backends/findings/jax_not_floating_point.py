@@ -1,0 +1,17 @@
+"""JAX: integers are taken, and weights cut off to integers (ERR-2)."""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+
+attend = jax.nn.dot_product_attention
+
+query, key = jnp.zeros((1, 1, 1, 1), int), jnp.zeros((1, 2, 1, 1), int)
+try:
+    got = attend(query, key, jnp.full((1, 2, 1, 1), 6)).ravel().tolist()
+except (TypeError, ValueError) as error:
+    got = error
+print("expected an error; 6 would be the mean of 6 and 6")
+print(f"got {got}")
+sys.exit(0 if got == [0] else 1)

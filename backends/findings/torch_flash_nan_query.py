@@ -1,0 +1,14 @@
+"""PyTorch, the path it takes itself on four axes: a query of NaN gives 0 (NUM-11)."""
+
+import sys
+
+import torch
+
+attend = torch.nn.functional.scaled_dot_product_attention
+
+query, key = torch.ones(1, 1, 2, 4), torch.ones(1, 1, 3, 4)
+query[..., 1, :] = float("nan")
+got = attend(query, key, key)[0, 0, :, 0]
+print("expected [1.0, nan]")
+print(f"got {got.tolist()}")
+sys.exit(0 if got[1] == 0 else 1)

@@ -1,0 +1,16 @@
+"""PyTorch: one head of values beside two of keys is repeated without being asked to (HEAD-2)."""
+
+import sys
+
+import torch
+
+attend = torch.nn.functional.scaled_dot_product_attention
+
+query, key, value = (torch.ones(1, heads, 3, 4) for heads in (2, 2, 1))
+try:
+    got = tuple(attend(query, key, value).shape)
+except (RuntimeError, ValueError) as error:
+    got = error
+print("expected an error")
+print(f"got {got}")
+sys.exit(0 if isinstance(got, tuple) else 1)

@@ -1,0 +1,18 @@
+"""PyTorch: `attn_mask` beside `is_causal`, documented as an error, is computed on four axes alone."""
+
+import sys
+
+import torch
+
+attend = torch.nn.functional.scaled_dot_product_attention
+
+one, mask = torch.ones(1, 2, 3, 4), torch.ones(3, 3, dtype=torch.bool)
+got = []
+for array in (one, one[0]):
+    try:
+        got.append(tuple(attend(array, array, array, attn_mask=mask, is_causal=True).shape))
+    except RuntimeError as error:
+        got.append(type(error).__name__)
+print("expected an error for both")
+print(f"got {got}")
+sys.exit(0 if got == [(1, 2, 3, 4), "RuntimeError"] else 1)

@@ -1,0 +1,16 @@
+"""PyTorch: a mask of one axis, documented as broadcastable, raises IndexError on inputs of four (MASK-1)."""
+
+import sys
+
+import torch
+
+attend = torch.nn.functional.scaled_dot_product_attention
+
+one, mask = torch.ones(1, 1, 3, 4), torch.ones(3, dtype=torch.bool)
+try:
+    got = tuple(attend(one, one, one, attn_mask=mask).shape)
+except IndexError as error:
+    got = error
+print("expected (1, 1, 3, 4)")
+print(f"got {got!r}")
+sys.exit(0 if isinstance(got, IndexError) else 1)

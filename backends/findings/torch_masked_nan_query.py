@@ -1,0 +1,14 @@
+"""PyTorch: a query of NaN that may attend to nothing gives NaN, one of numbers 0 (MASK-6)."""
+
+import sys
+
+import torch
+
+attend = torch.nn.functional.scaled_dot_product_attention
+
+query, key = torch.ones(1, 1, 2, 4), torch.ones(1, 1, 3, 4)
+query[..., 1, :] = float("nan")
+got = attend(query, key, key, attn_mask=torch.zeros(2, 3, dtype=torch.bool))[0, 0, :, 0]
+print("expected [0.0, 0.0]")
+print(f"got {got.tolist()}")
+sys.exit(0 if got[0] == 0 and got[1].isnan() else 1)

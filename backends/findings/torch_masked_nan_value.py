@@ -1,0 +1,14 @@
+"""PyTorch: NaN in a value that is masked for every query is in every row (MASK-13)."""
+
+import sys
+
+import torch
+
+attend = torch.nn.functional.scaled_dot_product_attention
+
+query, key, value = torch.ones(1, 1, 1, 4), torch.ones(1, 1, 3, 4), torch.ones(1, 1, 3, 4)
+value[..., 2, :] = float("nan")
+got = attend(query, key, value, attn_mask=torch.tensor([[True, True, False]])).flatten()
+print("expected [1.0, 1.0, 1.0, 1.0]")
+print(f"got {got.tolist()}")
+sys.exit(0 if got.isnan().all() else 1)

@@ -1,0 +1,16 @@
+"""PyTorch: values of no positions beside keys of five give 0 (SHAPE-6)."""
+
+import sys
+
+import torch
+
+attend = torch.nn.functional.scaled_dot_product_attention
+
+query, key, value = (torch.ones(1, 1, count, 4) for count in (2, 5, 0))
+try:
+    got = attend(query, key, value).flatten().tolist()
+except (RuntimeError, ValueError) as error:
+    got = error
+print("expected an error")
+print(f"got {got}")
+sys.exit(0 if isinstance(got, list) else 1)

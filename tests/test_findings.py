@@ -1,0 +1,50 @@
+"""What released libraries are found to do, each shown by a script with the library alone."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from attnspec import find_rule
+from attnspec.backends import NAMES, load
+
+FINDINGS = Path(__file__).parents[1] / "backends" / "findings"
+SCRIPTS = sorted(FINDINGS.glob("*.py"))
+DECLARED = [(name, deviation) for name in NAMES for deviation in load(name).deviations]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_a_finding_still_shows(script):
+    """Exit status 1 says that it does not: then the library has changed, and the declaration goes."""
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore", str(script)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert ended.returncode == 0, f"{script.stem} shows no more:\n{ended.stdout}{ended.stderr}"
+    assert re.fullmatch(r"expected .+\ngot .+\n", ended.stdout), ended.stdout
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_a_script_uses_the_library_alone_and_names_a_rule(script):
+    text = script.read_text(encoding="utf-8")
+    assert "attnspec" not in text
+    assert len(text.splitlines()) <= 40
+    for rule_id in re.findall(r"\b[A-Z]+-\d+\b", text.split('"""')[1]):
+        find_rule(rule_id)
+
+
+@pytest.mark.parametrize(("name", "deviation"), DECLARED, ids=lambda thing: getattr(thing, "id", thing))
+def test_a_declared_deviation_has_its_script_or_link(name, deviation):
+    if deviation.source.startswith("https://"):
+        return
+    text = (FINDINGS / f"{deviation.source}.py").read_text(encoding="utf-8")
+    assert f"({deviation.rules[0]}" in text
+    for rule_id in deviation.rules:
+        find_rule(rule_id)
