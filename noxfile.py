@@ -72,7 +72,7 @@ def tests(session: nox.Session) -> None:
     """Run the whole test suite of our own tools, with every library."""
     session.install(f"{ROOT}[numpy,strict,dask,torch,jax,vectors]", *group("tests"))
     # An installed package is what users have; the folders here would be found first.
-    session.run("coverage", "run", "-m", "pytest", "tests", *session.posargs)
+    session.run("coverage", "run", "-m", "pytest", "-n", "auto", "tests", *session.posargs)
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report", "--skip-covered")
     session.run("pytest", "--doctest-modules", "--pyargs", "attnspec", "--ignore-glob=*/conformance/test_*")
