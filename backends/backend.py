@@ -79,6 +79,19 @@ class Deviation:
         return f"{self.rules[0]} {self.source}"
 
 
+def has_infinite_score(arguments: Mapping[str, Any]) -> bool:
+    """Tell whether a call of attention may have an infinite score, for deviations that are of such calls.
+
+    Examples
+    --------
+    >>> from attnspec.backends.backend import has_infinite_score
+    >>> has_infinite_score({"query": np.ones((1, 1)), "key": np.full((1, 1), np.inf)})
+    True
+    """
+    arrays = [arguments[name] for name in ("query", "key", "bias") if name in arguments]
+    return any(bool(np.isinf(array).any()) for array in arrays)
+
+
 @dataclass(frozen=True)
 class Backend:
     """One implementation, with what it supports and how it deviates.

@@ -7,14 +7,12 @@ import array_api_compat.torch as xp
 import torch
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-from attnspec.backends.backend import DTYPES, Backend, Deviation
+from attnspec.backends.backend import DTYPES, Backend, Deviation, has_infinite_score
 
 
 def eager_backend() -> Backend:
     """Run it as it is, not compiled: one form of it takes half a minute to compile on a CPU."""
-    return Backend(
-        "torch-flex", "torch", torch.__version__, xp, _flex, DTYPES, dialect=_DIALECT, deviations=_DEVIATIONS
-    )
+    return Backend("torch-flex", "torch", torch.__version__, xp, _flex, DTYPES, deviations=_DEVIATIONS)
 
 
 def _flex(
@@ -53,17 +51,20 @@ def _flex(
         def score_mod(score: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
             return score + added[b, h, i, j]
 
-    returned = flex_attention(
-        *flat,
-        score_mod=score_mod,
-        block_mask=block_mask,
-        scale=scale,
-        enable_gqa=bool(flat[0].shape[1] != flat[1].shape[1]),
-        return_lse=return_lse,
-    )
+    with torch.compiler.set_stance("force_eager"):  # else it is traced anew for every shape
+        returned = flex_attention(
+            *flat,
+            score_mod=score_mod,
+            block_mask=block_mask,
+            scale=scale,
+            enable_gqa=bool(flat[0].shape[1] != flat[1].shape[1]),
+            return_lse=return_lse,
+        )
     output, lse = returned if return_lse else (returned, None)
     output = output.reshape(*outer, queries, value.shape[-1])
-    return (output, lse.reshape(*outer, queries)) if return_lse else output
+    if lse is not None:
+        lse = lse.reshape(*outer, queries)
+    return (output, lse) if return_lse else output
 
 
 def _to_four_axes(array: Any) -> Any:
@@ -72,5 +73,40 @@ def _to_four_axes(array: Any) -> Any:
     return array.reshape((math.prod(array.shape[:-3]), heads, *array.shape[-2:]))
 
 
-_DIALECT: dict[str, str] = {}
-_DEVIATIONS: tuple[Deviation, ...] = ()
+_DEVIATIONS = (
+    Deviation(("ERR-1",), "arrays of different dtypes are taken", "torch_flex_mixed_dtypes"),
+    Deviation(("ERR-2",), "arrays of integers are taken", "torch_flex_integers"),
+    Deviation(("ERR-5",), "a depth of 0 is taken", "torch_flex_depth_zero"),
+    Deviation(("ERR-6",), "a scale of NaN or infinity is taken", "torch_flex_scale_not_finite"),
+    Deviation(
+        ("HEAD-2",),
+        "other heads of value than of key are repeated",
+        "torch_flex_heads_of_value",
+        when=lambda arguments: bool(arguments["key"].shape[-3] != arguments["value"].shape[-3]),
+    ),
+    Deviation(
+        ("SHAPE-7", "MASK-6"),
+        "without keys it raises",
+        "torch_flex_no_keys",
+        when=lambda arguments: bool(arguments["key"].shape[-2] == 0),
+    ),
+    Deviation(
+        ("SHAPE-7", "SHAPE-3"),
+        "without batch entries the lse that is asked for is None",
+        "torch_flex_no_batch",
+        when=lambda arguments: 0 in arguments["query"].shape[:-3],
+    ),
+    Deviation(
+        ("NUM-11", "NUM-14"),
+        "the lse of a row with a score of plus infinity is plus infinity",
+        "torch_flex_lse_infinite_score",
+        outputs=("lse",),
+        when=has_infinite_score,
+    ),
+    Deviation(
+        ("MASK-12",),
+        "a bias of minus infinity is added, and the score of a finite key may be infinite: the row is NaN",
+        "torch_flex_bias_overflow",
+        tests="bias-largest",
+    ),
+)

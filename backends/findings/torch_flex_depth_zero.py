@@ -1,0 +1,15 @@
+"""PyTorch: flex_attention takes values of depth 0 (ERR-5)."""
+
+import sys
+
+import torch
+from torch.nn.attention.flex_attention import flex_attention
+
+one, none = torch.ones(1, 1, 3, 4), torch.ones(1, 1, 3, 0)
+try:
+    got = tuple(flex_attention(one, one, none).shape)
+except (RuntimeError, ValueError, TypeError, IndexError) as error:
+    got = error
+print("expected an error")
+print(f"got {got}")
+sys.exit(0 if isinstance(got, tuple) else 1)

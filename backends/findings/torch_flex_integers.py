@@ -1,0 +1,15 @@
+"""PyTorch: flex_attention takes integers, and cuts off to integers (ERR-2)."""
+
+import sys
+
+import torch
+from torch.nn.attention.flex_attention import flex_attention
+
+query, value = torch.zeros(1, 1, 1, 1, dtype=torch.int64), torch.tensor([1, 2]).view(1, 1, 2, 1)
+try:
+    got = flex_attention(query, 0 * value, value).flatten().tolist()
+except (RuntimeError, ValueError, TypeError, IndexError) as error:
+    got = error
+print("expected an error; the mean is 1.5")
+print(f"got {got}")
+sys.exit(0 if isinstance(got, list) else 1)

@@ -1,0 +1,15 @@
+"""PyTorch: flex_attention takes a scale of NaN (ERR-6)."""
+
+import sys
+
+import torch
+from torch.nn.attention.flex_attention import flex_attention
+
+one = torch.ones(1, 1, 1, 4)
+try:
+    got = flex_attention(one, one, one, scale=float("nan")).flatten().tolist()
+except (RuntimeError, ValueError, TypeError, IndexError) as error:
+    got = error
+print("expected an error")
+print(f"got {got}")
+sys.exit(0 if isinstance(got, list) else 1)

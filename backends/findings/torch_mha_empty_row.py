@@ -1,0 +1,18 @@
+"""PyTorch: MultiheadAttention gives NaN for nothing to attend to, and 0 if no weights are asked for (MASK-6)."""
+
+import math
+import sys
+
+import torch
+
+module = torch.nn.MultiheadAttention(4, 1, bias=False, batch_first=True).eval()
+with torch.no_grad():
+    module.in_proj_weight.copy_(torch.eye(4).repeat(3, 1))
+    module.out_proj.weight.copy_(torch.eye(4))
+one, mask = torch.ones(1, 2, 4), torch.ones(2, 2, dtype=torch.bool)  # True is not allowed here
+one_way, other = (
+    module(one, one, one, attn_mask=mask, need_weights=need)[0][0, 0, 0].item() for need in (True, False)
+)
+print("expected 0.0 for both")
+print(f"got {one_way} and {other}")
+sys.exit(0 if math.isnan(one_way) and other == 0 else 1)

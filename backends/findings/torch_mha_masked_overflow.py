@@ -1,0 +1,17 @@
+"""PyTorch: in MultiheadAttention a masked key of finite numbers makes the row NaN (MASK-12)."""
+
+import sys
+
+import torch
+
+module = torch.nn.MultiheadAttention(4, 1, bias=False, batch_first=True).eval()
+with torch.no_grad():
+    module.in_proj_weight.copy_(torch.eye(4).repeat(3, 1))
+    module.out_proj.weight.copy_(torch.eye(4))
+query, key = torch.ones(1, 1, 4), torch.ones(1, 3, 4)
+key[:, 2] = 3e38  # masked; its product with the query overflows
+mask = torch.tensor([[False, False, True]])  # True is not allowed here
+got = module(query, key, torch.ones(1, 3, 4), attn_mask=mask)[0].flatten()
+print("expected [1.0, 1.0, 1.0, 1.0]")
+print(f"got {got.tolist()}")
+sys.exit(0 if got.isnan().any() else 1)
