@@ -1,18 +1,29 @@
 """The commands that judge: ``attnspec check`` and ``attnspec judge``."""
 
+from __future__ import annotations
+
 import importlib.util
 import re
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from attnspec.conformance.report import Report
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _REPORTS = (
     click.option("--results", type=_FILE, help="Write the verdicts here as JSON lines."),
+    click.option("--junit", type=_FILE, help="Write a report here as JUnit XML."),
+    click.option("--markdown", type=_FILE, help="Write a report here as Markdown."),
+    click.option("--badge", type=_FILE, help="Write a badge here, as .svg or .json."),
+    click.option("--known-failures", type=_FILE, help="What is known to fail, and fails no run."),
+    click.option("--write-known-failures", type=_FILE, help="Write all that fails to such a file."),
     click.option("-x", "stop", is_flag=True, help="Stop at the first failure."),
     click.option("-n", "workers", metavar="N", help="Run in N processes, or auto (needs pytest-xdist)."),
     click.option("--time-limit", default=300.0, metavar="SECONDS", help="For one test (300)."),
@@ -76,7 +87,7 @@ def check(
     asked = [*backend, *also] or ([] if own else default)
     wanted = [name for one in asked for name in expand(with_options(one, given))] + own
     options = ["--quick"] if quick else []
-    if tests and re.fullmatch(r"[A-Z]+-[0-9]+", tests.upper()):
+    if tests and re.fullmatch(r"[A-Z]+-[1-9][0-9]*", tests):
         rules = (*rules, tests.upper())
     elif tests:
         options += ["-k", tests]
@@ -96,37 +107,94 @@ def judge(folder: Path, **reports: Any) -> None:
     _judge([f"{OFFLINE}{folder}"], ["-k", "test_golden"], **reports)
 
 
+@dataclass(frozen=True)
+class _Wanted:
+    """What is to be written, where."""
+
+    results: Path | None
+    junit: Path | None
+    markdown: Path | None
+    badge: Path | None
+    known_failures: Path | None
+    write_known_failures: Path | None
+
+    def prepare(self) -> None:
+        """Make the files now, not after minutes, if they cannot be written at all."""
+        for path in (self.results, self.junit, self.markdown, self.badge):
+            if path is not None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text("", encoding="utf-8")
+
+
 def _judge(
     names: Sequence[str],
     options: Sequence[str],
     *,
-    results: Path | None,
     stop: bool,
     workers: str | None,
     time_limit: float,
     cases: tuple[str, ...],
+    **wanted: Path | None,
 ) -> None:
     from attnspec import find_case
+    from attnspec.conformance.known_failures import read_known
+    from attnspec.conformance.report import Report
     from attnspec.conformance.runner import run
-    from attnspec.conformance.summary import render
     from attnspec.conformance.verdict import read
 
     if workers and importlib.util.find_spec("xdist") is None:
         raise click.ClickException("-n: expected pytest-xdist to be installed, got none")
     for case in cases:
         find_case(case)
-    options = [f"--time-limit={time_limit}", *options, *(f"--case={case}" for case in cases)]
+    files = _Wanted(**wanted)
+    files.prepare()
+    known = read_known(files.known_failures) if files.known_failures else ()
+    options = [*options, *(f"--case={case}" for case in cases)]
     options += ["-x"] if stop else []
     options += ["-n", workers] if workers else []
     with tempfile.TemporaryDirectory() as folder:
-        path = results or Path(folder) / "results.jsonl"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("", encoding="utf-8")  # now, not after minutes, if it cannot be written at all
-        good, files = True, []
+        sound, paths = True, []
         for number, name in enumerate(dict.fromkeys(names)):
-            files.append(Path(folder) / f"{number}.jsonl")
-            good &= run(name, files[-1], options)
-            with path.open("a", encoding="utf-8") as file:
-                file.write(files[-1].read_text(encoding="utf-8"))
-        click.echo(render(read(files), color=sys.stdout.isatty()))
-    sys.exit(0 if good else 1)
+            paths.append(Path(folder) / f"{number}.jsonl")
+            sound &= run(name, paths[-1], options, seconds=time_limit)
+            if files.results:
+                with files.results.open("a", encoding="utf-8") as file:
+                    file.write(paths[-1].read_text(encoding="utf-8"))
+        report = Report(read(paths), known)
+    _write(report, files)
+    _tell(report)
+    sys.exit(0 if sound and (report.good or files.write_known_failures) else 1)
+
+
+def _write(report: Report, files: _Wanted) -> None:
+    from attnspec.conformance.known_failures import read_known, write_known
+    from attnspec.conformance.report_badge import to_badge
+    from attnspec.conformance.report_junit import to_junit
+    from attnspec.conformance.report_markdown import to_markdown
+
+    if files.junit:
+        files.junit.write_text(to_junit(report), encoding="utf-8")
+    if files.markdown:
+        files.markdown.write_text(to_markdown(report), encoding="utf-8")
+    if files.badge:
+        files.badge.write_text(to_badge(report, files.badge.suffix), encoding="utf-8")
+    if files.write_known_failures:
+        before = read_known(files.write_known_failures) if files.write_known_failures.exists() else ()
+        number = write_known(files.write_known_failures, report.results, (*report.known, *before))
+        click.echo(f"{number} known failures in {files.write_known_failures}: give each a reason and a link")
+
+
+def _tell(report: Report) -> None:
+    """Print the summary: failures by rule, the table, levels, what is known and stale, a reproduction."""
+    from attnspec.conformance.summary import render
+
+    click.echo(render(report.results, color=sys.stdout.isatty(), told=report.failures.new))
+    for subject in report.results.subjects:
+        click.echo(f"{subject.name}: {report.levels(subject)}")
+    if report.failures.known:
+        click.echo(f"{len(report.failures.known)} known failures, told of in the table alone")
+    for text in report.failures.stale:
+        click.echo(f"error: known failures: {text}")
+    reproduction = report.shortest_reproduction()
+    if reproduction:
+        click.echo(f"\nthe shortest reproduction:\n{reproduction}")

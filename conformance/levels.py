@@ -62,7 +62,7 @@ def reached(verdicts: Iterable[Verdict]) -> tuple[str, ...]:
 
 
 def _missing(level: ConformanceLevel, by_rule: Mapping[str, set[str]]) -> dict[str, str]:
-    missing = {}
+    missing: dict[str, str] = {}
     for rule in (*level.rules, *level.where_offered):
         statuses = by_rule.get(rule, set())
         bad = [status for status in ("fail", "error", "deviation") if status in statuses]

@@ -45,11 +45,7 @@ def outcome(item: pytest.Item, report: pytest.TestReport, error: BaseException |
         return None
     backend = parameters["backend"]
     name = backend.name
-    marker = item.get_closest_marker("rule")
-    rules: tuple[str, ...] = marker.args if marker else ()
-    if getattr(item, "originalname", "") == "test_golden":
-        case, dtype = parameters["case"], parameters["dtype"]
-        rules = tuple(rule_id for rule_id in case.rules if asked(rule_id, backend, case, dtype))
+    rules = rules_of(item)
     test = item.name
     if isinstance(error, Failure):
         return _failed(Verdict(name, (error.rule,), test, "fail", f"{error}\nin {test}"))
@@ -83,6 +79,16 @@ def outcome(item: pytest.Item, report: pytest.TestReport, error: BaseException |
         declared = tuple(deviation.id for deviation in found)
         return Verdict(name, rules, test, "deviation", "; ".join(messages), used, theirs, declared)
     return Verdict(name, rules, test, "pass", used=used)
+
+
+def rules_of(item: pytest.Item) -> tuple[str, ...]:
+    """Name the rules that a test of the suite bears on, for its backend."""
+    if getattr(item, "originalname", "") != "test_golden":
+        marker = item.get_closest_marker("rule")
+        return marker.args if marker else ()
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    case, dtype, backend = (parameters[name] for name in ("case", "dtype", "backend"))
+    return tuple(rule_id for rule_id in case.rules if asked(rule_id, backend, case, dtype))
 
 
 def asked(rule_id: str, backend: Backend, case: Case, dtype: str) -> bool:

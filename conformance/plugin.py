@@ -7,6 +7,7 @@ its options only when the suite is what is run, and imports what is heavy only t
 from __future__ import annotations
 
 import faulthandler
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from attnspec.backends import Backend
-    from attnspec.conformance.verdict import Results, Subject, Verdict
+    from attnspec.conformance.verdict import Footer, Header, Results, Subject, Verdict
 
 _SUITE = Path(__file__).resolve().parent
 #: Under this name a test's verdict travels in its report, from an xdist worker too.
@@ -51,6 +52,10 @@ def pytest_load_initial_conftests(
             "--seed", type=int, metavar="N", help="other examples of each property (default: a fixed choice)"
         )
         group.addoption("--results", metavar="FILE", help="write the verdicts to FILE as JSON lines")
+        group.addoption(
+            "--resume", action="store_true", help="go on after a crash: leave out what FILE has a verdict on"
+        )
+        group.addoption("--running", metavar="FILE", help="keep in FILE which test is under way")
         group.addoption(
             "--no-table", action="store_true", help="leave failures and table to who reads the results"
         )
@@ -89,6 +94,7 @@ class Run:
         self.config = config
         self.wanted = wanted
         self.verdicts: list[Verdict] = []
+        self._before = self._found_before()
         self._loaded: list[tuple[Subject, Backend | None]] | None = None
 
     def check_names(self) -> list[str]:
@@ -115,6 +121,7 @@ class Run:
 
         if self._loaded is None:
             self._loaded = []
+            self._write_header()
             for name in self.check_names():
                 try:
                     backend = load(name)
@@ -122,8 +129,13 @@ class Run:
                     self._loaded.append((Subject(name, "", "", str(error)), None))
                 else:
                     self._loaded.append((Subject(name, backend.library, backend.version), backend))
-                self._write("subject", self._loaded[-1][0])
+                if not self._before:
+                    self._write("subject", self._loaded[-1][0])
         return self._loaded
+
+    def pytest_sessionstart(self) -> None:
+        """Load the backends before any verdict comes in: with xdist nothing else asks for them here."""
+        self.loaded  # noqa: B018 - read for what it does
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Run each test of the suite on each backend that can be used."""
@@ -159,6 +171,7 @@ class Run:
         wanted |= {"rules": config.getoption("--rule"), "cases": config.getoption("--case")}
         ours = [item for item in items if isinstance(item, pytest.Function) and _of_suite(item)]
         left_out = {item for item in ours if not is_selected(item, **wanted)}
+        left_out |= {item for item in ours if item.name in self._before}
         items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=list(left_out))
         seed = config.getoption("--seed")
@@ -178,6 +191,7 @@ class Run:
         from attnspec.conformance import deviations
 
         deviations.begin(item.name)
+        self._tell_running(item)
         faulthandler.dump_traceback_later(self.config.getoption("--time-limit"), exit=True)
         try:
             yield
@@ -210,23 +224,32 @@ class Run:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect the verdicts, those of xdist workers among them."""
-        from attnspec.conformance.verdict import verdict_of
+        from attnspec.conformance.verdict import Verdict, verdict_of
 
         for name, entry in report.user_properties:
             if name == _PROPERTY and isinstance(entry, dict):
-                verdict = verdict_of(entry)
-                self.verdicts.append(verdict)
-                self._write("verdict", verdict)
+                self._take(verdict_of(entry))
+        if str(report.when) == "???" and report.failed:  # how xdist reports a worker that is gone
+            test = report.nodeid.partition("::")[2]
+            names = [subject.name for subject, _ in self.loaded if f"[{subject.name}" in test]
+            message = f"{max(names, key=len)} ended the process\nin {test}"
+            self._take(Verdict(max(names, key=len), (), test, "error", message))
+
+    def _take(self, verdict: Verdict) -> None:
+        self.verdicts.append(verdict)
+        self._write("verdict", verdict)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """End the results, and let a backend that was not judged fail the run."""
         if not hasattr(self.config, "workerinput"):
+            from attnspec.conformance.verdict import Footer
+
             self._require_shown(session)
             judged = {verdict.backend for verdict in self.verdicts if verdict.status != "unsupported"}
             if any(subject.name not in judged for subject, _ in self.loaded):
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
-            self._write("end", None)
+            self._write("footer", Footer(len(self._before) + len(self.verdicts)))
 
     def _require_shown(self, session: pytest.Session) -> None:
         """After a whole run, make an error of each declared deviation that no test has shown."""
@@ -239,8 +262,7 @@ class Run:
         if stopped or chosen or not _whole(self.config.args):
             return
         for verdict in not_shown(self.loaded, self.verdicts):
-            self.verdicts.append(verdict)
-            self._write("verdict", verdict)
+            self._take(verdict)
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -257,7 +279,33 @@ class Run:
 
         return Results(tuple(subject for subject, _ in self.loaded), tuple(self.verdicts))
 
-    def _write(self, kind: str, thing: Subject | Verdict | None) -> None:
+    def _found_before(self) -> set[str]:
+        """Name the tests that a run before this one has a verdict on, where this one goes on after it."""
+        if not self.config.getoption("--resume"):
+            return set()
+        from attnspec.conformance.verdict import read
+
+        return {verdict.test for verdict in read([Path(self.config.getoption("--results"))]).verdicts}
+
+    def _write_header(self) -> None:
+        from attnspec import __version__
+        from attnspec.conformance.verdict import Header
+
+        options = self.config.option
+        chosen = any(getattr(options, name, None) for name in _CHOICES if name != "quick")
+        part = "chosen" if chosen or not _whole(self.config.args) else "quick" if options.quick else "whole"
+        if not self._before:
+            self._write("header", Header(__version__, part, options.seed))
+
+    def _tell_running(self, item: pytest.Item) -> None:
+        """Leave word of the test under way, for whoever finds this process gone."""
+        path = self.config.getoption("--running")
+        if path and not hasattr(self.config, "workerinput"):
+            from attnspec.conformance.outcome import rules_of
+
+            Path(path).write_text(json.dumps([item.name, rules_of(item)]), encoding="utf-8")
+
+    def _write(self, kind: str, thing: Header | Subject | Verdict | Footer) -> None:
         """Add a line to the results at once, so that a crash loses nothing that was found before."""
         path = self.config.getoption("--results")
         if path and not hasattr(self.config, "workerinput"):

@@ -22,7 +22,13 @@ _STYLES = {
 }
 
 
-def render(results: Results, *, color: bool = False, width: int | None = None) -> str:
+def render(
+    results: Results,
+    *,
+    color: bool = False,
+    width: int | None = None,
+    told: Iterable[Verdict] | None = None,
+) -> str:
     """Render results as a table, with a line for each backend that could not be used.
 
     Parameters
@@ -32,13 +38,15 @@ def render(results: Results, *, color: bool = False, width: int | None = None) -
         With terminal colours.
     width : int, optional
         In columns; as wide as the table when not given.
+    told : iterable of Verdict, optional
+        Those whose failures are told one by one; by default all.
     """
     console = Console(
         force_terminal=color, no_color=not color, width=width or _width(results), highlight=False
     )
     with console.capture() as capture:
         console.print()
-        for text in failures(results.verdicts):
+        for text in failures(results.verdicts if told is None else told):
             console.print(Text(text + "\n"), soft_wrap=True)
         console.print(_table(results))
         for note in unmet(results.verdicts):
@@ -186,4 +194,4 @@ def _used(verdicts: list[Verdict]) -> str:
 
 def _width(results: Results) -> int:
     """Wide enough that nothing is cut, whatever the terminal: a table that wraps is no table."""
-    return 64 + 19 * len(results.subjects)
+    return 64 + sum(max(19, len(subject.name) + 3) for subject in results.subjects)

@@ -61,11 +61,46 @@ class Subject:
 
 
 @dataclass(frozen=True)
+class Header:
+    """The first line of a run.
+
+    Attributes
+    ----------
+    attnspec : str
+        The version of the standard.
+    part : {"whole", "quick", "chosen"}
+        Whether the whole suite was run, or a part of it.
+    seed : int or None
+        Of the generated problems; None for the fixed choice.
+    schema : int
+        The version of this format, ``results.schema.json``.
+    """
+
+    attnspec: str
+    part: str = "whole"
+    seed: int | None = None
+    schema: int = 1
+
+
+@dataclass(frozen=True)
+class Footer:
+    """The last line of a run: without it, the run was cut off."""
+
+    verdicts: int
+
+
+@dataclass(frozen=True)
 class Results:
     """Everything a run found."""
 
     subjects: tuple[Subject, ...]
     verdicts: tuple[Verdict, ...]
+    headers: tuple[Header, ...] = ()
+
+    @property
+    def whole(self) -> bool:
+        """Whether every run in it was of the whole suite."""
+        return all(header.part == "whole" for header in self.headers)
 
 
 def verdict_of(entry: Mapping[str, Any]) -> Verdict:
@@ -82,18 +117,19 @@ def verdict_of(entry: Mapping[str, Any]) -> Verdict:
 
 
 def line(kind: str, thing: Any) -> str:
-    r"""Write one line of a results file: a ``subject``, a ``verdict``, or the ``end``.
+    r"""Write one line of a results file: a ``header``, ``subject``, ``verdict`` or ``footer``.
 
     A file is JSON lines, written as the run goes on, so that a run that is cut
-    off leaves what it found; its subjects without an ``end`` tell so.
+    off leaves what it found; that it was cut off shows in the footer that is missing.
+    ``results.schema.json`` describes the lines. Several runs may follow each other.
 
     Examples
     --------
-    >>> from attnspec.conformance.verdict import line
-    >>> line("end", None)
-    '{"end": null}\n'
+    >>> from attnspec.conformance.verdict import Footer, line
+    >>> line("footer", Footer(7))
+    '{"footer": {"verdicts": 7}}\n'
     """
-    return json.dumps({kind: None if thing is None else asdict(thing)}) + "\n"
+    return json.dumps({kind: asdict(thing)}) + "\n"
 
 
 def read(paths: Iterable[Path]) -> Results:
@@ -104,38 +140,61 @@ def read(paths: Iterable[Path]) -> Results:
     SpecError
         When a file does not hold what `line` writes.
     """
-    subjects: list[Subject] = []
-    verdicts: list[Verdict] = []
-    for path in paths:
-        own, found, ended = _read(path)
-        if not ended:
-            after = f"after {found[-1].test}" if found else "before its first test was over"
-            problem = f"the run was cut off {after}"
-            own = [replace(subject, problem=f"backend {subject.name}: {problem}") for subject in own]
-        subjects += own
-        verdicts += found
-    return Results(tuple(subjects), tuple(verdicts))
+    runs = [run for path in paths for run in _runs(path)]
+    return Results(
+        tuple(subject for run in runs for subject in run.judged()),
+        tuple(verdict for run in runs for verdict in run.verdicts),
+        tuple(run.header for run in runs),
+    )
 
 
-def _read(path: Path) -> tuple[list[Subject], list[Verdict], bool]:
-    subjects: list[Subject] = []
-    verdicts: list[Verdict] = []
-    ended = False
+@dataclass
+class _Run:
+    """One run of a file, as it is read."""
+
+    header: Header
+    subjects: list[Subject] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
+    ended: bool = False
+
+    def judged(self) -> list[Subject]:
+        """Return the subjects, each with the problem that the run was cut off, where it was."""
+        if self.ended:
+            return self.subjects
+        after = f"after {self.verdicts[-1].test}" if self.verdicts else "before its first test was over"
+        problem = f"the run was cut off {after}"
+        return [
+            replace(subject, problem=subject.problem or f"backend {subject.name}: {problem}")
+            for subject in self.subjects
+        ]
+
+
+def _runs(path: Path) -> list[_Run]:
+    runs: list[_Run] = []
     try:
         for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
             ((kind, entry),) = json.loads(text).items()
-            if kind == "subject":
-                subjects.append(Subject(**entry))
+            if kind == "header":
+                runs.append(_Run(Header(**entry)))
+            elif not runs or runs[-1].ended:
+                raise SpecError(f"results: {path}, line {number}: expected a header, got a {kind}")
+            elif kind == "subject":
+                runs[-1].subjects.append(Subject(**entry))
             elif kind == "verdict" and entry["status"] in STATUSES and isinstance(entry["rules"], list):
-                verdicts.append(verdict_of(entry))
-            elif kind == "end":
-                ended = True
+                runs[-1].verdicts.append(verdict_of(entry))
+            elif kind == "footer":
+                runs[-1].ended = True
+                if Footer(**entry).verdicts != len(runs[-1].verdicts):
+                    raise SpecError(
+                        f"results: {path}, line {number}: expected {entry['verdicts']} verdicts before it, "
+                        f"got {len(runs[-1].verdicts)}"
+                    )
             else:
                 raise SpecError(
-                    f"results: {path}, line {number}: expected a subject, a verdict or the end, got {kind}"
+                    f"results: {path}, line {number}: expected a subject, a verdict or the footer, got {kind}"
                 )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, SpecError):
             raise
         raise SpecError(f"results: {path} is no file of results ({type(error).__name__}: {error})") from error
-    return subjects, verdicts, ended
+    return runs

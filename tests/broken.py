@@ -1,6 +1,7 @@
 """Backends that are wrong, or behave badly, in one way each; for tests of the suite itself."""
 
 import os
+import signal
 import sys
 import time
 
@@ -81,6 +82,12 @@ def exiting(query, key, value):
 
 def vanishing(query, key, value):
     os._exit(0)
+
+
+def crashing(query, key, value, *, scale=None):
+    if query.dtype == np.float32 and scale == 0:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return reference.attention(query, key, value, scale=scale, dtype=query.dtype)
 
 
 def hanging(query, key, value):
