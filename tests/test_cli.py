@@ -189,7 +189,7 @@ def test_one_table_of_several_runs(tmp_path):
         attnspec("check", name, "-k", "default_scale", "--results", files[-1])
     text = attnspec("table", *files).stdout
     assert "numpy-portable" in text
-    assert "FAIL 1 of 1" in text
+    assert "FAIL " in text
 
 
 def test_the_suite_by_pytest_alone_from_another_folder(tmp_path):
