@@ -13,7 +13,7 @@ from attnspec.backends import Backend
 from attnspec.conformance.bias import signed_mean
 from attnspec.conformance.comparison import compare
 from attnspec.conformance.datasets import DATASETS, problem
-from attnspec.conformance.extent import examples
+from attnspec.conformance.extent import examples, tried
 from attnspec.conformance.failure import Failure
 from attnspec.conformance.judge import judge
 from attnspec.conformance.options import OPTIONS, drawn, takes
@@ -147,6 +147,17 @@ def test_inputs_are_left_as_they_were(option: str, backend: Backend) -> None:
         problem = problem_of(MASKED[0], dtype, 4)
         needs, own = drawn(problem, option)
         observed(backend, problem.arguments | needs | own)
+
+
+@rule("NUM-4")
+def test_inputs_are_left_as_they_were_beside_each_other(backend: Backend) -> None:
+    """Mask, bias and what else is of the scores' shape, in one call: one is not written into another."""
+    for dtype in tried(backend.dtypes):
+        problem = problem_of(MASKED[0], dtype, 4)
+        every = ("mask", "bias", "dropout", "sinks", "is_causal")
+        options = [drawn(problem, name)[1] for name in every]
+        taken = {name: thing for own in options if takes(backend, own) for name, thing in own.items()}
+        observed(backend, problem.arguments | taken)
 
 
 @rule("NUM-7")

@@ -72,13 +72,46 @@ class Entry:
         >>> entry("inverted_polarity").backend().has("attention", "window")
         True
         """
-        own = Steps(**{**BASE, **self.steps}, memory={})
+        return self.backend_of(Steps(**{**BASE, **self.steps}, memory={}))
+
+    def watched(self) -> tuple[Backend, set[str]]:
+        """Make it a backend that notes which steps it takes.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from attnspec.conformance.gallery import entry
+        >>> backend, taken = entry("plain").watched()
+        >>> one = np.ones((1, 1))
+        >>> backend.attention(one, one, one)
+        array([[1.]])
+        >>> "top" in taken, "merged" in taken
+        (True, False)
+        """
+        taken: set[str] = set()
+        return self.backend_of(_Watched(taken, {**BASE, **self.steps, "memory": {}})), taken
+
+    def backend_of(self, own: Steps) -> Backend:
+        """Make a backend of steps."""
         operations = {name: partial(getattr(own, name), own) for name in OPERATIONS}
         run = operations.pop("attention")
         whole = signature(run)
         kept = [parameter for name, parameter in whole.parameters.items() if name not in self.lacks]
         run.__signature__ = whole.replace(parameters=kept)  # type: ignore[attr-defined] # what inspect looks for
         return Backend(f"{PLACE}:{self.name}", "numpy", np.__version__, xp, run, DTYPES, operations)
+
+
+class _Watched(Steps):
+    """Steps that note which of them are asked for."""
+
+    def __init__(self, taken: set[str], steps: dict[str, Any]) -> None:
+        super().__init__(**steps)
+        super().__setattr__("_taken", taken)
+
+    def __getattribute__(self, name: str) -> Any:
+        if not name.startswith("_"):
+            super().__getattribute__("_taken").add(name)
+        return super().__getattribute__(name)
 
 
 #: The classes of bugs, by letter.

@@ -2,23 +2,22 @@
 
 Every wrong one is put to the tests that bear on the rule it is filed under, the
 cheapest first, until one of them says that this rule is broken; every correct one
-to the whole suite.
+to the whole suite. ``python -m attnspec.conformance.gallery.matrix`` does it.
 """
 
-import json
-import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
-from pathlib import Path
+from typing import Any
 
-import click
-
-from attnspec import rules
-from attnspec.conformance.gallery import Entry, correct_entries, entry, wrong_entries
+from attnspec.conformance.gallery import Entry, entry
 from attnspec.conformance.gallery.runs import Test, collect, run
+
+#: Into how many parts the suite is cut for the correct ones: each part is run on all of them in one
+#: process, which asks the oracle once.
+_PARTS = 12
 
 
 @dataclass(frozen=True)
@@ -59,8 +58,8 @@ class Finding:
         return good and not self.unsound
 
 
-def judge(one: Entry, suite: Sequence[Test]) -> Finding:
-    """Put one entry to the suite, each test with a backend that knows of no earlier one.
+def convict(one: Entry, suite: Sequence[Test]) -> Finding:
+    """Put a wrong entry to the suite, each test with a backend that knows of no earlier one.
 
     Parameters
     ----------
@@ -70,8 +69,8 @@ def judge(one: Entry, suite: Sequence[Test]) -> Finding:
     Examples
     --------
     >>> from attnspec.conformance.gallery import entry
-    >>> from attnspec.conformance.gallery.matrix import judge
-    >>> judge(entry("inverted_polarity"), ()).as_it_should
+    >>> from attnspec.conformance.gallery.matrix import convict
+    >>> convict(entry("inverted_polarity"), ()).as_it_should
     False
     """
     bearing = sorted((test for test in suite if one.rule in test.rules), key=lambda test: test.cost)
@@ -82,7 +81,7 @@ def judge(one: Entry, suite: Sequence[Test]) -> Finding:
     unsound: list[str] = []
     tried = 0
     for test in (*bearing, *others):
-        if one.rule and broken and tried >= len(bearing):
+        if broken and tried >= len(bearing):
             break
         found = run(test, one.backend())
         tried += 1
@@ -99,6 +98,53 @@ def judge(one: Entry, suite: Sequence[Test]) -> Finding:
     return Finding(one.name, one.rule, killed_by, tried, first_failure, broken, tuple(unsound), seconds)
 
 
+def acquit(entries: Iterable[Entry], tests: Iterable[Test]) -> dict[str, Finding]:
+    """Put correct entries to a part of the suite.
+
+    A test that takes none of the steps that an entry replaces says of it what it says
+    of the plain one, and is not run again.
+    """
+    findings = {one.name: Finding(one.name, "", "", 0, 0.0, {}, (), 0.0) for one in entries}
+    for test in tests:
+        backend, taken = entry("plain").watched()
+        plain = run(test, backend)
+        for name, before in findings.items():
+            steps = entry(name).steps
+            found = run(test, entry(name).backend()) if taken & set(steps) else plain
+            findings[name] = replace(
+                before,
+                tried=before.tried + (found is not plain or not steps),
+                broken={**dict.fromkeys(found.broken, found.test), **before.broken},
+                unsound=(*before.unsound, *([found.unsound] if found.unsound else [])),
+                seconds=before.seconds + found.seconds,
+            )
+    return findings
+
+
+def matrix(
+    wrong: Sequence[str], correct: Sequence[str], *, quick: bool = False, workers: int = 2
+) -> list[Finding]:
+    """Judge entries, by their names, in processes of their own.
+
+    Parameters
+    ----------
+    wrong, correct : sequence of str
+    quick : bool, optional
+        With the part of the suite that ``--quick`` leaves.
+    workers : int, optional
+
+    Returns
+    -------
+    list of Finding
+        In the order of the names.
+    """
+    with ProcessPoolExecutor(workers, get_context("spawn"), _begin, (quick,)) as pool:
+        parts = [pool.submit(_acquitted, part, tuple(correct)) for part in range(_PARTS if correct else 0)]
+        convicted = list(pool.map(_convicted, wrong))
+        acquitted = [part.result() for part in parts]
+    return convicted + [_joined([part[name] for part in acquitted]) for name in correct]
+
+
 _SUITE: list[Test] = []
 
 
@@ -106,86 +152,23 @@ def _begin(quick: bool) -> None:  # noqa: FBT001 - a pool passes by position
     _SUITE[:] = collect(quick=quick)
 
 
-def _judged(name: str) -> Finding:
-    return judge(entry(name), _SUITE)
+def _convicted(name: str) -> Finding:
+    return convict(entry(name), _SUITE)
 
 
-def matrix(names: Iterable[str], *, quick: bool = False, workers: int = 2) -> list[Finding]:
-    """Judge entries in processes of their own, in the order in which they are given."""
-    with ProcessPoolExecutor(workers, get_context("spawn"), _begin, (quick,)) as pool:
-        return list(pool.map(_judged, names))
+def _acquitted(part: int, names: tuple[str, ...]) -> dict[str, Finding]:
+    size = -(-len(_SUITE) // _PARTS)
+    return acquit(map(entry, names), _SUITE[part * size : (part + 1) * size])
 
 
-def problems(findings: Iterable[Finding]) -> list[str]:
-    """List survivors, what is filed wrongly, false alarms, rules that nothing breaks, unsound tests.
+def _joined(findings: Sequence[Finding]) -> Finding:
+    def total(of: Callable[[Finding], Any]) -> Any:
+        return sum(map(of, findings))
 
-    Examples
-    --------
-    >>> from attnspec.conformance.gallery.matrix import Finding, problems
-    >>> print(*problems([Finding("a", "MASK-1", "", 9, 0.0, {}, (), 1.0)])[:1])
-    a survives: nothing breaks MASK-1 in 9 tests
-    """
-    found = []
-    findings = list(findings)
-    for one in findings:
-        others = ", ".join(f"{rule} by {test}" for rule, test in one.broken.items())
-        if one.rule and not one.killed_by:
-            where = f"is filed wrongly: {one.rule} holds, not so {others}" if one.broken else "survives"
-            tail = "" if one.broken else f": nothing breaks {one.rule} in {one.tried} tests"
-            found.append(f"{one.entry} {where}{tail}")
-        if not one.rule and one.broken:
-            found.append(f"{one.entry} is correct, and a false alarm: {others}")
-        found += [f"{one.entry}: a test goes wrong itself: {text}" for text in one.unsound]
-    killed = {one.rule for one in findings if one.killed_by}
-    found += [f"{rule.id} is broken by no entry" for rule in rules() if rule.id not in killed]
-    return found
-
-
-def summary(findings: Sequence[Finding]) -> str:
-    """Say how many are killed, rule by rule, and how soon."""
-    wrong = [one for one in findings if one.rule]
-    right = [one for one in findings if not one.rule]
-    lines = []
-    for rule in rules():
-        own = [one for one in wrong if one.rule == rule.id]
-        killed = [one for one in own if one.killed_by]
-        cheapest = min((one.tried for one in killed), default=0)
-        lines.append(f"{rule.id:9} {len(killed):2} of {len(own):2} killed, the first by test {cheapest}")
-    if wrong:
-        killed = [one for one in wrong if one.killed_by]
-        times = sorted(one.first_failure for one in killed) or [0.0]
-        lines.append(f"wrong: {len(wrong)}, killed under their rule: {len(killed)}")
-        lines.append(
-            f"time to first failure: median {times[len(times) // 2]:.2f} s, largest {times[-1]:.2f} s"
-        )
-    passed = sum(one.as_it_should for one in right)
-    lines.append(f"correct: {len(right)}, without a false alarm: {passed}")
-    return "\n".join(lines)
-
-
-@click.command()
-@click.argument("names", nargs=-1)
-@click.option("--quick", is_flag=True, help="With the part of the suite that --quick leaves.")
-@click.option("--wrong", is_flag=True, help="Only the wrong ones.")
-@click.option("--workers", default=2, show_default=True)
-@click.option("--json", "file", type=click.Path(dir_okay=False, path_type=Path), help="Write findings here.")
-def main(names: tuple[str, ...], quick: bool, wrong: bool, workers: int, file: Path | None) -> None:  # noqa: FBT001 - click passes options by name
-    """Judge the gallery, or some of it; fails where anything is not as it should be."""
-    started = time.perf_counter()
-    # The correct ones take longest.
-    every = [*(() if wrong else correct_entries()), *wrong_entries()]
-    findings = matrix(names or [one.name for one in every], quick=quick, workers=workers)
-    if file is not None:
-        file.write_text(json.dumps([asdict(one) for one in findings]), encoding="utf-8")
-    click.echo(summary(findings))
-    found = problems(findings)
-    if names:
-        found = [text for text in found if "is broken by no entry" not in text]
-    for text in found:
-        click.echo(text)
-    click.echo(f"{len(findings)} entries, {len(found)} problems, {time.perf_counter() - started:.0f} s")
-    sys.exit(bool(found))
-
-
-if __name__ == "__main__":
-    main()
+    return replace(
+        findings[0],
+        tried=total(lambda one: one.tried),
+        broken={rule: test for one in reversed(findings) for rule, test in one.broken.items()},
+        unsound=tuple(text for one in findings for text in one.unsound),
+        seconds=total(lambda one: one.seconds),
+    )
