@@ -88,6 +88,16 @@ def vectors(session: nox.Session) -> None:
 
 
 @nox.session
+def gallery(session: nox.Session) -> None:
+    """Judge the suite: it must fail every wrong implementation of the gallery, and no correct one.
+
+    `-- --quick` asks it of the quick part; `-- NAME` of one implementation.
+    """
+    session.install(str(ROOT))
+    session.run("python", "-m", "attnspec.conformance.gallery", *session.posargs)
+
+
+@nox.session
 def evidence(session: nox.Session) -> None:
     """Print what the error budget lets pass and what it catches: the tables of spec/numerics.md."""
     session.install(f"{ROOT}[torch,jax,vectors]")

@@ -50,7 +50,7 @@ def test_both_layouts(
     )
 
 
-@rule("POS-5")
+@rule("POS-5", "NUM-5")
 @SETTINGS
 @given(seed=st.integers(0, 2**16), data=st.data())
 def test_the_offset_is_the_position_of_the_first_row(
