@@ -10,25 +10,27 @@ from typing import Any
 import array_api_compat.torch as xp
 import torch
 
-from attnspec.backends.backend import DTYPES, Backend, Deviation, Unsupported
+from attnspec.backends.backend import DTYPES, Backend, Deviation
+from attnspec.backends.errors import Unsupported
 from attnspec.backends.torch_sdpa import to_attn_mask
 
 
 def weights_backend() -> Backend:
     """Ask for the weights, for which the module takes a path of its own."""
     dialect = {"MASK-6": "nan", "NUM-5": "storage"}
-    return _backend("torch-mha", _with_weights, dialect, need_weights=True)
+    return _backend("torch-mha", _with_weights, dialect, (_OVERFLOW, _ROUNDED, _NO_KEYS), need_weights=True)
 
 
 def plain_backend() -> Backend:
     """Ask for the output alone, which the module has ``scaled_dot_product_attention`` compute."""
-    return _backend("torch-mha-plain", _without_weights, {}, need_weights=False)
+    return _backend("torch-mha-plain", _without_weights, {}, (_OVERFLOW,), need_weights=False)
 
 
 def _backend(
     name: str,
     function: Callable[..., Any],
     dialect: dict[str, str],
+    deviations: tuple[Deviation, ...],
     *,
     need_weights: bool,
 ) -> Backend:
@@ -42,7 +44,7 @@ def _backend(
         DTYPES,
         companions,
         dialect=dialect,
-        deviations=(_OVERFLOW,),
+        deviations=deviations,
     )
 
 
@@ -181,4 +183,17 @@ _OVERFLOW = Deviation(
     "a mask is added, and the score of a finite key may be infinite: the row is NaN",
     "torch_mha_masked_overflow",
     tests="largest",
+)
+_ROUNDED = Deviation(
+    ("MASK-5",),
+    "a large bias is added to scores in half precision, which holds no difference of theirs then",
+    "torch_mha_half_bias",
+    dtypes=("float16",),
+    tests="sentinel",
+)
+_NO_KEYS = Deviation(
+    ("MASK-6", "SHAPE-7"),
+    "without keys the row is 0, as it should, and not NaN like other empty rows",
+    "torch_mha_no_keys",
+    when=lambda arguments: bool(arguments["key"].shape[-2] == 0),
 )

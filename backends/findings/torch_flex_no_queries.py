@@ -1,0 +1,12 @@
+"""PyTorch: flex_attention without queries gives None for the lse that is asked for (SHAPE-7)."""
+
+import sys
+
+import torch
+from torch.nn.attention.flex_attention import flex_attention
+
+query, key = torch.ones(1, 1, 0, 4), torch.ones(1, 1, 3, 4)
+_, got = flex_attention(query, key, key, return_lse=True)
+print("expected an lse of shape (1, 1, 0)")
+print(f"got {got}")
+sys.exit(0 if got is None else 1)
