@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from attnspec import OPERATIONS
-from attnspec.backends.backend import BackendError, Unsupported
+from attnspec.backends.errors import BackendError, Unsupported
 
 _OPERATION = OPERATIONS["attention"]
 #: Arguments with an axis of queries or keys last but none of heads: (*B, L), (*B, S).

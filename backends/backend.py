@@ -11,26 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec import OPERATIONS, rules
-
-
-class BackendError(Exception):
-    """A backend that cannot be used, in one line: what was asked for, got and expected."""
-
-
-class Unsupported(Exception):  # noqa: N818 - a verdict, not a fault
-    """A call that the implementation does not offer, as its documentation says.
-
-    An adapter raises it for what a signature cannot tell, such as two arguments
-    that may not be given together.
-    """
-
-
-class Broken(Exception):  # noqa: N818 - a verdict on an implementation, not a fault of ours
-    """A call that came to no end of its own: a crash, no answer in time, an answer that is none.
-
-    It is neither a result nor a refusal, and stands for neither.
-    """
-
+from attnspec.backends.errors import BackendError
 
 #: Every dtype of the standard.
 DTYPES = ("float16", "bfloat16", "float32", "float64")
@@ -215,7 +196,7 @@ def check_backend(name: str, backend: Backend) -> None:
     >>> check_backend("mine:b", own)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    attnspec.backends.backend.BackendError: backend mine:b: dtypes: expected some of float16, ...
+    attnspec.backends.errors.BackendError: backend mine:b: dtypes: expected some of float16, ...
     """
     check_signature(name, backend.attention)
     if not isinstance(backend.dtypes, tuple) or not backend.dtypes or not set(backend.dtypes) <= set(DTYPES):
@@ -256,7 +237,7 @@ def check_signature(name: str, function: Any) -> None:
     >>> check_signature("mine:f", lambda query, keys, value: 0)
     Traceback (most recent call last):
         ...
-    attnspec.backends.backend.BackendError: backend mine:f: expected query, key, value, got query, keys, value
+    attnspec.backends.errors.BackendError: backend mine:f: expected query, key, value, got query, keys, value
     """
     if not callable(function):
         raise BackendError(f"backend {name}: expected a function or a Backend, got {type(function).__name__}")

@@ -8,10 +8,11 @@ from typing import Any
 
 from attnspec import OPERATIONS
 from attnspec.backends.adapter import Convention
-from attnspec.backends.backend import Backend, BackendError, Deviation, check_backend
+from attnspec.backends.backend import Backend, Deviation, check_backend
+from attnspec.backends.errors import BackendError
+from attnspec.backends.names import FILE
 from attnspec.backends.own import Wishes, find, load_own
 
-FILE = "attnspec.toml"
 _KEYS: dict[str, type | tuple[type, ...]] = {
     "function": str,
     "program": str,

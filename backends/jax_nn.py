@@ -11,7 +11,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from attnspec.backends.backend import DTYPES, Backend, Deviation, Unsupported, has_infinite_score
+from attnspec.backends.backend import DTYPES, Backend, Deviation, has_infinite_score
+from attnspec.backends.errors import Unsupported
 
 jax.config.update("jax_enable_x64", True)
 

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec import OPERATIONS
-from attnspec.backends.backend import DTYPES, BackendError, Broken, Unsupported
+from attnspec.backends.backend import DTYPES
+from attnspec.backends.errors import BackendError, Broken, Unsupported
 from attnspec.case import decode, spell
 
 #: The version that is spoken here.

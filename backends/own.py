@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from attnspec.backends.adapter import Convention, adapted
-from attnspec.backends.backend import DTYPES, Backend, BackendError, check_backend, check_signature
+from attnspec.backends.backend import DTYPES, Backend, check_backend, check_signature
+from attnspec.backends.errors import BackendError
 
 #: Libraries whose arrays and dtypes are known here, by the name to ask for them.
 HOSTS = ("numpy", "torch", "jax", "strict", "dask")

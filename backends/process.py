@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from attnspec.backends.backend import BackendError, Broken
+from attnspec.backends.errors import BackendError, Broken
 
 #: Bytes in one line of an answer; more is no answer.
 LONGEST_LINE = 1 << 20

@@ -13,7 +13,8 @@ import array_api_compat.numpy as xp
 from numpy.typing import NDArray
 
 from attnspec import OPERATIONS
-from attnspec.backends.backend import Backend, BackendError, Broken
+from attnspec.backends.backend import Backend
+from attnspec.backends.errors import BackendError, Broken
 from attnspec.backends.messages import HELLO, STOP, as_function, parse_hello, read_answer, write_call
 from attnspec.backends.process import Process
 

@@ -11,7 +11,8 @@ import array_api_compat.numpy as xp
 from numpy.typing import NDArray
 
 from attnspec import OPERATIONS, __version__
-from attnspec.backends.backend import Backend, BackendError, Broken
+from attnspec.backends.backend import Backend
+from attnspec.backends.errors import BackendError, Broken
 from attnspec.backends.messages import as_function, parse_hello, read_answer, write_call
 
 CALLS, ANSWERS, MANIFEST = "calls.jsonl", "answers.jsonl", "manifest.json"

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from attnspec.backends.backend import DTYPES, Backend, Deviation, Unsupported
+from attnspec.backends.backend import DTYPES, Backend, Deviation
+from attnspec.backends.errors import Unsupported
 
 _SDPA = torch.nn.functional.scaled_dot_product_attention
 

@@ -4,10 +4,8 @@ import sys
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.table import Table
 
-from attnspec import SpecError, __version__, cases, find_rule, rules
+from attnspec import SpecError, __version__, find_rule, rules
 from attnspec.conformance.commands_check import check, judge
 from attnspec.conformance.commands_program import export, serve, smoke
 from attnspec.conformance.commands_vectors import vectors
@@ -17,7 +15,7 @@ class _Clean(click.Group):
     """Our own errors end in one line, not in a traceback."""
 
     def invoke(self, ctx: click.Context) -> object:
-        from attnspec.backends import BackendError
+        from attnspec.backends.errors import BackendError
 
         try:
             return super().invoke(ctx)
@@ -39,6 +37,9 @@ def list_rules(chapter: str | None) -> None:
     if not found:
         known = ", ".join(dict.fromkeys(rule.chapter for rule in rules()))
         raise SpecError(f"chapter: got {chapter!r}, expected one of {known}")
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table("rule", "level", "title", box=None)
     for rule in found:
         table.add_row(rule.id, rule.level, rule.title)
@@ -55,6 +56,8 @@ def explain(rule_id: str) -> None:
     for variant in rule.variants:
         click.echo()
         click.echo(click.wrap_text(f"variant {variant.name}: {variant.text}", 88, "  ", "    "))
+    from attnspec import cases
+
     ids = [case.id for case in cases() if rule.id in case.rules]
     click.echo(f"\ngolden vectors: {', '.join(ids) or 'none'}")
 
@@ -62,6 +65,9 @@ def explain(rule_id: str) -> None:
 @main.command()
 def backends() -> None:
     """List the backends, and which of them can be used here."""
+    from rich.console import Console
+    from rich.table import Table
+
     from attnspec.backends import NAMES, BackendError, load
 
     table = Table("backend", "library", "declared variants", box=None)

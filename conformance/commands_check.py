@@ -77,8 +77,7 @@ def check(
 
     Without any of these it is the attnspec.toml here, and the backends of NumPy where there is none.
     """
-    from attnspec.backends.configuration import FILE
-    from attnspec.backends.registry import expand, name_program, with_options
+    from attnspec.backends.names import FILE, expand, name_program, with_options
 
     said = {"array": array, "device": device, "dtype": ",".join(dtypes)}
     given = {option: thing for option, thing in said.items() if thing}
@@ -101,7 +100,8 @@ def check(
 @_reporting
 def judge(folder: Path, **reports: Any) -> None:
     """Judge the answers to the calls that `attnspec export` wrote to a folder."""
-    from attnspec.backends.registry import OFFLINE, load
+    from attnspec.backends import load
+    from attnspec.backends.names import OFFLINE
 
     load(f"{OFFLINE}{folder}")  # what is wrong with the folder as a whole is said at once
     _judge([f"{OFFLINE}{folder}"], ["-k", "test_golden"], **reports)

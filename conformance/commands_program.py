@@ -11,7 +11,7 @@ import click
 @click.option("--program", metavar="COMMAND", help="A program in any language that speaks the protocol.")
 def smoke(backend: str | None, program: str | None) -> None:
     """Check this tool itself, then say hello to a program or make one call of a backend."""
-    from attnspec.backends.registry import name_program
+    from attnspec.backends.names import name_program
     from attnspec.conformance.smoke import check_harness, try_out
 
     sound = True

@@ -4,8 +4,6 @@ from pathlib import Path
 
 import click
 
-from attnspec import cases
-
 
 @click.group()
 def vectors() -> None:
@@ -61,6 +59,7 @@ def lint_vectors(folder: Path | None) -> None:
 @click.option("--format", "kind", default="safetensors", help="safetensors (default) or npz.")
 def export(folder: Path, kind: str) -> None:
     """Write the golden vectors to a folder as binary files, with a manifest."""
+    from attnspec import cases
     from attnspec.reference.export import export as write_files
 
     paths = write_files(cases(), folder, kind)

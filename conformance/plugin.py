@@ -105,8 +105,8 @@ class Run:
         pytest.UsageError
             When something goes by no such name.
         """
-        from attnspec.backends.backend import BackendError
-        from attnspec.backends.registry import expand
+        from attnspec.backends.errors import BackendError
+        from attnspec.backends.names import expand
 
         try:
             return list(dict.fromkeys(name for given in self.wanted for name in expand(given)))

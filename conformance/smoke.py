@@ -9,7 +9,7 @@ import numpy as np
 
 from attnspec import OPERATIONS, find_case
 from attnspec.backends import DTYPES, Backend, BackendError, Broken, Unsupported, load
-from attnspec.backends.registry import name_program
+from attnspec.backends.names import name_program
 from attnspec.conformance.arguments import in_dtype
 from attnspec.conformance.call import call
 from attnspec.conformance.failure import Failure, Raised

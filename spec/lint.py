@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.case import VECTORS, Case, cases
+from attnspec.case import SCHEMA, VECTORS, Case, cases, read
 from attnspec.errors import SpecError
 from attnspec.rule import find_rule, rules
 from attnspec.signature import OPERATIONS
@@ -49,6 +49,9 @@ def lint(folder: Path = VECTORS) -> list[str]:
     >>> lint()
     []
     """
+    for path in sorted(folder.glob("*.json")):
+        if path.name != SCHEMA:
+            read(path)  # against the schema: loading our own takes that for granted
     found = cases(folder)
     problems = [f"case {case.id}: {problem}" for case in found for problem in _of_case(case)]
     cited = {rule for case in found for rule in case.rules}

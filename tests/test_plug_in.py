@@ -13,7 +13,7 @@ from test_cli import TESTS, attnspec
 from attnspec import cases, reference
 from attnspec.backends import BackendError, Unsupported, load
 from attnspec.backends.adapter import Convention, adapted
-from attnspec.backends.registry import expand, split_options
+from attnspec.backends.names import expand, split_options
 from attnspec.conformance.allowance import required
 from attnspec.conformance.arguments import dtypes_of
 from attnspec.conformance.call import call
