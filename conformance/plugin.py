@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import faulthandler
 import json
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -334,4 +335,10 @@ def _whole(args: list[str]) -> bool:
 
 
 def _of_suite(node: pytest.Item | pytest.Function) -> bool:
-    return node.path.resolve().parent == _SUITE
+    return _is_in_suite(node.path)
+
+
+@cache
+def _is_in_suite(path: Path) -> bool:
+    """Whether a file is one of the suite's; there are few files, and thousands of tests."""
+    return path.resolve().parent == _SUITE
