@@ -13,8 +13,13 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 Mask = NDArray[np.bool_]
-#: The steps by name, and `memory`, a dict that lives as long as the implementation.
-Steps = SimpleNamespace
+
+
+class Steps(SimpleNamespace):
+    """The steps by name, and `memory`, a dict that lives as long as the implementation."""
+
+    def __repr__(self) -> str:
+        return "the steps"
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,7 @@ def fewer_heads_that_divide(features: Array, heads: int) -> Any:
 
 @wrong("check_multi_head", "HEAD-6", "K")
 def scale_of_the_model_depth(given: Given) -> Any:
-    """Divide by the root of the depth of all heads together."""
+    """Divide by the root of the depth of the model, before it is split into heads."""
     given = base_companions.check_multi_head(given)
     depth = given["query_weight"].shape[-1]
     return given if given["scale"] is not None else given | {"scale": depth**-0.5}
@@ -129,7 +129,7 @@ def bias_of_the_output_dropped(given: Given) -> Any:
 
 @wrong("check_multi_head", "HEAD-6", "H")
 def mask_of_the_first_of_many_heads(given: Given) -> Any:
-    """Let all heads have the mask of the first."""
+    """Let all heads of multi-head attention have the mask of the first."""
     given = base_companions.check_multi_head(given)
     many = given["mask"] is not None and given["mask"].ndim > 2
     return given | {"mask": given["mask"][..., :1, :, :]} if many else given

@@ -6,7 +6,7 @@ to the whole suite. ``python -m attnspec.conformance.gallery.matrix`` does it.
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
@@ -145,6 +145,13 @@ def matrix(
     return convicted + [_joined([part[name] for part in acquitted]) for name in correct]
 
 
+def confirm(killed_by: Mapping[str, str], *, workers: int = 2) -> list[str]:
+    """List the wrong entries whose rule a test, by its name, does not say is broken."""
+    with ProcessPoolExecutor(workers, get_context("spawn"), _begin, (False,)) as pool:
+        killed = pool.map(_confirmed, killed_by.items(), chunksize=8)
+        return [name for name, found in zip(killed_by, killed, strict=True) if not found]
+
+
 _SUITE: list[Test] = []
 
 
@@ -154,6 +161,13 @@ def _begin(quick: bool) -> None:  # noqa: FBT001 - a pool passes by position
 
 def _convicted(name: str) -> Finding:
     return convict(entry(name), _SUITE)
+
+
+def _confirmed(pair: tuple[str, str]) -> bool:
+    name, killed_by = pair
+    one = entry(name)
+    named = [test for test in _SUITE if test.name == killed_by]
+    return any(one.rule in run(test, one.backend()).broken for test in named)
 
 
 def _acquitted(part: int, names: tuple[str, ...]) -> dict[str, Finding]:

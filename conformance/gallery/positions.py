@@ -70,7 +70,7 @@ def rest_of_the_features_dropped(
 
 @wrong("angles", "POS-5", "Q")
 def rotary_offset_of_the_first_entry(features: Array, offset: Any, base: float, depth: int) -> Any:
-    """Let all batch entries have the offset of the first."""
+    """Turn all batch entries by the offset of the first."""
     return base_parts.angles(features, np.asarray(offset).ravel()[:1].sum(), base, depth)
 
 

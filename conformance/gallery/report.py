@@ -20,9 +20,7 @@ def problems(findings: Iterable[Finding]) -> list[str]:
     for one in findings:
         others = ", ".join(f"{rule} by {test}" for rule, test in one.broken.items())
         if one.rule and not one.killed_by:
-            said = (
-                f"is filed wrongly: it breaks {others}, and no test says" if others else "survives: no test"
-            )
+            said = f"is filed wrongly: it breaks {others}, no test" if others else "survives: no test"
             found.append(f"{one.entry} {said} of {one.tried} says that {one.rule} is broken")
         if not one.rule and others:
             found.append(f"{one.entry} is correct, and a false alarm: {others}")

@@ -102,7 +102,7 @@ def window_bottom_right(call: Call) -> Any:
 
 @wrong("by_key_lengths", "MASK-9", "G")
 def key_at_the_length_allowed(call: Call) -> Any:
-    """Compare with the length by less or equal."""
+    """Compare keys with their length by less or equal."""
     return base_masking.by_key_lengths(altered(call, key_lengths=lambda n: np.asarray(n) + 1))
 
 
@@ -140,7 +140,7 @@ def query_lengths_dropped(_call: Call) -> Any:
 
 @wrong("by_query_lengths", "MASK-10", "G")
 def query_at_the_length_computed(call: Call) -> Any:
-    """Compare with the length by less or equal."""
+    """Compare queries with their length by less or equal."""
     return base_masking.by_query_lengths(altered(call, query_lengths=lambda n: np.asarray(n) + 1))
 
 
