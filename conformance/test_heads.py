@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from attnspec import Case
 from attnspec.backends import Backend
+from attnspec.conformance.extent import tried
 from attnspec.conformance.options import biased, dropout, sinks
 from attnspec.conformance.strategies import GROUPED, SETTINGS, grid, problems
 from attnspec.conformance.suite import Record, check, check_golden, exact, golden, require, rule
@@ -135,6 +136,30 @@ def test_multi_head_attention(
     every |= {"scale": 0.5, "is_causal": True, "mask": random.random((4, 3, 3)) < 0.7}
     options = {name: thing for name, thing in every.items() if random.random() < 0.5}
     check(backend, "HEAD-6", arguments | options, record_property, operation="multi_head_attention")
+
+
+@rule("HEAD-6", "MASK-6")
+@pytest.mark.parametrize("masked", ["nothing", "some", "a row"])
+@pytest.mark.parametrize("heads", [4, 3])
+def test_multi_head_attention_of_one_width(
+    heads: int, masked: str, backend: Backend, record_property: Record
+) -> None:
+    """Tokens, heads together and output of one width, for which some libraries have a path of their own."""
+    require(backend, operation="multi_head_attention")
+    width = heads * 2
+    for dtype in tried(backend.dtypes):
+        random = np.random.default_rng(heads)
+        arguments: dict[str, Any] = {"tokens": grid(random, (2, 3, width), 0.5).astype(dtype), "heads": heads}
+        for name in ("query", "key", "value", "output"):
+            arguments[f"{name}_weight"] = grid(random, (width, width), 0.5).astype(dtype)
+            arguments[f"{name}_bias"] = grid(random, (width,), 0.5).astype(dtype)
+        if masked != "nothing":
+            mask = random.random((2, heads, 3, 3)) < 0.7
+            mask[..., 0] = True
+            mask[..., 1, :] &= masked == "some"
+            arguments["mask"] = mask
+        rule_id = "MASK-6" if masked == "a row" else "HEAD-6"
+        check(backend, rule_id, arguments, record_property, operation="multi_head_attention")
 
 
 @rule("HEAD-7")

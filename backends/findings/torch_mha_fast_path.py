@@ -1,0 +1,19 @@
+"""PyTorch: MultiheadAttention gives NaN for an empty row with two heads, and 0 with three (MASK-6).
+
+In inference, no weights being asked for: an even number of heads takes another path.
+"""
+
+import math
+import sys
+
+import torch
+
+got = []
+for heads in (2, 3):
+    module = torch.nn.MultiheadAttention(heads, heads, batch_first=True).eval()
+    one, mask = torch.ones(1, 2, heads), torch.ones(2, 2, dtype=torch.bool)  # True is not allowed here
+    with torch.no_grad():
+        got.append(module(one, one, one, attn_mask=mask, need_weights=False)[0][0, 0, 0].item())
+print("expected 0.0 for both")
+print(f"got {got[0]} and {got[1]}")
+sys.exit(0 if math.isnan(got[0]) and got[1] == 0 else 1)
