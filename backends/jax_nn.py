@@ -5,11 +5,13 @@ Loading it switches JAX to 64-bit numbers for the whole process, as `jax_backend
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from attnspec.backends.backend import DTYPES, Backend, Deviation, has_infinite_score
 from attnspec.backends.errors import Unsupported
@@ -27,7 +29,8 @@ def eager_backend() -> Backend:
 
 def jit_backend() -> Backend:
     """Run it as one compiled function, the scale and lengths being traced."""
-    return _backend("jax-nn-jit", _jitted)
+    dtypes = tuple(dtype for dtype in DTYPES if dtype != "float16")  # which the CPU compiler refuses
+    return replace(_backend("jax-nn-jit", _jitted), dtypes=dtypes)
 
 
 def _backend(name: str, function: Callable[..., Any]) -> Backend:
@@ -125,7 +128,19 @@ _DEVIATIONS = (
     ),
     Deviation(("ERR-6",), "a scale of NaN or infinity is taken, and gives NaN", "jax_scale_not_finite"),
     Deviation(
+        ("ERR-2",),
+        "a bias of integers or booleans is added",
+        "jax_bias_of_booleans",
+        when=lambda arguments: arguments.get("bias", np.ones(1)).dtype.kind in "bi",
+    ),
+    Deviation(
         ("ERR-2",), "arrays of integers, booleans and complex numbers are taken", "jax_not_floating_point"
+    ),
+    Deviation(
+        ("MASK-8",),
+        "a window of nearly 2 ** 31 overflows, and leaves keys out",
+        "jax_window_overflow",
+        when=lambda arguments: max(side or 0 for side in arguments.get("window", (0,))) > 2**30,
     ),
     Deviation(("ERR-7",), "a window below 0 or of fractions is taken", "jax_window_not_checked"),
 )

@@ -200,7 +200,7 @@ _NO_KEYS = Deviation(
 )
 _FAST_PATH = Deviation(
     ("MASK-6",),
-    "self-attention with an even number of heads takes a path of its own in inference, on which an empty row is NaN",
+    "self-attention of an even number of heads has a path of its own in inference: an empty row is NaN",
     "torch_mha_fast_path",
     when=lambda arguments: arguments.get("heads", 1) % 2 == 0 and "memory" not in arguments,
 )

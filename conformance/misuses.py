@@ -67,6 +67,8 @@ MISUSES: Mapping[str, Wrong] = MappingProxyType(
         "mask that does not broadcast": _wrong("MASK-1", "mask", np.ones((5, 3), bool)),
         "mask of too many axes": _wrong("MASK-1", "mask", np.ones((1, 2, 2, 3, 5), bool)),
         "bias that does not broadcast": _wrong("SCORE-4", "bias", np.ones((2, 4, 5))),
+        "bias of integers": _wrong("ERR-2", "bias", np.ones((3, 5), np.int32)),
+        "bias of booleans": _wrong("ERR-2", "bias", np.ones((3, 5), bool)),
         "softcap of 0": _wrong("SCORE-6", "softcap", 0.0),
         "softcap below 0": _wrong("SCORE-6", "softcap", -2.0),
         "softcap of NaN": _wrong("SCORE-6", "softcap", float("nan")),

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from attnspec import Case
 from attnspec.backends import Backend
-from attnspec.conformance.extent import examples
+from attnspec.conformance.extent import examples, tried
 from attnspec.conformance.options import biased, offset, segments, window
-from attnspec.conformance.strategies import MASKED, SETTINGS, SHAPES, problems
+from attnspec.conformance.strategies import MASKED, SETTINGS, SHAPES, problem_of, problems
 from attnspec.conformance.suite import Record, check, check_golden, exact, golden, rule
 
 _LONG = tuple(shape for shape in SHAPES if shape.queries < shape.keys and len(shape.outer) != 1)
@@ -141,6 +141,17 @@ def test_windows(beside: str, data: st.DataObject, backend: Backend, record_prop
     if "offset" in beside:
         options |= offset(problem)
     check(backend, "MASK-8", problem.arguments | options, record_property)
+
+
+@rule("MASK-8")
+@pytest.mark.parametrize("side", ["left", "right", "both"])
+def test_a_window_wider_than_any_sequence(side: str, backend: Backend, record_property: Record) -> None:
+    """The largest integer of 32 bits, as some write an open side: with a position added it overflows."""
+    widest = 2**31 - 1
+    bounds = {"left": (widest, 0), "right": (0, widest), "both": (widest, widest)}
+    for dtype in tried(backend.dtypes):
+        problem = problem_of(MASKED[0], dtype, 8)
+        check(backend, "MASK-8", problem.arguments | {"window": bounds[side]}, record_property)
 
 
 @rule("MASK-9")

@@ -1,0 +1,18 @@
+"""JAX: attention in float16 raises under jit on a CPU, and works without it (NUM-5)."""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+
+attend = jax.nn.dot_product_attention
+
+one = jnp.ones((1, 2, 1, 4), jnp.float16)
+plain = attend(one, one, one).dtype
+try:
+    got = jax.jit(attend)(one, one, one).dtype
+except ValueError as error:
+    got = error
+print(f"expected {plain}, as without jit")
+print(f"got {got!r}")
+sys.exit(0 if isinstance(got, ValueError) else 1)

@@ -1,0 +1,16 @@
+"""JAX: a window of 2 ** 31 - 1 to either side, which is no window, overflows and leaves keys out (MASK-8)."""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+
+attend = jax.nn.dot_product_attention
+
+zero, value = jnp.zeros((1, 3, 1, 1)), jnp.arange(3.0).reshape(1, 3, 1, 1)
+widest = 2**31 - 1
+expected = attend(zero, zero, value).ravel().tolist()
+got = attend(zero, zero, value, local_window_size=(widest, widest)).ravel().tolist()
+print(f"expected {expected}, as without a window")
+print(f"got {got}")
+sys.exit(0 if got != expected else 1)
