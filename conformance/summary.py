@@ -1,7 +1,7 @@
 """The summary of a run: a row for each rule, a column for each backend."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from rich.console import Console
@@ -28,6 +28,7 @@ def render(
     color: bool = False,
     width: int | None = None,
     told: Iterable[Verdict] | None = None,
+    diagnoses: Mapping[str, str] | None = None,
 ) -> str:
     """Render results as a table, with a line for each backend that could not be used.
 
@@ -40,6 +41,8 @@ def render(
         In columns; as wide as the table when not given.
     told : iterable of Verdict, optional
         Those whose failures are told one by one; by default all.
+    diagnoses : mapping of str to str, optional
+        By backend, what its failures are consistent with (`attnspec.conformance.diagnosis`).
     """
     console = Console(
         force_terminal=color, no_color=not color, width=width or _width(results), highlight=False
@@ -48,6 +51,8 @@ def render(
         console.print()
         for text in failures(results.verdicts if told is None else told):
             console.print(Text(text + "\n"), soft_wrap=True)
+        for name, text in (diagnoses or {}).items():
+            console.print(Text(f"{name}: {text}\n"), soft_wrap=True)
         console.print(_table(results))
         for note in unmet(results.verdicts):
             console.print(Text(note, style=_STYLES["deviation"]), soft_wrap=True)

@@ -1,0 +1,103 @@
+"""Diagnosis: named rightly, or not at all."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from attnspec.backends import load
+from attnspec.conformance.diagnosis import Diagnosis, diagnose, golden, of_results, probes, said
+from attnspec.conformance.gallery import correct_entries, entry
+from attnspec.conformance.gallery.measured import measure, on_another_base
+from attnspec.conformance.summary import render
+from attnspec.conformance.verdict import Results, Subject, Verdict
+from attnspec.reference import attention as reference
+
+PROBES = probes(seed=11)
+
+
+def names(found: Diagnosis | None) -> list[str]:
+    return [one.name for one in found.entries] if found else []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "causal_bottom_right",
+        "window_without_its_left_bound",
+        "key_at_the_length_allowed",
+        "cap_by_clipping",
+        "sink_scaled",
+        "lse_to_base_two",
+        "groups_of_three_by_halves",
+        "keys_past_sixty_four_dropped",
+        "kept_weights_left_as_they_are",
+    ],
+)
+def test_the_same_bug_on_another_base_is_named(name):
+    found = measure(entry(name), PROBES)
+    assert found.named == (name,)
+    assert found.without == (), "its name was another's, as its own was not to be had"
+
+
+@pytest.mark.parametrize("name", ["plain", "tiles_with_a_running_maximum", "everything_in_float64"])
+def test_of_a_correct_one_nothing_is_said(name):
+    assert name in [one.name for one in correct_entries()]
+    assert diagnose(entry(name).backend(), PROBES) is None
+
+
+def test_of_two_bugs_at_once_nothing_is_said():
+    both = {**entry("sink_scaled").steps, **entry("key_heads_tiled").steps}
+    assert diagnose(replace(entry("plain"), steps=both).backend(), PROBES) is None
+
+
+def test_of_a_bug_that_the_gallery_does_not_have_nothing_is_said():
+    def third(call, p):
+        return np.where(np.arange(p.shape[-1]) == 2, 0, p)
+
+    assert diagnose(replace(entry("plain"), steps={"dropped": third}).backend(), PROBES) is None
+
+
+def test_a_single_failing_call_is_too_little():
+    failing = [one for one in PROBES if "sinks" in one.arguments][:1]
+    assert diagnose(entry("sink_scaled").backend(), failing) is None
+
+
+def test_an_implementation_of_somebody_else_is_named_by_the_golden_vectors():
+    def bottom_right(query, key, value, *, mask=None, is_causal=False, scale=None):
+        offset = key.shape[-2] - query.shape[-2] if is_causal else 0
+        options = {"mask": mask, "is_causal": is_causal, "scale": scale, "query_offset": offset}
+        return reference(query, key, value, **options).astype(query.dtype)
+
+    own = replace(load("numpy-portable"), attention=bottom_right, companions={})
+    found = diagnose(own, golden())
+    assert names(found) == ["causal_bottom_right"]
+    assert found.share < 1
+    assert str(found).startswith(
+        "consistent with: causal_bottom_right (Align the last query with the last key"
+    )
+    assert f"{found.failing} of {found.failing} failing cases" in str(found)
+
+
+def test_a_call_that_should_be_refused_counts():
+    found = diagnose(on_another_base(entry("any_scale_taken")), golden())
+    assert names(found) == ["any_scale_taken"]
+
+
+def test_results_are_diagnosed_in_a_process_of_its_own_and_told_in_the_summary():
+    failing = "attnspec.conformance.gallery:lse_negative"
+    subjects = tuple(Subject(name, "numpy", "") for name in (failing, "numpy-portable", "no:such"))
+    verdicts = (
+        Verdict(failing, ("SOFT-6",), "t", "fail", "SOFT-6: wrong"),
+        Verdict("numpy-portable", ("SOFT-6",), "t", "pass"),
+        Verdict("no:such", ("SOFT-6",), "t", "fail", "SOFT-6: wrong"),
+    )
+    results = Results(subjects, verdicts)
+    found = of_results(results)
+    assert list(found) == [failing]
+    assert "consistent with: lse_negative (Return minus the lse" in found[failing]
+    assert f"{failing}: consistent with: lse_negative" in render(results, diagnoses=found)
+
+
+def test_where_nothing_fits_it_is_said_so():
+    assert said(None) == "consistent with nothing in the gallery, or with too much of it"
