@@ -36,7 +36,8 @@ def conformance(session: nox.Session, library: str) -> None:
     """Judge the backends of each library in an environment of its own; ends with one table.
 
     `-- --backend module:function` judges somebody's own, in the environment of the
-    library that it imports, or of the one named by `--array`.
+    library that it imports, or of the one named by `--array`; `-- --program COMMAND`
+    judges a program.
     """
     own, rest = _own_backends(session.posargs)
     backends = own or list(LIBRARIES[library])
@@ -52,7 +53,6 @@ def conformance(session: nox.Session, library: str) -> None:
         WRITTEN.append(results)
         # One table at the end, over all libraries asked for in this run.
         session.notify("table")
-    rest = [word for word in rest if not word.startswith("--array")]
     session.chdir(here)
     if not any(word.startswith("-n") for word in rest):
         rest = ["-n", "auto", *rest]
@@ -136,6 +136,7 @@ def package(session: nox.Session) -> None:
         with session.chdir(elsewhere):
             session.run("pytest", "-q", "--pyargs", "attnspec.conformance", "--backend", "numpy")
             session.run("attnspec", "explain", "MASK-6")
+            session.run("attnspec", "smoke", "numpy-portable")
 
 
 def _own_backends(words: list[str]) -> tuple[list[str], list[str]]:
@@ -148,6 +149,10 @@ def _own_backends(words: list[str]) -> tuple[list[str], list[str]]:
             own.append(next(remaining, ""))
         elif word.startswith("--backend="):
             own.append(word.removeprefix("--backend="))
+        elif word == "--program":
+            own.append(f"program:{next(remaining, '')}")
+        elif word.startswith("--program="):
+            own.append(f"program:{word.removeprefix('--program=')}")
         elif word == "--array":
             rest.append(f"--array={next(remaining, '')}")
         else:
@@ -162,6 +167,10 @@ def _library_of(own: list[str], rest: list[str], here: Path) -> str:
             return word.removeprefix("--array=")
     for name in own:
         module = name.partition(":")[0]
+        if (here / name / "attnspec.toml").exists():
+            backend = nox.project.load_toml(here / name / "attnspec.toml").get("backend", {})
+            module = backend.get("array") or str(backend.get("function", "")).partition(":")[0]
+            here /= name
         if module.partition("-")[0] in LIBRARIES:
             return module.partition("-")[0]
         source = here.joinpath(*module.split("."))

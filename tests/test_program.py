@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from test_cli import attnspec
 
-from attnspec import cases
+from attnspec import OPERATIONS, cases, conformance
 from attnspec.backends import BackendError, Broken, Unsupported, load, program
-from attnspec.backends.messages import read_call, write_call
+from attnspec.backends.messages import HELLO, STOP, parse_hello, read_call, write_call
 from attnspec.conformance.arguments import arguments_of, dtypes_of
 from attnspec.conformance.call import call
 from attnspec.conformance.failure import Raised
@@ -198,6 +198,20 @@ def test_every_name_stands_once_in_a_line(tmp_path):
             assert line.count(f'"{name}": ') == 1
         assert line.isascii()
         assert len(line) < 65536
+
+
+def test_the_messages_on_the_page_are_messages():
+    page = (Path(conformance.__file__).parent / "protocol.md").read_text()
+    messages = [json.loads(text.partition("\n```")[0]) for text in page.split("```json\n")[1:]]
+    assert messages[0] == json.loads(HELLO)
+    assert messages[-1] == json.loads(STOP)
+    assert parse_hello("p", json.dumps(messages[1])).dtypes == ("float32", "bfloat16")
+    call, done, refused, declined = messages[2:6]
+    arrays = {name: np.zeros(x["shape"], x["dtype"]) for name, x in call["tensors"].items()}
+    assert call["options"].keys() <= set(OPERATIONS["attention"].options)
+    assert set(arrays) == {"query", "key", "value"}
+    assert done["id"] == refused["id"] == declined["id"] == call["id"]
+    assert list(done["tensors"]) == call["want"]
 
 
 def command_of(example, folder):

@@ -1,0 +1,52 @@
+"""Start-up: little is loaded before the first case, and none of it is heavy."""
+
+import os
+import resource
+import subprocess
+import sys
+
+from test_cli import TESTS
+from test_imports import loaded_by
+
+from attnspec import conformance
+from attnspec.conformance.verdict import read
+
+#: Libraries that a run on NumPy does without: by their weight, or as they need a compiler or a device.
+HEAVY = {"torch", "jax", "flint", "onnx", "safetensors", "dask", "array_api_strict", "mpmath"}
+
+
+def test_the_command_line_loads_no_array_library():
+    loaded = loaded_by("import attnspec.conformance.cli, attnspec.backends.names")
+    assert "click" in loaded
+    assert not {"numpy", "pytest", "hypothesis", "rich", "jsonschema"} & loaded
+
+
+def test_the_vectors_are_not_validated_at_load():
+    """It takes a second; the linter and the tests do it."""
+    assert "jsonschema" not in loaded_by("import attnspec; attnspec.cases()")
+
+
+def test_a_run_on_numpy_loads_nothing_heavy(tmp_path):
+    here = os.path.dirname(conformance.__file__)
+    program = "import pytest, sys; pytest.main(sys.argv[1:]); print('loaded', *{n.partition('.')[0] for n in sys.modules})"
+    words = ["--pyargs", "attnspec.conformance", "--backend=broken:half", "--case=softmax-000", "-q"]
+    words += ["-c", f"{here}/pytest.ini", "--rootdir", here, "-p", "no:cacheprovider", "-p", "no:xdist"]
+    run = subprocess.run(
+        [sys.executable, "-c", program, *words], capture_output=True, text=True, check=True, cwd=TESTS
+    )
+    loaded = set(run.stdout.rpartition("loaded ")[2].split())
+    assert "numpy" in loaded
+    assert not HEAVY & loaded
+
+
+def test_start_and_one_case_take_little_time(tmp_path):
+    """About a second of processor time with compiled modules, two without; before it was five."""
+    results = tmp_path / "results.jsonl"
+    command = [sys.executable, "-m", "attnspec.conformance.cli", "check", "broken:half"]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(
+        [*command, "--case", "softmax-000", "--results", results], capture_output=True, check=False, cwd=TESTS
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert read([results]).verdicts
+    assert after.ru_utime - before.ru_utime < 3.0
