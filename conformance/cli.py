@@ -8,6 +8,7 @@ import click
 from attnspec import SpecError, __version__, find_rule, rules
 from attnspec.conformance.commands_check import check, judge
 from attnspec.conformance.commands_program import export, serve, smoke
+from attnspec.conformance.commands_trace import trace
 from attnspec.conformance.commands_vectors import vectors
 
 
@@ -94,7 +95,7 @@ def table(files: tuple[Path, ...]) -> None:
     click.echo(render(read(files), color=sys.stdout.isatty()))
 
 
-for command in (check, judge, export, smoke, serve, vectors):
+for command in (check, judge, export, smoke, serve, trace, vectors):
     main.add_command(command)
 
 

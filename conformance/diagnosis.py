@@ -8,7 +8,7 @@ on those that it passes. Otherwise nothing is said.
 import contextlib
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -150,15 +150,23 @@ def diagnose(
     return Diagnosis(tuple(fitting), len(failing), len(passing), worst) if len(fitting) <= _MOST else None
 
 
-def golden(ids: Iterable[str] | None = None, *, every: bool = False) -> list[Asked]:
-    """Ask golden vectors, by default all, each in one dtype that holds it, or in every one."""
-    wanted = None if ids is None else set(ids)
-    return [
-        _of_case(case, dtype)
-        for number, case in enumerate(cases())
-        if wanted is None or case.id in wanted
-        for dtype in _some(dtypes_of(case), number, every=every)
-    ]
+def golden() -> list[Asked]:
+    """Ask all golden vectors, each in one of the dtypes that hold it."""
+    each = [asked_of(case) for case in cases()]
+    return [asked[number % len(asked)] for number, asked in enumerate(each) if asked]
+
+
+def asked_of(case: Case) -> list[Asked]:
+    """Ask one golden vector, in every dtype that holds it."""
+    return [_of_case(case, dtype) for dtype in dtypes_of(case)]
+
+
+def fails(backend: Backend, asked: Asked) -> bool:
+    """Whether a backend fails a call; not where it does not offer it."""
+    try:
+        return _fails(backend, asked, _outputs(backend, asked))
+    except Unsupported:
+        return False
 
 
 def probes(seed: int = 5) -> list[Asked]:
@@ -204,10 +212,6 @@ def _generated(arguments: Mapping[str, Any]) -> Asked:
 def _of_case(case: Case, dtype: str) -> Asked:
     refused = case.misuse is not None
     return Asked(case.operation, arguments_of(case, dtype), None if refused else lambda: case.expected)
-
-
-def _some(dtypes: Sequence[str], number: int, *, every: bool) -> Sequence[str]:
-    return dtypes if every else (dtypes[number % len(dtypes)],)
 
 
 def _outputs(backend: Backend, asked: Asked) -> Outputs | None:
