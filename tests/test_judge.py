@@ -40,6 +40,8 @@ def shown(got, expected=EXPECTED, allowed=ALLOWED, dtype="float64"):
         (EXPECTED.T[:1], "shape"),
         (EXPECTED.astype(np.float32), "dtype"),
         (EXPECTED.astype(complex), "dtype"),
+        (EXPECTED.astype(int), "dtype"),
+        (EXPECTED[0, 0], "shape"),
     ],
 )
 def test_comparison(got, kind):
@@ -63,6 +65,86 @@ def test_comparison(got, kind):
 def test_patterns(got, expected, same):
     comparison = shown([got], [expected], np.full(1, np.inf))
     assert (comparison.problem == "") == same
+
+
+def test_off_by_exactly_one_budget_passes_and_by_the_next_number_does_not():
+    assert shown([1.5], [1.0], np.full(1, 0.5)).share == 1
+    assert shown([1.5], [1.0], np.full(1, 0.5)).problem == ""
+    assert shown([np.nextafter(1.5, 2)], [1.0], np.full(1, 0.5)).kind == "value"
+
+
+@pytest.mark.parametrize("got", [np.nan, np.inf, -np.inf, 7.0])
+def test_nothing_is_said_of_a_place_that_is_not_looked_at(got):
+    seen = np.array([True, False])
+    there = compare("weights", np.array([1.0, got]), np.ones(2), np.zeros(2), "float64", where=seen)
+    assert there.problem == ""
+    assert compare("weights", np.array([got, 1.0]), np.ones(2), np.zeros(2), "float64", where=seen).problem
+
+
+#: One query, three keys, the last of them masked; and a row with nothing to attend to.
+MASKED = {
+    "query": np.array([[1.0, 0.0], [0.0, 1.0]]),
+    "key": np.array([[1.0, 0.0], [0.0, 2.0], [3.0, 1.0]]),
+    "value": np.array([[1.0, -1.0], [2.0, 0.5], [5.0, 5.0]]),
+    "mask": np.array([[True, True, False], [False, False, False]]),
+}
+
+
+def put(name, index, number):
+    def change(outputs):
+        outputs[name][index] = number
+
+    return change
+
+
+def replaced(name, make):
+    def change(outputs):
+        outputs[name] = make(outputs[name])
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (put("output", (1, 0), -0.0), None),
+        (put("weights", (0, 2), -0.0), None),
+        (put("weights", (0, 2), np.nan), "MASK-1"),  # a masked place is looked at, and is 0
+        (put("weights", (0, 2), 5e-324), "MASK-1"),
+        (put("output", (1, 0), np.nan), "MASK-1"),  # the variant of MASK-6 has a row of it
+        (put("output", (0, 0), np.nan), "MASK-1"),
+        (put("lse", 1, np.inf), "SOFT-7"),
+        (put("lse", 1, np.nan), "MASK-1"),
+        (put("lse", 0, -np.inf), "MASK-1"),
+        (replaced("output", np.zeros_like), "MASK-1"),
+        (replaced("output", lambda x: x[:1]), "SHAPE-3"),  # would broadcast
+        (replaced("output", lambda x: x[..., :1]), "SHAPE-3"),
+        (replaced("weights", lambda x: x[:, None]), "SHAPE-4"),
+        (replaced("lse", lambda x: x[..., None]), "SHAPE-8"),
+        (replaced("output", lambda x: x.astype(np.float32)), "NUM-1"),
+        (replaced("weights", lambda x: x.astype(np.float16)), "NUM-1"),
+        (replaced("output", lambda x: np.zeros((0, *x.shape[1:]))), "SHAPE-3"),
+    ],
+)
+def test_each_thing_that_can_be_wrong_has_its_verdict(change, rule):
+    right = load("numpy-portable")
+
+    def attention(query, key, value, *, mask=None, return_lse=False, return_weights=False):
+        options = {"mask": mask, "return_lse": True, "return_weights": True}
+        outputs = dict(
+            zip(("output", "lse", "weights"), right.attention(query, key, value, **options), strict=True)
+        )
+        change(outputs)
+        asked = {"output": True, "lse": return_lse, "weights": return_weights}
+        return tuple(outputs[name] for name, wanted in asked.items() if wanted)
+
+    backend = replace(right, attention=attention, companions={})
+    if rule is None:
+        assert judge(backend, "MASK-1", "attention", MASKED).status == "pass"
+        return
+    with pytest.raises(Failure) as caught:
+        judge(backend, "MASK-1", "attention", MASKED)
+    assert caught.value.rule == rule
 
 
 def test_where_nothing_may_be_off_the_least_is_too_much():

@@ -68,7 +68,7 @@ def test_the_command_lists_every_rule_and_ends_well():
 
 @pytest.mark.parametrize("dtype", [0, 1])
 def test_a_vector_is_failed_by_what_it_is_against_and_not_by_what_is_correct(dtype):
-    asked = asked_of(find_case("masking-no-keys"))[dtype]
+    asked = asked_of(find_case("masking-empty-window-last"))[dtype]
     assert fails(entry("empty_rows_are_nan").backend(), asked)
     assert not any(fails(one.backend(), asked) for one in correct_entries())
-    assert sum(fails(one.backend(), asked) for one in wrong_entries()) < 20
+    assert 0 < sum(fails(one.backend(), asked) for one in wrong_entries()) < len(wrong_entries()) / 2
