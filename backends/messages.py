@@ -7,7 +7,6 @@ import inspect
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,85 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec import OPERATIONS
-from attnspec.backends.backend import DTYPES
-from attnspec.backends.errors import BackendError, Broken, Unsupported
+from attnspec.backends.errors import Broken, Unsupported
+from attnspec.backends.hello import PROTOCOL, parsed, short
 from attnspec.case import decode, spell
 
-#: The version that is spoken here.
-PROTOCOL = 1
 HELLO = json.dumps({"do": "hello", "protocol": PROTOCOL})
 STOP = json.dumps({"do": "stop"})
-
-
-@dataclass(frozen=True)
-class Hello:
-    """What an implementation says of itself."""
-
-    name: str
-    version: str
-    dtypes: tuple[str, ...]
-    operations: Mapping[str, tuple[str, ...]]
-    dialect: Mapping[str, str] = field(default_factory=dict)
-
-
-def parse_hello(name: str, line: str) -> Hello:
-    """Read the answer to hello.
-
-    Parameters
-    ----------
-    name : str
-        Of the backend, for messages.
-    line : str
-
-    Raises
-    ------
-    BackendError
-        When it is none that can be used, naming the member at fault.
-
-    Examples
-    --------
-    >>> from attnspec.backends.messages import parse_hello
-    >>> said = '{"protocol": 1, "dtypes": ["float32"], "operations": {"attention": ["scale"]}}'
-    >>> parse_hello("p", said).operations
-    {'attention': ('scale',)}
-    """
-    said = _json(line)
-    if not isinstance(said, dict):
-        raise BackendError(f"backend {name}: hello: expected a JSON object, got {_short(line)}")
-    if said.get("protocol") != PROTOCOL:
-        raise BackendError(
-            f"backend {name}: hello: protocol: expected {PROTOCOL}, got {said.get('protocol')!r}"
-        )
-    dtypes, operations = said.get("dtypes"), said.get("operations")
-    if not isinstance(dtypes, list) or not dtypes or not set(map(str, dtypes)) <= set(DTYPES):
-        raise BackendError(
-            f"backend {name}: hello: dtypes: expected some of {', '.join(DTYPES)}, got {dtypes!r}"
-        )
-    if not isinstance(operations, dict) or "attention" not in operations:
-        raise BackendError(
-            f"backend {name}: hello: operations: expected an object with attention, got {operations!r}"
-        )
-    for operation, options in operations.items():
-        if operation not in OPERATIONS:
-            raise BackendError(
-                f"backend {name}: hello: operations: got {operation!r}, "
-                f"expected some of {', '.join(OPERATIONS)}"
-            )
-        known = OPERATIONS[operation].options
-        if not isinstance(options, list) or not set(map(str, options)) <= set(known):
-            raise BackendError(
-                f"backend {name}: hello: {operation}: expected some of {', '.join(known)}, got {options!r}"
-            )
-    dialect = said.get("dialect", {})
-    if not isinstance(dialect, dict):
-        raise BackendError(f"backend {name}: hello: dialect: expected an object, got {dialect!r}")
-    return Hello(
-        str(said.get("name", "")),
-        str(said.get("version", "")),
-        tuple(dtypes),
-        {operation: tuple(options) for operation, options in operations.items()},
-        dialect,
-    )
 
 
 def write_call(number: int, operation: str, arguments: Mapping[str, Any], folder: Path, said: str) -> str:
@@ -164,9 +90,9 @@ def read_answer(line: str, number: int, want: Sequence[str], folder: Path) -> tu
     Broken
         When it is no answer to this call.
     """
-    answer = _json(line)
+    answer = parsed(line)
     if not isinstance(answer, dict):
-        raise Broken(f"answered in broken JSON: got {_short(line)} (standard output is for answers alone)")
+        raise Broken(f"answered in broken JSON: got {short(line)} (standard output is for answers alone)")
     if answer.get("id") != number:
         raise Broken(f"answered out of order: got an answer to call {answer.get('id')!r}, expected {number}")
     status, message = answer.get("status"), str(answer.get("message", ""))
@@ -178,7 +104,7 @@ def read_answer(line: str, number: int, want: Sequence[str], folder: Path) -> tu
     if status != "ok" or not isinstance(tensors, dict):
         raise Broken(
             "gave no answer that is known: expected ok with tensors, refused or unsupported, "
-            f"got {_short(line)}"
+            f"got {short(line)}"
         )
     missing = [name for name in want if name not in tensors]
     if missing:
@@ -206,7 +132,7 @@ def read_array(path: Path, tensor: Any) -> NDArray[Any]:
     except (TypeError, KeyError, ValueError):
         sound = False
     if not sound:
-        raise Broken(f"{path.name}: expected a dtype and a shape, got {_short(json.dumps(tensor))}")
+        raise Broken(f"{path.name}: expected a dtype and a shape, got {short(json.dumps(tensor))}")
     try:
         got = path.stat().st_size
         if got != size:
@@ -262,14 +188,3 @@ def _plain(name: str, thing: Any) -> Any:
     if thing is None or isinstance(thing, bool | int | str):
         return thing
     raise Unsupported(f"{name}: expected what JSON can hold, got {type(thing).__name__}")
-
-
-def _json(line: str) -> Any:
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 120 else f"{text[:120]}...")

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from attnspec import OPERATIONS
 from attnspec.backends.backend import Backend
 from attnspec.backends.errors import BackendError, Broken
-from attnspec.backends.messages import HELLO, STOP, as_function, parse_hello, read_answer, write_call
+from attnspec.backends.hello import parse_hello
+from attnspec.backends.messages import HELLO, STOP, as_function, read_answer, write_call
 from attnspec.backends.process import Process
 
 #: Seconds that one call may take, and the start of the program.

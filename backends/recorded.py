@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from attnspec import OPERATIONS, __version__
 from attnspec.backends.backend import Backend
 from attnspec.backends.errors import BackendError, Broken
-from attnspec.backends.messages import as_function, parse_hello, read_answer, write_call
+from attnspec.backends.hello import parse_hello
+from attnspec.backends.messages import as_function, read_answer, write_call
 
 CALLS, ANSWERS, MANIFEST = "calls.jsonl", "answers.jsonl", "manifest.json"
 

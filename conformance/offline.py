@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from attnspec import OPERATIONS, Case, __version__
 from attnspec.backends import DTYPES, Backend, Unsupported
-from attnspec.backends.messages import HELLO, STOP, Hello, Refused, as_function, parse_hello, write_call
+from attnspec.backends.hello import Hello, parse_hello
+from attnspec.backends.messages import HELLO, STOP, Refused, as_function, write_call
 from attnspec.backends.recorded import CALLS, MANIFEST, fingerprint
 from attnspec.conformance.arguments import arguments_of, dtypes_of, in_dtype
 from attnspec.conformance.call import call, observe

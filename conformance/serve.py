@@ -11,7 +11,8 @@ import numpy as np
 
 from attnspec import OPERATIONS
 from attnspec.backends import Backend, Unsupported
-from attnspec.backends.messages import PROTOCOL, read_call
+from attnspec.backends.hello import PROTOCOL
+from attnspec.backends.messages import read_call
 
 
 def serve(backend: Backend, lines: Iterable[str], write: Any) -> None:

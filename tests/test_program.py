@@ -14,7 +14,8 @@ from test_cli import attnspec
 
 from attnspec import OPERATIONS, cases, conformance
 from attnspec.backends import BackendError, Broken, Unsupported, load, program
-from attnspec.backends.messages import HELLO, STOP, parse_hello, read_call, write_call
+from attnspec.backends.hello import parse_hello
+from attnspec.backends.messages import HELLO, STOP, read_call, write_call
 from attnspec.conformance.arguments import arguments_of, dtypes_of
 from attnspec.conformance.call import call
 from attnspec.conformance.failure import Raised

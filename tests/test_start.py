@@ -28,7 +28,10 @@ def test_the_vectors_are_not_validated_at_load():
 
 def test_a_run_on_numpy_loads_nothing_heavy(tmp_path):
     here = os.path.dirname(conformance.__file__)
-    program = "import pytest, sys; pytest.main(sys.argv[1:]); print('loaded', *{n.partition('.')[0] for n in sys.modules})"
+    program = (
+        "import pytest, sys; pytest.main(sys.argv[1:]); "
+        "print('loaded', *{name.partition('.')[0] for name in sys.modules})"
+    )
     words = ["--pyargs", "attnspec.conformance", "--backend=broken:half", "--case=softmax-000", "-q"]
     words += ["-c", f"{here}/pytest.ini", "--rootdir", here, "-p", "no:cacheprovider", "-p", "no:xdist"]
     run = subprocess.run(
