@@ -58,7 +58,8 @@ def write_call(number: int, operation: str, arguments: Mapping[str, Any], folder
         if place == 0 or options.get(f"return_{output}") is True
     ]
     call = {"do": "run", "id": number, "operation": operation, "folder": said, "want": want}
-    return json.dumps(call | {"options": options, "tensors": tensors}, allow_nan=False)
+    # Names of folders as they are: a program that searches the text need not know escapes.
+    return json.dumps(call | {"options": options, "tensors": tensors}, allow_nan=False, ensure_ascii=False)
 
 
 def read_call(line: str, folder: Path | None = None) -> tuple[int, str, dict[str, Any], Path]:

@@ -189,6 +189,7 @@ def _tell(report: Report) -> None:
     from attnspec.conformance.summary import render
 
     click.echo(render(report.results, color=sys.stdout.isatty(), told=report.failures.new))
+    click.echo(report.extent())
     for subject in report.results.subjects:
         click.echo(f"{subject.name}: {report.levels(subject)}")
     if report.failures.known:

@@ -48,6 +48,13 @@ class Report:
             return ()
         return standings(self.verdicts(subject))
 
+    def extent(self) -> str:
+        """Say in a line what was run: which part, and with which problems."""
+        parts = ", ".join(dict.fromkeys(header.part for header in self.results.headers)) or "nothing"
+        seeds = {header.seed for header in self.results.headers} - {None}
+        problems = f"seed {', '.join(map(str, sorted(seeds, key=str)))}" if seeds else "the fixed problems"
+        return f"run: {parts} ({problems}{'' if seeds else '; --seed N draws others'})"
+
     def levels(self, subject: Subject) -> str:
         """Say in a line which levels a backend reaches."""
         found = self.standings(subject)

@@ -186,6 +186,15 @@ def test_a_call_comes_out_as_it_went_in(tmp_path):
     assert (tmp_path / "query.bin").read_bytes() == np.arange(6, dtype="<f4").tobytes()
 
 
+def test_a_folder_of_any_name(tmp_path, monkeypatch):
+    """It is written as it is, so that a search for its end finds it."""
+    folder = tmp_path / "ünder a space"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    assert call(misbehaving("does_well"), "attention", ONE)["output"].shape == (2, 3)
+    assert f'"folder": "{folder}"' in write_call(1, "attention", {}, folder, str(folder))
+
+
 def test_what_json_cannot_hold_is_not_asked(tmp_path):
     with pytest.raises(Unsupported, match="scale: expected what JSON can hold, got complex"):
         write_call(1, "attention", {"scale": 1j}, tmp_path, ".")

@@ -165,6 +165,12 @@ def test_levels_are_told_of_whole_runs_alone():
     )
 
 
+def test_what_was_run_is_told_with_the_seed():
+    assert Report(PERFECT).extent() == "run: whole (the fixed problems; --seed N draws others)"
+    seeded = replace(PERFECT, headers=(Header("1", "quick", 7), Header("1", "quick", 7)))
+    assert Report(seeded).extent() == "run: quick (seed 7)"
+
+
 def test_the_shortest_reproduction():
     longer = replace(VERDICTS[1], message="NUM-1 X\nreproduce:\n    a = 1\n    print(a)\nin test")
     report = Report(replace(RESULTS, verdicts=(longer, *VERDICTS)))
