@@ -12,7 +12,7 @@ from attnspec import rules
 from attnspec.conformance.gallery import KINDS, correct_entries, entry, wrong_entries
 from attnspec.conformance.gallery.entry import wrong
 from attnspec.conformance.gallery.matrix import Finding, acquit, confirm, convict, matrix
-from attnspec.conformance.gallery.page import PAGE, kills_of, page
+from attnspec.conformance.gallery.page import PAGE, kills_of, page, said_of
 from attnspec.conformance.gallery.report import problems, summary, unbroken
 
 
@@ -54,7 +54,13 @@ def test_what_an_entry_lacks_is_not_in_its_signature():
 def test_the_page_is_as_the_gallery_is():
     text = PAGE.read_text(encoding="utf-8")
     assert set(kills_of(text)) == {one.name for one in wrong_entries()}
-    assert page(kills_of(text)) == text, "run `python -m attnspec.conformance.gallery --write`"
+    assert page(kills_of(text), said_of(text)) == text, "run `python -m attnspec.conformance.gallery --write`"
+
+
+def test_the_page_tells_of_no_wrong_diagnosis():
+    said = said_of(PAGE.read_text(encoding="utf-8"))
+    assert said.startswith(f"diagnosis: {len(wrong_entries())} entries, ")
+    assert ", 0 wrongly, " in said
 
 
 def test_every_wrong_entry_breaks_its_rule_in_the_test_that_the_page_names():

@@ -10,6 +10,7 @@ import click
 
 from attnspec.conformance.gallery import correct_entries, wrong_entries
 from attnspec.conformance.gallery.matrix import matrix
+from attnspec.conformance.gallery.measured import measured, report
 from attnspec.conformance.gallery.page import PAGE, kills, page
 from attnspec.conformance.gallery.report import problems, summary, unbroken
 
@@ -19,14 +20,17 @@ from attnspec.conformance.gallery.report import problems, summary, unbroken
 @click.option("--quick", is_flag=True, help="With the part of the suite that --quick leaves.")
 @click.option("--workers", default=2, show_default=True, help="Processes.")
 @click.option("--json", "file", type=click.Path(dir_okay=False, path_type=Path), help="Write findings here.")
-@click.option("--write", is_flag=True, help="Judge the wrong ones by both parts, and write the page anew.")
+@click.option(
+    "--write", is_flag=True, help="Judge the wrong ones by both parts, diagnose them, and write the page."
+)
 def main(names: tuple[str, ...], *, quick: bool, workers: int, file: Path | None, write: bool) -> None:
     """Judge the suite by the gallery, or some of it; fails where anything is not as it should be."""
     started = time.perf_counter()
     if write:
         wrong = [one.name for one in wrong_entries()]
         whole, part = (matrix(wrong, (), quick=quick, workers=workers) for quick in (False, True))
-        PAGE.write_text(page(kills(whole, part)), encoding="utf-8", newline="\n")
+        said = report(measured(wrong, workers=workers))
+        PAGE.write_text(page(kills(whole, part), said), encoding="utf-8", newline="\n")
         click.echo(f"{PAGE.name}: written")
         return
     chosen = [

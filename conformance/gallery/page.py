@@ -31,6 +31,17 @@ that `--quick` leaves kills it too: {quick} of {wrong} are killed by it. *Seen* 
 such a bug. This page is written by `python -m attnspec.conformance.gallery --write`, and our tests check
 that it is as the gallery is.
 
+## Diagnosis
+
+A backend that fails is held against the gallery: where one entry gives its results on every call, failing
+and passing, the report names it. Measured on the gallery itself, each wrong entry on another base and on
+calls of another seed, by `python -m attnspec.conformance.gallery.measured`; then once more with its own entry
+taken away, when any name is a wrong one:
+
+```text
+{said}
+```
+
 ## Classes of bugs
 
 {kinds}
@@ -64,13 +75,21 @@ def kills(findings: Iterable[Finding], quick: Iterable[Finding]) -> dict[str, Ki
     return {one.entry: Kill(one.killed_by, one.entry in quickly) for one in findings if one.rule}
 
 
-def page(killed: Mapping[str, Kill]) -> str:
+def said_of(text: str) -> str:
+    """Read out of the page what was measured of the diagnosis."""
+    found = re.search(r"^```text\n(.*?)\n```$", text, re.MULTILINE | re.DOTALL)
+    return found[1] if found else ""
+
+
+def page(killed: Mapping[str, Kill], said: str) -> str:
     """Write the page.
 
     Parameters
     ----------
     killed : mapping of str to Kill
         By the names of the wrong entries.
+    said : str
+        What was measured of the diagnosis.
 
     Raises
     ------
@@ -86,6 +105,7 @@ def page(killed: Mapping[str, Kill]) -> str:
         broken=len({one.rule for one in wrong}),
         quick=sum(killed[one.name].quick for one in wrong),
         kinds="\n".join(kinds),
+        said=said,
     )
     parts = [head]
     order = [rule.id for rule in rules()]
