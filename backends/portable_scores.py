@@ -56,7 +56,7 @@ def working_scores(xp: Any, query: Any, key: Any, scale: Any, softcap: Any, bias
     if bias is None:
         return s
     check_array(xp, "bias", bias, "SCORE-4")
-    check_floating("SCORE-4", bias=bias)
+    check_floating("ERR-2", bias=bias)
     check_broadcast("bias", bias, score_shape(query, key), "SCORE-4")
     return s + working(bias)  # a bias in float64 takes the scores with it (ERR-14)
 

@@ -59,7 +59,7 @@ def _sink(xp: Any, s: Any, sinks: Any) -> Any:
         return xp.full((1, 1), -math.inf, dtype=s.dtype, device=device(s))
     heads = s.shape[-3] if s.ndim > 2 else 1
     check_array(xp, "sinks", sinks, "ERR-11")
-    check_floating("ERR-11", sinks=sinks)
+    check_floating("ERR-2", sinks=sinks)
     check("sinks", tuple(sinks.shape) == (heads,), f"shape ({heads},)", tuple(sinks.shape), "ERR-11")
     sinks = working(sinks)
     return sinks[:, None, None] if s.ndim > 2 else sinks[:, None]

@@ -19,6 +19,11 @@ def begin(test: str) -> None:
     _TEST[0] = test
 
 
+def current_test() -> str:
+    """Name the test under way."""
+    return _TEST[0]
+
+
 def shown() -> tuple[Deviation, ...]:
     """Tell which declared deviations the test under way has shown so far."""
     return tuple(dict.fromkeys(_SHOWN))

@@ -240,3 +240,22 @@ def test_a_golden_vector_asks_for_what_its_rules_are_about():
     assert not asked("SOFT-6", mute, case, "float32")
     assert asked("SOFT-1", mute, case, "float32")
     assert not asked("NUM-5", mute, case, "float32")
+
+
+def test_what_is_too_long_to_be_written_out_is_packed(capsys):
+    random = np.random.default_rng(0)
+    query, key = (random.normal(size=(n, 2)).astype("float32") for n in (4, 300))
+    text = of_arguments(PORTABLE, "attention", {"query": query, "key": key, "value": key}, "output", query)
+    program = "\n".join(line.removeprefix("    ") for line in text.splitlines()[1:])
+    namespace = {}
+    exec(compile(program, "packed", "exec"), namespace)
+    assert namespace["got"]["output"].shape == (4, 2)
+    (packed,) = {line.split(": ", 1)[1].rstrip(",") for line in text.splitlines() if '"key": ' in line}
+    assert eval(packed, namespace).tolist() == key.tolist()
+
+
+def test_what_is_far_too_long_is_left_to_a_run_of_its_test():
+    long = np.zeros((1, 5000), "float32")
+    text = of_arguments(PORTABLE, "attention", {"query": long, "key": long, "value": long})
+    assert f"attnspec check {PORTABLE.name} -k" in text
+    assert len(text) < 200
