@@ -48,7 +48,7 @@ def append_cache(
     if held.ndim < 2:
         raise ArgumentError(f"cache: expected two axes or more, got shape {held.shape} [CACHE-1]")
     if added.ndim != held.ndim or (added.shape[:-2], added.shape[-1]) != (held.shape[:-2], held.shape[-1]):
-        raise ArgumentError(f"new: expected {held.shape} but for the positions, got {added.shape} [CACHE-1]")
+        raise ArgumentError(f"new: expected {held.shape} but for the positions, got {added.shape} [SHAPE-6]")
     batch = held.shape[:-3]
     starts = check_integers("lengths", lengths, batch, "CACHE-1")
     capacity, count = held.shape[-2], added.shape[-2]
@@ -144,6 +144,7 @@ def merge_partials(
     >>> merge_partials([[[1.0]], [[5.0]]], np.log([[3.0], [1.0]])).round(9).tolist()
     [[2.0]]
     """
+    _check_precise(outputs, lses)
     outputs, lses = as_real("outputs", outputs, dtype), as_real("lses", lses, dtype)
     if outputs.ndim < 3:
         raise ArgumentError(f"outputs: expected three axes or more, got shape {outputs.shape} [CACHE-6]")
@@ -160,3 +161,11 @@ def merge_partials(
     with np.errstate(divide="ignore"):  # every part empty
         lse = shift + np.log(total)
     return (output, lse) if check_flag("return_lse", return_lse) else output
+
+
+def _check_precise(outputs: ArrayLike, lses: ArrayLike) -> None:
+    """Refuse lses of a shorter dtype than they may have been returned in (NUM-7)."""
+    if isinstance(outputs, np.ndarray) and isinstance(lses, np.ndarray):
+        precise = ("float64",) if outputs.dtype == np.float64 else ("float32", "float64")
+        if lses.dtype.name not in precise:
+            raise ArgumentError(f"lses: expected {' or '.join(precise)}, got {lses.dtype} [NUM-7]")

@@ -31,9 +31,13 @@ def check_number(name: str, given: Any, rule: str) -> float:
     attnspec.reference.errors.ArgumentError: scale: expected a finite number, got True [ERR-6]
     """
     real = isinstance(given, int | float | np.floating | np.integer) and not isinstance(given, bool)
-    if not real or not math.isfinite(given):
+    try:
+        number = float(given) if real else math.nan
+    except OverflowError:  # an integer past the largest float
+        number = math.inf
+    if not math.isfinite(number):
         raise ArgumentError(f"{name}: expected a finite number, got {given!r} [{rule}]")
-    return float(given)
+    return number
 
 
 def check_flag(name: str, given: Any) -> bool:
@@ -63,7 +67,7 @@ def check_integers(
     rule : str
         Cited by the error.
     alone : bool, optional
-        Whether one integer for all may be given instead.
+        Whether one integer for all may be given instead, which is no array.
 
     Raises
     ------
@@ -84,7 +88,8 @@ def check_integers(
         raise ArgumentError(f"{name}: expected integers, got {type(given).__name__} [{rule}]") from error
     if array.dtype.kind not in "iu":
         raise ArgumentError(f"{name}: expected integers, got {array.dtype} [{rule}]")
-    if array.shape != shape and not (alone and array.ndim == 0):
+    single = alone and array.ndim == 0 and not isinstance(given, np.ndarray)
+    if array.shape != shape and not single:
         raise ArgumentError(f"{name}: expected shape {shape}, got {array.shape} [{rule}]")
     return np.broadcast_to(array.astype(np.int64), shape)
 

@@ -66,7 +66,7 @@ def split_heads(features: ArrayLike, *, heads: int, dtype: DTypeLike = np.float6
     if features.ndim < 2:
         raise ArgumentError(f"features: expected two axes or more, got shape {features.shape} [HEAD-3]")
     width = features.shape[-1]
-    heads = _check_count("heads", heads)
+    heads = check_count("heads", heads, "HEAD-5")
     if width % heads or width == 0:
         raise ArgumentError(f"heads: expected a divisor of the {width} features, got {heads} [HEAD-5]")
     blocks = features.reshape(*features.shape[:-1], heads, width // heads)  # (*B, N, heads, D)
@@ -108,7 +108,20 @@ def merge_heads(split: ArrayLike, *, dtype: DTypeLike = np.float64) -> Real:
     return blocks.reshape(*blocks.shape[:-2], blocks.shape[-2] * blocks.shape[-1])
 
 
-def _check_count(name: str, given: int) -> int:
+def check_count(name: str, given: int, rule: str) -> int:
+    """Take a number of heads.
+
+    Raises
+    ------
+    ArgumentError
+        For anything but a whole number of 1 or more.
+
+    Examples
+    --------
+    >>> from attnspec.reference.heads import check_count
+    >>> check_count("heads", 2, "HEAD-5")
+    2
+    """
     if not isinstance(given, int | np.integer) or isinstance(given, bool) or given < 1:
-        raise ArgumentError(f"{name}: expected a whole number of 1 or more, got {given!r} [HEAD-5]")
+        raise ArgumentError(f"{name}: expected a whole number of 1 or more, got {given!r} [{rule}]")
     return int(given)

@@ -5,9 +5,9 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from attnspec.reference.attention import attention
 from attnspec.reference.errors import ArgumentError
-from attnspec.reference.heads import merge_heads, split_heads
-from attnspec.reference.notation import Real
-from attnspec.reference.projection import projection
+from attnspec.reference.heads import check_count, merge_heads, split_heads
+from attnspec.reference.notation import Real, check_dtypes
+from attnspec.reference.projection import project_as
 
 
 def multi_head_attention(
@@ -72,28 +72,37 @@ def multi_head_attention(
     >>> multi_head_attention(tokens, zero, identity, identity, identity, heads=2).tolist()
     [[2.0, 20.0], [2.0, 20.0]]
     """
+    weights = {"query_weight": query_weight, "key_weight": key_weight, "value_weight": value_weight}
+    given = {} if memory is None else {"memory": memory}
+    check_dtypes(tokens=tokens, **weights, output_weight=output_weight, **given)
     source = tokens if memory is None else memory
+    if np.shape(source)[:-2] != np.shape(tokens)[:-2]:
+        batch = np.shape(tokens)[:-2]
+        raise ArgumentError(
+            f"memory: expected batch axes {batch} as in tokens, got shape {np.shape(source)} [SHAPE-6]"
+        )
+    check_count("heads", heads, "HEAD-5")
     key_heads = heads if key_heads is None else key_heads
-    for name, count in (("heads", heads), ("key_heads", key_heads)):
-        if not isinstance(count, int | np.integer) or isinstance(count, bool) or count < 1:
-            raise ArgumentError(f"{name}: expected a whole number of 1 or more, got {count!r} [HEAD-6]")
+    check_count("key_heads", key_heads, "HEAD-2")
     if heads % key_heads:
         raise ArgumentError(f"key_heads: expected a divisor of the {heads} heads, got {key_heads} [HEAD-2]")
 
-    def project(name: str, given: ArrayLike, weight: ArrayLike, bias: ArrayLike | None, count: int) -> Real:
-        try:
-            return split_heads(projection(given, weight, bias=bias, dtype=dtype), heads=count, dtype=dtype)
-        except ArgumentError as error:
-            # The parts know the weight and its bias by their own names.
-            text = str(error)
-            for own in ("weight", "bias"):
-                text = f"{name}_{text}" if text.startswith(f"{own}:") else text
-            raise ArgumentError(text) from error
+    def project(name: str, given: ArrayLike, bias: ArrayLike | None, count: int) -> Real:
+        features = project_as(name, given, weights[f"{name}_weight"], bias, "row", dtype)
+        if features.shape[-1] % count:
+            columns = f"a number of columns that {count} heads divide"
+            raise ArgumentError(f"{name}_weight: expected {columns}, got {features.shape[-1]} [HEAD-5]")
+        return split_heads(features, heads=count, dtype=dtype)
 
+    query = project("query", tokens, query_bias, heads)  # (*B, heads, L, D)
+    columns = query.shape[-1] * key_heads
+    key_features = project_as("key", source, key_weight, key_bias, "row", dtype)
+    if key_features.shape[-1] != columns:
+        raise ArgumentError(f"key_weight: expected {columns} columns, got {key_features.shape[-1]} [HEAD-6]")
     output = attention(
-        project("query", tokens, query_weight, query_bias, heads),  # (*B, heads, L, D)
-        project("key", source, key_weight, key_bias, key_heads),  # (*B, key_heads, S, D)
-        project("value", source, value_weight, value_bias, key_heads),
+        query,
+        split_heads(key_features, heads=key_heads, dtype=dtype),  # (*B, key_heads, S, D)
+        project("value", source, value_bias, key_heads),
         scale=scale,
         mask=mask,
         is_causal=is_causal,
@@ -112,7 +121,4 @@ def merge_and_project(output: Real, weight: ArrayLike, bias: ArrayLike | None, d
     >>> merge_and_project(np.ones((2, 1, 1)), np.ones((2, 1)), None, "float64").tolist()
     [[2.0]]
     """
-    try:
-        return projection(merge_heads(output, dtype=dtype), weight, bias=bias, dtype=dtype)
-    except ArgumentError as error:
-        raise ArgumentError(f"output_{error}") from error
+    return project_as("output", merge_heads(output, dtype=dtype), weight, bias, "row", dtype)

@@ -33,18 +33,23 @@ def as_real(name: str, array: ArrayLike, dtype: DTypeLike) -> Real:
         given = np.asarray(array)
     except ValueError as error:  # ragged nested lists
         raise ArgumentError(f"{name}: expected an array, got {type(array).__name__} ({error})") from error
-    if given.dtype.kind != "f" and given.dtype.name != "bfloat16":
-        raise ArgumentError(f"{name}: expected floating-point numbers, got {given.dtype} [ERR-2]")
+    _check_floating(name, given)
     return given.astype(dtype)  # a copy always: nothing of the caller's is ever written to (NUM-4)
 
 
+def _check_floating(name: str, array: Any) -> None:
+    dtype = np.dtype(array.dtype)
+    if dtype.kind != "f" and dtype.name != "bfloat16":
+        raise ArgumentError(f"{name}: expected floating-point numbers, got {dtype} [ERR-2]")
+
+
 def check_dtypes(**arrays: ArrayLike) -> None:
-    """Refuse arrays of different dtypes (ERR-1); asked before anything is converted.
+    """Refuse arrays of different dtypes, or of no floating-point one (ERR-1, ERR-2), before any is converted.
 
     Raises
     ------
     ArgumentError
-        Naming the first that differs.
+        Naming the first that is not of floating-point numbers, or that differs.
 
     Examples
     --------
@@ -55,6 +60,9 @@ def check_dtypes(**arrays: ArrayLike) -> None:
         ...
     attnspec.reference.errors.ArgumentError: key: expected dtype float64 as in query, got float32 [ERR-1]
     """
+    for name, array in arrays.items():
+        if _dtype(array) is not None:
+            _check_floating(name, array)
     (first, leading), *rest = arrays.items()
     expected = _dtype(leading)
     for name, array in rest:

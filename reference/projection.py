@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from attnspec.reference.errors import ArgumentError
-from attnspec.reference.notation import Real, as_real
+from attnspec.reference.notation import Real, as_real, check_dtypes
 
 Convention = Literal["row", "column"]
 
@@ -49,8 +49,31 @@ def projection(
     >>> projection([[1.0, 2.0]], [[3.0], [4.0]], bias=[0.5]).tolist()
     [[11.5]]
     """
+    check_dtypes(tokens=tokens, weight=weight)
+    return project_as("", tokens, weight, bias, convention, dtype)
+
+
+def project_as(
+    name: str,
+    tokens: ArrayLike,
+    weight: ArrayLike,
+    bias: ArrayLike | None,
+    convention: Convention,
+    dtype: DTypeLike,
+) -> Real:
+    """Project; errors speak of ``NAME_weight`` and ``NAME_bias``, as the caller knows them.
+
+    Examples
+    --------
+    >>> from attnspec.reference.projection import project_as
+    >>> project_as("key", [[1.0, 2.0]], [[3.0]], None, "row", "float64")
+    Traceback (most recent call last):
+        ...
+    attnspec.reference.errors.ArgumentError: key_weight: expected shape (2, F) as tokens have depth 2, got (1, 1) [PROJ-4]
+    """  # noqa: E501 - an error is one line
+    weight_name, bias_name = (f"{name}_{part}" if name else part for part in ("weight", "bias"))
     tokens = as_real("tokens", tokens, dtype)
-    weight = as_real("weight", weight, dtype)
+    weight = as_real(weight_name, weight, dtype)
     if convention not in ("row", "column"):
         raise ArgumentError(f"convention: expected 'row' or 'column', got {convention!r} [PROJ-1]")
     if tokens.ndim < 2:
@@ -59,15 +82,14 @@ def projection(
     depth = tokens.shape[-2 if columns else -1]
     if weight.ndim != 2 or weight.shape[1 if columns else 0] != depth:
         fitting = f"(F, {depth})" if columns else f"({depth}, F)"
-        raise ArgumentError(
-            f"weight: expected shape {fitting} as tokens have depth {depth}, got {weight.shape} [PROJ-4]"
-        )
+        expected = f"shape {fitting} as tokens have depth {depth}"
+        raise ArgumentError(f"{weight_name}: expected {expected}, got {weight.shape} [PROJ-4]")
     projected = weight @ tokens if columns else tokens @ weight
     if bias is None:
         return projected
-    bias = as_real("bias", bias, dtype)
+    bias = as_real(bias_name, bias, dtype)
     features = weight.shape[0 if columns else 1]
     if bias.shape != (features,):
-        raise ArgumentError(f"bias: expected shape ({features},), got {bias.shape} [PROJ-3]")
+        raise ArgumentError(f"{bias_name}: expected shape ({features},), got {bias.shape} [PROJ-3]")
     # Not `projected + bias` for columns: where N = F that adds the vector along the tokens.
     return projected + (bias[:, None] if columns else bias)

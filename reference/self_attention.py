@@ -4,8 +4,9 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from attnspec.reference.attention import attention
-from attnspec.reference.notation import Real
-from attnspec.reference.projection import Convention, projection
+from attnspec.reference.errors import ArgumentError
+from attnspec.reference.notation import Real, check_dtypes
+from attnspec.reference.projection import Convention, project_as
 
 
 def self_attention(
@@ -53,15 +54,23 @@ def self_attention(
     >>> self_attention([[1.0], [2.0]], [[0.0]], [[1.0]], [[10.0]]).tolist()
     [[15.0], [15.0]]
     """
+    check_dtypes(tokens=tokens, query_weight=query_weight, key_weight=key_weight, value_weight=value_weight)
 
-    def rows(weight: ArrayLike, bias: ArrayLike | None) -> Real:
-        projected = projection(tokens, weight, bias=bias, convention=convention, dtype=dtype)
+    def rows(name: str, weight: ArrayLike, bias: ArrayLike | None) -> Real:
+        projected = project_as(name, tokens, weight, bias, convention, dtype)
         return np.swapaxes(projected, -1, -2) if convention == "column" else projected
 
+    query = rows("query", query_weight, query_bias)  # (*B, L, D)
+    key = rows("key", key_weight, key_bias)
+    if key.shape[-1] != query.shape[-1]:
+        raise ArgumentError(
+            f"key_weight: expected {query.shape[-1]} features as query_weight has, "
+            f"got {key.shape[-1]} [SHAPE-6]"
+        )
     output = attention(
-        rows(query_weight, query_bias),  # (*B, L, D)
-        rows(key_weight, key_bias),
-        rows(value_weight, value_bias),
+        query,
+        key,
+        rows("value", value_weight, value_bias),
         scale=scale,
         mask=mask,
         is_causal=is_causal,

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from malformed import MALFORMED
 
 from attnspec import OPERATIONS, cases, find_case, reference
 from attnspec.conformance.comparison import compare
@@ -111,7 +112,7 @@ MISUSES = [
     ({"key": K[0]}, "key: expected batch axes () as in query, got shape (5, 4) [SHAPE-6]"),
     ({"value": V[:, :4]}, "value: expected 5 positions as in key, got 4 [SHAPE-6]"),
     ({"value": V[..., :0]}, "value: expected a depth of 1 or more, got 0 [ERR-5]"),
-    ({"value": V.astype(complex)}, "value: expected dtype float64 as in query, got complex128 [ERR-1]"),
+    ({"value": V.astype(complex)}, "value: expected floating-point numbers, got complex128 [ERR-2]"),
     ({"scale": "auto"}, "scale: expected a finite number, got 'auto' [ERR-6]"),
     ({"scale": True}, "scale: expected a finite number, got True [ERR-6]"),
     ({"mask": np.zeros((3, 5))}, "mask: expected bool, got float64; an additive mask is a bias [ERR-4]"),
@@ -161,3 +162,17 @@ def test_inputs_are_not_modified():
     for array in arrays:
         array.flags.writeable = False
     attention(*arrays, bias=np.zeros(3), mask=np.array([True, False, True]), is_causal=True)
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_malformed_call_is_refused(name):
+    operation, arguments, argument, rule = MALFORMED[name]
+    given = dict(arguments)
+    arrays = [given.pop(each) for each in OPERATIONS[operation].arrays]
+    with pytest.raises(reference.ArgumentError) as caught:
+        getattr(reference, operation)(*arrays, **given)
+    message = str(caught.value)
+    assert message.startswith(f"{argument}: expected ")
+    assert ", got " in message
+    # Of a bias of integers ERR-2 speaks as well as PROJ-3.
+    assert message.endswith((f"[{rule}]", "[ERR-2]") if name == "projection-bias-integers" else f"[{rule}]")
