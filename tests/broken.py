@@ -120,7 +120,8 @@ def terse(query, key, value, *, window=None):
 
 def unrepeatable(query, key, value):
     output = reference.attention(query, key, value, dtype=query.dtype)
-    return output + np.random.default_rng().integers(0, 2, output.shape) * np.spacing(np.abs(output))
+    noise = np.random.default_rng().integers(0, 2, output.shape).astype(query.dtype)
+    return output + noise * np.spacing(np.abs(output))
 
 
 def batch_dependent(query, key, value):
