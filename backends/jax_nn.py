@@ -29,8 +29,11 @@ def eager_backend() -> Backend:
 
 def jit_backend() -> Backend:
     """Run it as one compiled function, the scale and lengths being traced."""
-    dtypes = tuple(dtype for dtype in DTYPES if dtype != "float16")  # which the CPU compiler refuses
-    return replace(_backend("jax-nn-jit", _jitted), dtypes=dtypes)
+    # Of half precision the compiler of the CPU refuses float16, and bfloat16 in some shapes, such as
+    # one key: `jax_jit_float16` and `jax_jit_one_key` among the findings.
+    backend, dtypes = _backend("jax-nn-jit", _jitted), ("float32", "float64")
+    shown = tuple(x for x in backend.deviations if not x.dtypes or set(x.dtypes) & set(dtypes))
+    return replace(backend, dtypes=dtypes, deviations=shown)
 
 
 def _backend(name: str, function: Callable[..., Any]) -> Backend:

@@ -1,0 +1,19 @@
+"""JAX: under jit on a CPU one query and one key in bfloat16 raise, two keys do not (NUM-5)."""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+
+attend = jax.jit(jax.nn.dot_product_attention)
+
+got = []
+for keys in (1, 2):
+    query, key = jnp.ones((1, 1, 1, 4), jnp.bfloat16), jnp.ones((1, keys, 1, 4), jnp.bfloat16)
+    try:
+        got.append(str(attend(query, key, key).dtype))
+    except RuntimeError as error:
+        got.append(str(error).partition(":")[0])
+print("expected bfloat16 for both")
+print(f"got {got}")
+sys.exit(0 if got[0] != got[1] == "bfloat16" else 1)
