@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 import pytest
-from hypothesis.errors import FailedHealthCheck, Unsatisfiable
+from hypothesis.errors import FailedHealthCheck, FlakyFailure, Unsatisfiable
 
 from attnspec import Case, find_rule
 from attnspec.backends import Backend, Broken, Unsupported
@@ -46,16 +46,19 @@ def outcome(item: pytest.Item, report: pytest.TestReport, error: BaseException |
     backend = parameters["backend"]
     name = backend.name
     rules = rules_of(item)
-    test = item.name
+    test = context = item.name
+    if isinstance(error, FlakyFailure):
+        error = error.exceptions[0]
+        context = f"{test}, and not every time: the same call went otherwise when it was repeated"
     if isinstance(error, Failure):
-        return _failed(Verdict(name, (error.rule,), test, "fail", f"{error}\nin {test}"))
+        return _failed(Verdict(name, (error.rule,), test, "fail", f"{error}\nin {context}"))
     if isinstance(error, Raised):
         place = traceback.extract_tb(error.error.__traceback__)[-1]
         where = f"at {place.filename}, line {place.lineno}, in {place.name}"
-        message = f"{rules[0]}: {name} {error}\n{where}\nin {test}"
+        message = f"{rules[0]}: {name} {error}\n{where}\nin {context}"
         return _failed(Verdict(name, rules, test, "error", message))
     if isinstance(error, Broken):  # whatever the level of the rule
-        return Verdict(name, rules, test, "error", f"{rules[0]}: {name} {error}\nin {test}")
+        return Verdict(name, rules, test, "error", f"{rules[0]}: {name} {error}\nin {context}")
     # Of the health checks only this one means that every example was rejected; others are errors of ours.
     all_rejected = isinstance(error, FailedHealthCheck) and "filter" in str(error)
     if isinstance(error, Unsatisfiable) or all_rejected:

@@ -96,6 +96,14 @@ def test_what_cannot_be_judged_at_all(name, ran, monkeypatch):
             assert not any(verdict.backend == name for verdict in results.verdicts)
 
 
+def test_a_function_that_raises_at_random_is_told_from_one_that_always_does(tmp_path):
+    """Where hypothesis repeats a call that failed, and it does not fail again."""
+    _, verdicts = judged("badly:raising_once", "-k", "test_named_data_sets and plain", tmp_path=tmp_path)
+    (verdict,) = [verdict for verdict in verdicts if verdict.status == "error"]
+    assert verdict.message.startswith("NUM-3: badly:raising_once raised RuntimeError: not this time")
+    assert verdict.message.endswith("not every time: the same call went otherwise when it was repeated")
+
+
 def test_a_function_that_never_returns(tmp_path):
     run, _ = judged("badly:never_returning", *PART[:-1], "1", tmp_path=tmp_path)
     assert run.returncode == 1
