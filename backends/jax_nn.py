@@ -139,11 +139,5 @@ _DEVIATIONS = (
     Deviation(
         ("ERR-2",), "arrays of integers, booleans and complex numbers are taken", "jax_not_floating_point"
     ),
-    Deviation(
-        ("MASK-8",),
-        "a window of nearly 2 ** 31 overflows, and leaves keys out",
-        "jax_window_overflow",
-        when=lambda arguments: max(side or 0 for side in arguments.get("window", (0,))) > 2**30,
-    ),
     Deviation(("ERR-7",), "a window below 0 or of fractions is taken", "jax_window_not_checked"),
 )

@@ -1,4 +1,7 @@
-"""JAX: a window of 2 ** 31 - 1 to either side, which is no window, overflows and leaves keys out (MASK-8)."""
+"""JAX: a window of 2 ** 31 - 1 to either side, which is no window, overflows and leaves keys out (MASK-8).
+
+Positions are of 32 bits, as JAX is by default; with 64 bits switched on they are not, and the window holds.
+"""
 
 import sys
 
