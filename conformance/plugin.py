@@ -122,7 +122,8 @@ class Run:
 
         if self._loaded is None:
             self._loaded = []
-            self._write_header()
+            if not self._before:
+                self._write("header", self.header)
             for name in self.check_names():
                 try:
                     backend = load(name)
@@ -268,17 +269,22 @@ class Run:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print failures by rule, the table, and a line for each backend that cannot be used."""
+        from attnspec.conformance.report import Report
         from attnspec.conformance.summary import render
 
         if not self.config.getoption("--no-table"):
-            terminalreporter.write(render(self.results, color=terminalreporter.hasmarkup))
+            report = Report(self.results)
+            terminalreporter.write(render(report.results, color=terminalreporter.hasmarkup))
+            for subject in report.results.subjects:
+                terminalreporter.write_line(f"{subject.name}: {report.levels(subject)}")
 
     @property
     def results(self) -> Results:
         """What is known so far."""
         from attnspec.conformance.verdict import Results
 
-        return Results(tuple(subject for subject, _ in self.loaded), tuple(self.verdicts))
+        subjects = tuple(subject for subject, _ in self.loaded)
+        return Results(subjects, tuple(self.verdicts), (self.header,))
 
     def _found_before(self) -> set[str]:
         """Name the tests that a run before this one has a verdict on, where this one goes on after it."""
@@ -288,15 +294,16 @@ class Run:
 
         return {verdict.test for verdict in read([Path(self.config.getoption("--results"))]).verdicts}
 
-    def _write_header(self) -> None:
+    @property
+    def header(self) -> Header:
+        """What is run: the version, which part, the seed."""
         from attnspec import __version__
         from attnspec.conformance.verdict import Header
 
         options = self.config.option
         chosen = any(getattr(options, name, None) for name in _CHOICES if name != "quick")
         part = "chosen" if chosen or not _whole(self.config.args) else "quick" if options.quick else "whole"
-        if not self._before:
-            self._write("header", Header(__version__, part, options.seed))
+        return Header(__version__, part, options.seed)
 
     def _tell_running(self, item: pytest.Item) -> None:
         """Leave word of the test under way, for whoever finds this process gone."""
