@@ -186,9 +186,12 @@ def _write(report: Report, files: _Wanted) -> None:
 
 def _tell(report: Report) -> None:
     """Print the summary: failures by rule, the table, levels, what is known and stale, a reproduction."""
+    from attnspec.conformance.diagnosis import of_results
     from attnspec.conformance.summary import render
 
-    click.echo(render(report.results, color=sys.stdout.isatty(), told=report.failures.new))
+    diagnoses = of_results(report.results)
+    color = sys.stdout.isatty()
+    click.echo(render(report.results, color=color, told=report.failures.new, diagnoses=diagnoses))
     click.echo(report.extent())
     for subject in report.results.subjects:
         click.echo(f"{subject.name}: {report.levels(subject)}")

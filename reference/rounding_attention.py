@@ -157,7 +157,9 @@ def attention_budget(
     if "sinks" in given:  # whose value is 0
         spread = spread + (mean - (p * exponential).sum(axis=-1, keepdims=True)) * np.abs(output)
     # Cast weights are those that are summed too, or the sum is of the others: the larger error of the two.
-    cast = (keys > 1) * relative * np.maximum(size, _spread(p, kept, value, output)) if relative else 0.0
+    # A weight of 1 is held as it is, and one over a rate of keeping is not.
+    inexact = (keys > 1) | (given.get("dropout_rate", 0.0) > 0)
+    cast = inexact * relative * np.maximum(size, _spread(p, kept, value, output)) if relative else 0.0
     # An exponential, or its product with a value, may be flushed to zero.
     underflow = (kept * (floor + absolute * (allowed & (keys > 1)))) @ np.abs(value) + keys * (
         keys > 1
