@@ -107,6 +107,13 @@ def evidence(session: nox.Session) -> None:
 
 
 @nox.session
+def bench(session: nox.Session) -> None:
+    """Time the suite on each backend, and the reference beside others: the tables of RESULTS.md."""
+    session.install(f"{ROOT}[numpy,strict,dask,torch,jax]", *group("bench"))
+    session.run("python", "-m", "attnspec.conformance.benchmark", *session.posargs)
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """Check style and formatting; `-- --fix` mends what can be mended."""
     session.install(*group("lint"))

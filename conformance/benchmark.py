@@ -3,7 +3,6 @@
 `python -m attnspec.conformance.benchmark` (`nox -s bench`). What is not installed is left out.
 """
 
-import json
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ import click
 import numpy as np
 
 from attnspec.backends import NAMES
+from attnspec.conformance.verdict import read
 from attnspec.reference import attention
 
 #: (B, H, L, D) of the problem on which the reference is timed.
@@ -96,16 +96,14 @@ def suite_rows(names: Iterable[str], options: Iterable[str]) -> Iterable[tuple[s
                 [*command, "--results", str(path)], capture_output=True, text=True, check=False
             )
             seconds = time.perf_counter() - start
-            lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        count = sum("verdict" in json.loads(line) for line in lines)
+            count = len(read([path]).verdicts) if path.exists() else 0
         yield name, seconds, count, "passed" if done.returncode == 0 else f"exit {done.returncode}"
 
 
 @click.command()
 @click.argument("backends", nargs=-1)
-@click.option("--quick", is_flag=True, help="Time the quick run of the suite too.")
-def main(backends: tuple[str, ...], quick: bool) -> None:  # noqa: FBT001 - click passes by name
-    """Print what takes how long here."""
+def main(backends: tuple[str, ...]) -> None:
+    """Print what takes how long here, the suite on all backends or on those named."""
     click.echo(f"attention of {SIZE} in float64, least of {REPEATS} runs in turn\n")
     click.echo("| implementation | seconds | times the floor | MiB beyond the inputs |")
     click.echo("| --- | --- | --- | --- |")
@@ -116,7 +114,7 @@ def main(backends: tuple[str, ...], quick: bool) -> None:  # noqa: FBT001 - clic
     click.echo("\nthe suite, start-up included\n")
     click.echo("| backend | run | seconds | verdicts | a second | ended |")
     click.echo("| --- | --- | --- | --- | --- | --- |")
-    for label, options in (("whole", ()), *((("quick", ("--quick",)),) if quick else ())):
+    for label, options in (("whole, all cores", ("-n", "auto")), ("quick", ("--quick",))):
         for name, seconds, count, ended in suite_rows(backends or NAMES, options):
             click.echo(f"| {name} | {label} | {seconds:.0f} | {count} | {count / seconds:.0f} | {ended} |")
 
