@@ -81,7 +81,7 @@ def compare(
     finite = np.isfinite(expected)
     error = np.abs(np.subtract(wide, expected, where=finite, out=np.zeros(wide.shape)))
     # Where nothing may be off, being off is infinitely many budgets.
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         shares = np.where(error == 0, 0.0, error / allowed)
     if not shares.size or shares.max() <= 1:
         return Comparison("", "", float(shares.max(initial=0.0)))

@@ -399,3 +399,9 @@ def test_a_figure_is_held_against_the_backend_too():
     narrow = replace(case, figures=(replace(case.figures[0], text=("0.2099", *case.figures[0].text[1:])),))
     with pytest.raises(Failure, match=r"worked example 003, In \[12\], weights: printed 0.2099"):
         judge_case(load("numpy-portable"), narrow, "float32")
+
+
+def test_how_far_off_a_result_is_may_overflow():
+    """A warning here would be an error of the suite's own."""
+    got, expected, allowed = np.full(2, 1e300), np.zeros(2), np.full(2, 1e-300)
+    assert compare("output", got, expected, allowed, "float64").share == np.inf
