@@ -72,7 +72,9 @@ def tests(session: nox.Session) -> None:
     """Run the whole test suite of our own tools, with every library."""
     session.install(f"{ROOT}[numpy,strict,dask,torch,jax,vectors]", *group("tests"))
     # An installed package is what users have; the folders here would be found first.
-    session.run("coverage", "run", "-m", "pytest", "-n", "auto", "tests", *session.posargs)
+    session.run(
+        "coverage", "run", "-m", "pytest", "-n", "auto", "--dist", "worksteal", "tests", *session.posargs
+    )
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report", "--skip-covered")
     session.run("pytest", "--doctest-modules", "--pyargs", "attnspec", "--ignore-glob=*/conformance/test_*")
@@ -141,7 +143,7 @@ def package(session: nox.Session) -> None:
         session.run("python", "-m", "pip", "uninstall", "--yes", "attnspec")
         session.install(*source)
         with session.chdir(elsewhere):
-            session.run("pytest", "-q", "--pyargs", "attnspec.conformance", "--backend", "numpy")
+            session.run("pytest", "-q", "--pyargs", "attnspec.conformance", "--backend", "numpy", "--quick")
             session.run("attnspec", "explain", "MASK-6")
             session.run("attnspec", "smoke", "numpy-portable")
 

@@ -167,7 +167,13 @@ CASES = [
 COMPANIONS = [
     ("split_heads", "split_heads", test_heads.test_splitting_and_merging, {}, "HEAD-3"),
     ("merge_heads", "merge_heads", test_heads.test_splitting_and_merging, {}, "HEAD-4"),
-    ("memory_for_keys_alone", "multi_head_attention", test_heads.test_cross_attention, {}, "HEAD-7"),
+    (
+        "memory_for_keys_alone",
+        "multi_head_attention",
+        test_heads.test_cross_attention,
+        {"depth": 5},
+        "HEAD-7",
+    ),
     ("append_late", "append_cache", test_caching.test_appending, {"count": 1}, "CACHE-1"),
     (
         "append_at_the_end",

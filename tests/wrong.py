@@ -1,6 +1,7 @@
 """Wrong implementations, each in one way: the portable source with one thing changed."""
 
 import math
+from functools import wraps
 
 import ml_dtypes  # noqa: F401 - bfloat16 by its name
 import numpy as np
@@ -358,6 +359,7 @@ def merge_heads(split):
     return split.reshape(*split.shape[:-3], split.shape[-2], -1)
 
 
+@wraps(portable.companions["multi_head_attention"])
 def scale_of_all_heads(tokens, *weights, heads, **options):
     options.setdefault("scale", weights[0].shape[-1] ** -0.5)
     return portable.companions["multi_head_attention"](tokens, *weights, heads=heads, **options)
