@@ -49,11 +49,12 @@ def test_nothing_is_left_behind(tmp_path):
 )
 def test_native_backends_conform_or_deviate_as_they_declare(name, tmp_path):
     """In part: `nox -s conformance` has the whole of it, which takes minutes where JAX compiles."""
-    run, verdicts = judged(name, "--quick", tmp_path=tmp_path)
+    part = ["-k", "golden and (softmax or scores)"] if name.startswith("jax") else []
+    run, verdicts = judged(name, "--quick", *part, tmp_path=tmp_path)
     assert run.returncode == 0, run.stdout
     deviating = set() if name.endswith("portable") else {"deviation"}
-    # Strides that a library does not have, for one.
-    assert {v.status for v in verdicts} == {"pass", "unsupported"} | deviating
+    # Strides that a library does not have, for one, are unsupported.
+    assert {v.status for v in verdicts} - {"unsupported"} == {"pass"} | deviating
 
 
 @pytest.mark.parametrize(
