@@ -114,9 +114,10 @@ def main(backends: tuple[str, ...]) -> None:
     click.echo("\nthe suite, start-up included\n")
     click.echo("| backend | run | seconds | verdicts | a second | ended |")
     click.echo("| --- | --- | --- | --- | --- | --- |")
-    for label, options in (("whole, all cores", ("-n", "auto")), ("quick", ("--quick",))):
+    runs = {"one case": ("--case", "softmax-000"), "quick": ("--quick",), "whole, all cores": ("-n", "auto")}
+    for label, options in runs.items():
         for name, seconds, count, ended in suite_rows(backends or NAMES, options):
-            click.echo(f"| {name} | {label} | {seconds:.0f} | {count} | {count / seconds:.0f} | {ended} |")
+            click.echo(f"| {name} | {label} | {seconds:.1f} | {count} | {count / seconds:.0f} | {ended} |")
 
 
 if __name__ == "__main__":
