@@ -8,6 +8,7 @@ from test_cli import TESTS
 from test_imports import loaded_by
 
 from attnspec import conformance
+
 #: Libraries that a run on NumPy does without: by their weight, or as they need a compiler or a device.
 HEAVY = {"torch", "jax", "flint", "onnx", "safetensors", "dask", "array_api_strict", "mpmath"}
 
