@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import wrong
+import wrong_companions
 
 from attnspec.backends import DTYPES, Backend
 from attnspec.conformance import (
@@ -28,7 +29,7 @@ from attnspec.conformance.failure import Failure
 
 def backend_of(name, operation="attention"):
     """One of the wrong functions in place of the portable one."""
-    function = getattr(wrong, name)
+    function = getattr(wrong if operation == "attention" else wrong_companions, name)
     if operation == "attention":
         return Backend(name, "numpy", "", wrong.portable.xp, function, DTYPES, wrong.portable.companions)
     return replace(wrong.portable, name=name, companions={**wrong.portable.companions, operation: function})

@@ -1,0 +1,69 @@
+"""The error budget, against its terms written out by hand."""
+
+import numpy as np
+
+from attnspec.reference.rounding import FORMATS, budget
+
+
+def test_formats_are_those_of_numpy():
+    for name in ("float16", "float32", "float64"):
+        info = np.finfo(name)
+        found = FORMATS[name]
+        assert (found.unit, found.normal, found.subnormal, found.largest) == (
+            float(info.eps) / 2,
+            float(info.smallest_normal),
+            float(info.smallest_subnormal),
+            float(info.max),
+        )
+
+
+def test_a_budget_by_hand():
+    """Two keys, depth 1: every term of the bound, written out."""
+    unit = 2.0**-24
+    query, key, value = np.array([[1.0]]), np.array([[0.0], [1.0]]), np.array([[0.0], [1.0]])
+    got = budget("attention", {"query": query, "key": key, "value": value, "scale": 1.0}, "float32")["output"]
+    p = 1 / (1 + np.exp(-1.0))  # of key 1, whose value 1 is the output's only part
+    off = [unit * (0 + 3 * 1 + 4), unit * (5 * 1 + 0 + 4)]  # of each exponential: score, shift, exponential
+    spread = (1 - p) * np.expm1(off[0]) * p + p * np.expm1(off[1]) * (1 - p)
+    sums = 2 * (2 + 4) * unit * p
+    merging = 2 * unit * (1 + 5 * np.log(2)) * p
+    assert np.isclose(got[0, 0], spread + sums + merging + unit * p, rtol=1e-5)
+
+
+def test_a_budget_by_hand_in_the_class_cast():
+    """What casting the weights adds: a unit of float16 for each, and half a subnormal."""
+    query, key, value = np.array([[1.0]]), np.array([[0.0], [1.0]]), np.array([[0.0], [1.0]])
+    arguments = {"query": query, "key": key, "value": value, "scale": 1.0}
+    full, cast = (
+        budget("attention", arguments, "float16", accuracy=name)["output"][0, 0] for name in ("full", "cast")
+    )
+    p = 1 / (1 + np.exp(-1.0))
+    added = 2.0**-11 * max(p, 2 * p * (1 - p)) + 2.0**-25
+    assert np.isclose(cast - full, added * (1 + 2.0**-11), rtol=1e-6)
+
+
+def test_a_bias_is_rounded_once_more():
+    query, key = np.zeros((1, 1)), np.zeros((2, 1))
+    arguments = {"query": query, "key": key, "bias": np.array([[1024.0, 1024.0]])}
+    allowed = budget("scores", arguments, "float64")["scores"]
+    assert np.allclose(allowed, 2 * 1024 * 2.0**-53, rtol=1e-9)  # the sum, and the result
+
+
+def test_one_key_leaves_nothing_to_be_off_but_the_last_rounding():
+    one = np.ones((1, 1))
+    for accuracy in ("full", "cast"):
+        allowed = budget(
+            "attention", {"query": one, "key": one, "value": 1.5 * one}, "float16", accuracy=accuracy
+        )
+        assert allowed["output"][0, 0] == 1.5 * 2.0**-11
+
+
+def test_one_key_after_dropout_has_a_weight_that_is_cast():
+    """One over the rate of keeping, 4 / 3, is no number of float16."""
+    one = np.ones((1, 1))
+    dropped = {"dropout_mask": np.ones((1, 1), bool), "dropout_rate": 0.25}
+    arguments = {"query": one, "key": one, "value": one, **dropped}
+    full, cast = (
+        budget("attention", arguments, "float16", accuracy=name)["output"][0, 0] for name in ("full", "cast")
+    )
+    assert np.isclose(cast - full, 4 / 3 * 2.0**-11, rtol=2e-3)

@@ -1,0 +1,101 @@
+"""The comparison of a result with its exact values: what is off, by how many budgets, and where."""
+
+import numpy as np
+import pytest
+
+from attnspec.conformance.comparison import compare
+
+EXPECTED = np.array([[1.0, -2.0], [0.0, 4.0]])
+ALLOWED = np.full((2, 2), 1e-6)
+
+
+def shown(got, expected=EXPECTED, allowed=ALLOWED, dtype="float64"):
+    return compare("output", np.asarray(got), np.asarray(expected), allowed, dtype)
+
+
+@pytest.mark.parametrize(
+    ("got", "kind"),
+    [
+        (EXPECTED, ""),
+        (EXPECTED + 0.99e-6, ""),
+        (EXPECTED + 1.01e-6, "value"),
+        (EXPECTED - 1.01e-6, "value"),
+        (np.zeros((2, 2)), "value"),
+        (EXPECTED * [[1, 1], [-1, 1]], ""),  # -0.0 is 0.0
+        (np.where(EXPECTED == 4, np.nan, EXPECTED), "pattern"),
+        (np.where(EXPECTED == 4, np.inf, EXPECTED), "pattern"),
+        (np.full((2, 2), np.nan), "pattern"),
+        (EXPECTED[0], "shape"),  # would broadcast
+        (EXPECTED[None], "shape"),
+        (EXPECTED.T[:1], "shape"),
+        (EXPECTED.astype(np.float32), "dtype"),
+        (EXPECTED.astype(complex), "dtype"),
+        (EXPECTED.astype(int), "dtype"),
+        (EXPECTED[0, 0], "shape"),
+    ],
+)
+def test_comparison(got, kind):
+    comparison = shown(got)
+    assert comparison.kind == kind
+    assert (comparison.problem == "") == (kind == "")
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "same"),
+    [
+        (np.nan, np.nan, True),
+        (np.inf, np.inf, True),
+        (-np.inf, np.inf, False),
+        (np.inf, np.nan, False),
+        (1.0, np.nan, False),
+        (1e300, np.inf, False),
+        (0.0, -np.inf, False),
+    ],
+)
+def test_patterns(got, expected, same):
+    comparison = shown([got], [expected], np.full(1, np.inf))
+    assert (comparison.problem == "") == same
+
+
+def test_off_by_exactly_one_budget_passes_and_by_the_next_number_does_not():
+    assert shown([1.5], [1.0], np.full(1, 0.5)).share == 1
+    assert shown([1.5], [1.0], np.full(1, 0.5)).problem == ""
+    assert shown([np.nextafter(1.5, 2)], [1.0], np.full(1, 0.5)).kind == "value"
+
+
+@pytest.mark.parametrize("got", [np.nan, np.inf, -np.inf, 7.0])
+def test_nothing_is_said_of_a_place_that_is_not_looked_at(got):
+    seen = np.array([True, False])
+    there = compare("weights", np.array([1.0, got]), np.ones(2), np.zeros(2), "float64", where=seen)
+    assert there.problem == ""
+    assert compare("weights", np.array([got, 1.0]), np.ones(2), np.zeros(2), "float64", where=seen).problem
+
+
+def test_where_nothing_may_be_off_the_least_is_too_much():
+    assert shown([5e-324], [0.0], np.zeros(1)).share == np.inf
+    assert shown([0.0], [0.0], np.zeros(1)).share == 0
+
+
+def test_empty_arrays_are_equal_if_their_shapes_are():
+    empty = np.zeros((0, 3))
+    assert shown(empty, empty, empty).problem == ""
+    assert shown(np.zeros((0, 4)), empty, empty).kind == "shape"
+
+
+def test_the_worst_element_is_named():
+    comparison = shown(EXPECTED + np.array([[0, 5e-6], [0, 1e-5]]))
+    assert comparison.problem.startswith(
+        "output[1, 1]: got 4.00001, expected 4.0, off by 1e-05, allowed 1e-06: 10 budgets"
+    )
+    assert "(2 of 4 elements are off)" in comparison.problem
+
+
+def test_an_allowance_of_nan_allows_nothing():
+    assert shown(EXPECTED + 1.0, allowed=np.full((2, 2), np.nan)).kind == "value"
+    assert shown(EXPECTED + 1.001e-6).kind == "value"
+
+
+def test_how_far_off_a_result_is_may_overflow():
+    """A warning here would be an error of the suite's own."""
+    got, expected, allowed = np.full(2, 1e300), np.zeros(2), np.full(2, 1e-300)
+    assert compare("output", got, expected, allowed, "float64").share == np.inf
