@@ -276,7 +276,9 @@ def test_the_variant_finite_takes_an_lse_that_is_low_and_no_other(lse, status):
         found = np.where(found == -np.inf, lse, found).astype(found.dtype)
         return (output, found) if return_lse else output
 
-    backend = replace(right, attention=attention, companions={}, dialect={"SOFT-7": "finite"})
+    backend = replace(
+        right, attention=attention, companions={}, dialect={"MASK-8": "exclusive-left", "SOFT-7": "finite"}
+    )
     if status:
         judgement = judge(backend, "SOFT-7", "attention", MASKED)
         assert (judgement.status, judgement.deviates) == (status, "SOFT-7")

@@ -356,3 +356,14 @@ def test_precision_is_raised_where_it_must_be():
     found = call([[1.0]], [[0.0], [2.0**-160]], [[1.0], [-1.0]], scale=1.0)["output"]
     assert found.bits > 128
     assert found.values[0, 0] == -(2.0**-161)
+
+
+def test_minus_infinity_added_where_others_fill():
+    """The fill is above minus infinity: the row is the mean over what the mask disallows, 5 and 7."""
+    arguments = {"query": np.zeros((1, 1)), "key": np.zeros((3, 1)), "value": np.array([[1.0], [5.0], [7.0]])}
+    arguments |= {"mask": np.array([True, False, False]), "bias": np.array([-np.inf, 0.0, 0.0])}
+    found = rational.evaluate("attention", arguments, {"MASK-2": "added", "MASK-6": "uniform"})
+    assert found["output"].tolist() == [[6.0]]
+    assert found["weights"].tolist() == [[0.0, 0.5, 0.5]]
+    assert found["lse"].tolist() == [-np.inf]
+    assert np.isnan(rational.evaluate("attention", arguments, {"MASK-2": "added"})["output"]).all()
