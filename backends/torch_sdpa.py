@@ -52,17 +52,7 @@ def _default(
     mask: Any = None,
     is_causal: bool = False,
 ) -> Any:
-    _refuse_both(mask, bias, is_causal=is_causal)
-    attn_mask = to_attn_mask(mask, bias, 2)
-    return _SDPA(
-        query,
-        key,
-        value,
-        attn_mask=attn_mask,
-        is_causal=is_causal,
-        scale=scale,
-        enable_gqa=_grouped(query, key),
-    )
+    return _asked(query, key, value, to_attn_mask(mask, bias, 2), scale=scale, is_causal=is_causal)
 
 
 def _math(
@@ -75,18 +65,24 @@ def _math(
     mask: Any = None,
     is_causal: bool = False,
 ) -> Any:
-    _refuse_both(mask, bias, is_causal=is_causal)
-    attn_mask = to_attn_mask(mask, bias, 0)
     with sdpa_kernel(SDPBackend.MATH):
-        return _SDPA(
-            query,
-            key,
-            value,
-            attn_mask=attn_mask,
-            is_causal=is_causal,
-            scale=scale,
-            enable_gqa=_grouped(query, key),
+        return _asked(query, key, value, to_attn_mask(mask, bias, 0), scale=scale, is_causal=is_causal)
+
+
+def _asked(query: Any, key: Any, value: Any, attn_mask: Any, *, scale: float | None, is_causal: bool) -> Any:
+    if is_causal and attn_mask is not None:
+        raise Unsupported(
+            "scaled_dot_product_attention is documented to take attn_mask or is_causal, not both"
         )
+    return _SDPA(
+        query,
+        key,
+        value,
+        attn_mask=attn_mask,
+        is_causal=is_causal,
+        scale=scale,
+        enable_gqa=_grouped(query, key),
+    )
 
 
 def _flash(
@@ -113,13 +109,6 @@ def _flash(
             enable_gqa=_grouped(query, key),
         )
     return output.reshape(query.shape[:-1] + output.shape[-1:])
-
-
-def _refuse_both(mask: Any, bias: Any, *, is_causal: bool) -> None:
-    if is_causal and not (mask is None and bias is None):
-        raise Unsupported(
-            "scaled_dot_product_attention is documented to take attn_mask or is_causal, not both"
-        )
 
 
 def _grouped(query: Any, key: Any) -> bool:
