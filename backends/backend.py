@@ -135,21 +135,19 @@ class Backend:
 
     def to_library(self, array: NDArray[Any]) -> Any:
         """Copy an array into the library."""
+        # In rows: a fused kernel may take no other layout, and another one would be tried in its stead.
+        copy = np.array(array, order="C")
+        if self.library == "jax":
+            import jax
+
+            # Not `jnp.asarray`, which compiles an identity for every shape.
+            return jax.device_put(copy, jax.devices(self.device)[0] if self.device else None)
         if self.library == "torch" and array.dtype.name == "bfloat16":
             # NumPy and PyTorch share no type for it, but its bits.
-            words = self.xp.asarray(np.array(array, order="C").view(np.int16))
-            return self._placed(words.view(self.xp.bfloat16))
-        # In rows: a fused kernel may take no other layout, and another one would be tried in its stead.
-        return self._placed(self.xp.asarray(np.array(array, order="C")))
-
-    def _placed(self, array: Any) -> Any:
-        if not self.device:
-            return array
-        if self.library == "jax":
-            import jax  # no array of JAX has a method for it that takes a name
-
-            return jax.device_put(array, jax.devices(self.device)[0])
-        return array_api_compat.to_device(array, self.device)
+            placed = self.xp.asarray(copy.view(np.int16)).view(self.xp.bfloat16)
+        else:
+            placed = self.xp.asarray(copy)
+        return array_api_compat.to_device(placed, self.device) if self.device else placed
 
     def to_numpy(self, array: Any) -> NDArray[Any]:
         """Copy an array of the library out of it.

@@ -6,6 +6,7 @@ Loading it switches JAX to 64-bit numbers for the whole process, as `jax_backend
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from attnspec.backends.backend import DTYPES, Backend, Deviation, has_infinite_score
 from attnspec.backends.errors import Unsupported
+from attnspec.backends.jax_compilation import compile_in_haste
 
 jax.config.update("jax_enable_x64", True)
 
@@ -23,7 +25,8 @@ _jitted = jax.jit(_eager, static_argnames=("is_causal", "local_window_size", "re
 
 
 def eager_backend() -> Backend:
-    """Run it operation by operation."""
+    """Run it operation by operation, each compiled in haste; `jit_backend` is compiled as everybody's."""
+    compile_in_haste()
     return _backend("jax-nn", _eager)
 
 
@@ -55,9 +58,7 @@ def _backend(name: str, function: Callable[..., Any]) -> Backend:
             raise Unsupported("dot_product_attention takes values of the keys' depth alone")
         outer = query.shape[:-3]
         returned = function(
-            _to_btnh(query),
-            _to_btnh(key),
-            _to_btnh(value),
+            *_to_btnh(query, key, value),
             bias=None if bias is None else _to_four_axes(bias, query.shape[:-2]),
             mask=None if mask is None else _to_four_axes(mask, query.shape[:-2]),
             scale=scale,
@@ -66,10 +67,11 @@ def _backend(name: str, function: Callable[..., Any]) -> Backend:
             query_seq_lengths=None if query_lengths is None else _to_lengths(query_lengths, outer),
             key_value_seq_lengths=None if key_lengths is None else _to_lengths(key_lengths, outer),
             return_residual=return_lse,
-        )  # (B, L, H, D), with (B, L, H) for the lse
-        output, *lse = returned if return_lse else (returned,)
-        output = jnp.swapaxes(output, 1, 2).reshape(query.shape[:-1] + value.shape[-1:])
-        return (output, jnp.swapaxes(lse[0], 1, 2).reshape(query.shape[:-1])) if return_lse else output
+        )  # (B, L, H, Dv), with (B, L, H) for the lse
+        results = returned if return_lse else (returned,)
+        shapes = (query.shape[:-1] + value.shape[-1:], query.shape[:-1])
+        laid = tuple(_from_blh(result, shape) for result, shape in zip(results, shapes, strict=False))
+        return laid if return_lse else laid[0]
 
     dialect = {"MASK-2": "added", "MASK-6": "uniform", "NUM-2": "float32", "SOFT-7": "finite"}
     return Backend(
@@ -77,12 +79,20 @@ def _backend(name: str, function: Callable[..., Any]) -> Backend:
     )
 
 
-def _to_btnh(array: Any) -> Any:
+# The layout is compiled as a whole: operation by operation it would be most of what there is to compile.
+@jax.jit  # type: ignore[untyped-decorator] # JAX declares no type for it
+def _to_btnh(*arrays: Any) -> list[Any]:
     """From ``(*B, H, L, D)`` to JAX's ``(B, L, H, D)``, with one batch axis."""
-    heads = array.shape[-3] if array.ndim > 2 else 1
-    return jnp.swapaxes(array.reshape((math.prod(array.shape[:-3]), heads, *array.shape[-2:])), 1, 2)
+    flat = [array.reshape((math.prod(array.shape[:-3]), *((1, *array.shape)[-3:]))) for array in arrays]
+    return [jnp.swapaxes(array, 1, 2) for array in flat]
 
 
+@partial(jax.jit, static_argnames="shape")
+def _from_blh(array: Any, shape: tuple[int, ...]) -> Any:
+    return jnp.swapaxes(array, 1, 2).reshape(shape)
+
+
+@partial(jax.jit, static_argnames="outer")
 def _to_four_axes(array: Any, outer: tuple[int, ...]) -> Any:
     """Give a mask or bias as ``(B, H, L, S)`` or with ones there, which is how JAX broadcasts it."""
     if array.ndim < 2:

@@ -17,6 +17,7 @@ from attnspec.backends.portable_errors import (
     working,
 )
 from attnspec.backends.portable_notation import per_entry, reshape
+from attnspec.backends.portable_parts import part
 from attnspec.backends.portable_softmax import largest
 
 
@@ -59,6 +60,13 @@ def append_cache(cache: Any, new: Any, *, lengths: Any) -> Any:
     check("lengths", added <= capacity, room, f"a capacity of {capacity}", "CACHE-2")
     bounds = (0, capacity - added)
     held = integers(xp, "lengths", lengths, shape[:-3], "CACHE-1", bounds, "CACHE-2")
+    return _append(xp, cache, new, held)
+
+
+@part
+def _append(xp: Any, cache: Any, new: Any, held: Any) -> Any:
+    *outer, capacity, depth = shape = tuple(cache.shape)
+    added = new.shape[-2]
     # Old and new laid end to end, and each position of the result taken from the one or the other.
     positions = count(xp, capacity, cache)
     index = positions - per_entry(held, len(shape) - 1)  # (*B, 1, C)
@@ -100,9 +108,14 @@ def gather_pages(pages: Any, block_table: Any) -> Any:
     check("pages", pages.ndim == 4, "(P, H, K, D)", f"shape {tuple(pages.shape)}", "CACHE-4")
     kind = dtype_name(block_table).startswith(("int", "uint"))
     check("block_table", kind and block_table.ndim >= 1, "integers (*B, T)", describe(block_table), "CACHE-4")
-    number, heads, positions, depth = pages.shape
     table = xp.astype(block_table, xp.int64)
-    check_bounds(xp, "block_table", table, (0, number - 1), "CACHE-5")
+    check_bounds(xp, "block_table", table, (0, pages.shape[0] - 1), "CACHE-5")
+    return _gather(xp, pages, table)
+
+
+@part
+def _gather(xp: Any, pages: Any, table: Any) -> Any:
+    _, heads, positions, depth = pages.shape
     *outer, length = table.shape
     taken = xp.take(pages, reshape(xp, table, (math.prod(table.shape),)), axis=0)
     gathered = xp.moveaxis(reshape(xp, taken, (*outer, length, heads, positions, depth)), -4, -3)
@@ -143,6 +156,12 @@ def merge_partials(outputs: Any, lses: Any, *, return_lse: bool = False) -> Any:
     precise = ("float64",) if dtype_name(outputs) == "float64" else ("float32", "float64")
     check("lses", dtype_name(lses) in precise, " or ".join(precise), dtype_name(lses), "NUM-7")
     check("lses", tuple(lses.shape) == shape[:-1], f"shape {shape[:-1]}", tuple(lses.shape), "CACHE-6")
+    output, lse = _merge(xp, outputs, lses)
+    return (output, lse) if return_lse else output
+
+
+@part
+def _merge(xp: Any, outputs: Any, lses: Any) -> tuple[Any, Any]:
     spoilt = xp.any(~(lses < math.inf), axis=0)
     known = xp.where(lses < math.inf, lses, -math.inf)
     top = largest(xp, known, 0)[0, ...]
@@ -154,7 +173,5 @@ def merge_partials(outputs: Any, lses: Any, *, return_lse: bool = False) -> Any:
     clean = xp.where((known > -math.inf)[..., None], working(outputs), 0.0)
     output = xp.sum(shares[..., None] * clean, axis=0)
     output = xp.astype(xp.where(spoilt[..., None], math.nan, output), outputs.dtype)
-    if not return_lse:
-        return output
     lse = xp.where(total > 0, top + xp.log(xp.where(total > 0, total, 1.0)), -math.inf)
     return output, xp.astype(xp.where(spoilt, math.nan, lse), lses.dtype)

@@ -12,6 +12,7 @@ from attnspec.backends.portable_errors import (
     working,
 )
 from attnspec.backends.portable_notation import check_axes, score_shape, share
+from attnspec.backends.portable_parts import part
 
 
 def scores(
@@ -50,7 +51,7 @@ def working_scores(xp: Any, query: Any, key: Any, scale: Any, softcap: Any, bias
     factor = 1 / math.sqrt(query.shape[-1])
     if scale is not None:
         factor = number("scale", scale, "a finite number", "ERR-6")
-    s = share(xp, working(query), xp.matrix_transpose(working(key))) * factor  # (*B, Hq, L, S)
+    s = _products(xp, query, key) * factor  # (*B, Hq, L, S)
     if softcap is not None:
         s = _cap(xp, s, softcap)
     if bias is None:
@@ -59,6 +60,11 @@ def working_scores(xp: Any, query: Any, key: Any, scale: Any, softcap: Any, bias
     check_floating("ERR-2", bias=bias)
     check_broadcast("bias", bias, score_shape(query, key), "SCORE-4")
     return s + working(bias)  # a bias in float64 takes the scores with it (ERR-14)
+
+
+@part
+def _products(xp: Any, query: Any, key: Any) -> Any:
+    return share(xp, working(query), xp.matrix_transpose(working(key)))
 
 
 def _cap(xp: Any, s: Any, softcap: Any) -> Any:

@@ -7,6 +7,7 @@ from array_api_compat import device
 
 from attnspec.backends.portable_errors import boolean, check, check_array, check_floating, number, working
 from attnspec.backends.portable_notation import Shape, share
+from attnspec.backends.portable_parts import part
 
 
 def softmax(xp: Any, s: Any, allowed: Any, sinks: Any) -> tuple[Any, Any]:
@@ -26,7 +27,12 @@ def softmax(xp: Any, s: Any, allowed: Any, sinks: Any) -> tuple[Any, Any]:
     array (*B, Hq, L) or (L,)
         The lse.
     """
-    sink = _sink(xp, s, sinks)
+    normalised: tuple[Any, Any] = _normalise(xp, s, allowed, _sink(xp, s, sinks))
+    return normalised
+
+
+@part
+def _normalise(xp: Any, s: Any, allowed: Any, sink: Any) -> tuple[Any, Any]:
     # Said of each row outright: libraries differ on the maximum of NaN and another number.
     spoilt = xp.any(allowed & ~(s < math.inf), axis=-1, keepdims=True) | ~(sink < math.inf)
     kept = xp.where(allowed & (s < math.inf), s, -math.inf)
@@ -90,12 +96,27 @@ def weighted_sum(xp: Any, weights: Any, value: Any, allowed: Any) -> Any:
     -------
     array (*B, Hq, L, Dv) or (L, Dv)
     """
-    value = working(value)
-    finite = xp.isfinite(value)
-    if bool(xp.all(finite)):
-        return share(xp, weights, value)
+    if bool(_is_finite(xp, value)):
+        return _sum(xp, weights, value)
+    return _sum_with_infinities(xp, weights, value, allowed)
+
+
+@part
+def _is_finite(xp: Any, value: Any) -> Any:
+    return xp.all(xp.isfinite(value))
+
+
+@part
+def _sum(xp: Any, weights: Any, value: Any) -> Any:
+    return share(xp, weights, working(value))
+
+
+@part
+def _sum_with_infinities(xp: Any, weights: Any, value: Any, allowed: Any) -> Any:
     # A weight of 0 does not keep NaN and infinity out (MASK-13): they are taken out, and put back into the
     # rows that may attend to them (NUM-12, NUM-13).
+    value = working(value)
+    finite = xp.isfinite(value)
     output = share(xp, weights, xp.where(finite, value, 0.0))
     kinds = xp.concat(
         [xp.isnan(value), value == math.inf, value == -math.inf], axis=-1

@@ -190,6 +190,7 @@ class Run:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
         """End the process when a test does not end: nothing gentler stops a kernel that hangs."""
+        from attnspec.backends.jax_compilation import release_sources
         from attnspec.conformance import deviations
 
         deviations.begin(item.name)
@@ -199,6 +200,7 @@ class Run:
             yield
         finally:
             faulthandler.cancel_dump_traceback_later()
+            release_sources()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(

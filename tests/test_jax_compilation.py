@@ -1,0 +1,87 @@
+"""JAX compiles little for the suite, and keeps little of it."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from attnspec.backends import load
+from attnspec.backends.jax_compilation import compile_in_haste, release_sources
+from attnspec.backends.portable_parts import part
+
+jax = pytest.importorskip("jax")
+
+
+@pytest.fixture
+def compiled() -> Iterator[list[str]]:
+    """What has been compiled, a word for each, as JAX tells it."""
+    seen: list[str] = []
+
+    def listen(event: str, _: float, **__: object) -> None:
+        if event.endswith("backend_compile_duration"):
+            seen.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield seen
+    jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def test_copying_into_jax_compiles_nothing(compiled):
+    backend = load("jax-portable")
+    array = backend.to_library(np.ones((3, 1, 41), np.float16))
+    assert compiled == []
+    _ = array + array
+    assert compiled  # the instrument works
+
+
+def test_what_is_compiled_outlives_its_source(compiled):
+    from jax._src.interpreters.pxla import _cached_lowering_to_hlo
+
+    array = load("jax-portable").to_library(np.ones((43, 1)))
+    _ = array * array
+    assert len(compiled) == 1
+    assert _cached_lowering_to_hlo.cache_info().currsize
+    assert release_sources() == 2
+    assert not _cached_lowering_to_hlo.cache_info().currsize
+    _ = array * array
+    assert len(compiled) == 1
+
+
+def test_without_jax_there_is_nothing_to_release():
+    told = "from attnspec.backends.jax_compilation import release_sources; print(release_sources())"
+    run = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert run.stdout == "0\n"
+
+
+@pytest.mark.parametrize(("version", "given", "hasty"), [
+    ("0.10.2", {}, True),
+    ("0.10.2", {"XLA_FLAGS": ""}, False),
+    ("0.11.0", {}, False),
+])  # fmt: skip
+def test_haste_leaves_what_is_set_and_what_is_unknown(monkeypatch, version, given, hasty):
+    monkeypatch.setattr(os, "environ", dict(given))
+    monkeypatch.setattr("attnspec.backends.jax_compilation.version", lambda _: version)
+    compile_in_haste()
+    assert ("optimization_level=0" in os.environ.get("XLA_FLAGS", "")) == hasty
+
+
+def test_a_part_is_compiled_by_jax_and_run_as_it_stands_elsewhere(compiled):
+    ran = []
+
+    @part
+    def double(xp, array):
+        ran.append(xp)
+        return xp.exp(array) + xp.exp(-array)
+
+    numpy, other = load("numpy-portable"), load("jax-portable")
+    one = np.zeros((1, 47))
+    for _ in range(2):
+        assert (double(numpy.xp, one) == 2).all()
+    assert len(ran) == 2
+    for _ in range(2):
+        assert (np.asarray(double(other.xp, other.to_library(one))) == 2).all()
+    assert len(ran) == 3
+    assert len(compiled) == 1
