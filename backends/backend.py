@@ -4,6 +4,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import array_api_compat
@@ -131,7 +132,7 @@ class Backend:
     def has(self, operation: str, argument: str) -> bool:
         """Whether the operation is there and takes that argument by name."""
         function = self.function(operation)
-        return function is not None and argument in inspect.signature(function).parameters
+        return function is not None and argument in _parameters(function)
 
     def to_library(self, array: NDArray[Any]) -> Any:
         """Copy an array into the library."""
@@ -175,6 +176,19 @@ class Backend:
                 array = array.compute()
         # Not `np.array(array)`: asked for a copy, PyTorch's `__array__` draws a deprecation warning.
         return np.asarray(array).copy()
+
+
+def _parameters(function: Callable[..., Any]) -> frozenset[str]:
+    """Name the parameters of a function: asked for at every call, and slow to find."""
+    try:
+        return _known_parameters(function)
+    except TypeError:  # an object that cannot be hashed may be called all the same
+        return _known_parameters.__wrapped__(function)
+
+
+@lru_cache(maxsize=64)
+def _known_parameters(function: Callable[..., Any]) -> frozenset[str]:
+    return frozenset(inspect.signature(function).parameters)
 
 
 def check_backend(name: str, backend: Backend) -> None:

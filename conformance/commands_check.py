@@ -186,10 +186,13 @@ def _write(report: Report, files: _Wanted) -> None:
 
 def _tell(report: Report) -> None:
     """Print the summary: failures by rule, the table, levels, what is known and stale, a reproduction."""
-    from attnspec.conformance.diagnosis import of_results
     from attnspec.conformance.summary import render
 
-    diagnoses = of_results(report.results)
+    diagnoses: dict[str, str] = {}
+    if any(verdict.status in ("fail", "error") for verdict in report.results.verdicts):
+        from attnspec.conformance.diagnosis import of_results  # brings the gallery with it
+
+        diagnoses = of_results(report.results)
     color = sys.stdout.isatty()
     click.echo(render(report.results, color=color, told=report.failures.new, diagnoses=diagnoses))
     click.echo(report.extent())

@@ -229,3 +229,13 @@ def test_jax_is_left_to_refuse_lengths(lengths):
     given = backend.to_library(lengths) if isinstance(lengths, np.ndarray) else lengths
     with pytest.raises(Exception, match="key_value_seq_lengths"):
         backend.attention(*map(backend.to_library, [uneven(1, 2)] * 3), key_lengths=given)
+
+
+def test_an_object_that_cannot_be_hashed_has_the_parameters_of_its_call():
+    class Kernel(list):  # a list has no hash
+        def __call__(self, query, key, value, *, scale=None):
+            raise NotImplementedError
+
+    backend = replace(load("numpy-portable"), attention=Kernel())
+    assert backend.has("attention", "scale")
+    assert not backend.has("attention", "mask")
