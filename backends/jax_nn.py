@@ -139,6 +139,12 @@ _DEVIATIONS = (
         "jax_bias_overflow",
         tests="bias-largest",
     ),
+    Deviation(
+        ("ERR-5",),
+        "a depth of 0 is taken where queries, keys and values all have it",
+        "jax_depth_zero",
+        when=lambda arguments: all(arguments[name].shape[-1] == 0 for name in ("query", "key", "value")),
+    ),
     Deviation(("ERR-6",), "a scale of NaN or infinity is taken, and gives NaN", "jax_scale_not_finite"),
     Deviation(
         ("ERR-2",),

@@ -18,7 +18,7 @@ from attnspec.backends.torch_sdpa import to_attn_mask
 def weights_backend() -> Backend:
     """Ask for the weights, for which the module takes a path of its own."""
     dialect = {"MASK-6": "nan", "NUM-5": "storage"}
-    return _backend("torch-mha", _with_weights, dialect, (_OVERFLOW, _ROUNDED, _NO_KEYS), need_weights=True)
+    return _backend("torch-mha", _with_weights, dialect, (_OVERFLOW, _ROUNDED), need_weights=True)
 
 
 def plain_backend() -> Backend:
@@ -191,12 +191,6 @@ _ROUNDED = Deviation(
     "torch_mha_half_bias",
     dtypes=("float16",),
     tests="sentinel",
-)
-_NO_KEYS = Deviation(
-    ("MASK-6", "SHAPE-7"),
-    "without keys the row is 0, as it should, and not NaN like other empty rows",
-    "torch_mha_no_keys",
-    when=lambda arguments: bool(arguments["key"].shape[-2] == 0),
 )
 _FAST_PATH = Deviation(
     ("MASK-6",),

@@ -85,11 +85,14 @@ def reference_rows() -> Iterable[tuple[str, float, float]]:
         yield name, min(seconds[name]), peak / 2**20
 
 
-def suite_rows(names: Iterable[str], options: Iterable[str]) -> Iterable[tuple[str, float, int, str]]:
-    """Run the suite on each backend: name, seconds, verdicts, and how it ended."""
+def suite_rows(
+    names: Iterable[str], options: Iterable[str], keep: Path | None = None
+) -> Iterable[tuple[str, float, int, str]]:
+    """Run the suite on each backend: name, seconds, verdicts, and how it ended; keep these in a folder."""
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "results.jsonl"
+            path = (keep or Path(folder)) / f"{name}.jsonl"
+            path.unlink(missing_ok=True)
             command = [sys.executable, "-m", "attnspec.conformance.cli", "check", name, *options]
             start = time.perf_counter()
             done = subprocess.run(  # noqa: S603 - our own command line
@@ -102,7 +105,12 @@ def suite_rows(names: Iterable[str], options: Iterable[str]) -> Iterable[tuple[s
 
 @click.command()
 @click.argument("backends", nargs=-1)
-def main(backends: tuple[str, ...]) -> None:
+@click.option(
+    "--results",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A folder to keep the verdicts of whole runs in, for attnspec table.",
+)
+def main(backends: tuple[str, ...], results: Path | None) -> None:
     """Print what takes how long here, the suite on all backends or on those named."""
     click.echo(f"attention of {SIZE} in float64, least of {REPEATS} runs in turn\n")
     click.echo("| implementation | seconds | times the floor | MiB beyond the inputs |")
@@ -116,7 +124,8 @@ def main(backends: tuple[str, ...]) -> None:
     click.echo("| --- | --- | --- | --- | --- | --- |")
     runs = {"one case": ("--case", "softmax-000"), "quick": ("--quick",), "whole, all cores": ("-n", "auto")}
     for label, options in runs.items():
-        for name, seconds, count, ended in suite_rows(backends or NAMES, options):
+        kept = results if label.startswith("whole") else None
+        for name, seconds, count, ended in suite_rows(backends or NAMES, options, kept):
             click.echo(f"| {name} | {label} | {seconds:.1f} | {count} | {count / seconds:.0f} | {ended} |")
 
 

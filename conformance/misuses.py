@@ -93,6 +93,9 @@ MISUSES: Mapping[str, Wrong] = MappingProxyType(
         "mask of real numbers": _wrong("ERR-4", "mask", np.ones((3, 5))),
         "dropout mask of integers": _wrong("ERR-4", "dropout_mask", np.ones((3, 5), np.int32)),
         "depth of 0": _wrong("ERR-5", "query", _depth("query", 0), key=_depth("key", 0)),
+        "depth of 0 throughout": _wrong(
+            "ERR-5", "query", _depth("query", 0), key=_depth("key", 0), value=_depth("value", 0)
+        ),
         "depth of 0 of the values": _wrong("ERR-5", "value", _depth("value", 0)),
         "scale of NaN": _wrong("ERR-6", "scale", float("nan")),
         "scale of infinity": _wrong("ERR-6", "scale", float("inf")),

@@ -138,7 +138,7 @@ def _put_empty_rows(
     results["lse"].values[empty & ~sunk] = -np.inf
     if variant == "plus-infinity":
         results["lse"].values[empty] = np.inf
-    if variant == "nan":
+    if variant == "nan" and results["weights"].values.shape[-1]:
         for name in ("output", "weights"):
             results[name].values[empty] = np.nan
     if variant == "added":

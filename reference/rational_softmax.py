@@ -121,7 +121,7 @@ def _empty(scores: Scores, keys: int, value: Matrix, kept: Kept, dialect: Mappin
     if scores.sink is not None and dialect.get("SOFT-7") != "plus-infinity":
         lse = _in_base(scores.scale.number(scores.sink), dialect)
     variant = dialect.get("MASK-6")
-    if variant == "nan":
+    if variant == "nan" and keys:
         return Row([math.nan] * value.depth, lse, [math.nan] * keys)
     if variant == "uniform" and keys:
         return _uniform(range(keys), lse, keys, value, kept)

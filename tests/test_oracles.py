@@ -275,6 +275,16 @@ def test_weights_among_the_subnormals_are_rounded_once():
     assert found[0, 1] == float(Decimal(-740).exp() / (1 + Decimal(-740).exp()))
 
 
+@pytest.mark.parametrize("variant", ["nan", "uniform"])
+def test_without_keys_the_variants_of_an_empty_row_are_zero(variant):
+    arguments = {"query": np.ones((2, 1)), "key": np.ones((0, 1)), "value": np.ones((0, 1))}
+    for found in (
+        exact.evaluate("attention", arguments, variant),
+        rational.evaluate("attention", arguments, {"MASK-6": variant}),
+    ):
+        assert np.array_equal(np.asarray(getattr(found["output"], "values", found["output"])), [[0.0], [0.0]])
+
+
 def test_variants():
     mask = np.array([[False, False], [True, True]])
     for variant, expected in ((None, 0.0), ("nan", np.nan), ("uniform", 1.5)):

@@ -1,0 +1,18 @@
+"""JAX: a depth of 0 of queries, keys and values, whose default scale is one over 0, is taken (ERR-5)."""
+
+import sys
+import warnings
+
+import jax
+import jax.numpy as jnp
+
+warnings.simplefilter("ignore")  # NumPy's, of the division
+
+none = jnp.ones((1, 2, 1, 0))
+try:
+    got = jax.nn.dot_product_attention(none, none, none).shape
+except (TypeError, ValueError, ZeroDivisionError) as error:
+    got = error
+print("expected an error")
+print(f"got {got}")
+sys.exit(0 if isinstance(got, tuple) else 1)
