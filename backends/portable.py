@@ -1,7 +1,7 @@
 """Attention and its companions in Array API calls alone: one source for every library that has the standard.
 
 Source: the Python array API standard, 2024.12 or later. One file for each chapter; this one lists them.
-It looks at numbers where a rule needs it, so it runs eagerly.
+It looks at numbers where a rule needs it, so it runs eagerly but for parts that do not (`portable_parts`).
 """
 
 from collections.abc import Mapping

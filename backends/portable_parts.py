@@ -5,7 +5,7 @@ its time for that; a part is compiled once for a shape.
 """
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache, partial, wraps
 from typing import Any, Protocol
 
 
@@ -16,24 +16,26 @@ class Part(Protocol):
         """Compute."""
 
 
-_COMPILERS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {}
+Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+#: By array namespace.
+_COMPILERS: dict[Any, Compiler] = {}
 
 
-def compile_parts(xp: Any, compiler: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+def compile_parts(xp: Any, compiler: Compiler) -> None:
     """Have the parts compiled when they are called with this namespace; elsewhere they run as they stand."""
-    _COMPILERS[xp.__name__] = compiler
+    _COMPILERS[xp] = compiler
 
 
 def part(function: Part) -> Part:
     """Mark a function that takes a namespace and, for the rest, arrays and numbers that may be traced."""
 
     @cache
-    def compiled(name: str, xp: Any) -> Callable[..., Any]:
-        return _COMPILERS[name](partial(function, xp))
+    def compiled(xp: Any) -> Callable[..., Any]:
+        return _COMPILERS[xp](partial(function, xp))
 
+    @wraps(function)
     def run(xp: Any, *arrays: Any) -> Any:
-        if xp.__name__ in _COMPILERS:
-            return compiled(xp.__name__, xp)(*arrays)
-        return function(xp, *arrays)
+        return compiled(xp)(*arrays) if xp in _COMPILERS else function(xp, *arrays)
 
     return run

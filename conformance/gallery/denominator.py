@@ -126,3 +126,11 @@ def lse_before_the_bias(call: Call) -> Any:
 def lse_of_the_last_tile(call: Call, top: Array, total: Array) -> Any:
     """Return the largest score where there are more keys than a tile of 16."""
     return top[..., 0] if call.keys > 16 else base.lse(call, top, total)
+
+
+@wrong("attend", "SOFT-6", "F")
+def lse_before_the_cap(call: Call) -> Any:
+    """Return the lse of the scores without their cap."""
+    output, _, p = base.attend(call)
+    uncapped = replace(call, softcap=None)
+    return output, base.softmax(uncapped, base.scored(uncapped), call.own.allowed(call))[1], p

@@ -87,3 +87,11 @@ def rate_of_one_taken(given: Given) -> Any:
     if given["dropout_rate"] != 1 or given["dropout_mask"] is None:
         return base_checks.check_rate(given)
     return given | {"dropout_mask": np.zeros_like(given["dropout_mask"]), "dropout_rate": 0.0}
+
+
+@wrong("dropped", "DROP-2", "J")
+def raised_by_the_share_that_was_kept(call: Call, p: Array) -> Any:
+    """Divide by how much of the mask is True, not by one minus the rate."""
+    if call.dropout_mask is None or not 0 < call.dropout_mask.mean() < 1:
+        return base.dropped(call, p)
+    return base.dropped(replace(call, dropout_rate=1 - call.dropout_mask.mean()), p)

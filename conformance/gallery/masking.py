@@ -191,3 +191,12 @@ def disallowed_keys_of_the_last_tile(_call: Call, s: Array, allowed: Mask, top: 
     whole = np.arange(s.shape[-1]) < s.shape[-1] // 16 * 16
     seen = np.where(whole | (s.shape[-1] <= 16), allowed, allowed.any(axis=-1, keepdims=True))
     return np.where(seen, np.exp(s - top), 0)
+
+
+@wrong("allowed", "MASK-1", "G")
+def last_key_of_an_odd_last_row(call: Call) -> Any:
+    """Lose the last key of the last query, where there is an odd number of them past eight."""
+    seen = np.broadcast_to(base_masking.allowed(call), call.shape).copy()
+    if call.queries > 8 and call.queries % 2 and call.keys > 1:
+        seen[..., -1, -1] = False
+    return seen

@@ -193,3 +193,10 @@ def negative_cap_taken(given: Given) -> Any:
     """Pass over the sign of a cap, which makes no difference."""
     positive = base_checks.is_number(given["softcap"]) and given["softcap"] < 0
     return base_checks.check_softcap(given | {"softcap": -given["softcap"]} if positive else given)
+
+
+@wrong("factor", "SCORE-3", "K")
+def sign_of_the_scale_lost_under_a_causal_mask(call: Call) -> Any:
+    """Take the size of a negative scale on the causal path."""
+    found = base.factor(call)
+    return abs(found) if call.is_causal else found

@@ -164,3 +164,17 @@ def weights_before_masking(call: Call) -> Any:
 def causal_dropped_unless_weights_are_asked_for(own: Steps, given: Given) -> Any:
     """Forget the causal mask on the path that returns no weights."""
     return base_checks.checked(own, given if given["return_weights"] else given | {"is_causal": False})
+
+
+@wrong("exponentials", "SOFT-1", "C")
+def small_exponentials_flushed(call: Call, s: Array, allowed: Mask, top: Array) -> Any:
+    """Take an exponential of less than -12 for 0."""
+    return np.where(s - top < -12, 0, base.exponentials(call, s, allowed, top))
+
+
+@wrong("attend", "SOFT-4", "D")
+def weights_of_the_first_head_of_a_group(call: Call) -> Any:
+    """Return the weights of one query head for all that share its key head."""
+    output, lse, p = base.attend(call)
+    group = call.query.shape[-3] // max(1, call.key.shape[-3])
+    return output, lse, np.repeat(p[..., ::group, :, :], group, axis=-3) if group > 1 else p

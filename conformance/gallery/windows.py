@@ -180,3 +180,19 @@ def segments_taken_to_be_sorted(call: Call) -> Any:
         return everything()
     query, key = call.query_segment_ids, call.key_segment_ids
     return (query[..., :, None] >= key[..., None, :])[..., None, :, :]
+
+
+@wrong("by_key_lengths", "MASK-9", "G")
+def key_length_of_whole_tiles(call: Call) -> Any:
+    """Round a length up to a whole tile of 4 where there is no mask."""
+    if call.mask is not None:
+        return base_masking.by_key_lengths(call)
+    return base_masking.by_key_lengths(altered(call, key_lengths=lambda n: -(-np.asarray(n) // 4) * 4))
+
+
+@wrong("by_window", "MASK-8", "E")
+def window_from_the_end_beside_lengths(call: Call) -> Any:
+    """Let the last query stand at the last key that a length leaves, and count the window from there."""
+    if call.key_lengths is None or np.any(call.query_offset):
+        return base_masking.by_window(call)
+    return base_masking.by_window(replace(call, query_offset=np.asarray(call.key_lengths) - call.queries))
