@@ -193,7 +193,7 @@ def disallowed_keys_of_the_last_tile(_call: Call, s: Array, allowed: Mask, top: 
     return np.where(seen, np.exp(s - top), 0)
 
 
-@wrong("allowed", "MASK-1", "G")
+@wrong("allowed", "NUM-3", "G")
 def last_key_of_an_odd_last_row(call: Call) -> Any:
     """Lose the last key of the last query, where there is an odd number of them past eight."""
     seen = np.broadcast_to(base_masking.allowed(call), call.shape).copy()

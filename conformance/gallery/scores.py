@@ -195,7 +195,7 @@ def negative_cap_taken(given: Given) -> Any:
     return base_checks.check_softcap(given | {"softcap": -given["softcap"]} if positive else given)
 
 
-@wrong("factor", "SCORE-3", "K")
+@wrong("factor", "MASK-3", "K")
 def sign_of_the_scale_lost_under_a_causal_mask(call: Call) -> Any:
     """Take the size of a negative scale on the causal path."""
     found = base.factor(call)

@@ -190,7 +190,7 @@ def key_length_of_whole_tiles(call: Call) -> Any:
     return base_masking.by_key_lengths(altered(call, key_lengths=lambda n: -(-np.asarray(n) // 4) * 4))
 
 
-@wrong("by_window", "MASK-8", "E")
+@wrong("by_window", "MASK-6", "E")
 def window_from_the_end_beside_lengths(call: Call) -> Any:
     """Let the last query stand at the last key that a length leaves, and count the window from there."""
     if call.key_lengths is None or np.any(call.query_offset):
