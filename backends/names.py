@@ -24,6 +24,8 @@ KNOWN = {
 }
 NAMES = tuple(KNOWN)
 _LIBRARIES = tuple(dict.fromkeys(library for library, _ in KNOWN.values()))
+#: Judged by their own names alone and not by their library's: these need more than it, here a C++ compiler.
+APART = {"torch-flex-compiled": ("torch", "torch_flex_compiled:compiled_backend")}
 
 #: What stands before the command of a program.
 PROGRAM = "program:"
@@ -55,13 +57,13 @@ def expand(wanted: str) -> tuple[str, ...]:
     attnspec.backends.errors.BackendError: backend: got 'torhc', expected a library (numpy, ...
     """
     place, options = split_options(wanted)
-    if place in KNOWN or ":" in place or is_folder(place):
+    if place in KNOWN or place in APART or ":" in place or is_folder(place):
         return (wanted,)
     names = tuple(name for name, (library, _) in KNOWN.items() if library == place)
     if not names:
         raise BackendError(
             f"backend: got {wanted!r}, expected a library ({', '.join(_LIBRARIES)}), "
-            f"one of {', '.join(NAMES)}, module:function, or a folder with {FILE}"
+            f"one of {', '.join((*NAMES, *APART))}, module:function, or a folder with {FILE}"
         )
     return tuple(with_options(name, options) for name in names)
 

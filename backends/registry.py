@@ -9,7 +9,7 @@ from pathlib import Path
 from attnspec.backends.backend import Backend, check_backend
 from attnspec.backends.configuration import configured_backend
 from attnspec.backends.errors import BackendError
-from attnspec.backends.names import KNOWN, OFFLINE, PROGRAM, expand, is_folder, split_options
+from attnspec.backends.names import APART, KNOWN, OFFLINE, PROGRAM, expand, is_folder, split_options
 from attnspec.backends.own import check_device, load_own, wishes_of
 
 #: Seconds that the import of a module may take. PyTorch, cold, takes some ten here.
@@ -30,7 +30,7 @@ def load(name: str, *, seconds: float = IMPORT_LIMIT) -> Backend:
     Raises
     ------
     BackendError
-        When the name is unknown, a library is missing, an import fails or does
+        When the name is unknown, a library or a compiler is missing, an import fails or does
         not end, or what is found cannot be called as attention.
 
     Examples
@@ -47,7 +47,7 @@ def load(name: str, *, seconds: float = IMPORT_LIMIT) -> Backend:
     wishes = wishes_of(name, options)
     if is_folder(place):
         return configured_backend(name, Path(place), seconds)
-    if place in KNOWN:
+    if place in KNOWN or place in APART:
         known = _load_known(place)
         known = replace(known, dtypes=wishes.dtypes or known.dtypes, device=wishes.device, name=name)
         if wishes.device:
@@ -58,7 +58,7 @@ def load(name: str, *, seconds: float = IMPORT_LIMIT) -> Backend:
 
 
 def _load_known(name: str) -> Backend:
-    library, place = KNOWN[name]
+    library, place = (KNOWN | APART)[name]
     module, function = place.split(":")
     try:
         make: Callable[[], Backend] = getattr(

@@ -70,9 +70,10 @@ def backends() -> None:
     from rich.table import Table
 
     from attnspec.backends import NAMES, BackendError, load
+    from attnspec.backends.names import APART
 
     table = Table("backend", "library", "declared variants", box=None)
-    for name in NAMES:
+    for name in (*NAMES, *APART):
         try:
             backend = load(name)
         except BackendError as error:

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests_support import can_compile
 
 from attnspec import OPERATIONS
-from attnspec.backends import NAMES, Backend, BackendError, expand, load
+from attnspec.backends import NAMES, Backend, BackendError, Unsupported, expand, load
 from attnspec.backends.backend import check_signature
 
 TESTS = os.path.dirname(__file__)
@@ -54,6 +55,8 @@ def test_every_backend_leaves_the_array_it_was_made_from_alone(name):
 def test_names_and_libraries():
     assert expand("numpy") == ("numpy-portable", "numpy-reference")
     assert expand("jax-nn") == ("jax-nn",)
+    assert expand("torch-flex-compiled") == ("torch-flex-compiled",)
+    assert "torch-flex-compiled" not in expand("torch")
     assert expand("a.b:c") == ("a.b:c",)
 
 
@@ -239,3 +242,32 @@ def test_an_object_that_cannot_be_hashed_has_the_parameters_of_its_call():
     backend = replace(load("numpy-portable"), attention=Kernel())
     assert backend.has("attention", "scale")
     assert not backend.has("attention", "mask")
+
+
+def test_compiled_flex_attention_needs_a_compiler(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(BackendError, match=r"expected a C\+\+ compiler, no-such-compiler or .*, got none"):
+        load("torch-flex-compiled")
+
+
+@pytest.mark.skipif(not can_compile(), reason="needs a C++ compiler and the headers of Python")
+def test_compiled_flex_attention_is_compiled_and_right(monkeypatch):
+    monkeypatch.delenv("CXX", raising=False)
+    backend = load("torch-flex-compiled")
+    random = np.random.default_rng(5)
+    query, key, value = (random.normal(size=(2, 3, n, 4)).astype(np.float32) for n in (5, 7, 7))
+    arrays = [backend.to_library(array) for array in (query, key, value)]
+    from torch._dynamo.utils import counters
+
+    counters.clear()
+    got = backend.to_numpy(backend.attention(*arrays, is_causal=True))
+    assert counters["stats"]["unique_graphs"] == 1
+    expected = load("numpy-portable").attention(query, key, value, is_causal=True)
+    assert np.allclose(got, expected, rtol=1e-5, atol=1e-6)
+    for arguments, said in (
+        ([array[0] for array in arrays], "four axes"),
+        ([array[:, :, :1] for array in arrays], "more than one"),
+        ([array[:, :, :0] for array in arrays], "signal"),
+    ):
+        with pytest.raises(Unsupported, match=said):
+            backend.attention(*arguments)

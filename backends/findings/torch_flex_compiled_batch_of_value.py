@@ -1,0 +1,16 @@
+"""PyTorch: compiled flex_attention takes another number of batch entries of value than of key (SHAPE-6)."""
+
+import sys
+
+import torch
+from torch.nn.attention.flex_attention import flex_attention
+
+compiled = torch.compile(flex_attention, dynamic=True)
+query, key, value = torch.ones(2, 2, 3, 4), torch.ones(2, 2, 5, 4), torch.ones(3, 2, 5, 4)
+try:
+    got = tuple(compiled(query, key, value).shape)
+except (RuntimeError, ValueError) as error:
+    got = error
+print("expected an error: two batch entries of keys, three of values")
+print(f"got {got}")
+sys.exit(0 if isinstance(got, tuple) else 1)

@@ -1,0 +1,21 @@
+"""PyTorch: of fewer values than keys, compiled flex_attention reads values past their end (SHAPE-6).
+
+What lies behind the values in memory is summed. Values more than the keys are left out.
+"""
+
+import sys
+
+import torch
+from torch.nn.attention.flex_attention import flex_attention
+
+compiled = torch.compile(flex_attention, dynamic=True)
+buffer = torch.full((1000,), 7.0)  # what lies behind: somebody else's numbers
+value = buffer[:6].view(1, 1, 3, 2).fill_(1.0)  # three values of ones
+query, key = torch.zeros(1, 1, 4, 2), torch.zeros(1, 1, 6, 2)
+try:
+    got = compiled(query, key, value).flatten().tolist()
+except (RuntimeError, ValueError) as error:
+    got = error
+print("expected an error: six keys, three values")
+print(f"got {got}, the three values being 1")
+sys.exit(0 if isinstance(got, list) and got[0] == 4 else 1)
