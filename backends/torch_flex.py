@@ -27,7 +27,7 @@ def _flex(
     return_lse: bool = False,
 ) -> Any:
     outer, (queries, keys) = query.shape[:-2], (query.shape[-2], key.shape[-2])
-    flat = [to_four_axes(array) for array in (query, key, value)]
+    flat = [_to_four_axes(array) for array in (query, key, value)]
     batch, heads = flat[0].shape[:2]
     block_mask = None
     if mask is not None or is_causal:
@@ -67,7 +67,7 @@ def _flex(
     return (output, lse) if return_lse else output
 
 
-def to_four_axes(array: Any) -> Any:
+def _to_four_axes(array: Any) -> Any:
     """From ``(*B, H, L, D)`` to ``(B, H, L, D)``, with one batch axis."""
     heads = array.shape[-3] if array.ndim > 2 else 1
     return array.reshape((math.prod(array.shape[:-3]), heads, *array.shape[-2:]))

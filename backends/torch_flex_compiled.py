@@ -1,9 +1,9 @@
 """PyTorch: ``flex_attention`` compiled, as far as it compiles for a CPU in a time that a suite can wait.
 
 A form, which is a number of heads and a depth, with or without a causal mask, takes
-some five seconds. So it is asked in float32, on four axes, without mask, bias and
-scale: of those that are looked up in arrays of any size, the code that it makes is
-not taken by the C++ compiler, and a number is made part of the form. It returns no lse.
+some five seconds. So it is asked in float32 and on four axes; without scale, for
+every number is a form of its own; and without mask and bias, as the code that looks
+them up does not compile (`torch_flex_compiled_mask`). It returns no lse.
 """
 
 import os

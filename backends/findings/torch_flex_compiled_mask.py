@@ -1,0 +1,27 @@
+"""PyTorch: where compiled flex_attention looks up a mask, its C++ uses a name it does not declare (MASK-1).
+
+The name of a size is replaced in the text, inside of longer names too.
+"""
+
+import sys
+
+import torch
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+compiled = torch.compile(flex_attention, dynamic=True)
+mask = torch.ones(5, 7, dtype=torch.bool)
+
+
+def may_attend(_batch: object, _head: object, i: torch.Tensor, j: torch.Tensor) -> torch.Tensor:
+    return mask[i, j]
+
+
+block_mask = create_block_mask(may_attend, None, None, 5, 7, device="cpu")
+query, key = torch.ones(2, 3, 5, 4), torch.ones(2, 3, 7, 4)
+try:
+    got = str(compiled(query, key, key, block_mask=block_mask).shape)
+except RuntimeError as error:
+    got = next((line for line in str(error).splitlines() if "was not declared" in line), str(error))
+print("expected an output")
+print("got", got.partition("error: ")[2].partition("; ")[0] or got)
+sys.exit(0 if "was not declared" in got else 1)
