@@ -189,7 +189,10 @@ class Run:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
-        """End the process when a test does not end: nothing gentler stops a kernel that hangs."""
+        """End the process when a test does not end: nothing gentler stops a kernel that hangs.
+
+        After it, let go of what JAX keeps of it.
+        """
         from attnspec.backends.jax_compilation import release_sources
         from attnspec.conformance import deviations
 

@@ -268,7 +268,8 @@ def test_compiled_flex_attention_is_compiled_and_right():
     for arguments, said in (
         ([array[0] for array in arrays], "four axes"),
         ([array[:, :, :1] for array in arrays], "more than one"),
-        ([array[:, :, :0] for array in arrays], "signal"),
+        ([array[:, :, :0] for array in arrays], "without keys"),
+        ([*arrays[:2], arrays[2][:, :, :0]], "without values"),
     ):
         with pytest.raises(Unsupported, match=said):
             backend.attention(*arguments)

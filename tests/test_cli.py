@@ -302,3 +302,9 @@ def test_results_that_cannot_be_written_are_refused_at_once(tmp_path):
     assert run.returncode == 1
     assert run.stderr.startswith("Error: ")
     assert "numpy-portable:" not in run.stdout
+
+
+def test_a_failing_backend_is_diagnosed(tmp_path):
+    run, _ = judged("attnspec.conformance.gallery:lse_negative", "--rule", "SOFT-6", tmp_path=tmp_path)
+    assert run.returncode == 1
+    assert "attnspec.conformance.gallery:lse_negative: consistent with: lse_negative" in run.stdout
