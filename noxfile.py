@@ -96,7 +96,7 @@ def gallery(session: nox.Session) -> None:
     `-- --quick` asks it of the quick part; `-- NAME` of one implementation.
     """
     session.install(str(ROOT))
-    session.run("python", "-m", "attnspec.conformance.gallery", *session.posargs)
+    session.run("python", "-m", "attnspec.conformance.meta.gallery", *session.posargs)
 
 
 @nox.session
@@ -104,7 +104,7 @@ def evidence(session: nox.Session) -> None:
     """Print what the error budget lets pass and what it catches: the tables of spec/numerics.md."""
     session.install(f"{ROOT}[torch,jax,vectors]")
     session.run(
-        "python", "-m", "attnspec.conformance.evidence", *session.posargs, env={"OMP_NUM_THREADS": "1"}
+        "python", "-m", "attnspec.conformance.meta.evidence", *session.posargs, env={"OMP_NUM_THREADS": "1"}
     )
 
 
@@ -112,7 +112,7 @@ def evidence(session: nox.Session) -> None:
 def bench(session: nox.Session) -> None:
     """Time the suite on each backend, and the reference beside others: the tables of RESULTS.md."""
     session.install(f"{ROOT}[numpy,strict,dask,torch,jax]", *group("bench"))
-    session.run("python", "-m", "attnspec.conformance.benchmark", *session.posargs)
+    session.run("python", "-m", "attnspec.conformance.meta.benchmark", *session.posargs)
 
 
 @nox.session

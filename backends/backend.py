@@ -43,8 +43,8 @@ class Deviation:
     Examples
     --------
     >>> from attnspec.backends import Deviation
-    >>> Deviation(("ERR-6",), "any scale is taken", "torch_scale_not_finite").id
-    'ERR-6 torch_scale_not_finite'
+    >>> Deviation(("ERR-6",), "any scale is taken", "torch/scale_not_finite").id
+    'ERR-6 torch/scale_not_finite'
     """
 
     rules: tuple[str, ...]

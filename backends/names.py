@@ -7,25 +7,25 @@ from attnspec.backends.errors import BackendError
 
 #: Name to library, and to the module and function here that make the backend.
 KNOWN = {
-    "numpy-portable": ("numpy", "numpy_backend:portable_backend"),
-    "numpy-reference": ("numpy", "numpy_backend:reference_backend"),
-    "strict-portable": ("strict", "strict_backend:portable_backend"),
-    "torch-portable": ("torch", "torch_backend:portable_backend"),
-    "torch-sdpa": ("torch", "torch_sdpa:default_backend"),
-    "torch-math": ("torch", "torch_sdpa:math_backend"),
-    "torch-flash": ("torch", "torch_sdpa:flash_backend"),
-    "torch-mha": ("torch", "torch_mha:weights_backend"),
-    "torch-mha-plain": ("torch", "torch_mha:plain_backend"),
-    "torch-flex": ("torch", "torch_flex:eager_backend"),
-    "jax-portable": ("jax", "jax_backend:portable_backend"),
-    "jax-nn": ("jax", "jax_nn:eager_backend"),
-    "jax-nn-jit": ("jax", "jax_nn:jit_backend"),
-    "dask-portable": ("dask", "dask_backend:portable_backend"),
+    "numpy-portable": ("numpy", "library.numpy:portable_backend"),
+    "numpy-reference": ("numpy", "library.numpy:reference_backend"),
+    "strict-portable": ("strict", "library.strict:portable_backend"),
+    "torch-portable": ("torch", "library.torch:portable_backend"),
+    "torch-sdpa": ("torch", "adapters.torch.sdpa:default_backend"),
+    "torch-math": ("torch", "adapters.torch.sdpa:math_backend"),
+    "torch-flash": ("torch", "adapters.torch.sdpa:flash_backend"),
+    "torch-mha": ("torch", "adapters.torch.mha:weights_backend"),
+    "torch-mha-plain": ("torch", "adapters.torch.mha:plain_backend"),
+    "torch-flex": ("torch", "adapters.torch.flex:eager_backend"),
+    "jax-portable": ("jax", "library.jax:portable_backend"),
+    "jax-nn": ("jax", "adapters.jax.nn:eager_backend"),
+    "jax-nn-jit": ("jax", "adapters.jax.nn:jit_backend"),
+    "dask-portable": ("dask", "library.dask:portable_backend"),
 }
 NAMES = tuple(KNOWN)
 _LIBRARIES = tuple(dict.fromkeys(library for library, _ in KNOWN.values()))
 #: Judged by their own names alone and not by their library's: these need more than it, here a C++ compiler.
-APART = {"torch-flex-compiled": ("torch", "torch_flex_compiled:compiled_backend")}
+APART = {"torch-flex-compiled": ("torch", "adapters.torch.flex_compiled:compiled_backend")}
 
 #: What stands before the command of a program.
 PROGRAM = "program:"

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from attnspec.backends.backend import Backend, check_backend
-from attnspec.backends.configuration import configured_backend
 from attnspec.backends.errors import BackendError
 from attnspec.backends.names import APART, KNOWN, OFFLINE, PROGRAM, expand, is_folder, split_options
-from attnspec.backends.own import check_device, load_own, wishes_of
+from attnspec.backends.user.configuration import configured_backend
+from attnspec.backends.user.function import check_device, load_own, wishes_of
 
 #: Seconds that the import of a module may take. PyTorch, cold, takes some ten here.
 IMPORT_LIMIT = 120.0
@@ -73,7 +73,7 @@ def _load_known(name: str) -> Backend:
 
 
 def _load_program(name: str) -> Backend:
-    from attnspec.backends.program import CALL_LIMIT, program_backend
+    from attnspec.backends.program.program import CALL_LIMIT, program_backend
 
     command, options = split_options(name.removeprefix(PROGRAM))
     limit = options.pop("call_limit", str(CALL_LIMIT))
@@ -85,7 +85,7 @@ def _load_program(name: str) -> Backend:
 
 
 def _load_recorded(name: str) -> Backend:
-    from attnspec.backends.recorded import recorded_backend
+    from attnspec.backends.program.answers import recorded_backend
 
     backend = recorded_backend(name, Path(name.removeprefix(OFFLINE)))
     check_backend(name, backend)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from attnspec import OPERATIONS
-from attnspec.conformance.arguments import in_dtype
-from attnspec.conformance.misuse import FITTING
+from attnspec.conformance.judge.dtypes import in_dtype
+from attnspec.conformance.judge.refusal import FITTING
 
 
 @dataclass(frozen=True)

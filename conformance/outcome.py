@@ -9,9 +9,9 @@ from hypothesis.errors import FailedHealthCheck, FlakyFailure, Unsatisfiable
 
 from attnspec import Case, find_rule
 from attnspec.backends import Backend, Broken, Unsupported
-from attnspec.conformance import deviations
-from attnspec.conformance.allowance import CLASSES
-from attnspec.conformance.failure import Failure, Raised
+from attnspec.conformance.judge import deviations
+from attnspec.conformance.judge.budget import CLASSES
+from attnspec.conformance.judge.failure import Failure, Raised
 from attnspec.conformance.verdict import NOT_SHOWN, UNMET, Verdict
 
 #: What must be returned for a golden vector to say anything of a rule.

@@ -193,8 +193,8 @@ class Run:
 
         After it, let go of what JAX keeps of it.
         """
-        from attnspec.backends.jax_compilation import release_sources
-        from attnspec.conformance import deviations
+        from attnspec.backends.library.jax_compilation import release_sources
+        from attnspec.conformance.judge import deviations
 
         deviations.begin(item.name)
         self._tell_running(item)
@@ -260,7 +260,7 @@ class Run:
 
     def _require_shown(self, session: pytest.Session) -> None:
         """After a whole run, make an error of each declared deviation that no test has shown."""
-        from attnspec.conformance.deviations import not_shown
+        from attnspec.conformance.judge.deviations import not_shown
 
         stopped = (
             session.shouldfail or session.shouldstop or session.exitstatus > pytest.ExitCode.TESTS_FAILED
@@ -274,8 +274,8 @@ class Run:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print failures by rule, the table, and a line for each backend that cannot be used."""
-        from attnspec.conformance.report import Report
-        from attnspec.conformance.summary import render
+        from attnspec.conformance.report.report import Report
+        from attnspec.conformance.report.table import render
 
         if not self.config.getoption("--no-table"):
             report = Report(self.results)

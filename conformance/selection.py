@@ -7,7 +7,7 @@ from zlib import crc32
 import pytest
 
 from attnspec import Case
-from attnspec.conformance.arguments import dtypes_of
+from attnspec.conformance.judge.dtypes import dtypes_of
 
 
 def is_selected(

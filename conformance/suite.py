@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 
 from attnspec import Case, cases
 from attnspec.backends import Backend, Unsupported
-from attnspec.conformance import expectation
-from attnspec.conformance.arguments import arguments_of, dtype_of, dtypes_of
-from attnspec.conformance.call import Missing, Outputs, observe
-from attnspec.conformance.deviations import excused
-from attnspec.conformance.failure import Failure, Raised
-from attnspec.conformance.judge import Judgement, judge, judge_case
-from attnspec.conformance.misuse import judge_message, judge_misuse
+from attnspec.conformance.judge import expected as expectation
+from attnspec.conformance.judge.call import Missing, Outputs, observe
+from attnspec.conformance.judge.deviations import excused
+from attnspec.conformance.judge.dtypes import arguments_of, dtype_of, dtypes_of
+from attnspec.conformance.judge.failure import Failure, Raised
+from attnspec.conformance.judge.judge import Judgement, judge, judge_case
+from attnspec.conformance.judge.refusal import judge_message, judge_misuse
 from attnspec.conformance.outcome import asked
-from attnspec.conformance.reproduction import of_arguments
+from attnspec.conformance.report.reproduction import of_arguments
 
 Record = Callable[[str, object], None]
 

@@ -9,12 +9,12 @@ import pytest
 from numpy.typing import NDArray
 
 from attnspec.backends import Backend
-from attnspec.conformance.deviations import fail
 from attnspec.conformance.extent import tried
-from attnspec.conformance.failure import Failure
+from attnspec.conformance.judge.deviations import fail
+from attnspec.conformance.judge.failure import Failure
 from attnspec.conformance.strategies import MASKED, SHAPES, Problem, problem_of
 from attnspec.conformance.suite import Record, check, exact, observed, require, rule
-from attnspec.reference.formats import FORMATS
+from attnspec.reference.budget.formats import FORMATS
 
 #: Two batch entries of three heads, five queries, seven keys; and the other way round.
 _WIDE, _TALL = SHAPES[4], MASKED[2]

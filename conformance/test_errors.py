@@ -8,10 +8,10 @@ import pytest
 
 from attnspec import Case, cases
 from attnspec.backends import Backend
-from attnspec.conformance.arguments import arguments_of, dtypes_of
-from attnspec.conformance.call import call
 from attnspec.conformance.extent import tried
-from attnspec.conformance.failure import Raised
+from attnspec.conformance.judge.call import call
+from attnspec.conformance.judge.dtypes import arguments_of, dtypes_of
+from attnspec.conformance.judge.failure import Raised
 from attnspec.conformance.misuses import MISUSES
 from attnspec.conformance.options import OPTIONS, drawn
 from attnspec.conformance.strategies import MASKED, problem_of

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnspec.backends import Backend
-from attnspec.conformance.allowance import budgets_of
-from attnspec.conformance.arguments import lse_dtype
-from attnspec.conformance.comparison import compare
-from attnspec.conformance.failure import Failure
+from attnspec.conformance.judge.budget import budgets_of
+from attnspec.conformance.judge.comparison import compare
+from attnspec.conformance.judge.dtypes import lse_dtype
+from attnspec.conformance.judge.failure import Failure
 from attnspec.conformance.strategies import SETTINGS, SHAPES, Problem, Shape, grid, problems
 from attnspec.conformance.suite import Record, check, exact, observed, require, rule
 

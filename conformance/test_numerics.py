@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from attnspec import Case
 from attnspec.backends import Backend
-from attnspec.conformance.bias import signed_mean
-from attnspec.conformance.comparison import compare
 from attnspec.conformance.datasets import DATASETS, problem
 from attnspec.conformance.extent import examples, tried
-from attnspec.conformance.failure import Failure
-from attnspec.conformance.judge import judge
+from attnspec.conformance.judge.comparison import compare
+from attnspec.conformance.judge.failure import Failure
+from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.judge.rounding_bias import signed_mean
 from attnspec.conformance.options import OPTIONS, drawn, takes
 from attnspec.conformance.strategies import MASKED, SETTINGS, SHAPES, problem_of, problems
 from attnspec.conformance.suite import Record, check, check_golden, exact, golden, observed, require, rule
-from attnspec.reference.rounding import budget
+from attnspec.reference.budget.budget import budget
 
 #: Those of the data sets' sizes whose exact values take milliseconds.
 _SIZES = ((1, 1, 1), (3, 7, 4), (7, 16, 16), (4, 31, 8), (8, 32, 3))

@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnspec.backends import Backend
-from attnspec.conformance.allowance import budgets_of
-from attnspec.conformance.attribution import ignored
-from attnspec.conformance.call import observe
-from attnspec.conformance.comparison import compare
-from attnspec.conformance.expectation import differ, exact
 from attnspec.conformance.extent import examples, some, tried
-from attnspec.conformance.failure import Failure
+from attnspec.conformance.judge.budget import budgets_of
+from attnspec.conformance.judge.call import observe
+from attnspec.conformance.judge.cause import ignored
+from attnspec.conformance.judge.comparison import compare
+from attnspec.conformance.judge.expected import differ, exact
+from attnspec.conformance.judge.failure import Failure
 from attnspec.conformance.options import OPTIONS, Options, drawn, takes
-from attnspec.conformance.reproduction import of_arguments
+from attnspec.conformance.report.reproduction import of_arguments
 from attnspec.conformance.strategies import (
     GROUPED,
     MASKED,
@@ -29,7 +29,7 @@ from attnspec.conformance.strategies import (
     problems,
 )
 from attnspec.conformance.suite import Record, check, require, rule, unsupported_skips
-from attnspec.reference.rounding import budget
+from attnspec.reference.budget.budget import budget
 
 #: More keys than queries, so that a bottom-right mask is not a top-left one, and room for every mask.
 _SHAPE, _SHARED = MASKED[0], GROUPED[0]

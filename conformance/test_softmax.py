@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from attnspec import Case
 from attnspec.backends import Backend
-from attnspec.conformance.allowance import budgets_of
-from attnspec.conformance.comparison import compare
 from attnspec.conformance.extent import tried
-from attnspec.conformance.failure import Failure
+from attnspec.conformance.judge.budget import budgets_of
+from attnspec.conformance.judge.comparison import compare
+from attnspec.conformance.judge.failure import Failure
 from attnspec.conformance.options import dropout, takes
 from attnspec.conformance.strategies import GROUPED, SETTINGS, SHAPES, Shape, problem_of, problems
 from attnspec.conformance.suite import (

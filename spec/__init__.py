@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from attnspec.errors import SpecError
 from attnspec.level import ConformanceLevel, in_no_level, levels
+from attnspec.operations import OPERATIONS, Operation
 from attnspec.rule import CHAPTERS, Rule, Variant, find_rule, rules
-from attnspec.signature import OPERATIONS, Operation
 
 if TYPE_CHECKING:
     from attnspec.case import Alternative, Case, Figure, Misuse, Provenance, cases, find_case

@@ -9,8 +9,8 @@ import numpy as np
 
 from attnspec.case import SCHEMA, VECTORS, Case, cases, read
 from attnspec.errors import SpecError
+from attnspec.operations import OPERATIONS
 from attnspec.rule import find_rule, rules
-from attnspec.signature import OPERATIONS
 
 #: A golden vector is to be read: no array of it has more elements.
 MOST_ELEMENTS = 64

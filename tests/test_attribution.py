@@ -8,14 +8,14 @@ from tests_support import backend_of
 
 from attnspec import Case, Misuse, Provenance, find_case
 from attnspec.backends import load
-from attnspec.conformance.arguments import accepted, arguments_of, dtypes_of, in_dtype
-from attnspec.conformance.call import observe
-from attnspec.conformance.expectation import exact
-from attnspec.conformance.failure import Failure, Raised
-from attnspec.conformance.judge import judge, judge_case
-from attnspec.conformance.misuse import FITTING, judge_message, judge_misuse
+from attnspec.conformance.judge.call import observe
+from attnspec.conformance.judge.dtypes import accepted, arguments_of, dtypes_of, in_dtype
+from attnspec.conformance.judge.expected import exact
+from attnspec.conformance.judge.failure import Failure, Raised
+from attnspec.conformance.judge.judge import judge, judge_case
+from attnspec.conformance.judge.refusal import FITTING, judge_message, judge_misuse
 from attnspec.conformance.misuses import MISUSES
-from attnspec.conformance.reproduction import of_arguments
+from attnspec.conformance.report.reproduction import of_arguments
 from attnspec.conformance.strategies import MASKED, problem_of
 
 PORTABLE = load("numpy-portable")

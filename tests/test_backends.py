@@ -102,7 +102,7 @@ def test_a_missing_library_names_the_extra(monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.delitem(sys.modules, "attnspec.backends.torch_backend", raising=False)
+    monkeypatch.delitem(sys.modules, "attnspec.backends.library.torch", raising=False)
     with pytest.raises(
         BackendError, match=r"backend torch-portable: expected torch to be installed, got none; pip install"
     ):

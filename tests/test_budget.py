@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from attnspec.reference.rounding import FORMATS, budget
+from attnspec.reference.budget.budget import FORMATS, budget
 
 
 def test_formats_are_those_of_numpy():

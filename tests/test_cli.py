@@ -12,7 +12,7 @@ TESTS = os.path.dirname(__file__)
 
 
 def attnspec(*words, cwd=TESTS):
-    command = [sys.executable, "-m", "attnspec.conformance.cli", *map(str, words)]
+    command = [sys.executable, "-m", "attnspec.conformance.cli.main", *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, timeout=900)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attnspec.conformance.comparison import compare
+from attnspec.conformance.judge.comparison import compare
 
 EXPECTED = np.array([[1.0, -2.0], [0.0, 4.0]])
 ALLOWED = np.full((2, 2), 1e-6)

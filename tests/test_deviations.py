@@ -8,8 +8,8 @@ import pytest
 
 from attnspec.backends import Backend, BackendError, Deviation, load
 from attnspec.backends.backend import check_backend
-from attnspec.conformance.deviations import begin, not_shown, shown
-from attnspec.conformance.failure import Failure
+from attnspec.conformance.judge.deviations import begin, not_shown, shown
+from attnspec.conformance.judge.failure import Failure
 from attnspec.conformance.suite import check, check_refused
 from attnspec.conformance.verdict import Subject, Verdict
 
@@ -106,7 +106,7 @@ def test_a_declaration_of_an_unknown_rule_is_refused():
 def test_a_run_says_which_deviations_showed(tmp_path):
     from click.testing import CliRunner
 
-    from attnspec.conformance.cli import main
+    from attnspec.conformance.cli.main import main
 
     results = tmp_path / "results.jsonl"
     words = ["check", "torch-sdpa", "-k", "test_misuse_is_refused and scale", "--results", str(results)]

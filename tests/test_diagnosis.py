@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from attnspec.backends import load
-from attnspec.conformance.diagnosis import Diagnosis, diagnose, golden, of_results, probes, said
 from attnspec.conformance.gallery import correct_entries, entry
-from attnspec.conformance.gallery.measured import measure, on_another_base
-from attnspec.conformance.summary import render
+from attnspec.conformance.meta.diagnosed import measure, on_another_base
+from attnspec.conformance.report.diagnosis import Diagnosis, diagnose, golden, of_results, probes, said
+from attnspec.conformance.report.table import render
 from attnspec.conformance.verdict import Results, Subject, Verdict
 from attnspec.reference import attention as reference
 

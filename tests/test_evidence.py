@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import attnspec
-from attnspec.conformance.algorithms import ALGORITHMS, run
-from attnspec.conformance.bias import signed_mean
 from attnspec.conformance.datasets import DATASETS, problem
-from attnspec.conformance.evidence import survey
-from attnspec.conformance.faults import FAULTS
-from attnspec.reference.exact import evaluate
-from attnspec.reference.rounding import budget
+from attnspec.conformance.judge.rounding_bias import signed_mean
+from attnspec.conformance.meta.algorithms import ALGORITHMS, run
+from attnspec.conformance.meta.evidence import survey
+from attnspec.conformance.meta.faults import FAULTS
+from attnspec.reference.budget.budget import budget
+from attnspec.reference.exact.evaluate import evaluate
 
 NUMERICS = (Path(attnspec.__file__).parent / "numerics.md").read_text(encoding="utf-8")
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from attnspec import Figure, cases
-from attnspec.conformance.figure import misprint
-from attnspec.reference.rounding import budget
+from attnspec.conformance.judge.figure import misprint
+from attnspec.reference.budget.budget import budget
 
 FIGURES = Path(__file__).parent / "figures"
 NUMBER = re.compile(r"(?<![\w.])-?(?:\d+\.?\d*(?:e[+-]\d+)?|inf)(?![\w])")

@@ -14,7 +14,7 @@ from attnspec.backends import NAMES, BackendError, load
 from attnspec.backends.names import APART
 
 FINDINGS = Path(__file__).parents[1] / "backends" / "findings"
-SCRIPTS = sorted(FINDINGS.glob("*.py"))
+SCRIPTS = sorted(FINDINGS.glob("*/*.py"))
 
 
 def declared():

@@ -12,9 +12,9 @@ import pytest
 from attnspec import rules
 from attnspec.conformance.gallery import KINDS, correct_entries, entry, wrong_entries
 from attnspec.conformance.gallery.entry import wrong
-from attnspec.conformance.gallery.matrix import Finding, acquit, confirm, convict, matrix
-from attnspec.conformance.gallery.page import kills_of, page, said_of
-from attnspec.conformance.gallery.report import problems, summary, unbroken
+from attnspec.conformance.meta.kills import problems, summary, unbroken
+from attnspec.conformance.meta.matrix import Finding, acquit, confirm, convict, matrix
+from attnspec.conformance.meta.page import kills_of, page, said_of
 
 #: As it stands in the sources: it is not installed.
 PAGE = Path(__file__).parent.parent / "conformance" / "gallery" / "README.md"
@@ -90,7 +90,15 @@ def test_the_matrix_says_what_the_suite_says(tmp_path):
     """The same tests fail in a run of the suite as in the process of the matrix."""
     name, words = "window_implies_causal", "test_windows or test_causal"
     results = tmp_path / "results.jsonl"
-    command = [sys.executable, "-m", "attnspec.conformance.cli", "check", f"--results={results}", "-k", words]
+    command = [
+        sys.executable,
+        "-m",
+        "attnspec.conformance.cli.main",
+        "check",
+        f"--results={results}",
+        "-k",
+        words,
+    ]
     subprocess.run([*command, f"attnspec.conformance.gallery:{name}"], check=False, capture_output=True)
     lines = [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]
     failed = {
@@ -101,7 +109,7 @@ def test_the_matrix_says_what_the_suite_says(tmp_path):
     }
     program = f"""
 from attnspec.conformance.gallery import entry
-from attnspec.conformance.gallery.runs import collect, run
+from attnspec.conformance.meta.runs import collect, run
 for test in collect():
     if test.item.originalname in ("test_windows", "test_causal", "test_causal_with_an_offset"):
         for rule in run(test, entry({name!r}).backend()).broken:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from attnspec.backends import load
-from attnspec.backends.jax_compilation import compile_in_haste, release_sources
-from attnspec.backends.portable_parts import part
+from attnspec.backends.library.jax_compilation import compile_in_haste, release_sources
+from attnspec.backends.portable.parts import part
 
 jax = pytest.importorskip("jax")
 
@@ -51,7 +51,7 @@ def test_what_is_compiled_outlives_its_source(compiled):
 
 
 def test_without_jax_there_is_nothing_to_release():
-    told = "from attnspec.backends.jax_compilation import release_sources; print(release_sources())"
+    told = "from attnspec.backends.library.jax_compilation import release_sources; print(release_sources())"
     run = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
     assert run.stdout == "0\n"
 
@@ -63,7 +63,7 @@ def test_without_jax_there_is_nothing_to_release():
 ])  # fmt: skip
 def test_haste_leaves_what_is_set_and_what_is_unknown(monkeypatch, version, given, hasty):
     monkeypatch.setattr(os, "environ", dict(given))
-    monkeypatch.setattr("attnspec.backends.jax_compilation.version", lambda _: version)
+    monkeypatch.setattr("attnspec.backends.library.jax_compilation.version", lambda _: version)
     compile_in_haste()
     assert ("optimization_level=0" in os.environ.get("XLA_FLAGS", "")) == hasty
 

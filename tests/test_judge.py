@@ -8,10 +8,10 @@ from tests_support import backend_of
 
 from attnspec import find_case
 from attnspec.backends import Backend, Unsupported, load
-from attnspec.conformance.call import Missing, call
-from attnspec.conformance.failure import Failure, Raised
-from attnspec.conformance.judge import dtypes_of, judge, judge_case, observe
-from attnspec.reference.rational import evaluate
+from attnspec.conformance.judge.call import Missing, call
+from attnspec.conformance.judge.failure import Failure, Raised
+from attnspec.conformance.judge.judge import dtypes_of, judge, judge_case, observe
+from attnspec.reference.rational.evaluate import evaluate
 
 #: One query, three keys, the last of them masked; and a row with nothing to attend to.
 MASKED = {

@@ -8,7 +8,7 @@ import pytest
 
 import attnspec
 from attnspec import SpecError, in_no_level, level, levels, rules
-from attnspec.conformance.levels import reached, standings
+from attnspec.conformance.report.levels import reached, standings
 from attnspec.conformance.verdict import Verdict
 
 PAGE = (Path(attnspec.__file__).parent / "levels.md").read_text(encoding="utf-8")

@@ -11,10 +11,10 @@ from test_cli import TESTS, attnspec
 
 from attnspec import cases, find_case
 from attnspec.backends import BackendError, Broken, Unsupported, load
-from attnspec.conformance.arguments import dtypes_of
-from attnspec.conformance.failure import Failure, Raised
-from attnspec.conformance.judge import judge_case
-from attnspec.conformance.offline import export_calls
+from attnspec.conformance.judge.dtypes import dtypes_of
+from attnspec.conformance.judge.failure import Failure, Raised
+from attnspec.conformance.judge.judge import judge_case
+from attnspec.conformance.run.offline import export_calls
 from attnspec.conformance.verdict import read
 
 EXAMPLES = Path(TESTS).parent / "examples"
@@ -22,7 +22,7 @@ EXAMPLES = Path(TESTS).parent / "examples"
 
 def answer(folder, name):
     """Compute the calls in a folder elsewhere: in another process, over files alone."""
-    command = [sys.executable, "-m", "attnspec.conformance.serve", name]
+    command = [sys.executable, "-m", "attnspec.conformance.run.serve", name]
     environment = {"PYTHONPATH": TESTS}
     with (folder / "calls.jsonl").open() as calls, (folder / "answers.jsonl").open("w") as answers:
         subprocess.run(command, stdin=calls, stdout=answers, cwd=folder, env=environment, check=True)
@@ -50,7 +50,7 @@ def test_three_routes_agree_case_by_case(name, tmp_path, monkeypatch):
     answer(tmp_path / "calls", name)
     routes = [
         load(name),
-        load(f"program:{sys.executable} -m attnspec.conformance.serve {name}"),
+        load(f"program:{sys.executable} -m attnspec.conformance.run.serve {name}"),
         load(f"offline:{tmp_path / 'calls'}"),
     ]
     here, piped, filed = (

@@ -9,8 +9,10 @@ import pytest
 
 from attnspec import cases
 from attnspec.conformance.datasets import DATASETS, problem
-from attnspec.reference import balls, exact, rational
-from attnspec.reference.balls import OracleError, nearest
+from attnspec.reference.exact import balls
+from attnspec.reference.exact import evaluate as exact
+from attnspec.reference.exact.balls import OracleError, nearest
+from attnspec.reference.rational import evaluate as rational
 
 PROVEN = [case for case in cases() if case.expected]
 

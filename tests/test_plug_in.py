@@ -12,13 +12,13 @@ from test_cli import TESTS, attnspec
 
 from attnspec import cases, reference
 from attnspec.backends import BackendError, Unsupported, load
-from attnspec.backends.adapter import Convention, adapted
 from attnspec.backends.names import expand, split_options
-from attnspec.conformance.allowance import required
-from attnspec.conformance.arguments import dtypes_of
-from attnspec.conformance.call import call
-from attnspec.conformance.failure import Failure
-from attnspec.conformance.judge import judge_case
+from attnspec.backends.user.convention import Convention, adapted
+from attnspec.conformance.judge.budget import required
+from attnspec.conformance.judge.call import call
+from attnspec.conformance.judge.dtypes import dtypes_of
+from attnspec.conformance.judge.failure import Failure
+from attnspec.conformance.judge.judge import judge_case
 from attnspec.conformance.verdict import read
 
 NAMES = {

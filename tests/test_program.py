@@ -14,12 +14,12 @@ from test_cli import attnspec
 
 from attnspec import OPERATIONS, cases, conformance
 from attnspec.backends import BackendError, Broken, Unsupported, load, program
-from attnspec.backends.hello import parse_hello
-from attnspec.backends.messages import HELLO, STOP, read_call, write_call
-from attnspec.conformance.arguments import arguments_of, dtypes_of
-from attnspec.conformance.call import call
-from attnspec.conformance.failure import Raised
-from attnspec.conformance.judge import judge_case
+from attnspec.backends.program.handshake import parse_hello
+from attnspec.backends.program.messages import HELLO, STOP, read_call, write_call
+from attnspec.conformance.judge.call import call
+from attnspec.conformance.judge.dtypes import arguments_of, dtypes_of
+from attnspec.conformance.judge.failure import Raised
+from attnspec.conformance.judge.judge import judge_case
 from attnspec.conformance.verdict import read
 
 ROOT = Path(__file__).parent.parent
@@ -147,7 +147,7 @@ def test_a_refusal_and_what_is_not_offered():
 
 
 def test_a_program_that_does_not_stop_is_ended(monkeypatch):
-    from attnspec.backends import process
+    from attnspec.backends.program import process
 
     monkeypatch.setattr(process, "_STOP_LIMIT", 0.1)
     path = Path(__file__).parent / "misbehaving.py"
@@ -302,7 +302,7 @@ def test_smoke():
 
 def test_a_backend_served_as_a_program_gives_the_same_bits(tmp_path):
     here = load("numpy-portable")
-    served = load(f"program:{sys.executable} -m attnspec.conformance.serve numpy-portable")
+    served = load(f"program:{sys.executable} -m attnspec.conformance.run.serve numpy-portable")
     assert served.dtypes == here.dtypes
     for case in cases()[::7]:
         for dtype in dtypes_of(case)[:1]:

@@ -23,7 +23,7 @@ def test_the_ten_line_backend_gives_the_output_that_is_shown(tmp_path):
     assert len(source.splitlines()) <= 10
     (shown,) = block("text")
     (tmp_path / "my_attention.py").write_text(source)
-    command = [sys.executable, "-m", "attnspec.conformance.cli", "check", "my_attention:attention"]
+    command = [sys.executable, "-m", "attnspec.conformance.cli.main", "check", "my_attention:attention"]
     run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert run.returncode == 1
     assert shown in run.stdout

@@ -7,9 +7,9 @@ import pytest
 from malformed import MALFORMED
 
 from attnspec import OPERATIONS, cases, find_case, reference
-from attnspec.conformance.comparison import compare
+from attnspec.conformance.judge.comparison import compare
 from attnspec.reference import ArgumentError, attention, projection, scores, self_attention, softmax
-from attnspec.reference.rounding import budget
+from attnspec.reference.budget.budget import budget
 from attnspec.reference.softmax import matrix_weights, sum_weights
 
 PROVEN = [case for case in cases() if case.expected]

@@ -10,11 +10,17 @@ import pytest
 from test_cli import attnspec, judged
 
 from attnspec import SpecError, conformance, rules
-from attnspec.conformance.known_failures import Known, plain_name, read_known, sort_failures, write_known
-from attnspec.conformance.report import Report
-from attnspec.conformance.report_badge import to_badge
-from attnspec.conformance.report_junit import to_junit
-from attnspec.conformance.report_markdown import to_markdown
+from attnspec.conformance.report.badge import to_badge
+from attnspec.conformance.report.junit import to_junit
+from attnspec.conformance.report.known_failures import (
+    Known,
+    plain_name,
+    read_known,
+    sort_failures,
+    write_known,
+)
+from attnspec.conformance.report.markdown import to_markdown
+from attnspec.conformance.report.report import Report
 from attnspec.conformance.verdict import Footer, Header, Results, Subject, Verdict, line, read
 
 SCHEMA = json.loads((Path(conformance.__file__).parent / "results.schema.json").read_text())

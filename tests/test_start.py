@@ -14,7 +14,7 @@ HEAVY = {"torch", "jax", "flint", "onnx", "safetensors", "dask", "array_api_stri
 
 
 def test_the_command_line_loads_no_array_library():
-    loaded = loaded_by("import attnspec.conformance.cli, attnspec.backends.names")
+    loaded = loaded_by("import attnspec.conformance.cli.main, attnspec.backends.names")
     assert "click" in loaded
     assert not {"numpy", "pytest", "hypothesis", "rich", "jsonschema"} & loaded
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from test_cli import attnspec
 
-from attnspec.backends.adapter import Convention, check_convention
-from attnspec.backends.configuration import _KEYS
+from attnspec.backends.user.configuration import _KEYS
+from attnspec.backends.user.convention import Convention, check_convention
 
 PAGE = (Path(__file__).parent.parent / "TEN_MINUTES.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

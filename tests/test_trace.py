@@ -7,10 +7,10 @@ import pytest
 from click.testing import CliRunner
 
 from attnspec import find_case, rules
-from attnspec.conformance.cli import main
-from attnspec.conformance.diagnosis import asked_of, fails
+from attnspec.conformance.cli.main import main
 from attnspec.conformance.gallery import correct_entries, entry, wrong_entries
-from attnspec.conformance.trace import gaps, lines, suite, traced
+from attnspec.conformance.meta.trace import gaps, lines, suite, traced
+from attnspec.conformance.report.diagnosis import asked_of, fails
 
 #: As it stands in the sources: it is not installed.
 PAGE = Path(__file__).parent.parent / "conformance" / "gallery" / "README.md"
@@ -43,7 +43,7 @@ def test_what_is_missing_is_listed():
 
 def test_a_test_without_a_rule_and_one_of_no_rule_are_gaps(monkeypatch):
     suites = {"test_a::test_b": (), "test_a::test_c": ("MASK-99",)}
-    monkeypatch.setattr("attnspec.conformance.trace.suite", lambda: suites)
+    monkeypatch.setattr("attnspec.conformance.meta.trace.suite", lambda: suites)
     missing = gaps([], "")
     assert "test_a::test_b: cites no rule" in missing
     assert "test_a::test_c: cites MASK-99, which is none" in missing

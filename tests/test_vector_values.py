@@ -9,9 +9,9 @@ import pytest
 
 from attnspec import OPERATIONS, cases, find_case
 from attnspec.backends import DTYPES
-from attnspec.conformance.arguments import dtypes_of
+from attnspec.conformance.judge.dtypes import dtypes_of
 from attnspec.reference import allowed_keys
-from attnspec.reference.exact import evaluate
+from attnspec.reference.exact.evaluate import evaluate
 
 PROVEN = [case for case in cases() if case.expected]
 ATTENTION = [case for case in PROVEN if case.operation == "attention"]

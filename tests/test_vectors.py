@@ -13,11 +13,11 @@ from safetensors.numpy import load_file
 import attnspec
 from attnspec import OPERATIONS, SpecError, cases, find_case, rules
 from attnspec.case import SCHEMA, VECTORS, array, decode, load, read
-from attnspec.conformance.comparison import compare
+from attnspec.conformance.judge.comparison import compare
 from attnspec.lint import LIVE, lint
-from attnspec.reference.export import export
-from attnspec.reference.rounding import budget
-from attnspec.reference.vectors import dump, rewrite, tensor
+from attnspec.reference.budget.budget import budget
+from attnspec.reference.golden.export import export
+from attnspec.reference.golden.write import dump, rewrite, tensor
 
 ALL = cases()
 
@@ -325,7 +325,7 @@ def test_an_unknown_case():
 
 
 def vectors(*words):
-    command = [sys.executable, "-m", "attnspec.conformance.cli", "vectors", "write", *map(str, words)]
+    command = [sys.executable, "-m", "attnspec.conformance.cli.main", "vectors", "write", *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

@@ -24,7 +24,7 @@ from attnspec.conformance import (
     test_scores,
     test_special_numbers,
 )
-from attnspec.conformance.failure import Failure
+from attnspec.conformance.judge.failure import Failure
 
 
 def backend_of(name, operation="attention"):

@@ -14,7 +14,7 @@ from attnspec import OPERATIONS
 from attnspec.backends import DTYPES, Backend
 from attnspec.conformance.gallery import base, base_checks, base_companions, base_masking, base_parts
 from attnspec.conformance.gallery.base import Array, Call, Steps
-from attnspec.reference.rounding import Accuracy
+from attnspec.reference.budget.budget import Accuracy
 
 Step = Callable[..., Any]
 #: How a backend of the gallery is loaded by its name.

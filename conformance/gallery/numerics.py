@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.faults import truncated
 from attnspec.conformance.gallery import base, base_masking
 from attnspec.conformance.gallery.base import Array, Call, Mask
 from attnspec.conformance.gallery.entry import wrong
+from attnspec.conformance.meta.faults import truncated
 
 
 def in_half(call: Call, array: Array, change: Callable[[Array], Array] | None = None) -> Array:

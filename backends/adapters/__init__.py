@@ -1,0 +1,1 @@
+"""Adapters: the attention of libraries behind the one signature."""

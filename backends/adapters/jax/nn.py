@@ -1,0 +1,159 @@
+"""JAX: ``jax.nn.dot_product_attention``, eagerly and under ``jax.jit``, the implementation left to JAX.
+
+Loading it switches JAX to 64-bit numbers for the whole process, as `jax_backend` does.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from numbers import Integral
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from attnspec.backends.backend import DTYPES, Backend, Deviation, has_infinite_score
+from attnspec.backends.errors import Unsupported
+from attnspec.backends.library.jax_compilation import compile_in_haste
+
+jax.config.update("jax_enable_x64", True)
+
+_eager = jax.nn.dot_product_attention
+_jitted = jax.jit(_eager, static_argnames=("is_causal", "local_window_size", "return_residual"))
+
+
+def eager_backend() -> Backend:
+    """Run it operation by operation, each compiled in haste; `jit_backend` is compiled as everybody's."""
+    compile_in_haste()
+    return _backend("jax-nn", _eager)
+
+
+def jit_backend() -> Backend:
+    """Run it as one compiled function, the scale and lengths being traced."""
+    # Of half precision the compiler of the CPU refuses float16, and bfloat16 in some shapes, such as
+    # one key: `jax_jit_float16` and `jax_jit_one_key` among the findings.
+    backend, dtypes = _backend("jax-nn-jit", _jitted), ("float32", "float64")
+    shown = tuple(x for x in backend.deviations if not x.dtypes or set(x.dtypes) & set(dtypes))
+    return replace(backend, dtypes=dtypes, deviations=shown)
+
+
+def _backend(name: str, function: Callable[..., Any]) -> Backend:
+    def attention(
+        query: Any,
+        key: Any,
+        value: Any,
+        *,
+        scale: float | None = None,
+        bias: Any = None,
+        mask: Any = None,
+        is_causal: bool = False,
+        window: Any = None,
+        query_lengths: Any = None,
+        key_lengths: Any = None,
+        return_lse: bool = False,
+    ) -> Any:
+        if key.shape[-1] != value.shape[-1] and 0 not in (key.shape[-1], value.shape[-1]):
+            raise Unsupported("dot_product_attention takes values of the keys' depth alone")
+        outer = query.shape[:-3]
+        returned = function(
+            *_to_btnh(query, key, value),
+            bias=None if bias is None else _to_four_axes(bias, query.shape[:-2]),
+            mask=None if mask is None else _to_four_axes(mask, query.shape[:-2]),
+            scale=scale,
+            is_causal=is_causal,
+            local_window_size=None if window is None else _to_sides(window, query.shape[-2] + key.shape[-2]),
+            query_seq_lengths=None if query_lengths is None else _to_lengths(query_lengths, outer),
+            key_value_seq_lengths=None if key_lengths is None else _to_lengths(key_lengths, outer),
+            return_residual=return_lse,
+        )  # (B, L, H, Dv), with (B, L, H) for the lse
+        results = returned if return_lse else (returned,)
+        shapes = (query.shape[:-1] + value.shape[-1:], query.shape[:-1])
+        laid = tuple(_from_blh(result, shape) for result, shape in zip(results, shapes, strict=False))
+        return laid if return_lse else laid[0]
+
+    dialect = {"MASK-2": "added", "MASK-6": "uniform", "NUM-2": "float32", "SOFT-7": "finite"}
+    return Backend(
+        name, "jax", jax.__version__, jnp, attention, DTYPES, dialect=dialect, deviations=_DEVIATIONS
+    )
+
+
+# The layout is compiled as a whole: operation by operation it would be most of what there is to compile.
+@jax.jit  # type: ignore[untyped-decorator] # JAX declares no type for it
+def _to_btnh(*arrays: Any) -> list[Any]:
+    """From ``(*B, H, L, D)`` to JAX's ``(B, L, H, D)``, with one batch axis."""
+    flat = [array.reshape((math.prod(array.shape[:-3]), *((1, *array.shape)[-3:]))) for array in arrays]
+    return [jnp.swapaxes(array, 1, 2) for array in flat]
+
+
+@partial(jax.jit, static_argnames="shape")
+def _from_blh(array: Any, shape: tuple[int, ...]) -> Any:
+    return jnp.swapaxes(array, 1, 2).reshape(shape)
+
+
+@partial(jax.jit, static_argnames="outer")
+def _to_four_axes(array: Any, outer: tuple[int, ...]) -> Any:
+    """Give a mask or bias as ``(B, H, L, S)`` or with ones there, which is how JAX broadcasts it."""
+    if array.ndim < 2:
+        array = array.reshape((1,) * (2 - array.ndim) + array.shape)
+    if len(outer) < 2:
+        return array.reshape((1,) * (4 - array.ndim) + array.shape)
+    full = jnp.broadcast_to(array, (*outer, *array.shape[-2:]))
+    return full.reshape((math.prod(outer[:-1]), outer[-1], *array.shape[-2:]))
+
+
+def _to_sides(window: Any, farthest: int) -> tuple[int, int]:
+    """Give an open side as a distance that no key has: JAX takes two integers."""
+    left, right = (farthest if side is None else side for side in window)
+    return left, right
+
+
+def _to_lengths(lengths: Any, outer: tuple[int, ...]) -> Any:
+    """Give one length, or ``(*B)`` of them, as JAX's ``(B,)`` of int32; the rest is for JAX to refuse."""
+    if isinstance(lengths, Integral) and lengths is not True and lengths is not False:
+        return jnp.full((math.prod(outer),), int(lengths), jnp.int32)
+    if getattr(lengths, "shape", None) == outer and jnp.issubdtype(lengths.dtype, jnp.integer):
+        return jnp.ravel(lengths).astype(jnp.int32)
+    return lengths
+
+
+_DEVIATIONS = (
+    Deviation(
+        ("NUM-7",),
+        "the lse has the dtype of the keys",
+        "jax/lse_dtype",
+        dtypes=("float16", "bfloat16"),
+        outputs=("lse",),
+    ),
+    Deviation(
+        ("NUM-11", "NUM-14"),
+        "the lse of a row with a score of plus infinity is plus infinity",
+        "jax/lse_infinite_score",
+        outputs=("lse",),
+        when=has_infinite_score,
+    ),
+    Deviation(
+        ("MASK-12",),
+        "a bias of minus infinity is added, and the score of a finite key may be infinite: the row is NaN",
+        "jax/bias_overflow",
+        tests="bias-largest",
+    ),
+    Deviation(
+        ("ERR-5",),
+        "a depth of 0 is taken where queries, keys and values all have it",
+        "jax/depth_zero",
+        when=lambda arguments: all(arguments[name].shape[-1] == 0 for name in ("query", "key", "value")),
+    ),
+    Deviation(("ERR-6",), "a scale of NaN or infinity is taken, and gives NaN", "jax/scale_not_finite"),
+    Deviation(
+        ("ERR-2",),
+        "a bias of integers or booleans is added",
+        "jax/bias_of_booleans",
+        when=lambda arguments: arguments.get("bias", np.ones(1)).dtype.kind in "bi",
+    ),
+    Deviation(
+        ("ERR-2",), "arrays of integers, booleans and complex numbers are taken", "jax/not_floating_point"
+    ),
+    Deviation(("ERR-7",), "a window below 0 or of fractions is taken", "jax/window_not_checked"),
+)

@@ -1,0 +1,112 @@
+"""PyTorch: ``flex_attention`` run eagerly, mask and bias being functions of it that look them up."""
+
+import math
+from typing import Any
+
+import array_api_compat.torch as xp
+import torch
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+from attnspec.backends.backend import DTYPES, Backend, Deviation, has_infinite_score
+
+
+def eager_backend() -> Backend:
+    """Run it as it is, not compiled."""
+    return Backend("torch-flex", "torch", torch.__version__, xp, _flex, DTYPES, deviations=_DEVIATIONS)
+
+
+def _flex(
+    query: Any,
+    key: Any,
+    value: Any,
+    *,
+    scale: float | None = None,
+    bias: Any = None,
+    mask: Any = None,
+    is_causal: bool = False,
+    return_lse: bool = False,
+) -> Any:
+    outer, (queries, keys) = query.shape[:-2], (query.shape[-2], key.shape[-2])
+    flat = [_to_four_axes(array) for array in (query, key, value)]
+    batch, heads = flat[0].shape[:2]
+    block_mask = None
+    if mask is not None or is_causal:
+        allowed = None if mask is None else torch.broadcast_to(mask, (*outer, queries, keys))
+        # A function of any dtype is taken for a mask, so the dtype is looked at here.
+        if allowed is not None and allowed.dtype != torch.bool:
+            raise TypeError(f"mask: expected booleans, got {allowed.dtype}")
+        allowed = None if allowed is None else allowed.reshape(batch, heads, queries, keys)
+
+        def may_attend(b: Any, h: Any, i: Any, j: Any) -> Any:
+            shown = i >= j if is_causal else i >= 0
+            return shown if allowed is None else shown & allowed[b, h, i, j]
+
+        block_mask = create_block_mask(may_attend, batch, heads, queries, keys, device="cpu")
+    score_mod = None
+    if bias is not None:
+        if not bias.dtype.is_floating_point:
+            raise TypeError(f"bias: expected floating-point numbers, got {bias.dtype}")
+        added = torch.broadcast_to(bias, (*outer, queries, keys)).reshape(batch, heads, queries, keys)
+
+        def score_mod(score: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
+            return score + added[b, h, i, j]
+
+    with torch.compiler.set_stance("force_eager"):  # else it is traced anew for every shape
+        returned = flex_attention(
+            *flat,
+            score_mod=score_mod,
+            block_mask=block_mask,
+            scale=scale,
+            enable_gqa=bool(flat[0].shape[1] != flat[1].shape[1]),
+            return_lse=return_lse,
+        )
+    output, lse = returned if return_lse else (returned, None)
+    output = output.reshape(*outer, queries, value.shape[-1])
+    if lse is not None:
+        lse = lse.reshape(*outer, queries)
+    return (output, lse) if return_lse else output
+
+
+def _to_four_axes(array: Any) -> Any:
+    """From ``(*B, H, L, D)`` to ``(B, H, L, D)``, with one batch axis."""
+    heads = array.shape[-3] if array.ndim > 2 else 1
+    return array.reshape((math.prod(array.shape[:-3]), heads, *array.shape[-2:]))
+
+
+_DEVIATIONS = (
+    Deviation(("ERR-1",), "arrays of different dtypes are taken", "torch/flex_mixed_dtypes"),
+    Deviation(("ERR-2",), "arrays of integers are taken", "torch/flex_integers"),
+    Deviation(("ERR-5",), "a depth of 0 is taken", "torch/flex_depth_zero"),
+    Deviation(("ERR-6",), "a scale of NaN or infinity is taken", "torch/flex_scale_not_finite"),
+    Deviation(
+        ("HEAD-2",),
+        "other heads of value than of key are repeated",
+        "torch/flex_heads_of_value",
+        when=lambda arguments: bool(arguments["key"].shape[-3] != arguments["value"].shape[-3]),
+    ),
+    Deviation(
+        ("SHAPE-7", "MASK-6"),
+        "without keys it raises",
+        "torch/flex_no_keys",
+        when=lambda arguments: bool(arguments["key"].shape[-2] == 0),
+    ),
+    Deviation(
+        ("SHAPE-7", "SHAPE-3"),
+        "without queries the lse that is asked for is None",
+        "torch/flex_no_queries",
+        when=lambda arguments: 0 in arguments["query"].shape[:-1],
+    ),
+    Deviation(
+        ("NUM-11", "NUM-14"),
+        "the lse of a row with a score of plus infinity is plus infinity",
+        "torch/flex_lse_infinite_score",
+        outputs=("lse",),
+        when=has_infinite_score,
+    ),
+    Deviation(
+        ("MASK-12",),
+        "a bias of minus infinity is added, and the score of a finite key may be infinite: the row is NaN",
+        "torch/flex_bias_overflow",
+        tests="bias-largest",
+    ),
+)

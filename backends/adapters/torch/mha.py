@@ -1,0 +1,200 @@
+"""PyTorch: ``nn.MultiheadAttention``, with the weights that it is given, returning its own weights or not.
+
+As attention it is given the identity for all its projections: a product by it is exact.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import array_api_compat.torch as xp
+import torch
+
+from attnspec.backends.adapters.torch.sdpa import to_attn_mask
+from attnspec.backends.backend import DTYPES, Backend, Deviation
+from attnspec.backends.errors import Unsupported
+
+
+def weights_backend() -> Backend:
+    """Ask for the weights, for which the module takes a path of its own."""
+    dialect = {"MASK-6": "nan", "NUM-5": "storage"}
+    return _backend("torch-mha", _with_weights, dialect, (_OVERFLOW, _ROUNDED), need_weights=True)
+
+
+def plain_backend() -> Backend:
+    """Ask for the output alone, which the module has ``scaled_dot_product_attention`` compute."""
+    return _backend("torch-mha-plain", _without_weights, {}, (_OVERFLOW, _FAST_PATH), need_weights=False)
+
+
+def _backend(
+    name: str,
+    function: Callable[..., Any],
+    dialect: dict[str, str],
+    deviations: tuple[Deviation, ...],
+    *,
+    need_weights: bool,
+) -> Backend:
+    companions = {"multi_head_attention": _of_tokens(need_weights=need_weights)}
+    return Backend(
+        name,
+        "torch",
+        torch.__version__,
+        xp,
+        function,
+        DTYPES,
+        companions,
+        dialect=dialect,
+        deviations=deviations,
+    )
+
+
+def _with_weights(
+    query: Any,
+    key: Any,
+    value: Any,
+    *,
+    bias: Any = None,
+    mask: Any = None,
+    is_causal: bool = False,
+    return_weights: bool = False,
+) -> Any:
+    output, weights = _attention(query, key, value, bias, mask, is_causal=is_causal, need_weights=True)
+    return (output, weights) if return_weights else output
+
+
+def _without_weights(
+    query: Any, key: Any, value: Any, *, bias: Any = None, mask: Any = None, is_causal: bool = False
+) -> Any:
+    return _attention(query, key, value, bias, mask, is_causal=is_causal, need_weights=False)[0]
+
+
+def _attention(
+    query: Any, key: Any, value: Any, bias: Any, mask: Any, *, is_causal: bool, need_weights: bool
+) -> tuple[Any, Any]:
+    arrays = (query, key, value)
+    if len({array.shape[-1] for array in arrays}) > 1 or len({array.shape[:-2][-1:] for array in arrays}) > 1:
+        raise Unsupported("MultiheadAttention has one depth and one number of heads for all three")
+    if not all(bool(torch.isfinite(array).all()) for array in arrays):
+        raise Unsupported(
+            "numbers that are none would spread over the features in a projection by the identity"
+        )
+    depth = query.shape[-1]
+    module = _module(depth, 1, query.dtype)
+    identity = torch.eye(depth, dtype=query.dtype)
+    _set(module, in_proj_weight=torch.cat([identity] * 3), out_proj_weight=identity)
+    # Heads as further batch entries: projected together, a row of NaN would spread from one to the others.
+    flat = [array.reshape((math.prod(array.shape[:-2]), *array.shape[-2:])) for array in arrays]
+    attn_mask = _to_attn_mask(mask, bias, (*query.shape[:-1], key.shape[-2]))
+    output, weights = _run(module, flat, attn_mask, is_causal=is_causal, need_weights=need_weights)
+    return output.reshape(query.shape), None if weights is None else weights.reshape(
+        *query.shape[:-1], key.shape[-2]
+    )
+
+
+def _of_tokens(*, need_weights: bool) -> Callable[..., Any]:
+    def multi_head_attention(
+        tokens: Any,
+        query_weight: Any,
+        key_weight: Any,
+        value_weight: Any,
+        output_weight: Any,
+        *,
+        heads: int,
+        memory: Any = None,
+        query_bias: Any = None,
+        key_bias: Any = None,
+        value_bias: Any = None,
+        output_bias: Any = None,
+        mask: Any = None,
+        is_causal: bool = False,
+    ) -> Any:
+        width, given = tokens.shape[-1], tokens if memory is None else memory
+        shapes = [tuple(weight.shape) for weight in (query_weight, output_weight)]
+        inner = [weight.shape[-1] for weight in (key_weight, value_weight)]
+        if shapes != [(width, width)] * 2 or inner != [width] * 2 or tokens.ndim > 3:
+            raise Unsupported("MultiheadAttention has one width for tokens, heads together and output")
+        module = _module(width, heads, tokens.dtype, kdim=given.shape[-1], vdim=given.shape[-1])
+        weights = [weight.T for weight in (query_weight, key_weight, value_weight)]
+        if given.shape[-1] == width:
+            _set(module, in_proj_weight=torch.cat(weights))
+        else:
+            _set(
+                module, **dict(zip(("q_proj_weight", "k_proj_weight", "v_proj_weight"), weights, strict=True))
+            )
+        none = torch.zeros(width, dtype=tokens.dtype)
+        biases = [none if bias is None else bias for bias in (query_bias, key_bias, value_bias)]
+        _set(module, out_proj_weight=output_weight.T, in_proj_bias=torch.cat(biases))
+        _set(module, out_proj_bias=none if output_bias is None else output_bias)
+        attn_mask = _to_attn_mask(mask, None, (*tokens.shape[:-2], heads, tokens.shape[-2], given.shape[-2]))
+        arrays = [tokens, given, given]
+        return _run(module, arrays, attn_mask, is_causal=is_causal, need_weights=need_weights)[0]
+
+    return multi_head_attention
+
+
+def _module(width: int, heads: int, dtype: Any, **widths: int) -> Any:
+    return torch.nn.MultiheadAttention(width, heads, batch_first=True, dtype=dtype, **widths).eval()
+
+
+def _set(module: Any, **parameters: Any) -> None:
+    """Give a module its weights; what is not given of its biases is 0 already."""
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            owner, own = (
+                (module.out_proj, name.removeprefix("out_proj_"))
+                if name.startswith("out_proj_")
+                else (module, name)
+            )
+            getattr(owner, own).copy_(parameter)
+
+
+def _run(
+    module: Any, arrays: list[Any], attn_mask: Any, *, is_causal: bool, need_weights: bool
+) -> tuple[Any, Any]:
+    if is_causal and attn_mask is not None:
+        raise Unsupported("is_causal of MultiheadAttention is a hint that attn_mask is the causal mask")
+    if is_causal:
+        queries, keys = arrays[0].shape[-2], arrays[1].shape[-2]
+        attn_mask = torch.ones(queries, keys, dtype=torch.bool).triu(1)  # True is *not* allowed here
+    with torch.no_grad():  # as in inference, for which the module has a path of its own
+        output, weights = module(
+            *arrays,
+            attn_mask=attn_mask,
+            is_causal=is_causal,
+            need_weights=need_weights,
+            average_attn_weights=False,
+        )
+    return output, weights
+
+
+def _to_attn_mask(mask: Any, bias: Any, shape: tuple[int, ...]) -> Any:
+    """Give mask and bias as the module's ``(B * H, L, S)``, in which True is *not* allowed."""
+    attn_mask = to_attn_mask(mask, bias, 2)
+    if attn_mask is None:
+        return None
+    if attn_mask.dtype == torch.bool:
+        attn_mask = ~attn_mask
+    if attn_mask.ndim == 2 and attn_mask.shape == shape[-2:]:
+        return attn_mask
+    return torch.broadcast_to(attn_mask, shape).reshape(-1, *shape[-2:])
+
+
+_OVERFLOW = Deviation(
+    ("MASK-12",),
+    "a mask is added, and the score of a finite key may be infinite: the row is NaN",
+    "torch/mha_masked_overflow",
+    tests="largest",
+)
+_ROUNDED = Deviation(
+    ("MASK-5",),
+    "a large bias is added to scores in half precision, which holds no difference of theirs then",
+    "torch/mha_half_bias",
+    dtypes=("float16",),
+    tests="sentinel",
+)
+_FAST_PATH = Deviation(
+    ("MASK-6",),
+    "self-attention of an even number of heads has a path of its own in inference: an empty row is NaN",
+    "torch/mha_fast_path",
+    when=lambda arguments: arguments.get("heads", 1) % 2 == 0 and "memory" not in arguments,
+)

@@ -1,0 +1,1 @@
+"""Programs in any language, and answers in files, as backends."""

@@ -1,0 +1,186 @@
+"""Answers in a folder as a backend: what was computed elsewhere, looked up call by call."""
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import array_api_compat.numpy as xp
+from numpy.typing import NDArray
+
+from attnspec import OPERATIONS, __version__
+from attnspec.backends.backend import Backend
+from attnspec.backends.errors import BackendError, Broken
+from attnspec.backends.program.handshake import parse_hello
+from attnspec.backends.program.messages import as_function, read_answer, write_call
+
+CALLS, ANSWERS, MANIFEST = "calls.jsonl", "answers.jsonl", "manifest.json"
+
+
+def fingerprint(line: str, folder: Path) -> str:
+    """Tell a call by its operation, its arguments, and the bytes of its arrays.
+
+    Parameters
+    ----------
+    line : str
+        The call as a message.
+    folder : Path
+        Where its arrays are.
+
+    Raises
+    ------
+    OSError
+        When one of them cannot be read.
+    """
+    call = json.loads(line)
+    options = {name: thing for name, thing in call["options"].items() if not name.startswith("return_")}
+    digest = hashlib.sha256(
+        json.dumps([call["operation"], options, call["tensors"]], sort_keys=True).encode()
+    )
+    for name in sorted(call["tensors"]):
+        digest.update((folder / f"{name}.bin").read_bytes())
+    return digest.hexdigest()
+
+
+def recorded_backend(name: str, folder: Path) -> Backend:
+    """Make a backend of the answers in a folder.
+
+    Parameters
+    ----------
+    name : str
+        By which it was asked for.
+    folder : Path
+        As ``attnspec export`` made it, with ``answers.jsonl`` beside the calls.
+
+    Raises
+    ------
+    BackendError
+        When a file is missing, or is not what it must be.
+    """
+    manifest = _manifest(name, folder)
+    hello, *answers = _lines(name, folder / ANSWERS) or [""]
+    said = parse_hello(name, hello)
+    record = Recorded(name, folder, manifest, answers)
+    asked: dict[str, list[str]] = manifest["operations"]
+    functions = {
+        operation: as_function(
+            operation, [option for option in options if option in asked[operation]], record.run
+        )
+        for operation, options in said.operations.items()
+        if operation in asked
+    }
+    dtypes = tuple(dtype for dtype in said.dtypes if dtype in manifest["dtypes"])
+    if not dtypes or "attention" not in functions:
+        raise BackendError(
+            f"backend {name}: expected answers in some of {', '.join(manifest['dtypes'])}, "
+            f"got {', '.join(said.dtypes)}"
+        )
+    version = f"{said.name} {said.version}".strip() or "answers"
+    return Backend(name, "offline", version, xp, functions.pop("attention"), dtypes, functions, said.dialect)
+
+
+class Recorded:
+    """The answers by call.
+
+    Parameters
+    ----------
+    name : str
+        For messages.
+    folder : Path
+    manifest : mapping
+    answers : list of str
+        Lines, that of hello left out.
+    """
+
+    def __init__(self, name: str, folder: Path, manifest: Mapping[str, Any], answers: list[str]) -> None:
+        self._folder = folder
+        self._calls: dict[str, dict[str, Any]] = {call["fingerprint"]: call for call in manifest["calls"]}
+        self._answers: dict[int, str] = {}
+        self._broken: dict[int, str] = {}
+        self._stray = ""
+        known = {call["id"] for call in manifest["calls"]}
+        for place, line in enumerate(answers, start=2):
+            number = _number(line)
+            if number is None:
+                self._stray = self._stray or f"; line {place} of {ANSWERS} is no answer"
+            elif number not in known:
+                raise BackendError(
+                    f"backend {name}: {ANSWERS}, line {place}: got an answer to call {number}, "
+                    f"expected calls of {MANIFEST} alone"
+                )
+            elif number in self._answers:
+                self._broken[number] = f"gave two answers to call {number}, the second in line {place}"
+            else:
+                self._answers[number] = line
+
+    def run(self, operation: str, arguments: Mapping[str, Any]) -> NDArray[Any] | tuple[NDArray[Any], ...]:
+        """Look a call up.
+
+        Raises
+        ------
+        Refused, Unsupported, Broken
+            As `attnspec.backends.program.messages.read_answer`; Broken too where there is no
+            answer, or the arrays of the call are not those that were exported.
+        """
+        call = self._calls.get(_of_arguments(operation, arguments))
+        if call is None:
+            raise Broken(f"was not asked this call: it is not in {MANIFEST}")
+        number, place = call["id"], self._folder / call["folder"]
+        try:
+            same = fingerprint(json.dumps(call["call"]), place) == call["fingerprint"]
+        except OSError as error:
+            raise Broken(f"call {number}: expected its arrays as exported, got {error}") from error
+        if not same:
+            raise Broken(
+                f"call {number}: expected its arrays as exported, got other bytes in {call['folder']}"
+            )
+        if number in self._broken:
+            raise Broken(self._broken[number])
+        if number not in self._answers:
+            raise Broken(f"gave no answer to call {number} ({call['folder']}){self._stray}")
+        outputs = OPERATIONS[operation].outputs
+        want = [name for name in outputs if name == outputs[0] or arguments.get(f"return_{name}") is True]
+        parts = read_answer(self._answers[number], number, want, place)
+        return parts if len(parts) > 1 else parts[0]
+
+
+def _of_arguments(operation: str, arguments: Mapping[str, Any]) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        return fingerprint(write_call(0, operation, arguments, Path(folder), ""), Path(folder))
+
+
+def _manifest(name: str, folder: Path) -> dict[str, Any]:
+    text = "\n".join(_lines(name, folder / MANIFEST))
+    try:
+        manifest = json.loads(text)
+        version = manifest["attnspec"]
+        complete = {"dtypes", "operations", "calls"} <= set(manifest)
+    except (ValueError, TypeError, KeyError):
+        complete, version = False, ""
+    if not complete:
+        raise BackendError(
+            f"backend {name}: {MANIFEST}: expected it as attnspec export wrote it, got other text"
+        )
+    if version != __version__:
+        raise BackendError(
+            f"backend {name}: {MANIFEST}: expected calls exported by attnspec {__version__}, got {version}"
+        )
+    assert isinstance(manifest, dict)  # noqa: S101 - for the type checker
+    return manifest
+
+
+def _lines(name: str, path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BackendError(f"backend {name}: expected {path} to be a file of text, got {error}") from error
+
+
+def _number(line: str) -> int | None:
+    try:
+        number = json.loads(line)["id"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return number if type(number) is int else None

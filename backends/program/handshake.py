@@ -1,0 +1,97 @@
+"""What a program says of itself when it is told hello."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from attnspec import OPERATIONS
+from attnspec.backends.backend import DTYPES
+from attnspec.backends.errors import BackendError
+
+#: The version of the protocol that is spoken here.
+PROTOCOL = 1
+
+
+@dataclass(frozen=True)
+class Hello:
+    """What an implementation says of itself."""
+
+    name: str
+    version: str
+    dtypes: tuple[str, ...]
+    operations: Mapping[str, tuple[str, ...]]
+    dialect: Mapping[str, str] = field(default_factory=dict)
+
+
+def parse_hello(name: str, line: str) -> Hello:
+    """Read the answer to hello.
+
+    Parameters
+    ----------
+    name : str
+        Of the backend, for messages.
+    line : str
+
+    Raises
+    ------
+    BackendError
+        When it is none that can be used, naming the member at fault.
+
+    Examples
+    --------
+    >>> from attnspec.backends.program.handshake import parse_hello
+    >>> said = '{"protocol": 1, "dtypes": ["float32"], "operations": {"attention": ["scale"]}}'
+    >>> parse_hello("p", said).operations
+    {'attention': ('scale',)}
+    """
+    said = parsed(line)
+    if not isinstance(said, dict):
+        raise BackendError(f"backend {name}: hello: expected a JSON object, got {short(line)}")
+    if said.get("protocol") != PROTOCOL:
+        raise BackendError(
+            f"backend {name}: hello: protocol: expected {PROTOCOL}, got {said.get('protocol')!r}"
+        )
+    dtypes, operations = said.get("dtypes"), said.get("operations")
+    if not isinstance(dtypes, list) or not dtypes or not set(map(str, dtypes)) <= set(DTYPES):
+        raise BackendError(
+            f"backend {name}: hello: dtypes: expected some of {', '.join(DTYPES)}, got {dtypes!r}"
+        )
+    if not isinstance(operations, dict) or "attention" not in operations:
+        raise BackendError(
+            f"backend {name}: hello: operations: expected an object with attention, got {operations!r}"
+        )
+    for operation, options in operations.items():
+        if operation not in OPERATIONS:
+            raise BackendError(
+                f"backend {name}: hello: operations: got {operation!r}, "
+                f"expected some of {', '.join(OPERATIONS)}"
+            )
+        known = OPERATIONS[operation].options
+        if not isinstance(options, list) or not set(map(str, options)) <= set(known):
+            raise BackendError(
+                f"backend {name}: hello: {operation}: expected some of {', '.join(known)}, got {options!r}"
+            )
+    dialect = said.get("dialect", {})
+    if not isinstance(dialect, dict):
+        raise BackendError(f"backend {name}: hello: dialect: expected an object, got {dialect!r}")
+    return Hello(
+        str(said.get("name", "")),
+        str(said.get("version", "")),
+        tuple(dtypes),
+        {operation: tuple(options) for operation, options in operations.items()},
+        dialect,
+    )
+
+
+def parsed(line: str) -> Any:
+    """Parse a line of JSON; what is none is None."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def short(text: str) -> str:
+    """Quote the beginning of a text."""
+    return repr(text if len(text) <= 120 else f"{text[:120]}...")

@@ -1,0 +1,168 @@
+"""A program in any language as a backend, over the protocol of ``conformance/protocol.md``."""
+
+import atexit
+import hashlib
+import shlex
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import array_api_compat.numpy as xp
+from numpy.typing import NDArray
+
+from attnspec import OPERATIONS
+from attnspec.backends.backend import Backend
+from attnspec.backends.errors import BackendError, Broken
+from attnspec.backends.program.handshake import parse_hello
+from attnspec.backends.program.messages import HELLO, STOP, as_function, read_answer, write_call
+from attnspec.backends.program.process import Process
+
+#: Seconds that one call may take, and the start of the program.
+CALL_LIMIT, START_LIMIT = 20.0, 60.0
+#: Calls without an answer in time after which a program is not asked any more.
+_MOST_HANGS = 5
+
+
+def program_backend(
+    name: str, command: str, *, seconds: float = CALL_LIMIT, folder: Path | None = None
+) -> Backend:
+    """Start a program, and make a backend of what it says of itself.
+
+    Parameters
+    ----------
+    name : str
+        By which the backend was asked for.
+    command : str
+        The program and its arguments, as a shell would split them.
+    seconds : float, optional
+        That one call may take.
+    folder : Path, optional
+        Where it is run; by default here.
+
+    Raises
+    ------
+    BackendError
+        When it cannot be started, or its hello is none.
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise BackendError(f"backend {name}: expected a command, got {command!r} ({error})") from error
+    if not words:
+        raise BackendError(f"backend {name}: expected a command, got none")
+    program = Program(name, words, seconds, folder)
+    atexit.register(program.close)
+    hello = program.hello
+    functions = {
+        operation: as_function(operation, options, program.run)
+        for operation, options in hello.operations.items()
+    }
+    attention = functions.pop("attention")
+    version = f"{hello.name} {hello.version}".strip() or "program"
+    return Backend(name, "program", version, xp, attention, hello.dtypes, functions, hello.dialect)
+
+
+class Program:
+    """A program that is started when it is first needed, and again after it broke.
+
+    Parameters
+    ----------
+    name : str
+        For messages.
+    words : list of str
+        The command.
+    seconds : float
+        That one call may take.
+    place : Path, optional
+        Where it is run; by default here.
+
+    Raises
+    ------
+    BackendError
+        When it cannot be started, or its hello is none.
+    """
+
+    def __init__(self, name: str, words: list[str], seconds: float, place: Path | None = None) -> None:
+        self._words, self._seconds, self._name, self._place = words, seconds, name, place
+        self._process: Process | None = None
+        self._folder = Path(tempfile.mkdtemp(prefix="attnspec-"))
+        self._number = 0
+        #: Calls that had no answer in time, so that none is waited for twice.
+        self._hung: dict[str, str] = {}
+        try:
+            self._start()
+        except Broken as broken:
+            self.close()
+            raise BackendError(f"backend {name}: hello: expected an answer, but it {broken}") from broken
+        except BackendError:
+            self.close()
+            raise
+
+    def run(self, operation: str, arguments: Mapping[str, Any]) -> NDArray[Any] | tuple[NDArray[Any], ...]:
+        """Make one call.
+
+        Raises
+        ------
+        Refused, Unsupported, Broken
+            As `attnspec.backends.program.messages.read_answer`; after `Broken` the program is
+            started anew for the next call.
+        """
+        shutil.rmtree(self._folder, ignore_errors=True)  # no answer is one left over from an earlier call
+        self._folder.mkdir(exist_ok=True)
+        self._number += 1
+        line = write_call(self._number, operation, arguments, self._folder, str(self._folder))
+        call = self._fingerprint(operation, line)
+        if call in self._hung:
+            raise Broken(self._hung[call])
+        if len(self._hung) >= _MOST_HANGS:
+            raise Broken(
+                f"is not asked any more: {len(self._hung)} calls had no answer in {self._seconds:g} s"
+            )
+        wanted = OPERATIONS[operation].outputs
+        want = [
+            output for output in wanted if output == wanted[0] or arguments.get(f"return_{output}") is True
+        ]
+        try:
+            process = self._process or self._start()
+            process.send(line)
+            parts = read_answer(process.receive(self._seconds), self._number, want, self._folder)
+        except BackendError as error:
+            raise Broken(f"could not be started again: {error}") from error
+        except Broken as broken:
+            if str(broken).startswith("gave no answer in"):
+                self._hung[call] = str(broken)
+            self._discard()
+            raise
+        return parts if len(parts) > 1 else parts[0]
+
+    def close(self) -> str:
+        """Stop the program; tell how it ended, empty where it did well."""
+        process, self._process = self._process, None
+        ended = process.stop(STOP) if process is not None else ""
+        shutil.rmtree(self._folder, ignore_errors=True)
+        return ended
+
+    def _start(self) -> Process:
+        process = Process(self._words, self._place)
+        try:
+            process.send(HELLO)
+            self.hello = parse_hello(self._name, process.receive(START_LIMIT))
+        except BaseException:
+            process.stop()
+            raise
+        self._process = process
+        return process
+
+    def _discard(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.stop()
+
+    def _fingerprint(self, operation: str, line: str) -> str:
+        """Equal for calls of equal arguments, whatever their number."""
+        digest = hashlib.sha256(line.partition('"operation"')[2].encode())
+        for file in sorted(self._folder.iterdir()):
+            digest.update(file.name.encode() + b"\0" + file.read_bytes())
+        return f"{operation} {digest.hexdigest()}"

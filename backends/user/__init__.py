@@ -1,0 +1,1 @@
+"""Backends of users: a function, a `Backend`, or an ``attnspec.toml``."""

@@ -1,0 +1,201 @@
+"""A function of other names and another layout, brought to the one signature."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from attnspec import OPERATIONS
+from attnspec.backends.errors import BackendError, Unsupported
+
+_OPERATION = OPERATIONS["attention"]
+#: Arguments with an axis of queries or keys last but none of heads: (*B, L), (*B, S).
+_BY_POSITION = ("query_segment_ids", "key_segment_ids")
+_BY_BATCH = ("query_offset", "query_lengths", "key_lengths")
+
+
+@dataclass(frozen=True)
+class Convention:
+    """How a function differs from the canonical one in all but what it computes.
+
+    Attributes
+    ----------
+    names : mapping of str to str
+        Canonical name to the function's own, of arguments that have another.
+    layout : {"BHSD", "BSHD"}
+        Whether heads stand before positions, as in the standard, or after them.
+    mask : {"attend", "ignore"}
+        What True in a mask means to the function.
+    axes : int or None
+        The number of axes that its arrays must have, where it takes but one. Fewer
+        are brought up to it by axes of length one; a call with more is unsupported.
+    returns : tuple of str
+        What it returns, where that does not depend on ``return_lse`` and
+        ``return_weights``.
+    """
+
+    names: Mapping[str, str] = field(default_factory=dict)
+    layout: Literal["BHSD", "BSHD"] = "BHSD"
+    mask: Literal["attend", "ignore"] = "attend"
+    axes: int | None = None
+    returns: tuple[str, ...] = ()
+
+
+def check_convention(name: str, convention: Convention) -> None:
+    """Refuse a convention that says nothing.
+
+    Raises
+    ------
+    BackendError
+        Naming the field, what it got and what was expected.
+    """
+    known = (*_OPERATION.arrays, *_OPERATION.options)
+    wrong = [canonical for canonical in convention.names if canonical not in known]
+    if wrong or not all(isinstance(own, str) for own in convention.names.values()):
+        raise BackendError(
+            f"backend {name}: names: expected canonical names ({', '.join(known)}), "
+            f"got {', '.join(wrong) or dict(convention.names)}"
+        )
+    for what, got, expected in (
+        ("layout", convention.layout, ("BHSD", "BSHD")),
+        ("mask", convention.mask, ("attend", "ignore")),
+        ("axes", convention.axes, (None, 3, 4)),
+    ):
+        if got not in expected:
+            choices = " or ".join(str(one) for one in expected if one is not None)
+            raise BackendError(f"backend {name}: {what}: expected {choices}, got {got!r}")
+    if convention.returns and (
+        convention.returns[0] != "output" or not set(convention.returns) <= set(_OPERATION.outputs)
+    ):
+        raise BackendError(
+            f"backend {name}: returns: expected output, then some of lse, weights, got {convention.returns!r}"
+        )
+
+
+def adapted(name: str, function: Callable[..., Any], convention: Convention, xp: Any) -> Callable[..., Any]:
+    """Make a function with the canonical signature of one with a convention of its own.
+
+    Parameters
+    ----------
+    name : str
+        For messages.
+    function : callable
+    convention : Convention
+    xp : module
+        The array namespace.
+
+    Raises
+    ------
+    BackendError
+        When the function lacks an array, or a name that it is said to have, or requires
+        an argument that is none of the standard's.
+
+    Examples
+    --------
+    >>> import inspect
+    >>> import numpy as np
+    >>> from attnspec.backends.user.convention import Convention, adapted
+    >>> def kernel(q, k, v, causal=False):
+    ...     return q
+    >>> names = {"query": "q", "key": "k", "value": "v", "is_causal": "causal"}
+    >>> inspect.signature(adapted("m:kernel", kernel, Convention(names), np))
+    <Signature (query, key, value, *, is_causal=None)>
+    """
+    check_convention(name, convention)
+    own = _own_names(name, function, convention)
+    options = [canonical for canonical in own if canonical not in _OPERATION.arrays]
+    always = [f"return_{output}" for output in convention.returns[1:]]
+    kind = inspect.Parameter
+    signature = inspect.Signature(
+        [kind(array, kind.POSITIONAL_OR_KEYWORD) for array in _OPERATION.arrays]
+        + [
+            kind(option, kind.KEYWORD_ONLY, default=None)
+            for option in _OPERATION.options
+            if option in options or option in always
+        ]
+    )
+
+    def run(*arrays: Any, **given: Any) -> Any:
+        call = signature.bind(*arrays, **given).arguments
+        wanted = [output for output in _OPERATION.outputs[1:] if call.get(f"return_{output}") is True]
+        for option in always:
+            call.pop(option, None)
+        outer = call["query"].shape[:-2]
+        call = _of_axes(call, convention.axes)
+        if convention.layout == "BSHD":
+            call |= {array: _swapped(call[array], xp) for array in _OPERATION.arrays}
+        if convention.mask == "ignore" and call.get("mask") is not None:
+            call["mask"] = ~call["mask"]  # numbers stay numbers, for the function to refuse
+        # What was not given is not passed: the function has its own default for it.
+        returned = function(**{own[canonical]: thing for canonical, thing in call.items()})
+        given_names = convention.returns or ("output", *wanted)
+        parts = dict(zip(given_names, [returned] if len(given_names) == 1 else list(returned), strict=True))
+        if convention.layout == "BSHD":
+            parts["output"] = _swapped(parts["output"], xp)
+        kept = [_without_axes(parts[output], outer, convention.axes) for output in ("output", *wanted)]
+        return kept[0] if len(kept) == 1 else tuple(kept)
+
+    run.__signature__ = signature  # type: ignore[attr-defined] # what inspect looks for
+    return run
+
+
+def _own_names(name: str, function: Callable[..., Any], convention: Convention) -> dict[str, str]:
+    """Give the function's name of each argument that it has, by canonical name."""
+    parameters = inspect.signature(function).parameters
+    canonical = (*_OPERATION.arrays, *_OPERATION.options)
+    own = {one: convention.names.get(one, one) for one in canonical}
+    absent = [theirs for one, theirs in own.items() if one in convention.names and theirs not in parameters]
+    absent += [own[array] for array in _OPERATION.arrays if own[array] not in parameters]
+    if absent:
+        raise BackendError(
+            f"backend {name}: expected a function with {', '.join(dict.fromkeys(absent))}, "
+            f"got {', '.join(parameters) or 'no arguments'}"
+        )
+    own = {one: theirs for one, theirs in own.items() if theirs in parameters}
+    required = [
+        parameter.name
+        for parameter in parameters.values()
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        and parameter.name not in own.values()
+    ]
+    if required:
+        raise BackendError(
+            f"backend {name}: expected nothing required but the standard's arguments, "
+            f"got {', '.join(required)}"
+        )
+    return own
+
+
+def _swapped(array: Any, xp: Any) -> Any:
+    """Exchange the axes of heads and positions; two axes have no heads."""
+    if array.ndim < 3:
+        return array
+    order = [*range(array.ndim - 3), array.ndim - 2, array.ndim - 3, array.ndim - 1]
+    return xp.permute_dims(array, order) if hasattr(xp, "permute_dims") else array.transpose(order)
+
+
+def _of_axes(call: dict[str, Any], axes: int | None) -> dict[str, Any]:
+    """Bring arrays up to a number of axes; such as differ in it are let alone, to be refused."""
+    found = {call[array].ndim for array in _OPERATION.arrays}
+    if axes is None or found == {axes} or len(found) > 1 or found < {2}:
+        return dict(call)
+    (got,) = found
+    if got > axes:
+        raise Unsupported(f"it takes arrays of {axes} axes, not of {got}")
+    call = dict(call)
+    for array in _OPERATION.arrays:
+        call[array] = call[array].reshape((1,) * (axes - got) + tuple(call[array].shape))
+    if axes == 4:  # there is a batch axis now where there was none
+        for option in (*_BY_POSITION, *_BY_BATCH):
+            if getattr(call.get(option), "shape", None) is not None and call[option].ndim < 2:
+                call[option] = call[option].reshape((1, *call[option].shape))
+    return call
+
+
+def _without_axes(array: Any, outer: tuple[int, ...], axes: int | None) -> Any:
+    """Take the axes away again that `_of_axes` has put before those of a call."""
+    added = 0 if axes is None else axes - 2 - len(outer)
+    if added <= 0 or tuple(array.shape[:added]) != (1,) * added:
+        return array
+    return array.reshape(tuple(array.shape[added:]))

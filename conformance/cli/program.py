@@ -1,0 +1,63 @@
+"""The commands around programs: ``attnspec smoke``, ``serve``, ``export`` and ``judge``."""
+
+import sys
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("backend", required=False)
+@click.option("--program", metavar="COMMAND", help="A program in any language that speaks the protocol.")
+def smoke(backend: str | None, program: str | None) -> None:
+    """Check this tool itself, then say hello to a program or make one call of a backend."""
+    from attnspec.backends.names import name_program
+    from attnspec.conformance.run.smoke import check_harness, try_out
+
+    sound = True
+    for finding in check_harness():
+        click.echo(finding)
+        sound &= finding.good
+    name = name_program(program) if program else backend
+    if name:
+        for finding in try_out(name):
+            click.echo(finding)
+            sound &= finding.good
+    sys.exit(0 if sound else 1)
+
+
+@click.command()
+@click.argument("backend")
+def serve(backend: str) -> None:
+    """Serve a backend of Python as a program that speaks the protocol."""
+    from attnspec.backends import load
+    from attnspec.conformance.run.serve import serve_here
+
+    serve_here(load(backend))
+
+
+@click.command()
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.option(
+    "--hello",
+    "answer",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="What the implementation answers to hello; without it everything is exported.",
+)
+@click.option("--dtype", "dtypes", multiple=True, help="Only calls in this dtype.")
+@click.option("--chapter", "chapters", multiple=True, help="Only golden vectors of this chapter.")
+def export(folder: Path, answer: Path | None, dtypes: tuple[str, ...], chapters: tuple[str, ...]) -> None:
+    """Write the calls of the golden vectors to a folder, to be computed elsewhere."""
+    from attnspec import CHAPTERS, SpecError, cases
+    from attnspec.backends import DTYPES
+    from attnspec.conformance.run.offline import EVERYTHING, export_calls, hello_of
+
+    for option, given, known in (("dtype", dtypes, DTYPES), ("chapter", chapters, CHAPTERS)):
+        if not set(given) <= set(known):
+            raise SpecError(f"{option}: got {', '.join(given)}, expected some of {', '.join(known)}")
+    if folder.exists() and any(folder.iterdir()):
+        raise SpecError(f"folder: expected {folder} to be empty, got a folder with files")
+    found = [case for case in cases() if not chapters or case.chapter in chapters]
+    hello = hello_of(answer) if answer else EVERYTHING
+    number = export_calls(found, folder, hello, dtypes)
+    click.echo(f"{number} calls in {folder}/calls.jsonl; answers are expected in {folder}/answers.jsonl")

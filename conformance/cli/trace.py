@@ -1,0 +1,24 @@
+"""The command ``attnspec trace``."""
+
+import sys
+
+import click
+
+
+@click.command()
+@click.argument("rule_ids", nargs=-1, metavar="[ID]...")
+@click.option("--no-backends", is_flag=True, help="Load no backend to ask how it deviates.")
+@click.option("--cases", "needed", is_flag=True, help="List golden vectors that no wrong entry fails (slow).")
+def trace(rule_ids: tuple[str, ...], *, no_backends: bool, needed: bool) -> None:
+    """Trace each rule to chapter, vectors, tests, gallery and backends; fails where there are gaps."""
+    from attnspec.conformance.meta.trace import deviating, gaps, lines, traced, unneeded
+
+    found = traced({} if no_backends else deviating())
+    chosen = [one for one in found if not rule_ids or one.rule in {name.upper() for name in rule_ids}]
+    click.echo("\n".join(text for one in chosen for text in lines(one, whole=bool(rule_ids))))
+    missing = gaps(found) if not rule_ids else []
+    for text in missing:
+        click.echo(f"gap: {text}")
+    for case in unneeded() if needed else ():
+        click.echo(f"no entry needs: {case}")
+    sys.exit(bool(missing))

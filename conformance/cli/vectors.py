@@ -1,0 +1,74 @@
+"""The commands of ``attnspec vectors``: keep the golden vectors."""
+
+from pathlib import Path
+
+import click
+
+
+@click.group()
+def vectors() -> None:
+    """Keep the golden vectors: write, lint, export."""
+
+
+_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+@vectors.command()
+@click.argument("folder", type=_FOLDER)
+@click.option("--check", "only_check", is_flag=True, help="Write nothing; fail when the bytes would change.")
+@click.option("--only", metavar="ID", help="Compute one case, take the others as they stand.")
+def write(folder: Path, only_check: bool, only: str | None) -> None:
+    """Compute the vectors of a folder anew by the exact oracle (needs python-flint)."""
+    try:
+        from attnspec.reference.golden.write import rewrite
+    except ModuleNotFoundError as error:
+        message = f"vectors: expected {error.name} to be installed, got none; pip install 'attnspec[vectors]'"
+        raise click.ClickException(message) from error
+
+    stale = False
+    for file in rewrite(folder, only):
+        stale |= file.stale
+        for changed in file.changed:
+            click.echo(f"{file.path.name}: VALUE CHANGED: {changed}", err=True)
+        if file.stale and not only_check:
+            file.path.write_text(file.text, encoding="utf-8", newline="\n")
+        state = "as it was" if not file.stale else "would change" if only_check else "rewritten"
+        click.echo(f"{file.path.name}: {state}")
+    if stale and only_check:
+        raise click.ClickException(
+            "vectors: expected the files as they are, got other bytes; run `nox -s vectors`"
+        )
+
+
+@vectors.command("lint")
+@click.argument("folder", type=_FOLDER, required=False)
+def lint_vectors(folder: Path | None) -> None:
+    """List what is wrong with the vectors of a folder, by default those of the standard."""
+    from attnspec.case import VECTORS
+    from attnspec.lint import lint
+
+    problems = lint(folder or VECTORS)
+    for problem in problems:
+        click.echo(problem)
+    if problems:
+        raise click.ClickException(f"vectors: got {len(problems)} problems, expected none")
+
+
+@vectors.command()
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--format", "kind", default="safetensors", help="safetensors (default) or npz.")
+def export(folder: Path, kind: str) -> None:
+    """Write the golden vectors to a folder as binary files, with a manifest."""
+    from attnspec import cases
+    from attnspec.reference.golden.export import export as write_files
+
+    paths = write_files(cases(), folder, kind)
+    click.echo(f"{len(paths) - 1} cases and {paths[-1].name} in {folder}")
+
+
+@vectors.command()
+def path() -> None:
+    """Print the folder of the vectors: plain JSON, for any language that can parse it."""
+    from attnspec.case import VECTORS
+
+    click.echo(VECTORS)

@@ -1,0 +1,122 @@
+"""What a backend is allowed: the budgets of the accuracy class that it must meet."""
+
+from collections.abc import Mapping
+from math import log
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec.backends import Backend
+from attnspec.reference.budget.budget import Accuracy, Budget, budget
+
+#: From the tightest to the loosest.
+CLASSES: tuple[Accuracy, ...] = ("full", "cast", "storage")
+
+
+def required(backend: Backend, dtype: str) -> Accuracy:
+    """Tell the class that a backend must meet in a dtype (NUM-3, NUM-5).
+
+    Examples
+    --------
+    >>> from attnspec.backends import load
+    >>> from attnspec.conformance.judge.budget import required
+    >>> required(load("numpy-portable"), "float16"), required(load("numpy-portable"), "float32")
+    ('cast', 'full')
+    """
+    if dtype not in ("float16", "bfloat16"):
+        return "full"  # the working precision is that of the inputs, and the classes are one
+    if backend.dialect.get("NUM-5") == "storage":
+        return "storage"
+    return "full" if backend.accuracy == "full" else "cast"
+
+
+def budgets_of(
+    backend: Backend,
+    operation: str,
+    arguments: Mapping[str, Any],
+    dtype: str,
+    accuracy: Accuracy | None = None,
+) -> dict[str, Budget]:
+    """Compute the budgets of a call, by output name.
+
+    Parameters
+    ----------
+    backend : Backend
+        Its dialect counts: a working precision, or which keys it attends to.
+    operation, arguments, dtype
+        As in `attnspec.reference.budget.budget.budget`.
+    accuracy : {"full", "cast", "storage"}, optional
+        By default the class that the backend must meet.
+    """
+    options: dict[str, Any] = {
+        "accuracy": accuracy or required(backend, dtype),
+        "working": backend.dialect.get("NUM-2") if dtype == "float64" else None,
+        "uniform_rows": backend.dialect.get("MASK-6") == "uniform",
+    }
+    if operation != "attention":
+        return budget(operation, arguments, dtype, **options)
+    arguments = in_plain_words(arguments, backend.dialect)
+    budgets = budget(operation, arguments, dtype, **options)
+    if not backend.has("attention", "return_weights"):
+        # Seen as the output for an identity value, the weights are rounded as an output is.
+        keys = arguments["key"].shape[-2]
+        identity = np.broadcast_to(np.eye(keys), (*arguments["value"].shape[:-1], keys))
+        budgets["weights"] = budget(operation, {**arguments, "value": identity}, dtype, **options)["output"]
+    if backend.dialect.get("SOFT-6") == "base-2":
+        budgets["lse"] = budgets["lse"] / log(2)
+    return budgets
+
+
+def in_plain_words(arguments: Mapping[str, Any], dialect: Mapping[str, str]) -> dict[str, Any]:
+    """Write a call of attention as one that means the same where no variants are declared.
+
+    Only as far as it matters to a budget: which keys have a weight.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.conformance.judge.budget import in_plain_words
+    >>> arrays = {"query": np.ones((2, 1)), "key": np.ones((3, 1)), "value": np.ones((3, 1))}
+    >>> plain = in_plain_words(arrays | {"is_causal": True}, {"MASK-3": "bottom-right"})
+    >>> plain["mask"].astype(int).tolist()
+    [[1, 1, 0], [1, 1, 1]]
+    """
+    plain = dict(arguments)
+    queries, keys = plain["query"].shape[-2], plain["key"].shape[-2]
+    distance = np.arange(keys) - np.arange(queries)[:, None]  # (L, S): j - i
+    if dialect.get("MASK-3") == "bottom-right" and plain.get("is_causal") and "query_offset" not in plain:
+        plain["is_causal"] = False
+        plain["mask"] = _also(plain, distance <= keys - queries)
+    window = plain.get("window")
+    if dialect.get("MASK-8") == "exclusive-left" and window is not None and window[0] is not None:
+        offset = np.asarray(plain.get("query_offset", 0))
+        offset = offset.reshape(offset.shape + (1,) * 3 * (offset.ndim > 0))  # (*B) to (*B, 1, 1, 1)
+        plain["mask"] = _also(plain, distance - offset > -window[0])
+    heads, shared = (plain[name].shape[:-2][-1:] for name in ("query", "key"))
+    if dialect.get("HEAD-1") == "tiled" and heads != shared:
+        for name in ("key", "value"):
+            plain[name] = np.concatenate([plain[name]] * (heads[0] // shared[0]), axis=-3)
+    below = _minus_infinite(plain)
+    if below is not None and below.any():
+        plain["mask"] = _also(plain, ~below)
+    return plain
+
+
+def _minus_infinite(arguments: Mapping[str, Any]) -> NDArray[np.bool_] | None:
+    """Find scores of minus infinity, which budgets know as keys that are left out (NUM-14)."""
+    query, key = (arguments[name].astype(np.float64) for name in ("query", "key"))
+    if (np.isfinite(query).all() and np.isfinite(key).all()) or arguments.get("softcap") is not None:
+        return None
+    if query.ndim > 2:
+        key = np.repeat(key, query.shape[-3] // key.shape[-3], axis=-3)
+    scale = arguments.get("scale")
+    with np.errstate(invalid="ignore"):
+        scores = query @ np.swapaxes(key, -1, -2) * (1 if scale is None else np.sign(scale))
+    below: NDArray[np.bool_] = scores == -np.inf
+    return below
+
+
+def _also(arguments: Mapping[str, Any], allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    mask = arguments.get("mask")
+    return allowed if mask is None else allowed & mask

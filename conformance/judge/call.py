@@ -1,0 +1,139 @@
+"""Calling a backend: arguments in, named outputs out, and nothing of the caller's changed."""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec import OPERATIONS
+from attnspec.backends import Backend, Broken, Unsupported
+from attnspec.conformance.judge.dtypes import is_real
+from attnspec.conformance.judge.failure import Failure, Raised
+
+Outputs = dict[str, NDArray[Any]]
+
+
+class Missing(Unsupported):
+    """An operation or an argument that an implementation does not have, whatever the data."""
+
+
+def call(backend: Backend, operation: str, arguments: Mapping[str, Any]) -> Outputs:
+    """Call one operation of a backend with NumPy arguments.
+
+    Everything that it can return is asked for.
+
+    Parameters
+    ----------
+    backend : Backend
+    operation : str
+        A name in `attnspec.OPERATIONS`.
+    arguments : mapping
+        By canonical name; arrays as NumPy arrays.
+
+    Returns
+    -------
+    dict of str to array
+        By output name.
+
+    Raises
+    ------
+    Missing
+        When the backend lacks the operation or an argument.
+    Unsupported
+        When its adapter says that it does not offer this call.
+    Raised
+        When the implementation raises.
+    Broken
+        When it crashes or gives no answer, where it runs in a process of its own.
+    Failure
+        When it returns something else than the arrays asked for, or changes an
+        input (NUM-4).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.backends import load
+    >>> from attnspec.conformance.judge.call import call
+    >>> one = np.ones((1, 1))
+    >>> call(load("numpy-portable"), "attention", {"query": one, "key": one, "value": 2 * one})["output"]
+    array([[2.]])
+    """
+    function = backend.function(operation)
+    if function is None:
+        raise Missing(f"{backend.name} has no {operation}")
+    missing = [name for name in arguments if not backend.has(operation, name)]
+    if missing:
+        raise Missing(f"{backend.name} has no argument {', '.join(missing)}")
+    wanted = [name for name in OPERATIONS[operation].outputs[1:] if backend.has(operation, f"return_{name}")]
+    given = {
+        name: backend.to_library(thing) if isinstance(thing, np.ndarray) else thing
+        for name, thing in arguments.items()
+    }
+    arrays = [given[name] for name in OPERATIONS[operation].arrays]
+    options = {name: thing for name, thing in given.items() if name not in OPERATIONS[operation].arrays}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an implementation is judged by its results
+            returned = function(*arrays, **options, **{f"return_{name}": True for name in wanted})
+    except (KeyboardInterrupt, Unsupported, Broken):
+        raise
+    except BaseException as error:  # sys.exit and pytest.skip in a kernel are errors too
+        raise Raised(error) from error
+    outputs = _named(backend, [OPERATIONS[operation].outputs[0], *wanted], returned)
+    for name, thing in arguments.items():
+        if isinstance(thing, np.ndarray) and not _same(backend.to_numpy(given[name]), thing):
+            raise Failure("NUM-4", f"{name}: got changed by the call, expected it as it was")
+    return outputs
+
+
+def observe(backend: Backend, operation: str, arguments: Mapping[str, Any]) -> Outputs:
+    """Call a backend, and see the weights of attention even where it returns none.
+
+    With the identity as value the output *is* the weights. The identity is given
+    in slices as wide as the value, as some libraries take no other depth. It
+    would hide a NaN in the values and show one in a key as some weights, so it
+    is not asked where the numbers are not finite.
+    """
+    outputs = call(backend, operation, arguments)
+    value = arguments.get("value")
+    if operation != "attention" or "weights" in outputs or value is None or not _is_finite(arguments):
+        return outputs
+    keys, depth = value.shape[-2:]
+    slices = []
+    for start in range(0, keys, depth):
+        identity = np.eye(keys, depth, -start, dtype=value.dtype)  # (S, Dv): key `start + c` in column c
+        probe = {**arguments, "value": np.broadcast_to(identity, value.shape)}
+        slices.append(call(backend, operation, probe)["output"])
+    none = np.zeros((*outputs["output"].shape[:-1], 0), value.dtype)
+    outputs["weights"] = np.concatenate([none, *slices], axis=-1)[..., :keys]
+    return outputs
+
+
+def _is_finite(arguments: Mapping[str, Any]) -> bool:
+    """Whether all numbers are finite; minus infinity in a bias or a sink is no number but a word."""
+    return not any(
+        (~np.isfinite(x) & ((x != -np.inf) | (name not in ("bias", "sinks")))).any()
+        for name, x in arguments.items()
+        if is_real(x)
+    )
+
+
+def _named(backend: Backend, names: list[str], returned: Any) -> Outputs:
+    parts = [returned] if len(names) == 1 else returned
+    if not isinstance(parts, tuple | list) or len(parts) != len(names):
+        got = f"{len(parts)} of them" if isinstance(parts, tuple | list) else type(returned).__name__
+        raise Failure("SHAPE-3", f"result: expected a tuple of {', '.join(names)}, got {got}")
+    outputs = {}
+    for name, part in zip(names, parts, strict=True):
+        try:
+            outputs[name] = backend.to_numpy(part)
+        except (Exception, SystemExit) as error:
+            got = type(part).__name__ if type(error) is TypeError else f"{type(part).__name__} ({error})"
+            raise Failure("SHAPE-3", f"{name}: expected an array of {backend.library}, got {got}") from error
+    return outputs
+
+
+def _same(left: NDArray[Any], right: NDArray[Any]) -> bool:
+    return left.shape == right.shape and left.tobytes() == np.ascontiguousarray(right).tobytes()

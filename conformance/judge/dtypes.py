@@ -1,0 +1,89 @@
+"""The dtypes of a call: those that its arguments are given in, and those that its results must have."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from attnspec import OPERATIONS, Case
+from attnspec.backends import DTYPES
+
+
+def is_real(thing: Any) -> bool:
+    """Whether something is an array of one of the standard's dtypes: no mask, no ids, no number."""
+    return isinstance(thing, np.ndarray) and thing.dtype.name in DTYPES
+
+
+def lse_dtype(dtype: str) -> str:
+    """Tell in which dtype a log-sum-exp is held, at least, where the inputs have that dtype (NUM-7).
+
+    Examples
+    --------
+    >>> from attnspec.conformance.judge.dtypes import lse_dtype
+    >>> lse_dtype("bfloat16"), lse_dtype("float64")
+    ('float32', 'float64')
+    """
+    return "float64" if dtype == "float64" else "float32"
+
+
+def accepted(output: str, dtype: str) -> tuple[str, ...]:
+    """List the dtypes that an output may have where the inputs have that dtype (NUM-1, NUM-7)."""
+    if output != "lse":
+        return (dtype,)
+    return tuple(dict.fromkeys((lse_dtype(dtype), "float64")))
+
+
+def dtype_of(operation: str, arguments: Mapping[str, Any]) -> str:
+    """Tell the dtype of a call, which is that of its first array."""
+    return str(arguments[OPERATIONS[operation].arrays[0]].dtype)
+
+
+def in_dtype(arguments: Mapping[str, Any], dtype: str) -> dict[str, Any]:
+    """Cast the floating-point arrays among some arguments, an lse to what an lse is held in.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.conformance.judge.dtypes import in_dtype
+    >>> cast = in_dtype({"outputs": np.ones(1), "lses": np.ones(1), "ids": np.arange(2)}, "float16")
+    >>> {name: str(array.dtype) for name, array in cast.items()}
+    {'outputs': 'float16', 'lses': 'float32', 'ids': 'int64'}
+    """
+    return {
+        name: _cast(x, lse_dtype(dtype) if name == "lses" else dtype) if is_real(x) else x
+        for name, x in arguments.items()
+    }
+
+
+def dtypes_of(case: Case) -> tuple[str, ...]:
+    """Every dtype that holds all inputs of a case exactly, so that its values stay exact.
+
+    A misuse that lies in the dtypes themselves has one alone, that of its first array.
+    """
+    if is_mixed(case):
+        return (dtype_of(case.operation, case.arguments),)
+    return tuple(
+        dtype
+        for dtype in DTYPES
+        if all(
+            np.array_equal(x.astype(np.float64), case.arguments[name].astype(np.float64), equal_nan=True)
+            for name, x in in_dtype(case.arguments, dtype).items()
+            if is_real(x)
+        )
+    )
+
+
+def arguments_of(case: Case, dtype: str) -> dict[str, Any]:
+    """Arguments to make the call of a case in a dtype."""
+    return dict(case.arguments) if is_mixed(case) else in_dtype(case.arguments, dtype)
+
+
+def is_mixed(case: Case) -> bool:
+    """Whether a case is a misuse by its arrays' different dtypes, so that casting them would mend it."""
+    given = {x.dtype.name for name, x in case.arguments.items() if is_real(x) and name != "lses"}
+    return case.misuse is not None and len(given) > 1
+
+
+def _cast(array: Any, dtype: str) -> Any:
+    with np.errstate(over="ignore"):  # what overflows is not held exactly, and is left out for that
+        return array.astype(dtype)

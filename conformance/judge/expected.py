@@ -1,0 +1,153 @@
+"""What a call must give: the second oracle asked, with the variants that a backend declares."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from attnspec import OPERATIONS
+from attnspec.backends import Backend
+from attnspec.conformance.judge.call import Outputs
+from attnspec.conformance.judge.comparison import Comparison, compare
+from attnspec.conformance.judge.dtypes import accepted, is_real
+from attnspec.reference.budget.budget import Budget
+from attnspec.reference.rational.dialect import SHOWN
+from attnspec.reference.rational.evaluate import evaluate
+
+#: Values that were asked for before: one problem is put to several calls, in several dtypes.
+_KNOWN: dict[Any, Outputs] = {}
+_MOST_KNOWN = 3000
+#: Below this an lse of nothing is the fill of a library, by the variant `finite` of SOFT-7.
+_FILL = -1e30
+
+
+def exact(
+    operation: str, arguments: Mapping[str, Any], dialect: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Compute the exact values of a call, rounded to float64; from no implementation.
+
+    Parameters
+    ----------
+    operation : str
+    arguments : mapping
+    dialect : mapping of str to str, optional
+        Variants that are to show, by rule id.
+
+    Returns
+    -------
+    dict of str to float64 array
+        By output name; the arrays are read-only.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.conformance.judge.expected import exact
+    >>> one = np.ones((1, 1))
+    >>> exact("scores", {"query": 2 * one, "key": one})["scores"].tolist()
+    [[2.0]]
+    """
+    shown = of_values(dialect or {})
+    key = (operation, tuple(sorted(shown.items())), tuple(_fingerprint(arguments)))
+    if key not in _KNOWN:
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        values = evaluate(operation, arguments, dialect=shown)
+        for array in values.values():
+            array.flags.writeable = False
+        _KNOWN[key] = {name: values[name] for name in OPERATIONS[operation].outputs}
+    return dict(_KNOWN[key])
+
+
+def of_values(dialect: Mapping[str, str]) -> dict[str, str]:
+    """Take of a dialect those variants that show in exact values, not in rounding or in what is refused.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.judge.expected import of_values
+    >>> of_values({"NUM-2": "float32", "MASK-6": "nan"})
+    {'MASK-6': 'nan'}
+    """
+    return {rule: variant for rule, variant in dialect.items() if rule in SHOWN}
+
+
+def declared(
+    backend: Backend,
+    operation: str,
+    arguments: Mapping[str, Any],
+    plain: Mapping[str, Any],
+    budgets: Mapping[str, Budget],
+    outputs: Outputs,
+) -> tuple[Mapping[str, Any], str]:
+    """Compute what a backend must give that declares variants.
+
+    Parameters
+    ----------
+    backend, operation, arguments
+    plain : mapping of str to array
+        What one without variants must give.
+    budgets : mapping of str to array
+    outputs : mapping of str to array
+        What it gave: only what it shows can show a variant.
+
+    Returns
+    -------
+    values : mapping of str to array
+    rule : str
+        That whose declared variant shows in this call; empty where none does.
+    """
+    dialect = of_values(backend.dialect)
+    if not dialect:
+        return plain, ""
+    values = _filled(exact(operation, arguments, dialect), dialect, outputs)
+    if not differ(values, plain, budgets, outputs):
+        return values, ""
+    for rule, variant in dialect.items():
+        alone = _filled(exact(operation, arguments, {rule: variant}), {rule: variant}, outputs)
+        if differ(alone, plain, budgets, outputs):
+            return values, rule
+    return values, next(iter(dialect))
+
+
+def _filled(values: Mapping[str, Any], dialect: Mapping[str, str], outputs: Outputs) -> Mapping[str, Any]:
+    """Take an lse for right that the variant `finite` of SOFT-7 leaves open, if it is as low as it says."""
+    if dialect.get("SOFT-7") != "finite" or not {"lse"} <= set(values) & set(outputs):
+        return values
+    expected, got = values["lse"], outputs["lse"].astype(np.float64)
+    if got.shape != expected.shape:
+        return values
+    return {**values, "lse": np.where((expected == -np.inf) & (got < _FILL), got, expected)}
+
+
+def differ(
+    values: Mapping[str, Any], plain: Mapping[str, Any], budgets: Mapping[str, Budget], outputs: Outputs
+) -> bool:
+    """Whether two sets of exact values can be told apart by what is shown."""
+    return any(
+        compare(name, values[name], plain[name], 2 * budgets[name], "float64").problem
+        for name in outputs
+        if name in values and name in plain
+    )
+
+
+def differences(
+    outputs: Outputs, values: Mapping[str, Any], budgets: Mapping[str, Budget], dtype: str
+) -> Iterator[tuple[str, Comparison]]:
+    """Compare every output that was given with its value, in the dtypes that it may have.
+
+    Nothing is said of the weights of a row whose lse is NaN (NUM-11).
+    """
+    for name, got in outputs.items():
+        if name in values:
+            where = ~np.isnan(values["lse"])[..., None] if name == "weights" and "lse" in values else None
+            yield name, compare(name, got, values[name], budgets[name], *accepted(name, dtype), where=where)
+
+
+def _fingerprint(arguments: Mapping[str, Any]) -> Iterator[Any]:
+    """Equal for calls of equal numbers, whatever dtype holds them."""
+    for name in sorted(arguments):
+        thing = arguments[name]
+        if isinstance(thing, np.ndarray):
+            numbers = thing.astype(np.float64) if is_real(thing) else thing
+            yield name, numbers.shape, numbers.dtype.kind, numbers.tobytes()
+        else:
+            yield name, type(thing), repr(thing)

@@ -1,0 +1,88 @@
+"""Figures: numbers that a worked example printed, held against values at their printed precision."""
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec import Figure
+
+
+def misprint(figure: Figure, values: Mapping[str, Any], errors: Mapping[str, Any]) -> str:
+    """Say what of a figure does not hold; nothing when all of it does.
+
+    A figure holds when the value, moved by no more than its error, can be printed
+    so: half a unit in the last place that is known.
+
+    Parameters
+    ----------
+    figure : Figure
+    values : mapping of str to array
+        Arguments and outputs, by name.
+    errors : mapping of str to array
+        The largest error of each; a name that is missing stands for none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec import Figure
+    >>> from attnspec.conformance.judge.figure import misprint
+    >>> figure = Figure("000", "In [1]", "output", ("0.33", "0.67"))
+    >>> misprint(figure, {"output": np.array([1 / 3, 2 / 3])}, {})
+    ''
+    >>> misprint(figure, {"output": np.array([1 / 3, 0.6])}, {})
+    'worked example 000, In [1], output: printed 0.67, got 0.6, allowed 0.005'
+    """
+    value, error = _of(figure, np.asarray(values[figure.of]), np.asarray(errors.get(figure.of, 0.0)))
+    where = f"worked example {figure.example}, {figure.cell}, {figure.of}"
+    if figure.statistic != "value":
+        where += f" ({figure.statistic})"
+    flat, flat_error = value.ravel(), np.broadcast_to(error, value.shape).ravel()
+    if len(figure.text) != flat.size and not (figure.cut and len(figure.text) < flat.size):
+        return f"{where}: printed {len(figure.text)} numbers, got {flat.size}"
+    for index, text in enumerate(figure.text):
+        printed, got = Decimal(text), float(flat[index])
+        if not np.isfinite(got) or not printed.is_finite():
+            if float(printed) != got:
+                return f"{where}: printed {text}, got {got}"
+            continue
+        cut = figure.cut and index == len(figure.text) - 1
+        exact = "." not in text  # a whole number printed as one
+        unit = Decimal(0 if exact else (0, (1,), _last_place(printed, text, None if cut else figure.places)))
+        # A print that breaks off leaves up to a whole unit, on the far side of zero only.
+        middle = printed + (unit / 2).copy_sign(printed) if cut else printed
+        allowed = unit / 2 + Decimal(float(flat_error[index]))
+        if abs(Decimal(got) - middle) > allowed:
+            return f"{where}: printed {text}, got {got!r}, allowed {allowed:.3g}"
+    return ""
+
+
+def _last_place(printed: Decimal, text: str, places: int | None) -> int:
+    """Power of ten of the last place that is known."""
+    exponent = printed.as_tuple().exponent
+    assert isinstance(exponent, int)  # noqa: S101 - finite, as the caller has seen
+    if places is None:
+        return exponent
+    mantissa_exponent = int(text.partition("e")[2] or 0)
+    return mantissa_exponent - places
+
+
+def _of(figure: Figure, value: NDArray[Any], error: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Pick what of an array is printed, with its error."""
+    error = np.broadcast_to(error, value.shape)[figure.select]
+    value = value[figure.select]
+    if figure.transposed:
+        value, error = np.swapaxes(value, -1, -2), np.swapaxes(error, -1, -2)
+    if figure.statistic == "shape":
+        return np.array(value.shape), np.zeros(1)
+    if figure.statistic == "disallowed":
+        return (~value).astype(np.float64), np.zeros(1)
+    if figure.statistic == "variance":
+        wide = value.astype(np.float64)
+        off = np.abs(wide - wide.mean())
+        # d(mean of squares) = 2 mean(off * d); and the example's own n additions and products, in float64.
+        own = (wide.size + 4) * 2.0**-53 * (np.mean(off**2) + 2 * np.mean(off) * np.abs(wide).mean())
+        return np.array(wide.var()), np.array(2 * np.mean(off * (error + error.mean())) + own)
+    return value, error

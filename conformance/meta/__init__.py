@@ -1,0 +1,1 @@
+"""Tools of the project's maintainers: kill matrix, evidence, benchmark, dialects, traces."""

@@ -1,0 +1,246 @@
+"""Correct attention algorithms in NumPy, as libraries and kernels compute it: what a budget must let pass."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from math import e, log2
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec.reference.budget.budget import WORKING, Accuracy
+
+HALF = ("float16", "bfloat16")
+CUBIC = np.polynomial.Chebyshev.interpolate(np.exp2, 3, domain=[0, 1])
+
+Array = NDArray[Any]
+Mask = NDArray[np.bool_]
+Function = Callable[[Array], Array]
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """A way to compute attention, and the class of budget that it must meet.
+
+    Attributes
+    ----------
+    function : callable
+        Takes query, key, value in the working precision, the allowed keys, and
+        by name the scale and the storage dtype. Its result is rounded by `run`.
+    accuracy : {"full", "cast", "storage"}
+    dtypes : tuple of str
+        Those it is good enough for.
+    """
+
+    function: Callable[..., Array]
+    accuracy: Accuracy = "full"
+    dtypes: tuple[str, ...] = tuple(WORKING)
+
+
+def run(
+    function: Callable[..., Array], query: Array, key: Array, value: Array, allowed: Mask, *, scale: float
+) -> Array:
+    """Widen the inputs, compute, and round the result once.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.conformance.meta.algorithms import dense, run
+    >>> one = np.ones((1, 1), np.float16)
+    >>> run(dense, one, one, one, np.ones((1, 1), bool), scale=1.0)
+    array([[1.]], dtype=float16)
+    """
+    storage = query.dtype
+    wide = (array.astype(WORKING[str(storage)]) for array in (query, key, value))
+    with np.errstate(all="ignore"):  # a part may have no allowed key, a fault may overflow
+        return function(*wide, allowed, scale=float(scale), storage=storage).astype(storage)
+
+
+def dense(query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, **_: Any) -> Array:
+    """Do as the formula says: all scores, all weights, one product."""
+    return _weights(scale * (query @ key.T), allowed) @ value
+
+
+def summed_by(
+    query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, total: Function, **_: Any
+) -> Array:
+    """Do as the formula says, with every sum, over the last axis, taken as told."""
+    scores = scale * total(query[:, None, :] * key)  # (L, S)
+    exponentials = _exponentials(scores, allowed)
+    # (L, Dv, S): the sum over keys is the last axis too
+    return divided(total(exponentials[:, None, :] * value.T), total(exponentials)[:, None])
+
+
+def sequential(terms: Array) -> Array:
+    """Add one after the other, rounding each time, in the dtype of the terms."""
+    total: Array = np.add.accumulate(terms, axis=-1)[..., -1]
+    return total
+
+
+def pairwise(terms: Array) -> Array:
+    """Add neighbours, then neighbouring sums, and so on."""
+    while terms.shape[-1] > 1:
+        if terms.shape[-1] % 2:
+            terms = np.concatenate([terms, np.zeros_like(terms[..., :1])], axis=-1)
+        terms = terms[..., ::2] + terms[..., 1::2]
+    return terms[..., 0]
+
+
+def online(
+    query: Array,
+    key: Array,
+    value: Array,
+    allowed: Mask,
+    *,
+    scale: float,
+    storage: Any,
+    tile: int,
+    cast: bool = False,
+    summed: bool = False,
+    exponential: Function = np.exp,
+) -> Array:
+    """Take the keys a tile at a time, rescaling what has been summed when the maximum rises."""
+    top = np.full((len(query), 1), -np.inf, query.dtype)
+    total = np.zeros_like(top)
+    output = np.zeros((len(query), value.shape[-1]), query.dtype)
+    for start in range(0, len(key), tile):
+        part = slice(start, start + tile)
+        scores = np.where(allowed[:, part], scale * (query @ key[part].T), -np.inf)  # (L, tile)
+        top, before = np.maximum(top, scores.max(axis=-1, keepdims=True)), top
+        shift = _finite(top)
+        # Not the short one: where the maximum stays, nothing may be lost.
+        kept, exponentials = np.exp(before - shift), exponential(scores - shift)
+        weights = rounded(exponentials, storage) if cast else exponentials
+        total = total * kept + (weights if summed else exponentials).sum(axis=-1, keepdims=True)
+        output = output * kept + weights @ value[part]
+    return divided(output, total)
+
+
+def short_exponential(x: Array) -> Array:
+    """Approximate 2**x on [0, 1] by a cubic, off by 1e-4, as the half-precision kernels of PyTorch do."""
+    x = x * log2(e)
+    whole = np.floor(np.maximum(x, -126))
+    power = np.ldexp(CUBIC(np.maximum(x, -126) - whole), whole.astype(int))
+    return np.where(x < -126, 0, power).astype(x.dtype)
+
+
+def split(
+    query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, parts: int, by_sum: bool, **_: Any
+) -> Array:
+    """Attend to parts of the keys on their own and merge by the log of their denominators."""
+    outputs, logs = [], []
+    for k, v, a in zip(*(np.array_split(x, parts) for x in (key, value, allowed.T)), strict=True):
+        scores = np.where(a.T, scale * (query @ k.T), -np.inf)
+        top = _finite(scores.max(axis=-1, keepdims=True, initial=-np.inf))
+        exponentials = np.exp(scores - top)
+        total = exponentials.sum(axis=-1, keepdims=True)
+        outputs.append(divided(exponentials @ v, total))
+        logs.append(np.log(total) + top)
+    lse = np.stack(logs)  # (parts, L, 1)
+    top = _finite(lse.max(axis=0))
+    weights = np.exp(lse - top)
+    if not by_sum:  # as FlashAttention's combining kernel has it: they should add up to 1 by themselves
+        weights = np.exp(lse - _finite(np.log(weights.sum(axis=0)) + top))
+    merged: Array = (weights * np.stack(outputs)).sum(axis=0)
+    return divided(merged, weights.sum(axis=0)) if by_sum else merged
+
+
+def base_two(
+    query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, early: bool, **_: Any
+) -> Array:
+    """Fold log2(e) into the scale, and that (not negative) into the exponent, or early into the query."""
+    factor = query.dtype.type(scale * log2(e))
+    scores = np.where(allowed, (query * factor if early else query) @ key.T, -np.inf)
+    top = _finite(scores.max(axis=-1, keepdims=True))
+    exponentials = np.exp2(scores - top if early else scores * factor - top * factor)
+    return divided(exponentials @ value, exponentials.sum(axis=-1, keepdims=True))
+
+
+def scaled_first(
+    query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, share: float, **_: Any
+) -> Array:
+    """Scale before the product: the query alone, or query and key by the root, as PyTorch does."""
+    return _weights((scale**share * query) @ (scale ** (1 - share) * key).T, allowed) @ value
+
+
+def backwards(query: Array, key: Array, value: Array, allowed: Mask, **options: Any) -> Array:
+    """Take the keys from last to first."""
+    return online(query, key[::-1], value[::-1], allowed[:, ::-1], **options)
+
+
+def stored(
+    query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, storage: Any, scores_too: bool
+) -> Array:
+    """Round the normalised weights to the storage dtype, as JAX does, or whatever any step gives."""
+    scores = scale * (query @ key.T)
+    if scores_too:
+        scores = rounded(rounded(query @ key.T, storage) * scale, storage)
+    return rounded(_weights(scores, allowed), storage) @ value
+
+
+def stored_sums(
+    query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, storage: Any
+) -> Array:
+    """Do everything in the storage dtype, one operation at a time, the sums too."""
+    query, key, value = (array.astype(storage) for array in (query, key, value))
+    scores = sequential(query[:, None, :] * key) * storage.type(scale)
+    exponentials = _exponentials(scores, allowed)
+    return divided(sequential(exponentials[:, None, :] * value.T), sequential(exponentials)[:, None])
+
+
+def rounded(array: Array, storage: Any) -> Array:
+    """Round to the storage dtype and widen again."""
+    return array.astype(storage).astype(array.dtype)
+
+
+def divided(total: Array, by: Array) -> Array:
+    """Divide; where there is nothing to divide by, a row with no allowed key, give 0."""
+    return total / np.where(by == 0, np.ones_like(by), by)
+
+
+def _finite(top: Array) -> Array:
+    """Shift by 0 in a row with no allowed key, whose maximum is minus infinity."""
+    return np.where(np.isfinite(top), top, np.zeros_like(top))
+
+
+def _exponentials(scores: Array, allowed: Mask) -> Array:
+    scores = np.where(allowed, scores, np.full_like(scores, -np.inf))
+    exponentials: Array = np.exp(scores - _finite(scores.max(axis=-1, keepdims=True)))
+    return exponentials
+
+
+def _weights(scores: Array, allowed: Mask) -> Array:
+    exponentials = _exponentials(scores, allowed)
+    return divided(exponentials, exponentials.sum(axis=-1, keepdims=True))
+
+
+#: By name, roughly from plain to clever.
+ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
+    {
+        "dense": Algorithm(dense),
+        "sequential sums": Algorithm(partial(summed_by, total=sequential)),
+        "pairwise sums": Algorithm(partial(summed_by, total=pairwise)),
+        "online, tile 16": Algorithm(partial(online, tile=16)),
+        "online, tile 32": Algorithm(partial(online, tile=32)),
+        "online, tile 64": Algorithm(partial(online, tile=64)),
+        "online, key by key": Algorithm(partial(online, tile=1)),
+        "reversed, tile 16": Algorithm(partial(backwards, tile=16)),
+        "split in 2": Algorithm(partial(split, parts=2, by_sum=False)),
+        "split in 3": Algorithm(partial(split, parts=3, by_sum=False)),
+        "split in 3, divided by sum": Algorithm(partial(split, parts=3, by_sum=True)),
+        "base 2": Algorithm(partial(base_two, early=False)),
+        "base 2, scaled query": Algorithm(partial(base_two, early=True)),
+        "scaled query": Algorithm(partial(scaled_first, share=1.0)),
+        "scaled query and key": Algorithm(partial(scaled_first, share=0.5)),
+        "weights cast": Algorithm(partial(stored, scores_too=False), "cast"),
+        "exponentials cast, tile 32": Algorithm(partial(online, tile=32, cast=True), "cast"),
+        "exponentials cast and summed": Algorithm(partial(online, tile=64, cast=True, summed=True), "cast"),
+        "exponentials short and cast": Algorithm(
+            partial(online, tile=64, cast=True, exponential=short_exponential), "cast", HALF
+        ),
+        "all stored": Algorithm(partial(stored, scores_too=True), "storage"),
+        "all stored, sums too": Algorithm(stored_sums, "storage"),
+    }
+)

@@ -1,0 +1,133 @@
+"""Benchmarks: how long the suite takes on each backend, and the reference beside others, in one run.
+
+`python -m attnspec.conformance.meta.benchmark` (`nox -s bench`). What is not installed is left out.
+"""
+
+import subprocess
+import sys
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from attnspec.backends import NAMES
+from attnspec.conformance.verdict import read
+from attnspec.reference import attention
+
+#: (B, H, L, D) of the problem on which the reference is timed.
+SIZE = (1, 8, 1024, 64)
+REPEATS = 5
+
+
+def floor(query: Any, key: Any, value: Any) -> Any:
+    """Two matrix products and one exponential: what no implementation on NumPy can leave out."""
+    scores = query @ np.swapaxes(key, -1, -2)
+    np.exp(scores, out=scores)
+    return scores @ value
+
+
+def contenders() -> dict[str, Callable[..., Any]]:
+    """Gather what the reference is timed against, by name, as far as it is installed."""
+    found: dict[str, Callable[..., Any]] = {
+        "two products and one exponential": floor,
+        "attnspec.reference": attention,
+        "attnspec.reference, causal": lambda *arrays: attention(*arrays, is_causal=True),
+    }
+    try:
+        import torch
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+    except ModuleNotFoundError:
+        pass
+    else:
+
+        def torch_math(*arrays: Any) -> Any:
+            with sdpa_kernel(SDPBackend.MATH):
+                return torch.nn.functional.scaled_dot_product_attention(*map(torch.asarray, arrays))
+
+        found["torch, math path"] = torch_math
+    try:
+        from onnx import TensorProto, helper
+        from onnx.reference import ReferenceEvaluator
+    except ModuleNotFoundError:
+        pass
+    else:
+        names = ("Q", "K", "V")
+        node = helper.make_node("Attention", names, ["Y"])
+        values = [helper.make_tensor_value_info(name, TensorProto.DOUBLE, None) for name in (*names, "Y")]
+        graph = helper.make_graph([node], "attention", values[:3], values[3:])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)])
+        evaluator = ReferenceEvaluator(model)
+        found["onnx.reference"] = lambda *arrays: evaluator.run(None, dict(zip(names, arrays, strict=True)))
+    return found
+
+
+def reference_rows() -> Iterable[tuple[str, float, float]]:
+    """Time each contender on one float64 problem: name, least seconds, and MiB at most beyond the inputs."""
+    random = np.random.default_rng(0)
+    arrays = [random.normal(size=SIZE) for _ in range(3)]
+    found = contenders()
+    seconds: dict[str, list[float]] = {name: [] for name in found}
+    for _ in range(REPEATS):  # in turn, so that a busy moment strikes all alike
+        for name, function in found.items():
+            start = time.perf_counter()
+            function(*arrays)
+            seconds[name].append(time.perf_counter() - start)
+    for name, function in found.items():
+        tracemalloc.start()
+        function(*arrays)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        yield name, min(seconds[name]), peak / 2**20
+
+
+def suite_rows(
+    names: Iterable[str], options: Iterable[str], keep: Path | None = None
+) -> Iterable[tuple[str, float, int, str]]:
+    """Run the suite on each backend: name, seconds, verdicts, and how it ended; keep these in a folder."""
+    for name in names:
+        with tempfile.TemporaryDirectory() as folder:
+            path = (keep or Path(folder)) / f"{name}.jsonl"
+            path.unlink(missing_ok=True)
+            command = [sys.executable, "-m", "attnspec.conformance.cli.main", "check", name, *options]
+            start = time.perf_counter()
+            done = subprocess.run(  # noqa: S603 - our own command line
+                [*command, "--results", str(path)], capture_output=True, text=True, check=False
+            )
+            seconds = time.perf_counter() - start
+            count = len(read([path]).verdicts) if path.exists() else 0
+        yield name, seconds, count, "passed" if done.returncode == 0 else f"exit {done.returncode}"
+
+
+@click.command()
+@click.argument("backends", nargs=-1)
+@click.option(
+    "--results",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A folder to keep the verdicts of whole runs in, for attnspec table.",
+)
+def main(backends: tuple[str, ...], results: Path | None) -> None:
+    """Print what takes how long here, the suite on all backends or on those named."""
+    click.echo(f"attention of {SIZE} in float64, least of {REPEATS} runs in turn\n")
+    click.echo("| implementation | seconds | times the floor | MiB beyond the inputs |")
+    click.echo("| --- | --- | --- | --- |")
+    rows = list(reference_rows())
+    for name, seconds, memory in rows:
+        shown = f"{memory:.0f}" if "torch" not in name else "not traced"
+        click.echo(f"| {name} | {seconds:.2f} | {seconds / rows[0][1]:.1f} | {shown} |")
+    click.echo("\nthe suite, start-up included\n")
+    click.echo("| backend | run | seconds | verdicts | a second | ended |")
+    click.echo("| --- | --- | --- | --- | --- | --- |")
+    runs = {"one case": ("--case", "softmax-000"), "quick": ("--quick",), "whole, all cores": ("-n", "auto")}
+    for label, options in runs.items():
+        kept = results if label.startswith("whole") else None
+        for name, seconds, count, ended in suite_rows(backends or NAMES, options, kept):
+            click.echo(f"| {name} | {label} | {seconds:.1f} | {count} | {count / seconds:.0f} | {ended} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""How good diagnosis is, measured on the gallery itself.
+
+Each wrong entry is put on another base, so that its results are those of another
+implementation with the same bug, and is diagnosed on calls of another seed; once
+with all entries to choose from, and once without its own, when any name is a
+wrong one.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from typing import Any
+
+from attnspec.backends import Backend
+from attnspec.conformance.gallery import Entry, entry, wrong_entries
+from attnspec.conformance.report.diagnosis import Asked, diagnose, golden, probes
+
+#: Correct entries whose steps, together, make the other base.
+OTHER_BASE = (
+    "everything_in_float64",
+    "minus_infinity_filled_in",
+    "feature_by_feature",
+    "dropout_by_a_factor",
+    "sums_with_compensation",
+)
+#: Of the generated calls; diagnosis by itself uses another.
+_SEED = 11
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one entry was named, with its own to choose from, and without."""
+
+    entry: str
+    named: tuple[str, ...]
+    without: tuple[str, ...]
+
+
+def on_another_base(one: Entry) -> Backend:
+    """Make the same bug in another implementation.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.gallery import entry
+    >>> from attnspec.conformance.meta.diagnosed import on_another_base
+    >>> on_another_base(entry("values_one_late")).name
+    'attnspec.conformance.gallery:values_one_late'
+    """
+    steps: dict[str, Any] = {}
+    for name in OTHER_BASE:
+        steps |= entry(name).steps
+    return replace(one, steps={**steps, **one.steps}).backend()
+
+
+def measure(one: Entry, asked: Sequence[Asked]) -> Measured:
+    """Diagnose one entry."""
+    found = []
+    for candidates in (wrong_entries(), [other for other in wrong_entries() if other is not one]):
+        diagnosis = diagnose(on_another_base(one), asked, candidates)
+        found.append(tuple(other.name for other in diagnosis.entries) if diagnosis else ())
+    return Measured(one.name, found[0], found[1])
+
+
+def measured(names: Sequence[str], *, workers: int = 2) -> list[Measured]:
+    """Diagnose entries, by their names, in processes of their own."""
+    with ProcessPoolExecutor(workers, get_context("spawn"), _begin) as pool:
+        return list(pool.map(_measured, names, chunksize=-(-len(names) // workers)))
+
+
+def report(found: Sequence[Measured]) -> str:
+    """Say how many are named rightly and how many wrongly.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.meta.diagnosed import Measured, report
+    >>> print(report([Measured("a", ("a",), ()), Measured("b", (), ("a",))]))
+    diagnosis: 2 entries, 1 named rightly, 0 as one of several, 0 wrongly, of 1 nothing said
+    without its own entry: 1 named as another
+    b is named a
+    """
+    rightly = sum(one.named == (one.entry,) for one in found)
+    several = sum(len(one.named) > 1 and one.entry in one.named for one in found)
+    wrongly = [one for one in found if one.named and one.entry not in one.named]
+    nothing = sum(not one.named for one in found)
+    twins = [one for one in found if one.without]
+    counts = f"{rightly} named rightly, {several} as one of several, {len(wrongly)} wrongly"
+    lines = [
+        f"diagnosis: {len(found)} entries, {counts}, of {nothing} nothing said",
+        f"without its own entry: {len(twins)} named as another",
+    ]
+    lines += [f"{one.entry} is named {', '.join(one.named)}" for one in wrongly]
+    lines += [f"{one.entry} is named {', '.join(one.without)}" for one in twins]
+    return "\n".join(lines)
+
+
+_ASKED: list[Asked] = []
+
+
+def _begin() -> None:
+    _ASKED[:] = [*golden(), *probes(_SEED)]
+
+
+def _measured(name: str) -> Measured:
+    return measure(entry(name), _ASKED)
+
+
+if __name__ == "__main__":
+    print(report(measured([one.name for one in wrong_entries()])))  # noqa: T201 - that is what it is for

@@ -1,0 +1,246 @@
+"""Evidence for the error budget: what it lets pass, what it catches, and what other rules do."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from attnspec.conformance.datasets import DTYPES, INDEPENDENT, SIZES, Problem, problems
+from attnspec.conformance.judge.rounding_bias import signed_mean
+from attnspec.conformance.meta.algorithms import ALGORITHMS, HALF, Array, run
+from attnspec.conformance.meta.faults import FAULTS
+from attnspec.conformance.meta.libraries import libraries
+from attnspec.reference import attention
+from attnspec.reference.budget.budget import FORMATS, Accuracy, budget
+from attnspec.reference.exact.evaluate import evaluate
+
+#: The rules that are compared, by the heading of their column.
+RULES = ("full", "cast", "signed mean", "1e-2", "1e-3", "ONNX", "2x baseline")
+#: How many problems of each data set and size; the exact values of float64 take their time.
+SEEDS: Mapping[str, int] = {"float16": 4, "bfloat16": 4, "float32": 4, "float64": 1}
+#: Absolute and relative tolerance.
+FIXED: Mapping[str, tuple[float, float]] = {"1e-2": (1e-2, 1e-2), "1e-3": (1e-3, 1e-3), "ONNX": (1e-7, 1e-3)}
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Something that computes attention.
+
+    Attributes
+    ----------
+    name : str
+    accuracy : {"full", "cast", "storage"} or None
+        The class that it must meet; None for a fault.
+    compute : callable
+        From a problem to the output in its dtype, or None where it does not apply.
+    """
+
+    name: str
+    accuracy: Accuracy | None
+    compute: Callable[[Problem], Array | None]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One subject on one problem: error over what each rule allows; above 1 the rule rejects.
+
+    ``own`` among the rules is the budget of the subject's class.
+    """
+
+    subject: Subject
+    problem: Problem
+    shares: Mapping[str, float]
+
+
+def subjects() -> list[Subject]:
+    """List the correct algorithms, the libraries installed, and the faults."""
+    found = [
+        Subject(name, a.accuracy, partial(_computed, a.function, dtypes=a.dtypes))
+        for name, a in ALGORITHMS.items()
+    ]
+    found += [Subject(name, accuracy, compute) for name, accuracy, compute in libraries()]
+    for name, fault in FAULTS.items():
+        found.append(Subject(name, None, partial(_computed, fault.function, dtypes=fault.dtypes)))
+    return found
+
+
+def trials(some: Iterable[Problem], of: Sequence[Subject]) -> Iterator[Trial]:
+    """Put every problem to every subject."""
+    for each in some:
+        judge = _judge(each)
+        for subject in of:
+            if subject.accuracy == "storage" and _overflows(each):
+                continue
+            got = subject.compute(each)
+            if got is not None:
+                yield Trial(subject, each, judge(got.astype(np.float64), subject))
+
+
+def survey(*, quick: bool = False) -> list[Trial]:
+    """Run everything: some seeds of every data set in every size and dtype."""
+    sizes = tuple(size for size in SIZES if size[1] in (1, 7, 16, 17)) if quick else SIZES
+    of = subjects()
+    return [
+        trial
+        for dtype in DTYPES
+        for trial in trials(problems(dtype, seeds=range(1 if quick else SEEDS[dtype]), sizes=sizes), of)
+    ]
+
+
+def _computed(
+    function: Callable[..., Array], given: Problem, *, dtypes: tuple[str, ...] = tuple(DTYPES)
+) -> Array | None:
+    if given.dtype not in dtypes:
+        return None
+    return run(function, given.query, given.key, given.value, given.allowed, scale=given.scale)
+
+
+def _judge(given: Problem) -> Callable[[Array, Subject], dict[str, float]]:
+    """Prepare what every rule needs to know of a problem, once for all subjects."""
+    wide = {k: x if x.dtype == bool else x.astype(np.float64) for k, x in given.arguments.items()}
+    slack: Any = 0.0
+    expected: Array
+    weights: Array
+    if given.dtype == "float64":
+        exact = evaluate("attention", wide)
+        expected, weights = exact["output"].values, exact["weights"].values
+    else:  # float64 is exact enough here, and how exact is known
+        expected, weights = attention(**wide, return_weights=True)
+        slack = budget("attention", wide, "float64")["output"]
+
+    def allowed(accuracy: Accuracy, working: str | None = None) -> Array:
+        found = budget("attention", wide, given.dtype, accuracy=accuracy, working=working)
+        return np.asarray(found["output"] + slack)
+
+    budgets = {accuracy: allowed(accuracy) for accuracy in ("full", "cast", "storage")}
+    # What NUM-2 calls the variant `float32`.
+    in_float32 = allowed("cast", "float32")
+    computed = ALGORITHMS["all stored"].function
+    baseline = np.abs(np.asarray(_computed(computed, given), np.float64) - expected).max()
+    tolerances = {name: atol + rtol * np.abs(expected) for name, (atol, rtol) in FIXED.items()}
+
+    # With much fewer elements even truncation could be chance.
+    may_be_biased = given.dataset in INDEPENDENT and given.dtype in HALF and expected.size >= 1024
+
+    def judge(got: Array, subject: Subject) -> dict[str, float]:
+        allowances = {**budgets, **tolerances}
+        if subject.name == "jax.nn" and given.dtype == "float64":
+            allowances["cast"] = in_float32
+        allowances["own"] = allowances[subject.accuracy or "full"]
+        shares = {name: _share(got, expected, most) for name, most in allowances.items()}
+        if np.isfinite(baseline):
+            shares["2x baseline"] = _share(got, expected, np.asarray(2 * baseline))
+        if subject.accuracy != "storage" and may_be_biased:
+            cast = None if subject.accuracy == "full" else (weights, wide["value"])
+            shares["signed mean"] = signed_mean(got, expected, budgets["full"], dtype=given.dtype, cast=cast)
+        return shares
+
+    return judge
+
+
+def _share(got: Array, expected: Array, allowed: Array) -> float:
+    """Divide the errors by what is allowed, and return the largest share."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares = np.where(got == expected, 0.0, np.abs(got - expected) / allowed)
+    return float(np.where(np.isnan(shares), np.inf, shares).max())
+
+
+def _overflows(given: Problem) -> bool:
+    """Whether a score may be too large for the storage dtype, which is no matter of rounding."""
+    query, key = (np.abs(array.astype(np.float64)) for array in (given.query, given.key))
+    return bool((query @ key.T).max() > FORMATS[given.dtype].largest)
+
+
+def passes(done: Sequence[Trial]) -> Table:
+    """Tabulate, for every correct algorithm, the largest share of its budget that it used."""
+    table = Table("correct algorithm", "class", "problems", *DTYPES, "signed mean", "where most, (L, S, D)")
+    for subject in dict.fromkeys(trial.subject for trial in done if trial.subject.accuracy):
+        own = [trial for trial in done if trial.subject is subject]
+        cells = []
+        for dtype in DTYPES:
+            shares = [trial.shares["own"] for trial in own if trial.problem.dtype == dtype]
+            wrong = sum(share > 1 for share in shares)
+            most = f"{max(shares):.2f}" if shares else ""
+            cells.append(f"{most}, {wrong} TOO LARGE" if wrong else most)
+        biases = [trial.shares["signed mean"] for trial in own if "signed mean" in trial.shares]
+        at = max(own, key=lambda trial: trial.shares["own"]).problem
+        where = f"{at.dtype} {at.dataset} {(len(at.query), *at.key.shape)}"
+        bias = f"{max(biases):.2f}" if biases else ""
+        table.add_row(subject.name, subject.accuracy, str(len(own)), *cells, bias, where)
+    return table
+
+
+def detections(done: Sequence[Trial]) -> Table:
+    """Tabulate, for every fault, in how many of its problems each rule rejects it; correct ones first."""
+    table = Table("subject", "dtype", "problems", *RULES, "best data set for each budget")
+    groups: dict[tuple[str, str], list[Trial]] = {}
+    for trial in done:
+        accuracy = trial.subject.accuracy
+        if accuracy != "storage":
+            name = f"correct, {accuracy}" if accuracy else trial.subject.name
+            groups.setdefault((name, trial.problem.dtype), []).append(trial)
+    for (name, dtype), own in groups.items():
+        cells = []
+        for rule in RULES:
+            judged = [trial.shares[rule] for trial in own if rule in trial.shares]
+            found = sum(share > 1 for share in judged)
+            many = f"{found} of {len(judged)}" if len(judged) < len(own) else str(found)
+            cells.append("" if not judged or (name, rule) == ("correct, cast", "full") else many)
+        sure = "" if name.startswith("correct") else _best(own)
+        table.add_row(name, dtype, str(len(own)), *cells, sure)
+    return table
+
+
+def _best(own: Sequence[Trial]) -> str:
+    """Name for each of our rules the data set on which it finds the fault most often."""
+    found = []
+    for rule in ("full", "cast", "signed mean"):
+        rejected: dict[str, list[bool]] = {}
+        for trial in own:
+            # Rows shorter than a tile hold too few roundings to tell.
+            if len(trial.problem.key) >= 16 and rule in trial.shares:
+                rejected.setdefault(trial.problem.dataset, []).append(trial.shares[rule] > 1)
+        best = max(rejected, key=lambda name: np.mean(rejected[name]), default="")
+        if best and any(rejected[best]):
+            found.append(f"{rule}: {best} {sum(rejected[best])} of {len(rejected[best])}")
+    return "; ".join(found)
+
+
+def markdown(table: Table) -> str:
+    """Write a table as Markdown.
+
+    Examples
+    --------
+    >>> from rich.table import Table
+    >>> from attnspec.conformance.meta.evidence import markdown
+    >>> print(markdown(Table("rule", "level")))
+    | rule | level |
+    | --- | --- |
+    """
+    columns = [list(column.cells) for column in table.columns]
+    head = [str(column.header) for column in table.columns]
+    rows = [head, ["---"] * len(head), *map(list, zip(*columns, strict=True))]
+    return "\n".join(f"| {' | '.join(map(str, row))} |" for row in rows)
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="One seed and small sizes: seconds instead of minutes.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print the tables as Markdown.")
+def main(*, quick: bool, as_markdown: bool) -> None:
+    """Print what the error budget lets pass and what it catches."""
+    done = survey(quick=quick)
+    console = Console(width=220, highlight=False)  # a table that wraps is no table
+    for table in (passes(done), detections(done)):
+        if as_markdown:
+            click.echo(markdown(table) + "\n")
+        else:
+            console.print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""Attention algorithms with one numerical fault each: what a budget must not let pass."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from attnspec.conformance.meta.algorithms import HALF, Array, Mask, dense, divided, rounded, sequential
+
+EVERY = (*HALF, "float32", "float64")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A faulty algorithm, in the form of those of `meta.algorithms`, and the dtypes it concerns."""
+
+    function: Callable[..., Array]
+    dtypes: tuple[str, ...]
+
+
+def softmax_in_half(
+    query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, storage: Any
+) -> Array:
+    """Take scores, exponentials, their sum and the weights in the storage dtype."""
+    scores = (scale * (query @ key.T)).astype(storage)
+    exponentials = _exponentials(scores, allowed)
+    weights = divided(exponentials, sequential(exponentials)[:, None])
+    return weights.astype(query.dtype) @ value
+
+
+def scores_in_half(
+    query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, storage: Any
+) -> Array:
+    """Round the scores to the storage dtype, and go on in the working precision."""
+    exponentials = _exponentials(rounded(scale * (query @ key.T), storage), allowed)
+    return divided(exponentials @ value, exponentials.sum(axis=-1, keepdims=True))
+
+
+def sums_in_half(
+    query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, storage: Any
+) -> Array:
+    """Accumulate both sums over the keys in the storage dtype."""
+    exponentials = _exponentials(scale * (query @ key.T), allowed)
+    terms = (exponentials[:, None, :] * value.T).astype(storage)  # (L, Dv, S)
+    return divided(sequential(terms), sequential(exponentials.astype(storage))[:, None])
+
+
+def in_float32(query: Array, key: Array, value: Array, allowed: Mask, **options: Any) -> Array:
+    """Compute in float32 whatever the inputs are."""
+    short = np.float32
+    return dense(query.astype(short), key.astype(short), value.astype(short), allowed, **options)
+
+
+def rough_exponential(
+    query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, **_: Any
+) -> Array:
+    """Take exponentials that are off by up to 1e-3, more or less depending on the argument.
+
+    One relative error of all exponentials alike would cancel.
+    """
+    scores = scale * (query @ key.T)
+    wave = np.sin(40 * (scores - _top(scores, allowed)))
+    rough = _exponentials(scores, allowed) * (1 + 1e-3 * wave)
+    return divided(rough @ value, rough.sum(axis=-1, keepdims=True))
+
+
+def missing_key(query: Array, key: Array, value: Array, allowed: Mask, **options: Any) -> Array:
+    """Leave out the last key, where there is another."""
+    kept = max(len(key) - 1, 1)
+    return dense(query, key[:kept], value[:kept], allowed[:, :kept], **options)
+
+
+def truncated_result(
+    query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, storage: Any
+) -> Array:
+    """Cut the digits of the result instead of rounding it to nearest."""
+    return truncated(dense(query, key, value, allowed, scale=scale), storage)
+
+
+def truncated_weights(
+    query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, storage: Any
+) -> Array:
+    """Cut the digits of the exponentials where a kernel rounds them to the storage dtype."""
+    exponentials = _exponentials(scale * (query @ key.T), allowed)
+    total = exponentials.sum(axis=-1, keepdims=True)
+    return divided(truncated(exponentials, storage) @ value, total)
+
+
+def truncated(array: Array, storage: Any) -> Array:
+    """Round towards zero to a shorter dtype, and widen again.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.conformance.meta.faults import truncated
+    >>> truncated(np.array([0.9999, -0.9999]), np.dtype(np.float16)).tolist()
+    [0.99951171875, -0.99951171875]
+    """
+    near = array.astype(storage)
+    too_far = np.abs(near.astype(array.dtype)) > np.abs(array)
+    # The number before it in magnitude has the bit pattern before it.
+    bits = near.view(f"i{near.dtype.itemsize}") - too_far.astype(f"i{near.dtype.itemsize}")
+    cut: Array = bits.view(near.dtype).astype(array.dtype)
+    return cut
+
+
+def _top(scores: Array, allowed: Mask) -> Array:
+    top = np.where(allowed, scores, np.full_like(scores, -np.inf)).max(axis=-1, keepdims=True)
+    shift: Array = np.where(np.isfinite(top), top, np.zeros_like(top))
+    return shift
+
+
+def _exponentials(scores: Array, allowed: Mask) -> Array:
+    exponentials: Array = np.exp(scores - _top(scores, allowed))
+    return np.where(allowed, exponentials, np.zeros_like(exponentials))
+
+
+#: By name.
+FAULTS: Mapping[str, Fault] = MappingProxyType(
+    {
+        "softmax in half": Fault(softmax_in_half, HALF),
+        "scores stored in half": Fault(scores_in_half, HALF),
+        "sums in half": Fault(sums_in_half, HALF),
+        "float64 in float32": Fault(in_float32, ("float64",)),
+        "exp off by 1e-3": Fault(rough_exponential, EVERY),
+        "last key missing": Fault(missing_key, EVERY),
+        "result truncated": Fault(truncated_result, HALF),
+        "weights truncated": Fault(truncated_weights, HALF),
+    }
+)

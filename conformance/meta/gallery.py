@@ -1,0 +1,50 @@
+"""``python -m attnspec.conformance.gallery``: judge the suite by the gallery."""
+
+import json
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from attnspec.conformance.gallery import correct_entries, wrong_entries
+from attnspec.conformance.meta.diagnosed import measured, report
+from attnspec.conformance.meta.kills import problems, summary, unbroken
+from attnspec.conformance.meta.matrix import matrix
+from attnspec.conformance.meta.page import PAGE, kills, page
+
+
+@click.command()
+@click.argument("names", nargs=-1)
+@click.option("--quick", is_flag=True, help="With the part of the suite that --quick leaves.")
+@click.option("--workers", default=2, show_default=True, help="Processes.")
+@click.option("--json", "file", type=click.Path(dir_okay=False, path_type=Path), help="Write findings here.")
+@click.option(
+    "--write", is_flag=True, help="Judge the wrong ones by both parts, diagnose them, and write the page."
+)
+def main(names: tuple[str, ...], *, quick: bool, workers: int, file: Path | None, write: bool) -> None:
+    """Judge the suite by the gallery, or some of it; fails where anything is not as it should be."""
+    started = time.perf_counter()
+    if write:
+        wrong = [one.name for one in wrong_entries()]
+        whole, part = (matrix(wrong, (), quick=quick, workers=workers) for quick in (False, True))
+        said = report(measured(wrong, workers=workers))
+        PAGE.write_text(page(kills(whole, part), said), encoding="utf-8", newline="\n")
+        click.echo(f"{PAGE.name}: written")
+        return
+    chosen = [
+        [one.name for one in every if not names or one.name in names]
+        for every in (wrong_entries(), correct_entries())
+    ]
+    findings = matrix(chosen[0], chosen[1], quick=quick, workers=workers)
+    if file is not None:
+        file.write_text(json.dumps([asdict(one) for one in findings]), encoding="utf-8")
+    found = problems(findings) + ([] if names else unbroken(findings))
+    click.echo("\n".join([summary(findings), *found]))
+    click.echo(f"{len(findings)} entries, {len(found)} problems, {time.perf_counter() - started:.0f} s")
+    sys.exit(bool(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""What the kill matrix says, in lines."""
+
+from collections.abc import Iterable, Sequence
+
+from attnspec import rules
+from attnspec.conformance.meta.matrix import Finding
+
+
+def problems(findings: Iterable[Finding]) -> list[str]:
+    """List survivors, what is filed wrongly, false alarms, and tests that go wrong themselves.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.meta.matrix import Finding
+    >>> from attnspec.conformance.meta.kills import problems
+    >>> problems([Finding("a", "MASK-1", "", 9, 0.0, {}, (), 1.0)])
+    ['a survives: no test of 9 says that MASK-1 is broken']
+    """
+    found = []
+    for one in findings:
+        others = ", ".join(f"{rule} by {test}" for rule, test in one.broken.items())
+        if one.rule and not one.killed_by:
+            said = f"is filed wrongly: it breaks {others}, no test" if others else "survives: no test"
+            found.append(f"{one.entry} {said} of {one.tried} says that {one.rule} is broken")
+        if not one.rule and others:
+            found.append(f"{one.entry} is correct, and a false alarm: {others}")
+        found += [f"{one.entry}: a test goes wrong itself: {text}" for text in one.unsound]
+    return found
+
+
+def unbroken(findings: Iterable[Finding]) -> list[str]:
+    """List the rules that no entry breaks."""
+    killed = {one.rule for one in findings if one.killed_by}
+    return [f"{rule.id} is broken by no entry" for rule in rules() if rule.id not in killed]
+
+
+def summary(findings: Sequence[Finding]) -> str:
+    """Say how many are killed, rule by rule, by what, and how soon."""
+    wrong = [one for one in findings if one.rule]
+    right = [one for one in findings if not one.rule]
+    lines = []
+    for rule in rules():
+        own = [one for one in wrong if one.rule == rule.id]
+        killed = sorted((one for one in own if one.killed_by), key=lambda one: one.tried)
+        first = f"; soonest in {killed[0].killed_by}" if killed else ""
+        if own:
+            lines.append(f"{rule.id:9} {len(killed)} of {len(own)} killed{first}")
+    times = sorted(one.first_failure for one in wrong if one.killed_by)
+    if times:
+        lines.append(f"wrong: {len(wrong)}, killed under the rule they are filed under: {len(times)}")
+        middle, last = times[len(times) // 2], times[-1]
+        lines.append(f"time to first failure: median {middle:.2f} s, longest {last:.2f} s")
+    if right:
+        passed = sum(one.as_it_should for one in right)
+        lines.append(f"correct: {len(right)}, without a false alarm: {passed}")
+    return "\n".join(lines)

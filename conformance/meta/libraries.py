@@ -1,0 +1,65 @@
+"""PyTorch's and JAX's own attention as algorithms of the evidence, as far as they are installed."""
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from attnspec.conformance.datasets import DTYPES, Problem
+from attnspec.conformance.meta.algorithms import Array
+from attnspec.reference.budget.budget import Accuracy
+
+#: Name, the class of budget it must meet, the function.
+Library = tuple[str, Accuracy, Callable[[Problem], Array | None]]
+
+
+def libraries() -> list[Library]:
+    """List what is installed; a function returns None for a problem that the library does not take."""
+    found: list[Library] = []
+    if find_spec("torch"):
+        found += [
+            ("torch, math", "full", _torch("MATH")),
+            ("torch, flash", "cast", _torch("FLASH_ATTENTION")),
+        ]
+    if find_spec("jax"):
+        found.append(("jax.nn", "cast", _jax()))
+    return found
+
+
+def _torch(path: str) -> Callable[[Problem], Array | None]:
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    def run(problem: Problem) -> Array | None:
+        if problem.value.shape[-1] != problem.query.shape[-1]:
+            return None  # the flash path takes one depth
+        dtype = getattr(torch, problem.dtype)
+        query, key, value = (
+            # Exact, as they were rounded before; the flash path wants rows in one piece.
+            torch.from_numpy(array.astype(np.float64, order="C")).to(dtype)[None, None]
+            for array in (problem.query, problem.key, problem.value)
+        )
+        mask = None if problem.allowed.all() else torch.from_numpy(problem.allowed)[None, None]
+        with sdpa_kernel(getattr(SDPBackend, path)):
+            output = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        return np.asarray(output[0, 0].double().numpy()).astype(DTYPES[problem.dtype])
+
+    return run
+
+
+def _jax() -> Callable[[Problem], Array | None]:
+    import jax
+
+    jax.config.update("jax_enable_x64", True)  # else a float64 is made a float32 on the way in
+
+    def run(problem: Problem) -> Array | None:
+        if problem.value.shape[-1] != problem.query.shape[-1]:
+            return None
+        query, key, value = (
+            jax.numpy.asarray(array)[None, :, None] for array in (problem.query, problem.key, problem.value)
+        )  # (B, S, H, D)
+        mask: Any = None if problem.allowed.all() else problem.allowed[None, None]
+        return np.asarray(jax.nn.dot_product_attention(query, key, value, mask=mask)[0, :, 0])
+
+    return run

@@ -1,0 +1,133 @@
+"""The kill matrix as a page to be read: ``README.md`` beside this file."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from attnspec import find_rule, rules
+from attnspec.conformance.gallery import KINDS, Entry, correct_entries, wrong_entries
+from attnspec.conformance.meta.matrix import Finding
+
+PAGE = Path(__file__).resolve().parents[1] / "gallery" / "README.md"
+
+_HEAD = """\
+# The gallery
+
+A conformance suite is worth the bugs that it finds. Here stand {wrong} implementations of attention and its
+companions that are wrong, each in one named way that somebody really shipped or easily could, and {correct}
+that are correct and made otherwise. They are one small correct implementation (`base*.py`), a row of steps,
+with one step replaced: to read an entry is to see the bug. `attnspec check
+attnspec.conformance.gallery:NAME` judges one of them like any backend.
+
+`nox -s gallery` judges the suite by them. Every wrong one has to fail, and has to fail the rule under which
+it is filed here; every correct one has to pass all of the suite, in every dtype; and every rule has to be
+broken by some entry. All of them can be: {broken} of {rules} rules are. The wrong ones take half a minute
+on two cores, the correct ones some two minutes.
+
+Below, *killed by* is the cheapest test that says the rule is broken: golden vectors first, the smallest of
+them first, in dtype after dtype; then tests; then properties. *Quick* says whether the part of the suite
+that `--quick` leaves kills it too: {quick} of {wrong} are killed by it. *Seen* is a public thread about
+such a bug. This page is written by `python -m attnspec.conformance.gallery --write`, and our tests check
+that it is as the gallery is.
+
+## Diagnosis
+
+A backend that fails is held against the gallery: where one entry gives its results on every call, failing
+and passing, the report names it. Measured on the gallery itself, each wrong entry on another base and on
+calls of another seed, by `python -m attnspec.conformance.meta.diagnosed`; then once more with its own entry
+taken away, when any name is a wrong one:
+
+```text
+{said}
+```
+
+## Classes of bugs
+
+{kinds}
+"""
+_ROW = re.compile(r"^\| `(\w+)` \| .* \| ([^|]*) \| (yes|no) \|$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Kill:
+    """By which test an entry is killed, and whether the quick part of the suite kills it too."""
+
+    test: str
+    quick: bool
+
+
+def kills_of(text: str) -> dict[str, Kill]:
+    """Read the kills out of the page.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.meta.page import kills_of
+    >>> kills_of("| `a` | MASK-1 | does wrong | R |  | test_masking::test_causal | yes |")
+    {'a': Kill(test='test_masking::test_causal', quick=True)}
+    """
+    return {name: Kill(test, quick == "yes") for name, test, quick in _ROW.findall(text)}
+
+
+def kills(findings: Iterable[Finding], quick: Iterable[Finding]) -> dict[str, Kill]:
+    """Take the kills from the findings of the whole suite and of its quick part."""
+    quickly = {one.entry for one in quick if one.killed_by}
+    return {one.entry: Kill(one.killed_by, one.entry in quickly) for one in findings if one.rule}
+
+
+def said_of(text: str) -> str:
+    """Read out of the page what was measured of the diagnosis."""
+    found = re.search(r"^```text\n(.*?)\n```$", text, re.MULTILINE | re.DOTALL)
+    return found[1] if found else ""
+
+
+def page(killed: Mapping[str, Kill], said: str) -> str:
+    """Write the page.
+
+    Parameters
+    ----------
+    killed : mapping of str to Kill
+        By the names of the wrong entries.
+    said : str
+        What was measured of the diagnosis.
+
+    Raises
+    ------
+    KeyError
+        When an entry is missing.
+    """
+    wrong, correct = wrong_entries(), correct_entries()
+    kinds = [f"- {letter}: {text}" for letter, text in KINDS.items()]
+    head = _HEAD.format(
+        wrong=len(wrong),
+        correct=len(correct),
+        rules=len(rules()),
+        broken=len({one.rule for one in wrong}),
+        quick=sum(killed[one.name].quick for one in wrong),
+        kinds="\n".join(kinds),
+        said=said,
+    )
+    parts = [head]
+    order = [rule.id for rule in rules()]
+    for chapter in dict.fromkeys(rule.chapter for rule in rules()):
+        own = [one for one in wrong if find_rule(one.rule).chapter == chapter]
+        own.sort(key=lambda one: order.index(one.rule))
+        columns = ("name", "rule", "what it does", "class", "seen", "killed by", "quick")
+        rows = [_row(one, killed[one.name]) for one in own]
+        parts.append("\n".join([f"## Wrong: {chapter}", "", *_headed(*columns), *rows]) + "\n")
+    rows = [f"| `{one.name}` | {one.sentence} | {one.accuracy} | {', '.join(one.lacks)} |" for one in correct]
+    headed = _headed("name", "how it is made", "class of budget", "without")
+    parts.append("\n".join(["## Correct", "", *headed, *rows]) + "\n")
+    return "\n".join(parts)
+
+
+def _headed(*columns: str) -> list[str]:
+    return [f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}"]
+
+
+def _row(one: Entry, kill: Kill) -> str:
+    repository, _, number = one.seen.partition("#")
+    seen = f"[{one.seen}](https://github.com/{repository}/issues/{number})" if one.seen else ""
+    said = one.sentence.replace("|", "\\|")
+    quick = "yes" if kill.quick else "no"
+    return f"| `{one.name}` | {one.rule} | {said} | {one.kind} | {seen} | {kill.test} | {quick} |"

@@ -1,0 +1,182 @@
+"""Traceability: from each rule to what stands for it, and what is missing.
+
+Everything is read from where it stands: chapters, golden vectors, the markers of
+the suite's tests, the gallery and its page, the backends' declarations.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from attnspec import cases, rules
+from attnspec.conformance.gallery import wrong_entries
+from attnspec.conformance.meta.page import PAGE, Kill, kills_of
+
+_SUITE = Path(__file__).resolve().parents[1]
+#: Its golden vectors cite their rules themselves.
+_GOLDEN = "test_golden"
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What stands for one rule.
+
+    Attributes
+    ----------
+    rule, level, chapter : str
+    cases : tuple of str
+        Golden vectors that bear on it.
+    tests : tuple of str
+        Tests of the suite that cite it, by file and name.
+    entries : tuple of str
+        Wrong implementations of the gallery that are filed under it.
+    backends : tuple of str
+        Those that declare to deviate from it.
+    """
+
+    rule: str
+    level: str
+    chapter: str
+    cases: tuple[str, ...]
+    tests: tuple[str, ...]
+    entries: tuple[str, ...]
+    backends: tuple[str, ...]
+
+
+@cache
+def suite() -> Mapping[str, tuple[str, ...]]:
+    """List the tests of the suite, by file and name, and the rules that each of them cites.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.meta.trace import suite
+    >>> suite()["test_masking::test_causal"]
+    ('MASK-3',)
+    """
+    found = {}
+    for path in sorted(_SUITE.glob("test_*.py")):
+        module = import_module(f"attnspec.conformance.{path.stem}")
+        for name, thing in vars(module).items():
+            if name.startswith("test_") and name != _GOLDEN:
+                found[f"{path.stem}::{name}"] = tuple(dict.fromkeys(_cited(thing)))
+    return found
+
+
+def deviating() -> dict[str, tuple[str, ...]]:
+    """List the rules from which the backends that can be used here declare to deviate, by backend."""
+    from attnspec.backends import NAMES, BackendError, load
+
+    found = {}
+    for name in NAMES:
+        try:
+            backend = load(name)
+        except BackendError:
+            continue
+        declared = [rule for deviation in backend.deviations for rule in deviation.rules]
+        found[name] = tuple(dict.fromkeys((*backend.dialect, *declared)))
+    return found
+
+
+def traced(deviations: Mapping[str, Sequence[str]]) -> list[Trace]:
+    """Trace every rule.
+
+    Parameters
+    ----------
+    deviations : mapping of str to sequence of str
+        Rules by backend, as `deviating` finds them.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.meta.trace import traced
+    >>> next(one for one in traced({"b": ["MASK-3"]}) if one.rule == "MASK-3").backends
+    ('b',)
+    """
+    return [
+        Trace(
+            rule.id,
+            rule.level,
+            rule.chapter,
+            tuple(case.id for case in cases() if rule.id in case.rules),
+            tuple(name for name, cited in suite().items() if rule.id in cited),
+            tuple(one.name for one in wrong_entries() if one.rule == rule.id),
+            tuple(name for name, declared in deviations.items() if rule.id in declared),
+        )
+        for rule in rules()
+    ]
+
+
+def gaps(found: Sequence[Trace], page: str | None = None) -> list[str]:
+    """List rules without a test or an entry, tests without a rule, entries that no test kills.
+
+    Parameters
+    ----------
+    found : sequence of Trace
+    page : str, optional
+        The text of the kill matrix; by default that in the gallery, where it is at hand.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.meta.trace import Trace, gaps
+    >>> gaps([Trace("MASK-1", "MUST", "masking", (), (), ("a",), ())], page="")[0]
+    'MASK-1: no test and no golden vector'
+    """
+    known = {rule.id for rule in rules()}
+    missing = [f"{one.rule}: no test and no golden vector" for one in found if not one.tests + one.cases]
+    missing += [f"{one.rule}: no wrong implementation in the gallery" for one in found if not one.entries]
+    missing += [f"{name}: cites no rule" for name, cited in suite().items() if not cited]
+    missing += [
+        f"{name}: cites {rule}, which is none"
+        for name, cited in suite().items()
+        for rule in cited
+        if rule not in known
+    ]
+    text = page if page is not None else PAGE.read_text(encoding="utf-8") if PAGE.exists() else None
+    if text is not None:
+        missing += _unkilled(kills_of(text))
+    return missing
+
+
+def lines(one: Trace, *, whole: bool) -> list[str]:
+    """Write a trace: a line of counts, or everything by its name."""
+    counts = f"{len(one.cases)} vectors, {len(one.tests)} tests, {len(one.entries)} wrong entries"
+    shown = f"; deviating: {', '.join(one.backends)}" if one.backends else ""
+    head = f"{one.rule:9} {one.level:6} {one.chapter:10} {counts}{shown}"
+    if not whole:
+        return [head]
+    parts = (("vectors", one.cases), ("tests", one.tests), ("gallery", one.entries))
+    return [head, *(f"  {title}: {', '.join(names) or 'none'}" for title, names in parts)]
+
+
+def unneeded() -> list[str]:
+    """List the golden vectors that no wrong implementation of the gallery fails, in any dtype.
+
+    They may be needed all the same: by a bug that nobody has thought of.
+    """
+    from attnspec.conformance.report.diagnosis import asked_of, fails
+
+    left = []
+    for case in cases():
+        # Those first that are filed under its rules.
+        entries = sorted(wrong_entries(), key=lambda one: one.rule not in case.rules)
+        asked = asked_of(case)
+        if not any(fails(entry.backend(), one) for entry in entries for one in asked):
+            left.append(case.id)
+    return left
+
+
+def _cited(test: Any) -> Iterable[str]:
+    """Rules of a test's own markers, and of those of its parameters."""
+    for mark in getattr(test, "pytestmark", ()):
+        if mark.name == "rule":
+            yield from mark.args
+        elif mark.name == "parametrize":
+            given = (one for value in mark.args[1] for one in getattr(value, "marks", ()))
+            yield from (rule for one in given for rule in getattr(one, "mark", one).args)
+
+
+def _unkilled(killed: Mapping[str, Kill]) -> list[str]:
+    names = [one.name for one in wrong_entries()]
+    return [f"{name}: no test kills it" for name in names if not killed.get(name, Kill("", quick=False)).test]

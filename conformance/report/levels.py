@@ -1,0 +1,83 @@
+"""The levels that a backend reaches, by its verdicts."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from attnspec import ConformanceLevel, levels
+from attnspec.conformance.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a backend stands to one level.
+
+    Attributes
+    ----------
+    level : str
+    missing : mapping of str to str
+        The rules that keep it from the level, each with what was found: ``fail``,
+        ``error``, ``deviation``, ``unsupported``, or ``not judged``.
+    """
+
+    level: str
+    missing: Mapping[str, str]
+
+    @property
+    def reached(self) -> bool:
+        """Whether nothing is missing."""
+        return not self.missing
+
+
+def standings(verdicts: Iterable[Verdict]) -> tuple[Standing, ...]:
+    """Tell how one backend stands to every level.
+
+    Parameters
+    ----------
+    verdicts : iterable of Verdict
+        All those of one backend.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.levels import standings
+    >>> [standing.reached for standing in standings([])]
+    [False, False, False, False, False]
+    """
+    found = list(verdicts)
+    by_rule = _by_rule(found)
+    needed = {(dtype, accuracy) for verdict in found for dtype, (_, accuracy) in verdict.used.items()}
+    done: dict[str, Standing] = {}
+    for level in levels():
+        missing = dict(done[level.builds_on].missing) if level.builds_on else {}
+        missing |= _missing(level, by_rule)
+        if level.accuracy:
+            loose = [f"class {name} in {dtype}" for dtype, name in sorted(needed) if name != level.accuracy]
+            missing = {"NUM-3": ", ".join(loose)} | missing if loose else missing
+        done[level.name] = Standing(level.name, missing)
+    return tuple(done.values())
+
+
+def reached(verdicts: Iterable[Verdict]) -> tuple[str, ...]:
+    """Name the levels that one backend reaches."""
+    return tuple(standing.level for standing in standings(verdicts) if standing.reached)
+
+
+def _missing(level: ConformanceLevel, by_rule: Mapping[str, set[str]]) -> dict[str, str]:
+    missing: dict[str, str] = {}
+    for rule in (*level.rules, *level.where_offered):
+        statuses = by_rule.get(rule, set())
+        bad = [status for status in ("fail", "error", "deviation") if status in statuses]
+        if bad:
+            missing[rule] = bad[0]
+        elif "pass" not in statuses and rule in level.rules:
+            missing[rule] = "unsupported" if statuses else "not judged"
+    return missing
+
+
+def _by_rule(verdicts: Iterable[Verdict]) -> dict[str, set[str]]:
+    by_rule: dict[str, set[str]] = {}
+    for verdict in verdicts:
+        for rule in verdict.rules:
+            # What deviates from one rule holds the others of its test.
+            holds = verdict.deviates and rule not in verdict.deviates
+            by_rule.setdefault(rule, set()).add("pass" if holds else verdict.status)
+    return by_rule

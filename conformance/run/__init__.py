@@ -1,0 +1,1 @@
+"""Running the suite: in a process of its own, as a program, by files."""

@@ -1,0 +1,105 @@
+"""A backend served over the protocol: what a program in another language does, for any backend of ours."""
+
+import io
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attnspec import OPERATIONS
+from attnspec.backends import Backend, Unsupported
+from attnspec.backends.program.handshake import PROTOCOL
+from attnspec.backends.program.messages import read_call
+
+
+def serve(backend: Backend, lines: Iterable[str], write: Any) -> None:
+    r"""Answer calls until told to stop.
+
+    Parameters
+    ----------
+    backend : Backend
+    lines : iterable of str
+        What stands on standard input.
+    write : callable
+        Takes each answer, a line.
+
+    Examples
+    --------
+    >>> from attnspec.backends import load
+    >>> from attnspec.conformance.run.serve import serve
+    >>> serve(load("numpy-portable"), ['{"do": "stop"}'], print)
+    """
+    for line in lines:
+        match json.loads(line)["do"]:
+            case "hello":
+                write(json.dumps(_hello(backend)))
+            case "run":
+                write(json.dumps(_answer(backend, line)))
+            case _:
+                return
+
+
+def _hello(backend: Backend) -> dict[str, Any]:
+    functions = {name: backend.function(name) for name in OPERATIONS}
+    operations = {
+        name: [option for option in OPERATIONS[name].options if backend.has(name, option)]
+        for name, function in functions.items()
+        if function is not None
+    }
+    return {
+        "protocol": PROTOCOL,
+        "name": backend.name,
+        "version": backend.version,
+        "dtypes": list(backend.dtypes),
+        "operations": operations,
+        "dialect": dict(backend.dialect),
+    }
+
+
+def _answer(backend: Backend, line: str) -> dict[str, Any]:
+    number, operation, arguments, folder = read_call(line)
+    function = backend.function(operation)
+    given = {name: backend.to_library(x) if isinstance(x, np.ndarray) else x for name, x in arguments.items()}
+    for name in [name for name in given if not backend.has(operation, name)]:
+        if function is not None and name.startswith("return_"):
+            del given[name]  # calls that were exported for anybody ask for everything
+        else:
+            return {"id": number, "status": "unsupported", "message": f"no {operation} with {name}"}
+    assert function is not None  # noqa: S101 - for the type checker: it has its arrays
+    wanted = OPERATIONS[operation].outputs
+    want = [name for name in wanted if name == wanted[0] or given.get(f"return_{name}") is True]
+    try:
+        arrays = [given.pop(name) for name in OPERATIONS[operation].arrays]
+        returned = function(*arrays, **given)
+    except Unsupported as unsupported:
+        return {"id": number, "status": "unsupported", "message": str(unsupported)}
+    except Exception as error:  # noqa: BLE001 - whatever it raises is its refusal
+        return {"id": number, "status": "refused", "message": f"{type(error).__name__}: {error}"}
+    parts = [returned] if len(want) == 1 else list(returned)
+    tensors = {}
+    for name, part in zip(want, map(backend.to_numpy, parts), strict=True):
+        (folder / f"{name}.bin").write_bytes(np.ascontiguousarray(part).tobytes())
+        tensors[name] = {"dtype": part.dtype.name, "shape": list(part.shape)}
+    return {"id": number, "status": "ok", "tensors": tensors}
+
+
+def serve_here(backend: Backend) -> None:
+    """Serve on standard input and output; what the backend prints goes to standard error."""
+    answers, sys.stdout = sys.stdout, sys.stderr
+    lines = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8")
+
+    def write(line: str) -> None:
+        answers.write(line + "\n")
+        answers.flush()
+
+    serve(backend, lines, write)
+
+
+if __name__ == "__main__":
+    from attnspec.backends import load
+
+    sys.path.insert(0, str(Path.cwd()))
+    serve_here(load(sys.argv[1]))

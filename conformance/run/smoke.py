@@ -1,0 +1,100 @@
+"""The harness held against what is known, before an implementation is blamed."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from attnspec import OPERATIONS, find_case
+from attnspec.backends import DTYPES, Backend, BackendError, Broken, Unsupported, load
+from attnspec.backends.names import name_program
+from attnspec.conformance.judge.call import call
+from attnspec.conformance.judge.dtypes import in_dtype
+from attnspec.conformance.judge.failure import Failure, Raised
+from attnspec.conformance.judge.judge import judge_case
+
+#: A golden vector that needs a mask, and tells whether it is obeyed.
+_CASE = "masking-empty-last"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was tried."""
+
+    what: str
+    problem: str = ""
+
+    @property
+    def good(self) -> bool:
+        """Whether it went as it must."""
+        return not self.problem
+
+    def __str__(self) -> str:
+        return f"ok    {self.what}" if self.good else f"WRONG {self.what}: {self.problem}"
+
+
+def check_harness() -> Iterator[Finding]:
+    """Judge a right and a wrong implementation, here and as a program: one must pass, the other fail."""
+    case = find_case(_CASE)
+    here = load("numpy-portable")
+    served = f'"{sys.executable}" -m attnspec.conformance.run.serve numpy-portable'
+    routes = {"in this process": here}
+    try:
+        routes["as a program"] = load(name_program(served))
+    except BackendError as error:
+        yield Finding("a program that is known to be right is started", str(error))
+    for place, backend in routes.items():
+        for dtype in DTYPES:
+            try:
+                judge_case(backend, case, dtype)
+                problem = ""
+            except (Failure, Raised, Broken) as failure:
+                problem = str(failure)
+            yield Finding(f"what is known to be right passes {place}, {dtype}", problem)
+        try:
+            judge_case(replace(backend, attention=_blind(backend)), case, "float32")
+            problem = "it passed"
+        except Failure:
+            problem = ""
+        yield Finding(f"what ignores its mask fails {place}", problem)
+
+
+def try_out(name: str) -> Iterator[Finding]:
+    """Load a backend and make the plainest call, and tell what came back."""
+    try:
+        backend = load(name)
+    except BackendError as error:
+        yield Finding(f"{name} is loaded", str(error))
+        return
+    offered = ", ".join(option for option in _options(backend))
+    yield Finding(f"{name}: {backend.version}, {', '.join(backend.dtypes)}, with {offered or 'no options'}")
+    query = np.array([[1.0, 0.0], [0.0, 2.0]])
+    arguments = {"query": query, "key": query, "value": np.array([[1.0, 2.0], [3.0, 4.0]])}
+    for dtype in backend.dtypes:
+        try:
+            outputs = call(backend, "attention", in_dtype(arguments, dtype))
+        except (Failure, Raised, Broken, Unsupported) as problem:
+            yield Finding(f"a call in {dtype}", str(problem))
+        else:
+            yield Finding(f"a call in {dtype} gave {_said(outputs)}")
+
+
+def _options(backend: Backend) -> Iterator[str]:
+    yield from (name for name in OPERATIONS["attention"].options if backend.has("attention", name))
+
+
+def _said(outputs: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {np.round(array.astype(float), 4).tolist()}" for name, array in outputs.items())
+
+
+def _blind(backend: Backend) -> Any:
+    """Make a function that takes a mask and does nothing with it."""
+    attention = backend.attention
+
+    def ignoring(query: Any, key: Any, value: Any, *, mask: Any = None) -> Any:
+        del mask
+        return attention(query, key, value)
+
+    return ignoring

@@ -1,0 +1,1 @@
+"""The error budget: the largest error of a correct implementation, element by element."""

@@ -1,0 +1,208 @@
+"""Error budgets of scores and of attention: the formulas of the chapter `numerics`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec.reference.budget.formats import Accuracy, Budget, Format, rounded
+from attnspec.reference.heads import repeat_heads
+from attnspec.reference.masking import allowed_keys
+from attnspec.reference.softmax import log_sum_exp, softmax
+
+#: Relative error of a library's exponential, logarithm or other such function: two units in the last place.
+EXPONENTIAL = 4
+#: Roundings of a score beside those of its sum: two factors sqrt(scale), two scaled inputs.
+SCALING = 4
+#: Roundings of a capped score beside its tanh: the quotient, the product.
+CAPPING = 2
+#: Roundings of an exponent's distance from the maximum: difference, conversion to base 2, its constant.
+SHIFTING = 3
+#: Roundings of an output beside those of its two sums: quotient, last rescaling, and two for a merged part.
+NORMALISING = 4
+#: Roundings of an lse as such: conversion from base 2, its constant, the sum of shift and logarithm.
+LOGARITHM = 3
+#: Roundings of a weight by dropout: the rate of keeping, the quotient by it.
+DROPPING = 2
+
+#: What the arguments of attention say about masking.
+MASKING = (
+    "mask",
+    "is_causal",
+    "query_offset",
+    "window",
+    "query_lengths",
+    "key_lengths",
+    "query_segment_ids",
+    "key_segment_ids",
+    "bias",
+)
+
+
+def scores_and_errors(
+    query: Budget,
+    key: Budget,
+    given: Mapping[str, Any],
+    work: Format,
+    inherited: tuple[Budget, Budget] | None = None,
+) -> tuple[Budget, Budget]:
+    """Scores and their errors, with the errors that query and key bring along.
+
+    Parameters
+    ----------
+    query : (*B, Hq, L, D)
+    key : (*B, Hkv, S, D)
+    given : mapping
+        The call.
+    work : Format
+        The working precision.
+    inherited : pair of arrays, optional
+        Errors of query and key.
+
+    Returns
+    -------
+    pair of (*B, Hq, L, S)
+    """
+    depth = query.shape[-1]
+    scale = given.get("scale")
+    factor = 1 / np.sqrt(depth) if scale is None else float(scale)
+    keys = np.swapaxes(repeat_heads(key, query.shape), -1, -2)
+    value = factor * (query @ keys)
+    size = abs(factor) * (np.abs(query) @ np.abs(keys))
+    error = (depth + SCALING) * (work.unit * size + abs(factor) * work.normal * (size > 0))
+    if inherited is not None:
+        query_error = inherited[0]
+        key_error = np.swapaxes(repeat_heads(inherited[1], query.shape), -1, -2)
+        error += abs(factor) * (query_error @ (np.abs(keys) + key_error) + np.abs(query) @ key_error)
+    softcap = given.get("softcap")
+    if softcap is not None:
+        # The slope of tanh at the point of the error's range that is nearest to 0, where it is steepest.
+        nearest = np.maximum(np.abs(value) - error, 0) / softcap
+        slope = np.cosh(np.minimum(nearest, 300)) ** -2.0
+        error = error + work.unit * np.abs(value)  # of the quotient
+        value = softcap * np.tanh(value / softcap)
+        error = (
+            slope * error + (EXPONENTIAL + CAPPING) * work.unit * np.abs(value) + work.normal * (error > 0)
+        )
+    bias = given.get("bias")
+    if bias is not None:
+        value = value + bias
+        error = error + np.where(np.isfinite(value), work.unit * (np.abs(value) + error), 0)
+    return value, error
+
+
+def attention_budget(
+    arrays: tuple[Budget, Budget, Budget],
+    given: Mapping[str, Any],
+    formats: tuple[Format, Format, Format],
+    accuracy: Accuracy,
+    inherited: tuple[Budget, Budget, Budget] | None = None,
+) -> dict[str, Budget]:
+    """Budgets of output, lse and weights.
+
+    Parameters
+    ----------
+    arrays : query, key and value
+    given : mapping
+        The call, and under `uniform_rows` whether empty rows are means.
+    formats : storage, working and lse
+    accuracy : {"full", "cast", "storage"}
+    inherited : errors of query, key and value, optional
+    """
+    query, key, value = arrays
+    storage, work, of_lse = formats
+    s, score_error = scores_and_errors(query, key, given, work, inherited and inherited[:2])
+    allowed = allowed_keys(s.shape, **{name: given[name] for name in MASKING if name in given})
+    if given["uniform_rows"]:
+        empty = ~allowed.any(axis=-1, keepdims=True)
+        s, score_error = np.where(empty, 0, s), np.where(empty, 0, score_error)
+        allowed = allowed | empty
+    value = repeat_heads(value, s.shape)
+    kept = np.broadcast_to(given.get("dropout_mask", True), s.shape) / (1 - given.get("dropout_rate", 0.0))
+    dropping = DROPPING * work.unit if "dropout_mask" in given else 0.0
+    places = slice(0, s.shape[-1])
+    s, score_error, allowed = _with_sink(s, score_error, allowed, given.get("sinks"))
+    p: Budget = softmax(s, allowed).astype(np.float64)  # (*B, Hq, L, S), and a column for the sink
+    keys = allowed.sum(axis=-1, keepdims=True)
+    top = np.where(allowed, s, -np.inf).max(axis=-1, keepdims=True, initial=-np.inf)
+    with np.errstate(invalid="ignore"):  # rows with nothing allowed
+        below = np.where(allowed, top - s, 0)
+    # Relative error of each exponential, before anything cancels; alone in its row, a key has weight 1.
+    exponent = np.where(keys > 1, score_error + work.unit * (SHIFTING * below + EXPONENTIAL), 0)
+    exponential = np.expm1(np.minimum(exponent, 700))
+    sums = (keys + NORMALISING) * work.unit * (keys > 1)
+    # Parts merged by exp(lse_part - lse): each lse is as wrong as its rounding and its logarithm.
+    largest = np.where(keys > 0, np.abs(top), 0) + (1 + EXPONENTIAL) * np.log(np.maximum(keys, 1))
+    merging = 2 * work.unit * largest * (keys > 1)
+    floor = work.normal * (allowed & (keys > 1))  # an exponential may be flushed to zero
+    mean = (p * exponential).sum(axis=-1, keepdims=True)
+    lse = _lse_budget(
+        s, allowed, (p * score_error).sum(axis=-1), (mean + sums + merging)[..., 0], work, of_lse
+    )
+    p, exponential, floor = p[..., places], exponential[..., places], floor[..., places]
+    allowed = allowed[..., places]
+    weight_error = np.minimum(p * (exponential + mean + sums + merging), 1) + floor  # more says nothing
+    weight_error = kept * (weight_error + dropping * p)
+    weights = rounded(kept * p, weight_error, storage)
+
+    relative, absolute = 0.0, 0.0
+    if accuracy == "cast" and storage is not work:
+        relative, absolute = storage.unit, storage.subnormal / 2
+    q = kept * p
+    size = q @ np.abs(value)  # (*B, Hq, L, Dv)
+    output = q @ value
+    # A common factor of all weights cancels: what counts is how far a value is from the output.
+    spread = _spread(p * exponential, kept, value, output)
+    if "sinks" in given:  # whose value is 0
+        spread = spread + (mean - (p * exponential).sum(axis=-1, keepdims=True)) * np.abs(output)
+    # Cast weights are those that are summed too, or the sum is of the others: the larger error of the two.
+    # A weight of 1 is held as it is, and one over a rate of keeping is not.
+    inexact = (keys > 1) | (given.get("dropout_rate", 0.0) > 0)
+    cast = inexact * relative * np.maximum(size, _spread(p, kept, value, output)) if relative else 0.0
+    # An exponential, or its product with a value, may be flushed to zero.
+    underflow = (kept * (floor + absolute * (allowed & (keys > 1)))) @ np.abs(value) + keys * (
+        keys > 1
+    ) * work.normal * (size > 0)
+    error = spread + (2 * sums + merging + dropping) * size + cast + underflow
+    if inherited is not None:
+        error = error + (q + weight_error) @ repeat_heads(inherited[2], s.shape)
+    return {"output": rounded(output, error, storage), "lse": lse, "weights": weights}
+
+
+def _with_sink(
+    s: Budget, error: Budget, allowed: NDArray[np.bool_], sinks: Budget | None
+) -> tuple[Budget, Budget, NDArray[np.bool_]]:
+    """Append the sink as one more key, which brings no error of its own."""
+    if sinks is None:
+        return s, error, allowed
+    sink = np.broadcast_to(sinks[:, None, None] if s.ndim > 2 else sinks[:, None], (*s.shape[:-1], 1))
+    there = sink > -np.inf
+    return (
+        np.concatenate([s, np.where(there, sink, 0)], axis=-1),
+        np.concatenate([error, np.zeros(sink.shape)], axis=-1),
+        np.concatenate([allowed, there], axis=-1),
+    )
+
+
+def _lse_budget(
+    s: Budget, allowed: NDArray[np.bool_], score_error: Budget, relative: Budget, work: Format, of_lse: Format
+) -> Budget:
+    """Budget of the logarithm of a sum, from the relative error of the sum."""
+    lse = log_sum_exp(s, allowed)
+    finite = np.isfinite(lse)
+    size = np.where(finite, np.abs(lse), 0)
+    count = allowed.sum(axis=-1)
+    logarithm = EXPONENTIAL * np.log(np.maximum(count, 1))
+    # One key alone has no exponential, but its score's error all the same.
+    error = np.where(count > 1, relative, score_error) + work.unit * (LOGARITHM * size + logarithm)
+    return np.where(finite, rounded(np.where(finite, lse, 0), error, of_lse), 0)
+
+
+def _spread(moved: Budget, kept: Budget, value: Budget, output: Budget) -> Budget:
+    """Sum over j of ``moved[i, j] * |kept[i, j] value[j, c] - output[i, c]|``, a column at a time."""
+    spread = np.empty_like(output)
+    for c in range(value.shape[-1]):
+        distance = np.abs(kept * value[..., None, :, c] - output[..., :, None, c])  # (*B, Hq, L, S)
+        spread[..., c] = (moved * distance).sum(axis=-1)
+    return spread

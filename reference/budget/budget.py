@@ -1,0 +1,279 @@
+"""Error budgets: the largest error of a correct implementation, element by element.
+
+The formulas and their constants are derived in the chapter `numerics` (NUM-3);
+they are computed, in float64, from the inputs of a case.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from attnspec.reference.budget.attention import (
+    EXPONENTIAL,
+    LOGARITHM,
+    NORMALISING,
+    attention_budget,
+    scores_and_errors,
+)
+from attnspec.reference.budget.formats import FORMATS, WORKING, Accuracy, Budget, Format, rounded
+from attnspec.reference.heads import merge_heads, split_heads
+from attnspec.reference.positions import alibi_bias
+
+__all__ = ["FORMATS", "WORKING", "Accuracy", "Budget", "Format", "budget"]
+
+#: Roundings of a turned feature: two products and their sum.
+TURNING = 3
+
+
+def budget(
+    operation: str,
+    arguments: Mapping[str, Any],
+    dtype: str,
+    *,
+    accuracy: Accuracy = "full",
+    working: str | None = None,
+    uniform_rows: bool = False,
+) -> dict[str, Budget]:
+    """Compute the budget of every element of every output.
+
+    Parameters
+    ----------
+    operation : str
+        A name in `attnspec.OPERATIONS`.
+    arguments : mapping
+        The arguments of the call, by canonical name. What is not finite among them
+        counts as 0: where it comes out no number is compared.
+    dtype : str
+        Of the inputs and the result: a name in `FORMATS`. An lse has that of `WORKING`.
+    accuracy : {"full", "cast", "storage"}
+        ``full`` keeps everything in the working precision until the result is
+        rounded; ``cast`` rounds the weights to `dtype` before the second product;
+        ``storage`` does everything in `dtype`.
+    working : str, optional
+        Another working precision than that of NUM-2 for `dtype`.
+    uniform_rows : bool, optional
+        Whether a row with no allowed key is the mean of all values (the variant
+        ``uniform`` of MASK-6) instead of 0.
+
+    Returns
+    -------
+    dict of str to float64 array
+        By output name. Zero where no rounding can happen.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.reference.budget.budget import budget
+    >>> one = np.ones((1, 1))
+    >>> allowed = budget("projection", {"tokens": one, "weight": one}, "float32")["projected"]
+    >>> round(float(allowed[0, 0]) * 2**24, 3)  # units: one for the product, one for the result
+    2.0
+    """
+    storage = FORMATS[dtype]
+    work = storage if accuracy == "storage" else FORMATS[working or WORKING[dtype]]
+    given: dict[str, Any] = {"uniform_rows": uniform_rows}
+    given |= {name: _wide(name, x) for name, x in arguments.items() if x is not None}
+    formats = (storage, work, FORMATS[WORKING[dtype]])
+    if operation == "attention":
+        return attention_budget((given["query"], given["key"], given["value"]), given, formats, accuracy)
+    if operation == "self_attention":
+        return _self_attention(given, formats, accuracy)
+    if operation == "multi_head_attention":
+        return _multi_head_attention(given, formats, accuracy)
+    return _COMPANIONS[operation](given, formats, accuracy)
+
+
+def _wide(name: str, thing: Any) -> Any:
+    if not isinstance(thing, np.ndarray) or thing.dtype.kind in "biu":
+        return thing
+    wide = thing.astype(np.float64)
+    # Minus infinity means something in these: a key that is masked, a sink or a part that is not there.
+    keeps = (wide == -np.inf) & (name in ("bias", "sinks", "lses"))
+    return np.where(np.isfinite(wide) | keeps, wide, 0)
+
+
+Formats = tuple[Format, Format, Format]
+
+
+def _projection(given: Mapping[str, Any], formats: Formats, _accuracy: Accuracy) -> dict[str, Budget]:
+    value, error = _projected(given["tokens"], given["weight"], given.get("bias"), given, formats[1])
+    return {"projected": rounded(value, error, formats[0])}
+
+
+def _scores(given: Mapping[str, Any], formats: Formats, _accuracy: Accuracy) -> dict[str, Budget]:
+    value, error = scores_and_errors(given["query"], given["key"], given, formats[1])
+    return {"scores": rounded(value, error, formats[0])}
+
+
+def _copied(output: str, shape: Callable[[Mapping[str, Any]], tuple[int, ...]]) -> Any:
+    """Numbers that are moved and not computed are off by nothing."""
+
+    def run(given: Mapping[str, Any], _formats: Formats, _accuracy: Accuracy) -> dict[str, Budget]:
+        return {output: np.zeros(shape(given))}
+
+    return run
+
+
+def _paged(given: Mapping[str, Any]) -> tuple[int, ...]:
+    _, heads, size, depth = given["pages"].shape
+    *batch, count = given["block_table"].shape
+    return (*batch, heads, count * size, depth)
+
+
+def _merge_partials(given: Mapping[str, Any], formats: Formats, _accuracy: Accuracy) -> dict[str, Budget]:
+    storage, work, of_lse = formats
+    outputs, lses = given["outputs"], given["lses"]
+    parts = len(lses)
+    top = lses.max(axis=0, initial=-np.inf)
+    shift = np.where(top == -np.inf, 0, top)
+    rates = np.exp(lses - shift)  # (N, *B, H, L)
+    total = rates.sum(axis=0)
+    p = (rates / np.where(total == 0, 1, total))[..., None]
+    size = (p * np.abs(outputs)).sum(axis=0)
+    value = (p * outputs).sum(axis=0)
+    with np.errstate(divide="ignore"):
+        lse = shift + np.log(total)
+    finite = np.isfinite(lse)
+    lse = np.where(finite, lse, 0)
+    # exp(e[n] - lse): the lse is rounded at its size, and the difference, its constant and base once each.
+    exponent = work.unit * (
+        LOGARITHM * np.where(np.isfinite(lses), np.abs(lses - lse), 0) + np.abs(lse) + 2 * EXPONENTIAL
+    )
+    several = ((rates > 0).sum(axis=0) > 1)[..., None]
+    moved = (p * np.abs(outputs) * np.expm1(exponent)[..., None]).sum(axis=0)
+    error = several * (2 * moved + 2 * (parts + NORMALISING) * work.unit * size + parts * work.normal)
+    # A single part is multiplied by a quotient that is 1 but for its own roundings.
+    error = np.where(
+        several, error, (2 * EXPONENTIAL * work.unit + np.abs(lse)[..., None] * work.unit) * size
+    )
+    lse_error = work.unit * (
+        parts + EXPONENTIAL * (1 + np.log(max(parts, 1))) + LOGARITHM * (np.abs(lse) + np.abs(shift))
+    )
+    return {
+        "output": rounded(value, error, storage),
+        "lse": np.where(finite, rounded(lse, lse_error, of_lse), 0),
+    }
+
+
+def _rotary(given: Mapping[str, Any], formats: Formats, accuracy: Accuracy) -> dict[str, Budget]:
+    storage, work, _ = formats
+    features = given["features"]
+    depth = given.get("rotary_depth") or features.shape[-1]
+    starts = np.asarray(given.get("offset", 0))
+    position = np.arange(features.shape[-2])[:, None] + starts.reshape(
+        starts.shape + (1,) * (features.ndim - starts.ndim)
+    )
+    base = float(given.get("base", 10000.0))
+    k = np.arange(depth // 2)
+    angle = position * base ** (-2 * k / depth)  # (*B, 1, N, R / 2)
+    # A power is exp(exponent * log(base)): its exponent is rounded three times at its size.
+    power = EXPONENTIAL + 3 * (2 * k / depth) * abs(np.log(base))
+    angle_error = np.where(position == 0, 0, work.unit * np.abs(angle) * (power + 1))
+    # Cosine and sine are off by the angle's error, by their own, and in the class `cast` by storage.
+    factor = angle_error + np.where(position == 0, 0, EXPONENTIAL * work.unit)
+    if accuracy == "cast" and storage is not work:
+        factor = factor + np.where(position == 0, 0, storage.unit)
+    if given.get("interleaved", False):
+        first, second = slice(0, depth, 2), slice(1, depth, 2)
+    else:
+        first, second = slice(0, depth // 2), slice(depth // 2, depth)
+    a, b = features[..., first], features[..., second]
+    cosine, sine = np.cos(angle), np.sin(angle)
+    value, error = features.copy(), np.zeros(features.shape)
+    for place, left, right in ((first, cosine * a, -sine * b), (second, sine * a, cosine * b)):
+        value[..., place] = left + right
+        error[..., place] = factor * (np.abs(a) + np.abs(b)) + np.where(
+            position == 0, 0, TURNING * work.unit * (np.abs(left) + np.abs(right)) + TURNING * work.normal
+        )
+    return {"rotated": np.where(error == 0, 0, rounded(value, error, storage))}
+
+
+def _alibi_bias(given: Mapping[str, Any], formats: Formats, _accuracy: Accuracy) -> dict[str, Budget]:
+    storage, work, _ = formats
+    value = alibi_bias(given["query"], given["key"], query_offset=given.get("query_offset", 0))
+    heads = value.shape[-3] if value.ndim > 2 else 1
+    # A slope by repeated multiplication is as many times off as there are heads before it.
+    return {"bias": rounded(value, (heads + 2) * EXPONENTIAL * work.unit * np.abs(value), storage)}
+
+
+def _projected(
+    tokens: Budget, weight: Budget, bias: Budget | None, given: Mapping[str, Any], work: Format
+) -> tuple[Budget, Budget]:
+    columns = given.get("convention", "row") == "column"
+    left, right = (weight, tokens) if columns else (tokens, weight)
+    value, size = left @ right, np.abs(left) @ np.abs(right)
+    depth = left.shape[-1]
+    if bias is not None:
+        added = bias[:, None] if columns else bias
+        value, size, depth = value + added, size + np.abs(added), depth + 1
+    return value, depth * (work.unit * size + work.normal * (size > 0))
+
+
+def _projections(
+    given: Mapping[str, Any], formats: Formats, heads: Mapping[str, int | None]
+) -> tuple[tuple[Budget, Budget, Budget], tuple[Budget, Budget, Budget]]:
+    """Project to queries, keys and values as rows, split into heads where there are any; and their errors."""
+    values, errors = [], []
+    for name in ("query", "key", "value"):
+        source = given["tokens"] if name == "query" else given.get("memory", given["tokens"])
+        value, error = _projected(
+            source, given[f"{name}_weight"], given.get(f"{name}_bias"), given, formats[1]
+        )
+        # A projection is a result of its own and may be kept in the storage dtype.
+        pair = [value, rounded(value, error, formats[0])]
+        if given.get("convention", "row") == "column":
+            pair = [np.swapaxes(array, -1, -2) for array in pair]
+        count = heads.get(name)
+        if count is not None:
+            pair = [split_heads(array, heads=count) for array in pair]
+        values.append(pair[0])
+        errors.append(pair[1])
+    return (values[0], values[1], values[2]), (errors[0], errors[1], errors[2])
+
+
+def _self_attention(given: Mapping[str, Any], formats: Formats, accuracy: Accuracy) -> dict[str, Budget]:
+    # With one head as an axis of its own, tokens may have batch axes.
+    values, errors = _projections(given, formats, {"query": 1, "key": 1, "value": 1})
+    mask = given.get("mask")
+    if mask is not None and np.ndim(mask) > 2:
+        given = {**given, "mask": np.asarray(mask)[..., None, :, :]}
+    output = attention_budget(values, given, formats, accuracy, errors)["output"][..., 0, :, :]
+    columns = given.get("convention", "row") == "column"
+    return {"output": np.swapaxes(output, -1, -2) if columns else output}
+
+
+def _multi_head_attention(
+    given: Mapping[str, Any], formats: Formats, accuracy: Accuracy
+) -> dict[str, Budget]:
+    from attnspec.reference.attention import attention
+
+    storage, work, _ = formats
+    count = given["heads"]
+    key_count = given.get("key_heads") or count
+    values, errors = _projections(given, formats, {"query": count, "key": key_count, "value": key_count})
+    attended = attention_budget(values, given, formats, accuracy, errors)["output"]
+    options = {name: given[name] for name in ("scale", "mask", "is_causal") if name in given}
+    output = merge_heads(attention(*values, **options))  # (*B, L, heads * Dv)
+    weight = given["output_weight"]
+    value, error = _projected(output, weight, given.get("output_bias"), {}, work)
+    error = error + merge_heads(attended) @ np.abs(weight)
+    return {"output": rounded(value, error, storage)}
+
+
+_COMPANIONS: Mapping[str, Callable[[Mapping[str, Any], Formats, Accuracy], dict[str, Budget]]] = (
+    MappingProxyType(
+        {
+            "projection": _projection,
+            "scores": _scores,
+            "split_heads": _copied("split", lambda g: split_heads(g["features"], heads=g["heads"]).shape),
+            "merge_heads": _copied("merged", lambda g: merge_heads(g["split"]).shape),
+            "append_cache": _copied("appended", lambda g: g["cache"].shape),
+            "gather_pages": _copied("gathered", _paged),
+            "merge_partials": _merge_partials,
+            "rotary": _rotary,
+            "alibi_bias": _alibi_bias,
+        }
+    )
+)

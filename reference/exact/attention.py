@@ -1,0 +1,186 @@
+"""Attention for the exact oracle: every head of a call, and what comes out of it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from flint import arb, arb_mat, fmpq, fmpq_mat
+from numpy.typing import NDArray
+
+from attnspec.reference.budget.budget import WORKING
+from attnspec.reference.exact.balls import OracleError, Settled, settle
+from attnspec.reference.exact.head import (
+    Head,
+    exact_lse,
+    exact_mean,
+    key_head,
+    matrix,
+    rational,
+    scale_of,
+    weights_and_lse,
+)
+from attnspec.reference.exact.masking import allowed_pairs, past_the_length
+from attnspec.reference.exact.non_finite import Special, clean, special_of
+
+
+def evaluate_attention(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:
+    """Compute output, lse and weights of a call, by output name."""
+    query, key, value = (np.asarray(arguments[name], np.float64) for name in ("query", "key", "value"))
+    shape = (*query.shape[:-1], key.shape[-2])
+    special = special_of(query, key, value, arguments, variant)
+    heads = []
+    for index in np.ndindex(*query.shape[:-2]):
+        other = key_head(index, query.shape, key.shape, variant)
+        q, k, v = (matrix(clean(x)) for x in (query[index], key[other], value[other]))
+        heads.append((head_of(q, k, arguments, index, shape, variant, special), v))
+    return attend(heads, (*query.shape[:-1],), shape[-1], value.shape[-1], variant, dtype, special)
+
+
+def evaluate_scores(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> Settled:
+    """Compute the scores of a call, minus infinity where the bias is."""
+    query, key = np.asarray(arguments["query"]), np.asarray(arguments["key"])
+    shape = (*query.shape[:-1], key.shape[-2])
+    heads = [
+        head_of(
+            matrix(query[index]),
+            matrix(key[key_head(index, query.shape, key.shape, variant)]),
+            arguments,
+            index,
+            shape,
+            variant,
+            None,
+        )
+        for index in np.ndindex(*query.shape[:-2])
+    ]
+    queries, keys = shape[-2:]
+
+    def place(flat: int) -> tuple[Head, int, int]:
+        head, rest = divmod(flat, queries * keys)
+        return heads[head], *divmod(rest, keys)
+
+    count = len(heads) * queries * keys
+    minus_infinity = [head.bias[i, j] == -np.inf for head, i, j in map(place, range(count))]
+
+    def balls() -> list[arb]:
+        return [
+            arb(0) if minus_infinity[flat] else head.ball(i, j)
+            for flat, (head, i, j) in enumerate(map(place, range(count)))
+        ]
+
+    def exactly(flat: int) -> fmpq | None:
+        head, i, j = place(flat)
+        return head.exact_score(i, j)
+
+    settled = settle(shape, balls, exactly, dtype)
+    settled.values.reshape(-1)[minus_infinity] = -np.inf
+    return settled
+
+
+def attend(
+    heads: list[tuple[Head, fmpq_mat]],
+    rows: tuple[int, ...],
+    keys: int,
+    depth: int,
+    variant: str | None,
+    dtype: str,
+    special: Special | None = None,
+) -> dict[str, Settled]:
+    """Output, lse and weights of all heads, as shapes ``(*rows, depth)``, ``rows`` and ``(*rows, keys)``."""
+    queries = rows[-1]
+
+    def weight_balls() -> list[arb]:
+        return [ball for head, _ in heads for ball in weights_and_lse(head, variant)[0].entries()]
+
+    def lse_balls() -> list[arb]:
+        return [ball for head, _ in heads for ball in weights_and_lse(head, variant)[1]]
+
+    def output_balls() -> list[arb]:
+        return [
+            ball for head, v in heads for ball in (weights_and_lse(head, variant)[0] * arb_mat(v)).entries()
+        ]
+
+    def exact_weight(flat: int) -> fmpq | None:
+        index, rest = divmod(flat, queries * keys)
+        i, j = divmod(rest, keys)
+        unit = fmpq_mat(keys, 1, [int(other == j) for other in range(keys)])
+        return exact_mean(heads[index][0], unit, i, 0, variant)
+
+    def exact_output(flat: int) -> fmpq | None:
+        index, rest = divmod(flat, queries * depth)
+        return exact_mean(*heads[index], *divmod(rest, depth), variant)
+
+    results = {
+        "output": settle((*rows, depth), output_balls, exact_output, dtype),
+        "lse": settle(
+            rows,
+            lse_balls,
+            lambda flat: exact_lse(heads[flat // queries][0], flat % queries, variant),
+            WORKING[dtype],
+        ),
+        "weights": settle((*rows, keys), weight_balls, exact_weight, dtype),
+    }
+    _put_empty_rows(results, [head for head, _ in heads], rows, variant)
+    if special is not None:
+        special.put_into({name: settled.values for name, settled in results.items()})
+    return results
+
+
+def _put_empty_rows(
+    results: Mapping[str, Settled], heads: list[Head], rows: tuple[int, ...], variant: str | None
+) -> None:
+    """Put what is not finite in rows without an allowed key (SOFT-7), and what variants have there."""
+
+    def each_row(of: list[Any]) -> NDArray[np.bool_]:
+        return np.array(of, dtype=bool).reshape(rows)
+
+    empty = each_row([~head.allowed.any(axis=-1) for head in heads])
+    sunk = each_row([[head.sink is not None] * rows[-1] for head in heads])
+    results["lse"].values[empty & ~sunk] = -np.inf
+    if variant == "plus-infinity":
+        results["lse"].values[empty] = np.inf
+    if variant == "nan" and results["weights"].values.shape[-1]:
+        for name in ("output", "weights"):
+            results[name].values[empty] = np.nan
+    if variant == "added":
+        # It is about rows that only the bias leaves empty, and that have no sink.
+        open_to_others = each_row([head.unmasked.any(axis=-1) for head in heads])
+        for name in ("output", "weights"):
+            results[name].values[empty & open_to_others & ~sunk] = np.nan
+
+
+def head_of(
+    query: fmpq_mat,
+    key: fmpq_mat,
+    arguments: Mapping[str, Any],
+    index: tuple[int, ...],
+    shape: tuple[int, ...],
+    variant: str | None,
+    special: Special | None,
+) -> Head:
+    """Gather what belongs to one head; `shape` is that of the scores, `index` the place in its outer axes."""
+    bias = np.broadcast_to(np.asarray(arguments.get("bias", 0.0), dtype=np.float64), shape)
+    if special is None and not np.all(np.isfinite(bias) | (bias == -np.inf)):
+        raise OracleError("bias: expected finite numbers or -inf, got others")
+    allowed = allowed_pairs(arguments, shape, index, variant)
+    if special is not None:
+        allowed &= ~special.dropped[index]
+    softcap, sinks = arguments.get("softcap"), arguments.get("sinks")
+    sink = None if sinks is None else float(np.asarray(sinks)[index[-1] if index else 0])
+    return Head(
+        products=query * key.transpose(),
+        scale=scale_of(arguments.get("scale"), query.ncols()),
+        softcap=None if softcap is None else rational(softcap),
+        capped_bias=variant == "after-bias",
+        bias=bias[index],
+        allowed=allowed,
+        unmasked=allowed_pairs(arguments, shape, index, variant, biased=False),
+        past=past_the_length(arguments, shape, index),
+        sink=None if sink in (None, -np.inf) else rational(sink),
+        kept=_kept(arguments, shape, index),
+    )
+
+
+def _kept(arguments: Mapping[str, Any], shape: tuple[int, ...], index: tuple[int, ...]) -> list[list[fmpq]]:
+    factor = 1 / (1 - rational(arguments.get("dropout_rate", 0.0)))
+    mask = np.broadcast_to(np.asarray(arguments.get("dropout_mask", True)), shape)[index]
+    return [[factor if kept else fmpq(0) for kept in row] for row in mask]

@@ -1,0 +1,142 @@
+"""Ball arithmetic to the end: precision raised until every element rounds to one number."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from flint import arb, ctx, fmpq
+from numpy.typing import NDArray
+
+from attnspec.reference.budget.budget import FORMATS
+
+#: Working precisions in bits, tried in turn.
+PRECISIONS = (128, 256, 512, 1024, 2048, 4096)
+
+
+class OracleError(ArithmeticError):
+    """A case that the oracle cannot settle, or that has no exact value."""
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Elements rounded once, and what proves them.
+
+    Attributes
+    ----------
+    values : float64 array
+        Each the number nearest to the exact value in the format asked for, ties to even.
+    bits : int
+        The working precision that settled the last of them.
+    radius : int or None
+        Every ball's radius was at most two to this power; None when every
+        element was exact.
+    """
+
+    values: NDArray[np.float64]
+    bits: int
+    radius: int | None
+
+
+def settle(
+    shape: tuple[int, ...],
+    balls_at: Callable[[], list[arb]],
+    exactly: Callable[[int], fmpq | None],
+    dtype: str,
+) -> Settled:
+    """Raise the precision until every element rounds to one number.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Shape of the result.
+    balls_at : callable
+        Gives a ball for each element, at the precision in force.
+    exactly : callable
+        Gives an element as a rational where it is one, else None. It is asked
+        where a ball does not settle: a rational may lie on a rounding boundary
+        (or be 0), and then no precision ever separates its ends. Where it is
+        asked and says None the element is irrational, hence on no boundary.
+    dtype : str
+        The format to round to.
+
+    Raises
+    ------
+    OracleError
+        When the highest precision does not settle an element.
+    """
+    values: list[float | None] = [None] * int(np.prod(shape))
+    radius: int | None = None
+    bits = PRECISIONS[0]
+    for bits in PRECISIONS:
+        with ctx.workprec(bits):
+            balls = balls_at()
+            for index in (i for i, value in enumerate(values) if value is None):
+                values[index] = _nearest(balls[index], dtype)
+                if values[index] is not None:
+                    radius = _larger(radius, balls[index])
+                elif (rational := exactly(index)) is not None:
+                    values[index] = nearest(Fraction(int(rational.p), int(rational.q)), dtype)
+        if None not in values:
+            return Settled(np.array(values, dtype=np.float64).reshape(shape), bits, radius)
+    place = np.unravel_index(values.index(None), shape)
+    raise OracleError(f"element {tuple(map(int, place))}: expected to settle, got no end at {bits} bits")
+
+
+def nearest(number: Fraction, dtype: str) -> float:
+    """Round an exact number once to a format, ties to even.
+
+    Parameters
+    ----------
+    number : Fraction
+    dtype : str
+        A name in `attnspec.reference.budget.budget.FORMATS`.
+
+    Returns
+    -------
+    float
+        Infinite where the number is beyond the format's range; zero is positive.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from attnspec.reference.exact.balls import nearest
+    >>> nearest(Fraction(1, 3), "bfloat16"), nearest(Fraction(65520), "float16")
+    (0.333984375, inf)
+    """
+    found = FORMATS[dtype]
+    size = abs(number)
+    if size == 0:
+        return 0.0
+    exponent = size.numerator.bit_length() - size.denominator.bit_length()
+    if Fraction(2) ** exponent > size:  # the lengths alone may be one too many
+        exponent -= 1
+    spacing = max(2 * Fraction(found.unit) * Fraction(2) ** exponent, Fraction(found.subnormal))
+    rounded = round(number / spacing) * spacing  # Python rounds halves to even
+    if abs(rounded) > Fraction(found.largest):
+        return float("inf") if number > 0 else float("-inf")
+    return float(rounded) + 0.0
+
+
+def _nearest(ball: arb, dtype: str) -> float | None:
+    """Round both ends of a ball; the number, where they agree."""
+    if not ball.is_finite():
+        return None
+    low, high = (nearest(_fraction(end), dtype) for end in (ball.lower(), ball.upper()))
+    return low + 0.0 if low == high else None
+
+
+def _fraction(exact: arb) -> Fraction:
+    mantissa, exponent = (int(x) for x in exact.mid().man_exp())
+    if mantissa.bit_length() + exponent < -2000:
+        return Fraction(0)  # far below half the smallest float64; spares a giant denominator
+    return Fraction(mantissa) * Fraction(2) ** exponent
+
+
+def _larger(radius: int | None, ball: arb) -> int | None:
+    """Find the smallest power of two, in steps of 32, that bounds both."""
+    mantissa, exponent = (int(x) for x in ball.rad().mid().man_exp())
+    if mantissa == 0:
+        return radius
+    bound = -32 * (-(mantissa.bit_length() + exponent) // 32)
+    return bound if radius is None else max(radius, bound)

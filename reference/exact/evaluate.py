@@ -1,0 +1,216 @@
+"""The exact oracle: any case in ball arithmetic, each element rounded once, with a proof.
+
+Inputs are dyadic rationals, so dot products and projections are computed exactly.
+What is left (roots, exponentials, quotients) is enclosed in balls (Arb, by
+python-flint), at growing precision until both ends of each ball round to the same
+number. This ends: see `attnspec.reference.exact.balls.settle`.
+"""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from flint import arb, arb_mat, fmpq, fmpq_mat
+from numpy.typing import NDArray
+
+from attnspec.reference.exact.attention import attend, evaluate_attention, evaluate_scores, head_of
+from attnspec.reference.exact.balls import OracleError, Settled, nearest, settle
+from attnspec.reference.exact.companions import COMPANIONS
+from attnspec.reference.exact.head import Head, exact_mean, matrix, rational, weights_and_lse
+
+#: The variants whose values the oracle knows.
+VARIANTS = (
+    "after-bias",  # SCORE-5
+    "added",  # MASK-2
+    "bottom-right",  # MASK-3
+    "nan",  # MASK-6
+    "uniform",
+    "exclusive-left",  # MASK-8
+    "matrix",  # SOFT-1
+    "sum",
+    "base-2",  # SOFT-6
+    "plus-infinity",  # SOFT-7
+    "tiled",  # HEAD-1
+    "signed",  # POS-8
+)
+
+
+def evaluate(
+    operation: str, arguments: Mapping[str, Any], variant: str | None = None, dtype: str = "float64"
+) -> dict[str, Settled]:
+    """Compute the exact values of a case, each rounded once.
+
+    Parameters
+    ----------
+    operation : str
+        A name in `attnspec.OPERATIONS`.
+    arguments : mapping
+        The arguments of the call, by canonical name.
+    variant : str, optional
+        A variant whose values are wanted instead, one of `VARIANTS`.
+    dtype : str, optional
+        The format to round to: ``float64``, ``float32``, ``float16``, ``bfloat16``;
+        an lse is rounded to float32 at least.
+
+    Returns
+    -------
+    dict of str to Settled
+        By output name.
+
+    Raises
+    ------
+    OracleError
+        When an input is not finite where the standard gives that no meaning, or an
+        element does not settle.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.reference.exact.evaluate import evaluate
+    >>> query, key = np.zeros((1, 2)), np.ones((3, 2))
+    >>> value = np.array([[1.0], [-2.0], [1.0]])
+    >>> evaluate("attention", {"query": query, "key": key, "value": value})["output"].values.tolist()
+    [[0.0]]
+    """
+    if variant not in (None, *VARIANTS):
+        raise OracleError(f"variant: expected one of {', '.join(VARIANTS)}, got {variant!r}")
+    arguments = {name: thing for name, thing in arguments.items() if thing is not None}
+    if operation == "attention":
+        return evaluate_attention(arguments, variant, dtype)
+    if operation == "self_attention":
+        return _self_attention(arguments, variant, dtype)
+    if operation == "multi_head_attention":
+        return _multi_head_attention(arguments, variant, dtype)
+    if operation == "scores":
+        return {"scores": evaluate_scores(arguments, variant, dtype)}
+    if operation == "projection":
+        return {"projected": _settle_batches(arguments, dtype)}
+    if operation in COMPANIONS:
+        return COMPANIONS[operation](arguments, variant, dtype)
+    raise OracleError(f"operation: expected one of attnspec.OPERATIONS, got {operation!r}")
+
+
+def _self_attention(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:
+    columns = arguments.get("convention", "row") == "column"
+    tokens = np.asarray(arguments["tokens"])
+    found = []
+    for index in np.ndindex(*tokens.shape[:-2]):
+        projected = []
+        for name in ("query", "key", "value"):
+            exact = _projected(arguments, tokens[index], name)
+            projected.append(exact.transpose() if columns else exact)
+        query, key, value = projected  # not rounded in between: the composition has one exact value
+        shape = (*tokens.shape[:-2], 1, query.nrows(), key.nrows())
+        head = head_of(query, key, arguments, (*index, 0), shape, variant, None)
+        settled = attend([(head, value)], (query.nrows(),), key.nrows(), value.ncols(), variant, dtype)
+        found.append(settled["output"])
+    values = np.array([one.values.T if columns else one.values for one in found])
+    return {"output": _stacked(found, values.reshape(*tokens.shape[:-2], *values.shape[1:]))}
+
+
+def _multi_head_attention(
+    arguments: Mapping[str, Any], variant: str | None, dtype: str
+) -> dict[str, Settled]:
+    tokens = np.asarray(arguments["tokens"])
+    memory = np.asarray(arguments.get("memory", tokens))
+    count = arguments["heads"]
+    key_count = arguments.get("key_heads", count)
+    found = []
+    for index in np.ndindex(*tokens.shape[:-2]):
+        query = _projected(arguments, tokens[index], "query")
+        key, value = (_projected(arguments, memory[index], name) for name in ("key", "value"))
+        shape = (*tokens.shape[:-2], count, query.nrows(), key.nrows())
+        heads = []
+        for h in range(count):
+            other = h % key_count if variant == "tiled" else h // (count // key_count)
+            q, k, v = _block(query, h, count), _block(key, other, key_count), _block(value, other, key_count)
+            heads.append((head_of(q, k, arguments, (*index, h), shape, variant, None), v))
+        found.append(_project_heads(heads, arguments, variant, dtype))
+    values = np.array([one.values for one in found])
+    return {"output": _stacked(found, values.reshape(*tokens.shape[:-2], *values.shape[1:]))}
+
+
+def _project_heads(
+    heads: list[tuple[Head, fmpq_mat]], arguments: Mapping[str, Any], variant: str | None, dtype: str
+) -> Settled:
+    """Merge heads and apply the last projection, still in balls."""
+    weight = matrix(arguments["output_weight"])
+    bias = arguments.get("output_bias")
+    added = [rational(x) for x in (np.zeros(weight.ncols()) if bias is None else bias)]
+    queries, depth = heads[0][0].shape[0], heads[0][1].ncols()
+
+    def balls() -> list[arb]:
+        merged = [weights_and_lse(head, variant)[0] * arb_mat(v) for head, v in heads]
+        return [
+            sum(
+                (
+                    merged[h][i, c] * arb(weight[h * depth + c, f])
+                    for h in range(len(heads))
+                    for c in range(depth)
+                ),
+                arb(added[f]),
+            )
+            for i in range(queries)
+            for f in range(weight.ncols())
+        ]
+
+    def exactly(flat: int) -> fmpq | None:
+        i, f = divmod(flat, weight.ncols())
+        total = added[f]
+        for h, (head, v) in enumerate(heads):
+            column = fmpq_mat(
+                v.nrows(),
+                1,
+                [
+                    sum((v[j, c] * weight[h * depth + c, f] for c in range(depth)), fmpq(0))
+                    for j in range(v.nrows())
+                ],
+            )
+            mean = exact_mean(head, column, i, 0, variant)
+            if mean is None:
+                return None
+            total += mean
+        return total
+
+    return settle((queries, weight.ncols()), balls, exactly, dtype)
+
+
+def _block(features: fmpq_mat, head: int, count: int) -> fmpq_mat:
+    """Columns that belong to one head of so many."""
+    depth = features.ncols() // count
+    rows = range(features.nrows())
+    return fmpq_mat(
+        features.nrows(), depth, [features[n, head * depth + d] for n in rows for d in range(depth)]
+    )
+
+
+def _projected(arguments: Mapping[str, Any], tokens: NDArray[Any], name: str = "") -> fmpq_mat:
+    """Project by the weight and bias of that name."""
+    prefix = f"{name}_" if name else ""
+    given, weight = matrix(tokens), matrix(arguments[f"{prefix}weight"])
+    columns = arguments.get("convention", "row") == "column"
+    projected = weight * given if columns else given * weight
+    bias = arguments.get(f"{prefix}bias")
+    if bias is not None:
+        for i in range(projected.nrows()):
+            for j in range(projected.ncols()):
+                projected[i, j] = projected[i, j] + rational(np.asarray(bias)[i if columns else j])
+    return projected
+
+
+def _settle_batches(arguments: Mapping[str, Any], dtype: str) -> Settled:
+    """Project each batch entry; everything is rational."""
+    tokens = np.asarray(arguments["tokens"])
+    found = []
+    for index in np.ndindex(*tokens.shape[:-2]):
+        exact = _projected(arguments, tokens[index])
+        values = [nearest(Fraction(int(x.p), int(x.q)), dtype) for x in exact.entries()]
+        found.append(np.array(values, dtype=np.float64).reshape(exact.nrows(), exact.ncols()))
+    stacked = np.array(found)
+    return Settled(stacked.reshape(*tokens.shape[:-2], *stacked.shape[1:]), 53, None)
+
+
+def _stacked(found: list[Settled], values: NDArray[np.float64]) -> Settled:
+    radii = [one.radius for one in found if one.radius is not None]
+    return Settled(values, max(one.bits for one in found), max(radii, default=None))

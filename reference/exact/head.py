@@ -1,0 +1,250 @@
+"""One head of one batch entry for the exact oracle: scores in rationals, weights in balls."""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from math import isqrt
+from typing import Any
+
+import numpy as np
+from flint import arb, arb_mat, fmpq, fmpq_mat
+from numpy.typing import NDArray
+
+from attnspec.reference.exact.balls import OracleError
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A factor ``rational / sqrt(radicand)``, radicand 1 unless the root is irrational."""
+
+    rational: fmpq
+    radicand: int = 1
+
+
+def scale_of(given: Any, depth: int) -> Scale:
+    """Take a scale as it is given, or the default for a depth (SCORE-2, SCORE-3).
+
+    Examples
+    --------
+    >>> from attnspec.reference.exact.head import scale_of
+    >>> scale_of(None, 4), scale_of(None, 3).radicand
+    (Scale(rational=1/2, radicand=1), 3)
+    """
+    if given is not None:
+        return Scale(rational(given))
+    root = isqrt(depth)
+    return Scale(fmpq(1, root)) if root * root == depth else Scale(fmpq(1), depth)
+
+
+@dataclass(frozen=True)
+class Head:
+    """One head of one batch entry.
+
+    Attributes
+    ----------
+    products : (L, S) rationals
+        Dot products, before the scale.
+    scale : Scale
+    softcap : rational or None
+    capped_bias : bool
+        Whether the cap is applied to the sum with the bias (`after-bias` of SCORE-5).
+    bias : (L, S)
+        Where it is not finite the score is not looked at.
+    allowed : (L, S)
+        Keys with a weight.
+    unmasked : (L, S)
+        What all sources but the bias allow.
+    past : (L,)
+        Queries past their length.
+    sink : rational or None
+    kept : (L, S) rationals
+        What each weight is multiplied by after the softmax.
+    """
+
+    products: fmpq_mat
+    scale: Scale
+    softcap: fmpq | None
+    capped_bias: bool
+    bias: NDArray[np.float64]
+    allowed: NDArray[np.bool_]
+    unmasked: NDArray[np.bool_]
+    past: list[bool]
+    sink: fmpq | None
+    kept: list[list[fmpq]]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """L and S."""
+        return self.products.nrows(), self.products.ncols()
+
+    def keys(self, i: int) -> list[int]:
+        """Keys that query i may attend to."""
+        return [j for j in range(self.shape[1]) if self.allowed[i, j]]
+
+    def filled(self, i: int, variant: str | None) -> list[int]:
+        """Keys that a row without an allowed key has the mean of, by the variant `uniform`."""
+        return list(range(self.shape[1])) if variant == "uniform" and not self.past[i] else []
+
+    def _added(self, i: int, j: int) -> fmpq:
+        return rational(self.bias[i, j]) if np.isfinite(self.bias[i, j]) else fmpq(0)
+
+    def parts(self, i: int, j: int) -> tuple[fmpq, fmpq, fmpq]:
+        """Score as ``cap(a + b / sqrt(radicand)) + c``: equal parts are equal scores.
+
+        Without a cap c is 0, and the root being irrational unequal parts are unequal scores.
+        """
+        scaled, added = self.products[i, j] * self.scale.rational, self._added(i, j)
+        within = added if self.softcap is None or self.capped_bias else fmpq(0)
+        outside = added - within
+        return (scaled + within, fmpq(0), outside) if self.scale.radicand == 1 else (within, scaled, outside)
+
+    def ball(self, i: int, j: int) -> arb:
+        """Score, at the precision in force."""
+        whole, root, outside = self.parts(i, j)
+        score = arb(whole) + arb(root) / arb(self.scale.radicand).sqrt()
+        if self.softcap is not None:
+            score = arb(self.softcap) * (score / arb(self.softcap)).tanh()
+        return score + arb(outside)
+
+    def exact_score(self, i: int, j: int) -> fmpq | None:
+        """Score where it is rational, else None: tanh of an algebraic number is not, but of 0."""
+        whole, root, outside = self.parts(i, j)
+        if root != 0 or (self.softcap is not None and whole != 0):
+            return None
+        return whole + outside
+
+
+def weights_and_lse(head: Head, variant: str | None) -> tuple[arb_mat, list[arb]]:
+    """Balls around the weights of one head and its lses.
+
+    Rows without an allowed key are 0, or as the variant `uniform` has them, and
+    their lse is 0 here: `attnspec.reference.exact.evaluate` fills in what is not finite.
+    """
+    queries, keys = head.shape
+    weights = [[arb(0)] * keys for _ in range(queries)]
+    rows = [head.keys(i) for i in range(queries)]
+    balls = [[head.ball(i, j) for j in row] for i, row in enumerate(rows)]
+    sinks = [] if head.sink is None else [arb(head.sink)]
+    # Any shift cancels; this one keeps the exponentials in range.
+    tops = [max((ball.mid() for ball in [*row, *sinks]), default=arb(0)) for row in balls]
+    if variant == "matrix":
+        tops = [max(tops)] * queries
+    rated = [[(ball - top).exp() for ball in row] for row, top in zip(balls, tops, strict=True)]
+    totals = [
+        sum([*row, *((sink - top).exp() for sink in sinks)], arb(0))
+        for row, top in zip(rated, tops, strict=True)
+    ]
+    lses = [
+        top + total.log() if row or sinks else arb(0)
+        for row, top, total in zip(rows, tops, totals, strict=True)
+    ]
+    if variant == "base-2":
+        lses = [lse / arb(2).log() for lse in lses]
+    if variant == "matrix":
+        totals = [sum(totals, arb(0))] * queries
+    if variant == "sum":
+        rated, totals = balls, [sum(row, arb(0)) for row in balls]
+    for i, row in enumerate(rows):
+        for j, rating in zip(row, rated[i], strict=True):
+            weights[i][j] = rating / totals[i] * arb(head.kept[i][j])
+        if not row and head.filled(i, variant):
+            weights[i] = [arb(1) / keys] * keys
+    return arb_mat(queries, keys, [ball for row in weights for ball in row]), lses
+
+
+def exact_mean(head: Head, value: fmpq_mat, i: int, c: int, variant: str | None) -> fmpq | None:
+    """Compute the weighted mean of a column of values in row i where it is rational, else None.
+
+    Collect the allowed keys by equal score, a sink being a key of value 0: the mean
+    is the quotient of a sum of ``exp(score) * total`` and one of ``exp(score) *
+    count`` over these groups. If total / count is the same for every group, it is
+    that. Without a softcap, exponentials of distinct algebraic numbers are linearly
+    independent over the algebraic numbers (Lindemann and Weierstrass), so that in
+    every other case it is irrational; with one, a ball that does not settle ends in
+    an error.
+    """
+    keys = head.keys(i)
+    if not keys:
+        keys = head.filled(i, variant)
+        return sum((value[j, c] for j in keys), fmpq(0)) / max(len(keys), 1)
+    if variant == "sum":
+        parts = [head.parts(i, j) for j in keys]
+        if head.scale.radicand != 1 and any(whole != 0 for whole, _, _ in parts):
+            return None
+        # Without a bias a root is a common factor, and cancels.
+        rated = [whole + root for whole, root, _ in parts]
+        total = sum(rated, fmpq(0))
+        if total == 0:
+            raise OracleError("scores: expected a sum that is not 0 for the variant sum, got 0")
+        return sum((score * value[j, c] for score, j in zip(rated, keys, strict=True)), fmpq(0)) / total
+    totals: dict[Any, fmpq] = defaultdict(fmpq)
+    counts: Counter[Any] = Counter()
+    for j in keys:
+        totals[head.parts(i, j)] += value[j, c] * head.kept[i][j]
+    for row in range(head.shape[0]) if variant == "matrix" else [i]:
+        counts.update(head.parts(row, j) for j in head.keys(row))
+        if head.sink is not None:
+            # A score that is no sum of two parts in this form differs from the sink in any case.
+            inside = fmpq(0) if head.softcap is not None else head.sink
+            counts.update([(inside, fmpq(0), head.sink - inside)])
+    means = {totals[score] / count for score, count in counts.items()}
+    return means.pop() if len(means) == 1 else None
+
+
+def exact_lse(head: Head, i: int, variant: str | None) -> fmpq | None:
+    """Compute the lse of row i where it is rational, else None.
+
+    The logarithm of one exponential is its exponent; of several it is rational only
+    to base 2, where as many scores of 0 as a power of 2 are added.
+    """
+    scores = [head.exact_score(i, j) for j in head.keys(i)] + ([] if head.sink is None else [head.sink])
+    count = len(scores)
+    if count == 1 and (variant != "base-2" or scores[0] == 0):
+        return scores[0]
+    if variant == "base-2" and count & (count - 1) == 0 and all(score == 0 for score in scores):
+        return fmpq(count.bit_length() - 1)
+    return None if count else fmpq(0)
+
+
+def key_head(
+    index: tuple[int, ...], query: tuple[int, ...], key: tuple[int, ...], variant: str | None
+) -> tuple[int, ...]:
+    """Tell which head of the keys a head of the queries reads (HEAD-1).
+
+    Examples
+    --------
+    >>> from attnspec.reference.exact.head import key_head
+    >>> key_head((0, 5), (1, 8, 3, 4), (1, 2, 6, 4), None), key_head((5,), (8, 3, 4), (2, 6, 4), "tiled")
+    ((0, 1), (1,))
+    """
+    if not index:
+        return index
+    h, heads, key_heads = index[-1], query[-3], key[-3]
+    return (*index[:-1], h % key_heads if variant == "tiled" else h // (heads // key_heads))
+
+
+def rational(number: Any) -> fmpq:
+    """Take a finite number as the rational it is.
+
+    Raises
+    ------
+    OracleError
+        When it is not finite.
+    """
+    number = float(number)
+    if not np.isfinite(number):
+        raise OracleError(f"input: expected finite numbers, got {number}")
+    return fmpq(*number.as_integer_ratio())
+
+
+def matrix(array: Any) -> fmpq_mat:
+    """Take an array of two axes as rationals.
+
+    Raises
+    ------
+    OracleError
+        When it has other axes, or a number is not finite.
+    """
+    array = np.asarray(array)
+    if array.ndim != 2:
+        raise OracleError(f"input: expected two axes, got shape {array.shape}")
+    return fmpq_mat(*array.shape, [rational(x) for x in array.ravel()])

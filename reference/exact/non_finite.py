@@ -1,0 +1,126 @@
+"""NaN and infinity for the exact oracle: where they are, and where the standard has them come out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec.reference.exact.balls import OracleError
+from attnspec.reference.exact.head import key_head
+from attnspec.reference.exact.masking import allowed_pairs
+
+
+@dataclass(frozen=True)
+class Special:
+    """Where the results are not finite.
+
+    Attributes
+    ----------
+    rows : (*B, Hq, L)
+        Rows of NaN (NUM-11).
+    dropped : (*B, Hq, L, S)
+        Allowed keys with a score of minus infinity: of weight 0 (NUM-14).
+    elements : (*B, Hq, L, Dv)
+        NaN or an infinity where the output is that (NUM-12, NUM-13), else 0.
+    """
+
+    rows: NDArray[np.bool_]
+    dropped: NDArray[np.bool_]
+    elements: NDArray[np.float64]
+
+    def put_into(self, results: Mapping[str, NDArray[np.float64]]) -> None:
+        """Overwrite what is not finite."""
+        output = results["output"]
+        there = self.elements != 0  # NaN too
+        output[there] = self.elements[there]
+        for values in results.values():
+            values[self.rows] = np.nan
+
+
+def clean(array: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Put 0 for what is not finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.reference.exact.non_finite import clean
+    >>> clean(np.array([np.nan, 1.0])).tolist()
+    [0.0, 1.0]
+    """
+    return np.where(np.isfinite(array), array, 0.0)
+
+
+def special_of(
+    query: NDArray[np.float64],
+    key: NDArray[np.float64],
+    value: NDArray[np.float64],
+    arguments: Mapping[str, Any],
+    variant: str | None,
+) -> Special | None:
+    """Follow NaN and infinity from the inputs to the results; None where there are none.
+
+    Parameters
+    ----------
+    query, key, value
+        As in the call.
+    arguments : mapping
+        The whole call.
+    variant : str or None
+
+    Raises
+    ------
+    OracleError
+        When the standard gives a row no meaning.
+    """
+    bias = np.asarray(arguments.get("bias", 0.0), dtype=np.float64)
+    finite = all(np.isfinite(x).all() for x in (query, key, value))
+    if finite and not (np.isnan(bias) | (bias == np.inf)).any():
+        return None
+    if arguments.get("softcap") is not None:
+        raise OracleError("input: expected finite numbers beside a softcap, got others")
+    if np.isinf(value).any() and "dropout_mask" in arguments:
+        raise OracleError("value: expected no infinity beside a dropout_mask, got one: not specified")
+    shape = (*query.shape[:-1], key.shape[-2])
+    allowed = np.zeros(shape, dtype=bool)
+    for head in np.ndindex(*shape[:-2]):
+        allowed[head] = allowed_pairs(arguments, shape, head, variant)
+    full_bias = np.broadcast_to(bias, shape)
+    scale = arguments.get("scale")
+    factor = 1.0 if scale is None else float(scale)  # of the default only the sign matters here
+    scores = np.zeros(shape)
+    elements = np.zeros((*shape[:-1], value.shape[-1]))
+    for index in np.ndindex(*shape[:-1]):
+        head = index[:-1]
+        other = key_head(head, query.shape, key.shape, variant)
+        for j in range(shape[-1]):
+            scores[(*index, j)] = _score(query[index], key[other][j], factor, full_bias[(*index, j)])
+        attended = allowed[index]
+        for c in range(value.shape[-1]):
+            elements[(*index, c)] = _sum(x for x in value[other][attended, c] if not np.isfinite(x))
+    rows = (allowed & (np.isnan(scores) | (scores == np.inf))).any(axis=-1)
+    dropped = allowed & (scores == -np.inf)
+    if (dropped.any(axis=-1) & ~rows & ~(allowed & ~dropped).any(axis=-1)).any():
+        raise OracleError("scores: expected a finite one beside minus infinity, got none: not specified")
+    return Special(rows, dropped, elements)
+
+
+def _score(query: NDArray[np.float64], key: NDArray[np.float64], factor: float, bias: float) -> float:
+    """Compute a score as far as it is not finite; 0 when it is."""
+    products = [_product(float(q), float(k)) for q, k in zip(query, key, strict=True)]
+    score = _product(factor, _sum(products)) if any(products) else 0.0
+    score = _sum([score, bias if not np.isfinite(bias) and bias != -np.inf else 0.0])
+    return score if not np.isfinite(score) else 0.0
+
+
+def _product(left: float, right: float) -> float:
+    """Multiply as far as the product is not finite; 0 when it is."""
+    if np.isfinite(left) and np.isfinite(right):
+        return 0.0
+    return left * right  # Python's floats follow IEEE 754 here: 0 * inf is NaN
+
+
+def _sum(numbers: Any) -> float:
+    # Not in NumPy, which warns of what IEEE 754 defines.
+    return sum((float(number) for number in numbers), 0.0)

@@ -1,0 +1,1 @@
+"""The golden vectors: written, checked and exported."""

@@ -1,0 +1,156 @@
+"""Golden vectors, rewritten: expected values computed anew by the exact oracle.
+
+A vector file is the source of its cases' ids, rules, arguments and figures, and holds
+what the oracle makes of them. Both are written in one canonical form, so that the
+same cases give the same bytes on any machine.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from attnspec.case import SCHEMA, decode, read, spell
+from attnspec.errors import SpecError
+from attnspec.reference.exact.balls import Settled
+from attnspec.reference.exact.evaluate import evaluate
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A vector file as it should be, and the cases whose values this changes."""
+
+    path: Path
+    text: str
+    stale: bool
+    changed: tuple[str, ...]
+
+
+def rewrite(folder: Path, only: str | None = None) -> list[Rewritten]:
+    """Compute every vector file of a folder anew; nothing is written.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the vector files are.
+    only : str, optional
+        The id of the one case to compute; the others are taken as they stand.
+
+    Raises
+    ------
+    SpecError
+        When a file is malformed or no case has that id.
+    OracleError
+        When a value cannot be settled.
+    """
+    paths = sorted(path for path in folder.glob("*.json") if path.name != SCHEMA)
+    documents = {path: read(path, complete=False) for path in paths}
+    ids = [entry["id"] for document in documents.values() for entry in document["cases"]]
+    if only is not None and only not in ids:
+        raise SpecError(f"case: got {only!r}, expected one of {', '.join(ids)}")
+    results = []
+    for path, document in documents.items():
+        entries = [
+            _recomputed(entry) if only in (None, entry["id"]) else entry for entry in document["cases"]
+        ]
+        changed = [
+            f"{new['id']} ({', '.join(new['rules'])})"
+            for old, new in zip(document["cases"], entries, strict=True)
+            if "expected" in old
+            and (old["expected"], old.get("alternatives")) != (new["expected"], new.get("alternatives"))
+        ]
+        text = dump({"cases": entries})
+        stale = text != path.read_text(encoding="utf-8")
+        results.append(Rewritten(path, text, stale, tuple(changed)))
+    return results
+
+
+def _recomputed(entry: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return recompute(entry)
+    except (KeyError, ValueError, TypeError, ArithmeticError) as error:
+        raise SpecError(f"case {entry['id']}: {type(error).__name__}: {error}") from error
+
+
+def recompute(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Give a case as it stands in a vector file its exact values."""
+    arguments = decode(entry["arguments"])
+    entry = dict(entry)
+    if "misuse" in entry:
+        return entry
+    entry |= _proven(evaluate(entry["operation"], arguments))
+    if "alternatives" in entry:
+        entry["alternatives"] = [
+            {"rule": other["rule"], "variant": other["variant"]}
+            | _proven(evaluate(entry["operation"], arguments, other["variant"]))
+            for other in entry["alternatives"]
+        ]
+    return entry
+
+
+def _proven(results: Mapping[str, Settled]) -> dict[str, Any]:
+    radii = [settled.radius for settled in results.values() if settled.radius is not None]
+    return {
+        "expected": {name: tensor(settled.values) for name, settled in results.items()},
+        "proof": {
+            "bits": max(settled.bits for settled in results.values()),
+            "radius": f"2^{max(radii)}" if radii else "0",
+        },
+    }
+
+
+def tensor(values: NDArray[Any]) -> dict[str, Any]:
+    """Spell an array as a vector file does.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.reference.golden.write import tensor
+    >>> tensor(np.array([1.5, -np.inf]))
+    {'dtype': 'float64', 'shape': [2], 'data': [1.5, '-Infinity']}
+    """
+    data = [spell(number) for number in values.ravel().tolist()]
+    return {"dtype": str(values.dtype), "shape": list(values.shape), "data": data}
+
+
+#: The order of a case's keys in a file.
+_ORDER = ("id", "title", "operation", "rules", "provenance", "arguments", "misuse", "expected", "proof")
+
+
+def dump(document: Mapping[str, Any]) -> str:
+    """Write a vector file in its canonical form: a line for each row of an array."""
+    cases = ",\n".join(_dump_case(entry) for entry in document["cases"])
+    return f'{{"cases": [\n{cases}\n]}}\n'
+
+
+def _dump_case(entry: Mapping[str, Any]) -> str:
+    names = [name for name in _ORDER if name in entry] + sorted(set(entry) - set(_ORDER))
+    lines = ",\n".join(f'  "{name}": {_dump(entry[name], "  ")}' for name in names)
+    return f" {{\n{lines}\n }}"
+
+
+def _dump(thing: Any, indent: str) -> str:
+    inner = indent + "  "
+    if isinstance(thing, dict) and "data" in thing:
+        shape = json.dumps(thing["shape"])
+        rows = ",\n".join(inner + row for row in _rows(thing["data"], thing["shape"]))
+        opening = f'{{"dtype": "{thing["dtype"]}", "shape": {shape}, "data": ['
+        return f"{opening}\n{rows}\n{indent}]}}" if rows else f"{opening}]}}"
+    if isinstance(thing, dict) and any(isinstance(inside, dict) for inside in thing.values()):
+        lines = ",\n".join(
+            f"{inner}{json.dumps(name)}: {_dump(inside, inner)}" for name, inside in thing.items()
+        )
+        return f"{{\n{lines}\n{indent}}}"
+    if isinstance(thing, list) and any(isinstance(inside, dict) for inside in thing):
+        lines = ",\n".join(inner + _dump(inside, inner) for inside in thing)
+        return f"[\n{lines}\n{indent}]"
+    return json.dumps(thing, ensure_ascii=False)
+
+
+def _rows(data: list[Any], shape: list[int]) -> Iterable[str]:
+    width = shape[-1] if shape else 1
+    for start in range(0, len(data), max(width, 1)):
+        yield json.dumps(data[start : start + width])[1:-1]

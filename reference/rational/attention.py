@@ -1,0 +1,123 @@
+"""Scores and attention of the second oracle: every head of every batch entry is a problem of its own."""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec.reference.rational.masking import of_head, sources
+from attnspec.reference.rational.numbers import Matrix, exact, rounded
+from attnspec.reference.rational.scores import Scores, head_scores
+from attnspec.reference.rational.softmax import Kept, Row, attend
+
+Arguments = Mapping[str, Any]
+Dialect = Mapping[str, str]
+Index = tuple[int, ...]
+
+
+def attention(arguments: Arguments, dialect: Dialect) -> dict[str, NDArray[np.float64]]:
+    """Compute output, lse and weights, and the scores they come from."""
+    query, key, value = (np.asarray(arguments[name]) for name in ("query", "key", "value"))
+    shape = (*query.shape[:-1], key.shape[-2])  # (*B, Hq, L, S)
+    result = {
+        "output": np.zeros((*query.shape[:-1], value.shape[-1])),
+        "lse": np.zeros(shape[:-1]),
+        "weights": np.zeros(shape),
+        "scores": np.zeros(shape),
+    }
+    keys, values = _matrices(key), _matrices(value)
+    for index in indices(shape):
+        shared = _shared(index, shape, key.shape, dialect)
+        found, rows = head(
+            exact(query[index]), keys[shared], values[shared], arguments, dialect, shape, index
+        )
+        for i, row in enumerate(rows):
+            result["output"][(*index, i)] = [rounded(x) for x in row.output]
+            result["lse"][(*index, i)] = rounded(row.lse)
+            result["weights"][(*index, i)] = row.weights
+            result["scores"][(*index, i)] = [found.scale.nearest(x) for x in found.rows[i]]
+    return result
+
+
+def scores(arguments: Arguments, dialect: Dialect) -> dict[str, NDArray[np.float64]]:
+    """Compute the scores alone."""
+    query, key = (np.asarray(arguments[name]) for name in ("query", "key"))
+    shape = (*query.shape[:-1], key.shape[-2])  # (*B, Hq, L, S)
+    result = np.zeros(shape)
+    keys = _matrices(key)
+    for index in indices(shape):
+        shared = _shared(index, shape, key.shape, dialect)
+        found = _scores(exact(query[index]), keys[shared], arguments, dialect, shape, index)
+        for i, row in enumerate(found.rows):
+            result[(*index, i)] = [found.scale.nearest(x) for x in row]
+    return {"scores": result}
+
+
+def head(
+    query: Matrix,
+    key: Matrix,
+    value: Matrix,
+    arguments: Arguments,
+    dialect: Dialect,
+    shape: Index,
+    index: Index,
+) -> tuple[Scores, list[Row]]:
+    """Compute scores and rows of one head, its matrices given, all else by the arguments of `attention`.
+
+    Parameters
+    ----------
+    query, key, value : Matrix
+        ``(L, D)``, ``(S, D)`` and ``(S, Dv)``.
+    arguments : mapping
+        All of `attention` but these.
+    dialect : mapping
+        Variants by rule.
+    shape : tuple of int
+        That of the weights, ``(*B, Hq, L, S)`` or ``(L, S)``.
+    index : tuple of int
+        Batch entry and head, or nothing.
+    """
+    found = _scores(query, key, arguments, dialect, shape, index)
+    allowed = sources(arguments, dialect, shape, index)
+    dropout = of_head(arguments.get("dropout_mask"), shape, index)
+    rate = 1 - Fraction(float(arguments.get("dropout_rate") or 0))
+    rows = []
+    for i in range(shape[-2]):
+        keys = [j for j in range(shape[-1]) if allowed.allow(i, j)]
+        kept = Kept(None if dropout is None else dropout[i], rate)
+        # Nothing fills a row that is past its length (MASK-6, `uniform`).
+        past = allowed.query_length is not None and i >= allowed.query_length
+        shown = {rule: variant for rule, variant in dialect.items() if variant != "uniform" or not past}
+        rows.append(attend(found, i, keys, value, kept, shown))
+    return found, rows
+
+
+def indices(shape: Index) -> Iterator[Index]:
+    """Go through batch entries and heads."""
+    return itertools.product(*map(range, shape[:-2]))
+
+
+def _scores(
+    query: Matrix, key: Matrix, arguments: Arguments, dialect: Dialect, shape: Index, index: Index
+) -> Scores:
+    bias, sinks = arguments.get("bias"), arguments.get("sinks")
+    added = None if bias is None else exact(np.broadcast_to(bias, shape)[index])
+    sink = None if sinks is None else float(sinks[index[-1] if index else 0])
+    return head_scores(query, key, arguments, dialect, bias=added, sink=sink)
+
+
+def _matrices(array: NDArray[Any]) -> dict[Index, Matrix]:
+    return {index: exact(array[index]) for index in indices(array.shape)}
+
+
+def _shared(index: Index, shape: Index, key_shape: Index, dialect: Dialect) -> Index:
+    """Find the key head that a query head reads."""
+    if not index:
+        return index
+    queries, keys = shape[-3], key_shape[-3]
+    if dialect.get("HEAD-1") == "tiled":
+        return (*index[:-1], index[-1] % keys)
+    return (*index[:-1], index[-1] // (queries // keys))

@@ -1,0 +1,54 @@
+"""Which variants the second oracle can show."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+#: Variants that change values, by rule.
+SHOWN = MappingProxyType(
+    {
+        "SCORE-5": ("after-bias",),
+        "MASK-2": ("added",),
+        "MASK-3": ("bottom-right",),
+        "MASK-6": ("nan", "uniform"),
+        "MASK-8": ("exclusive-left",),
+        "SOFT-6": ("base-2",),
+        "SOFT-7": ("plus-infinity", "finite"),
+        "HEAD-1": ("tiled",),
+        "POS-8": ("signed",),
+    }
+)
+
+
+def checked(dialect: Mapping[str, str] | None) -> Mapping[str, str]:
+    """Refuse what is unknown, and drop what only says how results are rounded or which calls are refused.
+
+    Parameters
+    ----------
+    dialect : mapping or None
+        Names of variants, by rule id.
+
+    Returns
+    -------
+    mapping
+        Those that change values.
+
+    Raises
+    ------
+    ValueError
+        If a rule has no such variant, or none that is computed here.
+
+    Examples
+    --------
+    >>> from attnspec.reference.rational.dialect import checked
+    >>> checked({"MASK-6": "nan", "NUM-5": "storage"})
+    {'MASK-6': 'nan'}
+    """
+    kept = {}
+    for rule, variant in (dialect or {}).items():
+        if rule == "SHAPE-6" or rule.startswith("NUM-"):
+            continue
+        if variant not in SHOWN.get(rule, ()):
+            known = ", ".join(SHOWN.get(rule, ())) or "no variant"
+            raise ValueError(f"dialect: expected {known} for {rule}, got {variant!r}")
+        kept[rule] = variant
+    return kept

@@ -1,0 +1,73 @@
+"""Rotary embedding and ALiBi, for the second oracle."""
+
+import itertools
+from collections.abc import Mapping
+from decimal import Decimal
+from functools import lru_cache
+from math import isfinite
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec.reference.rational.functions import cosine_and_sine
+from attnspec.reference.rational.masking import of_entry
+
+Arguments = Mapping[str, Any]
+
+
+def rotary(arguments: Arguments) -> dict[str, NDArray[np.float64]]:
+    """Turn pairs of features by the angle of their position."""
+    features = np.asarray(arguments["features"]).astype(np.float64)
+    batch = features.shape[:-3]
+    depth = arguments.get("rotary_depth")
+    depth = features.shape[-1] if depth is None else int(depth)
+    base = float(arguments.get("base", 10000.0))
+    result = features.copy()
+    for index in itertools.product(*map(range, features.shape[:-1])):
+        position = index[-1] + (of_entry(arguments.get("offset", 0), batch, index) or 0)
+        for k in range(depth // 2):
+            pair = (2 * k, 2 * k + 1) if arguments.get("interleaved") else (k, k + depth // 2)
+            first, second = (float(features[(*index, d)]) for d in pair)
+            turned = _turned(first, second, *_turn(position, k, depth, base))
+            for d, x in zip(pair, turned, strict=True):
+                result[(*index, d)] = x
+    return {"rotated": result}
+
+
+def _turned(first: float, second: float, cosine: Decimal, sine: Decimal) -> tuple[float, float]:
+    if isfinite(first) and isfinite(second):
+        a, b = Decimal(first), Decimal(second)
+        return float(a * cosine - b * sine), float(a * sine + b * cosine)
+    c, s = float(cosine), float(sine)  # what comes of NaN and infinity is a matter of signs and zeros alone
+    return first * c - second * s, first * s + second * c
+
+
+@lru_cache(maxsize=1 << 16)
+def _turn(position: int, pair: int, depth: int, base: float) -> tuple[Decimal, Decimal]:
+    """Compute cosine and sine of the angle of a pair."""
+    rate = (Decimal(-2 * pair) / depth * Decimal(base).ln()).exp()
+    return cosine_and_sine(position * rate)
+
+
+def alibi_bias(arguments: Arguments, dialect: Mapping[str, str]) -> dict[str, NDArray[np.float64]]:
+    """Compute minus slope times distance, of every head."""
+    query, key = np.asarray(arguments["query"]), np.asarray(arguments["key"])
+    result = np.zeros((*query.shape[:-1], key.shape[-2]))  # (*B, Hq, L, S)
+    batch = query.shape[:-3]
+    slopes = _slopes(query.shape[-3] if query.ndim > 2 else 1)
+    for index in itertools.product(*map(range, result.shape)):
+        *entry, i, j = index
+        p = i + (of_entry(arguments.get("query_offset", 0), batch, index) or 0)
+        distance = j - p if dialect.get("POS-8") == "signed" else -abs(p - j)
+        result[index] = float(slopes[entry[-1] if entry else 0] * distance)
+    return {"bias": result}
+
+
+def _slopes(heads: int) -> list[Decimal]:
+    """Compute the slopes; after those of the power of two below, every second one of twice that power."""
+    power = 1 << (heads.bit_length() - 1)
+    slopes = [Decimal(2) ** (Decimal(-8 * (h + 1)) / power) for h in range(power)]
+    return slopes + [
+        Decimal(2) ** (Decimal(-8 * (h + 1)) / (2 * power)) for h in range(0, 2 * (heads - power), 2)
+    ]

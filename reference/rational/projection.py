@@ -1,0 +1,117 @@
+"""Projection, and the compositions around attention, for the second oracle: nothing is rounded on the way."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec.reference.rational.attention import Arguments, Dialect, Index, head, indices
+from attnspec.reference.rational.numbers import Matrix, Number, combined, dot, exact, quotient, rounded, sign
+
+
+def projection(arguments: Arguments) -> dict[str, NDArray[np.float64]]:
+    """Compute the projection of tokens, of every batch entry."""
+    tokens, weight = np.asarray(arguments["tokens"]), np.asarray(arguments["weight"])
+    columns = arguments.get("convention") == "column"
+    if columns:
+        tokens, weight = tokens.swapaxes(-1, -2), weight.T
+    result = np.zeros((*tokens.shape[:-1], weight.shape[-1]))  # (*B, N, F)
+    for index in indices(tokens.shape):
+        projected = _projected(tokens[index], weight, arguments.get("bias"))
+        unit = 1 << projected.exponent
+        for n, row in enumerate(projected.rows):
+            result[(*index, n)] = [x if isinstance(x, float) else quotient(x, unit) for x in row]
+    return {"projected": result.swapaxes(-1, -2) if columns else result}
+
+
+def self_attention(arguments: Arguments, dialect: Dialect) -> dict[str, NDArray[np.float64]]:
+    """Compute attention of three projections of the same tokens."""
+    columns = arguments.get("convention") == "column"
+    tokens = np.asarray(arguments["tokens"])
+    tokens = tokens.swapaxes(-1, -2) if columns else tokens
+    weights = {name: np.asarray(arguments[f"{name}_weight"]) for name in ("query", "key", "value")}
+    weights = {name: weight.T if columns else weight for name, weight in weights.items()}
+    result = np.zeros((*tokens.shape[:-1], weights["value"].shape[-1]))  # (*B, N, Dv)
+    shape = (*tokens.shape[:-1], tokens.shape[-2])
+    given = {name: arguments.get(name) for name in ("scale", "mask", "is_causal")}
+    for index in indices(shape):
+        query, key, value = (
+            _projected(tokens[index], weight, arguments.get(f"{name}_bias"))
+            for name, weight in weights.items()
+        )
+        _, rows = head(query, key, value, given, dialect, shape, index)
+        for n, row in enumerate(rows):
+            result[(*index, n)] = [rounded(x) for x in row.output]
+    return {"output": result.swapaxes(-1, -2) if columns else result}
+
+
+def multi_head_attention(arguments: Arguments, dialect: Dialect) -> dict[str, NDArray[np.float64]]:
+    """Compute attention of projections that are split into heads, merged and projected once more."""
+    tokens, weight = np.asarray(arguments["tokens"]), np.asarray(arguments["output_weight"])
+    memory = arguments.get("memory")
+    memory = tokens if memory is None else np.asarray(memory)
+    result = np.zeros((*tokens.shape[:-1], weight.shape[-1]))  # (*B, L, F)
+    for index in indices(tokens.shape):
+        merged = _merged_heads(tokens, memory, arguments, dialect, index)
+        result[index] = _projected_output(merged, weight, arguments.get("output_bias"))
+    return {"output": result}
+
+
+def _merged_heads(
+    tokens: NDArray[Any], memory: NDArray[Any], arguments: Arguments, dialect: Dialect, index: Index
+) -> list[list[Number]]:
+    """Compute all heads of one batch entry, side by side in each row."""
+    count = arguments["heads"]
+    shared = arguments.get("key_heads") or count
+    shape = (*tokens.shape[:-2], count, tokens.shape[-2], memory.shape[-2])  # (*B, heads, L, S)
+    given = {name: arguments.get(name) for name in ("scale", "mask", "is_causal")}
+    sources = {"query": (tokens, count), "key": (memory, shared), "value": (memory, shared)}
+    query, key, value = (
+        _split(_projected(source[index], arguments[f"{name}_weight"], arguments.get(f"{name}_bias")), heads)
+        for name, (source, heads) in sources.items()
+    )
+    merged: list[list[Number]] = [[] for _ in range(tokens.shape[-2])]
+    for h in range(count):
+        read = h % shared if dialect.get("HEAD-1") == "tiled" else h // (count // shared)
+        _, rows = head(query[h], key[read], value[read], given, dialect, shape, (*index, h))
+        for i, row in enumerate(rows):
+            merged[i] += row.output
+    return merged
+
+
+def _projected_output(merged: list[list[Number]], weight: NDArray[Any], bias: Any) -> list[list[float]]:
+    factors = exact(weight)
+    columns = list(zip(*factors.rows, strict=True))
+    shift = [0.0] * factors.depth if bias is None else np.asarray(bias).astype(np.float64).tolist()
+    pairs = list(zip(columns, shift, strict=True))
+    return [[rounded(combined(row, column, factors.exponent, b)) for column, b in pairs] for row in merged]
+
+
+def _split(matrix: Matrix, heads: int) -> list[Matrix]:
+    depth = matrix.depth // heads
+    return [matrix.columns(h * depth, (h + 1) * depth) for h in range(heads)]
+
+
+def _projected(tokens: NDArray[Any], weight: NDArray[Any], bias: Any) -> Matrix:
+    """Multiply tokens as rows by the weight, exactly, and add the bias."""
+    left, right = exact(tokens), exact(weight)
+    added = exact(np.zeros((1, right.depth)) if bias is None else np.asarray(bias)[np.newaxis])
+    exponent = max(left.exponent + right.exponent, added.exponent)
+    unit, shift = 1 << (exponent - left.exponent - right.exponent), 1 << (exponent - added.exponent)
+    finite = left.finite and right.finite and added.finite
+    rows = []
+    for token in left.rows:
+        products = [dot(token, column, finite=finite) for column in zip(*right.rows, strict=True)]
+        if finite:
+            rows.append([x * unit + y * shift for x, y in zip(products, added.rows[0], strict=True)])
+        else:
+            rows.append(
+                [
+                    sign(x) + sign(y)
+                    if isinstance(x, float) or isinstance(y, float)
+                    else x * unit + y * shift
+                    for x, y in zip(products, added.rows[0], strict=True)
+                ]
+            )
+    finite = finite or not any(isinstance(x, float) for row in rows for x in row)
+    return Matrix(rows, right.depth, exponent, finite)

@@ -1,0 +1,210 @@
+"""Scores to weights, output and lse, row by row, for the second oracle."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
+from operator import mul
+
+from attnspec.reference.rational.numbers import Matrix, Number, decimal, rounded
+from attnspec.reference.rational.scores import Key, Scores
+
+#: The series of log(1 + x) is good to 60 digits after three terms where x has so many zeros after its point.
+_SMALL = 21
+
+
+@dataclass(frozen=True)
+class Row:
+    """What attention gives for one query of one head."""
+
+    output: list[Number]
+    lse: Number
+    weights: list[float]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What dropout keeps of a row's keys, all of them where `keys` is None, and at which rate."""
+
+    keys: Sequence[bool] | None = None
+    rate: Fraction = Fraction(1)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Keys of one and the same score."""
+
+    members: Sequence[int]
+    count: int  # the members, and the sink where it is equal
+    exponential: Decimal
+
+
+def attend(
+    scores: Scores, i: int, allowed: Sequence[int], value: Matrix, kept: Kept, dialect: Mapping[str, str]
+) -> Row:
+    """Compute one row.
+
+    Parameters
+    ----------
+    scores : Scores
+        Those of the head.
+    i : int
+        The query.
+    allowed : sequence of int
+        The keys it may attend to.
+    value : Matrix
+        ``(S, Dv)``.
+    kept : Kept
+        What dropout leaves.
+    dialect : mapping
+        Variants by rule.
+
+    Raises
+    ------
+    ValueError
+        If the standard says nothing of such a row.
+    """
+    row = scores.rows[i]
+    if not allowed:
+        return _empty(scores, len(row), value, kept, dialect)
+    added = dialect.get("MASK-2") == "added"
+    members: dict[Key, list[int]] = {}
+    for j in allowed:
+        score = row[j]
+        if not isinstance(score, float):
+            members.setdefault(score, []).append(j)
+        elif not score < 0:  # NaN or plus infinity
+            return _broken(row, value)
+    if not members and added and scores.sink is None:
+        disallowed = [j for j in range(len(row)) if j not in set(allowed)]
+        if disallowed and dialect.get("MASK-6") == "uniform":
+            return _uniform(disallowed, -math.inf, len(row), value, kept)
+        return replace(_broken(row, value), lse=_lse_of_nothing(dialect))
+    if scores.sink is not None:
+        members.setdefault(scores.sink, [])
+    if not members:
+        raise ValueError(f"query: expected a finite score in row {i}, got -inf for every key [unspecified]")
+    scale = scores.scale
+    top = max(members, key=scale.level)
+    groups = [
+        _Group(found, len(found) + (key == scores.sink), scale.above(key, top).exp())
+        for key, found in members.items()
+    ]
+    total = sum((group.exponential * group.count for group in groups), Decimal(0))
+    lse = scale.number(top)
+    if len(groups) > 1 or groups[0].count > 1:  # else the logarithm of 1, and the score may be rational
+        lse = decimal(lse) + _logarithm(groups, total)
+    return Row(
+        _means(groups, total, allowed, value, kept, added=added),
+        _in_base(lse, dialect),
+        _weights(groups, total, len(row), kept),
+    )
+
+
+def _logarithm(groups: Sequence[_Group], total: Decimal) -> Decimal:
+    """Compute the logarithm of the sum of exponentials, which may be one and very little."""
+    top = max(groups, key=lambda group: group.exponential)
+    rest = sum((group.exponential * group.count for group in groups if group is not top), Decimal(0))
+    if top.count > 1 or rest.adjusted() > -_SMALL:
+        return total.ln()
+    return rest - rest * rest / 2 + rest * rest * rest / 3
+
+
+def _broken(row: Sequence[Key | float], value: Matrix) -> Row:
+    return Row([math.nan] * value.depth, math.nan, [math.nan] * len(row))
+
+
+def _empty(scores: Scores, keys: int, value: Matrix, kept: Kept, dialect: Mapping[str, str]) -> Row:
+    """Compute a row that may not attend to anything."""
+    lse: Number = _lse_of_nothing(dialect)
+    if scores.sink is not None and dialect.get("SOFT-7") != "plus-infinity":
+        lse = _in_base(scores.scale.number(scores.sink), dialect)
+    variant = dialect.get("MASK-6")
+    if variant == "nan" and keys:
+        return Row([math.nan] * value.depth, lse, [math.nan] * keys)
+    if variant == "uniform" and keys:
+        return _uniform(range(keys), lse, keys, value, kept)
+    return Row([Fraction(0)] * value.depth, lse, [0.0] * keys)
+
+
+def _lse_of_nothing(dialect: Mapping[str, str]) -> float:
+    return math.inf if dialect.get("SOFT-7") == "plus-infinity" else -math.inf
+
+
+def _uniform(filled: Sequence[int], lse: Number, keys: int, value: Matrix, kept: Kept) -> Row:
+    """Compute a row in which some keys have one score, and no other has any weight."""
+    groups = [_Group(filled, len(filled), Decimal(1))]
+    total = Decimal(len(filled))
+    output = _means(groups, total, filled, value, kept, added=False)
+    return Row(output, lse, _weights(groups, total, keys, kept))
+
+
+def _in_base(lse: Number, dialect: Mapping[str, str]) -> Number:
+    if dialect.get("SOFT-6") != "base-2" or isinstance(lse, float):
+        return lse
+    return decimal(lse) / Decimal(2).ln()
+
+
+def _weights(groups: Sequence[_Group], total: Decimal, keys: int, kept: Kept) -> list[float]:
+    weights = [0.0] * keys
+    for group in groups:
+        if len(groups) == 1:
+            weight = rounded(1 / (group.count * kept.rate))
+        else:
+            weight = float(group.exponential / (total * decimal(kept.rate)))
+        for j in group.members:
+            if kept.keys is None or kept.keys[j]:
+                weights[j] = weight
+    return weights
+
+
+def _means(
+    groups: Sequence[_Group],
+    total: Decimal,
+    allowed: Sequence[int],
+    value: Matrix,
+    kept: Kept,
+    *,
+    added: bool,
+) -> list[Number]:
+    """Compute the weighted mean of each column of the values."""
+    counted = [[j for j in group.members if kept.keys is None or kept.keys[j]] for group in groups]
+    weighed = {j for members in counted for j in members}
+    divisor = total * (1 << value.exponent) * decimal(kept.rate)
+    counts, exponentials = [group.count for group in groups], [group.exponential for group in groups]
+    output: list[Number] = []
+    for column, sums in enumerate(zip(*(_sums(value, members) for members in counted), strict=True)):
+        special = None if value.finite else _special(value, column, allowed, weighed, added=added)
+        if special is not None:
+            output.append(special)
+            continue
+        # The exponentials do not matter where each group has the same mean. Otherwise the mean
+        # of uncapped scores is irrational (Lindemann and Weierstrass): it lies between two floats.
+        if all(x * counts[0] == sums[0] * count for x, count in zip(sums, counts, strict=True)):
+            output.append(Fraction(sums[0], counts[0] << value.exponent) / kept.rate)
+        else:
+            output.append(sum(map(mul, exponentials, sums), Decimal(0)) / divisor)
+    return output
+
+
+def _sums(value: Matrix, members: Sequence[int]) -> list[int]:
+    """Add up rows of the values; NaN and infinity, which `_special` sees to, left out."""
+    rows = [[0 if isinstance(x, float) else x for x in value.rows[j]] for j in members]
+    if len(rows) == 1:
+        return rows[0]
+    return [sum(row[column] for row in rows) for column in range(value.depth)]
+
+
+def _special(
+    value: Matrix, column: int, allowed: Sequence[int], weighed: set[int], *, added: bool
+) -> float | None:
+    """Say what NaN and infinity in a column of the values make of its mean; None where there are none."""
+    found = {j: x for j in allowed if isinstance(x := value.rows[j][column], float)}
+    if not found:
+        return None
+    if not any(math.isnan(x) for x in found.values()) and not weighed.issuperset(found):
+        if not added:
+            raise ValueError(f"value: expected finite numbers at weight 0, got {found} [unspecified]")
+        return math.nan
+    return sum(found.values())
