@@ -1,200 +1,188 @@
-"""Verdicts: what is said of one backend on one test, and the results of a run as a file."""
+"""Verdicts: what the suite finds of one backend on one case, as data."""
 
-import json
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
-from attnspec import SpecError
+from attnspec.case import SPELLINGS, spell
 
-#: ``deviation`` is what is declared, and shows, or a SHOULD that is not met; ``unsupported`` counts
-#: neither for nor against.
-Status = Literal["pass", "fail", "unsupported", "deviation", "error"]
+#: ``deviation`` is declared and was verified; ``should not met`` is an unmet SHOULD;
+#: ``unsupported`` counts neither for nor against a backend.
+Status = Literal["pass", "fail", "error", "unsupported", "deviation", "should not met"]
 STATUSES: tuple[Status, ...] = get_args(Status)
-#: How the message begins where a SHOULD does not hold, and where a MAY does not.
-UNMET, NOT_SHOWN = "SHOULD not met", "not shown"
+#: Those by which a backend does not conform.
+BAD: tuple[Status, ...] = ("fail", "error")
+
+#: What of an output differs.
+Kind = Literal["shape", "dtype", "pattern", "value", "bits"]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The element of an output that is furthest from what it must be.
+
+    Attributes
+    ----------
+    kind : {"shape", "dtype", "pattern", "value", "bits"}
+        ``pattern`` is a NaN or an infinity where there must be none, or the other
+        way round; ``bits`` is any difference where the same bits are required.
+    output : str
+        Which output, by its name in `attnspec.OPERATIONS`.
+    element : tuple of int
+        Its index; empty for a shape or a dtype.
+    got, expected : float or str
+        A number, or the shape or dtype in words.
+    allowed : float
+        The largest error of a correct implementation there.
+    share : float
+        The error as a multiple of `allowed`; infinite where nothing may be off.
+    count, size : int
+        How many elements of how many differ.
+    """
+
+    kind: Kind
+    output: str
+    element: tuple[int, ...] = ()
+    got: float | str = ""
+    expected: float | str = ""
+    allowed: float = 0.0
+    share: float = float("inf")
+    count: int = 0
+    size: int = 0
+
+
+@dataclass(frozen=True)
+class Raise:
+    """An exception of an implementation: its type, its message and the innermost line that raised it."""
+
+    type: str
+    message: str
+    file: str = ""
+    line: int = 0
+    function: str = ""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What one test says of one backend.
+    """What the suite finds of one backend on one case or relation.
 
     Attributes
     ----------
     backend : str
         Its name.
+    case : str
+        The name of the case or relation, which ends with its dtype.
+    group : str
+        The group of generated cases that it belongs to; empty for a golden vector.
     rules : tuple of str
-        The rules the test bears on; for a failure, the one rule that is broken.
-    test : str
-        The test, by case id or name.
-    status : {"pass", "fail", "unsupported", "deviation", "error"}
-    message : str
-        Why, for anything but a pass.
-    used : mapping of str to (float, str)
-        By dtype, the largest share of its budget that any element used, and the
-        loosest of the accuracy classes that the calls of the test needed.
-    deviates : tuple of str
-        For a deviation, the rule that it is from; the others hold, all the same.
+        The rules it bears on, for this backend.
+    status : str
+        One of `STATUSES`.
+    dtype, operation : str
+        Of the case.
+    rule : str
+        The rule that is broken, not met or deviated from; empty where all hold.
+    reason : str
+        What else there is to say: why it is unsupported, what a relation found, how a process ended.
+    difference : Difference or None
+        What differs, where an output does.
+    raised : Raise or None
+        What the implementation raised, where that is the finding.
+    variant : str
+        The variant of `rule` whose values the output has.
+    ignored : str
+        The argument without which the result would be the same.
+    precision : str
+        The dtype in which some step was computed, where the result is off by just that.
+    share : float
+        The largest share of its budget that an element used.
+    accuracy : str
+        The tightest accuracy class that holds.
     declared : tuple of str
-        Those of the backend's declared deviations that showed, by `Deviation.id`.
+        The declared deviations that showed, by `Deviation.id`.
+    repeatable : bool
+        False where the same call, repeated, gave another verdict.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> Verdict("mine", "masking-004-float32", "", ("MASK-1",), "pass").bad
+    False
     """
 
     backend: str
+    case: str
+    group: str
     rules: tuple[str, ...]
-    test: str
     status: Status
-    message: str = ""
-    used: Mapping[str, tuple[float, str]] = field(default_factory=dict)
-    deviates: tuple[str, ...] = ()
+    dtype: str = ""
+    operation: str = ""
+    rule: str = ""
+    reason: str = ""
+    difference: Difference | None = None
+    raised: Raise | None = None
+    variant: str = ""
+    ignored: str = ""
+    precision: str = ""
+    share: float = 0.0
+    accuracy: str = ""
     declared: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A backend as it was when it was judged; `problem` is set where it could not be judged to the end."""
-
-    name: str
-    library: str
-    version: str
-    problem: str = ""
-
-
-@dataclass(frozen=True)
-class Header:
-    """The first line of a run.
-
-    Attributes
-    ----------
-    attnspec : str
-        The version of the standard.
-    part : {"whole", "quick", "chosen"}
-        Whether the whole suite was run, or a part of it.
-    seed : int or None
-        Of the generated problems; None for the fixed choice.
-    schema : int
-        The version of this format, ``results.schema.json``.
-    """
-
-    attnspec: str
-    part: str = "whole"
-    seed: int | None = None
-    schema: int = 1
-
-
-@dataclass(frozen=True)
-class Footer:
-    """The last line of a run: without it, the run was cut off."""
-
-    verdicts: int
-
-
-@dataclass(frozen=True)
-class Results:
-    """Everything a run found."""
-
-    subjects: tuple[Subject, ...]
-    verdicts: tuple[Verdict, ...]
-    headers: tuple[Header, ...] = ()
+    repeatable: bool = True
 
     @property
-    def whole(self) -> bool:
-        """Whether every run in it was of the whole suite."""
-        return all(header.part == "whole" for header in self.headers)
+    def bad(self) -> bool:
+        """Whether the backend does not conform by it."""
+        return self.status in BAD
 
 
-def verdict_of(entry: Mapping[str, Any]) -> Verdict:
-    """Make a verdict of what became of it in JSON, or on its way from another process.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.verdict import verdict_of
-    >>> verdict_of({"backend": "b", "rules": ["MASK-1"], "test": "t", "status": "pass"}).rules
-    ('MASK-1',)
-    """
-    tuples = {name: tuple(entry[name]) for name in ("rules", "deviates", "declared") if name in entry}
-    return Verdict(**{**entry, **tuples})
-
-
-def line(kind: str, thing: Any) -> str:
-    r"""Write one line of a results file: a ``header``, ``subject``, ``verdict`` or ``footer``.
-
-    A file is JSON lines, written as the run goes on, so that a run that is cut
-    off leaves what it found; that it was cut off shows in the footer that is missing.
-    ``results.schema.json`` describes the lines. Several runs may follow each other.
+def to_json(thing: Any) -> Any:
+    """Turn a verdict, or what stands in one, into plain JSON; fields that have their default are left out.
 
     Examples
     --------
-    >>> from attnspec.conformance.verdict import Footer, line
-    >>> line("footer", Footer(7))
-    '{"footer": {"verdicts": 7}}\n'
+    >>> from attnspec.conformance.verdict import Verdict, to_json
+    >>> to_json(Verdict("b", "masking-004-float32", "", ("MASK-1",), "pass", share=float("inf")))["share"]
+    'Infinity'
     """
-    return json.dumps({kind: asdict(thing)}) + "\n"
+    if isinstance(thing, float):
+        return spell(thing)
+    if isinstance(thing, tuple):
+        return [to_json(part) for part in thing]
+    if not hasattr(thing, "__dataclass_fields__"):
+        return thing
+    found = ((field, getattr(thing, field.name)) for field in fields(thing))
+    return {field.name: to_json(value) for field, value in found if value != field.default}
 
 
-def read(paths: Iterable[Path]) -> Results:
-    """Read the results of several runs as one.
+def from_json(entry: Mapping[str, Any]) -> Verdict:
+    """Make a verdict of what `to_json` made of it.
 
     Raises
     ------
-    SpecError
-        When a file does not hold what `line` writes.
+    TypeError, ValueError
+        When it is no verdict.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.verdict import Verdict, from_json, to_json
+    >>> verdict = Verdict("b", "masking-004-float32", "", ("MASK-1",), "pass")
+    >>> from_json(to_json(verdict)) == verdict
+    True
     """
-    runs = [run for path in paths for run in _runs(path)]
-    return Results(
-        tuple(subject for run in runs for subject in run.judged()),
-        tuple(verdict for run in runs for verdict in run.verdicts),
-        tuple(run.header for run in runs),
-    )
+    plain = dict(entry)
+    if plain.get("status") not in STATUSES:
+        raise ValueError(f"status: expected one of {', '.join(STATUSES)}, got {plain.get('status')!r}")
+    for name in ("rules", "declared"):
+        plain[name] = tuple(plain.get(name, ()))
+    if "share" in plain:
+        plain["share"] = _number(plain["share"])
+    if plain.get("difference") is not None:
+        given = {name: _number(value) for name, value in plain["difference"].items()}
+        plain["difference"] = Difference(**{**given, "element": tuple(given.get("element", ()))})
+    if plain.get("raised") is not None:
+        plain["raised"] = Raise(**plain["raised"])
+    return Verdict(**plain)
 
 
-@dataclass
-class _Run:
-    """One run of a file, as it is read."""
-
-    header: Header
-    subjects: list[Subject] = field(default_factory=list)
-    verdicts: list[Verdict] = field(default_factory=list)
-    ended: bool = False
-
-    def judged(self) -> list[Subject]:
-        """Return the subjects, each with the problem that the run was cut off, where it was."""
-        if self.ended:
-            return self.subjects
-        after = f"after {self.verdicts[-1].test}" if self.verdicts else "before its first test was over"
-        problem = f"the run was cut off {after}"
-        return [
-            replace(subject, problem=subject.problem or f"backend {subject.name}: {problem}")
-            for subject in self.subjects
-        ]
-
-
-def _runs(path: Path) -> list[_Run]:
-    runs: list[_Run] = []
-    try:
-        for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-            ((kind, entry),) = json.loads(text).items()
-            if kind == "header":
-                runs.append(_Run(Header(**entry)))
-            elif not runs or runs[-1].ended:
-                raise SpecError(f"results: {path}, line {number}: expected a header, got a {kind}")
-            elif kind == "subject":
-                runs[-1].subjects.append(Subject(**entry))
-            elif kind == "verdict" and entry["status"] in STATUSES and isinstance(entry["rules"], list):
-                runs[-1].verdicts.append(verdict_of(entry))
-            elif kind == "footer":
-                runs[-1].ended = True
-                if Footer(**entry).verdicts != len(runs[-1].verdicts):
-                    raise SpecError(
-                        f"results: {path}, line {number}: expected {entry['verdicts']} verdicts before it, "
-                        f"got {len(runs[-1].verdicts)}"
-                    )
-            else:
-                raise SpecError(
-                    f"results: {path}, line {number}: expected a subject, a verdict or the footer, got {kind}"
-                )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        if isinstance(error, SpecError):
-            raise
-        raise SpecError(f"results: {path} is no file of results ({type(error).__name__}: {error})") from error
-    return runs
+def _number(value: Any) -> Any:
+    return SPELLINGS.get(value, value) if isinstance(value, str) else value

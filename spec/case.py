@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.errors import SpecError
+from attnspec.operations import OPERATIONS
 from attnspec.rule import CHAPTERS
 
 VECTORS = Path(__file__).parent / "vectors"
@@ -34,6 +35,9 @@ class Provenance:
 
     source: str
     inputs: str
+
+
+GENERATED = Provenance("the suite", "drawn by a seeded generator")
 
 
 @dataclass(frozen=True)
@@ -89,9 +93,21 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Misuse:
-    """A call that must be refused, and the argument at fault."""
+    """A call that must be refused, and the argument at fault.
+
+    Attributes
+    ----------
+    argument : str
+        The one at fault.
+    named : tuple of str
+        What else the error may name instead: arguments that do not fit each other.
+    allowed : bool
+        Whether the call may be computed too; then it has expected values.
+    """
 
     argument: str
+    named: tuple[str, ...] = ()
+    allowed: bool = False
 
 
 @dataclass(frozen=True)
@@ -124,6 +140,12 @@ class Case:
         The printed numbers that it answers for.
     provenance : Provenance
         Where it comes from.
+    group : str
+        What the generated cases of one kind have in common; empty for a golden vector.
+    outputs : tuple of str
+        The outputs that are judged; all where empty.
+    layout : mapping of str to str
+        How arguments lie in memory, where it is not in rows: a name in `attnspec.layouts`.
     """
 
     id: str
@@ -132,14 +154,28 @@ class Case:
     operation: str
     rules: tuple[str, ...]
     arguments: Mapping[str, Any]
-    provenance: Provenance
+    provenance: Provenance = GENERATED
     expected: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     alternatives: tuple[Alternative, ...] = ()
     misuse: Misuse | None = None
     figures: tuple[Figure, ...] = ()
+    group: str = ""
+    outputs: tuple[str, ...] = ()
+    layout: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.id
+
+    @property
+    def dtype(self) -> str:
+        """That of its first array, in which it is judged."""
+        arrays = (self.arguments.get(name) for name in OPERATIONS[self.operation].arrays)
+        return next((str(array.dtype) for array in arrays if isinstance(array, np.ndarray)), "")
+
+    @property
+    def name(self) -> str:
+        """Its id and its dtype, which together tell it from every other case."""
+        return f"{self.id}-{self.dtype}"
 
 
 @cache
