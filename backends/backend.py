@@ -35,8 +35,8 @@ class Deviation:
         A script in ``backends/findings`` that shows it with the library alone, or a link.
     dtypes, outputs : tuple of str
         Those that it shows in; all where empty.
-    tests : str
-        A regular expression that is found in the names of the tests that show it.
+    groups : tuple of str
+        Those groups of cases that show it; all where empty.
     when : callable, optional
         Tells whether a call, by its arguments, is one of those that show it.
 
@@ -52,7 +52,7 @@ class Deviation:
     source: str
     dtypes: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
-    tests: str = ""
+    groups: tuple[str, ...] = ()
     when: Callable[[Mapping[str, Any]], bool] | None = None
 
     @property

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from attnspec import Case
 from attnspec.backends import Backend
-from attnspec.conformance.strategies import SETTINGS, Problem, Shape, grid, problems
+from attnspec.conformance.suite.problem import SETTINGS, Problem, Shape, grid, problems
 from attnspec.conformance.suite import Record, check, check_golden, exact, golden, observed, require, rule
 
 #: A sequence of six, attending to itself.

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnspec.backends import Backend
-from attnspec.conformance.options import sinks, takes
-from attnspec.conformance.strategies import GROUPED, MASKED, SETTINGS, problems
+from attnspec.conformance.suite.options import sinks, takes
+from attnspec.conformance.suite.problem import GROUPED, MASKED, SETTINGS, problems
 from attnspec.conformance.suite import Record, check, require, rule
 
 

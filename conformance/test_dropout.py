@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from attnspec import Case
 from attnspec.backends import Backend
-from attnspec.conformance.options import dropout
-from attnspec.conformance.strategies import MASKED, SETTINGS, SHAPES, problems
+from attnspec.conformance.suite.options import dropout
+from attnspec.conformance.suite.problem import MASKED, SETTINGS, SHAPES, problems
 from attnspec.conformance.suite import Record, check, check_golden, exact, golden, require, rule
 
 

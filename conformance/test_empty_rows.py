@@ -12,7 +12,7 @@ from attnspec.backends import Backend
 from attnspec.conformance.extent import tried
 from attnspec.conformance.judge.deviations import fail
 from attnspec.conformance.judge.failure import Failure
-from attnspec.conformance.strategies import MASKED, SHAPES, Problem, problem_of
+from attnspec.conformance.suite.problem import MASKED, SHAPES, Problem, problem_of
 from attnspec.conformance.suite import Record, check, exact, observed, require, rule
 from attnspec.reference.budget.formats import FORMATS
 

@@ -13,8 +13,8 @@ from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.dtypes import arguments_of, dtypes_of
 from attnspec.conformance.judge.failure import Raised
 from attnspec.conformance.misuses import MISUSES
-from attnspec.conformance.options import OPTIONS, drawn
-from attnspec.conformance.strategies import MASKED, problem_of
+from attnspec.conformance.suite.options import OPTIONS, drawn
+from attnspec.conformance.suite.problem import MASKED, problem_of
 from attnspec.conformance.suite import (
     Record,
     check,

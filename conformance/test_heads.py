@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from attnspec import Case
 from attnspec.backends import Backend
 from attnspec.conformance.extent import tried
-from attnspec.conformance.options import biased, dropout, sinks
-from attnspec.conformance.strategies import GROUPED, SETTINGS, grid, problems
+from attnspec.conformance.suite.options import biased, dropout, sinks
+from attnspec.conformance.suite.problem import GROUPED, SETTINGS, grid, problems
 from attnspec.conformance.suite import Record, check, check_golden, exact, golden, require, rule
 
 #: (batch axes, tokens, heads, depth of a head): as many tokens as heads among them, where a reshape

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from attnspec.backends import Backend
-from attnspec.conformance.strategies import Shape, problem_of
+from attnspec.conformance.suite.problem import Shape, problem_of
 from attnspec.conformance.suite import Record, check, rule
 
 #: More keys than a byte counts, and more queries.

@@ -11,8 +11,8 @@ import pytest
 
 from attnspec.backends import Backend
 from attnspec.conformance.extent import tried
-from attnspec.conformance.options import biased
-from attnspec.conformance.strategies import SHAPES, problem_of
+from attnspec.conformance.suite.options import biased
+from attnspec.conformance.suite.problem import SHAPES, problem_of
 from attnspec.conformance.suite import Record, check, rule
 
 #: Views can be made from outside in these; of the others the layout is their own affair.

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from attnspec import Case
 from attnspec.backends import Backend
 from attnspec.conformance.extent import examples, tried
-from attnspec.conformance.options import biased, offset, segments, window
-from attnspec.conformance.strategies import MASKED, SETTINGS, SHAPES, problem_of, problems
+from attnspec.conformance.suite.options import biased, offset, segments, window
+from attnspec.conformance.suite.problem import MASKED, SETTINGS, SHAPES, problem_of, problems
 from attnspec.conformance.suite import Record, check, check_golden, exact, golden, rule
 
 _LONG = tuple(shape for shape in SHAPES if shape.queries < shape.keys and len(shape.outer) != 1)

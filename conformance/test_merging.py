@@ -13,7 +13,7 @@ from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.dtypes import lse_dtype
 from attnspec.conformance.judge.failure import Failure
-from attnspec.conformance.strategies import SETTINGS, SHAPES, Problem, Shape, grid, problems
+from attnspec.conformance.suite.problem import SETTINGS, SHAPES, Problem, Shape, grid, problems
 from attnspec.conformance.suite import Record, check, exact, observed, require, rule
 
 _SPLIT = (SHAPES[1], SHAPES[4], Shape((2, 4), 3, 5, 4, 4, groups=2))

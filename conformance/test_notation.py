@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from attnspec import Case
 from attnspec.backends import Backend
 from attnspec.conformance.judge.failure import Failure
-from attnspec.conformance.strategies import GROUPED, SETTINGS, SHAPES, Shape, problems
+from attnspec.conformance.suite.problem import GROUPED, SETTINGS, SHAPES, Shape, problems
 from attnspec.conformance.suite import (
     Record,
     check,

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from attnspec import Case
 from attnspec.backends import Backend
-from attnspec.conformance.datasets import DATASETS, problem
+from attnspec.conformance.suite.datasets import DATASETS, problem
 from attnspec.conformance.extent import examples, tried
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.failure import Failure
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.judge.rounding_bias import signed_mean
-from attnspec.conformance.options import OPTIONS, drawn, takes
-from attnspec.conformance.strategies import MASKED, SETTINGS, SHAPES, problem_of, problems
+from attnspec.conformance.suite.options import OPTIONS, drawn, takes
+from attnspec.conformance.suite.problem import MASKED, SETTINGS, SHAPES, problem_of, problems
 from attnspec.conformance.suite import Record, check, check_golden, exact, golden, observed, require, rule
 from attnspec.reference.budget.budget import budget
 

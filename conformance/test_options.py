@@ -16,9 +16,9 @@ from attnspec.conformance.judge.cause import ignored
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.expected import differ, exact
 from attnspec.conformance.judge.failure import Failure
-from attnspec.conformance.options import OPTIONS, Options, drawn, takes
+from attnspec.conformance.suite.options import OPTIONS, Options, drawn, takes
 from attnspec.conformance.report.reproduction import of_arguments
-from attnspec.conformance.strategies import (
+from attnspec.conformance.suite.problem import (
     GROUPED,
     MASKED,
     SETTINGS,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from attnspec import Case
 from attnspec.backends import Backend
 from attnspec.conformance.extent import tried
-from attnspec.conformance.strategies import SETTINGS, grid
+from attnspec.conformance.suite.problem import SETTINGS, grid
 from attnspec.conformance.suite import Record, check, check_golden, golden, rule
 
 #: (tokens, depth in, features): square among them, where a transposed weight raises no error.

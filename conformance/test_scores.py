@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from attnspec import Case
 from attnspec.backends import Backend
 from attnspec.conformance.extent import tried
-from attnspec.conformance.options import biased
-from attnspec.conformance.strategies import MASKED, SETTINGS, SHAPES, Shape, problem_of, problems
+from attnspec.conformance.suite.options import biased
+from attnspec.conformance.suite.problem import MASKED, SETTINGS, SHAPES, Shape, problem_of, problems
 from attnspec.conformance.suite import Record, check, check_golden, golden, require, rule
 
 _SQUARE = tuple(shape for shape in SHAPES if shape.queries == shape.keys > 1)

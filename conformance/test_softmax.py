@@ -13,8 +13,8 @@ from attnspec.conformance.extent import tried
 from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.failure import Failure
-from attnspec.conformance.options import dropout, takes
-from attnspec.conformance.strategies import GROUPED, SETTINGS, SHAPES, Shape, problem_of, problems
+from attnspec.conformance.suite.options import dropout, takes
+from attnspec.conformance.suite.problem import GROUPED, SETTINGS, SHAPES, Shape, problem_of, problems
 from attnspec.conformance.suite import (
     Record,
     check,

@@ -7,8 +7,8 @@ import pytest
 
 from attnspec.backends import Backend
 from attnspec.conformance.extent import tried
-from attnspec.conformance.options import sinks
-from attnspec.conformance.strategies import GROUPED, MASKED, SHAPES, problem_of
+from attnspec.conformance.suite.options import sinks
+from attnspec.conformance.suite.problem import GROUPED, MASKED, SHAPES, problem_of
 from attnspec.conformance.suite import Record, check, rule
 
 _WIDE = SHAPES[4]  # two batch entries of three heads, five queries, seven keys

@@ -145,7 +145,7 @@ class Case:
     outputs : tuple of str
         The outputs that are judged; all where empty.
     layout : mapping of str to str
-        How arguments lie in memory, where it is not in rows: a name in `attnspec.layouts`.
+        How arguments lie in memory, where it is not in rows: by name, such as ``transposed``.
     """
 
     id: str

@@ -16,7 +16,7 @@ from attnspec.conformance.judge.judge import judge, judge_case
 from attnspec.conformance.judge.refusal import FITTING, judge_message, judge_misuse
 from attnspec.conformance.misuses import MISUSES
 from attnspec.conformance.report.reproduction import of_arguments
-from attnspec.conformance.strategies import MASKED, problem_of
+from attnspec.conformance.suite.problem import MASKED, problem_of
 
 PORTABLE = load("numpy-portable")
 PROBLEM = problem_of(MASKED[0], "float32", 1)

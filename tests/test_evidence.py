@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import attnspec
-from attnspec.conformance.datasets import DATASETS, problem
+from attnspec.conformance.suite.datasets import DATASETS, problem
 from attnspec.conformance.judge.rounding_bias import signed_mean
 from attnspec.conformance.meta.algorithms import ALGORITHMS, run
 from attnspec.conformance.meta.evidence import survey

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from attnspec import cases
-from attnspec.conformance.datasets import DATASETS, problem
+from attnspec.conformance.suite.datasets import DATASETS, problem
 from attnspec.reference.exact import balls
 from attnspec.reference.exact import evaluate as exact
 from attnspec.reference.exact.balls import OracleError, nearest

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnspec import Case
 from attnspec.backends import Backend
 from attnspec.reference.budget.budget import Accuracy, Budget, budget
 
@@ -31,24 +32,18 @@ def required(backend: Backend, dtype: str) -> Accuracy:
     return "full" if backend.accuracy == "full" else "cast"
 
 
-def budgets_of(
-    backend: Backend,
-    operation: str,
-    arguments: Mapping[str, Any],
-    dtype: str,
-    accuracy: Accuracy | None = None,
-) -> dict[str, Budget]:
-    """Compute the budgets of a call, by output name.
+def budgets_of(backend: Backend, case: Case, accuracy: Accuracy | None = None) -> dict[str, Budget]:
+    """Compute the budgets of a case, by output name.
 
     Parameters
     ----------
     backend : Backend
         Its dialect counts: a working precision, or which keys it attends to.
-    operation, arguments, dtype
-        As in `attnspec.reference.budget.budget.budget`.
+    case : Case
     accuracy : {"full", "cast", "storage"}, optional
         By default the class that the backend must meet.
     """
+    operation, arguments, dtype = case.operation, case.arguments, case.dtype
     options: dict[str, Any] = {
         "accuracy": accuracy or required(backend, dtype),
         "working": backend.dialect.get("NUM-2") if dtype == "float64" else None,

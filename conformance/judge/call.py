@@ -7,19 +7,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec import OPERATIONS
+from attnspec import OPERATIONS, Case
 from attnspec.backends import Backend, Broken, Unsupported
 from attnspec.conformance.judge.dtypes import is_real
-from attnspec.conformance.judge.failure import Failure, Raised
+from attnspec.conformance.judge.failure import Failure, Missing, Raised
+from attnspec.conformance.judge.layout import LAYOUTS
 
 Outputs = dict[str, NDArray[Any]]
 
 
-class Missing(Unsupported):
-    """An operation or an argument that an implementation does not have, whatever the data."""
-
-
-def call(backend: Backend, operation: str, arguments: Mapping[str, Any]) -> Outputs:
+def call(
+    backend: Backend,
+    operation: str,
+    arguments: Mapping[str, Any],
+    layout: Mapping[str, str] | None = None,
+) -> Outputs:
     """Call one operation of a backend with NumPy arguments.
 
     Everything that it can return is asked for.
@@ -31,6 +33,8 @@ def call(backend: Backend, operation: str, arguments: Mapping[str, Any]) -> Outp
         A name in `attnspec.OPERATIONS`.
     arguments : mapping
         By canonical name; arrays as NumPy arrays.
+    layout : mapping of str to str, optional
+        How some of the arrays are to lie in memory, by names in `LAYOUTS`.
 
     Returns
     -------
@@ -71,6 +75,8 @@ def call(backend: Backend, operation: str, arguments: Mapping[str, Any]) -> Outp
         name: backend.to_library(thing) if isinstance(thing, np.ndarray) else thing
         for name, thing in arguments.items()
     }
+    for name, kind in (layout or {}).items():
+        given[name] = LAYOUTS[kind](backend.xp, given[name])
     arrays = [given[name] for name in OPERATIONS[operation].arrays]
     options = {name: thing for name, thing in given.items() if name not in OPERATIONS[operation].arrays}
     try:
@@ -88,24 +94,28 @@ def call(backend: Backend, operation: str, arguments: Mapping[str, Any]) -> Outp
     return outputs
 
 
-def observe(backend: Backend, operation: str, arguments: Mapping[str, Any]) -> Outputs:
-    """Call a backend, and see the weights of attention even where it returns none.
+def observe(backend: Backend, case: Case) -> Outputs:
+    """Make the call of a case, and see the weights of attention even where the backend returns none.
 
     With the identity as value the output *is* the weights. The identity is given
     in slices as wide as the value, as some libraries take no other depth. It
     would hide a NaN in the values and show one in a key as some weights, so it
     is not asked where the numbers are not finite.
     """
-    outputs = call(backend, operation, arguments)
+    arguments = case.arguments
+    outputs = call(backend, case.operation, arguments, case.layout)
     value = arguments.get("value")
-    if operation != "attention" or "weights" in outputs or value is None or not _is_finite(arguments):
+    if case.operation != "attention" or "weights" in outputs or not _is_finite(arguments):
         return outputs
+    if case.outputs and "weights" not in case.outputs:
+        return outputs
+    assert value is not None  # noqa: S101 - for the type checker: attention has values
     keys, depth = value.shape[-2:]
     slices = []
     for start in range(0, keys, depth):
         identity = np.eye(keys, depth, -start, dtype=value.dtype)  # (S, Dv): key `start + c` in column c
         probe = {**arguments, "value": np.broadcast_to(identity, value.shape)}
-        slices.append(call(backend, operation, probe)["output"])
+        slices.append(call(backend, case.operation, probe, case.layout)["output"])
     none = np.zeros((*outputs["output"].shape[:-1], 0), value.dtype)
     outputs["weights"] = np.concatenate([none, *slices], axis=-1)[..., :keys]
     return outputs

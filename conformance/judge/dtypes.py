@@ -1,6 +1,7 @@
 """The dtypes of a call: those that its arguments are given in, and those that its results must have."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -87,3 +88,17 @@ def is_mixed(case: Case) -> bool:
 def _cast(array: Any, dtype: str) -> Any:
     with np.errstate(over="ignore"):  # what overflows is not held exactly, and is left out for that
         return array.astype(dtype)
+
+
+def in_each(case: Case, dtypes: Sequence[str] = DTYPES) -> tuple[Case, ...]:
+    """Give a case in each dtype that holds its inputs exactly.
+
+    Examples
+    --------
+    >>> from attnspec import find_case
+    >>> from attnspec.conformance.judge.dtypes import in_each
+    >>> [case.name for case in in_each(find_case("masking-004"), ("float32", "float64"))]
+    ['masking-004-float32', 'masking-004-float64']
+    """
+    found = [dtype for dtype in dtypes_of(case) if dtype in dtypes or dtype not in DTYPES]
+    return tuple(replace(case, arguments=arguments_of(case, dtype)) for dtype in found)

@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from attnspec import OPERATIONS
+from attnspec import OPERATIONS, Case
 from attnspec.backends import Backend
 from attnspec.conformance.judge.call import Outputs
-from attnspec.conformance.judge.comparison import Comparison, compare
+from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.dtypes import accepted, is_real
+from attnspec.conformance.verdict import Difference
 from attnspec.reference.budget.budget import Budget
 from attnspec.reference.rational.dialect import SHOWN
 from attnspec.reference.rational.evaluate import evaluate
@@ -58,6 +59,36 @@ def exact(
     return dict(_KNOWN[key])
 
 
+def expected(case: Case, dialect: Mapping[str, str] | None = None) -> Mapping[str, Any]:
+    """Give the exact values of a case: those that it holds, or the second oracle's.
+
+    Parameters
+    ----------
+    case : Case
+    dialect : mapping of str to str, optional
+        Variants that are to show, by rule id.
+
+    Raises
+    ------
+    ValueError
+        When the standard does not say what the values are.
+
+    Examples
+    --------
+    >>> from attnspec import find_case
+    >>> from attnspec.conformance.judge.expected import expected
+    >>> list(expected(find_case("masking-004")))
+    ['output', 'lse', 'weights']
+    """
+    shown = of_values(dialect or {})
+    if not shown:
+        return case.expected or exact(case.operation, case.arguments)
+    for other in case.alternatives:
+        if shown == {other.rule: other.variant}:
+            return other.expected
+    return exact(case.operation, case.arguments, shown)
+
+
 def of_values(dialect: Mapping[str, str]) -> dict[str, str]:
     """Take of a dialect those variants that show in exact values, not in rounding or in what is refused.
 
@@ -71,20 +102,14 @@ def of_values(dialect: Mapping[str, str]) -> dict[str, str]:
 
 
 def declared(
-    backend: Backend,
-    operation: str,
-    arguments: Mapping[str, Any],
-    plain: Mapping[str, Any],
-    budgets: Mapping[str, Budget],
-    outputs: Outputs,
+    backend: Backend, case: Case, budgets: Mapping[str, Budget], outputs: Outputs
 ) -> tuple[Mapping[str, Any], str]:
-    """Compute what a backend must give that declares variants.
+    """Compute what a backend must give, with the variants that it declares.
 
     Parameters
     ----------
-    backend, operation, arguments
-    plain : mapping of str to array
-        What one without variants must give.
+    backend : Backend
+    case : Case
     budgets : mapping of str to array
     outputs : mapping of str to array
         What it gave: only what it shows can show a variant.
@@ -95,14 +120,14 @@ def declared(
     rule : str
         That whose declared variant shows in this call; empty where none does.
     """
-    dialect = of_values(backend.dialect)
+    plain, dialect = expected(case), of_values(backend.dialect)
     if not dialect:
         return plain, ""
-    values = _filled(exact(operation, arguments, dialect), dialect, outputs)
+    values = _filled(expected(case, dialect), dialect, outputs)
     if not differ(values, plain, budgets, outputs):
         return values, ""
     for rule, variant in dialect.items():
-        alone = _filled(exact(operation, arguments, {rule: variant}), {rule: variant}, outputs)
+        alone = _filled(expected(case, {rule: variant}), {rule: variant}, outputs)
         if differ(alone, plain, budgets, outputs):
             return values, rule
     return values, next(iter(dialect))
@@ -123,7 +148,7 @@ def differ(
 ) -> bool:
     """Whether two sets of exact values can be told apart by what is shown."""
     return any(
-        compare(name, values[name], plain[name], 2 * budgets[name], "float64").problem
+        isinstance(compare(name, values[name], plain[name], 2 * budgets[name], "float64"), Difference)
         for name in outputs
         if name in values and name in plain
     )
@@ -131,15 +156,20 @@ def differ(
 
 def differences(
     outputs: Outputs, values: Mapping[str, Any], budgets: Mapping[str, Budget], dtype: str
-) -> Iterator[tuple[str, Comparison]]:
+) -> Iterator[Difference | float]:
     """Compare every output that was given with its value, in the dtypes that it may have.
 
     Nothing is said of the weights of a row whose lse is NaN (NUM-11).
+
+    Yields
+    ------
+    Difference or float
+        As `compare` gives it.
     """
     for name, got in outputs.items():
         if name in values:
             where = ~np.isnan(values["lse"])[..., None] if name == "weights" and "lse" in values else None
-            yield name, compare(name, got, values[name], budgets[name], *accepted(name, dtype), where=where)
+            yield compare(name, got, values[name], budgets[name], *accepted(name, dtype), where=where)
 
 
 def _fingerprint(arguments: Mapping[str, Any]) -> Iterator[Any]:

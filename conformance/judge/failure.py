@@ -1,27 +1,32 @@
-"""Failures: a rule that does not hold, and what was seen."""
+"""What ends the judging of a case early: a rule that does not hold, or an exception of the implementation."""
 
-from attnspec import find_rule
+import traceback
+
+from attnspec.backends import Unsupported
+from attnspec.conformance.verdict import Difference, Raise
+
+
+class Missing(Unsupported):
+    """An operation or an argument that an implementation does not have, whatever the data."""
 
 
 class Failure(AssertionError):  # noqa: N818 - the word of the standard, as pass and deviation are
-    """A rule is broken.
+    """A rule does not hold.
 
     Attributes
     ----------
     rule : str
-        The rule's id.
-    finding : str
-        What was got and what was expected.
+        Its id.
+    reason : str
+        What was found, where a difference does not say it.
+    difference : Difference or None
     """
 
-    def __init__(self, rule: str, finding: str) -> None:
-        super().__init__(rule, finding)
+    def __init__(self, rule: str, reason: str = "", difference: Difference | None = None) -> None:
+        super().__init__(rule, reason, difference)
         self.rule = rule
-        self.finding = finding
-
-    def __str__(self) -> str:
-        rule = find_rule(self.rule)
-        return f"{rule.id} {rule.title}\n{self.finding}"
+        self.reason = reason
+        self.difference = difference
 
 
 class Raised(Exception):  # noqa: N818 - it reports an error of somebody else
@@ -37,6 +42,13 @@ class Raised(Exception):  # noqa: N818 - it reports an error of somebody else
         super().__init__(error)
         self.error = error
 
-    def __str__(self) -> str:
-        text = str(self.error).strip() or "no message"
-        return f"raised {type(self.error).__name__}: {text}"
+    @property
+    def data(self) -> Raise:
+        """The exception as a verdict keeps it."""
+        found = traceback.extract_tb(self.error.__traceback__)
+        place = found[-1] if found else None
+        text = str(self.error).strip()
+        kind = type(self.error).__name__
+        if place is None:
+            return Raise(kind, text)
+        return Raise(kind, text, place.filename, place.lineno or 0, place.name)

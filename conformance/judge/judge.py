@@ -1,167 +1,229 @@
-"""The judge: one call of one backend held against what it must give."""
+"""The judge: one case or relation put to one backend, and what it gives compared with what it must give."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
-from numpy.typing import NDArray
+import numpy as np
 
-from attnspec import Case
-from attnspec.backends import Backend
+from attnspec import Case, find_rule
+from attnspec.backends import DTYPES, Backend, Broken, Unsupported
 from attnspec.conformance.judge.budget import CLASSES, budgets_of, required
-from attnspec.conformance.judge.call import Missing, Outputs, observe
-from attnspec.conformance.judge.cause import looked_at, of_generated, of_golden, rule_of
-from attnspec.conformance.judge.deviations import excused
-from attnspec.conformance.judge.dtypes import arguments_of, dtype_of, dtypes_of, in_dtype
-from attnspec.conformance.judge.expected import declared, differences, exact, of_values
-from attnspec.conformance.judge.failure import Failure
+from attnspec.conformance.judge.call import Outputs, observe
+from attnspec.conformance.judge.cause import Cause, cause_of, looked_at
+from attnspec.conformance.judge.deviation import declared_for
+from attnspec.conformance.judge.expected import declared, differences
+from attnspec.conformance.judge.failure import Failure, Missing, Raised
 from attnspec.conformance.judge.figure import misprint
-from attnspec.conformance.judge.refusal import judge_misuse
-from attnspec.conformance.report.reproduction import of_arguments, of_case
-from attnspec.reference.budget.budget import Accuracy, Budget
+from attnspec.conformance.judge.refusal import refused
+from attnspec.conformance.judge.relation import Relation
+from attnspec.conformance.verdict import Difference, Verdict
+from attnspec.reference.budget.budget import Accuracy, Budget, budget
 
-__all__ = ["Judgement", "dtypes_of", "in_dtype", "judge", "judge_case", "observe"]
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """That a call gave what it must.
-
-    Attributes
-    ----------
-    status : {"pass", "deviation"}
-        A deviation is a declared variant, verified.
-    share : float
-        The largest share of its budget that an element used.
-    accuracy : {"full", "cast", "storage"}
-        The tightest class whose budgets hold.
-    deviates : str
-        The rule whose declared variant was verified; empty for a pass.
-    """
-
-    status: Literal["pass", "deviation"]
-    share: float
-    accuracy: Accuracy = "full"
-    deviates: str = ""
+#: What a backend must return for a rule to be asked of it.
+_OUTPUT_OF = {
+    "SHAPE-4": "weights",
+    "SOFT-4": "weights",
+    "SHAPE-8": "lse",
+    "SOFT-6": "lse",
+    "SOFT-7": "lse",
+    "DROP-3": "lse",
+    "NUM-7": "lse",
+}
+#: Rules whose declared variant is a lower precision, and the precision that they ask for.
+_PRECISIONS = {"NUM-2": "float32", "NUM-5": "storage"}
 
 
-def judge_case(backend: Backend, case: Case, dtype: str) -> Judgement:
-    """Run a golden vector in a dtype that holds its inputs exactly.
-
-    Raises
-    ------
-    Failure
-        When a rule is broken.
-    Raised
-        When the implementation raises.
-    Unsupported
-        When the backend cannot be asked.
-    """
-    arguments = arguments_of(case, dtype)
-    place = f"case {case.id}, {dtype}, on {backend.name}"
-    reproduction = of_case(backend, case, dtype)
-    if case.misuse is not None:
-        judge_misuse(backend, case.operation, arguments, case.rules[0], place, reproduction)
-        return Judgement("pass", 0.0)
-    budgets = budgets_of(backend, case.operation, arguments, dtype)
-    outputs = looked_at(observe(backend, case.operation, arguments), case.rules, dtype)
-    expected, deviates = _of_case(backend, case, arguments, budgets, outputs)
-    worst, shown = 0.0, outputs
-    for name, comparison in differences(outputs, expected, budgets, dtype):
-        if comparison.problem:
-            rule, hint = of_golden(case, name, outputs, comparison, budgets, dtype)
-            if excused(backend, rule, arguments, dtype=dtype, output=name):
-                shown = {other: array for other, array in shown.items() if other != name}
-                continue
-            raise Failure(rule, f"{place}\n{comparison.problem}{hint}\n{reproduction}")
-        worst = max(worst, comparison.share)
-    accuracy = _tightest(backend, case.operation, arguments, dtype, shown, expected)
-    for figure in () if deviates else case.figures:
-        if figure.of in shown and (problem := misprint(figure, outputs, budgets)):
-            raise Failure(case.rules[0], f"{place}\n{problem}\n{reproduction}")
-    return Judgement("deviation" if deviates else "pass", worst, accuracy, deviates)
-
-
-def judge(
-    backend: Backend,
-    rule: str,
-    operation: str,
-    arguments: Mapping[str, Any],
-    expected: Callable[[], Mapping[str, NDArray[Any]]] | None = None,
-) -> Judgement:
-    """Hold one call with generated arguments against expected values.
+def judge(backend: Backend, item: Case | Relation) -> Verdict:
+    """Put one case or relation to one backend.
 
     Parameters
     ----------
     backend : Backend
-    rule : str
-        The rule under test.
-    operation : str
-    arguments : mapping
-        Arrays of floating-point numbers all have one dtype.
-    expected : callable, optional
-        Gives the exact values by output name, and is asked once the call is over;
-        an output that is not listed is not looked at. By default they are those of
-        the second oracle, with the variants that the backend declares.
+    item : Case or Relation
+        In the dtype in which it is judged.
+
+    Examples
+    --------
+    >>> from attnspec import find_case
+    >>> from attnspec.backends import load
+    >>> from attnspec.conformance.judge.judge import judge
+    >>> judge(load("numpy-portable"), find_case("masking-004")).status
+    'pass'
+    """
+    verdict = Verdict(
+        backend.name, item.name, item.group, item.rules, "pass", item.dtype, getattr(item, "operation", "")
+    )
+    try:
+        _require(backend, item)
+        verdict = replace(verdict, rules=asked(backend, item))
+        if isinstance(item, Relation):
+            return _judge_relation(backend, item, verdict)
+        if item.misuse is not None and not _has_variant(backend, item):
+            computed = refused(backend, item)
+            if computed is None:
+                return verdict
+            return _judge_values(backend, item, verdict, computed)
+        return _judge_values(backend, item, verdict, observe(backend, item))
+    except Unsupported as unsupported:
+        return replace(verdict, status="unsupported", reason=str(unsupported))
+    except Broken as broken:  # whatever the level of the rule
+        return replace(verdict, status="error", rule=item.rules[0], reason=str(broken))
+    except Raised as raised:
+        return _weighed(backend, item, replace(verdict, status="error", rule=item.rules[0], raised=raised.data))
+    except Failure as failure:
+        found = replace(
+            verdict, status="fail", rule=failure.rule, reason=failure.reason, difference=failure.difference
+        )
+        return _weighed(backend, item, found)
+
+
+def asked(backend: Backend, item: Case | Relation) -> tuple[str, ...]:
+    """Name those rules of a case that are asked of a backend.
 
     Raises
     ------
-    Failure, Raised, Unsupported
-        As `judge_case`.
+    Missing
+        When none is.
     """
-    dtype = dtype_of(operation, arguments)
-    outputs = looked_at(observe(backend, operation, arguments), (rule,), dtype)
-    budgets = budgets_of(backend, operation, arguments, dtype)
-    if expected is None:
-        plain = exact(operation, arguments)
-        values, deviates = declared(backend, operation, arguments, plain, budgets, outputs)
+    if isinstance(item, Relation):
+        return item.rules
+    rules = tuple(rule for rule in item.rules if _is_asked(rule, backend, item))
+    if not rules:
+        raise Missing(f"{backend.name} does not return what {', '.join(item.rules)} is about")
+    return rules
+
+
+def _is_asked(rule: str, backend: Backend, case: Case) -> bool:
+    if rule in ("NUM-5", "NUM-6"):
+        return "float16" in case.dtype
+    output = _OUTPUT_OF.get(rule)
+    return output is None or case.misuse is not None or backend.has(case.operation, f"return_{output}")
+
+
+def _require(backend: Backend, item: Case | Relation) -> None:
+    """Pass over what a backend does not offer."""
+    if item.dtype in DTYPES and item.dtype not in backend.dtypes:
+        raise Missing(f"{backend.name} has no {item.dtype}")
+
+
+def _has_variant(backend: Backend, case: Case) -> bool:
+    """Whether a backend declares to compute a call that must be refused, and the case has its values."""
+    return any(backend.dialect.get(other.rule) == other.variant for other in case.alternatives)
+
+
+def _judge_values(backend: Backend, case: Case, verdict: Verdict, observed: Outputs) -> Verdict:
+    """Compare what a backend gave with the exact values, in its dialect."""
+    budgets = budgets_of(backend, case)
+    outputs = looked_at(observed, case)
+    if case.misuse is not None and not case.misuse.allowed:
+        (other,) = case.alternatives
+        values: Mapping[str, Any] = other.expected
+        deviates = other.rule
     else:
-        values, deviates = expected(), ""
+        values, deviates = declared(backend, case, budgets, outputs)
     if not set(values) & set(outputs):
         raise Missing(f"{backend.name} does not return {', '.join(values)}")
-    worst, shown = 0.0, outputs
-    for name, comparison in differences(outputs, values, budgets, dtype):
-        if comparison.problem:
-            broken, hint = rule_of(rule, operation, name, comparison), ""
-            if comparison.kind in ("value", "pattern"):
-                broken, hint = of_generated(backend, rule, operation, arguments, outputs, values)
-            if excused(backend, broken, arguments, dtype=dtype, output=name):
-                shown = {other: array for other, array in shown.items() if other != name}
-                continue
-            text = of_arguments(backend, operation, arguments, name, values[name])
-            raise Failure(broken, f"{dtype}, on {backend.name}\n{comparison.problem}{hint}\n{text}")
-        worst = max(worst, comparison.share)
-    accuracy = _tightest(backend, operation, arguments, dtype, shown, values)
-    return Judgement("deviation" if deviates else "pass", worst, accuracy, deviates)
+    worst, shown, found = 0.0, outputs, []
+    for compared in differences(outputs, values, budgets, case.dtype):
+        if not isinstance(compared, Difference):
+            worst = max(worst, compared)
+            continue
+        cause = cause_of(backend, case, compared, outputs, values)
+        deviation = declared_for(backend, cause.rule, case, compared.output)
+        if deviation is None:
+            return _failed(verdict, cause, compared)
+        found.append(deviation)
+        shown = {name: array for name, array in shown.items() if name != compared.output}
+    for figure in () if deviates else case.figures:
+        if figure.of in shown and (problem := misprint(figure, outputs, budgets)):
+            raise Failure(case.rules[0], problem)
+    accuracy = _tightest(backend, case, shown, values)
+    verdict = replace(verdict, share=worst, accuracy=accuracy)
+    deviates = deviates or _of_precision(backend, case, shown, values)
+    if found:
+        rule = found[0].rules[0]
+        rules = tuple(dict.fromkeys((*verdict.rules, rule)))
+        ids = tuple(dict.fromkeys(one.id for one in found))
+        return replace(
+            verdict, status="deviation", rules=rules, rule=rule, reason=found[0].reason, declared=ids
+        )
+    if deviates:
+        rules = tuple(dict.fromkeys((*verdict.rules, deviates)))
+        variant = backend.dialect[deviates]
+        return replace(verdict, status="deviation", rules=rules, rule=deviates, variant=variant)
+    return verdict
 
 
-def _of_case(
-    backend: Backend,
-    case: Case,
-    arguments: Mapping[str, Any],
-    budgets: Mapping[str, Budget],
-    outputs: Outputs,
-) -> tuple[Mapping[str, Any], str]:
-    """Take the values that a golden vector holds for this backend's dialect, or compute them."""
-    declared_values = of_values(backend.dialect)
-    for other in case.alternatives:
-        if backend.dialect.get(other.rule) == other.variant and declared_values.keys() <= {other.rule}:
-            return other.expected, other.rule  # what is stored holds one variant alone
-    return declared(backend, case.operation, arguments, case.expected, budgets, outputs)
+def _failed(verdict: Verdict, cause: Cause, difference: Difference) -> Verdict:
+    found = replace(
+        verdict,
+        status="fail",
+        rule=cause.rule,
+        difference=difference,
+        variant=cause.variant,
+        ignored=cause.ignored,
+        precision=cause.precision,
+    )
+    return _by_level(found)
 
 
-def _tightest(
-    backend: Backend,
-    operation: str,
-    arguments: Mapping[str, Any],
-    dtype: str,
-    outputs: Outputs,
-    expected: Mapping[str, Any],
-) -> Accuracy:
+def _judge_relation(backend: Backend, relation: Relation, verdict: Verdict) -> Verdict:
+    found = relation.holds(backend)
+    if found is None:
+        return verdict
+    if isinstance(found, Verdict):  # one of the cases of a sequence
+        return replace(
+            found, case=verdict.case, group=verdict.group, rules=tuple(dict.fromkeys((*verdict.rules, *found.rules)))
+        )
+    reason, difference = ("", found) if isinstance(found, Difference) else (found, None)
+    failed = replace(verdict, status="fail", rule=relation.rules[0], reason=reason, difference=difference)
+    return _weighed(backend, relation, failed)
+
+
+def _weighed(backend: Backend, item: Case | Relation, verdict: Verdict) -> Verdict:
+    """Let pass what fails, or raises, just as it is declared."""
+    cases = item.calls if isinstance(item, Relation) else (item,)
+    output = verdict.difference.output if verdict.difference else ""
+    for case in cases:
+        deviation = declared_for(backend, verdict.rule, case, output)
+        if deviation is not None:
+            rules = tuple(dict.fromkeys((*verdict.rules, verdict.rule)))
+            return replace(
+                verdict, status="deviation", rules=rules, reason=deviation.reason, declared=(deviation.id,)
+            )
+    return _by_level(verdict)
+
+
+def _by_level(verdict: Verdict) -> Verdict:
+    """Weigh a failure by the level of its rule: only a MUST that does not hold counts against a backend."""
+    level = find_rule(verdict.rule).level
+    if level == "MUST":
+        return verdict
+    return replace(verdict, status="should not met" if level == "SHOULD" else "unsupported")
+
+
+def _tightest(backend: Backend, case: Case, outputs: Outputs, values: Mapping[str, Any]) -> Accuracy:
     """Find the tightest class that holds, given that the required one does."""
-    last = required(backend, dtype)
+    last = required(backend, case.dtype)
     for accuracy in CLASSES[: CLASSES.index(last)]:
-        budgets = budgets_of(backend, operation, arguments, dtype, accuracy)
-        if not any(comparison.problem for _, comparison in differences(outputs, expected, budgets, dtype)):
+        if _within(outputs, values, budgets_of(backend, case, accuracy), case.dtype):
             return accuracy
     return last
+
+
+def _of_precision(backend: Backend, case: Case, outputs: Outputs, values: Mapping[str, Any]) -> str:
+    """Name the rule whose declared lower precision shows in a case about it; empty where none does."""
+    for rule, variant in _PRECISIONS.items():
+        applies = case.dtype == "float64" if rule == "NUM-2" else "float16" in case.dtype
+        if applies and rule in case.rules and backend.dialect.get(rule) == variant:
+            accuracy: Accuracy = "full" if rule == "NUM-2" else "cast"
+            strict = budget(case.operation, case.arguments, case.dtype, accuracy=accuracy)
+            if not _within(outputs, values, strict, case.dtype):
+                return rule
+    return ""
+
+
+def _within(outputs: Outputs, values: Mapping[str, Any], budgets: Mapping[str, Budget], dtype: str) -> bool:
+    shown = {name: np.asarray(array) for name, array in outputs.items() if name in budgets}
+    return not any(isinstance(one, Difference) for one in differences(shown, values, budgets, dtype))

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from attnspec import Case
 from attnspec.backends import Backend
-from attnspec.conformance.judge.call import call
+from attnspec.conformance.judge.call import Outputs, call, observe
 from attnspec.conformance.judge.dtypes import in_dtype
-from attnspec.conformance.judge.failure import Failure, Raised
+from attnspec.conformance.judge.failure import Failure, Missing, Raised
 
 
 def _ones(**shapes: tuple[int, ...]) -> dict[str, Any]:
@@ -38,62 +39,47 @@ FITTING: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 )
 
 
-def judge_misuse(
-    backend: Backend,
-    operation: str,
-    arguments: Mapping[str, Any],
-    rule: str,
-    place: str,
-    reproduction: str,
-) -> str:
-    """Make a call that must be refused.
+def refused(backend: Backend, case: Case) -> Outputs | None:
+    """Make a call that must be refused, or may be.
 
     Returns
     -------
-    str
-        What the error says.
+    dict of str to array, or None
+        What was computed, where that is allowed; None for a refusal.
 
     Raises
     ------
     Failure
-        When the implementation returns something.
+        When the implementation returns something, or the error does not name the argument (ERR-12).
     Raised
         When it raises whatever it is given.
     """
+    assert case.misuse is not None  # noqa: S101 - for the type checker: chosen by it
     try:
-        outputs = call(backend, operation, arguments)
+        # What may be computed is judged like any other result, the weights among it.
+        outputs = (observe if case.misuse.allowed else _plain)(backend, case)
     except Raised as raised:
-        refused = str(raised.error)
+        message = str(raised.error)
     else:
+        if case.misuse.allowed:
+            return outputs
+        if case.rules[0] == "ERR-12":
+            raise Missing(f"{backend.name} refuses no such call")
         got = ", ".join(f"{name} of shape {array.shape}" for name, array in outputs.items())
-        raise Failure(rule, f"{place}\nexpected an error, got {got}\n{reproduction}")
+        raise Failure(case.rules[0], f"expected an error, got {got}")
     # What raises whatever it is given refuses nothing.
-    call(backend, operation, in_dtype(FITTING[operation], backend.dtypes[0]))
-    return refused
+    call(backend, case.operation, in_dtype(FITTING[case.operation], backend.dtypes[0]))
+    if case.rules[0] == "ERR-12":
+        _require_named(message, (case.misuse.argument, *case.misuse.named))
+    return None
 
 
-def judge_message(message: str, arguments: tuple[str, ...], place: str, reproduction: str) -> None:
-    """Look for the argument at fault, or one of those that do not fit each other, in an error (ERR-12).
+def _plain(backend: Backend, case: Case) -> Outputs:
+    return call(backend, case.operation, case.arguments)
 
-    Raises
-    ------
-    Failure
-        When it is not named.
 
-    Examples
-    --------
-    >>> from attnspec.conformance.judge.refusal import judge_message
-    >>> judge_message("key: expected depth 8 as in query, got 7", ("key",), "here", "")
-    >>> judge_message("attn_mask must be bool", ("mask",), "here", "")
-    Traceback (most recent call last):
-        ...
-    attnspec.conformance.judge.failure.Failure: ERR-12 An error says what is wrong
-    here
-    expected an error that names mask, got: attn_mask must be bool
-    """
+def _require_named(message: str, arguments: tuple[str, ...]) -> None:
+    """Look for the argument at fault, or one of those that do not fit each other, in an error (ERR-12)."""
     if re.search(rf"\b({'|'.join(arguments)})\b", message, re.IGNORECASE) is None:
         lines = message.strip().splitlines() or ["no message"]
-        finding = (
-            f"{place}\nexpected an error that names {' or '.join(arguments)}, got: {lines[0]}\n{reproduction}"
-        )
-        raise Failure("ERR-12", finding.rstrip())
+        raise Failure("ERR-12", f"expected an error that names {' or '.join(arguments)}, got: {lines[0]}")

@@ -10,7 +10,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from attnspec.conformance.datasets import DTYPES, INDEPENDENT, SIZES, Problem, problems
+from attnspec.conformance.suite.datasets import DTYPES, INDEPENDENT, SIZES, Problem, problems
 from attnspec.conformance.judge.rounding_bias import signed_mean
 from attnspec.conformance.meta.algorithms import ALGORITHMS, HALF, Array, run
 from attnspec.conformance.meta.faults import FAULTS

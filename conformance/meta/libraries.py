@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.datasets import DTYPES, Problem
+from attnspec.conformance.suite.datasets import DTYPES, Problem
 from attnspec.conformance.meta.algorithms import Array
 from attnspec.reference.budget.budget import Accuracy
 

@@ -23,8 +23,8 @@ from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.dtypes import accepted, arguments_of, dtype_of, dtypes_of
 from attnspec.conformance.judge.expected import differences, exact
 from attnspec.conformance.judge.failure import Failure, Raised
-from attnspec.conformance.options import OPTIONS, drawn
-from attnspec.conformance.strategies import GROUPED, MASKED, Shape, problem_of
+from attnspec.conformance.suite.options import OPTIONS, drawn
+from attnspec.conformance.suite.problem import GROUPED, MASKED, Shape, problem_of
 from attnspec.conformance.verdict import Results
 from attnspec.reference.budget.budget import Budget
 

@@ -107,6 +107,5 @@ _DEVIATIONS = (
         ("MASK-12",),
         "a bias of minus infinity is added, and the score of a finite key may be infinite: the row is NaN",
         "torch/flex_bias_overflow",
-        tests="bias-largest",
     ),
 )

@@ -183,14 +183,12 @@ _OVERFLOW = Deviation(
     ("MASK-12",),
     "a mask is added, and the score of a finite key may be infinite: the row is NaN",
     "torch/mha_masked_overflow",
-    tests="largest",
 )
 _ROUNDED = Deviation(
     ("MASK-5",),
     "a large bias is added to scores in half precision, which holds no difference of theirs then",
     "torch/mha_half_bias",
     dtypes=("float16",),
-    tests="sentinel",
 )
 _FAST_PATH = Deviation(
     ("MASK-6",),

@@ -178,7 +178,6 @@ _OF_ALL = (
         ("MASK-12",),
         "a mask is added, and the score of a finite key may be infinite: the row is NaN",
         "torch/masked_overflow",
-        tests="largest",
     ),
     Deviation(
         ("MASK-6",),

@@ -1,34 +1,14 @@
-"""Hypothesis strategies: problems to be put to a backend.
+"""Problems: the arrays that generated cases are made of.
 
-The numbers are whole multiples of 1/64 of moderate size, so that each of them is
-the same number in every dtype and a printed problem is short.
+The numbers are whole multiples of 1/64 of moderate size, so that a printed problem
+is short and each number is held exactly by most dtypes.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import hypothesis.strategies as st
 import numpy as np
-from hypothesis import HealthCheck, Phase, settings
 from numpy.typing import NDArray
-
-from attnspec.backends import Backend
-from attnspec.conformance.extent import examples
-
-#: What every property runs with: the same examples each time, no time limit on one of them.
-SETTINGS = settings(
-    max_examples=examples(12),
-    deadline=None,  # libraries compile on the first call of a shape
-    derandomize=True,
-    database=None,
-    # No shrinking: problems come from a short list of shapes and a seed, and the first are the smallest.
-    phases=(Phase.explicit, Phase.generate),
-    print_blob=False,
-    report_multiple_bugs=False,
-    # A backend and the recorder are the same for all examples of a test, as they should be.
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
 
 
 class Shape(NamedTuple):
@@ -144,28 +124,12 @@ def grid(random: np.random.Generator, shape: tuple[int, ...], amplitude: float) 
     return np.round(random.normal(size=shape) * amplitude * 64) / 64
 
 
-@st.composite
-def problems(draw: st.DrawFn, backend: Backend, shapes: Sequence[Shape] = SHAPES) -> Problem:
-    """Problems in every dtype of a backend, from flat to sharply peaked rows.
-
-    Parameters
-    ----------
-    backend : Backend
-    shapes : sequence of Shape, optional
-        Some of those listed here.
-    """
-    shape = draw(st.sampled_from(shapes))
-    dtype = draw(st.sampled_from(backend.dtypes))
-    amplitude = draw(st.sampled_from((1.0, 0.125, 4.0)))
-    return problem_of(shape, dtype, draw(st.integers(0, 2**16)), amplitude)
-
-
 def problem_of(shape: Shape, dtype: str, seed: int, amplitude: float = 1.0) -> Problem:
     """Make the problem of a shape and a seed: the same numbers in every dtype.
 
     Examples
     --------
-    >>> from attnspec.conformance.strategies import GROUPED, problem_of
+    >>> from attnspec.conformance.suite.problem import GROUPED, problem_of
     >>> problem_of(GROUPED[0], "float16", 1)
     Problem(float16: query (2, 4, 3, 4), key (2, 2, 5, 4), value (2, 2, 5, 4))
     """

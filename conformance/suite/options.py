@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.backends import Backend
-from attnspec.conformance.strategies import Problem
+from attnspec.conformance.suite.problem import Problem
 
 Options = dict[str, Any]
 
@@ -117,8 +117,8 @@ def drawn(problem: Problem, name: str) -> tuple[Options, Options]:
 
     Examples
     --------
-    >>> from attnspec.conformance.options import drawn
-    >>> from attnspec.conformance.strategies import SHAPES, problem_of
+    >>> from attnspec.conformance.suite.options import drawn
+    >>> from attnspec.conformance.suite.problem import SHAPES, problem_of
     >>> needs, own = drawn(problem_of(SHAPES[1], "float32", 1), "query_offset")
     >>> needs, list(own)
     ({'is_causal': True}, ['query_offset'])

@@ -95,7 +95,7 @@ def problem(dataset: str, size: tuple[int, int, int], dtype: str, seed: int) -> 
 
     Examples
     --------
-    >>> from attnspec.conformance.datasets import problem
+    >>> from attnspec.conformance.suite.datasets import problem
     >>> problem("identity-value", (2, 3, 4), "bfloat16", 0).value.shape
     (3, 3)
     """

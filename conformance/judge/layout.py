@@ -1,0 +1,73 @@
+"""How arrays can lie in memory: views that hold the same numbers (NUM-8)."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+Layout = Callable[[Any, Any], Any]
+
+
+def _transposed(xp: Any, array: Any) -> Any:
+    """Store the last two axes the other way round."""
+    return _swapped(_filled(xp, _swapped(array, -1, -2), lambda buffer: buffer, ()), -1, -2)
+
+
+def _positions_first(xp: Any, array: Any) -> Any:
+    """Store as (*B, positions, heads, depth), as many libraries have it."""
+    if array.ndim < 3:
+        return _transposed(xp, array)
+    return _swapped(_filled(xp, _swapped(array, -2, -3), lambda buffer: buffer, ()), -2, -3)
+
+
+def _sliced(xp: Any, array: Any) -> Any:
+    """Take every second element of a larger array, along the last axis."""
+    return _filled(xp, array, lambda buffer: buffer[..., ::2], (2,))
+
+
+def _sliced_rows(xp: Any, array: Any) -> Any:
+    """Take every second row of a larger array, and not its first."""
+    return _filled(xp, array, lambda buffer: buffer[..., 1::2, :], (2, 1))
+
+
+def _within(xp: Any, array: Any) -> Any:
+    """Begin in the middle of a longer row, as the parts of a fused projection do."""
+    count = array.shape[-1]
+    return _filled(xp, array, lambda buffer: buffer[..., count : 2 * count], (3,))
+
+
+def _reversed(xp: Any, array: Any) -> Any:
+    """Store from last to first."""
+    return _filled(xp, array, lambda buffer: buffer[..., ::-1], ())
+
+
+def _repeated(xp: Any, array: Any) -> Any:
+    """Repeat one head by a stride of 0; all heads are equal in the case."""
+    return xp.broadcast_to(array[..., :1, :, :], array.shape) if array.ndim > 2 else array
+
+
+def _filled(xp: Any, array: Any, view: Callable[[Any], Any], factors: tuple[int, ...]) -> Any:
+    """Make a buffer whose trailing axes are so many times as long, and write the array through a view."""
+    shape = list(array.shape)
+    for axis, factor in enumerate(factors, start=-len(factors)):
+        shape[axis] *= factor
+    part = view(xp.full(tuple(shape), 1, dtype=array.dtype))
+    part[...] = array
+    return part
+
+
+def _swapped(array: Any, one: int, other: int) -> Any:
+    return array.swapaxes(one, other)
+
+
+#: By name.
+LAYOUTS: Mapping[str, Layout] = MappingProxyType(
+    {
+        "transposed": _transposed,
+        "positions first": _positions_first,
+        "sliced": _sliced,
+        "sliced rows": _sliced_rows,
+        "within": _within,
+        "reversed": _reversed,
+        "repeated": _repeated,
+    }
+)

@@ -1,0 +1,211 @@
+"""Groups of generated cases: a function of a chapter that yields calls becomes cases with names."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec import Case
+from attnspec.case import Alternative, Misuse
+from attnspec.conformance.judge.relation import Found, Relation
+from attnspec.conformance.suite.problem import SHAPES, Problem, Shape, problem_of
+from attnspec.backends import DTYPES
+
+Item = Case | Relation
+Arguments = Mapping[str, Any]
+
+#: Every problem is put in float32 and, in turn, in one of the others. The turn is that of the shape, so
+#: that the pairs of shape and dtype are few: some libraries compile anew for each.
+_TURN = ("float16", "float64", "bfloat16")
+_AMPLITUDES = (1.0, 0.125, 4.0)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """How the problems of one group are drawn.
+
+    Attributes
+    ----------
+    group : str
+        The group's name.
+    seed : int or None
+        Draws other problems; None for the fixed choice.
+    """
+
+    group: str
+    seed: int | None = None
+
+    def number(self, index: int = 0) -> int:
+        """Give the seed of one problem of the group."""
+        return crc32(f"{self.group} {index}".encode()) if self.seed is None else 7919 * self.seed + index
+
+    def problems(self, shapes: Sequence[Shape] = SHAPES, times: int = 1) -> Iterator[Problem]:
+        """Draw a problem of each shape, from flat to sharply peaked rows, in two dtypes."""
+        for index, shape in enumerate(shapes * times if isinstance(shapes, tuple) else tuple(shapes) * times):
+            amplitude = _AMPLITUDES[index % len(_AMPLITUDES)]
+            turn = (sum(shape.outer) + shape.queries + shape.keys + index // len(shapes)) % len(_TURN)
+            for dtype in ("float32", _TURN[turn]):
+                yield problem_of(shape, dtype, self.number(index), amplitude)
+
+    def in_each_dtype(
+        self, shape: Shape, amplitude: float = 1.0, dtypes: Sequence[str] = tuple(DTYPES)
+    ) -> Iterator[Problem]:
+        """Draw one problem of a shape in each dtype."""
+        for dtype in dtypes:
+            yield problem_of(shape, dtype, self.number(), amplitude)
+
+    def generators(self, count: int = 6) -> Iterator[tuple[np.random.Generator, str]]:
+        """Give generators for what is not attention, each in two dtypes."""
+        for index in range(count):
+            for dtype in ("float32", _TURN[index % len(_TURN)]):
+                yield np.random.default_rng(self.number(index)), dtype
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a group yields where arguments alone do not say it; the rest is as in `attnspec.Case`.
+
+    Attributes
+    ----------
+    arguments : mapping
+    rules : tuple of str
+        By default those of the group.
+    """
+
+    arguments: Arguments
+    rules: tuple[str, ...] = ()
+    operation: str = ""
+    expected: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    outputs: tuple[str, ...] = ()
+    misuse: Misuse | None = None
+    alternatives: tuple[Alternative, ...] = ()
+    layout: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Calls:
+    """What a group yields for a relation: the calls, and what holds between their results."""
+
+    calls: tuple[Arguments | Call, ...]
+    run: Callable[[Any, tuple[Case, ...]], Found]
+    rules: tuple[str, ...] = ()
+    repeats: bool = False
+
+
+Yielded = Arguments | Call | Calls
+
+
+@dataclass(frozen=True)
+class Group:
+    """One group of cases of a chapter.
+
+    Attributes
+    ----------
+    chapter, name : str
+    rules : tuple of str
+    operation : str
+    title : str
+        The sentence of the function.
+    make : callable
+        Yields what the cases are made of.
+    """
+
+    chapter: str
+    name: str
+    rules: tuple[str, ...]
+    operation: str
+    title: str
+    make: Callable[[Draw], Iterator[Yielded]]
+
+    def items(self, seed: int | None = None) -> Iterator[Item]:
+        """Make the cases and relations of the group, numbered within each dtype."""
+        counts: dict[str, int] = {}
+        slug = re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")
+        for yielded in self.make(Draw(f"{self.chapter}: {self.name}", seed)):
+            made = self._made(yielded)
+            number = counts[made.dtype] = counts.get(made.dtype, 0) + 1
+            yield replace(made, id=f"{self.chapter}-{slug}-{number}")
+
+    def _made(self, yielded: Yielded) -> Item:
+        if isinstance(yielded, Calls):
+            calls = tuple(self._case(one) for one in yielded.calls)
+            rules = yielded.rules or self.rules
+            return Relation("", self.title, rules, self.name, calls, yielded.run, yielded.repeats)
+        return self._case(yielded)
+
+    def _case(self, yielded: Arguments | Call) -> Case:
+        call = yielded if isinstance(yielded, Call) else Call(yielded)
+        return Case(
+            "",
+            self.title,
+            self.chapter,
+            call.operation or self.operation,
+            call.rules or self.rules,
+            call.arguments,
+            expected=call.expected,
+            alternatives=call.alternatives,
+            misuse=call.misuse,
+            group=self.name,
+            outputs=call.outputs,
+            layout=call.layout,
+        )
+
+
+class Chapter(list[Group]):
+    """The groups of a chapter, in the order in which they are written.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.suite.group import Chapter
+    >>> chapter = Chapter("masking")
+    >>> @chapter.group("MASK-3")
+    ... def causal(draw):
+    ...     "The lower triangle with its diagonal."
+    ...     for problem in draw.problems():
+    ...         yield problem.arguments | {"is_causal": True}
+    >>> next(chapter[0].items()).name
+    'masking-causal-1-float32'
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def group(
+        self, *rules: str, operation: str = "attention", each: Sequence[Any] = ()
+    ) -> Callable[[Callable[..., Iterator[Yielded]]], Callable[..., Iterator[Yielded]]]:
+        """Enter a function as a group; with `each`, as one group for each of some values.
+
+        Parameters
+        ----------
+        *rules : str
+            The rules that the cases bear on, the one they are there for first.
+        operation : str, optional
+        each : sequence, optional
+            The function is given one of these values after `draw`.
+        """
+
+        def enter(function: Callable[..., Iterator[Yielded]]) -> Callable[..., Iterator[Yielded]]:
+            title = " ".join((function.__doc__ or "").split())
+            name = function.__name__.replace("_", " ")
+            found = {name: function} if not each else {
+                f"{name}: {_word(value)}": partial(_second, function, value) for value in each
+            }
+            for own, make in found.items():
+                self.append(Group(self.name, own, rules, operation, title, make))
+            return function
+
+        return enter
+
+
+def _second(function: Callable[..., Iterator[Yielded]], value: Any, draw: Draw) -> Iterator[Yielded]:
+    return function(draw, value)
+
+
+def _word(value: Any) -> str:
+    return " and ".join(map(str, value)) if isinstance(value, tuple) else str(value)

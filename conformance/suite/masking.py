@@ -1,0 +1,181 @@
+"""The chapter `masking`: who may attend to what."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from attnspec.conformance.suite.group import Chapter, Draw, Yielded
+from attnspec.conformance.suite.options import biased, offset, segments, window
+from attnspec.conformance.suite.problem import MASKED, SHAPES
+
+chapter = Chapter("masking")
+
+_LONG = tuple(shape for shape in SHAPES if shape.queries < shape.keys and len(shape.outer) != 1)
+#: The largest integer of 32 bits, as some write an open side: with a position added it overflows.
+_WIDEST = 2**31 - 1
+
+
+@chapter.group("MASK-1", each=("full", "queries and keys", "keys"))
+def boolean_mask(draw: Draw, axes: str) -> Iterator[Yielded]:
+    """False disallows, True allows, in every shape that broadcasts."""
+    for problem in draw.problems():
+        mask = problem.mask()
+        leading = (0,) * (mask.ndim - 2)
+        part = {"full": mask, "queries and keys": mask[leading], "keys": mask[(*leading, -1)]}[axes]
+        yield problem.arguments | {"mask": part}
+
+
+@chapter.group("MASK-1")
+def mask_of_true(draw: Draw) -> Iterator[Yielded]:
+    """A mask that allows every key changes nothing."""
+    for problem in draw.problems():
+        yield problem.arguments | {"mask": np.ones(problem.shape, dtype=bool)}
+
+
+@chapter.group("MASK-2")
+def minus_infinity_in_the_bias(draw: Draw) -> Iterator[Yielded]:
+    """Minus infinity disallows, while the other numbers of the same bias are added."""
+    for problem in draw.problems():
+        yield problem.arguments | {"bias": biased(problem)}
+
+
+@chapter.group("MASK-2", "MASK-1")
+def additive_form_of_a_mask(draw: Draw) -> Iterator[Yielded]:
+    """A bias of 0 and minus infinity gives what the boolean mask gives."""
+    for problem in draw.problems():
+        bias = np.where(problem.mask(), 0, -np.inf).astype(problem.query.dtype)
+        yield problem.arguments | {"bias": bias}
+
+
+@chapter.group("MASK-2")
+def large_negative_bias(draw: Draw) -> Iterator[Yielded]:
+    """A large negative bias is a number: where every key has it, it cancels."""
+    for problem in draw.problems():
+        bias = np.full(problem.shape, -30000.0, dtype=problem.query.dtype)
+        yield problem.arguments | {"bias": bias, "scale": 0.25}
+
+
+@chapter.group("MASK-3")
+def causal(draw: Draw) -> Iterator[Yielded]:
+    """The lower triangle with its diagonal, counted from the top left, for L below, at and above S."""
+    for problem in draw.problems():
+        yield problem.arguments | {"is_causal": True}
+
+
+@chapter.group("MASK-7")
+def causal_with_an_offset(draw: Draw) -> Iterator[Yielded]:
+    """One offset for all or one for each batch entry, negative and past the last key among them."""
+    for problem in draw.problems(MASKED, 2):
+        yield problem.arguments | {"is_causal": True} | offset(problem)
+
+
+@chapter.group("MASK-7", "MASK-3")
+def last_query_on_the_last_key(draw: Draw) -> Iterator[Yielded]:
+    """The bottom-right alignment is the offset S - L, for L below, at and above S."""
+    for problem in draw.problems(MASKED):
+        queries, keys = problem.shape[-2:]
+        yield problem.arguments | {"is_causal": True, "query_offset": keys - queries}
+
+
+@chapter.group("MASK-7")
+def offset_alone(draw: Draw) -> Iterator[Yielded]:
+    """Without a causal mask or a window there is nothing for an offset to move."""
+    for problem in draw.problems(MASKED, 2):
+        yield problem.arguments | {"mask": problem.mask()} | offset(problem)
+
+
+@chapter.group("MASK-8", each=("alone", "causal", "offset", "causal and offset"))
+def windows(draw: Draw, beside: str) -> Iterator[Yielded]:
+    """Bounds of None, 0, 1, 2, S and S + 1 on either side."""
+    for problem in draw.problems(MASKED, 3):
+        options = window(problem)
+        if "causal" in beside:
+            options["is_causal"] = True
+        if "offset" in beside:
+            options |= offset(problem)
+        yield problem.arguments | options
+
+
+@chapter.group("MASK-8", each=("left", "right", "both"))
+def window_wider_than_any_sequence(draw: Draw, side: str) -> Iterator[Yielded]:
+    """A bound of the largest integer of 32 bits allows every key on its side."""
+    bounds = {"left": (_WIDEST, 0), "right": (0, _WIDEST), "both": (_WIDEST, _WIDEST)}
+    for problem in draw.in_each_dtype(MASKED[0]):
+        yield problem.arguments | {"window": bounds[side]}
+
+
+@chapter.group("MASK-9")
+def key_lengths(draw: Draw) -> Iterator[Yielded]:
+    """From 0, which leaves nothing, to S, which leaves everything."""
+    for problem in draw.problems(MASKED, 2):
+        yield problem.arguments | {"key_lengths": problem.integers(0, problem.shape[-1])}
+
+
+@chapter.group("MASK-10")
+def query_lengths(draw: Draw) -> Iterator[Yielded]:
+    """From 0, which leaves nothing, to L, which leaves everything."""
+    for problem in draw.problems(MASKED, 2):
+        yield problem.arguments | {"query_lengths": problem.integers(0, problem.shape[-2])}
+
+
+@chapter.group("MASK-9")
+def key_lengths_beside_causal(draw: Draw) -> Iterator[Yielded]:
+    """Positions are counted from the first key, whatever part of the keys is used."""
+    for problem in draw.problems(MASKED, 2):
+        options = {"is_causal": True, "key_lengths": problem.integers(1, problem.shape[-1])}
+        yield problem.arguments | options
+
+
+@chapter.group("MASK-9", "MASK-7")
+def key_lengths_beside_an_offset(draw: Draw) -> Iterator[Yielded]:
+    """A length counts from the first key, wherever the queries stand."""
+    for problem in draw.problems(MASKED, 2):
+        keys = problem.shape[-1]
+        options = {"query_offset": problem.integers(1, keys), "key_lengths": problem.integers(1, keys - 1)}
+        yield problem.arguments | options
+
+
+@chapter.group("MASK-11")
+def segment_ids(draw: Draw) -> Iterator[Yielded]:
+    """Ids are compared and nothing else: unsorted, negative, zero and large."""
+    for problem in draw.problems(MASKED, 2):
+        yield problem.arguments | segments(problem)
+
+
+@chapter.group("MASK-4", each=("mask and bias", "mask and causal", "bias and causal", "all"))
+def every_source_must_allow(draw: Draw, sources: str) -> Iterator[Yielded]:
+    """Mask, bias and causal given together each take keys away."""
+    for problem in draw.problems():
+        options: dict[str, Any] = {}
+        if "mask" in sources or sources == "all":
+            options["mask"] = problem.mask()
+        if "bias" in sources or sources == "all":
+            options["bias"] = biased(problem)
+        if "causal" in sources or sources == "all":
+            options["is_causal"] = True
+        yield problem.arguments | options
+
+
+@chapter.group("MASK-5", each=("mask", "key_lengths"))
+def large_numbers_in_disallowed_keys(draw: Draw, route: str) -> Iterator[Yielded]:
+    """Large numbers in keys and values that nobody may attend to leave the result as it is without them."""
+    for problem in draw.problems(_LONG, 3):
+        keys = problem.key.shape[-2]
+        gone = np.arange(keys) >= keys // 2 + 1
+        if route == "mask":
+            gone = problem.random.permutation(gone)
+        key, value = problem.key.copy(), problem.value.copy()
+        key[..., gone, :] *= 1000  # at most some 16000: float16 ends at 65504
+        value[..., gone, :] = -10000
+        options = {"mask": ~gone} if route == "mask" else {"key_lengths": keys - int(gone.sum())}
+        yield {"query": problem.query, "key": key, "value": value} | options
+
+
+@chapter.group("MASK-5")
+def score_below_any_sentinel(draw: Draw) -> Iterator[Yielded]:
+    """Allowed keys with scores around -20000 outweigh disallowed ones with scores around 0."""
+    for problem in draw.problems():
+        mask = problem.mask()
+        bias = np.where(mask, problem.array(*problem.shape) - 20000, 0).astype(problem.query.dtype)
+        yield problem.arguments | {"mask": mask, "bias": bias}
