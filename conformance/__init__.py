@@ -1,5 +1,33 @@
-"""The suite: cases and properties by rule, the judge, the reports, the command line.
+"""The suite: cases and relations by chapter, the judge, the reports, the command line.
 
 Importing it loads nothing: pytest reads its plugin at every start, in projects
 that have no use for it too.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from attnspec.conformance.judge.call import observe
+    from attnspec.conformance.judge.expected import expected
+    from attnspec.conformance.judge.judge import judge
+    from attnspec.conformance.suite import find, items
+    from attnspec.conformance.verdict import Verdict
+
+__all__ = ["Verdict", "expected", "find", "items", "judge", "observe"]
+
+_PLACES = {
+    "observe": "judge.call",
+    "expected": "judge.expected",
+    "judge": "judge.judge",
+    "find": "suite",
+    "items": "suite",
+    "Verdict": "verdict",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load the public names late."""
+    if name in _PLACES:
+        return getattr(import_module(f"attnspec.conformance.{_PLACES[name]}"), name)
+    raise AttributeError(f"module 'attnspec.conformance' has no attribute {name!r}")

@@ -106,7 +106,7 @@ class Verdict:
     Examples
     --------
     >>> from attnspec.conformance.verdict import Verdict
-    >>> Verdict("mine", "masking-004-float32", "", ("MASK-1",), "pass").bad
+    >>> Verdict("mine", "masking-empty-last-float32", "", ("MASK-1",), "pass").bad
     False
     """
 
@@ -141,7 +141,7 @@ def to_json(thing: Any) -> Any:
     Examples
     --------
     >>> from attnspec.conformance.verdict import Verdict, to_json
-    >>> to_json(Verdict("b", "masking-004-float32", "", ("MASK-1",), "pass", share=float("inf")))["share"]
+    >>> to_json(Verdict("b", "masking-empty-last-float32", "", ("MASK-1",), "pass", share=float("inf")))["share"]
     'Infinity'
     """
     if isinstance(thing, float):
@@ -165,7 +165,7 @@ def from_json(entry: Mapping[str, Any]) -> Verdict:
     Examples
     --------
     >>> from attnspec.conformance.verdict import Verdict, from_json, to_json
-    >>> verdict = Verdict("b", "masking-004-float32", "", ("MASK-1",), "pass")
+    >>> verdict = Verdict("b", "masking-empty-last-float32", "", ("MASK-1",), "pass")
     >>> from_json(to_json(verdict)) == verdict
     True
     """

@@ -27,7 +27,7 @@ def declared_for(backend: Backend, rule: str, case: Case, output: str = "") -> D
     >>> from attnspec.conformance.judge.deviation import declared_for
     >>> deviation = Deviation(("ERR-6",), "any scale is taken", "scale", dtypes=("float16",))
     >>> backend = replace(load("numpy-portable"), deviations=(deviation,))
-    >>> declared_for(backend, "ERR-6", find_case("masking-004")) is None  # in float64
+    >>> declared_for(backend, "ERR-6", find_case("masking-empty-last")) is None  # in float64
     True
     """
     for deviation in backend.deviations:

@@ -97,8 +97,8 @@ def in_each(case: Case, dtypes: Sequence[str] = DTYPES) -> tuple[Case, ...]:
     --------
     >>> from attnspec import find_case
     >>> from attnspec.conformance.judge.dtypes import in_each
-    >>> [case.name for case in in_each(find_case("masking-004"), ("float32", "float64"))]
-    ['masking-004-float32', 'masking-004-float64']
+    >>> [case.name for case in in_each(find_case("masking-empty-last"), ("float32", "float64"))]
+    ['masking-empty-last-float32', 'masking-empty-last-float64']
     """
     found = [dtype for dtype in dtypes_of(case) if dtype in dtypes or dtype not in DTYPES]
     return tuple(replace(case, arguments=arguments_of(case, dtype)) for dtype in found)

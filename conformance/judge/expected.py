@@ -77,7 +77,7 @@ def expected(case: Case, dialect: Mapping[str, str] | None = None) -> Mapping[st
     --------
     >>> from attnspec import find_case
     >>> from attnspec.conformance.judge.expected import expected
-    >>> list(expected(find_case("masking-004")))
+    >>> list(expected(find_case("masking-empty-last")))
     ['output', 'lse', 'weights']
     """
     shown = of_values(dialect or {})

@@ -1,6 +1,7 @@
 """Calls that must be refused: the judge of errors."""
 
 import re
+from collections import deque
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -67,11 +68,22 @@ def refused(backend: Backend, case: Case) -> Outputs | None:
             raise Missing(f"{backend.name} refuses no such call")
         got = ", ".join(f"{name} of shape {array.shape}" for name, array in outputs.items())
         raise Failure(case.rules[0], f"expected an error, got {got}")
-    # What raises whatever it is given refuses nothing.
-    call(backend, case.operation, in_dtype(FITTING[case.operation], backend.dtypes[0]))
+    _require_fitting(backend, case.operation)
     if case.rules[0] == "ERR-12":
         _require_named(message, (case.misuse.argument, *case.misuse.named))
     return None
+
+
+def _require_fitting(backend: Backend, operation: str) -> None:
+    """Make a call that fits: what raises whatever it is given refuses nothing."""
+    function = backend.function(operation)
+    if not any(known is function for known in _FIT):
+        call(backend, operation, in_dtype(FITTING[operation], backend.dtypes[0]))
+        _FIT.append(function)
+
+
+#: Functions that have been seen to return, the latest of them: the call that fits need not be made anew.
+_FIT: deque[Any] = deque(maxlen=32)
 
 
 def _plain(backend: Backend, case: Case) -> Outputs:

@@ -60,8 +60,8 @@ def plain_name(test: str, backend: str) -> str:
     Examples
     --------
     >>> from attnspec.conformance.report.known_failures import plain_name
-    >>> plain_name("test_golden[m:f-masking-004-float32]", "m:f"), plain_name("test_causal[m:f]", "m:f")
-    ('test_golden[masking-004-float32]', 'test_causal')
+    >>> plain_name("test_golden[m:f-masking-empty-last-float32]", "m:f"), plain_name("test_causal[m:f]", "m:f")
+    ('test_golden[masking-empty-last-float32]', 'test_causal')
     """
     function, bracket, parameters = test.partition("[")
     if parameters == f"{backend}]":

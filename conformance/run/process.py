@@ -5,13 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from attnspec import __version__
-from attnspec.conformance.verdict import Footer, Header, Subject, Verdict, line, read
+from attnspec.conformance.results import Footer, Header, Subject, line, read
+from attnspec.conformance.verdict import Verdict
 
 #: Times that a run goes on after its process has ended in the middle of it, and after a test did not end.
 MOST_RESTARTS, MOST_HANGS = 5, 2
@@ -64,16 +64,21 @@ def run(name: str, results: Path, options: Sequence[str] = (), *, seconds: float
     return _ended(results) and status in (0, 1, 2)  # all well; something failed; stopped at that
 
 
+#: What would change a run from outside; our own words are all on the command line.
+_FOREIGN = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_DISABLE_PLUGIN_AUTOLOAD")
+
+
 def _pytest(name: str, options: Sequence[str]) -> int:
     here = Path(__file__).parents[1]
-    command = [sys.executable, "-m", "pytest", "--pyargs", "attnspec.conformance", "-q", "--tb=no", "-rN"]
-    # Plain assertions: to rewrite those of every module takes a part of a second, and nobody reads them.
-    command += ["--no-header", "--no-table", "--assert=plain", "-p", "no:cacheprovider"]
-    # The configuration of the folder we happen to be in is not ours.
-    command += ["-c", str(here / "pytest.ini"), "--rootdir", str(here)]
-    # Hypothesis keeps a folder in the current one unless told otherwise.
-    storage = Path(tempfile.gettempdir()) / "attnspec-hypothesis"
-    environment = {"HYPOTHESIS_STORAGE_DIRECTORY": str(storage), **os.environ}
+    command = [sys.executable, "-m", "pytest", "--pyargs", "attnspec.conformance", "--no-table"]
+    # Nothing of the surroundings: no configuration, no conftest.py, no plugin but ours.
+    command += ["-c", str(here / "pytest.ini"), "--rootdir", str(here), "--noconftest"]
+    command += ["-p", "attnspec.conformance.run.plugin", *(["-p", "xdist"] if "-n" in options else [])]
+    # And nothing that a case has no use for: each costs its time in every one of them.
+    idle = ("terminal", "capture", "logging", "cacheprovider", "warnings", "doctest", "junitxml", "tmpdir")
+    command += [word for plugin in idle for word in ("-p", f"no:{plugin}")]
+    environment = {key: value for key, value in os.environ.items() if key not in _FOREIGN}
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     ended = subprocess.run(  # noqa: S603 - ourselves
         [*command, f"--backend={name}", *options], check=False, env=environment
     )
@@ -93,8 +98,9 @@ def _said(status: int) -> str:
 
 
 def _give_verdict(name: str, results: Path, running: Path, how: str) -> None:
-    """Write an error for the test that was under way when the process ended."""
-    test, rules = json.loads(running.read_text(encoding="utf-8"))
-    message = f"{rules[0]}: {name} {how}\nin {test}"
+    """Write an error for the case that was being judged when the process ended."""
+    said = json.loads(running.read_text(encoding="utf-8"))
+    rules = tuple(said["rules"])
+    verdict = Verdict(name, said["case"], said["group"], rules, "error", rule=rules[0], reason=how)
     with results.open("a", encoding="utf-8") as file:
-        file.write(line("verdict", Verdict(name, tuple(rules), test, "error", message)))
+        file.write(line("verdict", verdict))

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec import Case
+from attnspec.backends import DTYPES
 from attnspec.case import Alternative, Misuse
 from attnspec.conformance.judge.relation import Found, Relation
 from attnspec.conformance.suite.problem import SHAPES, Problem, Shape, problem_of
-from attnspec.backends import DTYPES
 
 Item = Case | Relation
 Arguments = Mapping[str, Any]
@@ -53,11 +53,15 @@ class Draw:
                 yield problem_of(shape, dtype, self.number(index), amplitude)
 
     def in_each_dtype(
-        self, shape: Shape, amplitude: float = 1.0, dtypes: Sequence[str] = tuple(DTYPES)
+        self,
+        shape: Shape,
+        amplitude: float = 1.0,
+        dtypes: Sequence[str] = tuple(DTYPES),
+        index: int = 0,
     ) -> Iterator[Problem]:
         """Draw one problem of a shape in each dtype."""
         for dtype in dtypes:
-            yield problem_of(shape, dtype, self.number(), amplitude)
+            yield problem_of(shape, dtype, self.number(index), amplitude)
 
     def generators(self, count: int = 6) -> Iterator[tuple[np.random.Generator, str]]:
         """Give generators for what is not attention, each in two dtypes."""
@@ -122,14 +126,20 @@ class Group:
     title: str
     make: Callable[[Draw], Iterator[Yielded]]
 
+    @property
+    def id(self) -> str:
+        """What the ids of its cases begin with."""
+        # A sign tells groups apart: -0.5 and 0.5 are two.
+        slug = re.sub(r"[^a-z0-9]+", "-", self.name.lower().replace(" -", " minus ")).strip("-")
+        return f"{self.chapter}-{slug}-"
+
     def items(self, seed: int | None = None) -> Iterator[Item]:
         """Make the cases and relations of the group, numbered within each dtype."""
         counts: dict[str, int] = {}
-        slug = re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")
         for yielded in self.make(Draw(f"{self.chapter}: {self.name}", seed)):
             made = self._made(yielded)
             number = counts[made.dtype] = counts.get(made.dtype, 0) + 1
-            yield replace(made, id=f"{self.chapter}-{slug}-{number}")
+            yield replace(made, id=f"{self.id}{number}")
 
     def _made(self, yielded: Yielded) -> Item:
         if isinstance(yielded, Calls):

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec.backends import Backend
 from attnspec.conformance.suite.problem import Problem
 
 Options = dict[str, Any]
@@ -105,11 +104,6 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
         "dropout_rate": Option("DROP-2", lambda _: {"dropout_rate": 0.5}, dropout),
     }
 )
-
-
-def takes(backend: Backend, arguments: Mapping[str, Any]) -> bool:
-    """Whether a backend has all of some arguments of attention."""
-    return all(backend.has("attention", name) for name in arguments)
 
 
 def drawn(problem: Problem, name: str) -> tuple[Options, Options]:

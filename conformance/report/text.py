@@ -1,0 +1,2 @@
+"""Stub until the reports arrive."""
+def said(verdict): return str(verdict)

@@ -1,0 +1,76 @@
+"""The pytest plugin: ``--backend``, the suite as pytest items, verdicts and the table.
+
+It is read at every start of pytest wherever attnspec is installed, so it declares its
+options and registers anything at all only when the suite is what is run, and imports
+what is heavy only then.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from attnspec.conformance.run.session import Run
+
+#: The folder that stands for the suite among pytest's arguments.
+SUITE = Path(__file__).parents[1]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(
+    early_config: pytest.Config, parser: pytest.Parser, args: list[str]
+) -> None:
+    """Declare the options, unless other tests are run: they may have a ``--backend`` of their own."""
+    if not any(_names_suite(word) for word in args):
+        return
+    early_config.stash[_ours] = True
+    group = parser.getgroup("attnspec", "attention conformance")
+    group.addoption(
+        "--backend",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="what to judge: a name, a library or module:function; may be repeated (default: numpy)",
+    )
+    group.addoption(
+        "--quick", action="store_true", help="a fixed part of the suite that touches every rule"
+    )
+    group.addoption(
+        "--rule", action="append", default=[], metavar="ID", help="only cases that bear on this rule"
+    )
+    group.addoption("--case", action="append", default=[], metavar="ID", help="only this case")
+    group.addoption(
+        "--seed", type=int, metavar="N", help="other generated cases (default: a fixed choice)"
+    )
+    group.addoption("--results", metavar="FILE", help="write the verdicts to FILE as JSON lines")
+    group.addoption(
+        "--resume", action="store_true", help="go on after a crash: leave out what FILE has a verdict on"
+    )
+    group.addoption("--running", metavar="FILE", help="keep in FILE which case is being judged")
+    group.addoption(
+        "--no-table", action="store_true", help="leave failures and table to who reads the results"
+    )
+    group.addoption("--time-limit", type=float, default=300.0, metavar="SECONDS", help="for one case (300)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register what keeps the state of a run."""
+    if config.stash.get(_ours, False):
+        from attnspec.conformance.run.session import Run
+
+        run = Run(config, tuple(config.getoption("--backend")) or ("numpy",))
+        run.check_options()
+        config.pluginmanager.register(run, "attnspec-run")
+
+
+_ours = pytest.StashKey[bool]()
+
+
+def _names_suite(word: str) -> bool:
+    if word == "attnspec.conformance":
+        return True
+    path = Path(word)
+    return not word.startswith("-") and path.exists() and path.absolute() == SUITE

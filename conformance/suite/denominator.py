@@ -1,0 +1,2 @@
+from attnspec.conformance.suite.group import Chapter
+chapter = Chapter("softmax")

@@ -1,0 +1,103 @@
+"""The chapter `errors`: what must raise, what the error says, and what may not be left behind by a call."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import permutations, product
+from typing import Any
+
+import numpy as np
+
+from attnspec import Case, cases
+from attnspec.backends import DTYPES, Backend
+from attnspec.case import Misuse
+from attnspec.conformance.judge.dtypes import in_each
+from attnspec.conformance.judge.relation import Found
+from attnspec.conformance.misuses import MISUSES
+from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
+from attnspec.conformance.suite.options import OPTIONS, drawn
+from attnspec.conformance.suite.problem import MASKED
+
+chapter = Chapter("errors")
+
+_ARRAYS = ("query", "key", "value")
+
+
+@chapter.group("ERR-3", each=tuple(MISUSES))
+def refused(_draw: Draw, name: str) -> Iterator[Yielded]:
+    """A call that cannot be honoured raises an error."""
+    wrong = MISUSES[name]
+    for dtype in DTYPES:
+        misuse = Misuse(wrong.argument, wrong.at_fault)
+        yield Call(wrong.arguments(dtype), (wrong.rule,), wrong.operation, misuse=misuse)
+
+
+@chapter.group("ERR-12", each=tuple(MISUSES))
+def named_in_the_error(_draw: Draw, name: str) -> Iterator[Yielded]:
+    """The error of a call that is refused names the argument at fault."""
+    wrong = MISUSES[name]
+    for dtype in ("float32", "float64"):
+        misuse = Misuse(wrong.argument, wrong.at_fault)
+        yield Call(wrong.arguments(dtype), operation=wrong.operation, misuse=misuse)
+
+
+@chapter.group("ERR-12")
+def named_in_the_error_of_a_golden_vector(_draw: Draw) -> Iterator[Yielded]:
+    """The error of a golden vector that is refused names the argument at fault."""
+    for case in cases():
+        if case.misuse is not None:
+            (chosen, *_) = (*in_each(case, ("float32",)), *in_each(case))
+            yield Call(chosen.arguments, operation=case.operation, misuse=case.misuse)
+
+
+@chapter.group("ERR-1", each=_ARRAYS)
+def mixed_dtypes(_draw: Draw, name: str) -> Iterator[Yielded]:
+    """One of the three arrays has another dtype than the others."""
+    for dtype, other in permutations(DTYPES, 2):
+        arguments = {key: np.ones((2, 3, 4), other if key == name else dtype) for key in _ARRAYS}
+        yield Call(arguments, misuse=Misuse(name))
+
+
+@chapter.group(
+    "ERR-2",
+    each=tuple(product(("int32", "int64", "bool", "complex64"), ("all", *_ARRAYS))),
+)
+def not_floating_point(_draw: Draw, which: tuple[str, str]) -> Iterator[Yielded]:
+    """Integers, booleans and complex numbers are refused, in all arrays and in one."""
+    dtype, name = which
+    for other in DTYPES[2:] if name != "all" else DTYPES[2:3]:
+        arguments = {key: np.ones((2, 3, 4), dtype if name in ("all", key) else other) for key in _ARRAYS}
+        yield Call(arguments, misuse=Misuse("query" if name == "all" else name))
+
+
+@chapter.group("ERR-13", each=tuple(OPTIONS))
+def earlier_calls(draw: Draw, option: str) -> Iterator[Yielded]:
+    """A call with one argument changed, and changed back, gives its own result each time."""
+    for problem in draw.in_each_dtype(MASKED[0]):
+        needs, first = drawn(problem, option)
+        _, second = drawn(problem, option)
+        before, after = (problem.arguments | needs | own for own in (first, second))
+        plain = problem.arguments | needs
+        yield Calls((before, after, plain, before), _each_its_own, repeats=True)
+
+
+def _each_its_own(backend: Backend, calls: tuple[Case, ...]) -> Found:
+    from attnspec.conformance.judge.judge import judge
+
+    verdicts = [judge(backend, case) for case in calls]
+    bad = [verdict for verdict in verdicts if verdict.status not in ("pass", "deviation")]
+    shown = [verdict for verdict in verdicts if verdict.status == "deviation"]
+    return (bad or shown or [None])[0]
+
+
+@chapter.group("ERR-14", each=tuple(product(("bias", "sinks"), ("fine", "large"))))
+def another_dtype(draw: Draw, which: tuple[str, str]) -> Iterator[Yielded]:
+    """A bias or a sink of another dtype is refused, or taken at its value."""
+    name, numbers = which
+    for dtype, other in permutations(DTYPES, 2):
+        (problem,) = draw.in_each_dtype(MASKED[0], dtypes=(dtype,))
+        shape = problem.shape if name == "bias" else problem.shape[-3:-2]
+        array = np.round(problem.random.normal(size=shape) * 1024) / 1024
+        if numbers == "large" and other != "float16":  # larger than float16 goes
+            array = np.round(array * 4) + (100000 if name == "bias" else -100000)
+        arguments: dict[str, Any] = problem.arguments | {name: array.astype(other)}
+        yield Call(arguments, misuse=replace(Misuse(name), allowed=True))

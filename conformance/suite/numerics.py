@@ -1,0 +1,177 @@
+"""The chapter `numerics`: dtypes, precision, budgets, inputs left alone, repeated bits."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from attnspec import Case
+from attnspec.backends import DTYPES, Backend
+from attnspec.conformance.judge.call import call, observe
+from attnspec.conformance.judge.comparison import same_bits
+from attnspec.conformance.judge.expected import expected
+from attnspec.conformance.judge.relation import Found
+from attnspec.conformance.judge.rounding_bias import signed_mean
+from attnspec.conformance.suite.datasets import DATASETS, problem
+from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
+from attnspec.conformance.suite.options import OPTIONS, drawn
+from attnspec.conformance.suite.problem import MASKED, SHAPES
+from attnspec.reference.budget.budget import budget
+
+chapter = Chapter("numerics")
+
+#: Those of the data sets' sizes whose exact values take milliseconds.
+_SIZES = ((1, 1, 1), (3, 7, 4), (7, 16, 16), (4, 31, 8), (8, 32, 3))
+#: Sizes past every tile, with depths that are no multiple of 8; (L, S, D).
+_LARGE = ((5, 65, 13), (17, 33, 72), (2, 257, 40), (33, 9, 20))
+_HALF = ("float16", "bfloat16")
+
+
+@chapter.group("NUM-1", each=("plain", "scale", "is_causal"))
+def dtype_of_the_result(draw: Draw, option: str) -> Iterator[Yielded]:
+    """The result has the dtype of the query, with and without options that bring numbers of their own."""
+    options: dict[str, dict[str, Any]] = {
+        "plain": {},
+        "scale": {"scale": 0.5},
+        "is_causal": {"is_causal": True},
+    }
+    for dtype in DTYPES:
+        one = np.ones((2, 3, 4), dtype)
+        yield {"query": one, "key": one, "value": one} | options[option]
+
+
+@chapter.group("NUM-2")
+def float64_is_computed_in_float64(draw: Draw) -> Iterator[Yielded]:
+    """A problem on which float32 shows."""
+    random = np.random.default_rng(draw.number())
+    yield {name: random.normal(size=(2, 8, 4)) for name in ("query", "key", "value")}
+
+
+@chapter.group("NUM-3")
+def plain_problems(draw: Draw) -> Iterator[Yielded]:
+    """Plain problems of every shape, from flat to sharply peaked rows."""
+    for drawn_problem in draw.problems():
+        yield drawn_problem.arguments
+
+
+@chapter.group("NUM-3", each=tuple(DATASETS))
+def data_set(draw: Draw, dataset: str) -> Iterator[Yielded]:
+    """Data on which rounding shows: flat, peaked, shifted, cancelling, tiny, around the edges of tiles."""
+    for index, size in enumerate(_SIZES):
+        for dtype in (DTYPES[index % 4], DTYPES[(index + 2) % 4]):
+            yield problem(dataset, size, dtype, draw.number(index)).arguments
+
+
+@chapter.group("NUM-3", "SCORE-2")
+def sizes_past_every_tile(draw: Draw) -> Iterator[Yielded]:
+    """No key, query or feature is lost past a tile, and the scale is that of the depth as it is."""
+    for size in _LARGE:
+        for dtype in ("float32", "float64"):
+            yield problem("plain", size, dtype, draw.number()).arguments
+
+
+@chapter.group("NUM-5")
+def half_precision_is_computed_in_float32(draw: Draw) -> Iterator[Yielded]:
+    """Problems on which half precision shows; one depth has a scale that every dtype holds."""
+    for dtype in _HALF:
+        for index in range(4):
+            random, depth = np.random.default_rng(draw.number(index)), (16, 24)[index % 2]
+            shapes = {"query": (2, 3, depth), "key": (2, 40, depth), "value": (2, 40, depth)}
+            yield {name: (2 * random.normal(size=shape)).astype(dtype) for name, shape in shapes.items()}
+
+
+@chapter.group("NUM-6")
+def rounding_has_no_bias(draw: Draw) -> Iterator[Yielded]:
+    """Values of one sign, where everything that is cut off adds up."""
+    for dtype in _HALF:
+        random = np.random.default_rng(draw.number())
+        arguments = {name: random.normal(size=(48, 32)).astype(dtype) for name in ("query", "key")}
+        arguments["value"] = (1 + random.random((48, 32))).astype(dtype)
+        yield Calls((Call(arguments, outputs=("output",)),), _is_unbiased)
+
+
+def _is_unbiased(backend: Backend, calls: tuple[Case, ...]) -> Found:
+    (case,) = calls
+    values = expected(case)
+    cast = values["weights"], case.arguments["value"].astype(np.float64)
+    allowed = budget("attention", case.arguments, case.dtype)["output"]
+    output = observe(backend, case)["output"].astype(np.float64)
+    share = signed_mean(output, values["output"], allowed, dtype=case.dtype, cast=cast)
+    return f"output: errors of one sign add up to {share:.3g} times what chance leaves" if share > 1 else None
+
+
+@chapter.group("NUM-4", each=tuple(OPTIONS))
+def inputs_beside(draw: Draw, option: str) -> Iterator[Yielded]:
+    """Every input has the same bytes after the call."""
+    for drawn_problem in draw.in_each_dtype(MASKED[0]):
+        needs, own = drawn(drawn_problem, option)
+        yield Calls((drawn_problem.arguments | needs | own,), _only_called)
+
+
+@chapter.group("NUM-4")
+def inputs_beside_each_other(draw: Draw) -> Iterator[Yielded]:
+    """Mask, bias and whatever else has the scores' shape, in one call: one is not written into another."""
+    every = ("mask", "bias", "dropout", "sinks", "is_causal")
+    for drawn_problem in draw.in_each_dtype(MASKED[0]):
+        options = {name: drawn(drawn_problem, name)[1] for name in every}
+        for chosen in (every, ("mask", "bias", "is_causal"), ("bias", "is_causal"), ("mask", "bias")):
+            own = {name: thing for option in chosen for name, thing in options[option].items()}
+            yield Calls((drawn_problem.arguments | own,), _only_called)
+
+
+def _only_called(backend: Backend, calls: tuple[Case, ...]) -> Found:
+    """The inputs are compared in every call of the suite; here nothing else is looked at."""
+    for case in calls:
+        call(backend, case.operation, case.arguments)
+    return None
+
+
+@chapter.group("NUM-7", each=(0.0, 300.0, -300.0))
+def lse_is_held_in_float32(draw: Draw, level: float) -> Iterator[Yielded]:
+    """Scores that all stand at a level of a few hundred, where bfloat16 is off by one."""
+    for drawn_problem in draw.in_each_dtype(SHAPES[4]):
+        query, key = drawn_problem.query.copy(), drawn_problem.key.copy()
+        query[..., 0], key[..., 0] = level / 4, 8  # 300 / 4 is a number of bfloat16; the scale halves it
+        yield drawn_problem.arguments | {"query": query, "key": key}
+
+
+@chapter.group("NUM-9", each=("plain", "mask", "is_causal"))
+def call_repeated(draw: Draw, option: str) -> Iterator[Yielded]:
+    """The same call gives the same bits three times over, on more than one tile."""
+    options: dict[str, dict[str, Any]] = {
+        "plain": {},
+        "mask": {"mask": np.random.default_rng(9).random((17, 33)) < 0.7},
+        "is_causal": {"is_causal": True},
+    }
+    for dtype in DTYPES:
+        large = problem("plain", (17, 33, 72), dtype, draw.number())
+        arrays = {"query": large.query, "key": large.key, "value": large.value}
+        yield Calls((arrays | options[option],), _repeats, repeats=True)
+
+
+def _repeats(backend: Backend, calls: tuple[Case, ...]) -> Found:
+    first, *others = [observe(backend, calls[0]) for _ in range(3)]
+    return next(
+        (found for other in others for name in first if (found := same_bits(name, other[name], first[name]))),
+        None,
+    )
+
+
+@chapter.group("NUM-10")
+def batch_entry_alone(draw: Draw) -> Iterator[Yielded]:
+    """Each batch entry has the same bits alone as in its batch."""
+    for drawn_problem in draw.in_each_dtype(SHAPES[4]):
+        batch = drawn_problem.arguments
+        entries = [{name: array[n : n + 1] for name, array in batch.items()} for n in range(2)]
+        yield Calls((batch, *entries), _same_alone)
+
+
+def _same_alone(backend: Backend, calls: tuple[Case, ...]) -> Found:
+    whole, *alone = [observe(backend, case) for case in calls]
+    for entry, outputs in enumerate(alone):
+        for name, array in outputs.items():
+            found = same_bits(name, array, whole[name][entry : entry + 1])
+            if found is not None:
+                return replace(found, element=(entry, *found.element[1:]))
+    return None

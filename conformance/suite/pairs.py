@@ -1,0 +1,143 @@
+"""The chapter `errors`: an argument that is accepted has its effect, alone and beside every other (ERR-3)."""
+
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from attnspec import Case
+from attnspec.backends import Backend
+from attnspec.conformance.judge.budget import budgets_of
+from attnspec.conformance.judge.call import observe
+from attnspec.conformance.judge.comparison import compare
+from attnspec.conformance.judge.relation import Found
+from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
+from attnspec.conformance.suite.options import OPTIONS, drawn
+from attnspec.conformance.suite.problem import GROUPED, MASKED, SHAPES, Problem, Shape
+from attnspec.conformance.verdict import Difference
+
+chapter = Chapter("errors")
+
+#: More keys than queries, so that a bottom-right mask is not a top-left one, and room for every mask.
+_SHAPE, _SHARED = MASKED[0], GROUPED[0]
+#: Longer than tiles of 16 and 32, and no multiple of them.
+_TILED = Shape((1, 1), 19, 35, 2, 2)
+_MASKS = ("mask", "bias", "is_causal", "query_offset", "window", "query_lengths", "key_lengths", "segments")
+#: An offset is always beside a causal mask, and a rate beside its mask.
+_PAIRS = (
+    *(
+        pair
+        for pair in combinations(OPTIONS, 2)
+        if pair != ("is_causal", "query_offset") and pair[1] != "dropout_rate"
+    ),
+    *(("grouped", name) for name in OPTIONS),
+)
+#: The fixed problems in which an option makes no difference, and the next one in which it does:
+#: by group and number. A test holds that the others need no entry, with the second oracle.
+SKIPPED: dict[tuple[str, int], int] = {
+    ("errors: option has an effect: dropout", 0): 1,
+    ("errors: option has an effect: dropout_rate", 0): 2,
+    ("errors: option has an effect: query_offset", 0): 1,
+    ("errors: options in pairs: grouped and dropout", 0): 1,
+    ("errors: options in pairs: grouped and dropout_rate", 1): 6,
+    ("errors: options in pairs: is_causal and dropout", 0): 1,
+    ("errors: options in pairs: is_causal and key_lengths", 0): 1,
+    ("errors: options in pairs: is_causal and window", 0): 3,
+    ("errors: options in pairs: key_lengths and dropout", 0): 1,
+    ("errors: options in pairs: mask and dropout", 0): 1,
+    ("errors: options in pairs: mask and sinks", 0): 1,
+    ("errors: options in pairs: query_lengths and sinks", 1): 1,
+    ("errors: options in pairs: query_offset and dropout", 1): 2,
+    ("errors: options in pairs: query_offset and segments", 1): 2,
+    ("errors: options in pairs: query_offset and window", 0): 1,
+    ("errors: options in pairs: scale and dropout", 1): 1,
+    ("errors: options in pairs: scale and softcap", 0): 2,
+    ("errors: options in pairs: scale and softcap", 1): 2,
+    ("errors: options in pairs: segments and dropout", 0): 1,
+    ("errors: options in pairs: softcap and dropout", 1): 1,
+    ("errors: options in pairs: window and dropout", 0): 2,
+    ("errors: options in pairs: window and dropout", 1): 1,
+    ("errors: options in pairs: window and key_lengths", 0): 1,
+}
+
+
+@chapter.group("ERR-3", each=tuple(OPTIONS))
+def option_has_an_effect(draw: Draw, option: str) -> Iterator[Yielded]:
+    """An option that is accepted changes the result where it has to."""
+    for problem in _problems(draw, _SHAPE, 0):
+        needs, own = drawn(problem, option)
+        yield Calls((problem.arguments | needs, problem.arguments | needs | own), _differ)
+
+
+def _differ(backend: Backend, calls: tuple[Case, ...]) -> Found:
+    less, more = (observe(backend, case) for case in calls)
+    few, many = (budgets_of(backend, case) for case in calls)
+    for name, array in more.items():
+        compared = compare(
+            name, array, less[name].astype(np.float64), few[name] + many[name], str(array.dtype)
+        )
+        if isinstance(compared, Difference):
+            return None
+    own = [name for name in calls[1].arguments if name not in calls[0].arguments]
+    return f"{' and '.join(own)}: accepted, and changes nothing"
+
+
+@chapter.group("ERR-3", each=_PAIRS)
+def options_in_pairs(draw: Draw, pair: tuple[str, str]) -> Iterator[Yielded]:
+    """Two options beside each other, on problems in which both matter."""
+    shape = _SHARED if pair[0] == "grouped" else _SHAPE
+    both_mask = set(pair) <= set(_MASKS)
+    rule = "MASK-4" if both_mask else next(OPTIONS[name].rule for name in reversed(pair) if name in OPTIONS)
+    for number in range(2):
+        for problem in _problems(draw, shape, number):
+            # float32, and one of the other dtypes in turn.
+            turn = ("float16", "float64", "bfloat16")[(_PAIRS.index(pair) + number) % 3]
+            if str(problem.query.dtype) in ("float32", turn):
+                yield Call(together(problem, pair), (rule, "ERR-3"))
+
+
+def together(problem: Problem, pair: tuple[str, str]) -> dict[str, Any]:
+    """Draw the arguments of a call with two options of a problem."""
+    parts = [drawn(problem, name) for name in pair if name in OPTIONS]
+    arguments: dict[str, Any] = dict(problem.arguments)
+    for needs, _ in parts:
+        arguments |= needs
+    for _, own in parts:
+        arguments |= own
+    return arguments
+
+
+def _problems(draw: Draw, shape: Shape, number: int) -> Iterator[Problem]:
+    """Draw a problem in each dtype, past those in which an option makes no difference."""
+    skipped = SKIPPED.get((draw.group, number), 0) if draw.seed is None else 0
+    yield from draw.in_each_dtype(shape, index=100 * number + skipped)
+
+
+@chapter.group("ERR-3", each=tuple(OPTIONS))
+def option_past_every_tile(draw: Draw, option: str) -> Iterator[Yielded]:
+    """An option holds for the last query and the last key as for the first."""
+    for problem in draw.in_each_dtype(_TILED, dtypes=("float32", "float64")):
+        needs, own = drawn(problem, option)
+        yield Call(problem.arguments | needs | own, (OPTIONS[option].rule,))
+
+
+@chapter.group("MASK-4", "ERR-3", "SCORE-3", "SCORE-4", "SCORE-5")
+def options_together(draw: Draw) -> Iterator[Yielded]:
+    """Any of all options, mask and bias of every shape that broadcasts; rows may be left without a key."""
+    for number, problem in enumerate(draw.problems((*SHAPES, *GROUPED), 4)):
+        # Those that few implementations have are left out of every second problem.
+        names = [name for name in OPTIONS if number % 4 < 2 or name in ("scale", "bias", "mask", "is_causal")]
+        options: dict[str, Any] = {}
+        for name in names:
+            needs, own = drawn(problem, name) if min(problem.shape[-2:]) > 1 else ({}, {})
+            if problem.random.random() < 0.4:
+                options |= needs | own
+        if "bias" in options:
+            # Numbers that are not exact in a shorter dtype, some of them large.
+            bias = problem.random.normal(size=problem.shape) * problem.choice(1.0, 300.0)
+            bias[problem.random.random(problem.shape) < 0.2] = -np.inf
+            options["bias"] = problem.broadcastable(bias.astype(problem.query.dtype))
+        if "mask" in options:
+            options["mask"] = problem.broadcastable(problem.random.random(problem.shape) < 0.7)
+        yield problem.arguments | options

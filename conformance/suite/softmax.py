@@ -1,0 +1,160 @@
+"""The chapter `softmax`: scores to weights to output."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from attnspec import Case
+from attnspec.backends import Backend
+from attnspec.conformance.judge.budget import budgets_of
+from attnspec.conformance.judge.call import observe
+from attnspec.conformance.judge.comparison import compare
+from attnspec.conformance.judge.failure import Missing
+from attnspec.conformance.judge.hidden import without
+from attnspec.conformance.judge.relation import Found
+from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
+from attnspec.conformance.suite.options import dropout
+from attnspec.conformance.suite.problem import SHAPES, Shape
+from attnspec.conformance.verdict import Difference
+
+chapter = Chapter("softmax")
+
+_ONE_KEY = tuple(shape for shape in SHAPES if shape.keys == 1)
+_LONG = ((3, 33), (2, 65), (2, 257), (33, 9))
+
+
+@chapter.group("SOFT-1")
+def rows_are_independent(draw: Draw) -> Iterator[Yielded]:
+    """Raising all scores of one row by the bias leaves the other rows as they are."""
+    for problem in draw.problems():
+        bias = np.zeros(problem.shape, dtype=problem.query.dtype)
+        bias[..., 0, :] = 8.0
+        yield Call(problem.arguments | {"bias": bias}, outputs=("output", "weights"))
+
+
+@chapter.group("SOFT-1")
+def equal_scores_give_the_mean(draw: Draw) -> Iterator[Yielded]:
+    """A query of zeros attends to all keys alike: a closed form, without exponentials."""
+    for problem in draw.problems():
+        value = problem.value.astype(np.float64)  # on a coarse grid: their sum is exact
+        mean = value.mean(axis=-2, keepdims=True)
+        expected = {
+            "output": np.broadcast_to(mean, (*problem.shape[:-1], value.shape[-1])),
+            "weights": np.full(problem.shape, 1 / value.shape[-2]),
+        }
+        arguments = problem.arguments | {"query": np.zeros_like(problem.query)}
+        yield Call(arguments, expected=expected, outputs=tuple(expected))
+
+
+@chapter.group("SOFT-2", each=(10000.0, -10000.0))
+def common_shift(draw: Draw, shift: float) -> Iterator[Yielded]:
+    """A bias shared by a row cancels, far beyond where the exponential over- or underflows."""
+    for problem in draw.problems():
+        query, key = np.round(problem.query), np.round(problem.key)  # adding the shift is exact
+        bias = np.full(problem.shape, shift, dtype=problem.query.dtype)
+        yield {"query": query, "key": key, "value": problem.value, "scale": 0.125, "bias": bias}
+
+
+@chapter.group("SOFT-2", "NUM-5", each=(1.0, -1.0))
+def scores_past_float16(draw: Draw, sign: float) -> Iterator[Yielded]:
+    """One large feature in common puts every score at about 130000, above or below zero."""
+    for problem in draw.problems(tuple(shape for shape in SHAPES if shape.depth > 1)):
+        query, key = problem.query.copy(), problem.key.copy()
+        query[..., 0], key[..., 0] = 512, sign * 512
+        yield {"query": query, "key": key, "value": problem.value, "scale": 0.5}
+
+
+@chapter.group("SOFT-2")
+def large_scores(draw: Draw) -> Iterator[Yielded]:
+    """Scores of thousands, of both signs, the largest of them late in the row."""
+    for problem in draw.problems():
+        key = problem.key.copy()
+        key[..., -1, :] *= 4
+        yield problem.arguments | {"key": key, "scale": 500.0}
+
+
+@chapter.group("SOFT-3")
+def values_go_with_their_keys(draw: Draw) -> Iterator[Yielded]:
+    """Keys and values in another order give the same output."""
+    for problem in draw.problems():
+        order = problem.random.permutation(problem.key.shape[-2])
+        arrays = {"key": problem.key[..., order, :], "value": problem.value[..., order, :]}
+        yield Call(problem.arguments | arrays, outputs=("output",))
+
+
+@chapter.group("SOFT-3", each=_LONG)
+def every_key_counts(draw: Draw, sizes: tuple[int, int]) -> Iterator[Yielded]:
+    """With a query of zeros every key counts as much as any other, past every tile."""
+    queries, keys = sizes
+    for problem in draw.in_each_dtype(Shape((), queries, keys, 2, 6)):
+        mean = problem.value.astype(np.float64).mean(axis=0)
+        expected = {"output": np.broadcast_to(mean, (queries, 6))}
+        arguments = problem.arguments | {"query": np.zeros_like(problem.query)}
+        yield Call(arguments, expected=expected, outputs=("output",))
+
+
+@chapter.group("SOFT-3")
+def one_key_gives_its_value(draw: Draw) -> Iterator[Yielded]:
+    """Whatever the score, the output of a row with one key is its value to the last bit."""
+    for problem in draw.problems(_ONE_KEY, 6):
+        yield Calls((Call(problem.arguments, outputs=("output",)),), _is_the_value)
+
+
+def _is_the_value(backend: Backend, calls: tuple[Case, ...]) -> Found:
+    (case,) = calls
+    output, value = observe(backend, case)["output"], case.arguments["value"]
+    expected = np.broadcast_to(value, output.shape).astype(np.float64)
+    compared = compare("output", output, expected, np.zeros(output.shape), case.dtype)
+    return compared if isinstance(compared, Difference) else None
+
+
+@chapter.group("SOFT-3")
+def output_is_linear_in_the_values(draw: Draw) -> Iterator[Yielded]:
+    """Values of whole numbers, none below 0, so that nothing cancels in what is expected."""
+    for problem in draw.problems():
+        one, other = (problem.random.integers(0, 9, problem.value.shape) for _ in range(2))
+        value = (one + 2 * other).astype(problem.value.dtype)
+        yield Call(problem.arguments | {"value": value}, outputs=("output",))
+
+
+@chapter.group("SOFT-4", each=(("weights",), ("lse",), ("lse", "weights")))
+def output_alone(draw: Draw, hidden: tuple[str, ...]) -> Iterator[Yielded]:
+    """The output is the same when the weights or the lse are not asked for."""
+
+    def run(backend: Backend, calls: tuple[Case, ...]) -> Found:
+        flags = [f"return_{name}" for name in hidden]
+        if not all(backend.has("attention", flag) for flag in flags):
+            raise Missing(f"{backend.name} does not return {' and '.join(hidden)}")
+        from attnspec.conformance.judge.judge import judge
+
+        # Under a rule that is asked of a backend without weights and lse, too.
+        verdict = judge(without(backend, *flags), replace(calls[0], rules=("SOFT-1",)))
+        rule = "SOFT-4" if verdict.rule == "SOFT-1" else verdict.rule
+        return None if verdict.status == "pass" else replace(verdict, rule=rule)
+
+    for problem in draw.problems():
+        options: dict[str, Any] = {"mask": problem.mask(), "is_causal": True, "scale": 0.25}
+        for taken in (options, {}):
+            yield Calls((problem.arguments | taken,), run)
+
+
+@chapter.group("SOFT-4")
+def returned_weights_are_those_used(draw: Draw) -> Iterator[Yielded]:
+    """The returned weights applied to the values give the output, with dropout and without."""
+    for number, problem in enumerate(draw.problems()):
+        options = dropout(problem) if number % 4 < 2 else {}
+        yield Calls((problem.arguments | {"is_causal": number % 3 > 0} | options,), _weights_give_the_output)
+
+
+def _weights_give_the_output(backend: Backend, calls: tuple[Case, ...]) -> Found:
+    (case,) = calls
+    if not backend.has("attention", "return_weights"):
+        raise Missing(f"{backend.name} has no argument return_weights")
+    outputs, value = observe(backend, case), case.arguments["value"].astype(np.float64)
+    budgets = budgets_of(backend, case)
+    applied = outputs["weights"].astype(np.float64) @ value
+    allowed = budgets["output"] + budgets["weights"] @ np.abs(value)
+    compared = compare("output", outputs["output"], applied, allowed, case.dtype)
+    return compared if isinstance(compared, Difference) else None
