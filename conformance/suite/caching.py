@@ -21,7 +21,7 @@ _GARBAGE = 1000
 
 @chapter.group("CACHE-1", operation="append_cache", each=(0, 1, 3))
 def appending(draw: Draw, count: int) -> Iterator[Yielded]:
-    """Nothing, one or several positions are appended, at any length at which they fit, also to caches of two axes."""
+    """Nothing, one or several positions are appended, at any length at which they fit, to two axes too."""
     for random, dtype in draw.generators():
         outer: tuple[int, ...] = (2, 3) if random.random() < 0.7 else ()
         lengths: Any = int(random.integers(0, 7 - count))
@@ -67,7 +67,7 @@ def steps_with_a_cache(draw: Draw, by: str) -> Iterator[Yielded]:
 
 @chapter.group("CACHE-4", operation="gather_pages")
 def pages_in_any_order(draw: Draw) -> Iterator[Yielded]:
-    """Pages are gathered in any order, shared by sequences and used twice by one, also for one sequence alone."""
+    """Pages are gathered in any order, shared by sequences, used twice by one, or of one sequence alone."""
     for random, dtype in draw.generators():
         yield {
             "pages": grid(random, (5, 2, 3, 4), 1.0).astype(dtype),

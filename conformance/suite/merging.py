@@ -86,7 +86,7 @@ def _merge_to_the_whole(backend: Backend, cases: tuple[Case, ...]) -> Found:
     outputs, lses = (np.stack([one[name] for one in found]) for name in ("output", "lse"))
     merge = replace(cases[0], operation="merge_partials", arguments={"outputs": outputs, "lses": lses})
     output = observe(backend, merge)["output"]
-    whole = exact("attention", _whole(cases))["output"]
+    whole = exact("attention", _whole(cases), backend.dialect)["output"]
     allowed = _inherited(backend, cases, whole) + budgets_of(backend, merge)["output"]
     compared = compare("output", output, whole, allowed, cases[0].dtype)
     return compared if isinstance(compared, Difference) else None
@@ -102,7 +102,7 @@ def _whole(cases: tuple[Case, ...]) -> dict[str, Any]:
 
 def _inherited(backend: Backend, cases: tuple[Case, ...], whole: Any) -> Any:
     """Bound what the errors of the parts, in output and lse, make of the merged output."""
-    parts = [exact(case.operation, case.arguments) for case in cases]
+    parts = [exact(case.operation, case.arguments, backend.dialect) for case in cases]
     budgets = [budgets_of(backend, case) for case in cases]
     top = np.max([part["lse"] for part in parts], axis=0)
     rates = [np.exp(part["lse"] - top)[..., None] for part in parts]
