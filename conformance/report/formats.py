@@ -42,8 +42,8 @@ class Format:
 FORMATS = (
     Format("junit", "", "junit:to_junit", "JUnit XML"),
     Format("markdown", "", "markdown:to_markdown", "Markdown"),
-    Format("badge", ".svg", "badge:to_svg", "a badge as SVG"),
-    Format("badge", ".json", "badge:to_json", "a badge as the JSON that badge services take"),
+    Format("badge", ".svg", "badge:to_svg", "a badge"),
+    Format("badge", ".json", "badge:to_json", "JSON for a badge service"),
 )
 
 

@@ -23,6 +23,6 @@ def cut(text: str) -> str:
     --------
     >>> from attnspec.conformance.report.outside import cut
     >>> cut("x" * 2500)[-25:]
-    'xx... and 500 letters more'
+    'x... and 500 letters more'
     """
     return text if len(text) <= _MOST else f"{text[:_MOST]}... and {len(text) - _MOST} letters more"
