@@ -74,6 +74,7 @@ def test_options_are_handed_on(check):
 def test_all_reports_of_one_run(check, tmp_path):
     files = [tmp_path / "sub" / "j.xml", tmp_path / "m.md", tmp_path / "b.svg", tmp_path / "r.jsonl"]
     options = ["--junit", "--markdown", "--badge", "--results"]
+    files[3].write_text("of the run before")
     done = check(*(word for pair in zip(options, files, strict=True) for word in pair))
     assert done.exit_code == 1
     ET.parse(files[0])
