@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from attnspec import SpecError
 from attnspec.conformance.report import formats
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _REPORTS = (
     click.option("-x", "stop", is_flag=True, help="Stop at the first failure."),
     click.option("-n", "workers", metavar="N", help="Run in N processes, or auto (needs pytest-xdist)."),
     click.option("--time-limit", default=300.0, metavar="SECONDS", help="For one test (300)."),
-    click.option("--case", "cases", multiple=True, metavar="ID", help="Only this golden vector."),
+    click.option("--case", "cases", multiple=True, metavar="ID", help="Only this case, by its id or its name."),
 )
 
 
@@ -104,7 +105,7 @@ def judge(folder: Path, **reports: Any) -> None:
     from attnspec.backends.names import OFFLINE
 
     load(f"{OFFLINE}{folder}")  # what is wrong with the folder as a whole is said at once
-    _judge([f"{OFFLINE}{folder}"], ["-k", "test_golden"], **reports)
+    _judge([f"{OFFLINE}{folder}"], [], **reports)
 
 
 def _judge(
@@ -121,7 +122,6 @@ def _judge(
     **reports: Path | None,
 ) -> None:
     """Check the arguments, run, print, write the reports, and end with the status that tells it."""
-    from attnspec import find_case
     from attnspec.conformance.report.files import check_writable
     from attnspec.conformance.report.known_failures import read_known
     from attnspec.conformance.report.report import Report
@@ -129,7 +129,7 @@ def _judge(
     if workers and importlib.util.find_spec("xdist") is None:
         raise click.ClickException("-n: expected pytest-xdist to be installed, got none")
     for case in cases:
-        find_case(case)
+        _require_case(case)
     wanted = [(formats.find_format(option, path), path) for option, path in reports.items() if path]
     known = read_known(known_failures) if known_failures else ()
     before = (
@@ -151,6 +151,14 @@ def _judge(
         number = write_known(write_known_failures, report.results, (*known, *before))
         click.echo(f"{number} known failures in {write_known_failures}: give each a reason and a link")
     sys.exit(0 if sound and (report.good or write_known_failures) else 1)
+
+
+def _require_case(name: str) -> None:
+    from attnspec import cases
+    from attnspec.conformance.suite import items
+
+    if name not in {case.id for case in cases()} and next(items(names=[name]), None) is None:
+        raise SpecError(f"case: got {name!r}, expected an id such as masking-empty-last")
 
 
 def _run(
