@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 from attnspec import OPERATIONS, Alternative, Case, find_rule
@@ -16,17 +15,9 @@ from attnspec.reference.budget.budget import Budget, budget
 from attnspec.reference.rational.dialect import SHOWN
 
 #: The rule that a wrong shape of an output of attention breaks, whatever the call is about.
-_SHAPES = {"output": "SHAPE-3", "lse": "SHAPE-8", "weights": "SHAPE-4"}
+_SHAPES = {output.name: output.rule for output in OPERATIONS["attention"].results}
 #: Rules that an lse of too short a dtype breaks; in calls about others it is not looked at.
 _OF_LSE = ("NUM-7", "SHAPE-8", "SOFT-6", "SOFT-7", "DROP-3", "CACHE-6", "CACHE-7")
-#: What is left out with an option: ids come in pairs, and a rate says nothing without its mask.
-_TOGETHER: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "query_segment_ids": ("key_segment_ids",),
-        "key_segment_ids": ("query_segment_ids",),
-        "dropout_mask": ("dropout_rate",),
-    }
-)
 #: A call with the variants that are to show: operation, arguments, dialect.
 _Asked = tuple[str, Mapping[str, Any], Mapping[str, str]]
 #: A variant's own rounding is not that of the softmax for which budgets are derived.
@@ -105,7 +96,7 @@ def ignored(backend: Backend, operation: str, arguments: Mapping[str, Any], outp
     for name in arguments:
         # A number of heads, say, cannot be left out: what is left is no call.
         if name not in OPERATIONS[operation].arrays and operation == "attention":
-            left_out = (name, *_TOGETHER.get(name, ()))
+            left_out = OPERATIONS[operation].together(name)
             less = {other: x for other, x in arguments.items() if other not in left_out}
             if _gave(backend, (operation, less, dialect), (operation, arguments, dialect), outputs, 1):
                 found.append(name)

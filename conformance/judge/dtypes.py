@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from attnspec import OPERATIONS, Case
-from attnspec.backends import DTYPES
+from attnspec.dtypes import DTYPES, FORMATS
 
 
 def is_real(thing: Any) -> bool:
@@ -23,14 +23,12 @@ def lse_dtype(dtype: str) -> str:
     >>> lse_dtype("bfloat16"), lse_dtype("float64")
     ('float32', 'float64')
     """
-    return "float64" if dtype == "float64" else "float32"
+    return FORMATS[dtype].lse
 
 
 def accepted(output: str, dtype: str) -> tuple[str, ...]:
     """List the dtypes that an output may have where the inputs have that dtype (NUM-1, NUM-7)."""
-    if output != "lse":
-        return (dtype,)
-    return tuple(dict.fromkeys((lse_dtype(dtype), "float64")))
+    return FORMATS[dtype].accepted_of_lse if output == "lse" else (dtype,)
 
 
 def dtype_of(operation: str, arguments: Mapping[str, Any]) -> str:

@@ -1,0 +1,122 @@
+"""What fits: the linter's and everybody's word on why a call would be refused."""
+
+from collections.abc import Iterator, Mapping
+from math import isfinite
+from types import MappingProxyType
+from typing import Any
+
+from attnspec.dtypes import numbers_of
+from attnspec.operations import OPERATIONS, Argument
+from attnspec.operations.letters import value_of
+from attnspec.sizes import Arguments, Sizes, bound, is_array
+
+#: What is expected of an argument, in words.
+WORDS: Mapping[str, str] = MappingProxyType(
+    {
+        "floating": "floating-point numbers",
+        "lse": "floating-point numbers",
+        "boolean": "booleans",
+        "integer": "integers",
+        "array": "an array",
+        "integers": "an integer or integers",
+        "number": "a finite number",
+        "flag": "True or False",
+        "window": "two, each None or an integer from 0",
+    }
+)
+
+
+def misfits(operation: str, arguments: Arguments) -> list[str]:
+    """List why a call would be refused, a line for each argument at fault.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.fitting import misfits
+    >>> misfits("split_heads", {"features": np.ones((3, 8)), "heads": 3})
+    ['argument features: got shape (3, 8), expected (*B, N, H*D) with H = 3']
+    >>> misfits("split_heads", {"features": np.ones((3, 8), int), "heads": 2})
+    ['argument features: got dtype int64, expected floating-point numbers']
+    """
+    known = OPERATIONS[operation].arguments
+    given = {name: x for name, x in arguments.items() if x is not None and name in known}
+    found, problems = bound(operation, given)
+    return [
+        *(problem for name, x in given.items() for problem in _of_dtype(known[name], x)),
+        *problems,
+        *(problem for name, x in given.items() for problem in _of_form(known[name], x, found)),
+        *(
+            f"argument {name}: got {given[name]} without {other}"
+            for name in given
+            for other in known[name].needs
+            if other not in given and (is_array(given[name]) or given[name] != known[name].default)
+        ),
+    ]
+
+
+def _of_dtype(argument: Argument, x: Any) -> Iterator[str]:
+    wanted = "floating" if argument.numbers == "lse" else argument.numbers
+    if is_array(x) and argument.shape and numbers_of(x) != wanted:
+        yield f"argument {argument.name}: got dtype {x.dtype}, expected {WORDS[argument.numbers]}"
+
+
+def _of_form(argument: Argument, x: Any, found: Sizes) -> Iterator[str]:
+    """Find what is wrong with what is no array, and with the numbers of an array that are bounded."""
+    expected = _expected(argument, found)
+    if argument.kind == "window":
+        fits = is_window(x)
+    elif argument.kind == "word":
+        fits = x in argument.words
+    elif argument.kind == "flag":
+        fits = isinstance(x, bool)
+    elif is_array(x):
+        fits = argument.shape != () and (
+            argument.bounds is None or all(_within(argument, n, found) for n in x.reshape(-1).tolist())
+        )
+    elif argument.kind == "array":
+        fits = False
+    elif argument.kind == "number":
+        fits = _is_number(x) and isfinite(x) and _within(argument, x, found)
+    else:
+        fits = type(x) is int and _within(argument, x, found)
+    if not fits:
+        yield f"argument {argument.name}: got {x}, expected {expected}"
+
+
+def _expected(argument: Argument, found: Sizes) -> str:
+    if argument.kind == "word":
+        return " or ".join(argument.words)
+    words = WORDS[argument.kind] if argument.kind != "integer" else "an integer"
+    if argument.bounds is None or argument.kind == "window":
+        return words
+    most = value_of(str(argument.bounds.most), found.letters)
+    beside = "" if most is None else f", {argument.bounds.most} being {most}"
+    return f"{words} {argument.bounds}{beside}"
+
+
+def _within(argument: Argument, number: float, found: Sizes) -> bool:
+    bounds = argument.bounds
+    if bounds is None:
+        return True
+    most = value_of(bounds.most, found.letters) if isinstance(bounds.most, str) else bounds.most
+    enough = number > bounds.least if bounds.above else number >= bounds.least
+    too_much = most is not None and (number >= most if bounds.below else number > most)
+    return enough and not too_much and (bounds.step == 1 or number % bounds.step == 0)
+
+
+def is_window(x: Any) -> bool:
+    """Whether something is a pair of bounds, each None or an integer from 0.
+
+    Examples
+    --------
+    >>> from attnspec.fitting import is_window
+    >>> is_window((2, None)), is_window((2,)), is_window((-1, 0))
+    (True, False, False)
+    """
+    if not isinstance(x, tuple | list) or len(x) != 2:
+        return False
+    return all(side is None or (type(side) is int and side >= 0) for side in x)
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, int | float) and not isinstance(x, bool)
