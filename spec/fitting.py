@@ -34,15 +34,16 @@ def misfits(operation: str, arguments: Arguments) -> list[str]:
     >>> import numpy as np
     >>> from attnspec.fitting import misfits
     >>> misfits("split_heads", {"features": np.ones((3, 8)), "heads": 3})
-    ['argument features: got shape (3, 8), expected (*B, N, H*D) with H = 3']
+    ['argument features: got shape (3, 8), expected (N, 3*D)']
     >>> misfits("split_heads", {"features": np.ones((3, 8), int), "heads": 2})
     ['argument features: got dtype int64, expected floating-point numbers']
     """
     known = OPERATIONS[operation].arguments
     given = {name: x for name, x in arguments.items() if x is not None and name in known}
     found, problems = bound(operation, given)
+    leading = next((x for x in given.values() if is_array(x)), None)
     return [
-        *(problem for name, x in given.items() for problem in _of_dtype(known[name], x)),
+        *(problem for name, x in given.items() for problem in _of_dtype(known[name], x, leading)),
         *problems,
         *(problem for name, x in given.items() for problem in _of_form(known[name], x, found)),
         *(
@@ -54,10 +55,14 @@ def misfits(operation: str, arguments: Arguments) -> list[str]:
     ]
 
 
-def _of_dtype(argument: Argument, x: Any) -> Iterator[str]:
+def _of_dtype(argument: Argument, x: Any, leading: Any) -> Iterator[str]:
+    if not is_array(x) or not argument.shape:
+        return
     wanted = "floating" if argument.numbers == "lse" else argument.numbers
-    if is_array(x) and argument.shape and numbers_of(x) != wanted:
+    if numbers_of(x) != wanted:
         yield f"argument {argument.name}: got dtype {x.dtype}, expected {WORDS[argument.numbers]}"
+    elif "mixed" in argument.refusals and x.dtype != leading.dtype:
+        yield f"argument {argument.name}: got dtype {x.dtype}, expected {leading.dtype} as in the first array"
 
 
 def _of_form(argument: Argument, x: Any, found: Sizes) -> Iterator[str]:

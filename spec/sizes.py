@@ -112,7 +112,7 @@ def bound(operation: str, arguments: Arguments) -> tuple[Sizes, list[str]]:
     form = OPERATIONS[operation]
     arrays = {
         argument: arguments[argument.name]
-        for argument in _in_order(form)
+        for argument in in_order(form)
         if argument.shape and is_array(arguments.get(argument.name))
     }
     found = Sizes()
@@ -134,11 +134,19 @@ def bound(operation: str, arguments: Arguments) -> tuple[Sizes, list[str]]:
             else _bind(argument, array, shape, found)
         )
         _fall_back(form, arguments, found)
-    return found, problems
+    return found, problems or _divided(form, found)
 
 
-def _in_order(form: Operation) -> list[Argument]:
-    """Order arguments so that each is looked at after those that say its sizes."""
+def in_order(form: Operation) -> list[Argument]:
+    """Order arguments so that each stands after those that say its sizes.
+
+    Examples
+    --------
+    >>> from attnspec import OPERATIONS
+    >>> from attnspec.sizes import in_order
+    >>> [argument.name for argument in in_order(OPERATIONS["multi_head_attention"])][:4]
+    ['tokens', 'key_heads', 'memory', 'query_weight']
+    """
     sources = {name for name, _ in form.otherwise.values()}
     first = [form.positional[0], *(one for one in form.named if one.name in sources)]
     return [*first, *(one for one in form.arguments.values() if one not in first)]
@@ -151,14 +159,15 @@ def _fall_back(form: Operation, arguments: Arguments, found: Sizes) -> None:
 
 
 def _axes(shape: Shape, found: Sizes) -> list[int | str]:
-    """Write a shape in numbers, with a letter where its size is not known."""
+    """Write a shape in numbers, with a letter where its size is not known: ``3*D``."""
     axes: list[int | str] = []
     for place, letter in enumerate(shape):
         if letter == BATCH:
             axes += [BATCH] if found.batch is None else found.batch
         elif not (found.headless and letter in HEADS and place and shape[place - 1] == BATCH):
             size = value_of(letter, found.letters)
-            axes.append(letter if size is None else size)
+            known = (str(found.letters.get(factor, factor)) for factor in letter.split("*"))
+            axes.append("*".join(known) if size is None else size)
     return axes
 
 
@@ -174,27 +183,9 @@ def _bind(argument: Argument, array: Any, shape: Shape, found: Sizes) -> list[st
     expected = spelled(tuple(axes))
     if len(axes) != len(got):
         return [f"argument {argument.name}: got shape {got}, expected {expected}"]
-    fits = True
     for axis, size in zip(axes, got, strict=True):
-        fits = fits and (_learn(axis, size, found) if isinstance(axis, str) else axis == size)
-    if not fits:
-        known = {
-            letter: found.letters[letter]
-            for axis in axes
-            if isinstance(axis, str)
-            for letter in axis.split("*")
-            if letter in found.letters and "*" in axis
-        }
-        beside = " with " + ", ".join(f"{letter} = {size}" for letter, size in known.items()) if known else ""
-        where = spelled(shape) if beside else expected
-        return [f"argument {argument.name}: got shape {got}, expected {where}{beside}"]
-    for letter in shape:
-        whole = LETTERS[letter].divides if letter in LETTERS else ""
-        if whole in found.letters and (
-            found.letters[letter] == 0 or found.letters[whole] % found.letters[letter]
-        ):
-            expected = f"a divisor of {found.letters[whole]}"
-            return [f"argument {argument.name}: got {found.letters[letter]} heads, expected {expected}"]
+        if not (_learn(axis, size, found) if isinstance(axis, str) else axis == size):
+            return [f"argument {argument.name}: got shape {got}, expected {expected}"]
     return []
 
 
@@ -202,18 +193,28 @@ def _learn(axis: str, size: int, found: Sizes) -> bool:
     """Take the size of an axis for that of its one letter that is not known yet."""
     known = 1
     unknown = []
-    for letter in axis.split("*"):
-        if letter in found.letters:
-            known *= found.letters[letter]
+    for factor in axis.split("*"):
+        if factor.isdigit() or factor in found.letters:
+            known *= int(factor) if factor.isdigit() else found.letters[factor]
         else:
-            unknown.append(letter)
+            unknown.append(factor)
     if not unknown:
         return known == size
     if len(unknown) > 1 or known == 0 or size % known:
         return False
-    least = 0 if LETTERS[unknown[0]].may_be_empty else 1
     found.letters[unknown[0]] = size // known
-    return size // known >= least
+    return size > 0 or LETTERS[unknown[0]].may_be_empty
+
+
+def _divided(form: Operation, found: Sizes) -> list[str]:
+    """Find heads that share nothing evenly, by the first argument that says how many there are."""
+    return [
+        f"argument {name}: got {found.letters[letter]} heads, expected a divisor of {whole}"
+        for letter, known in LETTERS.items()
+        if letter in found.letters and (whole := found.letters.get(known.divides)) is not None
+        if found.letters[letter] == 0 or whole % found.letters[letter]
+        for name in [name for name, one in form.arguments.items() if letter in (one.binds, *one.shape)][:1]
+    ]
 
 
 def _broadcast(argument: Argument, array: Any, shape: Shape, found: Sizes) -> list[str]:
