@@ -1,11 +1,10 @@
 """What fits: the linter's and everybody's word on why a call would be refused."""
 
 from collections.abc import Iterator, Mapping
-from math import isfinite
 from types import MappingProxyType
 from typing import Any
 
-from attnspec.dtypes import numbers_of
+from attnspec.dtypes import FORMATS, numbers_of
 from attnspec.operations import OPERATIONS, Argument
 from attnspec.operations.letters import value_of
 from attnspec.sizes import Arguments, Sizes, bound, is_array
@@ -39,7 +38,12 @@ def misfits(operation: str, arguments: Arguments) -> list[str]:
     ['argument features: got dtype int64, expected floating-point numbers']
     """
     known = OPERATIONS[operation].arguments
-    given = {name: x for name, x in arguments.items() if x is not None and name in known}
+    # None stands for what is not given, but no flag is None.
+    given = {
+        name: x
+        for name, x in arguments.items()
+        if name in known and not (x is None and known[name].kind != "flag")
+    }
     found, problems = bound(operation, given)
     leading = next((x for x in given.values() if is_array(x)), None)
     return [
@@ -61,6 +65,10 @@ def _of_dtype(argument: Argument, x: Any, leading: Any) -> Iterator[str]:
     wanted = "floating" if argument.numbers == "lse" else argument.numbers
     if numbers_of(x) != wanted:
         yield f"argument {argument.name}: got dtype {x.dtype}, expected {WORDS[argument.numbers]}"
+    elif argument.numbers == "lse" and x.dtype.name not in (
+        long := FORMATS[leading.dtype.name].accepted_of_lse
+    ):
+        yield f"argument {argument.name}: got dtype {x.dtype}, expected {' or '.join(long)}"
     elif "mixed" in argument.refusals and x.dtype != leading.dtype:
         yield f"argument {argument.name}: got dtype {x.dtype}, expected {leading.dtype} as in the first array"
 
@@ -81,7 +89,7 @@ def _of_form(argument: Argument, x: Any, found: Sizes) -> Iterator[str]:
     elif argument.kind == "array":
         fits = False
     elif argument.kind == "number":
-        fits = _is_number(x) and isfinite(x) and _within(argument, x, found)
+        fits = _is_number(x) and abs(x) <= FORMATS["float64"].largest and _within(argument, x, found)
     else:
         fits = type(x) is int and _within(argument, x, found)
     if not fits:

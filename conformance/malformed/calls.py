@@ -14,7 +14,7 @@ import numpy as np
 
 from attnspec import OPERATIONS, find_rule
 from attnspec.conformance.malformed.faults import Fault, faults
-from attnspec.conformance.malformed.fitting import SIZES, fitting, value_for
+from attnspec.conformance.malformed.fitting import BATCHES, SIZES, fitting, value_for
 from attnspec.conformance.malformed.names import NAMES
 from attnspec.dtypes import numpy_dtype
 from attnspec.fitting import misfits
@@ -119,7 +119,7 @@ def _call(
     # A number of heads is held against the arrays that have so many.
     holding = [one.name for one in form.positional if argument.binds and _speaks_of(one, argument.binds)]
     names = dict.fromkeys((argument.name, *(name for name in changes if name in form.arrays), *holding))
-    asked = not own and _is_asked(rule, argument, key)
+    asked = not own and _is_asked(rule, argument, key) and not _has_a_variant(rule, argument, changes)
     arguments = MappingProxyType({**fitting(operation), **changes})
     return Malformed(words, rule, argument.name, tuple(names), operation, arguments, asked)
 
@@ -134,6 +134,14 @@ def _is_asked(rule: str, argument: Argument, key: str) -> bool:
     if argument.broadcasts and key == "shape":
         return True
     return "raise an error" in sentence and (rule != "ERR-2" or f"`{argument.name}`" in sentence)
+
+
+def _has_a_variant(rule: str, argument: Argument, changes: Mapping[str, Any]) -> bool:
+    """Whether an array has too few or too many axes, and a variant of the rule gives that a meaning."""
+    given = changes.get(argument.name)
+    if argument.kind != "array" or argument.broadcasts or not isinstance(given, np.ndarray):
+        return False
+    return bool(find_rule(rule).variants) and given.ndim != len(argument.shape) - 1 + len(BATCHES)
 
 
 def _derived(operation: str) -> Iterator[Malformed]:

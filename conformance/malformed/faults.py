@@ -38,7 +38,7 @@ class Fault:
 _DTYPES: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "floating": {"integers": "int32", "booleans": "bool", "complex numbers": "complex64"},
-        "lse": {"integers": "int32", "booleans": "bool"},
+        "lse": {"integers": "int32", "booleans": "bool", "half precision": "float16"},
         "boolean": {"integers": "int32", "bytes": "uint8", "real numbers": "float64"},
         "integer": {"real numbers": "float64", "booleans": "bool"},
     }

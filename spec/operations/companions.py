@@ -256,7 +256,8 @@ ROTARY = Operation(
 )
 
 ALIBI_BIAS = Operation(
-    (QUERY, KEY),
+    # Their shapes alone count: they may be of two dtypes.
+    (QUERY, replace(KEY, refusals={key: rule for key, rule in KEY.refusals.items() if key != "mixed"})),
     (replace(QUERY_OFFSET, matters_with=()),),
     (Output("bias", (BATCH, "Hq", "L", "S"), rule="POS-8"),),
     headless=True,
