@@ -65,11 +65,11 @@ def _of_dtype(argument: Argument, x: Any, leading: Any) -> Iterator[str]:
     wanted = "floating" if argument.numbers == "lse" else argument.numbers
     if numbers_of(x) != wanted:
         yield f"argument {argument.name}: got dtype {x.dtype}, expected {WORDS[argument.numbers]}"
-    elif argument.numbers == "lse" and x.dtype.name not in (
-        long := FORMATS[leading.dtype.name].accepted_of_lse
-    ):
-        yield f"argument {argument.name}: got dtype {x.dtype}, expected {' or '.join(long)}"
-    elif "mixed" in argument.refusals and x.dtype != leading.dtype:
+        return
+    of = FORMATS.get(str(leading.dtype))
+    if argument.numbers == "lse" and of is not None and str(x.dtype) not in of.accepted_of_lse:
+        yield f"argument {argument.name}: got dtype {x.dtype}, expected {' or '.join(of.accepted_of_lse)}"
+    if "mixed" in argument.refusals and x.dtype != leading.dtype:
         yield f"argument {argument.name}: got dtype {x.dtype}, expected {leading.dtype} as in the first array"
 
 
