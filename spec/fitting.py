@@ -103,7 +103,7 @@ def _expected(argument: Argument, found: Sizes) -> str:
     if argument.bounds is None or argument.kind == "window":
         return words
     most = value_of(str(argument.bounds.most), found.letters)
-    beside = "" if most is None else f", {argument.bounds.most} being {most}"
+    beside = "" if most is None else f", which is {most}"
     return f"{words} {argument.bounds}{beside}"
 
 

@@ -9,7 +9,7 @@ from attnspec.backends import Backend
 from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.call import Outputs
 from attnspec.conformance.judge.comparison import Comparison, compare
-from attnspec.conformance.judge.dtypes import accepted, dtype_of, is_real
+from attnspec.conformance.judge.dtypes import LSES, accepted, dtype_of, is_real
 from attnspec.conformance.judge.expected import differ, differences, exact, of_values
 from attnspec.reference.budget.budget import Budget, budget
 from attnspec.reference.rational.dialect import SHOWN
@@ -112,7 +112,7 @@ def _precision(
 ) -> tuple[str, str] | None:
     """Tell whether values are off just as a precision that is too low would have them."""
     dtype = dtype_of(operation, arguments)
-    if any(is_real(x) and x.dtype != dtype for name, x in arguments.items() if name != "lses"):
+    if any(is_real(x) and x.dtype != dtype for name, x in arguments.items() if name not in LSES):
         return None  # which precision is too low is what a rule of its own is about (ERR-14)
     if dtype == "float64":
         low = budget(operation, arguments, dtype, working="float32")

@@ -9,6 +9,12 @@ from attnspec import OPERATIONS, Case
 from attnspec.dtypes import DTYPES, FORMATS
 
 
+#: Arguments that are log-sum-exps: of the dtype that these are held in, not of the other arrays'.
+LSES = frozenset(
+    name for form in OPERATIONS.values() for name, one in form.arguments.items() if one.numbers == "lse"
+)
+
+
 def is_real(thing: Any) -> bool:
     """Whether something is an array of one of the standard's dtypes: no mask, no ids, no number."""
     return isinstance(thing, np.ndarray) and thing.dtype.name in DTYPES
@@ -48,7 +54,7 @@ def in_dtype(arguments: Mapping[str, Any], dtype: str) -> dict[str, Any]:
     {'outputs': 'float16', 'lses': 'float32', 'ids': 'int64'}
     """
     return {
-        name: _cast(x, lse_dtype(dtype) if name == "lses" else dtype) if is_real(x) else x
+        name: _cast(x, lse_dtype(dtype) if name in LSES else dtype) if is_real(x) else x
         for name, x in arguments.items()
     }
 
@@ -78,7 +84,7 @@ def arguments_of(case: Case, dtype: str) -> dict[str, Any]:
 
 def is_mixed(case: Case) -> bool:
     """Whether a case is a misuse by its arrays' different dtypes, so that casting them would mend it."""
-    given = {x.dtype.name for name, x in case.arguments.items() if is_real(x) and name != "lses"}
+    given = {x.dtype.name for name, x in case.arguments.items() if is_real(x) and name not in LSES}
     return case.misuse is not None and len(given) > 1
 
 

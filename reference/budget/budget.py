@@ -25,6 +25,10 @@ from attnspec.reference.positions import alibi_bias
 
 __all__ = ["Accuracy", "Budget", "budget"]
 
+#: What multi-head attention passes on to attention.
+_PASSED_ON = tuple(
+    name for name in OPERATIONS["multi_head_attention"].options if name in OPERATIONS["attention"].options
+)
 #: Roundings of a turned feature: two products and their sum.
 TURNING = 3
 
@@ -256,7 +260,7 @@ def _multi_head_attention(
     key_count = given.get("key_heads") or count
     values, errors = _projections(given, formats, {"query": count, "key": key_count, "value": key_count})
     attended = attention_budget(values, given, formats, accuracy, errors)["output"]
-    options = {name: given[name] for name in ("scale", "mask", "is_causal") if name in given}
+    options = {name: given[name] for name in _PASSED_ON if name in given}
     output = merge_heads(attention(*values, **options))  # (*B, L, heads * Dv)
     weight = given["output_weight"]
     value, error = _projected(output, weight, given.get("output_bias"), {}, work)

@@ -140,7 +140,7 @@ KEY_LENGTHS = Argument(
 QUERY_SEGMENT_IDS = Argument(
     "query_segment_ids",
     "array",
-    "only equal ids attend",
+    "of queries; only equal ids attend",
     ("masks",),
     "MASK-11",
     (BATCH, "L"),
@@ -153,7 +153,7 @@ QUERY_SEGMENT_IDS = Argument(
 KEY_SEGMENT_IDS = Argument(
     "key_segment_ids",
     "array",
-    "to each other",
+    "of keys, likewise",
     ("masks",),
     "MASK-11",
     (BATCH, "S"),

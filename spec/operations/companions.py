@@ -257,8 +257,15 @@ ROTARY = Operation(
 
 ALIBI_BIAS = Operation(
     # Their shapes alone count: they may be of two dtypes.
-    (QUERY, replace(KEY, refusals={key: rule for key, rule in KEY.refusals.items() if key != "mixed"})),
-    (replace(QUERY_OFFSET, matters_with=()),),
+    (
+        replace(QUERY, meaning="its shape alone counts"),
+        replace(
+            KEY,
+            meaning="its shape alone counts",
+            refusals={key: rule for key, rule in KEY.refusals.items() if key != "mixed"},
+        ),
+    ),
+    (replace(QUERY_OFFSET, role=("form",), rule="POS-8", matters_with=()),),
     (Output("bias", (BATCH, "Hq", "L", "S"), rule="POS-8"),),
     headless=True,
 )
