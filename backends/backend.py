@@ -11,11 +11,11 @@ import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec import OPERATIONS, rules
+from attnspec import OPERATIONS, dtypes, rules
 from attnspec.backends.errors import BackendError
 
-#: Every dtype of the standard.
-DTYPES = ("float16", "bfloat16", "float32", "float64")
+#: Every dtype of the standard, by name.
+DTYPES = dtypes.DTYPES
 
 
 @dataclass(frozen=True)

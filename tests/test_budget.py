@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from attnspec.reference.budget.budget import FORMATS, budget
+from attnspec.dtypes import FORMATS
+from attnspec.reference.budget.budget import budget
 
 
 def test_formats_are_those_of_numpy():

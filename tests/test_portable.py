@@ -2,26 +2,11 @@
 
 import numpy as np
 import pytest
-from malformed import GOOD, MALFORMED, NO_ARRAYS
 
 from attnspec import OPERATIONS
 from attnspec.backends import load
 
 OTHERS = ("torch-portable", "jax-portable", "strict-portable", "dask-portable")
-#: One of each way in which an argument is looked at.
-HANDFUL = (
-    "attention-query-integers",
-    "attention-key-dtype",
-    "attention-value-positions",
-    "attention-bias-positions",
-    "attention-mask-floats",
-    "attention-query_offset-booleans",
-    "attention-key_lengths-one-beyond",
-    "attention-key_segment_ids-booleans",
-    "attention-sinks-integers",
-    "merge_partials-lses-depth",
-    "rotary-offset-each-query",
-)
 
 
 def run(backend, operation, arguments):
@@ -32,53 +17,6 @@ def run(backend, operation, arguments):
     }
     arrays = [given.pop(name) for name in OPERATIONS[operation].arrays]
     return backend.function(operation)(*arrays, **given)
-
-
-def refused(backend, call):
-    operation, arguments, argument, rule = call
-    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the message is looked at below
-        run(backend, operation, arguments)
-    message = str(caught.value)
-    assert message.startswith(f"{argument}: expected ")
-    assert ", got " in message
-    assert message.endswith(f" [{rule}]")
-    assert "\n" not in message
-
-
-@pytest.mark.parametrize("name", ["numpy-portable", *OTHERS])
-def test_the_calls_that_malformed_ones_change_are_good(name):
-    backend = load(name)
-    for operation, arguments in GOOD.items():
-        if backend.function(operation):
-            run(backend, operation, arguments)
-
-
-def test_every_argument_is_malformed_somewhere():
-    known = {
-        (operation, name) for operation, names in OPERATIONS.items() for name in names.arrays + names.options
-    }
-    seen = {(operation, argument) for operation, _, argument, _ in MALFORMED.values()}
-    assert seen <= known
-    assert {name for operation, name in seen if operation == "attention"} == {
-        name for operation, name in known if operation == "attention"
-    }
-    assert {operation for operation, _ in seen} == set(OPERATIONS)
-
-
-@pytest.mark.parametrize("call", [pytest.param(call, id=name) for name, call in MALFORMED.items()])
-def test_a_malformed_call_is_refused(call):
-    refused(load("numpy-portable"), call)
-
-
-@pytest.mark.parametrize("call", [pytest.param(call, id=name) for name, call in NO_ARRAYS.items()])
-def test_what_is_no_array_is_refused(call):
-    refused(load("numpy-portable"), call)
-
-
-@pytest.mark.parametrize("name", OTHERS)
-@pytest.mark.parametrize("malformed", HANDFUL)
-def test_a_malformed_call_is_refused_by_every_library(name, malformed):
-    refused(load(name), MALFORMED[malformed])
 
 
 def test_arrays_of_two_libraries_are_refused():

@@ -78,7 +78,7 @@ def test_the_linter_names_what_is_wrong(tmp_path, change, message):
 
 ARGUMENTS = [
     ("heads-four-over-two", {"query": {"shape": [3, 4, 1]}}, "key: got 2 heads, expected a divisor of 3"),
-    ("notation-two-axes", {"key": {"shape": [2, 4]}}, "query, key, value: got shapes (3, 2), (2, 4), (4, 5)"),
+    ("notation-two-axes", {"key": {"shape": [2, 4]}}, "argument key: got shape (2, 4), expected (S, 2)"),
     ("masking-every-source", {"mask": {"shape": [5, 4]}}, "argument mask: got shape (5, 4), expected it to"),
     ("masking-every-source", {"bias": {"shape": [1, 4, 5]}}, "argument bias: got shape (1, 4, 5), expected"),
     (

@@ -5,13 +5,13 @@ import math
 import ml_dtypes  # noqa: F401 - bfloat16 by its name
 import numpy as np
 
+from attnspec import OPERATIONS
 from attnspec.backends import load
 from attnspec.reference.masking import allowed_keys
 
 portable = load("numpy-portable")
 right = portable.attention
-MASKING = ("mask", "is_causal", "query_offset", "window", "query_lengths", "key_lengths")
-MASKING += ("query_segment_ids", "key_segment_ids", "bias")
+MASKING = OPERATIONS["attention"].names("masks")
 
 
 def changed(change):

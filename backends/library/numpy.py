@@ -10,7 +10,7 @@ import numpy as np
 from attnspec import OPERATIONS, reference
 from attnspec.backends.backend import DTYPES, Backend
 from attnspec.backends.portable.operations import COMPANIONS, attention
-from attnspec.reference.budget.budget import WORKING
+from attnspec.dtypes import FORMATS
 
 
 def portable_backend() -> Backend:
@@ -37,14 +37,14 @@ def _at_dtype_of_input(operation: str, function: Callable[..., Any]) -> Callable
     @wraps(function)  # keeps the signature, which is the list of capabilities
     def run(first: Any, *rest: Any, **options: Any) -> Any:
         name = getattr(getattr(first, "dtype", None), "name", "")
-        if name not in WORKING:
+        if name not in FORMATS:
             return function(first, *rest, **options)  # for the reference to refuse
         wanted = [first_output, *(output for output in others if options.get(f"return_{output}") is True)]
-        result = function(first, *rest, dtype=WORKING[name], **options)
+        result = function(first, *rest, dtype=FORMATS[name].working, **options)
         parts = result if isinstance(result, tuple) else (result,)
         # All but the lse, which no storage dtype holds well enough (NUM-7).
         rounded = tuple(
-            part.astype(WORKING[name] if output == "lse" else first.dtype)
+            part.astype(FORMATS[name].lse if output == "lse" else first.dtype)
             for output, part in zip(wanted, parts, strict=True)
         )
         return rounded if isinstance(result, tuple) else rounded[0]

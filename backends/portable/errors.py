@@ -6,7 +6,9 @@ from typing import Any
 
 from array_api_compat import array_namespace, device, is_array_api_obj
 
-FLOATING = ("float16", "bfloat16", "float32", "float64")
+from attnspec.dtypes import DTYPES
+
+FLOATING = DTYPES
 #: Integers of a larger size could overflow where positions are added.
 _LARGEST = 2**62
 

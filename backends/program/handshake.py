@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from attnspec import OPERATIONS
-from attnspec.backends.backend import DTYPES
 from attnspec.backends.errors import BackendError
+from attnspec.dtypes import DTYPES
 
 #: The version of the protocol that is spoken here.
 PROTOCOL = 1

@@ -7,11 +7,13 @@ from typing import Any, Literal
 
 from attnspec import OPERATIONS
 from attnspec.backends.errors import BackendError, Unsupported
+from attnspec.operations.letters import BATCH, HEADS
 
 _OPERATION = OPERATIONS["attention"]
-#: Arguments with an axis of queries or keys last but none of heads: (*B, L), (*B, S).
-_BY_POSITION = ("query_segment_ids", "key_segment_ids")
-_BY_BATCH = ("query_offset", "query_lengths", "key_lengths")
+#: Arguments with axes of the batch but none of heads: (*B, L), (*B, S), (*B).
+_BY_ENTRY = tuple(
+    one.name for one in _OPERATION.named if one.axis(BATCH) is not None and one.axis(*HEADS) is None
+)
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,7 @@ def _of_axes(call: dict[str, Any], axes: int | None) -> dict[str, Any]:
     for array in _OPERATION.arrays:
         call[array] = call[array].reshape((1,) * (axes - got) + tuple(call[array].shape))
     if axes == 4:  # there is a batch axis now where there was none
-        for option in (*_BY_POSITION, *_BY_BATCH):
+        for option in _BY_ENTRY:
             if getattr(call.get(option), "shape", None) is not None and call[option].ndim < 2:
                 call[option] = call[option].reshape((1, *call[option].shape))
     return call

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from attnspec import Case
 from attnspec.backends import Backend
+from attnspec.dtypes import SHORT
 from attnspec.reference.budget.budget import Accuracy, Budget, budget
 
 #: From the tightest to the loosest.
@@ -25,7 +26,7 @@ def required(backend: Backend, dtype: str) -> Accuracy:
     >>> required(load("numpy-portable"), "float16"), required(load("numpy-portable"), "float32")
     ('cast', 'full')
     """
-    if dtype not in ("float16", "bfloat16"):
+    if dtype not in SHORT:
         return "full"  # the working precision is that of the inputs, and the classes are one
     if backend.dialect.get("NUM-5") == "storage":
         return "storage"

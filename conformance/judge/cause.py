@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
 from attnspec import OPERATIONS, Case, find_rule
@@ -10,24 +9,16 @@ from attnspec.backends import Backend
 from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.call import Outputs
 from attnspec.conformance.judge.comparison import compare
-from attnspec.conformance.judge.dtypes import accepted, is_real
+from attnspec.conformance.judge.dtypes import LSES, accepted, is_real
 from attnspec.conformance.judge.expected import differ, differences, expected, of_values
 from attnspec.conformance.verdict import Difference
 from attnspec.reference.budget.budget import Budget, budget
 from attnspec.reference.rational.dialect import SHOWN
 
 #: The rule that a wrong shape of an output of attention breaks, whatever the case is about.
-_SHAPES = {"output": "SHAPE-3", "lse": "SHAPE-8", "weights": "SHAPE-4"}
+_SHAPES = {output.name: output.rule for output in OPERATIONS["attention"].results}
 #: Rules that an lse of too short a dtype breaks; in cases about others it is not looked at.
 _OF_LSE = ("NUM-7", "SHAPE-8", "SOFT-6", "SOFT-7", "DROP-3", "CACHE-6", "CACHE-7")
-#: What is left out with an option: ids come in pairs, and a rate says nothing without its mask.
-_TOGETHER: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "query_segment_ids": ("key_segment_ids",),
-        "key_segment_ids": ("query_segment_ids",),
-        "dropout_mask": ("dropout_rate",),
-    }
-)
 #: A variant's own rounding is not that of the softmax for which budgets are derived.
 _SLACK = 8
 
@@ -87,7 +78,7 @@ def ignored(backend: Backend, case: Case, outputs: Outputs) -> list[str]:
     for name in case.arguments:
         # A number of heads, say, cannot be left out: what is left is no call.
         if name not in OPERATIONS[case.operation].arrays and case.operation == "attention":
-            left_out = (name, *_TOGETHER.get(name, ()))
+            left_out = OPERATIONS[case.operation].together(name)
             less = {other: x for other, x in case.arguments.items() if other not in left_out}
             if _gave(backend, replace(case, arguments=less, expected={}), dialect, (case, dialect), outputs, 1):
                 found.append(name)
@@ -111,7 +102,7 @@ def _precision(
 ) -> Cause | None:
     """Tell whether values are off just as a precision that is too low would have them."""
     dtype = case.dtype
-    if any(is_real(x) and x.dtype != dtype for name, x in case.arguments.items() if name != "lses"):
+    if any(is_real(x) and x.dtype != dtype for name, x in case.arguments.items() if name not in LSES):
         return None  # which precision is too low is what a rule of its own is about (ERR-14)
     if dtype == "float32":
         return None

@@ -7,7 +7,13 @@ from typing import Any
 import numpy as np
 
 from attnspec import OPERATIONS, Case
-from attnspec.backends import DTYPES
+from attnspec.dtypes import DTYPES, FORMATS
+
+
+#: Arguments that are log-sum-exps: of the dtype that these are held in, not of the other arrays'.
+LSES = frozenset(
+    name for form in OPERATIONS.values() for name, one in form.arguments.items() if one.numbers == "lse"
+)
 
 
 def is_real(thing: Any) -> bool:
@@ -24,14 +30,12 @@ def lse_dtype(dtype: str) -> str:
     >>> lse_dtype("bfloat16"), lse_dtype("float64")
     ('float32', 'float64')
     """
-    return "float64" if dtype == "float64" else "float32"
+    return FORMATS[dtype].lse
 
 
 def accepted(output: str, dtype: str) -> tuple[str, ...]:
     """List the dtypes that an output may have where the inputs have that dtype (NUM-1, NUM-7)."""
-    if output != "lse":
-        return (dtype,)
-    return tuple(dict.fromkeys((lse_dtype(dtype), "float64")))
+    return FORMATS[dtype].accepted_of_lse if output == "lse" else (dtype,)
 
 
 def dtype_of(operation: str, arguments: Mapping[str, Any]) -> str:
@@ -51,7 +55,7 @@ def in_dtype(arguments: Mapping[str, Any], dtype: str) -> dict[str, Any]:
     {'outputs': 'float16', 'lses': 'float32', 'ids': 'int64'}
     """
     return {
-        name: _cast(x, lse_dtype(dtype) if name == "lses" else dtype) if is_real(x) else x
+        name: _cast(x, lse_dtype(dtype) if name in LSES else dtype) if is_real(x) else x
         for name, x in arguments.items()
     }
 
@@ -81,7 +85,7 @@ def arguments_of(case: Case, dtype: str) -> dict[str, Any]:
 
 def is_mixed(case: Case) -> bool:
     """Whether a case is a misuse by its arrays' different dtypes, so that casting them would mend it."""
-    given = {x.dtype.name for name, x in case.arguments.items() if is_real(x) and name != "lses"}
+    given = {x.dtype.name for name, x in case.arguments.items() if is_real(x) and name not in LSES}
     return case.misuse is not None and len(given) > 1
 
 

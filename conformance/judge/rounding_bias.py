@@ -5,7 +5,7 @@ from math import log, sqrt
 import numpy as np
 
 from attnspec.conformance.meta.algorithms import Array
-from attnspec.reference.budget.budget import FORMATS
+from attnspec.dtypes import FORMATS
 
 #: How often correct rounding may be called biased, by chance, on one problem.
 CHANCE = 1e-9

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec.reference.budget.budget import WORKING, Accuracy
+from attnspec.dtypes import DTYPES, FORMATS, SHORT
+from attnspec.reference.budget.budget import Accuracy
 
-HALF = ("float16", "bfloat16")
 CUBIC = np.polynomial.Chebyshev.interpolate(np.exp2, 3, domain=[0, 1])
 
 Array = NDArray[Any]
@@ -36,7 +36,7 @@ class Algorithm:
 
     function: Callable[..., Array]
     accuracy: Accuracy = "full"
-    dtypes: tuple[str, ...] = tuple(WORKING)
+    dtypes: tuple[str, ...] = DTYPES
 
 
 def run(
@@ -53,7 +53,7 @@ def run(
     array([[1.]], dtype=float16)
     """
     storage = query.dtype
-    wide = (array.astype(WORKING[str(storage)]) for array in (query, key, value))
+    wide = (array.astype(FORMATS[str(storage)].working) for array in (query, key, value))
     with np.errstate(all="ignore"):  # a part may have no allowed key, a fault may overflow
         return function(*wide, allowed, scale=float(scale), storage=storage).astype(storage)
 
@@ -238,7 +238,7 @@ ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
         "exponentials cast, tile 32": Algorithm(partial(online, tile=32, cast=True), "cast"),
         "exponentials cast and summed": Algorithm(partial(online, tile=64, cast=True, summed=True), "cast"),
         "exponentials short and cast": Algorithm(
-            partial(online, tile=64, cast=True, exponential=short_exponential), "cast", HALF
+            partial(online, tile=64, cast=True, exponential=short_exponential), "cast", SHORT
         ),
         "all stored": Algorithm(partial(stored, scores_too=True), "storage"),
         "all stored, sums too": Algorithm(stored_sums, "storage"),

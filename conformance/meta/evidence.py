@@ -10,13 +10,14 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from attnspec.conformance.suite.datasets import DTYPES, INDEPENDENT, SIZES, Problem, problems
+from attnspec.conformance.suite.datasets import INDEPENDENT, SIZES, Problem, problems
 from attnspec.conformance.judge.rounding_bias import signed_mean
-from attnspec.conformance.meta.algorithms import ALGORITHMS, HALF, Array, run
+from attnspec.conformance.meta.algorithms import ALGORITHMS, Array, run
 from attnspec.conformance.meta.faults import FAULTS
 from attnspec.conformance.meta.libraries import libraries
 from attnspec.reference import attention
-from attnspec.reference.budget.budget import FORMATS, Accuracy, budget
+from attnspec.dtypes import DTYPES, FORMATS, SHORT
+from attnspec.reference.budget.budget import Accuracy, budget
 from attnspec.reference.exact.evaluate import evaluate
 
 #: The rules that are compared, by the heading of their column.
@@ -93,7 +94,7 @@ def survey(*, quick: bool = False) -> list[Trial]:
 
 
 def _computed(
-    function: Callable[..., Array], given: Problem, *, dtypes: tuple[str, ...] = tuple(DTYPES)
+    function: Callable[..., Array], given: Problem, *, dtypes: tuple[str, ...] = DTYPES
 ) -> Array | None:
     if given.dtype not in dtypes:
         return None
@@ -125,7 +126,7 @@ def _judge(given: Problem) -> Callable[[Array, Subject], dict[str, float]]:
     tolerances = {name: atol + rtol * np.abs(expected) for name, (atol, rtol) in FIXED.items()}
 
     # With much fewer elements even truncation could be chance.
-    may_be_biased = given.dataset in INDEPENDENT and given.dtype in HALF and expected.size >= 1024
+    may_be_biased = given.dataset in INDEPENDENT and given.dtype in SHORT and expected.size >= 1024
 
     def judge(got: Array, subject: Subject) -> dict[str, float]:
         allowances = {**budgets, **tolerances}

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.meta.algorithms import HALF, Array, Mask, dense, divided, rounded, sequential
-
-EVERY = (*HALF, "float32", "float64")
+from attnspec.conformance.meta.algorithms import Array, Mask, dense, divided, rounded, sequential
+from attnspec.dtypes import DTYPES, SHORT
 
 
 @dataclass(frozen=True)
@@ -120,13 +119,13 @@ def _exponentials(scores: Array, allowed: Mask) -> Array:
 #: By name.
 FAULTS: Mapping[str, Fault] = MappingProxyType(
     {
-        "softmax in half": Fault(softmax_in_half, HALF),
-        "scores stored in half": Fault(scores_in_half, HALF),
-        "sums in half": Fault(sums_in_half, HALF),
+        "softmax in half": Fault(softmax_in_half, SHORT),
+        "scores stored in half": Fault(scores_in_half, SHORT),
+        "sums in half": Fault(sums_in_half, SHORT),
         "float64 in float32": Fault(in_float32, ("float64",)),
-        "exp off by 1e-3": Fault(rough_exponential, EVERY),
-        "last key missing": Fault(missing_key, EVERY),
-        "result truncated": Fault(truncated_result, HALF),
-        "weights truncated": Fault(truncated_weights, HALF),
+        "exp off by 1e-3": Fault(rough_exponential, DTYPES),
+        "last key missing": Fault(missing_key, DTYPES),
+        "result truncated": Fault(truncated_result, SHORT),
+        "weights truncated": Fault(truncated_weights, SHORT),
     }
 )

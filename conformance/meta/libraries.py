@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.suite.datasets import DTYPES, Problem
+from attnspec.conformance.suite.datasets import Problem
 from attnspec.conformance.meta.algorithms import Array
+from attnspec.dtypes import numpy_dtype
 from attnspec.reference.budget.budget import Accuracy
 
 #: Name, the class of budget it must meet, the function.
@@ -43,7 +44,7 @@ def _torch(path: str) -> Callable[[Problem], Array | None]:
         mask = None if problem.allowed.all() else torch.from_numpy(problem.allowed)[None, None]
         with sdpa_kernel(getattr(SDPBackend, path)):
             output = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-        return np.asarray(output[0, 0].double().numpy()).astype(DTYPES[problem.dtype])
+        return np.asarray(output[0, 0].double().numpy()).astype(numpy_dtype(problem.dtype))
 
     return run
 

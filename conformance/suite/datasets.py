@@ -7,25 +7,15 @@ from types import MappingProxyType
 from typing import Any
 from zlib import crc32
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from attnspec.dtypes import numpy_dtype
 from attnspec.reference.softmax import softmax
 
 Array = NDArray[Any]
 #: Query, key, value in float64 and the allowed keys, before they are rounded to a dtype.
 Drawn = tuple[Array, Array, Array, NDArray[np.bool_]]
-
-#: By name: NumPy knows bfloat16 only through ml_dtypes.
-DTYPES: Mapping[str, np.dtype[Any]] = MappingProxyType(
-    {
-        "float16": np.dtype(np.float16),
-        "bfloat16": np.dtype(ml_dtypes.bfloat16),
-        "float32": np.dtype(np.float32),
-        "float64": np.dtype(np.float64),
-    }
-)
 
 #: (L, S, D): sizes around the edges of tiles.
 SIZES: tuple[tuple[int, int, int], ...] = (
@@ -101,10 +91,11 @@ def problem(dataset: str, size: tuple[int, int, int], dtype: str, seed: int) -> 
     """
     random = np.random.default_rng([seed, crc32(dataset.encode()), *size])
     query, key, value, allowed = DATASETS[dataset](random, *size)
-    query, key = query.astype(DTYPES[dtype]), key.astype(DTYPES[dtype])
+    storage = numpy_dtype(dtype)
+    query, key = query.astype(storage), key.astype(storage)
     if dataset == "cancelling":
-        value = _cancelled(query, key, value, DTYPES[dtype])
-    return Problem(dataset, query, key, value.astype(DTYPES[dtype]), allowed, seed)
+        value = _cancelled(query, key, value, storage)
+    return Problem(dataset, query, key, value.astype(storage), allowed, seed)
 
 
 def problems(

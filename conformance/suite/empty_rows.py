@@ -15,7 +15,7 @@ from attnspec.conformance.judge.comparison import same_bits
 from attnspec.conformance.judge.relation import Found
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.problem import MASKED, SHAPES, Problem
-from attnspec.reference.budget.formats import FORMATS
+from attnspec.dtypes import FORMATS
 
 chapter = Chapter("masking")
 

@@ -10,34 +10,35 @@ import numpy as np
 from attnspec import Case, cases
 from attnspec.backends import DTYPES, Backend
 from attnspec.case import Misuse
-from attnspec.conformance.judge.dtypes import in_each
+from attnspec.conformance.judge.dtypes import in_dtype, in_each
 from attnspec.conformance.judge.relation import Found
-from attnspec.conformance.misuses import MISUSES
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
+from attnspec.conformance.suite.malformed import malformed
 from attnspec.conformance.suite.options import OPTIONS, drawn
 from attnspec.conformance.suite.problem import MASKED
 
 chapter = Chapter("errors")
 
 _ARRAYS = ("query", "key", "value")
+_MALFORMED = {call.name: call for call in malformed()}
 
 
-@chapter.group("ERR-3", each=tuple(MISUSES))
+@chapter.group("ERR-3", each=tuple(_MALFORMED))
 def refused(_draw: Draw, name: str) -> Iterator[Yielded]:
     """A call that cannot be honoured raises an error."""
-    wrong = MISUSES[name]
-    for dtype in DTYPES:
-        misuse = Misuse(wrong.argument, wrong.at_fault)
-        yield Call(wrong.arguments(dtype), (wrong.rule,), wrong.operation, misuse=misuse)
+    call = _MALFORMED[name]
+    other = ("float64", "float16", "bfloat16")[tuple(_MALFORMED).index(name) % 3]
+    for dtype in ("float32", other):
+        misuse = Misuse(call.argument, call.names)
+        yield Call(in_dtype(call.arguments, dtype), (call.rule,), call.operation, misuse=misuse)
 
 
-@chapter.group("ERR-12", each=tuple(MISUSES))
+@chapter.group("ERR-12", each=tuple(_MALFORMED))
 def named_in_the_error(_draw: Draw, name: str) -> Iterator[Yielded]:
     """The error of a call that is refused names the argument at fault."""
-    wrong = MISUSES[name]
-    for dtype in ("float32", "float64"):
-        misuse = Misuse(wrong.argument, wrong.at_fault)
-        yield Call(wrong.arguments(dtype), operation=wrong.operation, misuse=misuse)
+    call = _MALFORMED[name]
+    misuse = Misuse(call.argument, call.names)
+    yield Call(in_dtype(call.arguments, "float32"), operation=call.operation, misuse=misuse)
 
 
 @chapter.group("ERR-12")

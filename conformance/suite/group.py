@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec import Case
-from attnspec.backends import DTYPES
+from attnspec.dtypes import DTYPES
 from attnspec.case import Alternative, Misuse
 from attnspec.conformance.judge.relation import Found, Relation
 from attnspec.conformance.suite.problem import SHAPES, Problem, Shape, problem_of

@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec.reference.budget.formats import Accuracy, Budget, Format, rounded
+from attnspec.dtypes import Format
+from attnspec.operations import OPERATIONS
+from attnspec.reference.budget.formats import Accuracy, Budget, rounded
 from attnspec.reference.heads import repeat_heads
 from attnspec.reference.masking import allowed_keys
 from attnspec.reference.softmax import log_sum_exp, softmax
@@ -27,17 +29,7 @@ LOGARITHM = 3
 DROPPING = 2
 
 #: What the arguments of attention say about masking.
-MASKING = (
-    "mask",
-    "is_causal",
-    "query_offset",
-    "window",
-    "query_lengths",
-    "key_lengths",
-    "query_segment_ids",
-    "key_segment_ids",
-    "bias",
-)
+MASKING = OPERATIONS["attention"].names("masks")
 
 
 def scores_and_errors(

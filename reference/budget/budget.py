@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.dtypes import FORMATS, Format
+from attnspec.operations import OPERATIONS, Argument
 from attnspec.reference.budget.attention import (
     EXPONENTIAL,
     LOGARITHM,
@@ -17,12 +19,16 @@ from attnspec.reference.budget.attention import (
     attention_budget,
     scores_and_errors,
 )
-from attnspec.reference.budget.formats import FORMATS, WORKING, Accuracy, Budget, Format, rounded
+from attnspec.reference.budget.formats import Accuracy, Budget, rounded
 from attnspec.reference.heads import merge_heads, split_heads
 from attnspec.reference.positions import alibi_bias
 
-__all__ = ["FORMATS", "WORKING", "Accuracy", "Budget", "Format", "budget"]
+__all__ = ["Accuracy", "Budget", "budget"]
 
+#: What multi-head attention passes on to attention.
+_PASSED_ON = tuple(
+    name for name in OPERATIONS["multi_head_attention"].options if name in OPERATIONS["attention"].options
+)
 #: Roundings of a turned feature: two products and their sum.
 TURNING = 3
 
@@ -46,7 +52,7 @@ def budget(
         The arguments of the call, by canonical name. What is not finite among them
         counts as 0: where it comes out no number is compared.
     dtype : str
-        Of the inputs and the result: a name in `FORMATS`. An lse has that of `WORKING`.
+        Of the inputs and the result: a name in `attnspec.dtypes.FORMATS`.
     accuracy : {"full", "cast", "storage"}
         ``full`` keeps everything in the working precision until the result is
         rounded; ``cast`` rounds the weights to `dtype` before the second product;
@@ -72,10 +78,11 @@ def budget(
     2.0
     """
     storage = FORMATS[dtype]
-    work = storage if accuracy == "storage" else FORMATS[working or WORKING[dtype]]
+    work = storage if accuracy == "storage" else FORMATS[working or storage.working]
     given: dict[str, Any] = {"uniform_rows": uniform_rows}
-    given |= {name: _wide(name, x) for name, x in arguments.items() if x is not None}
-    formats = (storage, work, FORMATS[WORKING[dtype]])
+    known = OPERATIONS[operation].arguments
+    given |= {name: _wide(known[name], x) for name, x in arguments.items() if x is not None}
+    formats = (storage, work, FORMATS[storage.lse])
     if operation == "attention":
         return attention_budget((given["query"], given["key"], given["value"]), given, formats, accuracy)
     if operation == "self_attention":
@@ -85,12 +92,11 @@ def budget(
     return _COMPANIONS[operation](given, formats, accuracy)
 
 
-def _wide(name: str, thing: Any) -> Any:
+def _wide(argument: Argument, thing: Any) -> Any:
     if not isinstance(thing, np.ndarray) or thing.dtype.kind in "biu":
         return thing
     wide = thing.astype(np.float64)
-    # Minus infinity means something in these: a key that is masked, a sink or a part that is not there.
-    keeps = (wide == -np.inf) & (name in ("bias", "sinks", "lses"))
+    keeps = (wide == -np.inf) & argument.minus_infinity
     return np.where(np.isfinite(wide) | keeps, wide, 0)
 
 
@@ -254,7 +260,7 @@ def _multi_head_attention(
     key_count = given.get("key_heads") or count
     values, errors = _projections(given, formats, {"query": count, "key": key_count, "value": key_count})
     attended = attention_budget(values, given, formats, accuracy, errors)["output"]
-    options = {name: given[name] for name in ("scale", "mask", "is_causal") if name in given}
+    options = {name: given[name] for name in _PASSED_ON if name in given}
     output = merge_heads(attention(*values, **options))  # (*B, L, heads * Dv)
     weight = given["output_weight"]
     value, error = _projected(output, weight, given.get("output_bias"), {}, work)

@@ -7,7 +7,7 @@ import numpy as np
 from flint import arb, arb_mat, fmpq, fmpq_mat
 from numpy.typing import NDArray
 
-from attnspec.reference.budget.budget import WORKING
+from attnspec.dtypes import FORMATS
 from attnspec.reference.exact.balls import OracleError, Settled, settle
 from attnspec.reference.exact.head import (
     Head,
@@ -115,7 +115,7 @@ def attend(
             rows,
             lse_balls,
             lambda flat: exact_lse(heads[flat // queries][0], flat % queries, variant),
-            WORKING[dtype],
+            FORMATS[dtype].lse,
         ),
         "weights": settle((*rows, keys), weight_balls, exact_weight, dtype),
     }

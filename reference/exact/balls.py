@@ -8,7 +8,7 @@ import numpy as np
 from flint import arb, ctx, fmpq
 from numpy.typing import NDArray
 
-from attnspec.reference.budget.budget import FORMATS
+from attnspec.dtypes import FORMATS
 
 #: Working precisions in bits, tried in turn.
 PRECISIONS = (128, 256, 512, 1024, 2048, 4096)
@@ -90,7 +90,7 @@ def nearest(number: Fraction, dtype: str) -> float:
     ----------
     number : Fraction
     dtype : str
-        A name in `attnspec.reference.budget.budget.FORMATS`.
+        A name in `attnspec.dtypes.FORMATS`.
 
     Returns
     -------

@@ -12,7 +12,7 @@ import numpy as np
 from flint import arb, fmpq
 from numpy.typing import NDArray
 
-from attnspec.reference.budget.budget import WORKING
+from attnspec.dtypes import FORMATS
 from attnspec.reference.exact.balls import Settled, settle
 from attnspec.reference.exact.head import rational
 
@@ -96,7 +96,7 @@ def _merge_partials(arguments: Mapping[str, Any], _variant: str | None, dtype: s
         found = [rational(lses[(n, *rows[flat])]) for n in parts[rows[flat]]]
         return found[0] if len(found) == 1 else None if found else fmpq(0)
 
-    lse = settle(shape[:-1], lambda: [lse_ball(row) for row in rows], exact_lse, WORKING[dtype])
+    lse = settle(shape[:-1], lambda: [lse_ball(row) for row in rows], exact_lse, FORMATS[dtype].lse)
     for row in rows:
         if not parts[row]:
             lse.values[row] = -np.inf

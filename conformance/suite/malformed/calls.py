@@ -1,0 +1,217 @@
+"""Calls that must be refused: a call that fits, with one thing made wrong, as the data on operations has it.
+
+Nothing here knows an argument: what may be wrong with one follows from its kind, its
+shape, its bounds and what it needs, and the rule that refuses it stands beside them.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from attnspec import OPERATIONS, find_rule
+from attnspec.conformance.suite.malformed.faults import Fault, faults
+from attnspec.conformance.suite.malformed.fitting import BATCHES, SIZES, fitting, value_for
+from attnspec.conformance.suite.malformed.names import NAMES
+from attnspec.dtypes import numpy_dtype
+from attnspec.fitting import misfits
+from attnspec.operations import LETTERS, Argument, Operation
+
+
+@dataclass(frozen=True)
+class Malformed:
+    """One call that must be refused.
+
+    Attributes
+    ----------
+    name : str
+        In a few words, by which it is told from all others.
+    rule : str
+        That refuses it.
+    argument : str
+        The one at fault.
+    names : tuple of str
+        What an error may name: the argument at fault, or an array that was changed
+        along with it.
+    operation : str
+    arguments : mapping
+        Of the call, its floating-point arrays in float64.
+    asked : bool
+        Whether a rule asks for the refusal. Of the others, such as True for a
+        number, no rule speaks; our own sources refuse them all the same.
+    """
+
+    name: str
+    rule: str
+    argument: str
+    names: tuple[str, ...]
+    operation: str
+    arguments: Mapping[str, Any]
+    asked: bool = True
+
+
+@cache
+def malformed() -> tuple[Malformed, ...]:
+    """List every call that a rule asks to refuse.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.suite.malformed.calls import malformed
+    >>> [call.name for call in malformed() if call.argument == "softcap" and call.operation == "attention"]
+    ['softcap of NaN', 'softcap of infinity', 'softcap of minus infinity', 'softcap of 0', 'softcap below 0']
+    """
+    return tuple(call for call in every() if call.asked)
+
+
+@cache
+def every() -> tuple[Malformed, ...]:
+    """List every call that our own sources refuse, whether a rule asks for it or not."""
+    found: dict[str, Malformed] = {}
+    for operation in OPERATIONS:
+        for call in (*_derived(operation), *_alone(operation), *_resized(operation), *_by_hand(operation)):
+            # A companion shares words with the operator: "softcap of 0 in scores".
+            beside = "" if call.operation == "attention" else f" in {call.operation}"
+            name = NAMES.get(f"{call.name}{beside}") or f"{call.name}{beside}"
+            found.setdefault(name, replace(call, name=name))
+    return tuple(found.values())
+
+
+def mixed(operation: str, dtype: str, other: str) -> Iterator[Malformed]:
+    """Make calls in a dtype with one array in another (ERR-1).
+
+    Examples
+    --------
+    >>> from attnspec.conformance.suite.malformed.calls import mixed
+    >>> [call.argument for call in mixed("attention", "float32", "float16")]
+    ['key', 'key', 'value']
+    """
+    known = OPERATIONS[operation].arguments
+    alike = [name for name, one in known.items() if "mixed" in one.refusals]
+    for name in (OPERATIONS[operation].arrays[0], *alike) if alike else ():
+        call = fitting(operation) | _with(operation, known[name])
+        cast = {
+            key: x.astype(numpy_dtype(other if key == name else dtype))
+            if isinstance(x, np.ndarray) and x.dtype.kind == "f"
+            else x
+            for key, x in call.items()
+        }
+        argument = name if name in alike else alike[0]
+        words = f"{known[name].noun} of {other} beside {dtype} in {operation}"
+        rule = known[argument].refusals["mixed"]
+        yield Malformed(words, rule, argument, (argument, name), operation, MappingProxyType(cast))
+
+
+def _with(operation: str, argument: Argument) -> dict[str, Any]:
+    """Give what has to be there for an argument to be looked at, and that one itself."""
+    known = OPERATIONS[operation].arguments
+    names = (*argument.needs, *argument.matters_with[:1], argument.name)
+    return {name: value_for(operation, known[name]) for name in names}
+
+
+def _call(
+    operation: str, argument: Argument, words: str, key: str, changes: Mapping[str, Any], *, own: bool = False
+) -> Malformed:
+    form = OPERATIONS[operation]
+    rule = argument.refusals.get(key, argument.refusals.get("shape", argument.rule))
+    # A number of heads is held against the arrays that have so many.
+    holding = [one.name for one in form.positional if argument.binds and _speaks_of(one, argument.binds)]
+    names = dict.fromkeys((argument.name, *(name for name in changes if name in form.arrays), *holding))
+    asked = not own and _is_asked(rule, argument, key) and not _has_a_variant(rule, argument, changes)
+    arguments = MappingProxyType({**fitting(operation), **changes})
+    return Malformed(words, rule, argument.name, tuple(names), operation, arguments, asked)
+
+
+def _speaks_of(argument: Argument, letter: str) -> bool:
+    return any(letter in axis.split("*") for axis in argument.shape)
+
+
+def _is_asked(rule: str, argument: Argument, key: str) -> bool:
+    """Whether a rule asks to refuse a fault, and does not just say what it is that cannot be had."""
+    sentence = find_rule(rule).sentence
+    if argument.broadcasts and key == "shape":
+        return True
+    return "raise an error" in sentence and (rule != "ERR-2" or f"`{argument.name}`" in sentence)
+
+
+def _has_a_variant(rule: str, argument: Argument, changes: Mapping[str, Any]) -> bool:
+    """Whether an array has too few or too many axes, and a variant of the rule gives that a meaning."""
+    given = changes.get(argument.name)
+    if argument.kind != "array" or argument.broadcasts or not isinstance(given, np.ndarray):
+        return False
+    return bool(find_rule(rule).variants) and given.ndim != len(argument.shape) - 1 + len(BATCHES)
+
+
+def _derived(operation: str) -> Iterator[Malformed]:
+    """Make calls with one argument that is not what it has to be."""
+    form = OPERATIONS[operation]
+    for argument in form.arguments.values():
+        for fault in faults(operation, argument):
+            changes = _with(operation, argument) | {argument.name: fault.value}
+            if _is_fault(operation, fault, changes):
+                yield _call(operation, argument, fault.name, fault.key, changes, own=fault.own)
+
+
+def _is_fault(operation: str, fault: Fault, changes: Mapping[str, Any]) -> bool:
+    """Leave out a shape that fits after all: a longer axis may be nobody else's."""
+    by_shape = fault.key not in ("dtype", "form", "bounds")
+    return not by_shape or bool(misfits(operation, {**fitting(operation), **changes}))
+
+
+def _alone(operation: str) -> Iterator[Malformed]:
+    """Make calls with an argument, and without another that it needs."""
+    known = OPERATIONS[operation].arguments
+    for argument in known.values():
+        for other in argument.needs:
+            # Of two that need each other the missing one is at fault, or else the one that is there.
+            mutual = argument.name in known[other].needs
+            changes = {argument.name: value_for(operation, argument)}
+            at_fault = known[other] if mutual else argument
+            yield _call(operation, at_fault, f"{argument.noun} alone", "alone", changes)
+
+
+def _resized(operation: str) -> Iterator[Malformed]:
+    """Make calls whose arrays fit each other, in a size that no call may have."""
+    form = OPERATIONS[operation]
+    for letter in LETTERS.values():
+        # Where the letter is that of the operator: a cache of depth 0 is no call of attention.
+        holding = [one for one in form.positional if letter.name in one.shape and one.axis("Hq", "Hkv")]
+        if letter.empty and holding:
+            changes = _sized(operation, form, {letter.name: 0})
+            yield replace(_call(operation, holding[0], f"{letter.noun} of 0", "", changes), rule=letter.empty)
+        whole = LETTERS.get(letter.divides)
+        if whole is not None and holding and any(whole.name in one.shape for one in form.positional):
+            more = _sized(operation, form, {letter.name: 2 * SIZES[whole.name]})
+            words = f"more {letter.noun} than {whole.noun}"
+            yield _call(operation, holding[0], words, letter.name, more)
+            uneven = _sized(operation, form, {whole.name: SIZES[whole.name] + 1})
+            yield _call(operation, holding[0], f"{letter.noun} that do not divide", letter.name, uneven)
+
+
+def _sized(operation: str, form: Operation, sizes: Mapping[str, int]) -> dict[str, Any]:
+    """Give the arrays that have one of some letters, in other sizes of these."""
+    return {
+        one.name: value_for(operation, one, sizes)
+        for one in form.positional
+        if any(_speaks_of(one, letter) for letter in sizes)
+    }
+
+
+def _by_hand(operation: str) -> Iterator[Malformed]:
+    """Make calls that follow from nothing: two things at once, or a default that does not fit."""
+    form, known = OPERATIONS[operation], OPERATIONS[operation].arguments
+    if operation == "attention":
+        changes = _sized(operation, form, {"D": 0, "Dv": 0})
+        yield replace(
+            _call(operation, known["query"], "depth of 0 throughout", "", changes), rule=LETTERS["D"].empty
+        )
+        fewer = _sized(operation, form, {"Hkv": 1}) | {"sinks": np.ones(1)}
+        yield _call(operation, known["sinks"], "sinks for key heads", "shape", fewer)
+    if operation == "append_cache":
+        changes = _sized(operation, form, {"N": SIZES["C"] + 1})
+        yield _call(operation, known["lengths"], "more than the cache has room for", "bounds", changes)
+    if operation == "rotary":
+        changes = _sized(operation, form, {"D": 5})
+        yield _call(operation, known["rotary_depth"], "depth that is odd", "bounds", changes)

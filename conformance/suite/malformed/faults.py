@@ -1,0 +1,238 @@
+"""What may be wrong with one argument: by its kind, its numbers, its shape and its bounds."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from attnspec.conformance.suite.malformed.fitting import BATCHES, SIZES, value_for
+from attnspec.operations import LETTERS, OPERATIONS, Argument
+from attnspec.operations.letters import BATCH, value_of
+from attnspec.sizes import in_order
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A value that an argument must not have.
+
+    Attributes
+    ----------
+    name : str
+        What the argument is then: ``scale of NaN``.
+    key : str
+        What is wrong, as in `Argument.refusals`.
+    value : object
+    own : bool
+        Whether no rule speaks of it, and only our own sources refuse it.
+    """
+
+    name: str
+    key: str
+    value: Any
+    own: bool = False
+
+
+#: Numbers of another kind than an array has to have.
+_DTYPES: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "floating": {"integers": "int32", "booleans": "bool", "complex numbers": "complex64"},
+        "lse": {"integers": "int32", "booleans": "bool", "half precision": "float16"},
+        "boolean": {"integers": "int32", "bytes": "uint8", "real numbers": "float64"},
+        "integer": {"real numbers": "float64", "booleans": "bool"},
+    }
+)
+#: Forms that are none: key, words, value, and whether only we refuse it.
+_FORMS: Mapping[str, tuple[tuple[str, str, Any, bool], ...]] = MappingProxyType(
+    {
+        "number": (
+            ("form", "of NaN", float("nan"), False),
+            ("form", "of infinity", float("inf"), False),
+            ("form", "of minus infinity", float("-inf"), False),
+            ("form", "past the floats", 10**400, True),
+            ("form", "of a complex number", 1j, True),
+            ("form", "of a boolean", True, True),
+            ("form", "of a word", "1", True),
+            ("form", "of an array", np.ones(()), True),
+        ),
+        "integer": (("form", "of a fraction", 2.5, True), ("form", "of a boolean", True, True)),
+        "integers": (
+            ("form", "of a fraction", 1.5, False),
+            ("form", "of a boolean", True, True),
+            ("form", "of a word", "1", True),
+        ),
+        "flag": (
+            ("form", "as an integer", 1, True),
+            ("form", "as nothing", None, True),
+            ("form", "as a word", "yes", True),
+            ("form", "as an array", np.ones((), bool), True),
+        ),
+        "word": (("form", "that is unknown", "other", True), ("form", "of a boolean", True, True)),
+        "window": (
+            ("form", "of one bound", (1,), False),
+            ("form", "of three bounds", (1, 1, 1), False),
+            ("form", "as a number", 2, False),
+            ("bounds", "below 0", (-1, 0), False),
+            ("bounds", "below 0 on the right", (0, -1), False),
+            ("form", "of fractions", (1.5, 0), False),
+            ("form", "of whole fractions", (1.0, 0), True),
+            ("form", "of booleans", (True, 0), True),
+            ("form", "as a word", "12", True),
+            ("form", "of words", ("1", "2"), True),
+        ),
+    }
+)
+
+
+def faults(operation: str, argument: Argument) -> Iterator[Fault]:
+    """List what may be wrong with an argument.
+
+    Examples
+    --------
+    >>> from attnspec import OPERATIONS
+    >>> from attnspec.conformance.suite.malformed.faults import faults
+    >>> rate = OPERATIONS["attention"].arguments["dropout_rate"]
+    >>> [fault.name for fault in faults("attention", rate) if not fault.own]
+    ['rate of NaN', 'rate of infinity', 'rate of minus infinity', 'rate below 0', 'rate of 1']
+    """
+    for key, words, value, own in _FORMS.get(argument.kind, ()):
+        yield Fault(f"{argument.noun} {words}", key, value, own)
+    if argument.kind == "array":
+        yield from _of_array(operation, argument)
+    elif argument.kind == "integers":
+        yield from _of_entries(argument)
+    elif argument.bounds is not None and argument.kind != "window":
+        yield from _of_number(argument)
+
+
+def _of_array(operation: str, argument: Argument) -> Iterator[Fault]:
+    good = value_for(operation, argument)
+    for words, dtype in _DTYPES[argument.numbers].items():
+        yield Fault(f"{argument.noun} of {words}", "dtype", np.ones(good.shape, dtype))
+    if argument.bounds is not None:
+        least, most = _limits(argument)
+        yield Fault(f"{argument.noun} below {least}", "bounds", _last(good, least - 1))
+        yield Fault(f"{argument.noun} past the last", "bounds", _last(good, most + 1))
+    if argument is OPERATIONS[operation].positional[0]:
+        yield Fault(f"{argument.noun} of one axis", "axes", _like(good, good.shape[-1:]))
+    elif argument.broadcasts:
+        yield from _of_broadcast(operation, argument)
+    else:
+        yield from _of_shape(operation, argument, good)
+
+
+def _of_broadcast(operation: str, argument: Argument) -> Iterator[Fault]:
+    whole = value_for(operation, argument, whole=True)
+    queries, keys = whole.shape[-2:]
+    yield Fault(f"{argument.noun} of swapped axes", "shape", _like(whole, (keys, queries)))
+    yield Fault(f"{argument.noun} of too many axes", "shape", _like(whole, (1, *whole.shape)))
+    for place, letter in enumerate(argument.shape[-3:]):
+        if letter != BATCH:
+            yield _longer(argument, _like(whole, whole.shape[-3:]), place, letter, 1)
+    yield _longer(argument, whole, 0, BATCH, 1)
+
+
+def _of_shape(operation: str, argument: Argument, good: Any) -> Iterator[Fault]:
+    # By what an argument is the first to say the others are judged, not itself.
+    said = _said_first(operation, argument)
+    yield Fault(f"{argument.noun} with an axis more", "shape", _like(good, (*BATCHES, *good.shape)))
+    yield Fault(f"{argument.noun} with an axis less", "shape", _like(good, good.shape[1:]))
+    if good.ndim > 1 and not set(argument.shape[-2:]) <= said:
+        shape = (*good.shape[:-2], good.shape[-1], good.shape[-2])
+        yield Fault(f"{argument.noun} of swapped axes", "shape", _like(good, shape))
+    for place, letter in enumerate(argument.shape):
+        if letter in said:
+            continue
+        yield _longer(argument, good, place, letter, 1)
+        shared = letter in LETTERS and bool(LETTERS[letter].divides)
+        if shared:
+            yield _longer(argument, good, place, letter, good.shape[place])
+        # Not down to one, which might be taken for an axis to be repeated; heads are repeated by a rule.
+        if good.shape[place] > 2 or shared:
+            yield _longer(argument, good, place, letter, -1)
+
+
+def _said_first(operation: str, argument: Argument) -> set[str]:
+    """Name the letters that an argument is the first to say; of a product of two it says one at most."""
+    before: set[str] = set()
+    for one in in_order(OPERATIONS[operation]):
+        if one is argument:
+            break
+        before |= set(one.shape)
+    return {letter for letter in argument.shape if "*" not in letter[1:] and letter not in before}
+
+
+def _longer(argument: Argument, good: Any, place: int, letter: str, more: int) -> Fault:
+    """Make one axis longer, or shorter."""
+    shape = list(good.shape)
+    shape[place] += more
+    noun = LETTERS[letter].noun if letter in LETTERS else f"columns ({letter})"
+    words = "twice the" if more > 1 else "more" if more == 1 else "fewer"
+    key = letter if letter in argument.refusals else "shape"
+    return Fault(f"{argument.noun} of {words} {noun}", key, _like(good, tuple(shape)))
+
+
+def _of_entries(argument: Argument) -> Iterator[Fault]:
+    """List what may be wrong with integers, one for each batch entry."""
+    noun, several = argument.noun, f"{argument.noun}s"
+    (entries,) = BATCHES
+    yield Fault(f"{several} of real numbers", "dtype", np.ones(entries))
+    yield Fault(f"{several} of booleans", "dtype", np.ones(entries, bool))
+    for words, shape in (
+        (f"{several} for too many entries", (entries + 1,)),
+        (f"one {noun} in an axis", (1,)),
+        (f"{several} for each query", (entries, SIZES["L"])),
+    ):
+        yield Fault(words, "shape", np.ones(shape, np.int64))
+    yield Fault(f"{noun} in an array without axes", "shape", np.ones((), np.int64), own=True)
+    if argument.bounds is not None:
+        least, most = _limits(argument)
+        letter = LETTERS[str(argument.bounds.most).partition("-")[0]]
+        full = np.full(entries, most)
+        for words, wrong in ((f"below {least}", least - 1), (f"past the {letter.noun}", most + 1)):
+            yield Fault(f"{noun} {words}", "bounds", wrong)
+            yield Fault(f"one {noun} {words}", "bounds", _last(full, wrong))
+
+
+def _of_number(argument: Argument) -> Iterator[Fault]:
+    """List what may be wrong with a number that has bounds."""
+    bounds = argument.bounds
+    if bounds is None:
+        return
+    if argument.kind == "number":
+        if bounds.above:
+            yield Fault(f"{argument.noun} of {bounds.least}", "bounds", float(bounds.least))
+        yield Fault(f"{argument.noun} below {bounds.least}", "bounds", bounds.least - 0.5)
+        if bounds.most != "":
+            yield Fault(f"{argument.noun} of {bounds.most}", "bounds", float(bounds.most))
+        return
+    least, most = _limits(argument)
+    yield Fault(f"{argument.noun} of {least - bounds.step}", "bounds", least - bounds.step)
+    if bounds.step > 1:
+        yield Fault(f"{argument.noun} that is odd", "bounds", least + 1)
+    if bounds.most != "":
+        yield Fault(f"{argument.noun} past the depth", "bounds", most + bounds.step)
+    if argument.binds:
+        good = SIZES[argument.binds]
+        yield Fault(f"{argument.noun} that do not divide", "shape", good + 1)
+        yield Fault(f"{argument.noun} of twice as many", "shape", 2 * good)
+
+
+def _limits(argument: Argument) -> tuple[int, int]:
+    """Give the least and the most integer that there may be."""
+    bounds = argument.bounds
+    if bounds is None or bounds.most == "":
+        return (0 if bounds is None else bounds.least), 0
+    most = bounds.most if isinstance(bounds.most, int) else value_of(bounds.most, SIZES)
+    return bounds.least, (most or 0) - bounds.below
+
+
+def _like(array: Any, shape: tuple[int, ...]) -> Any:
+    return np.full(shape, array.flat[0] if array.size else 1, array.dtype)
+
+
+def _last(array: Any, number: int) -> Any:
+    changed = array.copy()
+    changed.flat[-1] = number
+    return changed

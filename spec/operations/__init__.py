@@ -1,0 +1,46 @@
+"""The canonical calls: what every argument and every output is, said once.
+
+An implementation is a function with these names. Its signature is its list of
+capabilities: an argument that it does not have is unsupported.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from attnspec.operations import attention, companions
+from attnspec.operations.argument import REQUIRED, Argument, Bounds, Kind, Numbers, Output, Role, Shape
+from attnspec.operations.letters import LETTERS, Letter
+from attnspec.operations.operation import Operation
+
+__all__ = [
+    "LETTERS",
+    "OPERATIONS",
+    "REQUIRED",
+    "Argument",
+    "Bounds",
+    "Kind",
+    "Letter",
+    "Numbers",
+    "Operation",
+    "Output",
+    "Role",
+    "Shape",
+]
+
+#: The operator, and the companions that have chapters of their own.
+OPERATIONS: Mapping[str, Operation] = MappingProxyType(
+    {
+        "projection": companions.PROJECTION,
+        "scores": companions.SCORES,
+        "attention": attention.ATTENTION,
+        "self_attention": companions.SELF_ATTENTION,
+        "split_heads": companions.SPLIT_HEADS,
+        "merge_heads": companions.MERGE_HEADS,
+        "multi_head_attention": companions.MULTI_HEAD_ATTENTION,
+        "append_cache": companions.APPEND_CACHE,
+        "gather_pages": companions.GATHER_PAGES,
+        "merge_partials": companions.MERGE_PARTIALS,
+        "rotary": companions.ROTARY,
+        "alibi_bias": companions.ALIBI_BIAS,
+    }
+)

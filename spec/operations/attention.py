@@ -1,0 +1,234 @@
+"""The operator: every argument of `attention`, in the order of the chapters."""
+
+from types import MappingProxyType
+
+from attnspec.operations.argument import Argument, Bounds, Output
+from attnspec.operations.letters import BATCH
+from attnspec.operations.operation import Operation
+
+_SCORES = (BATCH, "Hq", "L", "S")
+_FLAG = MappingProxyType({"form": "ERR-3"})
+_PER_ENTRY = MappingProxyType({"form": "ERR-8", "dtype": "ERR-8", "shape": "ERR-8"})
+_LENGTHS = MappingProxyType({**_PER_ENTRY, "bounds": "ERR-9"})
+_IDS = MappingProxyType({"dtype": "ERR-10", "shape": "ERR-10", "alone": "ERR-10"})
+_BESIDE_QUERY = MappingProxyType(
+    {"dtype": "ERR-2", "mixed": "ERR-1", "shape": "SHAPE-6", "Hkv": "HEAD-2", "axes": "SHAPE-1"}
+)
+
+QUERY = Argument(
+    "query",
+    "array",
+    "what is asked",
+    ("data",),
+    "SHAPE-1",
+    (BATCH, "Hq", "L", "D"),
+    refusals=MappingProxyType({"dtype": "ERR-2", "shape": "SHAPE-6", "axes": "SHAPE-1"}),
+)
+KEY = Argument(
+    "key",
+    "array",
+    "what queries are compared with",
+    ("data",),
+    "SHAPE-1",
+    (BATCH, "Hkv", "S", "D"),
+    refusals=_BESIDE_QUERY,
+)
+VALUE = Argument(
+    "value",
+    "array",
+    "what is averaged",
+    ("data",),
+    "SHAPE-1",
+    (BATCH, "Hkv", "S", "Dv"),
+    refusals=_BESIDE_QUERY,
+)
+SCALE = Argument(
+    "scale",
+    "number",
+    "factor of the dot products; `1 / sqrt(D)` without it",
+    ("scores",),
+    "SCORE-2",
+    default=None,
+    refusals=MappingProxyType({"form": "ERR-6"}),
+)
+SOFTCAP = Argument(
+    "softcap",
+    "number",
+    "bound that scores approach",
+    ("scores",),
+    "SCORE-5",
+    default=None,
+    bounds=Bounds(0, above=True),
+    refusals=MappingProxyType({"form": "SCORE-6", "bounds": "SCORE-6"}),
+)
+BIAS = Argument(
+    "bias",
+    "array",
+    "added to the scores; minus infinity masks",
+    ("scores", "masks"),
+    "SCORE-4",
+    _SCORES,
+    broadcasts=True,
+    minus_infinity=True,
+    default=None,
+    refusals=MappingProxyType({"dtype": "ERR-2", "shape": "SCORE-4"}),
+)
+MASK = Argument(
+    "mask",
+    "array",
+    "True where to attend",
+    ("masks",),
+    "MASK-1",
+    _SCORES,
+    "boolean",
+    broadcasts=True,
+    default=None,
+    refusals=MappingProxyType({"dtype": "ERR-4", "shape": "MASK-1"}),
+)
+IS_CAUSAL = Argument(
+    "is_causal", "flag", "no keys after the query", ("masks",), "MASK-3", default=False, refusals=_FLAG
+)
+QUERY_OFFSET = Argument(
+    "query_offset",
+    "integers",
+    "position of query 0 among the keys",
+    ("masks",),
+    "MASK-7",
+    (BATCH,),
+    "integer",
+    default=0,
+    matters_with=("is_causal", "window"),
+    refusals=_PER_ENTRY,
+    called="offset",
+)
+WINDOW = Argument(
+    "window",
+    "window",
+    "how far to the left and to the right, inclusive",
+    ("masks",),
+    "MASK-8",
+    default=None,
+    bounds=Bounds(0),
+    refusals=MappingProxyType({"form": "ERR-7", "bounds": "ERR-7"}),
+)
+QUERY_LENGTHS = Argument(
+    "query_lengths",
+    "integers",
+    "how many queries there are",
+    ("masks",),
+    "MASK-10",
+    (BATCH,),
+    "integer",
+    default=None,
+    bounds=Bounds(0, "L"),
+    refusals=_LENGTHS,
+    called="query length",
+)
+KEY_LENGTHS = Argument(
+    "key_lengths",
+    "integers",
+    "how many keys there are",
+    ("masks",),
+    "MASK-9",
+    (BATCH,),
+    "integer",
+    default=None,
+    bounds=Bounds(0, "S"),
+    refusals=_LENGTHS,
+    called="key length",
+)
+QUERY_SEGMENT_IDS = Argument(
+    "query_segment_ids",
+    "array",
+    "of queries; only equal ids attend",
+    ("masks",),
+    "MASK-11",
+    (BATCH, "L"),
+    "integer",
+    default=None,
+    needs=("key_segment_ids",),
+    refusals=_IDS,
+    called="ids of queries",
+)
+KEY_SEGMENT_IDS = Argument(
+    "key_segment_ids",
+    "array",
+    "of keys, likewise",
+    ("masks",),
+    "MASK-11",
+    (BATCH, "S"),
+    "integer",
+    default=None,
+    needs=("query_segment_ids",),
+    refusals=_IDS,
+    called="ids of keys",
+)
+SINKS = Argument(
+    "sinks",
+    "array",
+    "one more logit for each head, in the denominator",
+    ("denominator",),
+    "SOFT-5",
+    ("Hq",),
+    minus_infinity=True,
+    default=None,
+    refusals=MappingProxyType({"dtype": "ERR-2", "shape": "ERR-11"}),
+)
+DROPOUT_MASK = Argument(
+    "dropout_mask",
+    "array",
+    "True where a weight is kept",
+    ("weights",),
+    "DROP-1",
+    _SCORES,
+    "boolean",
+    broadcasts=True,
+    default=None,
+    refusals=MappingProxyType({"dtype": "ERR-4", "shape": "DROP-1"}),
+)
+DROPOUT_RATE = Argument(
+    "dropout_rate",
+    "number",
+    "kept weights are divided by one less it",
+    ("weights",),
+    "DROP-2",
+    default=0.0,
+    bounds=Bounds(0, 1, below=True),
+    needs=("dropout_mask",),
+    refusals=MappingProxyType({"form": "DROP-4", "bounds": "DROP-4", "alone": "DROP-4"}),
+    called="rate",
+)
+RETURN_LSE = Argument(
+    "return_lse", "flag", "return the lse too", ("asks",), "SOFT-6", default=False, refusals=_FLAG
+)
+RETURN_WEIGHTS = Argument(
+    "return_weights", "flag", "return the weights too", ("asks",), "SHAPE-4", default=False, refusals=_FLAG
+)
+
+ATTENTION = Operation(
+    (QUERY, KEY, VALUE),
+    (
+        SCALE,
+        SOFTCAP,
+        BIAS,
+        MASK,
+        IS_CAUSAL,
+        QUERY_OFFSET,
+        WINDOW,
+        QUERY_LENGTHS,
+        KEY_LENGTHS,
+        QUERY_SEGMENT_IDS,
+        KEY_SEGMENT_IDS,
+        SINKS,
+        DROPOUT_MASK,
+        DROPOUT_RATE,
+        RETURN_LSE,
+        RETURN_WEIGHTS,
+    ),
+    (
+        Output("output", (BATCH, "Hq", "L", "Dv"), rule="SHAPE-3"),
+        Output("lse", (BATCH, "Hq", "L"), "lse", option="return_lse", rule="SHAPE-8"),
+        Output("weights", _SCORES, option="return_weights", rule="SHAPE-4"),
+    ),
+    headless=True,
+)

@@ -1,0 +1,271 @@
+"""The companions of the operator: every argument of the operations that have chapters of their own."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from attnspec.operations.argument import Argument, Bounds, Output, Shape
+from attnspec.operations.attention import (
+    BIAS,
+    IS_CAUSAL,
+    KEY,
+    MASK,
+    QUERY,
+    QUERY_OFFSET,
+    RETURN_LSE,
+    SCALE,
+    SOFTCAP,
+)
+from attnspec.operations.letters import BATCH
+from attnspec.operations.operation import Operation
+
+
+def _rules(**refusals: str) -> Mapping[str, str]:
+    return MappingProxyType({"dtype": "ERR-2", **refusals})
+
+
+def _array(name: str, meaning: str, rule: str, shape: Shape, refusals: Mapping[str, str]) -> Argument:
+    return Argument(name, "array", meaning, ("data",), rule, shape, refusals=refusals)
+
+
+def _weight(name: str, rule: str, shape: Shape, **refusals: str) -> Argument:
+    meaning = f"projects to {name.partition('_')[0]}{'' if name.startswith('output') else ' vectors'}"
+    return _array(name, meaning, rule, shape, _rules(mixed="ERR-1", shape="PROJ-4", **refusals))
+
+
+def _bias(name: str, shape: Shape) -> Argument:
+    one = _array(name, "added to what that weight gives", "PROJ-3", shape, _rules(shape="PROJ-3"))
+    return replace(one, default=None)
+
+
+def _per_entry(name: str, meaning: str, rule: str, **refusals: str) -> Argument:
+    return Argument(
+        name,
+        "integers",
+        meaning,
+        ("form",),
+        rule,
+        (BATCH,),
+        "integer",
+        refusals=MappingProxyType({"form": rule, "dtype": rule, "shape": rule, **refusals}),
+    )
+
+
+def _number_of_heads(name: str, binds: str, rule: str) -> Argument:
+    return Argument(
+        name,
+        "integer",
+        f"how many {name.replace('_', ' ')} there are",
+        ("form",),
+        rule,
+        binds=binds,
+        bounds=Bounds(1),
+        refusals=MappingProxyType({"form": rule, "bounds": rule, "shape": rule}),
+    )
+
+
+def _turning(*arguments: Argument) -> tuple[Argument, ...]:
+    """Have the column convention exchange their axes."""
+    return tuple(replace(argument, turns=True) for argument in arguments)
+
+
+_CONVENTION = Argument(
+    "convention",
+    "word",
+    "of tokens, weights and result",
+    ("form",),
+    "PROJ-1",
+    default="row",
+    words=("row", "column"),
+    refusals=MappingProxyType({"form": "PROJ-1"}),
+)
+
+PROJECTION = Operation(
+    _turning(
+        _array("tokens", "what is projected", "PROJ-1", (BATCH, "N", "E"), _rules(axes="PROJ-1")),
+        replace(_weight("weight", "PROJ-1", ("E", "F")), meaning="what they are multiplied by"),
+    ),
+    (
+        replace(_bias("bias", ("F",)), meaning="added to every projected token"),
+        _CONVENTION,
+    ),
+    (Output("projected", (BATCH, "N", "F"), turns=True, rule="PROJ-1"),),
+)
+
+SCORES = Operation(
+    (QUERY, KEY),
+    (SCALE, SOFTCAP, BIAS),
+    (Output("scores", (BATCH, "Hq", "L", "S"), rule="SCORE-1"),),
+    headless=True,
+)
+
+SELF_ATTENTION = Operation(
+    _turning(
+        _array("tokens", "what attends to itself", "PROJ-5", (BATCH, "L", "E"), _rules(axes="PROJ-1")),
+        _weight("query_weight", "PROJ-5", ("E", "D")),
+        _weight("key_weight", "PROJ-5", ("E", "D"), D="SHAPE-6"),
+        _weight("value_weight", "PROJ-5", ("E", "Dv")),
+    ),
+    (
+        _bias("query_bias", ("D",)),
+        _bias("key_bias", ("D",)),
+        _bias("value_bias", ("Dv",)),
+        _CONVENTION,
+        SCALE,
+        replace(MASK, shape=(BATCH, "L", "L")),
+        IS_CAUSAL,
+    ),
+    (Output("output", (BATCH, "L", "Dv"), turns=True, rule="PROJ-5"),),
+)
+
+SPLIT_HEADS = Operation(
+    (_array("features", "of all heads side by side", "HEAD-3", (BATCH, "N", "H*D"), _rules(axes="HEAD-3")),),
+    (_number_of_heads("heads", "H", "HEAD-5"),),
+    (Output("split", (BATCH, "H", "N", "D"), rule="HEAD-3"),),
+)
+
+MERGE_HEADS = Operation(
+    (_array("split", "of each head", "HEAD-4", (BATCH, "H", "N", "D"), _rules(axes="HEAD-4")),),
+    (),
+    (Output("merged", (BATCH, "N", "H*D"), rule="HEAD-4"),),
+)
+
+MULTI_HEAD_ATTENTION = Operation(
+    (
+        _array("tokens", "what attends", "HEAD-6", (BATCH, "L", "E"), _rules(axes="PROJ-1")),
+        _weight("query_weight", "HEAD-6", ("E", "Hq*D"), **{"Hq*D": "HEAD-5"}),
+        _weight("key_weight", "HEAD-6", ("E'", "Hkv*D"), **{"Hkv*D": "HEAD-6"}),
+        _weight("value_weight", "HEAD-6", ("E'", "Hkv*Dv"), **{"Hkv*Dv": "HEAD-5"}),
+        _weight("output_weight", "HEAD-6", ("Hq*Dv", "F")),
+    ),
+    (
+        _number_of_heads("heads", "Hq", "HEAD-5"),
+        replace(_number_of_heads("key_heads", "Hkv", "HEAD-2"), default=None),
+        replace(
+            _array(
+                "memory",
+                "what keys and values are projected from; the tokens without it",
+                "HEAD-7",
+                (BATCH, "S", "E'"),
+                _rules(mixed="ERR-1", shape="SHAPE-6"),
+            ),
+            default=None,
+        ),
+        _bias("query_bias", ("Hq*D",)),
+        _bias("key_bias", ("Hkv*D",)),
+        _bias("value_bias", ("Hkv*Dv",)),
+        _bias("output_bias", ("F",)),
+        SCALE,
+        MASK,
+        IS_CAUSAL,
+    ),
+    (Output("output", (BATCH, "L", "F"), rule="HEAD-6"),),
+    otherwise=MappingProxyType({"Hkv": ("key_heads", "Hq"), "S": ("memory", "L"), "E'": ("memory", "E")}),
+)
+
+APPEND_CACHE = Operation(
+    (
+        _array("cache", "what there is", "CACHE-1", (BATCH, "H", "C", "D"), _rules(axes="CACHE-1")),
+        _array("new", "more", "CACHE-1", (BATCH, "H", "N", "D"), _rules(mixed="ERR-1", shape="SHAPE-6")),
+    ),
+    (
+        replace(
+            _per_entry("lengths", "how many positions are held", "CACHE-1", bounds="CACHE-2"),
+            bounds=Bounds(0, "C-N"),
+            called="length",
+        ),
+    ),
+    (Output("appended", (BATCH, "H", "C", "D"), rule="CACHE-1"),),
+    headless=True,
+)
+
+GATHER_PAGES = Operation(
+    (
+        _array("pages", "keys or values", "CACHE-4", ("P", "H", "K", "D"), _rules(shape="CACHE-4")),
+        Argument(
+            "block_table",
+            "array",
+            "pages of each sequence, in order",
+            ("form",),
+            "CACHE-4",
+            (BATCH, "T"),
+            "integer",
+            bounds=Bounds(0, "P", below=True),
+            refusals=MappingProxyType({"dtype": "CACHE-4", "axes": "CACHE-4", "bounds": "CACHE-5"}),
+            called="page",
+        ),
+    ),
+    (),
+    (Output("gathered", (BATCH, "H", "T*K", "D"), rule="CACHE-4"),),
+)
+
+MERGE_PARTIALS = Operation(
+    (
+        _array("outputs", "of each part", "CACHE-6", ("N", BATCH, "H", "L", "Dv"), _rules(axes="CACHE-6")),
+        replace(
+            _array("lses", "of each part", "CACHE-6", ("N", BATCH, "H", "L"), _rules(shape="CACHE-6")),
+            numbers="lse",
+            minus_infinity=True,
+            refusals=MappingProxyType({"dtype": "NUM-7", "shape": "CACHE-6"}),
+        ),
+    ),
+    (RETURN_LSE,),
+    (
+        Output("output", (BATCH, "H", "L", "Dv"), rule="CACHE-6"),
+        Output("lse", (BATCH, "H", "L"), "lse", option="return_lse", rule="CACHE-6"),
+    ),
+    headless=True,
+)
+
+ROTARY = Operation(
+    (_array("features", "what is turned", "POS-1", (BATCH, "H", "N", "D"), _rules(axes="POS-1")),),
+    (
+        replace(_per_entry("offset", "position of row 0", "POS-5"), default=0),
+        Argument(
+            "base",
+            "number",
+            "of the angles' powers",
+            ("form",),
+            "POS-1",
+            default=10000.0,
+            bounds=Bounds(0, above=True),
+            refusals=MappingProxyType({"form": "POS-1", "bounds": "POS-1"}),
+        ),
+        Argument(
+            "interleaved",
+            "flag",
+            "pairs are neighbours",
+            ("form",),
+            "POS-3",
+            default=False,
+            refusals=IS_CAUSAL.refusals,
+        ),
+        Argument(
+            "rotary_depth",
+            "integer",
+            "how many features are turned; all without it",
+            ("form",),
+            "POS-4",
+            default=None,
+            bounds=Bounds(2, "D", step=2),
+            refusals=MappingProxyType({"form": "POS-6", "bounds": "POS-6"}),
+        ),
+    ),
+    (Output("rotated", (BATCH, "H", "N", "D"), rule="POS-1"),),
+    headless=True,
+)
+
+ALIBI_BIAS = Operation(
+    # Their shapes alone count: they may be of two dtypes.
+    (
+        replace(QUERY, meaning="its shape alone counts"),
+        replace(
+            KEY,
+            meaning="its shape alone counts",
+            refusals={key: rule for key, rule in KEY.refusals.items() if key != "mixed"},
+        ),
+    ),
+    (replace(QUERY_OFFSET, role=("form",), rule="POS-8", matters_with=()),),
+    (Output("bias", (BATCH, "Hq", "L", "S"), rule="POS-8"),),
+    headless=True,
+)

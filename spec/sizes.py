@@ -1,0 +1,236 @@
+"""The sizes of a call, and the shapes that follow from them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from attnspec.errors import SpecError
+from attnspec.operations import LETTERS, OPERATIONS, Argument, Operation, Shape
+from attnspec.operations.letters import BATCH, HEADS, value_of
+
+Arguments = Mapping[str, Any]
+
+
+@dataclass
+class Sizes:
+    """How large the axes of a call are.
+
+    Attributes
+    ----------
+    letters : dict of str to int
+        By letter.
+    batch : tuple of int or None
+        The batch axes; None while nothing has said them.
+    headless : bool
+        Whether arrays have neither batch nor heads (SHAPE-2).
+    """
+
+    letters: dict[str, int] = field(default_factory=dict)
+    batch: tuple[int, ...] | None = None
+    headless: bool = False
+
+
+def sizes(operation: str, arguments: Arguments) -> Sizes:
+    """Tell the sizes of a call by its arrays and its numbers of heads.
+
+    Raises
+    ------
+    SpecError
+        When an array fits no size of the others.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.sizes import shape_of, sizes
+    >>> found = sizes("scores", {"query": np.ones((2, 4, 3, 8)), "key": np.ones((2, 2, 5, 8))})
+    >>> found.batch, found.letters
+    ((2,), {'Hq': 4, 'L': 3, 'D': 8, 'Hkv': 2, 'S': 5})
+    >>> shape_of(("*B", "Hq", "L", "S"), found)
+    (2, 4, 3, 5)
+    """
+    found, misfits = bound(operation, arguments)
+    for misfit in misfits:
+        raise SpecError(misfit)
+    return found
+
+
+def shape_of(shape: Shape, found: Sizes) -> tuple[int, ...]:
+    """Write a shape in numbers.
+
+    Raises
+    ------
+    SpecError
+        When one of its letters is not known.
+    """
+    axes = _axes(shape, found)
+    unknown = [axis for axis in axes if isinstance(axis, str)]
+    if unknown:
+        raise SpecError(f"shape {spelled(shape)}: got no size of {', '.join(unknown)}")
+    return tuple(int(axis) for axis in axes)
+
+
+def output_shapes(operation: str, arguments: Arguments) -> dict[str, tuple[int, ...]]:
+    """Tell the shape of every output of a call that fits.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.sizes import output_shapes
+    >>> output_shapes("split_heads", {"features": np.ones((3, 8)), "heads": 2})
+    {'split': (2, 3, 4)}
+    """
+    found = sizes(operation, arguments)
+    columns = arguments.get("convention") == "column"
+    return {
+        output.name: shape_of(turned(output.shape) if output.turns and columns else output.shape, found)
+        for output in OPERATIONS[operation].results
+    }
+
+
+def spelled(shape: tuple[str | int, ...]) -> str:
+    """Write a shape, in letters, numbers or both, as Python does.
+
+    Examples
+    --------
+    >>> from attnspec.sizes import spelled
+    >>> spelled(("*B", "L")), spelled((3,))
+    ('(*B, L)', '(3,)')
+    """
+    return f"({shape[0]},)" if len(shape) == 1 else f"({', '.join(map(str, shape))})"
+
+
+def bound(operation: str, arguments: Arguments) -> tuple[Sizes, list[str]]:
+    """Find the sizes of a call, going on where something does not fit.
+
+    Returns
+    -------
+    sizes : Sizes
+        What is known of them.
+    problems : list of str
+        A line for each array that does not fit.
+    """
+    form = OPERATIONS[operation]
+    arrays = {
+        argument: arguments[argument.name]
+        for argument in in_order(form)
+        if argument.shape and is_array(arguments.get(argument.name))
+    }
+    found = Sizes()
+    columns = arguments.get("convention") == "column"
+    for argument in form.named:
+        count = arguments.get(argument.name)
+        if argument.binds and type(count) is int and count > 0:
+            found.letters[argument.binds] = count
+    problems: list[str] = []
+    for argument, array in arrays.items():
+        shape = turned(argument.shape) if argument.turns and columns else argument.shape
+        if BATCH in shape and found.batch is None and form.headless:
+            found.headless = len(array.shape) == len(shape) - 2
+        if found.headless and found.batch is None:
+            found.batch, found.letters = (), {**dict.fromkeys(HEADS, 1), **found.letters}
+        problems += (
+            _broadcast(argument, array, shape, found)
+            if argument.broadcasts
+            else _bind(argument, array, shape, found)
+        )
+        _fall_back(form, arguments, found)
+    return found, problems or _divided(form, found)
+
+
+def in_order(form: Operation) -> list[Argument]:
+    """Order arguments so that each stands after those that say its sizes.
+
+    Examples
+    --------
+    >>> from attnspec import OPERATIONS
+    >>> from attnspec.sizes import in_order
+    >>> [argument.name for argument in in_order(OPERATIONS["multi_head_attention"])][:4]
+    ['tokens', 'key_heads', 'memory', 'query_weight']
+    """
+    sources = {name for name, _ in form.otherwise.values()}
+    first = [form.positional[0], *(one for one in form.named if one.name in sources)]
+    return [*first, *(one for one in form.arguments.values() if one not in first)]
+
+
+def _fall_back(form: Operation, arguments: Arguments, found: Sizes) -> None:
+    for letter, (name, other) in form.otherwise.items():
+        if arguments.get(name) is None and other in found.letters:
+            found.letters.setdefault(letter, found.letters[other])
+
+
+def _axes(shape: Shape, found: Sizes) -> list[int | str]:
+    """Write a shape in numbers, with a letter where its size is not known: ``3*D``."""
+    axes: list[int | str] = []
+    for place, letter in enumerate(shape):
+        if letter == BATCH:
+            axes += [BATCH] if found.batch is None else found.batch
+        elif not (found.headless and letter in HEADS and place and shape[place - 1] == BATCH):
+            size = value_of(letter, found.letters)
+            known = (str(found.letters.get(factor, factor)) for factor in letter.split("*"))
+            axes.append("*".join(known) if size is None else size)
+    return axes
+
+
+def _bind(argument: Argument, array: Any, shape: Shape, found: Sizes) -> list[str]:
+    got = tuple(array.shape)
+    axes = _axes(shape, found)
+    if BATCH in axes:
+        place = axes.index(BATCH)
+        extra = len(got) - (len(axes) - 1)
+        if extra >= 0:
+            found.batch = got[place : place + extra]
+            axes[place : place + 1] = found.batch
+    expected = spelled(tuple(axes))
+    if len(axes) != len(got):
+        return [f"argument {argument.name}: got shape {got}, expected {expected}"]
+    for axis, size in zip(axes, got, strict=True):
+        if not (_learn(axis, size, found) if isinstance(axis, str) else axis == size):
+            return [f"argument {argument.name}: got shape {got}, expected {expected}"]
+    return []
+
+
+def _learn(axis: str, size: int, found: Sizes) -> bool:
+    """Take the size of an axis for that of its one letter that is not known yet."""
+    known = 1
+    unknown = []
+    for factor in axis.split("*"):
+        if factor.isdigit() or factor in found.letters:
+            known *= int(factor) if factor.isdigit() else found.letters[factor]
+        else:
+            unknown.append(factor)
+    if not unknown:
+        return known == size
+    if len(unknown) > 1 or known == 0 or size % known:
+        return False
+    found.letters[unknown[0]] = size // known
+    return size > 0 or LETTERS[unknown[0]].may_be_empty
+
+
+def _divided(form: Operation, found: Sizes) -> list[str]:
+    """Find heads that share nothing evenly, by the first argument that says how many there are."""
+    return [
+        f"argument {name}: got {found.letters[letter]} heads, expected a divisor of {whole}"
+        for letter, known in LETTERS.items()
+        if letter in found.letters and (whole := found.letters.get(known.divides)) is not None
+        if found.letters[letter] == 0 or whole % found.letters[letter]
+        for name in [name for name, one in form.arguments.items() if letter in (one.binds, *one.shape)][:1]
+    ]
+
+
+def _broadcast(argument: Argument, array: Any, shape: Shape, found: Sizes) -> list[str]:
+    got, whole = tuple(array.shape), _axes(shape, found)
+    tail = whole[len(whole) - len(got) :] if len(got) <= len(whole) else None
+    if tail is None or any(isinstance(m, int) and n not in (1, m) for n, m in zip(got, tail, strict=True)):
+        expected = f"expected it to broadcast to {spelled(tuple(whole))}"
+        return [f"argument {argument.name}: got shape {got}, {expected}"]
+    return []
+
+
+def is_array(x: Any) -> bool:
+    """Whether something is an array, of whatever library, and no number of NumPy."""
+    return hasattr(x, "shape") and hasattr(x, "__len__")
+
+
+def turned(shape: Shape) -> Shape:
+    """Exchange the last two axes, as the column convention does; a vector stays as it is."""
+    return (*shape[:-2], shape[-1], shape[-2]) if len(shape) > 1 else shape

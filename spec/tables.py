@@ -1,0 +1,159 @@
+"""Tables of letters and arguments, made from the data for the pages that have them.
+
+``python -m attnspec.tables FILES`` writes them into pages, between a line
+``<!-- arguments of OPERATIONS -->``, ``<!-- letters -->`` or ``<!-- operations -->`` and the line
+``<!-- end -->``.
+"""
+
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from attnspec.errors import SpecError
+from attnspec.operations import LETTERS, OPERATIONS, Argument, Output, Shape
+from attnspec.operations.letters import BATCH
+from attnspec.sizes import turned
+
+_PART = re.compile(r"(?P<head><!-- (?P<what>[a-z_, ]+) -->\n).*?(?P<foot><!-- end -->)", re.DOTALL)
+
+#: What an array is, by its numbers, and anything else by its kind.
+_KINDS = {
+    "floating": "floating-point",
+    "lse": "floating-point, of an lse",
+    "boolean": "booleans",
+    "integer": "integers",
+}
+_FORMS = {"integers": "integer, or integers", "flag": "True or False", "window": "pair of integers or None"}
+
+
+def letters() -> str:
+    """Make the table of letters.
+
+    Examples
+    --------
+    >>> from attnspec.tables import letters
+    >>> print(letters().splitlines()[4])
+    | `Hkv` | heads of keys and values; `H` where they are as many as `Hq` | no |
+    """
+    rows = (
+        (f"`{name}`", letter.meaning, "yes" if letter.may_be_empty else "no")
+        for name, letter in LETTERS.items()
+    )
+    return _table(("letter", "meaning", "may be 0"), rows)
+
+
+def arguments(*operations: str) -> str:
+    """Make the table of all arguments and outputs of some operations.
+
+    Examples
+    --------
+    >>> from attnspec.tables import arguments
+    >>> print(arguments("scores").splitlines()[4])
+    | `scale` | number |  | factor of the dot products; `1 / sqrt(D)` without it | scores | `None` | SCORE-2 |
+    """
+    rows: list[tuple[str, ...]] = []
+    for name in operations:
+        if len(operations) > 1:
+            rows.append((f"**{name}**", *[""] * 6))
+        rows += [_of_argument(one) for one in OPERATIONS[name].arguments.values()]
+        rows += [_of_output(one) for one in OPERATIONS[name].results]
+    return _table(("argument", "kind", "shape", "meaning", "role", "default", "rule"), rows)
+
+
+def operations() -> str:
+    """List every operation with its arrays, the names that may be offered, and its outputs.
+
+    Examples
+    --------
+    >>> from attnspec.tables import operations
+    >>> print(operations().splitlines()[3])
+    | `scores` | `query`, `key` | `scale`, `softcap`, `bias` | `scores` |
+    """
+    rows = (
+        (f"`{name}`", _names(form.arrays), _names(form.options), _names(form.outputs))
+        for name, form in OPERATIONS.items()
+    )
+    return _table(("operation", "arrays", "arguments besides", "outputs"), rows)
+
+
+def written(page: str) -> str:
+    r"""Write the tables of a page anew.
+
+    Raises
+    ------
+    SpecError
+        When it asks for a table that there is not.
+
+    Examples
+    --------
+    >>> from attnspec.tables import letters, written
+    >>> written("<!-- letters -->\n<!-- end -->") == f"<!-- letters -->\n{letters()}\n<!-- end -->"
+    True
+    """
+
+    def table(part: re.Match[str]) -> str:
+        what, _, names = part["what"].partition(" of ")
+        makers = {"letters": letters, "arguments": arguments, "operations": operations}
+        asked = tuple(names.split(", ")) if names else ()
+        if what not in makers or not set(asked) <= set(OPERATIONS):
+            raise SpecError(f"table: got {part['what']!r}, expected letters, operations or arguments of some")
+        return f"{part['head']}{makers[what](*asked)}\n{part['foot']}"
+
+    return _PART.sub(table, page)
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _of_argument(one: Argument) -> tuple[str, ...]:
+    shape = _shape_of(one)
+    return (
+        f"`{one.name}`",
+        _kind(one),
+        f"broadcasts to {shape}" if one.broadcasts else shape,
+        one.meaning,
+        ", ".join(one.role),
+        "" if one.required else f"`{one.default!r}`",
+        one.rule,
+    )
+
+
+def _of_output(one: Output) -> tuple[str, ...]:
+    asked = f"with `{one.option}`" if one.option else "always"
+    return f"gives `{one.name}`", _KINDS[one.numbers], _shape_of(one), asked, "", "", one.rule
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _shape(shape: Shape) -> str:
+    return f"`({', '.join(' * '.join(letter.split('*')) if letter != BATCH else BATCH for letter in shape)})`"
+
+
+def _shape_of(one: Argument | Output) -> str:
+    """Write a shape, and that of the column convention where it is another."""
+    if not one.shape:
+        return ""
+    plain, other = _shape(one.shape), _shape(turned(one.shape))
+    return f"{plain}, columns {other}" if one.turns and plain != other else plain
+
+
+def _kind(one: Argument) -> str:
+    if one.kind == "word":
+        return " or ".join(f"`{word}`" for word in one.words)
+    plain = _KINDS[one.numbers] if one.kind == "array" else _FORMS.get(one.kind, one.kind)
+    return plain if one.bounds is None or one.kind == "window" else f"{plain}, {one.bounds}"
+
+
+def main(paths: list[str]) -> None:
+    """Write the tables of some files anew."""
+    for path in map(Path, paths):
+        path.write_text(written(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,138 @@
+"""Calls that must be refused: our own sources refuse every one, and name the argument at fault."""
+
+import re
+
+import numpy as np
+import pytest
+
+from attnspec import OPERATIONS, find_rule, reference
+from attnspec.backends import load
+from attnspec.conformance.suite.malformed import every, fitting, malformed, mixed
+from attnspec.fitting import misfits
+
+EVERY = {call.name: call for call in every()}
+MIXED = {call.name: call for name in OPERATIONS for call in mixed(name, "float64", "float32")}
+OTHERS = ("torch-portable", "jax-portable", "strict-portable", "dask-portable")
+#: One of each way in which an argument is looked at.
+HANDFUL = (
+    "query of integers",
+    "value of more keys",
+    "bias of more keys",
+    "mask of real numbers",
+    "offsets of booleans",
+    "one key length past the keys",
+    "ids of keys of booleans",
+    "sinks of integers",
+    "lses of more positions in merge_partials",
+    "offsets for each query in rotary",
+)
+#: No arrays where arrays are wanted: NumPy's functions make them of it, those of the Array API do not.
+NO_ARRAYS = (
+    ("attention", "query", "ERR-2", [[1.0]]),
+    ("attention", "value", "ERR-2", [[1.0]]),
+    ("attention", "bias", "SCORE-4", [0.0]),
+    ("attention", "bias", "SCORE-4", 0.0),
+    ("attention", "mask", "ERR-4", [True]),
+    ("attention", "mask", "ERR-4", True),
+    ("attention", "query_offset", "ERR-8", [1, 1]),
+    ("attention", "query_offset", "ERR-8", (1, 1)),
+    ("attention", "key_lengths", "ERR-8", [1, 1]),
+    ("attention", "sinks", "ERR-11", [0.0] * 4),
+    ("attention", "sinks", "ERR-11", 0.0),
+    ("projection", "weight", "ERR-2", [[1.0]] * 5),
+    ("split_heads", "features", "ERR-2", [[1.0]]),
+    ("gather_pages", "block_table", "CACHE-4", [0]),
+    ("gather_pages", "block_table", "CACHE-4", 0),
+    ("rotary", "features", "ERR-2", [[1.0, 2.0]]),
+    ("rotary", "features", "ERR-2", 1.0),
+)
+
+
+def of_reference(operation, arguments):
+    given = dict(arguments)
+    arrays = [given.pop(name) for name in OPERATIONS[operation].arrays]
+    return getattr(reference, operation)(*arrays, **given)
+
+
+def of_backend(backend, operation, arguments):
+    """Call an operation with NumPy arrays brought to the backend's library."""
+    given = {
+        name: backend.to_library(thing) if isinstance(thing, np.ndarray) else thing
+        for name, thing in arguments.items()
+    }
+    arrays = [given.pop(name) for name in OPERATIONS[operation].arrays]
+    return backend.function(operation)(*arrays, **given)
+
+
+def refusal(run, call):
+    """What is said of a call that is refused, in one line that names the argument at fault."""
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the message is looked at here
+        run(call.operation, call.arguments)
+    message = str(caught.value)
+    assert re.match(rf"({'|'.join(call.names)}): expected ", message)
+    assert ", got " in message
+    assert "\n" not in message
+    return message
+
+
+@pytest.mark.parametrize("name", [*EVERY, *MIXED])
+def test_the_reference_refuses_it_by_name_and_rule(name):
+    call = (EVERY | MIXED)[name]
+    assert refusal(of_reference, call).endswith(f"[{call.rule}]")
+
+
+@pytest.mark.parametrize("name", [*EVERY, *MIXED])
+def test_the_portable_source_refuses_it_by_name(name):
+    backend = load("numpy-portable")
+    refusal(lambda *call: of_backend(backend, *call), (EVERY | MIXED)[name])
+
+
+@pytest.mark.parametrize("library", OTHERS)
+@pytest.mark.parametrize("name", [*HANDFUL, next(iter(MIXED))])
+def test_every_library_refuses_it(name, library):
+    backend = load(library)
+    refusal(lambda *call: of_backend(backend, *call), (EVERY | MIXED)[name])
+
+
+@pytest.mark.parametrize(("operation", "argument", "rule", "value"), NO_ARRAYS)
+def test_what_is_no_array_is_refused(operation, argument, rule, value):
+    arguments = fitting(operation) | {argument: value}
+    with pytest.raises(ValueError, match=rf"^{argument}: expected .*\[{rule}]$"):
+        of_backend(load("numpy-portable"), operation, arguments)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_the_calls_that_they_change_fit(operation):
+    assert misfits(operation, fitting(operation)) == []
+    of_reference(operation, fitting(operation))
+    for name in ("numpy-portable", *OTHERS):
+        backend = load(name)
+        if backend.function(operation):
+            of_backend(backend, operation, fitting(operation))
+
+
+def test_the_data_tell_that_they_do_not_fit():
+    """But for an odd depth, which is refused as the default of another argument."""
+    fit = [name for name, call in (EVERY | MIXED).items() if not misfits(call.operation, call.arguments)]
+    assert fit == ["depth that is odd"]
+
+
+def test_every_argument_is_malformed_somewhere():
+    known = {(operation, name) for operation, form in OPERATIONS.items() for name in form.arguments}
+    assert {(call.operation, call.argument) for call in EVERY.values()} == known
+
+
+def test_what_a_rule_asks_to_refuse_is_cited():
+    """And each rule that asks for a refusal has a call, but for that of what cannot be honoured."""
+    asking = {call.rule for call in malformed()} | {call.rule for call in MIXED.values()}
+    sentences = {rule: find_rule(rule).sentence for rule in asking}
+    silent = {rule for rule, sentence in sentences.items() if "raise an error" not in sentence}
+    assert silent == {"SCORE-4", "MASK-1", "DROP-1"}, "a mask that fits nothing is refused without a word"
+    from attnspec import rules
+
+    wanted = {rule.id for rule in rules() if "raise an error" in rule.sentence}
+    assert wanted <= asking
+
+
+def test_names_are_said_once():
+    assert len({call.name for call in every()}) == len(every())

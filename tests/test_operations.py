@@ -1,0 +1,181 @@
+"""Operations as data: they say what the reference takes, what the rules say, and what the vectors hold."""
+
+import inspect
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import attnspec
+from attnspec import OPERATIONS, SpecError, cases, find_rule, reference, tables
+from attnspec.backends.portable import operations as portable
+from attnspec.conformance.suite.malformed import fitting
+from attnspec.conformance.suite.malformed.fitting import SIZES, value_for
+from attnspec.dtypes import DTYPES, FORMATS, SHORT, numbers_of, numpy_dtype
+from attnspec.fitting import misfits
+from attnspec.operations import LETTERS, REQUIRED
+from attnspec.operations.letters import BATCH, value_of
+from attnspec.sizes import output_shapes, shape_of, sizes
+
+HOME = Path(attnspec.__file__).parent
+EVERY = [(operation, one) for operation, form in OPERATIONS.items() for one in form.arguments.values()]
+IDS = [f"{operation}-{one.name}" for operation, one in EVERY]
+PAGES = [*HOME.glob("*.md"), HOME / "conformance" / "protocol.md"]
+PROVEN = [case for case in cases() if case.expected]
+
+
+def parameters(function):
+    """What a function takes, less the dtype in which the reference computes."""
+    return {name: one for name, one in inspect.signature(function).parameters.items() if name != "dtype"}
+
+
+def public(operation):
+    """The function of the reference, and that of the portable source."""
+    sources = {"attention": portable.attention} | portable.COMPANIONS
+    return [getattr(reference, operation), sources[operation]]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_the_sources_take_these_arguments_in_this_order(operation):
+    form = OPERATIONS[operation]
+    for function in public(operation):
+        taken = parameters(function)
+        assert tuple(taken) == (*form.arrays, *form.options)
+        assert [name for name, one in taken.items() if one.kind is one.KEYWORD_ONLY] == list(form.options)
+        for name, one in taken.items():
+            default = form.arguments[name].default
+            assert (one.default is one.empty) if default is REQUIRED else one.default == default, name
+
+
+def test_every_public_function_of_the_reference_is_an_operation():
+    """But for parts of attention, which take the scores or their shape."""
+    functions = {name for name in reference.__all__ if inspect.isfunction(getattr(reference, name))}
+    assert functions - {"allowed_keys", "softmax"} == set(OPERATIONS)
+
+
+@pytest.mark.parametrize(("operation", "argument"), EVERY, ids=IDS)
+def test_an_argument_cites_rules_and_letters_that_there_are(operation, argument):
+    for rule in (argument.rule, *argument.refusals.values()):
+        find_rule(rule)
+    factors = {factor for axis in argument.shape if axis != BATCH for factor in axis.split("*")}
+    assert factors | {argument.binds or "L"} <= set(LETTERS)
+    assert {*argument.needs, *argument.matters_with} <= set(OPERATIONS[operation].options)
+    faults = {"dtype", "mixed", "form", "bounds", "alone", "shape", "axes"}
+    assert set(argument.refusals) <= {*faults, *argument.shape}
+    assert bool(argument.words) == (argument.kind == "word")
+    assert bool(argument.shape) == (argument.kind in {"array", "integers"})
+    assert ("alone" in argument.refusals) == bool(argument.needs)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_an_output_cites_a_rule_and_is_asked_for_by_an_option(operation):
+    form = OPERATIONS[operation]
+    asked = [f"return_{name}" for name in form.outputs[1:]]
+    assert [output.option for output in form.results] == ["", *asked]
+    assert asked == list(form.names("asks"))
+    for output in form.results:
+        find_rule(output.rule)
+
+
+@pytest.mark.parametrize("letter", LETTERS.values(), ids=LETTERS)
+def test_a_letter_is_used_and_cites_a_rule(letter):
+    shapes = [one.shape for form in OPERATIONS.values() for one in (*form.arguments.values(), *form.results)]
+    assert letter.name == BATCH or any(letter.name in axis.split("*") for shape in shapes for axis in shape)
+    if letter.empty:
+        assert not letter.may_be_empty
+        find_rule(letter.empty)
+
+
+@pytest.mark.parametrize(
+    "sized",
+    [{"L": 0}, {"S": 0}, {"N": 0}, {"C": 0, "N": 0}, {"P": 0, "T": 0}, {"K": 0}, {"T": 0}],
+    ids="-".join,
+)
+def test_what_may_be_empty_is_taken(sized):
+    """A table of no pages has to name none, and a cache without room takes nothing."""
+    assert all(LETTERS[letter].may_be_empty for letter in sized)
+    seen = False
+    for operation, form in OPERATIONS.items():
+        given = fitting(operation)
+        arrays = {one.name: value_for(operation, one, sized) for one in form.positional}
+        if any(arrays[name].shape != given[name].shape for name in arrays):
+            seen = True
+            call = given | arrays
+            assert misfits(operation, call) == []
+            positional = [call.pop(name) for name in form.arrays]
+            getattr(reference, operation)(*positional, **call)
+    assert seen
+
+
+@pytest.mark.parametrize("case", PROVEN, ids=str)
+def test_the_arguments_of_a_golden_vector_fit(case):
+    assert misfits(case.operation, case.arguments) == []
+    found = sizes(case.operation, case.arguments)
+    for name, one in OPERATIONS[case.operation].arguments.items():
+        x = case.arguments.get(name)
+        if isinstance(x, np.ndarray) and not one.broadcasts and case.arguments.get("convention") != "column":
+            assert shape_of(one.shape, found) == x.shape
+    shapes = output_shapes(case.operation, case.arguments)
+    assert {name: x.shape for name, x in case.expected.items()} == shapes
+
+
+@pytest.mark.parametrize(
+    ("operation", "changes", "message"),
+    [
+        ("attention", {"key": np.ones((2, 2, 5, 3))}, "key: got shape (2, 2, 5, 3), expected (2, Hkv, S, 4)"),
+        ("attention", {"key": np.ones((2, 5, 4))}, "key: got shape (2, 5, 4), expected (2, Hkv, S, 4)"),
+        ("attention", {"mask": np.ones((5, 3), bool)}, "expected it to broadcast to (2, 2, 3, 5)"),
+        ("attention", {"dropout_rate": 0.5}, "dropout_rate: got 0.5 without dropout_mask"),
+        ("attention", {"key_lengths": 6}, "expected an integer or integers from 0 to S, which is 5"),
+        ("attention", {"window": (1,)}, "window: got (1,), expected two, each None or an integer from 0"),
+        ("attention", {"bias": 0.0}, "bias: got 0.0, expected an array"),
+        ("append_cache", {"lengths": 4}, "expected an integer or integers from 0 to C - N, which is 3"),
+        ("projection", {"convention": "rows"}, "convention: got rows, expected row or column"),
+        ("merge_partials", {"lses": np.ones((1, 2, 2, 3), "float16")}, "got dtype float16, expected float64"),
+        ("multi_head_attention", {"key_heads": 3}, "key_weight: got shape (2, 8), expected (2, 12)"),
+    ],
+)
+def test_what_does_not_fit_is_named(operation, changes, message):
+    problems = misfits(operation, fitting(operation) | changes)
+    assert any(message in problem for problem in problems), problems
+
+
+def test_a_size_that_nobody_says():
+    with pytest.raises(SpecError, match=r"shape \(\*B, Hq, L, S\): got no size of L, S"):
+        shape_of((BATCH, "Hq", "L", "S"), sizes("rotary", {"features": np.ones((3, 4))}))
+    with pytest.raises(SpecError, match="argument key: got shape"):
+        sizes("scores", {"query": np.ones((3, 4)), "key": np.ones((3, 5))})
+    assert value_of("Hq*D", {"Hq": 2}) is None
+
+
+def test_the_sizes_of_calls_that_fit_are_said_once():
+    assert set(SIZES) == set(LETTERS) - {BATCH}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_tables_of_a_page_are_those_of_the_data(page):
+    """Mended by `python -m attnspec.tables spec/*.md conformance/protocol.md`."""
+    assert page.read_text() == tables.written(page.read_text())
+
+
+def test_a_table_that_there_is_not():
+    with pytest.raises(SpecError, match="table: got 'arguments of nothing'"):
+        tables.written("<!-- arguments of nothing -->\n<!-- end -->")
+
+
+def test_every_operation_has_its_table():
+    asked = [line for page in HOME.glob("*.md") for line in page.read_text().splitlines()]
+    listed = [line[18:-4] for line in asked if line.startswith("<!-- arguments of ")]
+    assert sorted(name for line in listed for name in line.split(", ")) == sorted(OPERATIONS)
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_a_format_is_that_of_the_library(name):
+    import ml_dtypes
+
+    found, info = FORMATS[name], ml_dtypes.finfo(numpy_dtype(name))
+    assert (found.largest, found.normal) == (float(info.max), float(info.smallest_normal))
+    assert (2 * found.unit, found.subnormal) == (float(info.eps), float(info.smallest_subnormal))
+    assert {found.working, found.lse} <= set(DTYPES)
+    assert (name in SHORT) == (found.working != name)
+    assert numbers_of(np.ones(1, numpy_dtype(name))) == "floating"
