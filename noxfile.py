@@ -87,6 +87,8 @@ def vectors(session: nox.Session) -> None:
     session.install(f"{ROOT}[vectors]")
     session.run("attnspec", "vectors", "write", str(ROOT / "spec" / "vectors"), *session.posargs)
     session.run("attnspec", "vectors", "lint", str(ROOT / "spec" / "vectors"))
+    check = [word for word in session.posargs if word == "--check"]
+    session.run("attnspec", "vectors", "expected", str(ROOT / "conformance" / "suite"), *check)
 
 
 @nox.session

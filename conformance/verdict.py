@@ -141,7 +141,8 @@ def to_json(thing: Any) -> Any:
     Examples
     --------
     >>> from attnspec.conformance.verdict import Verdict, to_json
-    >>> to_json(Verdict("b", "masking-empty-last-float32", "", ("MASK-1",), "pass", share=float("inf")))["share"]
+    >>> verdict = Verdict("b", "masking-empty-last-float32", "", ("MASK-1",), "pass", share=float("inf"))
+    >>> to_json(verdict)["share"]
     'Infinity'
     """
     if isinstance(thing, float):

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import attnspec
-from attnspec.conformance.suite.datasets import DATASETS, problem
 from attnspec.conformance.judge.rounding_bias import signed_mean
 from attnspec.conformance.meta.algorithms import ALGORITHMS, run
 from attnspec.conformance.meta.evidence import survey
 from attnspec.conformance.meta.faults import FAULTS
+from attnspec.conformance.suite.datasets import DATASETS, problem
 from attnspec.reference.budget.budget import budget
 from attnspec.reference.exact.evaluate import evaluate
 

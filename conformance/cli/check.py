@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from attnspec import SpecError
 from attnspec.conformance.report import formats
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ _REPORTS = (
     click.option("-x", "stop", is_flag=True, help="Stop at the first failure."),
     click.option("-n", "workers", metavar="N", help="Run in N processes, or auto (needs pytest-xdist)."),
     click.option("--time-limit", default=300.0, metavar="SECONDS", help="For one test (300)."),
-    click.option("--case", "cases", multiple=True, metavar="ID", help="Only this case, by its id or its name."),
+    click.option("--case", "cases", multiple=True, metavar="ID", help="Only this case, by its id or name."),
 )
 
 
@@ -125,11 +124,12 @@ def _judge(
     from attnspec.conformance.report.files import check_writable
     from attnspec.conformance.report.known_failures import read_known
     from attnspec.conformance.report.report import Report
+    from attnspec.conformance.suite import require
 
     if workers and importlib.util.find_spec("xdist") is None:
         raise click.ClickException("-n: expected pytest-xdist to be installed, got none")
     for case in cases:
-        _require_case(case)
+        require(case)
     wanted = [(formats.find_format(option, path), path) for option, path in reports.items() if path]
     known = read_known(known_failures) if known_failures else ()
     before = (
@@ -151,14 +151,6 @@ def _judge(
         number = write_known(write_known_failures, report.results, (*known, *before))
         click.echo(f"{number} known failures in {write_known_failures}: give each a reason and a link")
     sys.exit(0 if sound and (report.good or write_known_failures) else 1)
-
-
-def _require_case(name: str) -> None:
-    from attnspec import cases
-    from attnspec.conformance.suite import items
-
-    if name not in {case.id for case in cases()} and next(items(names=[name]), None) is None:
-        raise SpecError(f"case: got {name!r}, expected an id such as masking-empty-last")
 
 
 def _run(

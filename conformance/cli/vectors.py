@@ -40,6 +40,23 @@ def write(folder: Path, only_check: bool, only: str | None) -> None:
         )
 
 
+@vectors.command()
+@click.argument("folder", type=_FOLDER)
+@click.option("--check", "only_check", is_flag=True, help="Write nothing; fail when the bytes would change.")
+def expected(folder: Path, only_check: bool) -> None:
+    """Compute the expected values of the generated cases of a folder anew, by both oracles."""
+    from attnspec.conformance.judge.store import PATH
+    from attnspec.conformance.meta.expected import stored
+
+    path, data = folder / PATH.name, stored()
+    stale = not path.exists() or path.read_bytes() != data
+    if stale and only_check:
+        raise click.ClickException("vectors: expected the file as it is, got other bytes; run `nox -s vectors`")
+    if stale:
+        path.write_bytes(data)
+    click.echo(f"{path.name}: {'rewritten' if stale else 'as it was'}")
+
+
 @vectors.command("lint")
 @click.argument("folder", type=_FOLDER, required=False)
 def lint_vectors(folder: Path | None) -> None:

@@ -79,8 +79,10 @@ def ignored(backend: Backend, case: Case, outputs: Outputs) -> list[str]:
         # A number of heads, say, cannot be left out: what is left is no call.
         if name not in OPERATIONS[case.operation].arrays and case.operation == "attention":
             left_out = OPERATIONS[case.operation].together(name)
-            less = {other: x for other, x in case.arguments.items() if other not in left_out}
-            if _gave(backend, replace(case, arguments=less, expected={}), dialect, (case, dialect), outputs, 1):
+            less = {key: x for key, x in case.arguments.items() if key not in left_out}
+            if _gave(
+                backend, replace(case, arguments=less, expected={}), dialect, (case, dialect), outputs, 1
+            ):
                 found.append(name)
     return found
 
@@ -91,15 +93,15 @@ def _of_golden(backend: Backend, case: Case, name: str, outputs: Outputs) -> Cau
     for other in case.alternatives:
         if name in other.expected:
             allowed = _SLACK * budgets[name]
-            compared = compare(name, outputs[name], other.expected[name], allowed, *accepted(name, case.dtype))
+            compared = compare(
+                name, outputs[name], other.expected[name], allowed, *accepted(name, case.dtype)
+            )
             if not isinstance(compared, Difference):
                 return Cause(other.rule, other.variant)
     return Cause(case.rules[0])
 
 
-def _precision(
-    backend: Backend, case: Case, outputs: Outputs, values: Mapping[str, Any]
-) -> Cause | None:
+def _precision(backend: Backend, case: Case, outputs: Outputs, values: Mapping[str, Any]) -> Cause | None:
     """Tell whether values are off just as a precision that is too low would have them."""
     dtype = case.dtype
     if any(is_real(x) and x.dtype != dtype for name, x in case.arguments.items() if name not in LSES):

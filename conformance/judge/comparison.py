@@ -56,14 +56,20 @@ def compare(
     if where is not None:
         wide, expected = np.where(where, wide, 0), np.where(where, expected, 0)
     finite = np.isfinite(expected)
-    same = np.where(
-        finite, np.isfinite(wide), (wide == expected) | (np.isnan(wide) & np.isnan(expected))
-    )
+    same = np.where(finite, np.isfinite(wide), (wide == expected) | (np.isnan(wide) & np.isnan(expected)))
     if not same.all():
         place = _first(~same)
         count = int((~same).sum())
         return Difference(
-            "pattern", name, _plain(place), float(wide[place]), float(expected[place]), 0.0, np.inf, count, wide.size
+            "pattern",
+            name,
+            _plain(place),
+            float(wide[place]),
+            float(expected[place]),
+            0.0,
+            np.inf,
+            count,
+            wide.size,
         )
     error = np.abs(np.subtract(wide, expected, where=finite, out=np.zeros(wide.shape)))
     # Where nothing may be off, being off is infinitely many budgets.
@@ -72,10 +78,9 @@ def compare(
     if not shares.size or shares.max() <= 1:
         return float(shares.max(initial=0.0))
     place = np.unravel_index(int(shares.argmax()), shares.shape)
-    numbers = float(wide[place]), float(expected[place]), float(np.broadcast_to(allowed, wide.shape)[place])
-    return Difference(
-        "value", name, _plain(place), *numbers, float(shares[place]), int((shares > 1).sum()), wide.size
-    )
+    most = float(np.broadcast_to(allowed, wide.shape)[place])
+    numbers = float(wide[place]), float(expected[place]), most, float(shares[place])
+    return Difference("value", name, _plain(place), *numbers, int((shares > 1).sum()), wide.size)
 
 
 def same_bits(name: str, got: NDArray[Any], expected: NDArray[Any]) -> Difference | None:

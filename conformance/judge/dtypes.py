@@ -9,7 +9,6 @@ import numpy as np
 from attnspec import OPERATIONS, Case
 from attnspec.dtypes import DTYPES, FORMATS
 
-
 #: Arguments that are log-sum-exps: of the dtype that these are held in, not of the other arrays'.
 LSES = frozenset(
     name for form in OPERATIONS.values() for name, one in form.arguments.items() if one.numbers == "lse"

@@ -71,7 +71,9 @@ def judge(backend: Backend, item: Case | Relation) -> Verdict:
     except Broken as broken:  # whatever the level of the rule
         return replace(verdict, status="error", rule=item.rules[0], reason=str(broken))
     except Raised as raised:
-        return _weighed(backend, item, replace(verdict, status="error", rule=item.rules[0], raised=raised.data))
+        return _weighed(
+            backend, item, replace(verdict, status="error", rule=item.rules[0], raised=raised.data)
+        )
     except Failure as failure:
         found = replace(
             verdict, status="fail", rule=failure.rule, reason=failure.reason, difference=failure.difference
@@ -180,7 +182,10 @@ def _judge_relation(backend: Backend, relation: Relation, verdict: Verdict) -> V
         return verdict
     if isinstance(found, Verdict):  # one of the cases of a sequence
         return replace(
-            found, case=verdict.case, group=verdict.group, rules=tuple(dict.fromkeys((*verdict.rules, *found.rules)))
+            found,
+            case=verdict.case,
+            group=verdict.group,
+            rules=tuple(dict.fromkeys((*verdict.rules, *found.rules))),
         )
     reason, difference = ("", found) if isinstance(found, Difference) else (found, None)
     failed = replace(verdict, status="fail", rule=relation.rules[0], reason=reason, difference=difference)

@@ -1,7 +1,7 @@
 """The expected values of the fixed suite as a file: computed once, and not once for each run.
 
-They are those of the second oracle, and the first one agrees with each of them: `attnspec vectors
-write` asks both. What is not in the file (another seed, a dialect) is computed when it is asked for.
+They are those of the exact oracle, and the second one agrees: `attnspec vectors write` asks both.
+What is not in the file (another seed, a dialect) the second oracle computes when it is asked for.
 """
 
 import io

@@ -10,13 +10,13 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from attnspec.conformance.suite.datasets import INDEPENDENT, SIZES, Problem, problems
 from attnspec.conformance.judge.rounding_bias import signed_mean
 from attnspec.conformance.meta.algorithms import ALGORITHMS, Array, run
 from attnspec.conformance.meta.faults import FAULTS
 from attnspec.conformance.meta.libraries import libraries
-from attnspec.reference import attention
+from attnspec.conformance.suite.datasets import INDEPENDENT, SIZES, Problem, problems
 from attnspec.dtypes import DTYPES, FORMATS, SHORT
+from attnspec.reference import attention
 from attnspec.reference.budget.budget import Accuracy, budget
 from attnspec.reference.exact.evaluate import evaluate
 

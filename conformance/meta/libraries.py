@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.suite.datasets import Problem
 from attnspec.conformance.meta.algorithms import Array
+from attnspec.conformance.suite.datasets import Problem
 from attnspec.dtypes import numpy_dtype
 from attnspec.reference.budget.budget import Accuracy
 

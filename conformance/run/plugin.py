@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from attnspec.conformance.run.session import Run
+    pass
 
 #: The folder that stands for the suite among pytest's arguments.
 SUITE = Path(__file__).parents[1]
@@ -35,16 +35,12 @@ def pytest_load_initial_conftests(
         metavar="NAME",
         help="what to judge: a name, a library or module:function; may be repeated (default: numpy)",
     )
-    group.addoption(
-        "--quick", action="store_true", help="a fixed part of the suite that touches every rule"
-    )
+    group.addoption("--quick", action="store_true", help="a fixed part of the suite that touches every rule")
     group.addoption(
         "--rule", action="append", default=[], metavar="ID", help="only cases that bear on this rule"
     )
     group.addoption("--case", action="append", default=[], metavar="ID", help="only this case")
-    group.addoption(
-        "--seed", type=int, metavar="N", help="other generated cases (default: a fixed choice)"
-    )
+    group.addoption("--seed", type=int, metavar="N", help="other generated cases (default: a fixed choice)")
     group.addoption("--results", metavar="FILE", help="write the verdicts to FILE as JSON lines")
     group.addoption(
         "--resume", action="store_true", help="go on after a crash: leave out what FILE has a verdict on"

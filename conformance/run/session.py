@@ -15,7 +15,7 @@ from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.results import Footer, Header, Results, Subject, line, read
 from attnspec.conformance.run.plugin import SUITE
-from attnspec.conformance.suite import items
+from attnspec.conformance.suite import items, require
 from attnspec.conformance.suite.group import Item
 from attnspec.conformance.verdict import Verdict, from_json, to_json
 
@@ -106,8 +106,7 @@ class Run:
             for rule_id in self.config.getoption("--rule"):
                 find_rule(rule_id)
             for name in self.config.getoption("--case"):
-                if next(items(names=[name], seed=self.config.getoption("--seed")), None) is None:
-                    raise SpecError(f"case: got {name!r}, expected an id such as masking-empty-last")
+                require(name, self.config.getoption("--seed"))
         except (BackendError, SpecError) as error:
             raise pytest.UsageError(str(error)) from None
 

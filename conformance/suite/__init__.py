@@ -106,6 +106,17 @@ def find(name: str, seed: int | None = None) -> Item:
     >>> find("masking-empty-last-float32").rules
     ('MASK-2', 'MASK-1')
     """
-    for item in items(names=[name], seed=seed):
-        return item
-    raise SpecError(f"case: got {name!r}, expected a name such as masking-empty-last-float32")
+    require(name, seed)
+    return next(items(names=[name], seed=seed))
+
+
+def require(name: str, seed: int | None = None) -> None:
+    """Refuse an id or a name that the suite does not have.
+
+    Raises
+    ------
+    SpecError
+        When there is no such case.
+    """
+    if next(items(names=[name], seed=seed), None) is None:
+        raise SpecError(f"case: got {name!r}, expected an id such as masking-empty-last")

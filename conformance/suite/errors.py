@@ -87,7 +87,7 @@ def _each_its_own(backend: Backend, calls: tuple[Case, ...]) -> Found:
     verdicts = [judge(backend, case) for case in calls]
     bad = [verdict for verdict in verdicts if verdict.status not in ("pass", "deviation")]
     shown = [verdict for verdict in verdicts if verdict.status == "deviation"]
-    return (bad or shown or [None])[0]
+    return next(iter(bad or shown), None)
 
 
 @chapter.group("ERR-14", each=tuple(product(("bias", "sinks"), ("fine", "large"))))

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec import Case
-from attnspec.dtypes import DTYPES
 from attnspec.case import Alternative, Misuse
 from attnspec.conformance.judge.relation import Found, Relation
 from attnspec.conformance.suite.problem import SHAPES, Problem, Shape, problem_of
+from attnspec.dtypes import DTYPES
 
 Item = Case | Relation
 Arguments = Mapping[str, Any]
@@ -203,9 +203,11 @@ class Chapter(list[Group]):
         def enter(function: Callable[..., Iterator[Yielded]]) -> Callable[..., Iterator[Yielded]]:
             title = " ".join((function.__doc__ or "").split())
             name = function.__name__.replace("_", " ")
-            found = {name: function} if not each else {
-                f"{name}: {_word(value)}": partial(_second, function, value) for value in each
-            }
+            found = (
+                {name: function}
+                if not each
+                else {f"{name}: {_word(value)}": partial(_second, function, value) for value in each}
+            )
             for own, make in found.items():
                 self.append(Group(self.name, own, rules, operation, title, make))
             return function

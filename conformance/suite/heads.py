@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.dtypes import DTYPES
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import biased, dropout, sinks
 from attnspec.conformance.suite.problem import GROUPED, grid
+from attnspec.dtypes import DTYPES
 
 chapter = Chapter("heads")
 

@@ -29,7 +29,7 @@ _HALF = ("float16", "bfloat16")
 
 
 @chapter.group("NUM-1", each=("plain", "scale", "is_causal"))
-def dtype_of_the_result(draw: Draw, option: str) -> Iterator[Yielded]:
+def dtype_of_the_result(_draw: Draw, option: str) -> Iterator[Yielded]:
     """The result has the dtype of the query, with and without options that bring numbers of their own."""
     options: dict[str, dict[str, Any]] = {
         "plain": {},

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from attnspec.dtypes import DTYPES
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.problem import grid
+from attnspec.dtypes import DTYPES
 
 chapter = Chapter("projection")
 

@@ -67,7 +67,7 @@ def queries_are_rows(draw: Draw) -> Iterator[Yielded]:
     for problem in draw.problems(_SQUARE, 4):
         keys = problem.key.shape[-2]
         order = problem.random.permutation(keys)
-        # Query i points at key order[i]; were queries and keys exchanged, it would be the inverse permutation.
+        # Query i points at key order[i]; with queries and keys exchanged, it would be the inverse order.
         key = np.broadcast_to(np.eye(keys, dtype=problem.key.dtype), (*problem.key.shape[:-1], keys))
         query = np.array(key[..., order, :])
         yield {"query": query, "key": np.array(key), "value": problem.array(*key.shape), "scale": 64.0}
