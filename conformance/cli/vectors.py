@@ -51,7 +51,7 @@ def expected(folder: Path, only_check: bool) -> None:
     path, data = folder / PATH.name, stored()
     stale = not path.exists() or path.read_bytes() != data
     if stale and only_check:
-        raise click.ClickException("vectors: expected the file as it is, got other bytes; run `nox -s vectors`")
+        raise click.ClickException("vectors: expected the file as it is, got other bytes")
     if stale:
         path.write_bytes(data)
     click.echo(f"{path.name}: {'rewritten' if stale else 'as it was'}")
