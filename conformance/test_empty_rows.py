@@ -179,14 +179,14 @@ def test_finite_garbage_leaves_no_trace(source: str, size: str, backend: Backend
             for key, value in ((0, 0), (most, -most), (-most, most))
         ]
         first, *others = [observed(backend, arguments)["weights"] for arguments in calls]
-        for other in others:
+        for arguments, other in zip(calls[1:], others, strict=True):
             if other.tobytes() != first.tobytes():
                 place = np.unravel_index(int((other != first).argmax()), first.shape)
                 finding = (
                     f"weights{list(map(int, place))}, {dtype}: got {other[place]} with {most} in disallowed "
                     f"keys and values, expected {first[place]} to the last bit, as with 0 there"
                 )
-                fail(backend, Failure("MASK-12", finding), calls[0], dtype)
+                fail(backend, Failure("MASK-12", finding), arguments, dtype)
 
 
 @rule("MASK-12")

@@ -10,7 +10,7 @@ from tests_support import can_compile
 
 from attnspec import OPERATIONS
 from attnspec.backends import NAMES, Backend, BackendError, Unsupported, expand, load
-from attnspec.backends.backend import check_signature
+from attnspec.backends.check import check_signature
 
 TESTS = os.path.dirname(__file__)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from attnspec.backends import Backend, BackendError, Deviation, load
-from attnspec.backends.backend import check_backend
+from attnspec.backends.check import check_backend
 from attnspec.conformance.judge.deviations import begin, not_shown, shown
 from attnspec.conformance.judge.failure import Failure
 from attnspec.conformance.suite import check, check_refused

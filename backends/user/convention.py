@@ -9,9 +9,8 @@ from attnspec import OPERATIONS
 from attnspec.backends.errors import BackendError, Unsupported
 
 _OPERATION = OPERATIONS["attention"]
-#: Arguments with an axis of queries or keys last but none of heads: (*B, L), (*B, S).
-_BY_POSITION = ("query_segment_ids", "key_segment_ids")
-_BY_BATCH = ("query_offset", "query_lengths", "key_lengths")
+#: Arguments with the batch axes first and none of heads, (*B, ...): a new batch axis is theirs, too.
+_OF_BATCH = ("query_offset", "query_lengths", "key_lengths", "query_segment_ids", "key_segment_ids")
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,7 @@ class Convention:
     Attributes
     ----------
     names : mapping of str to str
-        Canonical name to the function's own, of arguments that have another.
+        Canonical name to the function's name, of arguments that have another.
     layout : {"BHSD", "BSHD"}
         Whether heads stand before positions, as in the standard, or after them.
     mask : {"attend", "ignore"}
@@ -51,7 +50,7 @@ def check_convention(name: str, convention: Convention) -> None:
     """
     known = (*_OPERATION.arrays, *_OPERATION.options)
     wrong = [canonical for canonical in convention.names if canonical not in known]
-    if wrong or not all(isinstance(own, str) for own in convention.names.values()):
+    if wrong or not all(isinstance(native, str) for native in convention.names.values()):
         raise BackendError(
             f"backend {name}: names: expected canonical names ({', '.join(known)}), "
             f"got {', '.join(wrong) or dict(convention.names)}"
@@ -73,7 +72,7 @@ def check_convention(name: str, convention: Convention) -> None:
 
 
 def adapted(name: str, function: Callable[..., Any], convention: Convention, xp: Any) -> Callable[..., Any]:
-    """Make a function with the canonical signature of one with a convention of its own.
+    """Make a function with the canonical signature of one with another convention.
 
     Parameters
     ----------
@@ -102,8 +101,8 @@ def adapted(name: str, function: Callable[..., Any], convention: Convention, xp:
     <Signature (query, key, value, *, is_causal=None)>
     """
     check_convention(name, convention)
-    own = _own_names(name, function, convention)
-    options = [canonical for canonical in own if canonical not in _OPERATION.arrays]
+    native = _native_names(name, function, convention)
+    options = [canonical for canonical in native if canonical not in _OPERATION.arrays]
     always = [f"return_{output}" for output in convention.returns[1:]]
     kind = inspect.Parameter
     signature = inspect.Signature(
@@ -127,7 +126,7 @@ def adapted(name: str, function: Callable[..., Any], convention: Convention, xp:
         if convention.mask == "ignore" and call.get("mask") is not None:
             call["mask"] = ~call["mask"]  # numbers stay numbers, for the function to refuse
         # What was not given is not passed: the function has its own default for it.
-        returned = function(**{own[canonical]: thing for canonical, thing in call.items()})
+        returned = function(**{native[canonical]: thing for canonical, thing in call.items()})
         given_names = convention.returns or ("output", *wanted)
         parts = dict(zip(given_names, [returned] if len(given_names) == 1 else list(returned), strict=True))
         if convention.layout == "BSHD":
@@ -139,32 +138,32 @@ def adapted(name: str, function: Callable[..., Any], convention: Convention, xp:
     return run
 
 
-def _own_names(name: str, function: Callable[..., Any], convention: Convention) -> dict[str, str]:
+def _native_names(name: str, function: Callable[..., Any], convention: Convention) -> dict[str, str]:
     """Give the function's name of each argument that it has, by canonical name."""
     parameters = inspect.signature(function).parameters
     canonical = (*_OPERATION.arrays, *_OPERATION.options)
-    own = {one: convention.names.get(one, one) for one in canonical}
-    absent = [theirs for one, theirs in own.items() if one in convention.names and theirs not in parameters]
-    absent += [own[array] for array in _OPERATION.arrays if own[array] not in parameters]
+    native = {one: convention.names.get(one, one) for one in canonical}
+    absent = [theirs for one, theirs in native.items() if one in convention.names and theirs not in parameters]
+    absent += [native[array] for array in _OPERATION.arrays if native[array] not in parameters]
     if absent:
         raise BackendError(
             f"backend {name}: expected a function with {', '.join(dict.fromkeys(absent))}, "
             f"got {', '.join(parameters) or 'no arguments'}"
         )
-    own = {one: theirs for one, theirs in own.items() if theirs in parameters}
+    native = {one: theirs for one, theirs in native.items() if theirs in parameters}
     required = [
         parameter.name
         for parameter in parameters.values()
         if parameter.default is parameter.empty
         and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        and parameter.name not in own.values()
+        and parameter.name not in native.values()
     ]
     if required:
         raise BackendError(
             f"backend {name}: expected nothing required but the standard's arguments, "
             f"got {', '.join(required)}"
         )
-    return own
+    return native
 
 
 def _swapped(array: Any, xp: Any) -> Any:
@@ -187,7 +186,7 @@ def _of_axes(call: dict[str, Any], axes: int | None) -> dict[str, Any]:
     for array in _OPERATION.arrays:
         call[array] = call[array].reshape((1,) * (axes - got) + tuple(call[array].shape))
     if axes == 4:  # there is a batch axis now where there was none
-        for option in (*_BY_POSITION, *_BY_BATCH):
+        for option in _OF_BATCH:
             if getattr(call.get(option), "shape", None) is not None and call[option].ndim < 2:
                 call[option] = call[option].reshape((1, *call[option].shape))
     return call

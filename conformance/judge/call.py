@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -82,8 +83,10 @@ def call(backend: Backend, operation: str, arguments: Mapping[str, Any]) -> Outp
     except BaseException as error:  # sys.exit and pytest.skip in a kernel are errors too
         raise Raised(error) from error
     outputs = _named(backend, [OPERATIONS[operation].outputs[0], *wanted], returned)
-    for name, thing in arguments.items():
-        if isinstance(thing, np.ndarray) and not _same(backend.to_numpy(given[name]), thing):
+    given_arrays = {name: thing for name, thing in arguments.items() if isinstance(thing, np.ndarray)}
+    after = backend.to_numpy_all([given[name] for name in given_arrays])
+    for (name, thing), left in zip(given_arrays.items(), after, strict=True):
+        if not _same(left, thing):
             raise Failure("NUM-4", f"{name}: got changed by the call, expected it as it was")
     return outputs
 
@@ -125,6 +128,8 @@ def _named(backend: Backend, names: list[str], returned: Any) -> Outputs:
     if not isinstance(parts, tuple | list) or len(parts) != len(names):
         got = f"{len(parts)} of them" if isinstance(parts, tuple | list) else type(returned).__name__
         raise Failure("SHAPE-3", f"result: expected a tuple of {', '.join(names)}, got {got}")
+    with suppress(Exception, SystemExit):  # one by one then, to name the one at fault
+        return dict(zip(names, backend.to_numpy_all(parts), strict=True))
     outputs = {}
     for name, part in zip(names, parts, strict=True):
         try:

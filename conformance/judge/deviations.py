@@ -1,6 +1,5 @@
 """Declared deviations: which of them a failure is, and which of them a run has shown."""
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -62,13 +61,7 @@ def excused(
     (True, False)
     """
     for deviation in backend.deviations:
-        if (
-            rule in deviation.rules
-            and (not deviation.dtypes or dtype in deviation.dtypes)
-            and (not deviation.outputs or output in deviation.outputs)
-            and re.search(deviation.tests, _TEST[0])
-            and (deviation.when is None or deviation.when(arguments))
-        ):
+        if deviation.covers(rule, arguments, dtype=dtype, output=output):
             _SHOWN.append(deviation)
             return True
     return False
