@@ -1,4 +1,4 @@
-"""The backends by name: ours, those that packages register, ``module:function``, ``program:COMMAND``, folders."""
+"""Backends by name: ours, those that packages register, functions, programs, folders."""
 
 import re
 from collections.abc import Callable
@@ -97,9 +97,8 @@ def _load_registered(name: str) -> Backend:
     """Load what a package registers; whatever is wrong with it is said of that name alone."""
     entries = registered()[name]
     packages = [entry.dist.name if entry.dist else "an unknown package" for entry in entries]
-    origins = " and ".join(
-        f"{entry.value} of {package}" for entry, package in zip(entries, packages, strict=True)
-    )
+    places = [f"{entry.value} of {package}" for entry, package in zip(entries, packages, strict=True)]
+    origins = " and ".join(sorted(places))
     place = f"backend {name}: entry point {GROUP}: {origins}"
     if len(entries) > 1:
         raise BackendError(f"{place}: expected one of the name, got {len(entries)}")

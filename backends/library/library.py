@@ -99,7 +99,7 @@ def array_api_library(name: str, version: str, xp: Any, **more: Any) -> Library:
     >>> array_api_library("numpy", "2", np).to_library(np.ones(2), "cpu")
     array([1., 1.])
     """
-    return Library(name, version, xp, **{"to_library": partial(_put, xp), "to_numpy": _take} | more)
+    return Library(name, version, xp, partial(_put, xp), _take, **more)
 
 
 def _put(xp: Any, array: NDArray[Any], device: str) -> Any:

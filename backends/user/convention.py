@@ -143,7 +143,9 @@ def _native_names(name: str, function: Callable[..., Any], convention: Conventio
     parameters = inspect.signature(function).parameters
     canonical = (*_OPERATION.arrays, *_OPERATION.options)
     native = {one: convention.names.get(one, one) for one in canonical}
-    absent = [theirs for one, theirs in native.items() if one in convention.names and theirs not in parameters]
+    absent = [
+        theirs for one, theirs in native.items() if one in convention.names and theirs not in parameters
+    ]
     absent += [native[array] for array in _OPERATION.arrays if native[array] not in parameters]
     if absent:
         raise BackendError(

@@ -102,7 +102,7 @@ def load_user(name: str, place: str, settings: Settings, seconds: float) -> Back
 
 
 def with_settings(name: str, backend: Backend, settings: Settings) -> Backend:
-    """Give a backend the name by which it was asked for, which stands in every result, and what is said of it.
+    """Give a backend the name by which it was asked for, which stands in results, and what is said of it.
 
     Raises
     ------

@@ -7,8 +7,6 @@ from inspect import getdoc, signature
 from types import MappingProxyType, ModuleType
 from typing import Any
 
-import numpy as np
-
 from attnspec import OPERATIONS
 from attnspec.backends import DTYPES, Backend, load_library
 from attnspec.conformance.gallery import base, base_checks, base_companions, base_masking, base_parts

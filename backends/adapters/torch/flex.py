@@ -20,9 +20,7 @@ from attnspec.backends.library import load_library
 def eager_backend() -> Backend:
     """Run it as it is, not compiled."""
     library = load_library("torch")
-    return Backend(
-        "torch-flex", library, _flex, library.dtypes, deviations=_DEVIATIONS, versions=VERSIONS
-    )
+    return Backend("torch-flex", library, _flex, library.dtypes, deviations=_DEVIATIONS, versions=VERSIONS)
 
 
 def _flex(
