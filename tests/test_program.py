@@ -13,7 +13,8 @@ import pytest
 from test_cli import attnspec
 
 from attnspec import OPERATIONS, cases, conformance
-from attnspec.backends import BackendError, Broken, Unsupported, load, program
+from attnspec.backends import BackendError, Broken, Unsupported, load
+from attnspec.backends.program import program
 from attnspec.backends.program.handshake import parse_handshake
 from attnspec.backends.program.messages import HELLO, STOP, read_call, write_call
 from attnspec.conformance.judge.call import call

@@ -61,9 +61,9 @@ def _flex(query: Any, key: Any, value: Any, *, is_causal: bool = False) -> Any:
         raise Unsupported("asked for more than one query and key alone: one of them is a form of its own")
     # Either would end the process, and with it the run: it stands among the findings, not in the verdicts.
     if not keys:
-        raise Unsupported("without keys the process ends by a signal: torch_flex_compiled_no_keys")
+        raise Unsupported("without keys the process ends by a signal: torch/flex_compiled_no_keys")
     if not value.shape[-2]:
-        raise Unsupported("without values the process ends by a signal: torch_flex_compiled_no_values")
+        raise Unsupported("without values the process ends by a signal: torch/flex_compiled_no_values")
     block_mask = None
     if is_causal:
         block_mask = create_block_mask(_not_after, None, None, queries, keys, device="cpu")
