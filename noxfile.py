@@ -20,6 +20,9 @@ LIBRARIES = {
     "torch": ("torch",),
     "jax": ("jax",),
 }
+#: What our own runs pin, where the package asks for a range: the newest PyTorch would pull several GB of
+#: GPU packages, while this one is found as a build for CPUs; and what is declared of both holds for these.
+PINNED = {"torch": "torch==2.13.0", "jax": "jax==0.10.2"}
 #: Results of this very run, in the order of the sessions: the table leaves out those of earlier runs.
 WRITTEN: list[Path] = []
 GROUPS = nox.project.load_toml(ROOT / "pyproject.toml")
@@ -28,6 +31,11 @@ GROUPS = nox.project.load_toml(ROOT / "pyproject.toml")
 def group(name: str) -> list[str]:
     """Return the requirements of a dependency group."""
     return nox.project.dependency_groups(GROUPS, name)
+
+
+def pinned(*libraries: str) -> list[str]:
+    """Return the requirements that pin some libraries, where they are pinned."""
+    return [PINNED[library] for library in libraries if library in PINNED]
 
 
 @nox.session
@@ -46,7 +54,7 @@ def conformance(session: nox.Session, library: str) -> None:
     if own and _library_of(own, rest, here) != library:
         session.skip(f"{', '.join(own)} runs on another library")
     extras = ",".join(dict.fromkeys([library, *(LIBRARIES[library] if not own else ())]))
-    session.install(f"{ROOT}[{extras}]", "pytest-xdist>=3.5")
+    session.install(f"{ROOT}[{extras}]", "pytest-xdist>=3.5", *pinned(library))
     results = RESULTS / f"{'own' if own else library}.jsonl"
     results.unlink(missing_ok=True)
     if not own:
@@ -70,7 +78,7 @@ def table(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run the whole test suite of our own tools, with every library."""
-    session.install(f"{ROOT}[numpy,strict,dask,torch,jax,vectors]", *group("tests"))
+    session.install(f"{ROOT}[numpy,strict,dask,torch,jax,vectors]", *group("tests"), *PINNED.values())
     # An installed package is what users have; the folders here would be found first.
     session.run(
         "coverage", "run", "-m", "pytest", "-n", "auto", "--dist", "worksteal", "tests", *session.posargs
@@ -104,7 +112,7 @@ def gallery(session: nox.Session) -> None:
 @nox.session
 def evidence(session: nox.Session) -> None:
     """Print what the error budget lets pass and what it catches: the tables of spec/numerics.md."""
-    session.install(f"{ROOT}[torch,jax,vectors]")
+    session.install(f"{ROOT}[torch,jax,vectors]", *PINNED.values())
     session.run(
         "python", "-m", "attnspec.conformance.meta.evidence", *session.posargs, env={"OMP_NUM_THREADS": "1"}
     )
@@ -113,7 +121,7 @@ def evidence(session: nox.Session) -> None:
 @nox.session
 def bench(session: nox.Session) -> None:
     """Time the suite on each backend, and the reference beside others: the tables of RESULTS.md."""
-    session.install(f"{ROOT}[numpy,strict,dask,torch,jax]", *group("bench"))
+    session.install(f"{ROOT}[numpy,strict,dask,torch,jax]", *group("bench"), *PINNED.values())
     session.run("python", "-m", "attnspec.conformance.meta.benchmark", *session.posargs)
 
 

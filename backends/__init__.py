@@ -8,10 +8,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from attnspec.backends.errors import BackendError, Broken, Unsupported
+from attnspec.backends.library import load_library
 from attnspec.backends.names import NAMES, expand
+from attnspec.dtypes import DTYPES
 
 if TYPE_CHECKING:
-    from attnspec.backends.backend import DTYPES, Backend, Deviation
+    from attnspec.backends.backend import Backend
+    from attnspec.backends.deviation import Deviation
+    from attnspec.backends.library.library import Library
     from attnspec.backends.registry import load
 
 __all__ = [
@@ -21,15 +25,24 @@ __all__ = [
     "BackendError",
     "Broken",
     "Deviation",
+    "Library",
     "Unsupported",
     "expand",
     "load",
+    "load_library",
 ]
+
+#: Where the rest is, which loads NumPy and more.
+_LATE = {
+    "Library": "library.library",
+    "Backend": "backend",
+    "Deviation": "deviation",
+    "load": "registry",
+}
 
 
 def __getattr__(name: str) -> object:
     """Load the rest late: the command line needs names alone."""
-    if name in __all__:
-        module = "registry" if name == "load" else "backend"
-        return getattr(import_module(f"attnspec.backends.{module}"), name)
+    if name in _LATE:
+        return getattr(import_module(f"attnspec.backends.{_LATE[name]}"), name)
     raise AttributeError(f"module 'attnspec.backends' has no attribute {name!r}")

@@ -1,77 +1,16 @@
 """A backend: one implementation behind the one signature."""
 
 import inspect
-import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec import OPERATIONS, dtypes, rules
-from attnspec.backends.errors import BackendError
-
-#: Every dtype of the standard, by name.
-DTYPES = dtypes.DTYPES
-
-
-@dataclass(frozen=True)
-class Deviation:
-    """What an implementation is known to do against a rule, without a variant that says it.
-
-    It is as narrow as possible: what it does not cover is a failure as ever. It has to
-    show in every whole run of the suite.
-
-    Attributes
-    ----------
-    rules : tuple of str
-        The rule that is broken, and others to which the suite may trace the same thing.
-    reason : str
-        What happens instead, in a few words.
-    source : str
-        A script in ``backends/findings`` that shows it with the library alone, or a link.
-    dtypes, outputs : tuple of str
-        Those that it shows in; all where empty.
-    groups : tuple of str
-        Those groups of cases that show it; all where empty.
-    when : callable, optional
-        Tells whether a call, by its arguments, is one of those that show it.
-
-    Examples
-    --------
-    >>> from attnspec.backends import Deviation
-    >>> Deviation(("ERR-6",), "any scale is taken", "torch/scale_not_finite").id
-    'ERR-6 torch/scale_not_finite'
-    """
-
-    rules: tuple[str, ...]
-    reason: str
-    source: str
-    dtypes: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()
-    when: Callable[[Mapping[str, Any]], bool] | None = None
-
-    @property
-    def id(self) -> str:
-        """By which it is told from others of the same backend."""
-        return f"{self.rules[0]} {self.source}"
-
-
-def has_infinite_score(arguments: Mapping[str, Any]) -> bool:
-    """Tell whether a call of attention may have an infinite score, for deviations that are of such calls.
-
-    Examples
-    --------
-    >>> from attnspec.backends.backend import has_infinite_score
-    >>> has_infinite_score({"query": np.ones((1, 1)), "key": np.full((1, 1), np.inf)})
-    True
-    """
-    arrays = [arguments[name] for name in ("query", "key", "bias") if name in arguments]
-    return any(bool(np.isinf(array).any()) for array in arrays)
+from attnspec.backends.deviation import Deviation, holds
+from attnspec.backends.library.library import Library
 
 
 @dataclass(frozen=True)
@@ -82,10 +21,8 @@ class Backend:
     ----------
     name : str
         By which it is asked for.
-    library, version : str
-        What it runs on.
-    xp : module
-        The library's array namespace, as array-api-compat gives it.
+    array_library : Library
+        What it runs on, as `attnspec.backends.load_library` gives it.
     attention : callable
         The operator, with canonical names. **Its signature is its list of
         capabilities**: an argument that it does not have is unsupported.
@@ -104,19 +41,22 @@ class Backend:
     accuracy : {"cast", "full"}
         The class of NUM-3 that it is held to in half precision. The loosest,
         ``storage``, is a variant of NUM-5.
+    versions : str
+        The releases of the library for which dialect and deviations are declared, as pip writes a
+        range, such as ``>=2.13,<2.14``; all where empty. `load` leaves out what is declared for others.
+    notes : tuple of str
+        What a report should say of it.
 
     Examples
     --------
     >>> from attnspec.backends import load
     >>> backend = load("numpy-portable")
-    >>> backend.has("attention", "is_causal")
-    True
+    >>> backend.library, backend.has("attention", "is_causal")
+    ('numpy', True)
     """
 
     name: str
-    library: str
-    version: str
-    xp: Any
+    array_library: Library
     attention: Callable[..., Any]
     dtypes: tuple[str, ...] = ("float32", "float64")
     companions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
@@ -124,6 +64,23 @@ class Backend:
     deviations: tuple[Deviation, ...] = ()
     device: str = ""
     accuracy: str = "cast"
+    versions: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def library(self) -> str:
+        """The name of its library."""
+        return self.array_library.name
+
+    @property
+    def version(self) -> str:
+        """The version of its library."""
+        return self.array_library.version
+
+    @property
+    def xp(self) -> Any:
+        """The array namespace of its library."""
+        return self.array_library.xp
 
     def function(self, operation: str) -> Callable[..., Any] | None:
         """Return the function for an operation, None where there is none."""
@@ -137,18 +94,7 @@ class Backend:
     def to_library(self, array: NDArray[Any]) -> Any:
         """Copy an array into the library."""
         # In rows: a fused kernel may take no other layout, and another one would be tried in its stead.
-        copy = np.array(array, order="C")
-        if self.library == "jax":
-            import jax
-
-            # Not `jnp.asarray`, which compiles an identity for every shape.
-            return jax.device_put(copy, jax.devices(self.device)[0] if self.device else None)
-        if self.library == "torch" and array.dtype.name == "bfloat16":
-            # NumPy and PyTorch share no type for it, but its bits.
-            placed = self.xp.asarray(copy.view(np.int16)).view(self.xp.bfloat16)
-        else:
-            placed = self.xp.asarray(copy)
-        return array_api_compat.to_device(placed, self.device) if self.device else placed
+        return self.array_library.to_library(np.array(array, order="C"), self.device)
 
     def to_numpy(self, array: Any) -> NDArray[Any]:
         """Copy an array of the library out of it.
@@ -160,22 +106,52 @@ class Backend:
         ValueError
             When it is on another device than was given.
         """
-        if not hasattr(array, "shape") or not hasattr(array, "dtype"):
-            raise TypeError(f"expected an array, got {type(array).__name__}")
-        if self.library == "torch":
-            expected = self.device.partition(":")[0] or "cpu"
-            if array.device.type != expected:
-                raise ValueError(f"on {array.device.type}, expected on {expected}")
-            array = array.detach().cpu()
-        if str(array.dtype) == "torch.bfloat16":
-            return np.asarray(array.view(self.xp.int16)).copy().view("bfloat16")
-        if hasattr(array, "compute"):
-            # A lazy call is run here, and is judged by its results, not by what it warns of.
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                array = array.compute()
-        # Not `np.array(array)`: asked for a copy, PyTorch's `__array__` draws a deprecation warning.
-        return np.asarray(array).copy()
+        return self.to_numpy_all([array])[0]
+
+    def to_numpy_all(self, arrays: Sequence[Any]) -> list[NDArray[Any]]:
+        """Copy arrays out of the library together: what lazy ones share is computed once.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `to_numpy`.
+        """
+        for array in arrays:
+            if not hasattr(array, "shape") or not hasattr(array, "dtype"):
+                raise TypeError(f"expected an array, got {type(array).__name__}")
+        computed = self.array_library.compute(arrays)
+        return [self.array_library.to_numpy(array, self.device) for array in computed]
+
+
+def for_release(backend: Backend) -> Backend:
+    """Leave out what is declared for other releases than the one that is there, and note that.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from attnspec.backends import load
+    >>> from attnspec.backends.backend import for_release
+    >>> older = replace(load("numpy-portable"), dialect={"MASK-6": "nan"}, versions=">=1.0,<1.1")
+    >>> for_release(older).dialect, for_release(older).notes  # doctest: +ELLIPSIS
+    ({}, ('nothing is declared for numpy 2... (declarations hold for >=1.0,<1.1)',))
+    """
+    hold = holds(backend.versions, backend.version)
+    dialect = backend.dialect if hold else {}
+    deviations = tuple(
+        deviation
+        for deviation in backend.deviations
+        if (holds(deviation.versions, backend.version) if deviation.versions else hold)
+    )
+    gone = [] if hold or not backend.dialect else [backend.versions]
+    gone += [x.versions or backend.versions for x in backend.deviations if x not in deviations]
+    if not gone:
+        return backend
+    said = "nothing is" if not dialect and not deviations else "not all is"
+    note = (
+        f"{said} declared for {backend.library} {backend.version} "
+        f"(declarations hold for {', or '.join(dict.fromkeys(gone))})"
+    )
+    return replace(backend, dialect=dialect, deviations=deviations, notes=(*backend.notes, note))
 
 
 def _parameters(function: Callable[..., Any]) -> frozenset[str]:
@@ -189,84 +165,3 @@ def _parameters(function: Callable[..., Any]) -> frozenset[str]:
 @lru_cache(maxsize=64)
 def _known_parameters(function: Callable[..., Any]) -> frozenset[str]:
     return frozenset(inspect.signature(function).parameters)
-
-
-def check_backend(name: str, backend: Backend) -> None:
-    """Refuse a backend whose fields say nothing that the standard knows.
-
-    Raises
-    ------
-    BackendError
-        Naming the field, what it got and what was expected.
-
-    Examples
-    --------
-    >>> from dataclasses import replace
-    >>> from attnspec.backends import load
-    >>> from attnspec.backends.backend import check_backend
-    >>> own = replace(load("numpy-portable"), dtypes=("float31",))
-    >>> check_backend("mine:b", own)  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-        ...
-    attnspec.backends.errors.BackendError: backend mine:b: dtypes: expected some of float16, ...
-    """
-    check_signature(name, backend.attention)
-    if not isinstance(backend.dtypes, tuple) or not backend.dtypes or not set(backend.dtypes) <= set(DTYPES):
-        raise BackendError(
-            f"backend {name}: dtypes: expected some of {', '.join(DTYPES)}, got {backend.dtypes!r}"
-        )
-    if not hasattr(backend.xp, "asarray"):
-        raise BackendError(f"backend {name}: xp: expected an array namespace, got {backend.xp!r}")
-    if not isinstance(backend.companions, Mapping) or not set(backend.companions) <= set(OPERATIONS):
-        raise BackendError(
-            f"backend {name}: companions: expected functions by operation, got {backend.companions!r}"
-        )
-    if backend.accuracy not in ("cast", "full"):
-        raise BackendError(f"backend {name}: accuracy: expected cast or full, got {backend.accuracy!r}")
-    known = {(rule.id, variant.name) for rule in rules() for variant in rule.variants}
-    if not isinstance(backend.dialect, Mapping) or not set(backend.dialect.items()) <= known:
-        raise BackendError(f"backend {name}: dialect: expected variants by rule id, got {backend.dialect!r}")
-    ids = {rule.id for rule in rules()}
-    for deviation in backend.deviations:
-        if not deviation.rules or not set(deviation.rules) <= ids or not deviation.source:
-            raise BackendError(
-                f"backend {name}: deviations: expected rule ids and a source, got {deviation!r}"
-            )
-
-
-def check_signature(name: str, function: Any) -> None:
-    """Refuse a function that cannot be called as attention.
-
-    Raises
-    ------
-    BackendError
-        When it is no function, lacks an array, or requires an argument that the
-        standard does not have.
-
-    Examples
-    --------
-    >>> from attnspec.backends.backend import check_signature
-    >>> check_signature("mine:f", lambda query, keys, value: 0)
-    Traceback (most recent call last):
-        ...
-    attnspec.backends.errors.BackendError: backend mine:f: expected query, key, value, got query, keys, value
-    """
-    if not callable(function):
-        raise BackendError(f"backend {name}: expected a function or a Backend, got {type(function).__name__}")
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError) as error:
-        raise BackendError(
-            f"backend {name}: expected a function with a signature, got none ({error})"
-        ) from error
-    arrays = OPERATIONS["attention"].arrays
-    known = set(arrays) | set(OPERATIONS["attention"].options)
-    required = [
-        parameter.name
-        for parameter in parameters.values()
-        if parameter.default is parameter.empty
-        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-    ]
-    if not set(arrays) <= set(parameters) or not set(required) <= known:
-        got = ", ".join(required) or "none"
-        raise BackendError(f"backend {name}: expected {', '.join(arrays)}, got {got}")

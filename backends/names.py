@@ -1,31 +1,52 @@
-"""The names of backends: which there are, and how somebody's own are called."""
+"""The names of backends: which there are, and how those of users are written.
+
+Light on purpose: the command line needs names before anything else.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from attnspec.backends.errors import BackendError
+from attnspec.backends.library import LIBRARIES
 
-#: Name to library, and to the module and function here that make the backend.
-KNOWN = {
-    "numpy-portable": ("numpy", "library.numpy:portable_backend"),
-    "numpy-reference": ("numpy", "library.numpy:reference_backend"),
-    "strict-portable": ("strict", "library.strict:portable_backend"),
-    "torch-portable": ("torch", "library.torch:portable_backend"),
-    "torch-sdpa": ("torch", "adapters.torch.sdpa:default_backend"),
-    "torch-math": ("torch", "adapters.torch.sdpa:math_backend"),
-    "torch-flash": ("torch", "adapters.torch.sdpa:flash_backend"),
-    "torch-mha": ("torch", "adapters.torch.mha:weights_backend"),
-    "torch-mha-plain": ("torch", "adapters.torch.mha:plain_backend"),
-    "torch-flex": ("torch", "adapters.torch.flex:eager_backend"),
-    "jax-portable": ("jax", "library.jax:portable_backend"),
-    "jax-nn": ("jax", "adapters.jax.nn:eager_backend"),
-    "jax-nn-jit": ("jax", "adapters.jax.nn:jit_backend"),
-    "dask-portable": ("dask", "library.dask:portable_backend"),
-}
-NAMES = tuple(KNOWN)
-_LIBRARIES = tuple(dict.fromkeys(library for library, _ in KNOWN.values()))
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+#: Name to library, and to the module and function of `attnspec.backends.adapters` that make the backend.
+ADAPTERS = MappingProxyType(
+    {
+        "numpy-reference": ("numpy", "numpy.reference:reference_backend"),
+        "torch-sdpa": ("torch", "torch.sdpa:default_backend"),
+        "torch-math": ("torch", "torch.sdpa:math_backend"),
+        "torch-flash": ("torch", "torch.sdpa:flash_backend"),
+        "torch-mha": ("torch", "torch.mha:weights_backend"),
+        "torch-mha-plain": ("torch", "torch.mha:plain_backend"),
+        "torch-flex": ("torch", "torch.flex:eager_backend"),
+        "torch-flex-compiled": ("torch", "torch.flex_compiled:compiled_backend"),
+        "jax-nn": ("jax", "jax.nn:eager_backend"),
+        "jax-nn-jit": ("jax", "jax.nn:jit_backend"),
+    }
+)
 #: Judged by their own names alone and not by their library's: these need more than it, here a C++ compiler.
-APART = {"torch-flex-compiled": ("torch", "adapters.torch.flex_compiled:compiled_backend")}
+APART = ("torch-flex-compiled",)
+#: The backends that run the one source in Array API calls, one for each library.
+PORTABLE = MappingProxyType({f"{library}-portable": library for library in LIBRARIES})
+#: What a library's name stands for.
+_OF_LIBRARY = MappingProxyType(
+    {
+        library: (
+            f"{library}-portable",
+            *(name for name, (its, _) in ADAPTERS.items() if its == library and name not in APART),
+        )
+        for library in LIBRARIES
+    }
+)
+NAMES = tuple(name for names in _OF_LIBRARY.values() for name in names)
+
+#: Where other packages register backends of their own: a name each, and a `Backend` or what returns one.
+GROUP = "attnspec.backends"
 
 #: What stands before the command of a program.
 PROGRAM = "program:"
@@ -34,6 +55,20 @@ OFFLINE = "offline:"
 
 #: The file that makes a folder a backend.
 FILE = "attnspec.toml"
+
+
+def registered() -> "dict[str, tuple[EntryPoint, ...]]":
+    """Find the backends that installed packages register, by name; more than one of a name is a mistake.
+
+    A name of ours is not theirs to take.
+    """
+    from importlib.metadata import entry_points
+
+    found: dict[str, tuple[EntryPoint, ...]] = {}
+    for entry in entry_points(group=GROUP):
+        if entry.name not in (*LIBRARIES, *NAMES, *APART):
+            found[entry.name] = (*found.get(entry.name, ()), entry)
+    return found
 
 
 def expand(wanted: str) -> tuple[str, ...]:
@@ -57,15 +92,17 @@ def expand(wanted: str) -> tuple[str, ...]:
     attnspec.backends.errors.BackendError: backend: got 'torhc', expected a library (numpy, ...
     """
     place, options = split_options(wanted)
-    if place in KNOWN or place in APART or ":" in place or is_folder(place):
+    if place in _OF_LIBRARY:
+        return tuple(with_options(name, options) for name in _OF_LIBRARY[place])
+    if place in NAMES or place in APART or ":" in place or is_folder(place):
         return (wanted,)
-    names = tuple(name for name, (library, _) in KNOWN.items() if library == place)
-    if not names:
+    others = registered()
+    if place not in others:
         raise BackendError(
-            f"backend: got {wanted!r}, expected a library ({', '.join(_LIBRARIES)}), "
-            f"one of {', '.join((*NAMES, *APART))}, module:function, or a folder with {FILE}"
+            f"backend: got {wanted!r}, expected a library ({', '.join(LIBRARIES)}), "
+            f"one of {', '.join((*NAMES, *APART, *others))}, module:function, or a folder with {FILE}"
         )
-    return tuple(with_options(name, options) for name in names)
+    return (wanted,)
 
 
 def is_folder(name: str) -> bool:

@@ -1,23 +1,38 @@
-"""The backends by name, and somebody's own: ``module:function``, ``program:COMMAND``."""
+"""Backends by name: ours, those that packages register, functions, programs, folders."""
 
-import importlib
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
-from attnspec.backends.backend import Backend, check_backend
+from attnspec.backends.adapters.portable import portable_backend
+from attnspec.backends.backend import Backend, for_release
+from attnspec.backends.check import check_backend, check_device
 from attnspec.backends.errors import BackendError
-from attnspec.backends.names import APART, KNOWN, OFFLINE, PROGRAM, expand, is_folder, split_options
+from attnspec.backends.names import (
+    ADAPTERS,
+    GROUP,
+    OFFLINE,
+    PORTABLE,
+    PROGRAM,
+    expand,
+    is_folder,
+    registered,
+    split_options,
+)
 from attnspec.backends.user.configuration import configured_backend
-from attnspec.backends.user.function import check_device, load_own, wishes_of
+from attnspec.backends.user.function import load_user, settings_of, with_settings
 
 #: Seconds that the import of a module may take. PyTorch, cold, takes some ten here.
 IMPORT_LIMIT = 120.0
 
 
 def load(name: str, *, seconds: float = IMPORT_LIMIT) -> Backend:
-    """Load a backend: one of `NAMES`, or ``module:function``.
+    """Load a backend: one of `NAMES`, one that a package registers, or ``module:function``.
+
+    What is declared for other releases of its library than the one that is installed is left
+    out, and noted.
 
     Parameters
     ----------
@@ -39,37 +54,65 @@ def load(name: str, *, seconds: float = IMPORT_LIMIT) -> Backend:
     >>> load("numpy-portable").library
     'numpy'
     """
+    return for_release(_load(name, seconds))
+
+
+def _load(name: str, seconds: float) -> Backend:
     if name.startswith(PROGRAM):
         return _load_program(name)
     if name.startswith(OFFLINE):
         return _load_recorded(name)
     place, options = split_options(name)
-    wishes = wishes_of(name, options)
+    settings = settings_of(name, options)
     if is_folder(place):
         return configured_backend(name, Path(place), seconds)
-    if place in KNOWN or place in APART:
-        known = _load_known(place)
-        known = replace(known, dtypes=wishes.dtypes or known.dtypes, device=wishes.device, name=name)
-        if wishes.device:
-            check_device(known)
-        return known
+    if place in PORTABLE or place in ADAPTERS:
+        found = _load_ours(place)
+        backend = replace(found, name=name, dtypes=settings.dtypes or found.dtypes, device=settings.device)
+        if settings.device:
+            check_device(backend)
+        return backend
     (single,) = expand(place)
-    return load_own(name, single, wishes, seconds)
+    if ":" in single:
+        return load_user(name, single, settings, seconds)
+    return with_settings(name, _load_registered(single), settings)
 
 
-def _load_known(name: str) -> Backend:
-    library, place = (KNOWN | APART)[name]
-    module, function = place.split(":")
+def _load_ours(name: str) -> Backend:
+    library, place = ADAPTERS.get(name) or (PORTABLE[name], "")
     try:
-        make: Callable[[], Backend] = getattr(
-            importlib.import_module(f"attnspec.backends.{module}"), function
-        )
+        if not place:
+            return portable_backend(name)
+        module, function = place.split(":")
+        make: Callable[[], Backend] = getattr(import_module(f"attnspec.backends.adapters.{module}"), function)
         return make()
     except ModuleNotFoundError as error:
         raise BackendError(
             f"backend {name}: expected {error.name} to be installed, got none; "
             f"pip install 'attnspec[{library}]'"
         ) from error
+
+
+def _load_registered(name: str) -> Backend:
+    """Load what a package registers; whatever is wrong with it is said of that name alone."""
+    entries = registered()[name]
+    packages = [entry.dist.name if entry.dist else "an unknown package" for entry in entries]
+    places = [f"{entry.value} of {package}" for entry, package in zip(entries, packages, strict=True)]
+    origins = " and ".join(sorted(places))
+    place = f"backend {name}: entry point {GROUP}: {origins}"
+    if len(entries) > 1:
+        raise BackendError(f"{place}: expected one of the name, got {len(entries)}")
+    try:
+        found = entries[0].load()
+        made = found if isinstance(found, Backend) else found()
+    except BaseException as error:  # whatever somebody's package raises, SystemExit too
+        lines = str(error).splitlines() or [""]
+        raise BackendError(
+            f"{place}: expected a Backend or what returns one, got {type(error).__name__}: {lines[0]}"
+        ) from error
+    if not isinstance(made, Backend):
+        raise BackendError(f"{place}: expected a Backend or what returns one, got {type(made).__name__}")
+    return made
 
 
 def _load_program(name: str) -> Backend:

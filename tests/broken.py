@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from attnspec import reference
-from attnspec.backends import Backend
+from attnspec.backends import Backend, load_library
 
 
 def whole_matrix(query, key, value, *, scale=None, mask=None, is_causal=False, bias=None):
@@ -107,7 +107,7 @@ def truncating(query, key, value, *, scale=None, mask=None, bias=None, is_causal
     return np.where(too_far, np.nextafter(rounded, np.zeros((), query.dtype)), rounded)
 
 
-truncating = Backend("truncating", "numpy", np.__version__, np, truncating, ("float16", "float32", "float64"))
+truncating = Backend("truncating", load_library("numpy"), truncating, ("float16", "float32", "float64"))
 
 
 def terse(query, key, value, *, window=None):

@@ -10,7 +10,7 @@ from tests_support import can_compile
 
 from attnspec import OPERATIONS
 from attnspec.backends import NAMES, Backend, BackendError, Unsupported, expand, load
-from attnspec.backends.backend import check_signature
+from attnspec.backends.check import check_signature
 
 TESTS = os.path.dirname(__file__)
 
@@ -126,7 +126,7 @@ def test_a_backend_object_of_ones_own(monkeypatch):
     import broken
 
     portable = load("numpy-portable")
-    own = Backend("mine", "numpy", "1", portable.xp, portable.attention, dtypes=("float32",))
+    own = Backend("mine", portable.array_library, portable.attention, dtypes=("float32",))
     monkeypatch.setattr(broken, "own", own, raising=False)
     assert load("broken:own") == replace(own, name="broken:own")
 
@@ -136,9 +136,10 @@ def test_a_backend_object_of_ones_own(monkeypatch):
     [
         {"dtypes": ()},
         {"dtypes": "float32"},
-        {"xp": None},
+        {"array_library": "numpy"},
         {"companions": {"f": len}},
         {"dialect": {"MASK-6": "x"}},
+        {"versions": "2.13"},
     ],
 )
 def test_a_backend_whose_fields_say_nothing(monkeypatch, change):

@@ -107,7 +107,7 @@ def test_a_declared_variant_is_verified_and_an_undeclared_one_fails():
     declaring = backend_of("whole_matrix", dialect={"SOFT-1": "matrix"})
     assert judge_case(declaring, case, "float64").status == "deviation"
     conforming = load("numpy-portable")
-    pretending = Backend("p", "numpy", "", conforming.xp, conforming.attention, dialect={"SOFT-1": "matrix"})
+    pretending = Backend("p", conforming.array_library, conforming.attention, dialect={"SOFT-1": "matrix"})
     with pytest.raises(Failure):
         judge_case(pretending, case, "float64")
 
@@ -165,7 +165,7 @@ def test_an_error_where_one_is_due_passes_and_a_result_does_not():
         return weight.T @ tokens
 
     lenient = Backend(
-        "lenient", "numpy", "", portable.xp, portable.attention, companions={"projection": helpful}
+        "lenient", portable.array_library, portable.attention, companions={"projection": helpful}
     )
     with pytest.raises(Failure, match=r"PROJ-4(.|\n)*expected an error, got projected of shape \(2, 3\)"):
         judge_case(lenient, case, "float64")
@@ -178,7 +178,7 @@ def test_weights_are_seen_where_none_are_returned():
     def without(query, key, value):
         return portable.attention(query, key, value)
 
-    mute = Backend("mute", "numpy", "", portable.xp, without)
+    mute = Backend("mute", portable.array_library, without)
     random = np.random.default_rng(0)
     arguments = {
         "query": random.normal(size=(2, 3, 4)),
@@ -204,7 +204,7 @@ def test_every_output_of_a_generated_call_is_judged():
         output, weights = portable.attention(query, key, value, return_weights=True)
         return (output, weights[..., ::-1]) if return_weights else output
 
-    liar = Backend("liar", "numpy", "", portable.xp, lying)
+    liar = Backend("liar", portable.array_library, lying)
     random = np.random.default_rng(1)
     arguments = {name: random.normal(size=(3, 4)) for name in ("query", "key", "value")}
     with pytest.raises(Failure, match=r"^NUM-3(.|\n)*weights\["):
@@ -227,7 +227,7 @@ def test_low_precision_is_told_by_name():
         short = [array.astype(np.float32) for array in (query, key, value)]
         return portable.attention(*short).astype(query.dtype)
 
-    backend = Backend("low", "numpy", "", portable.xp, low)
+    backend = Backend("low", portable.array_library, low)
     with pytest.raises(Failure, match=r"^NUM-2(.|\n)*the variant `float32` of NUM-2"):
         judge(backend, "MASK-1", "attention", arguments, lambda: evaluate("attention", arguments))
 
@@ -245,7 +245,7 @@ def test_any_input_that_is_changed_is_noticed(name):
         "mask": np.ones((2, 2), bool)
     }
     with pytest.raises(Failure, match=rf"{name}: got changed by the call"):
-        call(Backend("changing", "numpy", "", portable.xp, changing), "attention", one)
+        call(Backend("changing", portable.array_library, changing), "attention", one)
 
 
 def test_a_figure_is_held_against_the_backend_too():

@@ -137,7 +137,7 @@ def test_a_result_on_another_device_is_a_failure():
         ("broken:half?colour=red", "expected the options array, device, dtype, got colour"),
         ("broken:half?dtype=float31", "dtype: expected some of float16, .*, got float31"),
         ("broken:half?array=cupy", "array: expected cupy to be installed, got none$"),
-        ("broken:half?array=json", "xp: expected an array namespace"),
+        ("broken:half?array=json", "array_library: expected a Library with an array namespace"),
         ("torch-portable?device=teapot", "expected torch to take float16 on device teapot, got "),
         ("broken:half?array=torch&device=teapot", "expected torch to take float16 on device teapot, got "),
         ("broken:half?array=jax&device=teapot", "expected jax to take float16 on device teapot, got "),

@@ -13,8 +13,9 @@ import pytest
 from test_cli import attnspec
 
 from attnspec import OPERATIONS, cases, conformance
-from attnspec.backends import BackendError, Broken, Unsupported, load, program
-from attnspec.backends.program.handshake import parse_hello
+from attnspec.backends import BackendError, Broken, Unsupported, load
+from attnspec.backends.program import program
+from attnspec.backends.program.handshake import parse_handshake
 from attnspec.backends.program.messages import HELLO, STOP, read_call, write_call
 from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.dtypes import arguments_of, dtypes_of
@@ -215,7 +216,7 @@ def test_the_messages_on_the_page_are_messages():
     messages = [json.loads(text.partition("\n```")[0]) for text in page.split("```json\n")[1:]]
     assert messages[0] == json.loads(HELLO)
     assert messages[-1] == json.loads(STOP)
-    assert parse_hello("p", json.dumps(messages[1])).dtypes == ("float32", "bfloat16")
+    assert parse_handshake("p", json.dumps(messages[1])).dtypes == ("float32", "bfloat16")
     call, done, refused, declined = messages[2:6]
     arrays = {name: np.zeros(x["shape"], x["dtype"]) for name, x in call["tensors"].items()}
     assert call["options"].keys() <= set(OPERATIONS["attention"].options)

@@ -31,7 +31,7 @@ def backend_of(name, operation="attention"):
     """One of the wrong functions in place of the portable one."""
     function = getattr(wrong if operation == "attention" else wrong_companions, name)
     if operation == "attention":
-        return Backend(name, "numpy", "", wrong.portable.xp, function, DTYPES, wrong.portable.companions)
+        return Backend(name, wrong.portable.array_library, function, DTYPES, wrong.portable.companions)
     return replace(wrong.portable, name=name, companions={**wrong.portable.companions, operation: function})
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import broken
 
-from attnspec.backends import Backend, load
+from attnspec.backends import Backend, load_library
 
 
 def can_compile():
@@ -18,4 +18,4 @@ def can_compile():
 
 def backend_of(name, **options):
     """One of the misbehaving functions, as a backend on NumPy."""
-    return Backend(f"broken:{name}", "numpy", "", load("numpy-portable").xp, getattr(broken, name), **options)
+    return Backend(f"broken:{name}", load_library("numpy"), getattr(broken, name), **options)

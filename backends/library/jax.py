@@ -1,22 +1,40 @@
-"""JAX: the portable source.
+"""JAX.
 
 Loading it switches JAX to 64-bit numbers for the whole process: without that,
 JAX quietly makes every float64 a float32, and nothing could be said of float64.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
 
-from attnspec.backends.backend import DTYPES, Backend
-from attnspec.backends.library.jax_compilation import compile_in_haste
-from attnspec.backends.portable.operations import COMPANIONS, attention
-from attnspec.backends.portable.parts import compile_parts
+from attnspec.backends.library.jax_compilation import compile_in_haste, release_sources
+from attnspec.backends.library.library import Library
+from attnspec.dtypes import DTYPES
 
 jax.config.update("jax_enable_x64", True)
 
 
-def portable_backend() -> Backend:
-    """Run the portable source on JAX: its parts compiled, the rest operation by operation."""
-    compile_in_haste()
-    compile_parts(jnp, jax.jit)
-    return Backend("jax-portable", "jax", jax.__version__, jnp, attention, DTYPES, COMPANIONS)
+def _to_library(array: NDArray[Any], device: str) -> Any:
+    # Not `jnp.asarray`, which compiles an identity for every shape.
+    return jax.device_put(array, jax.devices(device)[0] if device else None)
+
+
+def _to_numpy(array: Any, _device: str) -> NDArray[Any]:
+    return np.array(array)
+
+
+LIBRARY = Library(
+    "jax",
+    jax.__version__,
+    jnp,
+    _to_library,
+    _to_numpy,
+    default_dtypes=DTYPES,
+    compile=jax.jit,
+    prepare_eager=compile_in_haste,
+    release=release_sources,
+)

@@ -1,12 +1,9 @@
-"""array-api-strict: the proof that the portable source uses the Array API alone."""
+"""array-api-strict: anything beyond the Array API raises, and there is no half precision."""
 
 import array_api_strict
 
-from attnspec.backends.backend import Backend
-from attnspec.backends.portable.operations import COMPANIONS, attention
+from attnspec.backends.library.library import array_api_library
 
-
-def portable_backend() -> Backend:
-    """Run the portable source where anything beyond the standard raises."""
-    version = array_api_strict.__version__
-    return Backend("strict-portable", "strict", version, array_api_strict, attention, companions=COMPANIONS)
+LIBRARY = array_api_library(
+    "strict", array_api_strict.__version__, array_api_strict, dtypes=("float32", "float64")
+)

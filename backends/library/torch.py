@@ -1,12 +1,42 @@
-"""PyTorch: the portable source."""
+"""PyTorch."""
+
+from typing import Any
 
 import array_api_compat.torch as xp
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from attnspec.backends.backend import DTYPES, Backend
-from attnspec.backends.portable.operations import COMPANIONS, attention
+from attnspec.backends.library.library import Library
+from attnspec.dtypes import DTYPES
 
 
-def portable_backend() -> Backend:
-    """Run the portable source on PyTorch."""
-    return Backend("torch-portable", "torch", torch.__version__, xp, attention, DTYPES, COMPANIONS)
+def _to_library(array: NDArray[Any], device: str) -> Any:
+    if array.dtype.name == "bfloat16":
+        # NumPy and PyTorch share no type for it, but its bits.
+        placed = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    else:
+        placed = torch.from_numpy(array)
+    return placed.to(device) if device else placed
+
+
+def _to_numpy(array: Any, device: str) -> NDArray[Any]:
+    expected = device.partition(":")[0] or "cpu"
+    if array.device.type != expected:
+        raise ValueError(f"on {array.device.type}, expected on {expected}")
+    array = array.detach().cpu()
+    if array.dtype == torch.bfloat16:
+        return np.asarray(array.view(torch.int16)).copy().view("bfloat16")
+    return np.asarray(array).copy()
+
+
+#: A view that runs backwards is none that PyTorch knows.
+LIBRARY = Library(
+    "torch",
+    torch.__version__,
+    xp,
+    _to_library,
+    _to_numpy,
+    default_dtypes=DTYPES,
+    strides="positive",
+)

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from attnspec import OPERATIONS, __version__
 from attnspec.backends.backend import Backend
 from attnspec.backends.errors import BackendError, Broken
-from attnspec.backends.program.handshake import parse_hello
+from attnspec.backends.library.library import array_api_library
+from attnspec.backends.program.handshake import parse_handshake
 from attnspec.backends.program.messages import as_function, read_answer, write_call
 
 CALLS, ANSWERS, MANIFEST = "calls.jsonl", "answers.jsonl", "manifest.json"
@@ -60,8 +61,8 @@ def recorded_backend(name: str, folder: Path) -> Backend:
         When a file is missing, or is not what it must be.
     """
     manifest = _manifest(name, folder)
-    hello, *answers = _lines(name, folder / ANSWERS) or [""]
-    said = parse_hello(name, hello)
+    first, *answers = _lines(name, folder / ANSWERS) or [""]
+    said = parse_handshake(name, first)
     record = Recorded(name, folder, manifest, answers)
     asked: dict[str, list[str]] = manifest["operations"]
     functions = {
@@ -78,7 +79,8 @@ def recorded_backend(name: str, folder: Path) -> Backend:
             f"got {', '.join(said.dtypes)}"
         )
     version = f"{said.name} {said.version}".strip() or "answers"
-    return Backend(name, "offline", version, xp, functions.pop("attention"), dtypes, functions, said.dialect)
+    library = array_api_library("offline", version, xp)
+    return Backend(name, library, functions.pop("attention"), dtypes, functions, said.dialect)
 
 
 class Recorded:
@@ -91,7 +93,7 @@ class Recorded:
     folder : Path
     manifest : mapping
     answers : list of str
-        Lines, that of hello left out.
+        Lines, that of the handshake left out.
     """
 
     def __init__(self, name: str, folder: Path, manifest: Mapping[str, Any], answers: list[str]) -> None:

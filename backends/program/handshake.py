@@ -1,4 +1,7 @@
-"""What a program says of itself when it is told hello."""
+"""The handshake: what a program says of itself before it is called.
+
+On the wire it is named hello (``conformance/protocol.md``), for programs of users depend on that word.
+"""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +17,7 @@ PROTOCOL = 1
 
 
 @dataclass(frozen=True)
-class Hello:
+class Handshake:
     """What an implementation says of itself."""
 
     name: str
@@ -24,7 +27,7 @@ class Hello:
     dialect: Mapping[str, str] = field(default_factory=dict)
 
 
-def parse_hello(name: str, line: str) -> Hello:
+def parse_handshake(name: str, line: str) -> Handshake:
     """Read the answer to hello.
 
     Parameters
@@ -40,9 +43,9 @@ def parse_hello(name: str, line: str) -> Hello:
 
     Examples
     --------
-    >>> from attnspec.backends.program.handshake import parse_hello
+    >>> from attnspec.backends.program.handshake import parse_handshake
     >>> said = '{"protocol": 1, "dtypes": ["float32"], "operations": {"attention": ["scale"]}}'
-    >>> parse_hello("p", said).operations
+    >>> parse_handshake("p", said).operations
     {'attention': ('scale',)}
     """
     said = parsed(line)
@@ -75,7 +78,7 @@ def parse_hello(name: str, line: str) -> Hello:
     dialect = said.get("dialect", {})
     if not isinstance(dialect, dict):
         raise BackendError(f"backend {name}: hello: dialect: expected an object, got {dialect!r}")
-    return Hello(
+    return Handshake(
         str(said.get("name", "")),
         str(said.get("version", "")),
         tuple(dtypes),

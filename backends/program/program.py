@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from attnspec import OPERATIONS
 from attnspec.backends.backend import Backend
 from attnspec.backends.errors import BackendError, Broken
-from attnspec.backends.program.handshake import parse_hello
+from attnspec.backends.library.library import array_api_library
+from attnspec.backends.program.handshake import Handshake, parse_handshake
 from attnspec.backends.program.messages import HELLO, STOP, as_function, read_answer, write_call
 from attnspec.backends.program.process import Process
 
@@ -44,7 +45,7 @@ def program_backend(
     Raises
     ------
     BackendError
-        When it cannot be started, or its hello is none.
+        When it cannot be started, or its handshake is none.
     """
     try:
         words = shlex.split(command)
@@ -54,14 +55,14 @@ def program_backend(
         raise BackendError(f"backend {name}: expected a command, got none")
     program = Program(name, words, seconds, folder)
     atexit.register(program.close)
-    hello = program.hello
+    said = program.handshake
     functions = {
         operation: as_function(operation, options, program.run)
-        for operation, options in hello.operations.items()
+        for operation, options in said.operations.items()
     }
     attention = functions.pop("attention")
-    version = f"{hello.name} {hello.version}".strip() or "program"
-    return Backend(name, "program", version, xp, attention, hello.dtypes, functions, hello.dialect)
+    library = array_api_library("program", f"{said.name} {said.version}".strip() or "program", xp)
+    return Backend(name, library, attention, said.dtypes, functions, said.dialect)
 
 
 class Program:
@@ -81,7 +82,7 @@ class Program:
     Raises
     ------
     BackendError
-        When it cannot be started, or its hello is none.
+        When it cannot be started, or its handshake is none.
     """
 
     def __init__(self, name: str, words: list[str], seconds: float, place: Path | None = None) -> None:
@@ -148,7 +149,7 @@ class Program:
         process = Process(self._words, self._place)
         try:
             process.send(HELLO)
-            self.hello = parse_hello(self._name, process.receive(START_LIMIT))
+            self.handshake: Handshake = parse_handshake(self._name, process.receive(START_LIMIT))
         except BaseException:
             process.stop()
             raise

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from attnspec import OPERATIONS
-from attnspec.backends.backend import Backend, Deviation, check_backend
+from attnspec.backends.backend import Backend
+from attnspec.backends.check import check_backend
+from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import BackendError
 from attnspec.backends.names import FILE
 from attnspec.backends.user.convention import Convention
-from attnspec.backends.user.function import Wishes, find, load_own
+from attnspec.backends.user.function import Settings, find, load_user
 
 _KEYS: dict[str, type | tuple[type, ...]] = {
     "function": str,
@@ -29,6 +31,7 @@ _KEYS: dict[str, type | tuple[type, ...]] = {
     "dialect": dict,
     "companions": dict,
     "deviations": list,
+    "versions": str,
 }
 _OF_PROGRAM = {"program", "call_limit"}
 
@@ -72,16 +75,15 @@ def configured_backend(name: str, folder: Path, seconds: float) -> Backend:
         "dialect": table.get("dialect", {}),
         "deviations": tuple(_deviation(name, entry) for entry in table.get("deviations", ())),
     }
-    if "accuracy" in table:
-        fields["accuracy"] = table["accuracy"]
-    wishes = Wishes(
+    fields |= {key: table[key] for key in ("accuracy", "versions") if key in table}
+    settings = Settings(
         table.get("array", ""),
         table.get("device", ""),
         tuple(table.get("dtypes", ())),
         None if convention == Convention() else convention,
         fields,
     )
-    return load_own(name, table["function"], wishes, seconds)
+    return load_user(name, table["function"], settings, seconds)
 
 
 def _read(name: str, path: Path) -> dict[str, Any]:
@@ -127,11 +129,11 @@ def _companions(name: str, table: Mapping[str, Any], seconds: float) -> dict[str
 
 
 def _deviation(name: str, entry: Any) -> Deviation:
-    known = {"rules", "reason", "source", "dtypes", "outputs", "tests"}
+    known = {"rules", "reason", "source", "dtypes", "outputs", "versions", "groups"}
     if not isinstance(entry, dict) or not {"rules", "reason", "source"} <= set(entry) <= known:
         raise BackendError(
             f"backend {name}: {FILE}: deviations: expected rules, reason, source and perhaps "
-            f"dtypes, outputs, tests, got {entry!r}"
+            f"dtypes, outputs, versions, groups, got {entry!r}"
         )
     settled: dict[str, Any] = {
         key: tuple(thing) if isinstance(thing, list) else thing for key, thing in entry.items()

@@ -23,7 +23,7 @@ class Convention:
     Attributes
     ----------
     names : mapping of str to str
-        Canonical name to the function's own, of arguments that have another.
+        Canonical name to the function's name, of arguments that have another.
     layout : {"BHSD", "BSHD"}
         Whether heads stand before positions, as in the standard, or after them.
     mask : {"attend", "ignore"}
@@ -53,7 +53,7 @@ def check_convention(name: str, convention: Convention) -> None:
     """
     known = (*_OPERATION.arrays, *_OPERATION.options)
     wrong = [canonical for canonical in convention.names if canonical not in known]
-    if wrong or not all(isinstance(own, str) for own in convention.names.values()):
+    if wrong or not all(isinstance(native, str) for native in convention.names.values()):
         raise BackendError(
             f"backend {name}: names: expected canonical names ({', '.join(known)}), "
             f"got {', '.join(wrong) or dict(convention.names)}"
@@ -75,7 +75,7 @@ def check_convention(name: str, convention: Convention) -> None:
 
 
 def adapted(name: str, function: Callable[..., Any], convention: Convention, xp: Any) -> Callable[..., Any]:
-    """Make a function with the canonical signature of one with a convention of its own.
+    """Make a function with the canonical signature of one with another convention.
 
     Parameters
     ----------
@@ -104,8 +104,8 @@ def adapted(name: str, function: Callable[..., Any], convention: Convention, xp:
     <Signature (query, key, value, *, is_causal=None)>
     """
     check_convention(name, convention)
-    own = _own_names(name, function, convention)
-    options = [canonical for canonical in own if canonical not in _OPERATION.arrays]
+    native = _native_names(name, function, convention)
+    options = [canonical for canonical in native if canonical not in _OPERATION.arrays]
     always = [f"return_{output}" for output in convention.returns[1:]]
     kind = inspect.Parameter
     signature = inspect.Signature(
@@ -129,7 +129,7 @@ def adapted(name: str, function: Callable[..., Any], convention: Convention, xp:
         if convention.mask == "ignore" and call.get("mask") is not None:
             call["mask"] = ~call["mask"]  # numbers stay numbers, for the function to refuse
         # What was not given is not passed: the function has its own default for it.
-        returned = function(**{own[canonical]: thing for canonical, thing in call.items()})
+        returned = function(**{native[canonical]: thing for canonical, thing in call.items()})
         given_names = convention.returns or ("output", *wanted)
         parts = dict(zip(given_names, [returned] if len(given_names) == 1 else list(returned), strict=True))
         if convention.layout == "BSHD":
@@ -141,32 +141,34 @@ def adapted(name: str, function: Callable[..., Any], convention: Convention, xp:
     return run
 
 
-def _own_names(name: str, function: Callable[..., Any], convention: Convention) -> dict[str, str]:
+def _native_names(name: str, function: Callable[..., Any], convention: Convention) -> dict[str, str]:
     """Give the function's name of each argument that it has, by canonical name."""
     parameters = inspect.signature(function).parameters
     canonical = (*_OPERATION.arrays, *_OPERATION.options)
-    own = {one: convention.names.get(one, one) for one in canonical}
-    absent = [theirs for one, theirs in own.items() if one in convention.names and theirs not in parameters]
-    absent += [own[array] for array in _OPERATION.arrays if own[array] not in parameters]
+    native = {one: convention.names.get(one, one) for one in canonical}
+    absent = [
+        theirs for one, theirs in native.items() if one in convention.names and theirs not in parameters
+    ]
+    absent += [native[array] for array in _OPERATION.arrays if native[array] not in parameters]
     if absent:
         raise BackendError(
             f"backend {name}: expected a function with {', '.join(dict.fromkeys(absent))}, "
             f"got {', '.join(parameters) or 'no arguments'}"
         )
-    own = {one: theirs for one, theirs in own.items() if theirs in parameters}
+    native = {one: theirs for one, theirs in native.items() if theirs in parameters}
     required = [
         parameter.name
         for parameter in parameters.values()
         if parameter.default is parameter.empty
         and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        and parameter.name not in own.values()
+        and parameter.name not in native.values()
     ]
     if required:
         raise BackendError(
             f"backend {name}: expected nothing required but the standard's arguments, "
             f"got {', '.join(required)}"
         )
-    return own
+    return native
 
 
 def _swapped(array: Any, xp: Any) -> Any:

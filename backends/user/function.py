@@ -1,32 +1,31 @@
-"""Somebody's own backends: a function, a `Backend`, or what an ``attnspec.toml`` says."""
+"""Backends of users: a function, or a `Backend`, behind ``module:attribute``."""
 
 import importlib
 import re
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from attnspec.backends.backend import DTYPES, Backend, check_backend, check_signature
+from attnspec.backends.backend import Backend
+from attnspec.backends.check import check_backend, check_device, check_signature
 from attnspec.backends.errors import BackendError
+from attnspec.backends.library import LIBRARIES, library_of, load_library
+from attnspec.backends.library.library import Library
+from attnspec.dtypes import DTYPES
 from attnspec.backends.user.convention import Convention, adapted
-
-#: Libraries whose arrays and dtypes are known here, by the name to ask for them.
-HOSTS = ("numpy", "torch", "jax", "strict", "dask")
 
 
 @dataclass(frozen=True)
-class Wishes:
+class Settings:
     """What is said of a function beside its name.
 
     Attributes
     ----------
     array : str
-        The library that it runs on: one of `HOSTS`, or a module with ``asarray``.
+        The library that it runs on: one of `LIBRARIES`, or a module with ``asarray``.
     device : str
         Where its arrays are put, as the library names it.
     dtypes : tuple of str
@@ -44,7 +43,7 @@ class Wishes:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
 
-def wishes_of(name: str, options: Mapping[str, str]) -> Wishes:
+def settings_of(name: str, options: Mapping[str, str]) -> Settings:
     """Read what stands behind the name of a backend.
 
     Raises
@@ -54,8 +53,8 @@ def wishes_of(name: str, options: Mapping[str, str]) -> Wishes:
 
     Examples
     --------
-    >>> from attnspec.backends.user.function import wishes_of
-    >>> wishes_of("m:f", {"array": "torch", "dtype": "float16,float32"}).dtypes
+    >>> from attnspec.backends.user.function import settings_of
+    >>> settings_of("m:f", {"array": "torch", "dtype": "float16,float32"}).dtypes
     ('float16', 'float32')
     """
     unknown = set(options) - {"array", "device", "dtype"}
@@ -68,10 +67,10 @@ def wishes_of(name: str, options: Mapping[str, str]) -> Wishes:
         raise BackendError(
             f"backend {name}: dtype: expected some of {', '.join(DTYPES)}, got {options['dtype']}"
         )
-    return Wishes(options.get("array", ""), options.get("device", ""), dtypes)
+    return Settings(options.get("array", ""), options.get("device", ""), dtypes)
 
 
-def load_own(name: str, place: str, wishes: Wishes, seconds: float) -> Backend:
+def load_user(name: str, place: str, settings: Settings, seconds: float) -> Backend:
     """Load what ``module:attribute`` names.
 
     Parameters
@@ -80,7 +79,7 @@ def load_own(name: str, place: str, wishes: Wishes, seconds: float) -> Backend:
         By which the backend was asked for.
     place : str
         Where it is, ``module:attribute``.
-    wishes : Wishes
+    settings : Settings
     seconds : float
         How long the import may take.
 
@@ -91,47 +90,37 @@ def load_own(name: str, place: str, wishes: Wishes, seconds: float) -> Backend:
     """
     module, found = find(name, place, seconds)
     if isinstance(found, Backend):
-        check_backend(name, found)
-        # The name by which it was asked for stands in every result.
-        own = replace(found, name=name, **wishes.fields)
-        own = replace(own, dtypes=wishes.dtypes or own.dtypes, device=wishes.device or own.device)
-        check_backend(name, own)
-        check_device(own)
-        return own
-    library = wishes.array or _library_of(module)
-    host = _host(name, library)
-    if wishes.convention is not None:
+        return with_settings(name, found, settings)
+    library = _library(name, settings.array or library_of(module))
+    if settings.convention is not None:
         if not callable(found):
             check_signature(name, found)
-        found = adapted(name, found, wishes.convention, host.xp)
+        found = adapted(name, found, settings.convention, library.xp)
     check_signature(name, found)
     # What a function takes besides cannot be seen; NumPy code is rarely written for half precision.
-    dtypes = wishes.dtypes or (host.dtypes if library in ("torch", "jax") else ("float32", "float64"))
-    fields = dict(wishes.fields)
-    backend = Backend(
-        name, host.library, host.version, host.xp, found, dtypes, device=wishes.device, **fields
-    )
-    check_backend(name, backend)
-    check_device(backend)
-    return backend
+    backend = Backend(name, library, found, library.default_dtypes)
+    return with_settings(name, backend, settings)
 
 
-def check_device(backend: Backend) -> None:
-    """Refuse a device that the library does not have.
+def with_settings(name: str, backend: Backend, settings: Settings) -> Backend:
+    """Give a backend the name by which it was asked for, which stands in results, and what is said of it.
 
     Raises
     ------
     BackendError
-        With the first line of what the library says.
+        When that cannot be used.
     """
-    try:
-        backend.to_library(np.ones(1, backend.dtypes[0]))
-    except Exception as error:  # whatever a library raises
-        lines = str(error).splitlines() or [type(error).__name__]
-        raise BackendError(
-            f"backend {backend.name}: expected {backend.library} to take {backend.dtypes[0]} "
-            f"on device {backend.device or 'default'}, got {lines[0]}"
-        ) from error
+    check_backend(name, backend)
+    told = replace(
+        backend,
+        name=name,
+        dtypes=settings.dtypes or backend.dtypes,
+        device=settings.device or backend.device,
+        **settings.fields,
+    )
+    check_backend(name, told)
+    check_device(told)
+    return told
 
 
 def find(name: str, place: str, seconds: float) -> tuple[Any, Any]:
@@ -163,7 +152,7 @@ def _imported(name: str, module: str, seconds: float) -> Any:
     def attempt() -> None:
         try:
             outcome.append(importlib.import_module(module))
-        except BaseException as error:  # noqa: BLE001 - whatever somebody's module raises, SystemExit too
+        except BaseException as error:  # noqa: BLE001 - whatever a user's module raises, SystemExit too
             outcome.append(error)
 
     thread = threading.Thread(target=attempt, daemon=True)
@@ -181,30 +170,11 @@ def _imported(name: str, module: str, seconds: float) -> Any:
     return outcome[0]
 
 
-def _library_of(module: Any) -> str:
-    """Tell the array library that a module imports."""
-    imported = {getattr(thing, "__name__", "").partition(".")[0] for thing in vars(module).values()}
-    imported |= {
-        getattr(thing, "__module__", "").partition(".")[0]
-        for thing in vars(module).values()
-        if callable(thing)
-    }
-    return next((library for library in ("torch", "jax") if library in imported), "numpy")
-
-
-def _host(name: str, library: str) -> Backend:
-    """Give the portable backend of a library, for its namespace and dtypes; of any other what there is."""
+def _library(name: str, library: str) -> Library:
     try:
-        if library in HOSTS:
-            make: Callable[[], Backend] = importlib.import_module(
-                f"attnspec.backends.{library}_backend"
-            ).portable_backend
-            return make()
-        xp = importlib.import_module(library)
+        return load_library(library)
     except ModuleNotFoundError as error:
-        hint = f"; pip install 'attnspec[{library}]'" if library in HOSTS else ""
+        hint = f"; pip install 'attnspec[{library}]'" if library in LIBRARIES else ""
         raise BackendError(
             f"backend {name}: array: expected {error.name} to be installed, got none{hint}"
         ) from error
-    version = str(getattr(xp, "__version__", ""))
-    return Backend(name, library, version, xp, lambda query, key, value: (query, key, value))

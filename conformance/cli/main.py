@@ -70,17 +70,18 @@ def backends() -> None:
     from rich.table import Table
 
     from attnspec.backends import NAMES, BackendError, load
-    from attnspec.backends.names import APART
+    from attnspec.backends.names import APART, registered
 
     table = Table("backend", "library", "declared variants", box=None)
-    for name in (*NAMES, *APART):
+    for name in (*NAMES, *APART, *registered()):
         try:
             backend = load(name)
         except BackendError as error:
             table.add_row(name, str(error).partition(": ")[2], "")
         else:
             dialect = ", ".join(f"{rule}: {variant}" for rule, variant in backend.dialect.items())
-            table.add_row(name, f"{backend.library} {backend.version}", dialect or "none")
+            said = "; ".join((dialect, *backend.notes)).strip("; ")
+            table.add_row(name, f"{backend.library} {backend.version}", said or "none")
     Console(highlight=False, width=120).print(table)
 
 

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from attnspec import OPERATIONS, Case
 from attnspec.backends import Backend, Broken, Unsupported
 from attnspec.conformance.judge.dtypes import is_real
 from attnspec.conformance.judge.failure import Failure, Missing, Raised
-from attnspec.conformance.judge.layout import LAYOUTS
+from attnspec.conformance.judge.layout import LAYOUTS, needs_strides
 
 Outputs = dict[str, NDArray[Any]]
 
@@ -76,6 +77,8 @@ def call(
         for name, thing in arguments.items()
     }
     for name, kind in (layout or {}).items():
+        if backend.array_library.strides not in needs_strides(kind):
+            raise Missing(f"{backend.library} makes no view that lies {kind}")
         given[name] = LAYOUTS[kind](backend.xp, given[name])
     arrays = [given[name] for name in OPERATIONS[operation].arrays]
     options = {name: thing for name, thing in given.items() if name not in OPERATIONS[operation].arrays}
@@ -88,8 +91,10 @@ def call(
     except BaseException as error:  # sys.exit and pytest.skip in a kernel are errors too
         raise Raised(error) from error
     outputs = _named(backend, [OPERATIONS[operation].outputs[0], *wanted], returned)
-    for name, thing in arguments.items():
-        if isinstance(thing, np.ndarray) and not _same(backend.to_numpy(given[name]), thing):
+    given_arrays = {name: thing for name, thing in arguments.items() if isinstance(thing, np.ndarray)}
+    after = backend.to_numpy_all([given[name] for name in given_arrays])
+    for (name, thing), left in zip(given_arrays.items(), after, strict=True):
+        if not _same(left, thing):
             raise Failure("NUM-4", f"{name}: got changed by the call, expected it as it was")
     return outputs
 
@@ -135,14 +140,19 @@ def _named(backend: Backend, names: list[str], returned: Any) -> Outputs:
     if not isinstance(parts, tuple | list) or len(parts) != len(names):
         got = f"{len(parts)} of them" if isinstance(parts, tuple | list) else type(returned).__name__
         raise Failure("SHAPE-3", f"result: expected a tuple of {', '.join(names)}, got {got}")
-    outputs = {}
+    with suppress(Exception, SystemExit):  # one by one then, to name the one at fault
+        return dict(zip(names, backend.to_numpy_all(parts), strict=True))
+    try:
+        return dict(zip(names, backend.to_numpy_all(parts), strict=True))
+    except (Exception, SystemExit):
+        pass  # one by one, to tell which it is
     for name, part in zip(names, parts, strict=True):
         try:
-            outputs[name] = backend.to_numpy(part)
+            backend.to_numpy(part)
         except (Exception, SystemExit) as error:
             got = type(part).__name__ if type(error) is TypeError else f"{type(part).__name__} ({error})"
             raise Failure("SHAPE-3", f"{name}: expected an array of {backend.library}, got {got}") from error
-    return outputs
+    raise AssertionError("outputs: expected to be converted one by one, got an error for all together")
 
 
 def _same(left: NDArray[Any], right: NDArray[Any]) -> bool:

@@ -31,13 +31,7 @@ def declared_for(backend: Backend, rule: str, case: Case, output: str = "") -> D
     True
     """
     for deviation in backend.deviations:
-        if (
-            rule in deviation.rules
-            and (not deviation.dtypes or case.dtype in deviation.dtypes)
-            and (not deviation.outputs or output in deviation.outputs)
-            and (not deviation.groups or case.group in deviation.groups)
-            and (deviation.when is None or deviation.when(case.arguments))
-        ):
+        if deviation.covers(rule, case.arguments, dtype=case.dtype, output=output, group=case.group):
             return deviation
     return None
 

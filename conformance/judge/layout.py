@@ -71,3 +71,15 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
         "repeated": _repeated,
     }
 )
+
+
+def needs_strides(layout: str) -> tuple[str, ...]:
+    """Name the kinds of strides, as in `Library.strides`, of which one has to be had for a layout.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.judge.layout import needs_strides
+    >>> needs_strides("reversed"), needs_strides("sliced")
+    (('any',), ('any', 'positive'))
+    """
+    return ("any",) if layout == "reversed" else ("any", "positive")

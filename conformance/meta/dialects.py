@@ -72,7 +72,7 @@ def cell(rule: Rule, backend: Backend, numbers: Mapping[Deviation, int]) -> str:
     theirs = _of(rule, backend)
     if rule.id in backend.dialect:
         said = f"`{backend.dialect[rule.id]}`"
-    elif any(_is_general(deviation) for deviation in theirs):
+    elif any(deviation.is_general for deviation in theirs):
         said = "deviates"
     else:
         said = "holds" if theirs or is_offered(rule, backend) else ""
@@ -132,11 +132,6 @@ def _numbers(backends: Sequence[Backend]) -> dict[Deviation, int]:
     found = dict.fromkeys(deviation for backend in backends for deviation in backend.deviations)
     sorted_by_rule = sorted(found, key=lambda deviation: order[deviation.rules[0]])
     return {deviation: number for number, deviation in enumerate(sorted_by_rule, start=1)}
-
-
-def _is_general(deviation: Deviation) -> bool:
-    """Whether it is of every call that the rule is about."""
-    return not (deviation.dtypes or deviation.outputs or deviation.tests or deviation.when)
 
 
 def _of(rule: Rule, backend: Backend) -> list[Deviation]:

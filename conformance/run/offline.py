@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from attnspec import OPERATIONS, Case, __version__
 from attnspec.backends import DTYPES, Backend, Unsupported
+from attnspec.backends.library.library import array_api_library
 from attnspec.backends.program.answers import CALLS, MANIFEST, fingerprint
-from attnspec.backends.program.handshake import Hello, parse_hello
+from attnspec.backends.program.handshake import Handshake, parse_handshake
 from attnspec.backends.program.messages import HELLO, STOP, Refused, as_function, write_call
 from attnspec.conformance.judge.call import call, observe
 from attnspec.conformance.judge.dtypes import arguments_of, dtypes_of, in_dtype
@@ -21,10 +22,10 @@ from attnspec.conformance.judge.failure import Failure, Raised
 from attnspec.conformance.judge.refusal import FITTING
 
 #: What is exported for somebody of whom nothing is known.
-EVERYTHING = Hello("", "", DTYPES, {name: operation.options for name, operation in OPERATIONS.items()})
+EVERYTHING = Handshake("", "", DTYPES, {name: operation.options for name, operation in OPERATIONS.items()})
 
 
-def hello_of(path: Path) -> Hello:
+def hello_of(path: Path) -> Handshake:
     """Read what a program says of itself, as it answered to hello.
 
     Raises
@@ -32,11 +33,11 @@ def hello_of(path: Path) -> Hello:
     BackendError
         When it is no answer to hello.
     """
-    return parse_hello(str(path), path.read_text(encoding="utf-8").strip())
+    return parse_handshake(str(path), path.read_text(encoding="utf-8").strip())
 
 
 def export_calls(
-    found: Sequence[Case], folder: Path, hello: Hello = EVERYTHING, dtypes: Sequence[str] = ()
+    found: Sequence[Case], folder: Path, hello: Handshake = EVERYTHING, dtypes: Sequence[str] = ()
 ) -> int:
     """Write all calls by which the golden vectors are judged to a folder.
 
@@ -45,7 +46,7 @@ def export_calls(
     found : sequence of Case
     folder : Path
         Made when it is not there.
-    hello : Hello, optional
+    hello : Handshake, optional
         What the implementation offers; by default everything.
     dtypes : sequence of str, optional
         Those to export, by default all that it takes.
@@ -139,10 +140,10 @@ def _blank(operation: str, arguments: Mapping[str, Any]) -> NDArray[Any] | tuple
     return (output,) * len(want) if len(want) > 1 else output
 
 
-def _backend(recorder: _Recorder, hello: Hello, dtypes: Sequence[str], hidden: Sequence[str]) -> Backend:
+def _backend(recorder: _Recorder, hello: Handshake, dtypes: Sequence[str], hidden: Sequence[str]) -> Backend:
     functions = {
         operation: as_function(operation, [name for name in options if name not in hidden], recorder.run)
         for operation, options in hello.operations.items()
     }
     attention = functions.pop("attention")
-    return Backend("recorder", "offline", "", xp, attention, tuple(dtypes), functions)
+    return Backend("recorder", array_api_library("offline", "", xp), attention, tuple(dtypes), functions)

@@ -132,7 +132,9 @@ class Run:
                 except BackendError as error:
                     self._loaded.append((Subject(name, "", "", str(error)), None))
                 else:
-                    self._loaded.append((Subject(name, backend.library, backend.version), backend))
+                    note = "; ".join(backend.notes)
+                    subject = Subject(name, backend.library, backend.version, note=note)
+                    self._loaded.append((subject, backend))
                 if not self.before:
                     self._write("subject", self._loaded[-1][0])
         return self._loaded
@@ -176,7 +178,7 @@ class Run:
         finally:
             faulthandler.cancel_dump_traceback_later()
             if isinstance(item, CaseItem):
-                _release(item.backend)
+                item.backend.array_library.release()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect the verdicts, those of xdist workers among them."""
@@ -259,10 +261,3 @@ class Run:
         if path and not hasattr(self.config, "workerinput"):
             with Path(path).open("a", encoding="utf-8") as file:
                 file.write(line(kind, thing))
-
-
-def _release(backend: Backend) -> None:
-    from attnspec.backends.library.jax_compilation import release_sources
-
-    del backend
-    release_sources()

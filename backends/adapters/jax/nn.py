@@ -1,7 +1,4 @@
-"""JAX: ``jax.nn.dot_product_attention``, eagerly and under ``jax.jit``, the implementation left to JAX.
-
-Loading it switches JAX to 64-bit numbers for the whole process, as `jax_backend` does.
-"""
+"""JAX: ``jax.nn.dot_product_attention``, eagerly and under ``jax.jit``, the implementation left to JAX."""
 
 import math
 from collections.abc import Callable
@@ -14,11 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnspec.backends.backend import DTYPES, Backend, Deviation, has_infinite_score
+from attnspec.backends.adapters.conditions import has_infinite_score, has_overflowing_score
+from attnspec.backends.adapters.jax import VERSIONS
+from attnspec.backends.backend import Backend
+from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
-from attnspec.backends.library.jax_compilation import compile_in_haste
-
-jax.config.update("jax_enable_x64", True)
+from attnspec.backends.library import load_library
 
 _eager = jax.nn.dot_product_attention
 _jitted = jax.jit(_eager, static_argnames=("is_causal", "local_window_size", "return_residual"))
@@ -26,14 +24,14 @@ _jitted = jax.jit(_eager, static_argnames=("is_causal", "local_window_size", "re
 
 def eager_backend() -> Backend:
     """Run it operation by operation, each compiled in haste; `jit_backend` is compiled as everybody's."""
-    compile_in_haste()
+    load_library("jax").prepare_eager()
     return _backend("jax-nn", _eager)
 
 
 def jit_backend() -> Backend:
     """Run it as one compiled function, the scale and lengths being traced."""
     # Of half precision the compiler of the CPU refuses float16, and bfloat16 in some shapes, such as
-    # one key: `jax_jit_float16` and `jax_jit_one_key` among the findings.
+    # one key: `jax/jit_float16` and `jax/jit_one_key` among the findings.
     backend, dtypes = _backend("jax-nn-jit", _jitted), ("float32", "float64")
     shown = tuple(x for x in backend.deviations if not x.dtypes or set(x.dtypes) & set(dtypes))
     return replace(backend, dtypes=dtypes, deviations=shown)
@@ -74,8 +72,9 @@ def _backend(name: str, function: Callable[..., Any]) -> Backend:
         return laid if return_lse else laid[0]
 
     dialect = {"MASK-2": "added", "MASK-6": "uniform", "NUM-2": "float32", "SOFT-7": "finite"}
+    library = load_library("jax")
     return Backend(
-        name, "jax", jax.__version__, jnp, attention, DTYPES, dialect=dialect, deviations=_DEVIATIONS
+        name, library, attention, library.dtypes, dialect=dialect, deviations=_DEVIATIONS, versions=VERSIONS
     )
 
 
@@ -137,6 +136,7 @@ _DEVIATIONS = (
         ("MASK-12",),
         "a bias of minus infinity is added, and the score of a finite key may be infinite: the row is NaN",
         "jax/bias_overflow",
+        when=lambda arguments: "bias" in arguments and has_overflowing_score(arguments),
     ),
     Deviation(
         ("ERR-5",),

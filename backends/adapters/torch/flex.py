@@ -1,18 +1,26 @@
 """PyTorch: ``flex_attention`` run eagerly, mask and bias being functions of it that look them up."""
 
-import math
 from typing import Any
 
-import array_api_compat.torch as xp
 import torch
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-from attnspec.backends.backend import DTYPES, Backend, Deviation, has_infinite_score
+from attnspec.backends.adapters.conditions import (
+    has_infinite_score,
+    has_other_heads_of_value,
+    has_overflowing_score,
+)
+from attnspec.backends.adapters.torch import VERSIONS
+from attnspec.backends.adapters.torch.arguments import to_four_axes
+from attnspec.backends.backend import Backend
+from attnspec.backends.deviation import Deviation
+from attnspec.backends.library import load_library
 
 
 def eager_backend() -> Backend:
     """Run it as it is, not compiled."""
-    return Backend("torch-flex", "torch", torch.__version__, xp, _flex, DTYPES, deviations=_DEVIATIONS)
+    library = load_library("torch")
+    return Backend("torch-flex", library, _flex, library.dtypes, deviations=_DEVIATIONS, versions=VERSIONS)
 
 
 def _flex(
@@ -27,7 +35,7 @@ def _flex(
     return_lse: bool = False,
 ) -> Any:
     outer, (queries, keys) = query.shape[:-2], (query.shape[-2], key.shape[-2])
-    flat = [_to_four_axes(array) for array in (query, key, value)]
+    flat = [to_four_axes(array) for array in (query, key, value)]
     batch, heads = flat[0].shape[:2]
     block_mask = None
     if mask is not None or is_causal:
@@ -67,12 +75,6 @@ def _flex(
     return (output, lse) if return_lse else output
 
 
-def _to_four_axes(array: Any) -> Any:
-    """From ``(*B, H, L, D)`` to ``(B, H, L, D)``, with one batch axis."""
-    heads = array.shape[-3] if array.ndim > 2 else 1
-    return array.reshape((math.prod(array.shape[:-3]), heads, *array.shape[-2:]))
-
-
 _DEVIATIONS = (
     Deviation(("ERR-1",), "arrays of different dtypes are taken", "torch/flex_mixed_dtypes"),
     Deviation(("ERR-2",), "arrays of integers are taken", "torch/flex_integers"),
@@ -82,7 +84,7 @@ _DEVIATIONS = (
         ("HEAD-2",),
         "other heads of value than of key are repeated",
         "torch/flex_heads_of_value",
-        when=lambda arguments: bool(arguments["key"].shape[-3] != arguments["value"].shape[-3]),
+        when=has_other_heads_of_value,
     ),
     Deviation(
         ("SHAPE-7", "MASK-6"),
@@ -107,5 +109,6 @@ _DEVIATIONS = (
         ("MASK-12",),
         "a bias of minus infinity is added, and the score of a finite key may be infinite: the row is NaN",
         "torch/flex_bias_overflow",
+        when=lambda arguments: "bias" in arguments and has_overflowing_score(arguments),
     ),
 )

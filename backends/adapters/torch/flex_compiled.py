@@ -3,21 +3,27 @@
 A form, which is a number of heads and a depth, with or without a causal mask, takes
 some five seconds. So it is asked in float32 and on four axes; without scale, for
 every number is a form of its own; and without mask and bias, as the code that looks
-them up does not compile (`torch_flex_compiled_mask`). It returns no lse.
+them up does not compile (`torch/flex_compiled_mask`). It returns no lse.
 """
 
 import os
 import shutil
 from typing import Any
 
-import array_api_compat.torch as xp
-import numpy as np
 import torch
 import torch._dynamo
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-from attnspec.backends.backend import Backend, Deviation
+from attnspec.backends.adapters.conditions import (
+    has_nan_query,
+    has_other_heads_of_value,
+    has_other_length_of_value,
+)
+from attnspec.backends.adapters.torch import VERSIONS
+from attnspec.backends.backend import Backend
+from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import BackendError, Unsupported
+from attnspec.backends.library import load_library
 
 _compiled = torch.compile(flex_attention, dynamic=True, fullgraph=True)
 #: Past the number that PyTorch allows it would go on uncompiled.
@@ -41,8 +47,10 @@ def compiled_backend() -> Backend:
         raise BackendError(
             f"backend torch-flex-compiled: expected a C++ compiler, {compiler} or what CXX names, got none"
         )
-    version = torch.__version__
-    return Backend("torch-flex-compiled", "torch", version, xp, _flex, ("float32",), deviations=_DEVIATIONS)
+    library = load_library("torch")
+    return Backend(
+        "torch-flex-compiled", library, _flex, ("float32",), deviations=_DEVIATIONS, versions=VERSIONS
+    )
 
 
 def _flex(query: Any, key: Any, value: Any, *, is_causal: bool = False) -> Any:
@@ -53,9 +61,9 @@ def _flex(query: Any, key: Any, value: Any, *, is_causal: bool = False) -> Any:
         raise Unsupported("asked for more than one query and key alone: one of them is a form of its own")
     # Either would end the process, and with it the run: it stands among the findings, not in the verdicts.
     if not keys:
-        raise Unsupported("without keys the process ends by a signal: torch_flex_compiled_no_keys")
+        raise Unsupported("without keys the process ends by a signal: torch/flex_compiled_no_keys")
     if not value.shape[-2]:
-        raise Unsupported("without values the process ends by a signal: torch_flex_compiled_no_values")
+        raise Unsupported("without values the process ends by a signal: torch/flex_compiled_no_values")
     block_mask = None
     if is_causal:
         block_mask = create_block_mask(_not_after, None, None, queries, keys, device="cpu")
@@ -74,7 +82,7 @@ _DEVIATIONS = (
         ("NUM-11",),
         "a query of NaN gives 0",
         "torch/flex_compiled_nan_query",
-        when=lambda arguments: bool(np.isnan(arguments["query"]).any()),
+        when=has_nan_query,
     ),
     Deviation(
         ("SHAPE-6",),
@@ -86,12 +94,12 @@ _DEVIATIONS = (
         ("SHAPE-6",),
         "of fewer values than keys, values are read past their end; more are left out",
         "torch/flex_compiled_value_length",
-        when=lambda arguments: bool(arguments["key"].shape[-2] != arguments["value"].shape[-2]),
+        when=has_other_length_of_value,
     ),
     Deviation(
         ("HEAD-2",),
         "other heads of value than of key are taken",
         "torch/flex_compiled_heads_of_value",
-        when=lambda arguments: bool(arguments["key"].shape[-3] != arguments["value"].shape[-3]),
+        when=has_other_heads_of_value,
     ),
 )

@@ -7,12 +7,19 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import array_api_compat.torch as xp
 import torch
 
-from attnspec.backends.adapters.torch.sdpa import to_attn_mask
-from attnspec.backends.backend import DTYPES, Backend, Deviation
+from attnspec.backends.adapters.conditions import (
+    has_bias_beyond_differences,
+    has_overflowing_score,
+    is_masked,
+)
+from attnspec.backends.adapters.torch import VERSIONS
+from attnspec.backends.adapters.torch.arguments import to_attn_mask
+from attnspec.backends.backend import Backend
+from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
+from attnspec.backends.library import load_library
 
 
 def weights_backend() -> Backend:
@@ -35,16 +42,16 @@ def _backend(
     need_weights: bool,
 ) -> Backend:
     companions = {"multi_head_attention": _of_tokens(need_weights=need_weights)}
+    library = load_library("torch")
     return Backend(
         name,
-        "torch",
-        torch.__version__,
-        xp,
+        library,
         function,
-        DTYPES,
+        library.dtypes,
         companions,
         dialect=dialect,
         deviations=deviations,
+        versions=VERSIONS,
     )
 
 
@@ -140,12 +147,12 @@ def _set(module: Any, **parameters: Any) -> None:
     """Give a module its weights; what is not given of its biases is 0 already."""
     with torch.no_grad():
         for name, parameter in parameters.items():
-            owner, own = (
+            owner, attribute = (
                 (module.out_proj, name.removeprefix("out_proj_"))
                 if name.startswith("out_proj_")
                 else (module, name)
             )
-            getattr(owner, own).copy_(parameter)
+            getattr(owner, attribute).copy_(parameter)
 
 
 def _run(
@@ -183,12 +190,14 @@ _OVERFLOW = Deviation(
     ("MASK-12",),
     "a mask is added, and the score of a finite key may be infinite: the row is NaN",
     "torch/mha_masked_overflow",
+    when=lambda arguments: is_masked(arguments) and has_overflowing_score(arguments, "float16"),
 )
 _ROUNDED = Deviation(
     ("MASK-5",),
     "a large bias is added to scores in half precision, which holds no difference of theirs then",
     "torch/mha_half_bias",
     dtypes=("float16",),
+    when=lambda arguments: has_bias_beyond_differences(arguments, 2048),  # from there steps are 2 or more
 )
 _FAST_PATH = Deviation(
     ("MASK-6",),

@@ -1,16 +1,25 @@
 """PyTorch: ``scaled_dot_product_attention``, by the path that it takes itself and by each that a CPU has."""
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import array_api_compat.torch as xp
-import numpy as np
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from attnspec.backends.backend import DTYPES, Backend, Deviation
+from attnspec.backends.adapters.conditions import (
+    has_mask_or_bias,
+    has_nan_query,
+    has_other_heads_of_value,
+    has_other_length_of_value,
+    has_overflowing_score,
+    is_masked,
+)
+from attnspec.backends.adapters.torch import VERSIONS
+from attnspec.backends.adapters.torch.arguments import mask_of_four_axes, to_attn_mask, to_four_axes
+from attnspec.backends.backend import Backend
+from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
+from attnspec.backends.library import load_library
 
 _SDPA = torch.nn.functional.scaled_dot_product_attention
 
@@ -37,8 +46,9 @@ def _backend(
     dialect: Mapping[str, str],
     deviations: tuple[Deviation, ...],
 ) -> Backend:
+    library = load_library("torch")
     return Backend(
-        name, "torch", torch.__version__, xp, function, DTYPES, dialect=dialect, deviations=deviations
+        name, library, function, library.dtypes, dialect=dialect, deviations=deviations, versions=VERSIONS
     )
 
 
@@ -102,7 +112,7 @@ def _flash(
     attn_mask = to_attn_mask(mask, bias, 2)
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
         output = _SDPA(
-            *(_to_four_axes(array) for array in (query, key, value)),
+            *(to_four_axes(array) for array in (query, key, value)),
             attn_mask=None if attn_mask is None else mask_of_four_axes(attn_mask, query.shape[:-2]),
             is_causal=is_causal,
             scale=scale,
@@ -114,52 +124,6 @@ def _flash(
 def _grouped(query: Any, key: Any) -> bool:
     """Ask for shared heads where they are needed alone: not every path of PyTorch has them."""
     return bool(min(query.ndim, key.ndim) > 2 and query.shape[-3] != key.shape[-3])
-
-
-def to_attn_mask(mask: Any, bias: Any, axes: int) -> Any:
-    """Give mask and bias as the one argument that PyTorch has for them, of so many axes at least.
-
-    Parameters
-    ----------
-    mask, bias : tensor or None
-    axes : int
-        One axis is documented as broadcastable, but raises "Dimension out of range" where the fused
-        kernel is looked at.
-    """
-    # PyTorch tells by the dtype which of the two is meant: numbers as a mask would be a bias.
-    if mask is not None and mask.dtype != torch.bool:
-        raise TypeError(f"mask: expected booleans, got {mask.dtype}: attn_mask takes numbers as a bias")
-    if bias is not None and not bias.dtype.is_floating_point:
-        raise TypeError(f"bias: expected floating-point numbers, got {bias.dtype}")
-    if mask is not None and bias is not None:  # a mask is a bias of -inf (MASK-2)
-        attn_mask = torch.where(mask, bias, -torch.inf)
-    else:
-        attn_mask = bias if mask is None else mask
-    if attn_mask is not None and attn_mask.ndim < axes:
-        attn_mask = attn_mask.reshape((1,) * (axes - attn_mask.ndim) + tuple(attn_mask.shape))
-    return attn_mask
-
-
-def _to_four_axes(array: Any) -> Any:
-    """From ``(*B, H, L, D)`` to ``(B, H, L, D)``, with one batch axis."""
-    heads = array.shape[-3] if array.ndim > 2 else 1
-    return array.reshape((math.prod(array.shape[:-3]), heads, *array.shape[-2:]))
-
-
-def mask_of_four_axes(attn_mask: Any, outer: tuple[int, ...]) -> Any:
-    """Give a mask as ``(B, H, L, S)``, or with ones there, beside inputs of outer axes ``(*B, H)``."""
-    if len(outer) < 3:
-        return attn_mask.reshape((1,) * (4 - attn_mask.ndim) + tuple(attn_mask.shape))
-    full = torch.broadcast_to(attn_mask, (*outer, *attn_mask.shape[-2:]))
-    return full.reshape((math.prod(outer[:-1]), outer[-1], *attn_mask.shape[-2:]))
-
-
-def _has_nan_query(arguments: Mapping[str, Any]) -> bool:
-    return bool(np.isnan(arguments["query"]).any())
-
-
-def _has_no_mask(arguments: Mapping[str, Any]) -> bool:
-    return "mask" not in arguments and "bias" not in arguments
 
 
 #: Whatever the path.
@@ -178,12 +142,13 @@ _OF_ALL = (
         ("MASK-12",),
         "a mask is added, and the score of a finite key may be infinite: the row is NaN",
         "torch/masked_overflow",
+        when=lambda arguments: is_masked(arguments) and has_overflowing_score(arguments),
     ),
     Deviation(
         ("MASK-6",),
         "a mask is added, so that a query of NaN that may attend to nothing gives NaN",
         "torch/masked_nan_query",
-        when=lambda arguments: _has_nan_query(arguments) and not _has_no_mask(arguments),
+        when=lambda arguments: has_nan_query(arguments) and has_mask_or_bias(arguments),
     ),
 )
 _OF_MATH = (
@@ -191,7 +156,7 @@ _OF_MATH = (
         ("HEAD-2",),
         "other heads of value than of key are repeated",
         "torch/heads_of_value",
-        when=lambda arguments: arguments["key"].shape[-3] != arguments["value"].shape[-3],
+        when=has_other_heads_of_value,
     ),
 )
 _OF_FLASH = (
@@ -199,7 +164,7 @@ _OF_FLASH = (
         ("SHAPE-6",),
         "the positions are those of the values: of fewer keys, memory past their end is read",
         "torch/flash_value_length",
-        when=lambda arguments: arguments["key"].shape[-2] != arguments["value"].shape[-2],
+        when=has_other_length_of_value,
     ),
     Deviation(
         ("SCORE-3", "MASK-3", "MASK-4"),
@@ -211,6 +176,6 @@ _OF_FLASH = (
         ("NUM-11",),
         "without a mask, a query of NaN gives 0",
         "torch/flash_nan_query",
-        when=lambda arguments: _has_nan_query(arguments) and _has_no_mask(arguments),
+        when=lambda arguments: has_nan_query(arguments) and not has_mask_or_bias(arguments),
     ),
 )

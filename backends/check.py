@@ -1,0 +1,125 @@
+"""What is refused of a backend before anything is judged, field by field."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from attnspec import OPERATIONS, rules
+from attnspec.backends.backend import Backend
+from attnspec.backends.deviation import is_range
+from attnspec.backends.errors import BackendError
+from attnspec.dtypes import DTYPES
+
+
+def check_backend(name: str, backend: Backend) -> None:
+    """Refuse a backend whose fields say nothing that the standard knows.
+
+    Raises
+    ------
+    BackendError
+        Naming the field, what it got and what was expected.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from attnspec.backends import load
+    >>> from attnspec.backends.check import check_backend
+    >>> odd = replace(load("numpy-portable"), dtypes=("float31",))
+    >>> check_backend("mine:b", odd)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    attnspec.backends.errors.BackendError: backend mine:b: dtypes: expected some of float16, ...
+    """
+    check_signature(name, backend.attention)
+    if not isinstance(backend.dtypes, tuple) or not backend.dtypes or not set(backend.dtypes) <= set(DTYPES):
+        raise BackendError(
+            f"backend {name}: dtypes: expected some of {', '.join(DTYPES)}, got {backend.dtypes!r}"
+        )
+    xp = getattr(backend.array_library, "xp", None)
+    if not hasattr(xp, "asarray"):
+        raise BackendError(
+            f"backend {name}: array_library: expected a Library with an array namespace, "
+            f"got {backend.array_library if xp is None else xp!r}"
+        )
+    if not isinstance(backend.companions, Mapping) or not set(backend.companions) <= set(OPERATIONS):
+        raise BackendError(
+            f"backend {name}: companions: expected functions by operation, got {backend.companions!r}"
+        )
+    if backend.accuracy not in ("cast", "full"):
+        raise BackendError(f"backend {name}: accuracy: expected cast or full, got {backend.accuracy!r}")
+    _check_declarations(name, backend)
+
+
+def _check_declarations(name: str, backend: Backend) -> None:
+    known = {(rule.id, variant.name) for rule in rules() for variant in rule.variants}
+    if not isinstance(backend.dialect, Mapping) or not set(backend.dialect.items()) <= known:
+        raise BackendError(f"backend {name}: dialect: expected variants by rule id, got {backend.dialect!r}")
+    ids = {rule.id for rule in rules()}
+    for deviation in backend.deviations:
+        if not deviation.rules or not set(deviation.rules) <= ids or not deviation.source:
+            raise BackendError(
+                f"backend {name}: deviations: expected rule ids and a source, got {deviation!r}"
+            )
+    for versions in (backend.versions, *(deviation.versions for deviation in backend.deviations)):
+        if not is_range(versions):
+            raise BackendError(
+                f"backend {name}: versions: expected a range such as >=2.13,<2.14, got {versions!r}"
+            )
+
+
+def check_signature(name: str, function: Any) -> None:
+    """Refuse a function that cannot be called as attention.
+
+    Raises
+    ------
+    BackendError
+        When it is no function, lacks an array, or requires an argument that the
+        standard does not have.
+
+    Examples
+    --------
+    >>> from attnspec.backends.check import check_signature
+    >>> check_signature("mine:f", lambda query, keys, value: 0)
+    Traceback (most recent call last):
+        ...
+    attnspec.backends.errors.BackendError: backend mine:f: expected query, key, value, got query, keys, value
+    """
+    if not callable(function):
+        raise BackendError(f"backend {name}: expected a function or a Backend, got {type(function).__name__}")
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError) as error:
+        raise BackendError(
+            f"backend {name}: expected a function with a signature, got none ({error})"
+        ) from error
+    arrays = OPERATIONS["attention"].arrays
+    known = set(arrays) | set(OPERATIONS["attention"].options)
+    required = [
+        parameter.name
+        for parameter in parameters.values()
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
+    if not set(arrays) <= set(parameters) or not set(required) <= known:
+        got = ", ".join(required) or "none"
+        raise BackendError(f"backend {name}: expected {', '.join(arrays)}, got {got}")
+
+
+def check_device(backend: Backend) -> None:
+    """Refuse a device that the library does not have.
+
+    Raises
+    ------
+    BackendError
+        With the first line of what the library says.
+    """
+    try:
+        backend.to_library(np.ones(1, backend.dtypes[0]))
+    except Exception as error:  # whatever a library raises
+        lines = str(error).splitlines() or [type(error).__name__]
+        raise BackendError(
+            f"backend {backend.name}: expected {backend.library} to take {backend.dtypes[0]} "
+            f"on device {backend.device or 'default'}, got {lines[0]}"
+        ) from error
