@@ -8,7 +8,6 @@ from attnspec.backends.errors import BackendError
 #: Name to library, and to the module and function here that make the backend.
 KNOWN = {
     "numpy-portable": ("numpy", "library.numpy:portable_backend"),
-    "numpy-reference": ("numpy", "library.numpy:reference_backend"),
     "strict-portable": ("strict", "library.strict:portable_backend"),
     "torch-portable": ("torch", "library.torch:portable_backend"),
     "torch-sdpa": ("torch", "adapters.torch.sdpa:default_backend"),
@@ -24,8 +23,12 @@ KNOWN = {
 }
 NAMES = tuple(KNOWN)
 _LIBRARIES = tuple(dict.fromkeys(library for library, _ in KNOWN.values()))
-#: Judged by their own names alone and not by their library's: these need more than it, here a C++ compiler.
-APART = {"torch-flex-compiled": ("torch", "adapters.torch.flex_compiled:compiled_backend")}
+#: Judged by their own names alone and not by their library's: another name for the portable source on NumPy,
+#: which is the reference, and what needs more than its library, here a C++ compiler.
+APART = {
+    "numpy-reference": ("numpy", "library.numpy:portable_backend"),
+    "torch-flex-compiled": ("torch", "adapters.torch.flex_compiled:compiled_backend"),
+}
 
 #: What stands before the command of a program.
 PROGRAM = "program:"

@@ -8,9 +8,16 @@ from malformed import MALFORMED
 
 from attnspec import OPERATIONS, cases, find_case, reference
 from attnspec.conformance.judge.comparison import compare
-from attnspec.reference import ArgumentError, attention, projection, scores, self_attention, softmax
+from attnspec.reference import (
+    ArgumentError,
+    attention,
+    functions,
+    projection,
+    scores,
+    self_attention,
+    softmax,
+)
 from attnspec.reference.budget.budget import budget
-from attnspec.reference.softmax import matrix_weights, sum_weights
 
 PROVEN = [case for case in cases() if case.expected]
 
@@ -58,8 +65,13 @@ def test_the_stub_of_000_does_not_fit_its_own_matrices():
 
 def test_normalising_over_the_whole_matrix_is_the_variant_of_004():
     case = find_case("masking-004-bias")
-    s = scores(case.arguments["query"], case.arguments["key"], bias=case.arguments["bias"])
-    weights = matrix_weights(s, s > -np.inf)
+    matrix = {"axis": (-2, -1), "keepdims": True}
+    whole_matrix = functions(
+        {"top": lambda _, s, allowed: s.max(**matrix), "total": lambda _, e, top: e.sum(**matrix)}
+    )
+    arrays = [case.arguments[name].astype(np.float64) for name in ("query", "key", "value")]
+    bias = case.arguments["bias"]
+    _, weights = whole_matrix["attention"](*arrays, bias=bias, return_weights=True)
     (other,) = case.alternatives
     assert np.allclose(weights, other.expected["weights"], rtol=0, atol=1e-15)
     assert abs(weights.sum() - 1) < 1e-15
@@ -69,7 +81,7 @@ def test_dividing_by_the_sum_is_the_variant_of_003():
     case = find_case("softmax-003")
     s = scores(case.arguments["query"], case.arguments["key"], scale=1.0)
     other = next(other for other in case.alternatives if other.variant == "sum")
-    assert np.allclose(sum_weights(s), other.expected["weights"], rtol=0, atol=1e-15)
+    assert np.allclose(s / s.sum(axis=-1, keepdims=True), other.expected["weights"], rtol=0, atol=1e-15)
 
 
 def test_softmax_keeps_nan():
@@ -103,7 +115,7 @@ MISUSES = [
     ({"query": "words"}, "query: expected floating-point numbers, got <U5"),
     ({"query": np.ones(4)}, "query: expected two axes or more, got shape (4,) [SHAPE-1]"),
     ({"query": np.ones((2, 3, 0))}, "query: expected a depth of 1 or more, got 0 [ERR-5]"),
-    ({"key": None}, "key: expected floating-point numbers, got object"),
+    ({"key": None}, "key: expected an array, got None"),
     ({"key": K[..., :3]}, "key: expected depth 4 as in query, got 3 [SHAPE-6]"),
     (
         {"key": np.ones((3, 5, 4))},
@@ -174,5 +186,4 @@ def test_a_malformed_call_is_refused(name):
     message = str(caught.value)
     assert message.startswith(f"{argument}: expected ")
     assert ", got " in message
-    # Of a bias of integers ERR-2 speaks as well as PROJ-3.
-    assert message.endswith((f"[{rule}]", "[ERR-2]") if name == "projection-bias-integers" else f"[{rule}]")
+    assert message.endswith(f"[{rule}]")

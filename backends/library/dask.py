@@ -9,7 +9,7 @@ from importlib.metadata import version
 import array_api_compat.dask.array as xp
 
 from attnspec.backends.backend import DTYPES, Backend
-from attnspec.backends.portable.operations import COMPANIONS, attention
+from attnspec.reference import functions
 
 #: They index by an array, and with one element in it Dask's result has a wrong shape (dask issue 6709).
 _WITHOUT = ("append_cache", "gather_pages")
@@ -17,5 +17,6 @@ _WITHOUT = ("append_cache", "gather_pages")
 
 def portable_backend() -> Backend:
     """Run the portable source on Dask."""
-    companions = {name: function for name, function in COMPANIONS.items() if name not in _WITHOUT}
+    companions = {name: function for name, function in functions().items() if name not in _WITHOUT}
+    attention = companions.pop("attention")
     return Backend("dask-portable", "dask", version("dask"), xp, attention, DTYPES, companions)

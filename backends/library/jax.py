@@ -9,8 +9,7 @@ import jax.numpy as jnp
 
 from attnspec.backends.backend import DTYPES, Backend
 from attnspec.backends.library.jax_compilation import compile_in_haste
-from attnspec.backends.portable.operations import COMPANIONS, attention
-from attnspec.backends.portable.parts import compile_parts
+from attnspec.reference import functions
 
 jax.config.update("jax_enable_x64", True)
 
@@ -18,5 +17,6 @@ jax.config.update("jax_enable_x64", True)
 def portable_backend() -> Backend:
     """Run the portable source on JAX: its parts compiled, the rest operation by operation."""
     compile_in_haste()
-    compile_parts(jnp, jax.jit)
-    return Backend("jax-portable", "jax", jax.__version__, jnp, attention, DTYPES, COMPANIONS)
+    companions = dict(functions(compiler=jax.jit))
+    attention = companions.pop("attention")
+    return Backend("jax-portable", "jax", jax.__version__, jnp, attention, DTYPES, companions)
