@@ -1,11 +1,11 @@
 """The operator, composed of the chapters' steps."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from attnspec.reference.call import Array, Call, part, step
 from attnspec.reference.dropout import check_rate, dropped
 from attnspec.reference.errors import flag
 from attnspec.reference.evaluate import evaluate
@@ -14,7 +14,6 @@ from attnspec.reference.masking import MASK_CHECKS, allowed
 from attnspec.reference.notation import Attention, Window, check_axes, check_dtypes, entered, returned
 from attnspec.reference.scores import check_bias, check_scale, check_softcap, scored
 from attnspec.reference.softmax import check_sinks, softmax_of, weighted
-from attnspec.reference.step import Array, Call, part, step
 
 
 def attention(
@@ -133,9 +132,10 @@ def checked(call: Attention) -> Attention:
 
 @step
 def check_flags(call: Attention) -> Attention:
-    """True or False for what is asked for (ERR-3)."""
-    flags = {name: flag(name, getattr(call, name)) for name in ("return_lse", "return_weights")}
-    return replace(call, **flags)
+    """Ask for True or False (ERR-3)."""
+    for name in ("return_lse", "return_weights"):
+        flag(name, getattr(call, name))
+    return call
 
 
 #: In this order; later ones rely on those before.

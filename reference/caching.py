@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from attnspec.reference.call import Array, Call, part, step
 from attnspec.reference.errors import array, dtype_name, flag, integers, need, real, same_dtype, within
 from attnspec.reference.evaluate import evaluate
 from attnspec.reference.notation import count, largest, narrow, of_batch, reshaped, stored, wide
-from attnspec.reference.step import Array, Call, part, step
 
 
 def append_cache(
@@ -198,7 +198,7 @@ def merge_partials_of(call: Call, outputs: Array, lses: Array, *, return_lse: bo
 
 @step
 def check_partials(call: Call, outputs: Array, lses: Array) -> None:
-    """An lse for each row of each part, in float32 or better (CACHE-6, NUM-7)."""
+    """Ask for an lse of each row of each part, in float32 or better (CACHE-6, NUM-7)."""
     shape = tuple(real(call, "outputs", outputs, "ERR-2").shape)
     need("outputs", len(shape) >= 3 and shape[-1] > 0, "three axes or more", f"shape {shape}", "CACHE-6")
     precise = ("float64",) if dtype_name(outputs) == "float64" else ("float32", "float64")
@@ -215,7 +215,7 @@ def _merge(call: Call, outputs: Array, lses: Array) -> tuple[Array, Array]:
 
 @step
 def merged(call: Call, outputs: Array, lses: Array) -> tuple[Array, Array]:
-    """Weigh each part by its share of the denominator (CACHE-6); of an empty one nothing is used (CACHE-7)."""
+    """Weigh parts by their shares of the denominator (CACHE-6), and use nothing of empty ones (CACHE-7)."""
     xp = call.xp
     top = largest(xp, lses, axis=0)[0, ...]
     top = xp.where(top == -math.inf, 0.0, top)

@@ -1,10 +1,8 @@
 """Weights after a given choice of dropped ones, as in the chapter `dropout`."""
 
-from dataclasses import replace
-
+from attnspec.reference.call import Array, step
 from attnspec.reference.errors import need, number
 from attnspec.reference.notation import Attention
-from attnspec.reference.step import Array, step
 
 
 @step
@@ -14,7 +12,7 @@ def check_rate(call: Attention) -> Attention:
     need("dropout_rate", 0 <= rate < 1, "0 to below 1", rate, "DROP-4")
     alone = rate > 0 and call.dropout_mask is None
     need("dropout_rate", not alone, "0 without a dropout_mask", rate, "DROP-4")
-    return replace(call, dropout_rate=rate)
+    return call
 
 
 @step

@@ -1,6 +1,7 @@
 """What a call is refused for, and how that is said: the chapter `errors`."""
 
 import math
+from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 from array_api_compat import array_namespace, is_array_api_obj
 
 from attnspec.reference.budget.formats import FORMATS
-from attnspec.reference.step import Array, Call
+from attnspec.reference.call import Array, Call
 
 #: Integers of a larger size could overflow where positions are added.
 _LARGEST = 2**62
@@ -46,7 +47,12 @@ def described(given: Any) -> str:
 
 def dtype_name(array: Array) -> str:
     """Return the bare name of an array's dtype: libraries print theirs with a prefix."""
-    return str(array.dtype).rpartition(".")[2]
+    return _bare_name(array.dtype)
+
+
+@lru_cache(maxsize=64)
+def _bare_name(dtype: Any) -> str:
+    return str(dtype).rpartition(".")[2]
 
 
 def is_number(given: Any) -> bool:
@@ -149,7 +155,7 @@ def integers(call: Call, name: str, given: Any, batch: Shape, rule: str) -> int 
     --------
     >>> import array_api_compat.numpy as xp
     >>> from attnspec.reference.errors import integers
-    >>> from attnspec.reference.step import Call, Steps
+    >>> from attnspec.reference.call import Call, Steps
     >>> integers(Call(Steps(), xp, None), "key_lengths", xp.asarray([3, 4]), (3,), "ERR-8")
     Traceback (most recent call last):
         ...

@@ -1,4 +1,4 @@
-"""The operations on anything that NumPy makes arrays of, in one precision: what users of the reference call."""
+"""The operations on anything that NumPy makes arrays of, all in one precision."""
 
 from typing import Any
 
@@ -7,13 +7,15 @@ import ml_dtypes  # noqa: F401 - makes "bfloat16" a name that NumPy knows
 import numpy as np
 
 from attnspec.reference.budget.formats import FORMATS
+from attnspec.reference.call import Call, Step, Steps
 from attnspec.reference.errors import ArgumentError
-from attnspec.reference.step import Call, Step, Steps
 
 #: Arguments that are numbers, flags, words and pairs of numbers, and never arrays.
 _PLAIN = frozenset(
-    ("scale", "softcap", "is_causal", "window", "dropout_rate", "return_lse", "return_weights")
-    + ("convention", "heads", "key_heads", "base", "interleaved", "rotary_depth")
+    [
+        *("scale", "softcap", "is_causal", "window", "dropout_rate", "return_lse", "return_weights"),
+        *("convention", "heads", "key_heads", "base", "interleaved", "rotary_depth"),
+    ]
 )
 #: Those that are one integer or an array of integers.
 _PER_ENTRY = frozenset(("query_offset", "query_lengths", "key_lengths", "lengths", "offset"))
@@ -49,7 +51,7 @@ def evaluate(operation: Step, given: dict[str, Any]) -> Any:
 
 
 def _taken(name: str, given: Any, leading: Any) -> Any:
-    """Make an array of what may be one; lists have no dtype of their own, and take the first that is given."""
+    """Make an array of what may be one; lists have no dtype of their own, and take that of the others."""
     if given is None or name in _PLAIN or (name in _PER_ENTRY and not isinstance(given, list | tuple)):
         return given
     try:

@@ -18,6 +18,7 @@ from attnspec.reference.caching import (
     merge_partials,
     merge_partials_of,
 )
+from attnspec.reference.call import STEPS, Call, Step, Steps
 from attnspec.reference.errors import described, need
 from attnspec.reference.heads import merge_heads, merge_heads_of, split_heads, split_heads_of
 from attnspec.reference.multi_head import multi_head_attention, multi_head_attention_of
@@ -25,7 +26,6 @@ from attnspec.reference.positions import alibi_bias, alibi_bias_of, rotary, rota
 from attnspec.reference.projection import projection, projection_of
 from attnspec.reference.scores import scores, scores_of
 from attnspec.reference.self_attention import self_attention, self_attention_of
-from attnspec.reference.step import STEPS, Call, Step, Steps
 
 #: What is called by users of NumPy, whose signature says what there is to give; and what is run.
 _OPERATIONS: tuple[tuple[Step, Step], ...] = (
@@ -47,7 +47,7 @@ _OPERATIONS: tuple[tuple[Step, Step], ...] = (
 def functions(
     steps: Mapping[str, Step] | None = None, *, compiler: Callable[[Step], Step] | None = None
 ) -> Mapping[str, Step]:
-    """Make the operations, in Array API calls alone: they run on the library of the arrays that they are given.
+    """Make the operations of any library's arrays, in Array API calls alone.
 
     Results have the dtype of the query, of the tokens, of what comes first; half precision is computed
     in float32. Lists and other things that are no arrays are refused.

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from attnspec.reference.call import Array, Call, part, step
 from attnspec.reference.errors import need, real, whole
 from attnspec.reference.evaluate import evaluate
 from attnspec.reference.notation import Attention, narrow, reshaped, stored
-from attnspec.reference.step import Array, Call, part, step
 
 
 def split_heads(features: ArrayLike, *, heads: int, dtype: DTypeLike = np.float64) -> NDArray[Any]:

@@ -1,17 +1,16 @@
 """Which keys a query may attend to, as in the chapter `masking`."""
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnspec.reference.errors import Shape, booleans, described, flag, integers, is_integer, need, within
+from attnspec.reference.call import Array, Call, Mask, step
+from attnspec.reference.errors import booleans, described, flag, integers, is_integer, need, within
 from attnspec.reference.evaluate import evaluate
 from attnspec.reference.notation import Attention, Window, entered, of_batch
 from attnspec.reference.scores import check_bias
-from attnspec.reference.step import Array, Call, Mask, step
 
 
 def allowed_keys(
@@ -95,7 +94,8 @@ def check_masks(call: Attention) -> Attention:
         booleans(call, "mask", call.mask, call.shape, "MASK-1")
     if call.dropout_mask is not None:
         booleans(call, "dropout_mask", call.dropout_mask, call.shape, "DROP-1")
-    return replace(call, is_causal=flag("is_causal", call.is_causal))
+    flag("is_causal", call.is_causal)
+    return call
 
 
 @step
@@ -103,24 +103,24 @@ def check_window(call: Attention) -> Attention:
     """Ask for a pair of None or integers from 0 on (ERR-7)."""
     if call.window is None:
         return call
-    window: Any = call.window
+    window = call.window
     good = isinstance(window, tuple | list) and len(window) == 2
     good = good and all(side is None or (is_integer(side) and side >= 0) for side in window)
     got = f"({', '.join(map(described, window))})" if isinstance(window, tuple | list) else described(window)
     need("window", good, "a pair of None or whole numbers from 0 on", got, "ERR-7")
     # A distance never needs more than 63 bits, whatever number stands for a side.
     left, right = (None if side is None else min(int(side), 2**63 - 1) for side in window)
-    return replace(call, window=(left, right))
+    return call.but(window=(left, right))
 
 
 @step
 def check_integers(call: Attention) -> Attention:
     """One integer, or one for each batch entry (ERR-8)."""
-    names = ("query_offset", "query_lengths", "key_lengths")
-    given = {name: getattr(call, name) for name in names if getattr(call, name) is not None}
-    given.setdefault("query_offset", None)  # which is never left out: 0 stands for none
-    taken = {name: integers(call, name, thing, call.batch, "ERR-8") for name, thing in given.items()}
-    return replace(call, **taken)
+    taken = {"query_offset": integers(call, "query_offset", call.query_offset, call.batch, "ERR-8")}
+    for name in ("query_lengths", "key_lengths"):
+        if getattr(call, name) is not None:
+            taken[name] = integers(call, name, getattr(call, name), call.batch, "ERR-8")
+    return call.but(**taken)
 
 
 @step
@@ -144,7 +144,7 @@ def check_segments(call: Attention) -> Attention:
         need(name, given is not None, "ids as for the other side", None, "ERR-10")
         need(name, not is_integer(given), f"integers of shape {shape}", given, "ERR-10")
         taken[name] = integers(call, name, given, shape, "ERR-10")
-    return replace(call, **taken)
+    return call.but(**taken)
 
 
 #: Of what masking is asked for.
@@ -201,7 +201,7 @@ def by_key_lengths(call: Attention) -> Mask:
 
 @step
 def by_query_lengths(call: Attention) -> Mask:
-    """Queries below the length (MASK-10)."""
+    """Allow queries below the length (MASK-10)."""
     return True if call.query_lengths is None else call.i < of_batch(call.query_lengths)
 
 

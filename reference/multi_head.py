@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from attnspec.reference.attention import attention_of
+from attnspec.reference.call import Array, Call, Given, step
 from attnspec.reference.errors import need, same_dtype, whole
 from attnspec.reference.evaluate import evaluate
 from attnspec.reference.heads import merge_heads_of, split_heads_of
 from attnspec.reference.notation import narrow, stored
 from attnspec.reference.projection import project
-from attnspec.reference.step import Array, Call, step
 
 
 def multi_head_attention(
@@ -87,8 +87,7 @@ def multi_head_attention_of(call: Call, **given: Any) -> Array:
     given = check_multi_head(call, given | {"source": source, "key_heads": key_heads})
 
     def rows(name: str, tokens: Array) -> Array:
-        parts = {f"{name}_{part}": given[f"{name}_{part}"] for part in ("weight", "bias")}
-        return project(call, tokens, "row", **parts)
+        return project(call, name, tokens, given[f"{name}_weight"], given[f"{name}_bias"], "row")
 
     query = rows("query", given["tokens"])  # (*B, L, heads * D)
     key, value = (rows(name, given["source"]) for name in ("key", "value"))
@@ -100,7 +99,7 @@ def multi_head_attention_of(call: Call, **given: Any) -> Array:
 
 
 @step
-def check_multi_head(call: Call, given: dict[str, Any]) -> dict[str, Any]:
+def check_multi_head(call: Call, given: Given) -> Given:
     """Heads that can be shared, and weights that fit, by their own names (HEAD-2, HEAD-5, HEAD-6)."""
     names = ("tokens", "query_weight", "key_weight", "value_weight", "output_weight", "memory")
     same_dtype(call, **{name: given[name] for name in names if given[name] is not None})

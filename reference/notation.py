@@ -1,13 +1,13 @@
 """Axes, what fits them, and the precision that is worked in, as in the chapter `notation`."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from array_api_compat import device
 
+from attnspec.reference.call import Array, Call, Mask, step
 from attnspec.reference.errors import Shape, dtype_name, need, same_dtype
-from attnspec.reference.step import Array, Call, Mask, step
 
 #: Number of keys to the left and to the right of the query's own position, None for all.
 Window = tuple[int | None, int | None]
@@ -25,13 +25,13 @@ class Attention(Call):
     query: Array  # (*B, Hq, L, D)
     key: Array  # (*B, Hkv, S, D)
     value: Array  # (*B, Hkv, S, Dv)
-    scale: float | None = None
-    softcap: float | None = None
+    scale: Any = None  # a number, as the softcap
+    softcap: Any = None
     bias: Array = None  # broadcasts to (*B, Hq, L, S)
     mask: Mask = None  # broadcasts to (*B, Hq, L, S)
     is_causal: bool = False
     query_offset: Any = 0  # one integer, or (*B), as the lengths
-    window: Window | None = None
+    window: Any = None  # a `Window`
     query_lengths: Any = None
     key_lengths: Any = None
     query_segment_ids: Array = None  # (*B, L)
@@ -119,7 +119,7 @@ def entered(call: Attention) -> Attention:
         name: wide(call, array[None, ...] if flat else array)
         for name, array in (("query", call.query), ("key", call.key), ("value", call.value))
     }
-    return replace(call, storage=stored(call, call.query), flat=flat, **arrays)
+    return call.but(storage=stored(call, call.query), flat=flat, **arrays)
 
 
 @step

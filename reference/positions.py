@@ -6,6 +6,7 @@ import numpy as np
 from array_api_compat import device
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from attnspec.reference.call import Array, Call, part, step
 from attnspec.reference.errors import flag, integers, is_integer, need, number, real
 from attnspec.reference.evaluate import evaluate
 from attnspec.reference.heads import check_heads
@@ -20,7 +21,6 @@ from attnspec.reference.notation import (
     stored,
     wide,
 )
-from attnspec.reference.step import Array, Call, part, step
 
 
 def rotary(
@@ -76,7 +76,7 @@ def rotary_of(
 ) -> Array:
     """Turn, after a look at what fits."""
     starts, depth = check_rotary(call, features, offset, base, rotary_depth)
-    return rotated(call, features, starts, float(base), depth, flag("interleaved", interleaved))
+    return rotated(call, features, starts, float(base), depth, interleaved=flag("interleaved", interleaved))
 
 
 @step
@@ -95,7 +95,7 @@ def check_rotary(
 
 @step
 @part
-def rotated(call: Call, features: Array, offset: Any, base: float, depth: int, interleaved: bool) -> Array:
+def rotated(call: Call, features: Array, offset: Any, base: float, depth: int, *, interleaved: bool) -> Array:
     """Turn each pair by its angle; features past the rotary depth stay (POS-1, POS-4)."""
     xp, storage = call.xp, stored(call, features)
     angle = angles(call, features, offset, base, depth)  # (*B, 1, N, R / 2)

@@ -5,10 +5,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from attnspec.reference.call import Array, Call, part, step
 from attnspec.reference.errors import need, real, same_dtype
 from attnspec.reference.evaluate import evaluate
 from attnspec.reference.notation import narrow, stored, wide
-from attnspec.reference.step import Array, Call, part, step
 
 Convention = Literal["row", "column"]
 
@@ -58,12 +58,14 @@ def projection(
 def projection_of(call: Call, tokens: Array, weight: Array, *, bias: Array, convention: Convention) -> Array:
     """Project, and round to the dtype of the tokens."""
     same_dtype(call, tokens=tokens, weight=weight)
-    projected = project(call, tokens, convention, weight=weight, bias=bias)
+    projected = project(call, "", tokens, weight, bias, convention)
     return narrow(call, projected, stored(call, tokens))
 
 
-def project(call: Call, tokens: Array, convention: Convention, **weight_and_bias: Array) -> Array:
-    """Project in the working precision; weight and bias come under the names that the caller knows.
+def project(
+    call: Call, name: str, tokens: Array, weight: Array, bias: Array, convention: Convention
+) -> Array:
+    """Project in the working precision; errors speak of ``NAME_weight`` and ``NAME_bias``.
 
     Examples
     --------
@@ -73,7 +75,7 @@ def project(call: Call, tokens: Array, convention: Convention, **weight_and_bias
         ...
     attnspec.reference.errors.ArgumentError: query_weight: expected shape (2, F) as tokens have depth 2, got (1, 1) [PROJ-4]
     """  # noqa: E501 - an error is one line
-    weight, bias = check_projection(call, tokens, convention, **weight_and_bias)
+    weight = check_projection(call, name, tokens, weight, bias, convention)
     return _project(call, tokens, weight, bias, convention)
 
 
@@ -87,10 +89,10 @@ def _project(call: Call, tokens: Array, weight: Array, bias: Array, convention: 
 
 @step
 def check_projection(
-    call: Call, tokens: Array, convention: Convention, **weight_and_bias: Array
-) -> tuple[Array, Array]:
+    call: Call, name: str, tokens: Array, weight: Array, bias: Array, convention: Convention
+) -> Array:
     """Shapes that fit; a weight is never transposed to fit (PROJ-3, PROJ-4)."""
-    (name, weight), (name_of_bias, bias) = weight_and_bias.items()
+    of_weight, of_bias = (f"{name}_{part}" if name else part for part in ("weight", "bias"))
     need("convention", convention in ("row", "column"), "'row' or 'column'", repr(convention), "PROJ-1")
     need("tokens", tokens.ndim >= 2, "two axes or more", f"shape {tuple(tokens.shape)}", "PROJ-1")
     depth = tokens.shape[-1 if convention == "row" else -2]
@@ -98,11 +100,11 @@ def check_projection(
     inputs, features = (0, -1) if convention == "row" else (-1, 0)
     fits = len(shape) == 2 and shape[inputs] == depth and 0 not in shape
     fitting = f"({depth}, F)" if convention == "row" else f"(F, {depth})"
-    need(name, fits, f"shape {fitting} as tokens have depth {depth}", shape, "PROJ-4")
+    need(of_weight, fits, f"shape {fitting} as tokens have depth {depth}", shape, "PROJ-4")
     if bias is not None:
-        got = tuple(real(call, name_of_bias, bias, "PROJ-3", "PROJ-3").shape)
-        need(name_of_bias, got == (shape[features],), f"shape ({shape[features]},)", got, "PROJ-3")
-    return weight, bias
+        got = tuple(real(call, of_bias, bias, "PROJ-3", "PROJ-3").shape)
+        need(of_bias, got == (shape[features],), f"shape ({shape[features]},)", got, "PROJ-3")
+    return weight
 
 
 @step

@@ -1,18 +1,17 @@
 """Queries and keys to scores, as in the chapter `scores`."""
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from attnspec.reference.budget.formats import FORMATS
+from attnspec.reference.call import Array, Call, part, step
 from attnspec.reference.errors import dtype_name, fitting, need, number, real
 from attnspec.reference.evaluate import evaluate
 from attnspec.reference.heads import check_heads, shared
 from attnspec.reference.notation import Attention, check_axes, check_dtypes, entered, narrow, wide
-from attnspec.reference.step import Array, Call, part, step
 
 
 def scores(
@@ -79,7 +78,7 @@ def _scores(call: Attention) -> Array:
 @step
 def check_scale(call: Attention) -> Attention:
     """Ask for a finite number (ERR-6)."""
-    return call if call.scale is None else replace(call, scale=number("scale", call.scale, "ERR-6"))
+    return call if call.scale is None else call.but(scale=number("scale", call.scale, "ERR-6"))
 
 
 @step
@@ -92,7 +91,7 @@ def check_softcap(call: Attention) -> Attention:
     # A cap that the working precision does not have would give 0 / 0, or 0 times infinity; so far out, the
     # nearest that it has makes no difference.
     known = FORMATS[dtype_name(wide(call, call.query))]
-    return replace(call, softcap=min(max(cap, known.normal), known.largest * 2 * known.unit))
+    return call.but(softcap=min(max(cap, known.normal), known.largest * 2 * known.unit))
 
 
 @step

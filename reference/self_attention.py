@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from attnspec.reference.attention import attention_of
+from attnspec.reference.call import Array, Call, Given, step
 from attnspec.reference.errors import need, same_dtype
 from attnspec.reference.evaluate import evaluate
 from attnspec.reference.notation import narrow, stored
 from attnspec.reference.projection import Convention, project
-from attnspec.reference.step import Array, Call, step
 
 #: What is projected to.
 PROJECTED = ("query", "key", "value")
@@ -72,8 +72,8 @@ def self_attention_of(call: Call, **given: Any) -> Array:
     same_dtype(call, tokens=tokens, **{f"{name}_weight": given[f"{name}_weight"] for name in PROJECTED})
     rows = []
     for name in PROJECTED:
-        parts = {f"{name}_{part}": given[f"{name}_{part}"] for part in ("weight", "bias")}
-        found = project(call, tokens, given["convention"], **parts)
+        weight, bias = given[f"{name}_weight"], given[f"{name}_bias"]
+        found = project(call, name, tokens, weight, bias, given["convention"])
         rows.append(call.xp.matrix_transpose(found) if columns else found)
     depth, other = rows[0].shape[-1], rows[1].shape[-1]
     need("key_weight", other == depth, f"{depth} features as query_weight has", other, "SHAPE-6")
@@ -83,6 +83,6 @@ def self_attention_of(call: Call, **given: Any) -> Array:
 
 
 @step
-def check_self(_call: Call, given: dict[str, Any]) -> dict[str, Any]:
+def check_self(_call: Call, given: Given) -> Given:
     """Nothing that its parts do not refuse."""
     return given

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnspec.reference.call import Array, Call, Mask, step
 from attnspec.reference.errors import need, real
 from attnspec.reference.evaluate import evaluate
 from attnspec.reference.heads import shared
 from attnspec.reference.notation import Attention, entered, largest
-from attnspec.reference.step import Array, Call, Mask, step
 
 Real = NDArray[np.floating[Any]]
 

@@ -66,9 +66,8 @@ def test_the_stub_of_000_does_not_fit_its_own_matrices():
 def test_normalising_over_the_whole_matrix_is_the_variant_of_004():
     case = find_case("masking-004-bias")
     matrix = {"axis": (-2, -1), "keepdims": True}
-    whole_matrix = functions(
-        {"top": lambda _, s, allowed: s.max(**matrix), "total": lambda _, e, top: e.sum(**matrix)}
-    )
+    top, total = (lambda _call, s, _: s.max(**matrix)), (lambda _call, e, _: e.sum(**matrix))
+    whole_matrix = functions({"top": top, "total": total})
     arrays = [case.arguments[name].astype(np.float64) for name in ("query", "key", "value")]
     bias = case.arguments["bias"]
     _, weights = whole_matrix["attention"](*arrays, bias=bias, return_weights=True)

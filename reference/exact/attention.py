@@ -7,7 +7,7 @@ import numpy as np
 from flint import arb, arb_mat, fmpq, fmpq_mat
 from numpy.typing import NDArray
 
-from attnspec.reference.budget.budget import WORKING
+from attnspec.reference.budget.formats import WORKING
 from attnspec.reference.exact.balls import OracleError, Settled, settle
 from attnspec.reference.exact.head import (
     Head,

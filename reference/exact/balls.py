@@ -8,7 +8,7 @@ import numpy as np
 from flint import arb, ctx, fmpq
 from numpy.typing import NDArray
 
-from attnspec.reference.budget.budget import FORMATS
+from attnspec.reference.budget.formats import FORMATS
 
 #: Working precisions in bits, tried in turn.
 PRECISIONS = (128, 256, 512, 1024, 2048, 4096)

@@ -12,7 +12,7 @@ import numpy as np
 from flint import arb, fmpq
 from numpy.typing import NDArray
 
-from attnspec.reference.budget.budget import WORKING
+from attnspec.reference.budget.formats import WORKING
 from attnspec.reference.exact.balls import Settled, settle
 from attnspec.reference.exact.head import rational
 

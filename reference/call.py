@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from array_api_compat import is_array_api_obj
 
@@ -12,6 +12,8 @@ Array = Any
 #: An array of booleans; True alone where nothing is disallowed.
 Mask = Any
 Step = Callable[..., Any]
+#: The arguments of an operation, by their canonical names.
+Given = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,12 +60,22 @@ class Call:
     xp: Any
     dtype: Any
 
+    def but(self, **changes: Any) -> Self:
+        """Make the same call with some fields changed."""
+        unknown = changes.keys() - vars(self).keys()
+        if unknown:
+            raise TypeError(f"fields: expected some of {', '.join(vars(self))}, got {', '.join(unknown)}")
+        # Not `dataclasses.replace`, which takes a while, and a call is changed some ten times.
+        other = object.__new__(type(self))
+        vars(other).update(vars(self) | changes)
+        return other
+
 
 C = TypeVar("C", bound=Call)
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: Every step as it is written, by name.
+#: Every step, by name.
 STEPS: dict[str, Step] = {}
 
 
@@ -79,16 +91,16 @@ def step(function: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P]
     array([[11.]])
     """
     name = function.__name__
-    STEPS[name] = function
 
     @wraps(function)
-    def take(call: C, *rest: P.args, **options: P.kwargs) -> R:
+    def take(call: C, /, *rest: P.args, **options: P.kwargs) -> R:
         other = call.steps.replaced.get(name)
         if other is None:
             return function(call, *rest, **options)
-        taken: R = other(replace(call, steps=call.steps.without(name)), *rest, **options)
+        taken: R = other(call.but(steps=call.steps.without(name)), *rest, **options)
         return taken
 
+    STEPS[name] = take
     return take
 
 
@@ -101,7 +113,7 @@ def part(function: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P]
     """
 
     @wraps(function)
-    def run(call: C, *rest: P.args, **options: P.kwargs) -> R:
+    def run(call: C, /, *rest: P.args, **options: P.kwargs) -> R:
         compiler = call.steps.compiler
         if compiler is None:
             return function(call, *rest, **options)
@@ -116,7 +128,7 @@ def part(function: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P]
                 every = fixed | moving
                 again = type(call)(**{each.name: every.pop(f"call.{each.name}") for each in fields(call)})
                 places = [every.pop(str(place)) for place in range(len(rest))]
-                return function(again, *places, **every)  # type: ignore[arg-type] # they are those of `run`
+                return function(again, *places, **every)
 
             call.steps.compiled[key] = compiler(whole)
         result: R = call.steps.compiled[key](moving)
