@@ -130,7 +130,7 @@ def sums_with_compensation(call: Attention, e: Array, top: Array) -> Any:
 
 
 @correct("wide")
-def everything_in_float64(array: Array) -> Any:
+def everything_in_float64(_call: Attention, array: Array) -> Any:
     """Compute in float64 whatever the inputs are, and round at the end."""
     return array.astype(np.float64)
 

@@ -141,7 +141,7 @@ def parts_merged_by_their_lse(call: Attention) -> Any:
     parts = [whole.part(keys).result for keys in whole.tiles(-(-call.keys // 3) or 1)]
     parts.append(whole.sink.result)
     outputs, lses = (np.stack(arrays) for arrays in zip(*parts, strict=True))
-    return *base.merged(outputs, lses), np.zeros(())
+    return *base.merged(call, outputs, lses), np.zeros(())
 
 
 @correct("attend", lacks=_NO_WEIGHTS)
