@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 #: Name to library, and to the module and function of `attnspec.backends.adapters` that make the backend.
 ADAPTERS = MappingProxyType(
     {
-        "numpy-reference": ("numpy", "numpy.reference:reference_backend"),
         "torch-sdpa": ("torch", "torch.sdpa:default_backend"),
         "torch-math": ("torch", "torch.sdpa:math_backend"),
         "torch-flash": ("torch", "torch.sdpa:flash_backend"),
@@ -29,6 +28,8 @@ ADAPTERS = MappingProxyType(
         "jax-nn-jit": ("jax", "jax.nn:jit_backend"),
     }
 )
+#: Other names that a backend goes by: on NumPy the portable source is the reference itself.
+ALIASES = MappingProxyType({"numpy-reference": "numpy-portable"})
 #: Judged by their own names alone and not by their library's: these need more than it, here a C++ compiler.
 APART = ("torch-flex-compiled",)
 #: The backends that run the one source in Array API calls, one for each library.
@@ -92,6 +93,8 @@ def expand(wanted: str) -> tuple[str, ...]:
     attnspec.backends.errors.BackendError: backend: got 'torhc', expected a library (numpy, ...
     """
     place, options = split_options(wanted)
+    if place in ALIASES:
+        return (with_options(ALIASES[place], options),)
     if place in _OF_LIBRARY:
         return tuple(with_options(name, options) for name in _OF_LIBRARY[place])
     if place in NAMES or place in APART or ":" in place or is_folder(place):

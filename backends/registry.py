@@ -12,6 +12,7 @@ from attnspec.backends.check import check_backend, check_device
 from attnspec.backends.errors import BackendError
 from attnspec.backends.names import (
     ADAPTERS,
+    ALIASES,
     GROUP,
     OFFLINE,
     PORTABLE,
@@ -63,6 +64,7 @@ def _load(name: str, seconds: float) -> Backend:
     if name.startswith(OFFLINE):
         return _load_recorded(name)
     place, options = split_options(name)
+    place = ALIASES.get(place, place)
     settings = settings_of(name, options)
     if is_folder(place):
         return configured_backend(name, Path(place), seconds)

@@ -1,13 +1,15 @@
-"""What the words of the standard mean, in NumPy.
+"""What the words of the standard mean, in Array API calls.
 
-Each file reads next to the chapter of the same name. The reference computes in
-float64 unless asked otherwise; it is written to be read, and is itself judged
-against the exact oracle.
+Each file reads next to the chapter of the same name, as a row of named steps. On NumPy
+it is the reference, which computes in float64 unless asked otherwise; on another library's
+arrays it is portable (`functions`). It is written to be read, and is itself judged against
+the exact oracle.
 """
 
 from attnspec.reference.attention import attention
 from attnspec.reference.caching import append_cache, gather_pages, merge_partials
 from attnspec.reference.errors import ArgumentError
+from attnspec.reference.functions import functions
 from attnspec.reference.heads import merge_heads, split_heads
 from attnspec.reference.masking import allowed_keys
 from attnspec.reference.multi_head import multi_head_attention
@@ -23,6 +25,7 @@ __all__ = [
     "allowed_keys",
     "append_cache",
     "attention",
+    "functions",
     "gather_pages",
     "merge_heads",
     "merge_partials",

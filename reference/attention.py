@@ -1,17 +1,19 @@
-"""The operator, composed of scores, masking, softmax and dropout."""
+"""The operator, composed of the chapters' steps."""
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike
 
-from attnspec.reference.dropout import dropout
-from attnspec.reference.errors import ArgumentError, check_flag
-from attnspec.reference.heads import repeat_heads
-from attnspec.reference.masking import Window, allowed_keys
-from attnspec.reference.notation import Real, as_real, check_axes, check_dtypes
-from attnspec.reference.scores import scores
-from attnspec.reference.softmax import log_sum_exp, softmax
+from attnspec.reference.call import Array, Call, part, step
+from attnspec.reference.dropout import check_rate, dropped
+from attnspec.reference.errors import flag
+from attnspec.reference.evaluate import evaluate
+from attnspec.reference.heads import check_heads
+from attnspec.reference.masking import MASK_CHECKS, allowed
+from attnspec.reference.notation import Attention, Window, check_axes, check_dtypes, entered, returned
+from attnspec.reference.scores import check_bias, check_scale, check_softcap, scored
+from attnspec.reference.softmax import check_sinks, softmax_of, weighted
 
 
 def attention(
@@ -96,76 +98,56 @@ def attention(
     >>> attention([[0.0]], [[1.0], [2.0]], [[3.0], [5.0]]).tolist()
     [[4.0]]
     """
-    check_dtypes(query=query, key=key, value=value)
-    wanted = check_flag("return_lse", return_lse), check_flag("return_weights", return_weights)
-    query, key, value = (
-        as_real(name, array, dtype) for name, array in (("query", query), ("key", key), ("value", value))
-    )
-    check_axes(query, key, value)
-    with np.errstate(invalid="ignore"):  # NaN and infinity among the inputs are no error of the arithmetic
-        s = scores(query, key, scale=scale, softcap=softcap, bias=bias, dtype=dtype)  # (*B, Hq, L, S)
-    allowed = allowed_keys(
-        s.shape,
-        mask=mask,
-        is_causal=is_causal,
-        query_offset=query_offset,
-        window=window,
-        query_lengths=query_lengths,
-        key_lengths=key_lengths,
-        query_segment_ids=query_segment_ids,
-        key_segment_ids=key_segment_ids,
-        bias=bias,
-    )
-    if sinks is not None:
-        sinks = as_real("sinks", sinks, dtype)
-        heads = s.shape[-3] if s.ndim > 2 else 1
-        if sinks.shape != (heads,):
-            raise ArgumentError(f"sinks: expected shape ({heads},), got {sinks.shape} [ERR-11]")
-    weights = dropout(softmax(s, allowed, sinks), mask=dropout_mask, rate=dropout_rate)
-    output = weighted_sum(weights, allowed, repeat_heads(value, s.shape))  # (*B, Hq, L, Dv)
-    results = [output]
-    if wanted[0]:
-        results.append(log_sum_exp(s, allowed, sinks))
-    if wanted[1]:
-        results.append(weights)
-    return tuple(results) if any(wanted) else output
+    return evaluate(attention_of, locals())
 
 
-def weighted_sum(weights: Real, allowed: NDArray[np.bool_], value: Real) -> Real:
-    """Sum values by their weights, where a value that may not be attended to leaves no trace.
+def attention_of(call: Call, query: Array, key: Array, value: Array, **options: Any) -> Any:
+    """Refuse what does not fit, and compute."""
+    return _attention(checked(Attention(call.steps, call.xp, call.dtype, query, key, value, **options)))
 
-    Parameters
-    ----------
-    weights : (*B, Hq, L, S)
-    allowed : (*B, Hq, L, S)
-    value : (*B, Hq, S, Dv)
 
-    Returns
-    -------
-    (*B, Hq, L, Dv)
+@part
+def _attention(call: Attention) -> Any:
+    call = entered(call)
+    return returned(call, *attend(call))
 
-    Notes
-    -----
-    Rules SOFT-3, MASK-13, NUM-12 and NUM-13.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.reference.attention import weighted_sum
-    >>> value = np.array([[1.0, np.inf], [np.nan, 2.0]])
-    >>> weighted_sum(np.array([[1.0, 0.0]]), np.array([[True, False]]), value).tolist()
-    [[1.0, inf]]
-    """
-    finite = np.isfinite(value)
-    if finite.all():
-        output: Real = weights @ value
-        return output
-    # 0 * NaN is NaN: a weight of 0 does not keep a value out, so it is left out by hand.
-    output = weights @ np.where(finite, value, 0)
-    pairs = allowed.astype(value.dtype)
-    for number in (np.nan, np.inf, -np.inf):
-        is_it = np.isnan(value) if np.isnan(number) else value == number
-        met = pairs @ is_it.astype(value.dtype) > 0
-        with np.errstate(invalid="ignore"):  # both infinities are NaN
-            output = np.where(met, output + value.dtype.type(number), output)
-    return output
+@step
+def attend(call: Attention) -> tuple[Array, Array, Array]:
+    """Compute output, lse and weights."""
+    s = scored(call)  # (*B, Hq, L, S)
+    seen = allowed(call)  # (*B, Hq, L, S)
+    p, lse = softmax_of(call, s, seen)  # (*B, Hq, L, S) and (*B, Hq, L)
+    p = dropped(call, p)
+    return weighted(call, p, seen), lse, p  # (*B, Hq, L, Dv)
+
+
+@step
+def checked(call: Attention) -> Attention:
+    """Refuse what does not fit (ERR-3)."""
+    for check in CHECKS:
+        call = check(call)
+    return call
+
+
+@step
+def check_flags(call: Attention) -> Attention:
+    """Ask for True or False (ERR-3)."""
+    for name in ("return_lse", "return_weights"):
+        flag(name, getattr(call, name))
+    return call
+
+
+#: In this order; later ones rely on those before.
+CHECKS = (
+    check_dtypes,
+    check_axes,
+    check_heads,
+    check_flags,
+    check_scale,
+    check_softcap,
+    check_bias,
+    *MASK_CHECKS,
+    check_rate,
+    check_sinks,
+)

@@ -1,17 +1,20 @@
 """Keys and values of earlier positions, and partial results, as in the chapter `caching`."""
 
+import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from attnspec.reference.errors import ArgumentError, check_flag, check_integers
-from attnspec.reference.notation import Real, as_real, check_dtypes
+from attnspec.reference.call import Array, Call, part, step
+from attnspec.reference.errors import array, dtype_name, flag, integers, need, real, same_dtype, within
+from attnspec.reference.evaluate import evaluate
+from attnspec.reference.notation import count, largest, narrow, of_batch, reshaped, stored, wide
 
 
 def append_cache(
     cache: ArrayLike, new: ArrayLike, *, lengths: ArrayLike, dtype: DTypeLike = np.float64
-) -> Real:
+) -> NDArray[Any]:
     """Write new positions after those that a cache holds.
 
     Parameters
@@ -43,27 +46,45 @@ def append_cache(
     >>> append_cache([[1.0], [0.0], [0.0]], [[5.0]], lengths=1).tolist()
     [[1.0], [5.0], [0.0]]
     """
-    check_dtypes(cache=cache, new=new)
-    held, added = as_real("cache", cache, dtype), as_real("new", new, dtype)
-    if held.ndim < 2:
-        raise ArgumentError(f"cache: expected two axes or more, got shape {held.shape} [CACHE-1]")
-    if added.ndim != held.ndim or (added.shape[:-2], added.shape[-1]) != (held.shape[:-2], held.shape[-1]):
-        raise ArgumentError(f"new: expected {held.shape} but for the positions, got {added.shape} [SHAPE-6]")
-    batch = held.shape[:-3]
-    starts = check_integers("lengths", lengths, batch, "CACHE-1")
-    capacity, count = held.shape[-2], added.shape[-2]
-    if (starts < 0).any() or (starts + count > capacity).any():
-        raise ArgumentError(
-            f"lengths: expected 0 to {capacity - count} to fit {count} more into {capacity}, "
-            f"got {lengths!r} [CACHE-2]"
-        )
-    for index in np.ndindex(*batch):
-        start = starts[index]
-        held[(*index, ..., slice(start, start + count), slice(None))] = added[index]
-    return held
+    result: NDArray[Any] = evaluate(append_cache_of, locals())
+    return result
 
 
-def gather_pages(pages: ArrayLike, block_table: ArrayLike, *, dtype: DTypeLike = np.float64) -> Real:
+def append_cache_of(call: Call, cache: Array, new: Array, *, lengths: Any) -> Array:
+    """Append, after a look at what fits."""
+    return appended(call, cache, new, check_append(call, cache, new, lengths))
+
+
+@step
+def check_append(call: Call, cache: Array, new: Array, lengths: Any) -> Any:
+    """Lengths that leave room for the new positions (CACHE-1, CACHE-2)."""
+    same_dtype(call, cache=cache, new=new)
+    shape, got = tuple(cache.shape), tuple(new.shape)
+    need("cache", len(shape) >= 2, "two axes or more", f"shape {shape}", "CACHE-1")
+    fits = len(got) == len(shape) and (*got[:-2], got[-1]) == (*shape[:-2], shape[-1])
+    need("new", fits, f"{shape} but for the positions", got, "SHAPE-6")
+    room = shape[-2] - got[-2]
+    need("lengths", room >= 0, f"room for {got[-2]} more", f"a capacity of {shape[-2]}", "CACHE-2")
+    lengths = integers(call, "lengths", lengths, shape[:-3], "CACHE-1")
+    within(call, "lengths", lengths, 0, room, "CACHE-2")
+    return lengths
+
+
+@step
+@part
+def appended(call: Call, cache: Array, new: Array, lengths: Any) -> Array:
+    """Write after what is there, into a cache of its own (CACHE-1)."""
+    xp, added = call.xp, new.shape[-2]
+    cache, new = (narrow(call, each, stored(call, cache)) for each in (cache, new))
+    if added == 0:
+        return xp.asarray(cache, copy=True)
+    starts = of_batch(lengths) if cache.ndim > 2 else lengths
+    place = count(xp, cache.shape[-2], cache)[:, None] - starts  # (*B, 1, C, 1): of the new ones, which
+    index = xp.broadcast_to(xp.clip(place, 0, added - 1), cache.shape)
+    return xp.where((place >= 0) & (place < added), xp.take_along_axis(new, index, axis=-2), cache)
+
+
+def gather_pages(pages: ArrayLike, block_table: ArrayLike, *, dtype: DTypeLike = np.float64) -> NDArray[Any]:
     """Lay out the pages of each sequence in order.
 
     Parameters
@@ -95,17 +116,38 @@ def gather_pages(pages: ArrayLike, block_table: ArrayLike, *, dtype: DTypeLike =
     >>> gather_pages(pages, [1, 0]).ravel().tolist()
     [3.0, 4.0, 1.0, 2.0]
     """
-    pages = as_real("pages", pages, dtype)
-    if pages.ndim != 4:
-        raise ArgumentError(f"pages: expected four axes, got shape {pages.shape} [CACHE-4]")
-    table = check_integers("block_table", block_table, np.shape(block_table), "CACHE-4", alone=False)
-    if table.ndim < 1:
-        raise ArgumentError("block_table: expected one axis or more, got a single number [CACHE-4]")
-    if (table < 0).any() or (table >= pages.shape[0]).any():
-        raise ArgumentError(f"block_table: expected pages 0 to {pages.shape[0] - 1}, got others [CACHE-5]")
-    gathered = np.moveaxis(pages[table], -4, -3)  # (*B, T, H, K, D) to (*B, H, T, K, D)
-    count = gathered.shape[-3] * gathered.shape[-2]
-    return gathered.reshape(*gathered.shape[:-3], count, gathered.shape[-1])
+    result: NDArray[Any] = evaluate(gather_pages_of, locals())
+    return result
+
+
+def gather_pages_of(call: Call, pages: Array, block_table: Array) -> Array:
+    """Gather, after a look at what there is."""
+    return gathered(call, pages, check_pages(call, pages, block_table))
+
+
+@step
+def check_pages(call: Call, pages: Array, block_table: Array) -> Array:
+    """Pages that there are (CACHE-4, CACHE-5)."""
+    shape = tuple(real(call, "pages", pages, "CACHE-4").shape)
+    need("pages", len(shape) == 4, "four axes", f"shape {shape}", "CACHE-4")
+    table = tuple(array(call, "block_table", block_table, "CACHE-4").shape)
+    need("block_table", len(table) > 0, "one axis or more", "a single number", "CACHE-4")
+    taken = integers(call, "block_table", block_table, table, "CACHE-4")
+    within(call, "block_table", taken, 0, shape[0] - 1, "CACHE-5")
+    return taken
+
+
+@step
+@part
+def gathered(call: Call, pages: Array, table: Array) -> Array:
+    """Page after page of each sequence (CACHE-4)."""
+    _, heads, size, depth = pages.shape
+    *batch, length = table.shape
+    taken = call.xp.take(pages, reshaped(call.xp, table, (math.prod(table.shape),)), axis=0)
+    taken = reshaped(call.xp, taken, (*batch, length, heads, size, depth))
+    taken = call.xp.moveaxis(taken, -4, -3)  # (*B, H, T, K, D)
+    taken = reshaped(call.xp, taken, (*batch, heads, length * size, depth))
+    return narrow(call, taken, stored(call, pages))
 
 
 def merge_partials(
@@ -144,28 +186,41 @@ def merge_partials(
     >>> merge_partials([[[1.0]], [[5.0]]], np.log([[3.0], [1.0]])).round(9).tolist()
     [[2.0]]
     """
-    _check_precise(outputs, lses)
-    outputs, lses = as_real("outputs", outputs, dtype), as_real("lses", lses, dtype)
-    if outputs.ndim < 3:
-        raise ArgumentError(f"outputs: expected three axes or more, got shape {outputs.shape} [CACHE-6]")
-    if lses.shape != outputs.shape[:-1]:
-        raise ArgumentError(f"lses: expected shape {outputs.shape[:-1]}, got {lses.shape} [CACHE-6]")
-    top = lses.max(axis=0, initial=-np.inf)
-    shift = np.where(top == -np.inf, 0, top)
-    rates = np.exp(lses - shift)  # (N, *B, H, L)
-    total = rates.sum(axis=0)
-    # An empty part may hold anything, and 0 * NaN is NaN.
-    held = np.where(lses[..., None] == -np.inf, 0, outputs)
-    sums = (rates[..., None] * held).sum(axis=0)
-    output = sums / np.where(total == 0, 1, total)[..., None]
-    with np.errstate(divide="ignore"):  # every part empty
-        lse = shift + np.log(total)
-    return (output, lse) if check_flag("return_lse", return_lse) else output
+    return evaluate(merge_partials_of, locals())
 
 
-def _check_precise(outputs: ArrayLike, lses: ArrayLike) -> None:
-    """Refuse lses of a shorter dtype than they may have been returned in (NUM-7)."""
-    if isinstance(outputs, np.ndarray) and isinstance(lses, np.ndarray):
-        precise = ("float64",) if outputs.dtype == np.float64 else ("float32", "float64")
-        if lses.dtype.name not in precise:
-            raise ArgumentError(f"lses: expected {' or '.join(precise)}, got {lses.dtype} [NUM-7]")
+def merge_partials_of(call: Call, outputs: Array, lses: Array, *, return_lse: bool) -> Any:
+    """Merge, after a look at what fits; the lse has the dtype that it comes in (NUM-7)."""
+    check_partials(call, outputs, lses)
+    output, lse = _merge(call, outputs, lses)
+    return (output, lse) if flag("return_lse", return_lse) else output
+
+
+@step
+def check_partials(call: Call, outputs: Array, lses: Array) -> None:
+    """Ask for an lse of each row of each part, in float32 or better (CACHE-6, NUM-7)."""
+    shape = tuple(real(call, "outputs", outputs, "ERR-2").shape)
+    need("outputs", len(shape) >= 3 and shape[-1] > 0, "three axes or more", f"shape {shape}", "CACHE-6")
+    precise = ("float64",) if dtype_name(outputs) == "float64" else ("float32", "float64")
+    got = dtype_name(array(call, "lses", lses, "ERR-2"))
+    need("lses", got in precise, " or ".join(precise), got, "NUM-7")
+    need("lses", tuple(lses.shape) == shape[:-1], f"shape {shape[:-1]}", tuple(lses.shape), "CACHE-6")
+
+
+@part
+def _merge(call: Call, outputs: Array, lses: Array) -> tuple[Array, Array]:
+    output, lse = merged(call, wide(call, outputs), wide(call, lses))
+    return narrow(call, output, stored(call, outputs)), narrow(call, lse, stored(call, lses))
+
+
+@step
+def merged(call: Call, outputs: Array, lses: Array) -> tuple[Array, Array]:
+    """Weigh parts by their shares of the denominator (CACHE-6), and use nothing of empty ones (CACHE-7)."""
+    xp = call.xp
+    top = largest(xp, lses, axis=0)[0, ...]
+    top = xp.where(top == -math.inf, 0.0, top)
+    shares = xp.exp(lses - top)  # (N, *B, H, L)
+    total = xp.sum(shares, axis=0)
+    kept = xp.where((lses == -math.inf)[..., None], 0.0, outputs)  # 0 * NaN is NaN
+    output = xp.sum(shares[..., None] * kept, axis=0) / xp.where(total == 0, 1.0, total)[..., None]
+    return output, top + xp.log(total)

@@ -1,50 +1,32 @@
 """Weights after a given choice of dropped ones, as in the chapter `dropout`."""
 
-import numpy as np
-from numpy.typing import ArrayLike
-
-from attnspec.reference.errors import ArgumentError, check_booleans, check_number
-from attnspec.reference.notation import Real, check_broadcast
+from attnspec.reference.call import Array, step
+from attnspec.reference.errors import need, number
+from attnspec.reference.notation import Attention
 
 
-def dropout(weights: Real, *, mask: ArrayLike | None, rate: float) -> Real:
-    """Drop weights and scale up those that are kept.
+@step
+def check_rate(call: Attention) -> Attention:
+    """From 0 to below 1, and not without a mask (DROP-4)."""
+    rate = number("dropout_rate", call.dropout_rate, "DROP-4")
+    need("dropout_rate", 0 <= rate < 1, "0 to below 1", rate, "DROP-4")
+    alone = rate > 0 and call.dropout_mask is None
+    need("dropout_rate", not alone, "0 without a dropout_mask", rate, "DROP-4")
+    return call
 
-    Parameters
-    ----------
-    weights : (*B, Hq, L, S)
-        After the softmax: the denominator is not computed anew.
-    mask : bool, broadcasts to (*B, Hq, L, S), or None
-        True where a weight is kept.
-    rate : float
-        From 0 to below 1.
 
-    Returns
-    -------
-    (*B, Hq, L, S)
-
-    Raises
-    ------
-    ArgumentError
-        When the rate is out of range, or not 0 without a mask.
-
-    Notes
-    -----
-    Rules DROP-1, DROP-2 and DROP-4.
+@step
+def dropped(call: Attention, p: Array) -> Array:
+    """Drop weights after the softmax, and raise the others by the rate (DROP-1, DROP-2).
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from attnspec.reference.dropout import dropout
-    >>> dropout(np.array([[0.75, 0.25]]), mask=[True, False], rate=0.5).tolist()
-    [[1.5, 0.0]]
+    >>> from attnspec.reference import attention
+    >>> zero, values = [[0.0], [0.0]], [[2.0], [4.0]]
+    >>> attention(zero, zero, values, dropout_mask=[True, False], dropout_rate=0.5).tolist()
+    [[2.0], [2.0]]
     """
-    if not 0 <= check_number("dropout_rate", rate, "DROP-4") < 1:
-        raise ArgumentError(f"dropout_rate: expected 0 to below 1, got {rate!r} [DROP-4]")
-    if mask is None:
-        if rate:
-            raise ArgumentError(f"dropout_rate: expected 0 without a dropout_mask, got {rate!r} [DROP-4]")
-        return weights
-    kept = check_booleans("dropout_mask", mask, "ERR-4")
-    check_broadcast("dropout_mask", kept.shape, weights.shape, "DROP-1")
-    return np.where(kept, weights / weights.dtype.type(1 - rate), 0)
+    if call.dropout_mask is None:
+        return p
+    # Multiplied, not selected: a row that is NaN stays NaN (NUM-11).
+    return p / (1 - call.dropout_rate) * call.xp.astype(call.dropout_mask, p.dtype)

@@ -1,39 +1,17 @@
-"""Which heads meet, and what multi-head attention is made of, as in the chapter `heads`."""
+"""Which heads meet, and how features are cut into heads, as in the chapter `heads`."""
+
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from attnspec.reference.errors import ArgumentError
-from attnspec.reference.notation import Real, as_real
-
-
-def repeat_heads(array: Real, shape: tuple[int, ...]) -> Real:
-    """Repeat key heads in place until there is one for each query head (HEAD-1).
-
-    Parameters
-    ----------
-    array : (*B, Hkv, S, D) or (S, D)
-    shape : tuple of int
-        The query's, ``(*B, Hq, L, D)``.
-
-    Returns
-    -------
-    (*B, Hq, S, D) or (S, D)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.reference.heads import repeat_heads
-    >>> repeat_heads(np.array([[[1.0]], [[2.0]]]), (4, 1, 1)).ravel().tolist()
-    [1.0, 1.0, 2.0, 2.0]
-    """
-    if array.ndim == 2:
-        return array
-    # Not np.tile, which gives 1 2 1 2: query head h would read head h % Hkv.
-    return np.repeat(array, shape[-3] // array.shape[-3], axis=-3)
+from attnspec.reference.call import Array, Call, part, step
+from attnspec.reference.errors import need, real, whole
+from attnspec.reference.evaluate import evaluate
+from attnspec.reference.notation import Attention, narrow, reshaped, stored
 
 
-def split_heads(features: ArrayLike, *, heads: int, dtype: DTypeLike = np.float64) -> Real:
+def split_heads(features: ArrayLike, *, heads: int, dtype: DTypeLike = np.float64) -> NDArray[Any]:
     """Cut features into consecutive blocks, one for each head.
 
     Parameters
@@ -62,18 +40,35 @@ def split_heads(features: ArrayLike, *, heads: int, dtype: DTypeLike = np.float6
     >>> split_heads([[1.0, 2.0], [3.0, 4.0]], heads=2).tolist()
     [[[1.0], [3.0]], [[2.0], [4.0]]]
     """
-    features = as_real("features", features, dtype)
-    if features.ndim < 2:
-        raise ArgumentError(f"features: expected two axes or more, got shape {features.shape} [HEAD-3]")
-    width = features.shape[-1]
-    heads = check_count("heads", heads, "HEAD-5")
-    if width % heads or width == 0:
-        raise ArgumentError(f"heads: expected a divisor of the {width} features, got {heads} [HEAD-5]")
-    blocks = features.reshape(*features.shape[:-1], heads, width // heads)  # (*B, N, heads, D)
-    return np.swapaxes(blocks, -2, -3)
+    result: NDArray[Any] = evaluate(split_heads_of, locals())
+    return result
 
 
-def merge_heads(split: ArrayLike, *, dtype: DTypeLike = np.float64) -> Real:
+def split_heads_of(call: Call, features: Array, *, heads: int) -> Array:
+    """Cut, after a look at what fits."""
+    return split(call, features, check_split(call, features, heads))
+
+
+@step
+def check_split(call: Call, features: Array, heads: int) -> int:
+    """As many heads as divide the features (HEAD-5)."""
+    shape = tuple(real(call, "features", features, "ERR-2").shape)
+    need("features", len(shape) >= 2, "two axes or more", f"shape {shape}", "HEAD-3")
+    heads = whole("heads", heads, 1, "HEAD-5")
+    need("heads", shape[-1] and shape[-1] % heads == 0, f"a divisor of {shape[-1]} features", heads, "HEAD-5")
+    return heads
+
+
+@step
+@part
+def split(call: Call, features: Array, heads: int) -> Array:
+    """Consecutive blocks, and the heads before the positions (HEAD-3)."""
+    shape = (*features.shape[:-1], heads, features.shape[-1] // heads)
+    blocks = reshaped(call.xp, features, shape)  # (*B, N, heads, D)
+    return narrow(call, call.xp.moveaxis(blocks, -2, -3), stored(call, features))
+
+
+def merge_heads(split: ArrayLike, *, dtype: DTypeLike = np.float64) -> NDArray[Any]:
     """Put the heads of each position side by side: the inverse of `split_heads`.
 
     Parameters
@@ -101,27 +96,50 @@ def merge_heads(split: ArrayLike, *, dtype: DTypeLike = np.float64) -> Real:
     >>> merge_heads([[[1.0], [3.0]], [[2.0], [4.0]]]).tolist()
     [[1.0, 2.0], [3.0, 4.0]]
     """
-    split = as_real("split", split, dtype)
-    if split.ndim < 3:
-        raise ArgumentError(f"split: expected three axes or more, got shape {split.shape} [HEAD-4]")
-    blocks = np.swapaxes(split, -2, -3)  # (*B, N, heads, D)
-    return blocks.reshape(*blocks.shape[:-2], blocks.shape[-2] * blocks.shape[-1])
+    result: NDArray[Any] = evaluate(merge_heads_of, locals())
+    return result
 
 
-def check_count(name: str, given: int, rule: str) -> int:
-    """Take a number of heads.
+def merge_heads_of(call: Call, split: Array) -> Array:
+    """Merge, after a look at what fits."""
+    shape = tuple(real(call, "split", split, "ERR-2").shape)
+    need("split", len(shape) >= 3, "three axes or more", f"shape {shape}", "HEAD-4")
+    return side_by_side(call, split)
 
-    Raises
-    ------
-    ArgumentError
-        For anything but a whole number of 1 or more.
+
+@step
+@part
+def side_by_side(call: Call, split: Array) -> Array:
+    """Put the heads of a position side by side (HEAD-4)."""
+    *batch, heads, positions, depth = split.shape
+    blocks = call.xp.moveaxis(split, -3, -2)  # (*B, N, heads, D)
+    merged = reshaped(call.xp, blocks, (*batch, positions, heads * depth))
+    return narrow(call, merged, stored(call, split))
+
+
+@step
+def check_heads(call: Attention) -> Attention:
+    """Key heads that divide the query heads (HEAD-2)."""
+    if call.query.ndim > 2:
+        heads, of_key, of_value = (array.shape[-3] for array in (call.query, call.key, call.value))
+        need("query", heads > 0, "one head or more", heads, "HEAD-2")
+        good = of_key > 0 and heads % of_key == 0
+        need("key", good, f"a number of heads that divides the query's {heads}", of_key, "HEAD-2")
+        need("value", of_value == of_key, f"{of_key} heads as in key", of_value, "HEAD-2")
+    return call
+
+
+@step
+def shared(call: Attention, array: Array) -> Array:
+    """Repeat key heads in place until there is one for each query head, ``(*B, Hq, S, D)`` (HEAD-1).
 
     Examples
     --------
-    >>> from attnspec.reference.heads import check_count
-    >>> check_count("heads", 2, "HEAD-5")
-    2
+    >>> from attnspec.reference import attention
+    >>> one, values = [[[1.0]]], [[[10.0]], [[20.0]]]
+    >>> attention(one * 4, one * 2, values).ravel().tolist()
+    [10.0, 10.0, 20.0, 20.0]
     """
-    if not isinstance(given, int | np.integer) or isinstance(given, bool) or given < 1:
-        raise ArgumentError(f"{name}: expected a whole number of 1 or more, got {given!r} [{rule}]")
-    return int(given)
+    # Not tiled, which gives 1 2 1 2: query head h would read head h % Hkv.
+    group = call.query.shape[-3] // array.shape[-3]
+    return array if group == 1 else call.xp.repeat(array, group, axis=-3)

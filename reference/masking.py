@@ -1,15 +1,16 @@
 """Which keys a query may attend to, as in the chapter `masking`."""
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnspec.reference.errors import ArgumentError, check_booleans, check_flag, check_integers
-from attnspec.reference.notation import check_broadcast
-
-#: Number of keys to the left and to the right of the query's own position, None for all.
-Window = tuple[int | None, int | None]
+from attnspec.reference.call import Array, Call, Mask, step
+from attnspec.reference.errors import booleans, described, flag, integers, is_integer, need, within
+from attnspec.reference.evaluate import evaluate
+from attnspec.reference.notation import Attention, Window, entered, of_batch
+from attnspec.reference.scores import check_bias
 
 
 def allowed_keys(
@@ -68,75 +69,150 @@ def allowed_keys(
     >>> allowed_keys((2, 3), window=(0, 1), key_lengths=2).astype(int).tolist()
     [[1, 1, 0], [0, 1, 0]]
     """
-    *outer, queries, keys = shape
-    batch = tuple(outer[:-1])
-    i = np.arange(queries)[:, None]  # (L, 1)
-    j = np.arange(keys)  # (S,)
-    offset = check_integers("query_offset", query_offset, batch, "ERR-8")
-    p = i + _with_axes(offset, len(shape))  # (*B, 1, L, 1)
-    allowed: NDArray[Any] = np.ones(shape, dtype=bool)
-    if mask is not None:
-        mask = check_booleans("mask", mask, "ERR-4")
-        check_broadcast("mask", mask.shape, shape, "MASK-1")
-        allowed &= mask
-    if check_flag("is_causal", is_causal):
-        allowed &= j <= p
-    if window is not None:
-        allowed &= _within(_check_window(window), p, j)
-    for name, lengths, positions in (("query", query_lengths, i), ("key", key_lengths, j)):
-        if lengths is not None:
-            most = queries if name == "query" else keys
-            counts = check_integers(f"{name}_lengths", lengths, batch, "ERR-8")
-            if (counts < 0).any() or (counts > most).any():
-                raise ArgumentError(f"{name}_lengths: expected 0 to {most}, got {lengths!r} [ERR-9]")
-            allowed &= positions < _with_axes(counts, len(shape))
-    if query_segment_ids is not None or key_segment_ids is not None:
-        own, other = _check_segments(query_segment_ids, key_segment_ids, batch, (queries, keys))
-        equal = own[..., :, None] == other[..., None, :]  # (*B, L, S)
-        allowed &= equal if len(shape) == 2 else equal[..., None, :, :]
-    if bias is not None:
-        bias = np.asarray(bias)
-        check_broadcast("bias", bias.shape, shape, "SCORE-4")
-        allowed &= bias != -np.inf
-    return allowed
+    *rows, keys = shape
+    # Queries and keys of no more than a shape.
+    given = locals() | {"query": np.broadcast_to(1.0, (*rows, 1))}
+    given |= {"key": np.broadcast_to(1.0, (*rows[:-1], keys, 1)), "dtype": float}
+    options = {name: thing for name, thing in given.items() if name not in ("shape", "rows", "keys")}
+    result: NDArray[np.bool_] = evaluate(allowed_of, options)
+    return result
 
 
-def _within(window: Window, p: NDArray[np.int64], j: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Inclusive on both sides: (0, 0) is the query's own position."""
-    left, right = window
-    after: NDArray[np.bool_]
-    after = np.ones(np.broadcast_shapes(p.shape, j.shape), dtype=bool) if left is None else p - left <= j
-    return after if right is None else after & (j <= p + right)
+def allowed_of(call: Call, query: Array, key: Array, **options: Any) -> Mask:
+    """Compute the allowed keys by themselves, as attention has them."""
+    each = check_bias(Attention(call.steps, call.xp, call.dtype, query, key, key, **options))
+    for check in MASK_CHECKS:
+        each = check(each)
+    each = entered(each)
+    return allowed(each)[0, ...] if each.flat else allowed(each)
 
 
-def _with_axes(per_batch: NDArray[np.int64], ndim: int) -> NDArray[np.int64]:
-    """From ``(*B)`` to ``(*B, 1, 1, 1)``, so that it meets ``(*B, Hq, L, S)``; two axes have no batch."""
-    return per_batch.reshape(per_batch.shape + (1,) * (ndim - per_batch.ndim))
+@step
+def check_masks(call: Attention) -> Attention:
+    """Booleans that broadcast to the scores (MASK-1, DROP-1, ERR-4), and flags (ERR-3)."""
+    if call.mask is not None:
+        booleans(call, "mask", call.mask, call.shape, "MASK-1")
+    if call.dropout_mask is not None:
+        booleans(call, "dropout_mask", call.dropout_mask, call.shape, "DROP-1")
+    flag("is_causal", call.is_causal)
+    return call
 
 
-def _check_window(window: Any) -> Window:
-    fits = isinstance(window, tuple | list) and len(window) == 2
-    for bound in window if fits else ():
-        whole = isinstance(bound, int | np.integer) and not isinstance(bound, bool) and bound >= 0
-        fits = fits and (bound is None or bool(whole))
-    if not fits:
-        raise ArgumentError(
-            f"window: expected a pair of None or whole numbers from 0 on, got {window!r} [ERR-7]"
-        )
-    left, right = window
-    return left, right
+@step
+def check_window(call: Attention) -> Attention:
+    """Ask for a pair of None or integers from 0 on (ERR-7)."""
+    if call.window is None:
+        return call
+    window = call.window
+    good = isinstance(window, tuple | list) and len(window) == 2
+    good = good and all(side is None or (is_integer(side) and side >= 0) for side in window)
+    got = f"({', '.join(map(described, window))})" if isinstance(window, tuple | list) else described(window)
+    need("window", good, "a pair of None or whole numbers from 0 on", got, "ERR-7")
+    # A distance never needs more than 63 bits, whatever number stands for a side.
+    left, right = (None if side is None else min(int(side), 2**63 - 1) for side in window)
+    return call.but(window=(left, right))
 
 
-def _check_segments(
-    query_segment_ids: ArrayLike | None,
-    key_segment_ids: ArrayLike | None,
-    batch: tuple[int, ...],
-    positions: tuple[int, int],
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    given = {"query_segment_ids": query_segment_ids, "key_segment_ids": key_segment_ids}
-    found = []
-    for (name, ids), count in zip(given.items(), positions, strict=True):
-        if ids is None:
-            raise ArgumentError(f"{name}: expected ids as for the other side, got None [ERR-10]")
-        found.append(check_integers(name, ids, (*batch, count), "ERR-10", alone=False))
-    return found[0], found[1]
+@step
+def check_integers(call: Attention) -> Attention:
+    """One integer, or one for each batch entry (ERR-8)."""
+    taken = {"query_offset": integers(call, "query_offset", call.query_offset, call.batch, "ERR-8")}
+    for name in ("query_lengths", "key_lengths"):
+        if getattr(call, name) is not None:
+            taken[name] = integers(call, name, getattr(call, name), call.batch, "ERR-8")
+    return call.but(**taken)
+
+
+@step
+def check_ranges(call: Attention) -> Attention:
+    """Lengths within their axis (ERR-9)."""
+    for name, most in (("query_lengths", call.queries), ("key_lengths", call.keys)):
+        if getattr(call, name) is not None:
+            within(call, name, getattr(call, name), 0, most, "ERR-9")
+    return call
+
+
+@step
+def check_segments(call: Attention) -> Attention:
+    """Both of them, integers, one for each position (ERR-10)."""
+    if call.query_segment_ids is None and call.key_segment_ids is None:
+        return call
+    taken = {}
+    for name, positions in (("query_segment_ids", call.queries), ("key_segment_ids", call.keys)):
+        shape = (*call.batch, positions)
+        given = getattr(call, name)
+        need(name, given is not None, "ids as for the other side", None, "ERR-10")
+        need(name, not is_integer(given), f"integers of shape {shape}", given, "ERR-10")
+        taken[name] = integers(call, name, given, shape, "ERR-10")
+    return call.but(**taken)
+
+
+#: Of what masking is asked for.
+MASK_CHECKS = (check_masks, check_window, check_integers, check_ranges, check_segments)
+
+
+@step
+def allowed(call: Attention) -> Mask:
+    """Whether every source allows, ``(*B, Hq, L, S)`` (MASK-4)."""
+    found = call.xp.broadcast_to(call.j >= 0, call.shape)
+    for source in SOURCES:
+        found = found & source(call)
+    return found
+
+
+@step
+def by_mask(call: Attention) -> Mask:
+    """Attend where the mask is True (MASK-1)."""
+    return True if call.mask is None else call.mask
+
+
+@step
+def by_bias(call: Attention) -> Mask:
+    """Minus infinity disallows (MASK-2)."""
+    return True if call.bias is None else call.bias != -math.inf
+
+
+@step
+def by_causality(call: Attention) -> Mask:
+    """Not after the query (MASK-3)."""
+    return call.j <= position(call) if call.is_causal else True
+
+
+@step
+def position(call: Attention) -> Array:
+    """Where each query stands among the keys, ``(*B, 1, L, 1)`` (MASK-7)."""
+    return call.i + of_batch(call.query_offset)
+
+
+@step
+def by_window(call: Attention) -> Mask:
+    """From so far left of the query to so far right of it, both included (MASK-8)."""
+    left, right = call.window or (None, None)
+    ahead = call.j - position(call)  # by how much a key stands after the query
+    after = True if left is None else ahead >= -left
+    return after if right is None else after & (ahead <= right)
+
+
+@step
+def by_key_lengths(call: Attention) -> Mask:
+    """Keys below the length (MASK-9)."""
+    return True if call.key_lengths is None else call.j < of_batch(call.key_lengths)
+
+
+@step
+def by_query_lengths(call: Attention) -> Mask:
+    """Allow queries below the length (MASK-10)."""
+    return True if call.query_lengths is None else call.i < of_batch(call.query_lengths)
+
+
+@step
+def by_segments(call: Attention) -> Mask:
+    """Equal ids (MASK-11)."""
+    if call.query_segment_ids is None or call.key_segment_ids is None:
+        return True
+    equal = call.query_segment_ids[..., :, None] == call.key_segment_ids[..., None, :]  # (*B, L, S)
+    return equal[..., None, :, :]
+
+
+#: Each must allow (MASK-4).
+SOURCES = (by_mask, by_bias, by_causality, by_window, by_key_lengths, by_query_lengths, by_segments)

@@ -1,13 +1,17 @@
 """Multi-head attention, self or cross: projections, heads, attention, and back (HEAD-6, HEAD-7)."""
 
-import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from typing import Any
 
-from attnspec.reference.attention import attention
-from attnspec.reference.errors import ArgumentError
-from attnspec.reference.heads import check_count, merge_heads, split_heads
-from attnspec.reference.notation import Real, check_dtypes
-from attnspec.reference.projection import project_as
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from attnspec.reference.attention import attention_of
+from attnspec.reference.call import Array, Call, Given, step
+from attnspec.reference.errors import need, same_dtype, whole
+from attnspec.reference.evaluate import evaluate
+from attnspec.reference.heads import merge_heads_of, split_heads_of
+from attnspec.reference.notation import narrow, stored
+from attnspec.reference.projection import project
 
 
 def multi_head_attention(
@@ -28,7 +32,7 @@ def multi_head_attention(
     mask: ArrayLike | None = None,
     is_causal: bool = False,
     dtype: DTypeLike = np.float64,
-) -> Real:
+) -> NDArray[Any]:
     """Project tokens, attend head by head, and project the merged result.
 
     Parameters
@@ -72,53 +76,43 @@ def multi_head_attention(
     >>> multi_head_attention(tokens, zero, identity, identity, identity, heads=2).tolist()
     [[2.0, 20.0], [2.0, 20.0]]
     """
-    weights = {"query_weight": query_weight, "key_weight": key_weight, "value_weight": value_weight}
-    given = {} if memory is None else {"memory": memory}
-    check_dtypes(tokens=tokens, **weights, output_weight=output_weight, **given)
-    source = tokens if memory is None else memory
-    if np.shape(source)[:-2] != np.shape(tokens)[:-2]:
-        batch = np.shape(tokens)[:-2]
-        raise ArgumentError(
-            f"memory: expected batch axes {batch} as in tokens, got shape {np.shape(source)} [SHAPE-6]"
-        )
-    check_count("heads", heads, "HEAD-5")
-    key_heads = heads if key_heads is None else key_heads
-    check_count("key_heads", key_heads, "HEAD-2")
-    if heads % key_heads:
-        raise ArgumentError(f"key_heads: expected a divisor of the {heads} heads, got {key_heads} [HEAD-2]")
-
-    def project(name: str, given: ArrayLike, bias: ArrayLike | None, count: int) -> Real:
-        features = project_as(name, given, weights[f"{name}_weight"], bias, "row", dtype)
-        if features.shape[-1] % count:
-            columns = f"a number of columns that {count} heads divide"
-            raise ArgumentError(f"{name}_weight: expected {columns}, got {features.shape[-1]} [HEAD-5]")
-        return split_heads(features, heads=count, dtype=dtype)
-
-    query = project("query", tokens, query_bias, heads)  # (*B, heads, L, D)
-    columns = query.shape[-1] * key_heads
-    key_features = project_as("key", source, key_weight, key_bias, "row", dtype)
-    if key_features.shape[-1] != columns:
-        raise ArgumentError(f"key_weight: expected {columns} columns, got {key_features.shape[-1]} [HEAD-6]")
-    output = attention(
-        query,
-        split_heads(key_features, heads=key_heads, dtype=dtype),  # (*B, key_heads, S, D)
-        project("value", source, value_bias, key_heads),
-        scale=scale,
-        mask=mask,
-        is_causal=is_causal,
-        dtype=dtype,
-    )
-    return merge_and_project(output, output_weight, output_bias, dtype)
+    result: NDArray[Any] = evaluate(multi_head_attention_of, locals())
+    return result
 
 
-def merge_and_project(output: Real, weight: ArrayLike, bias: ArrayLike | None, dtype: DTypeLike) -> Real:
-    """Merge heads and apply the last projection.
+def multi_head_attention_of(call: Call, **given: Any) -> Array:
+    """Project, split, attend, merge, project, in the working precision throughout, and round once."""
+    source = given["tokens"] if given["memory"] is None else given["memory"]
+    key_heads = given["heads"] if given["key_heads"] is None else given["key_heads"]
+    given = check_multi_head(call, given | {"source": source, "key_heads": key_heads})
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.reference.multi_head import merge_and_project
-    >>> merge_and_project(np.ones((2, 1, 1)), np.ones((2, 1)), None, "float64").tolist()
-    [[2.0]]
-    """
-    return project_as("output", merge_heads(output, dtype=dtype), weight, bias, "row", dtype)
+    def rows(name: str, tokens: Array) -> Array:
+        return project(call, name, tokens, given[f"{name}_weight"], given[f"{name}_bias"], "row")
+
+    query = rows("query", given["tokens"])  # (*B, L, heads * D)
+    key, value = (rows(name, given["source"]) for name in ("key", "value"))
+    query = split_heads_of(call, query, heads=given["heads"])  # (*B, heads, L, D)
+    key, value = (split_heads_of(call, each, heads=given["key_heads"]) for each in (key, value))
+    options = {name: given[name] for name in ("scale", "mask", "is_causal")}
+    merged = merge_heads_of(call, attention_of(call, query, key, value, **options))
+    return narrow(call, rows("output", merged), stored(call, given["tokens"]))
+
+
+@step
+def check_multi_head(call: Call, given: Given) -> Given:
+    """Heads that can be shared, and weights that fit, by their own names (HEAD-2, HEAD-5, HEAD-6)."""
+    names = ("tokens", "query_weight", "key_weight", "value_weight", "output_weight", "memory")
+    same_dtype(call, **{name: given[name] for name in names if given[name] is not None})
+    batch, of_source = tuple(given["tokens"].shape[:-2]), tuple(given["source"].shape[:-2])
+    need("memory", of_source == batch, f"batch axes {batch} as in tokens", of_source, "SHAPE-6")
+    heads = whole("heads", given["heads"], 1, "HEAD-5")
+    key_heads = whole("key_heads", given["key_heads"], 1, "HEAD-2")
+    need("key_heads", heads % key_heads == 0, f"a divisor of the {heads} heads", key_heads, "HEAD-2")
+    columns = {name: given[f"{name}_weight"].shape[-1] for name in ("query", "key", "value")}
+    for name, count in (("query", heads), ("value", key_heads)):
+        divides = columns[name] % count == 0
+        expected = f"a number of columns that {count} heads divide"
+        need(f"{name}_weight", divides, expected, columns[name], "HEAD-5")
+    wanted = columns["query"] // heads * key_heads
+    need("key_weight", columns["key"] == wanted, f"{wanted} columns", columns["key"], "HEAD-6")
+    return given

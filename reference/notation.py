@@ -1,154 +1,184 @@
-"""Axes and what fits them, as in the chapter `notation`."""
+"""Axes, what fits them, and the precision that is worked in, as in the chapter `notation`."""
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes  # noqa: F401 - makes "bfloat16" a name that NumPy knows
-import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from array_api_compat import device
 
-from attnspec.reference.errors import ArgumentError
+from attnspec.reference.call import Array, Call, Mask, step
+from attnspec.reference.errors import Shape, dtype_name, need, same_dtype
 
-#: An array of real floating-point numbers.
-Real = NDArray[np.floating[Any]]
+#: Number of keys to the left and to the right of the query's own position, None for all.
+Window = tuple[int | None, int | None]
 
 
-def as_real(name: str, array: ArrayLike, dtype: DTypeLike) -> Real:
-    """Take an argument as a floating-point array in the working precision.
+@dataclass(frozen=True)
+class Attention(Call):
+    """One call of attention: its arguments by their canonical names, in the chapters of their rules.
 
-    Raises
-    ------
-    ArgumentError
-        When it is no array of floating-point numbers: integers are refused, as
-        a division hidden in the scale would otherwise turn them into floats.
-
-    Examples
-    --------
-    >>> from attnspec.reference.notation import as_real
-    >>> as_real("query", [[1, 2]], "float64")
-    Traceback (most recent call last):
-        ...
-    attnspec.reference.errors.ArgumentError: query: expected floating-point numbers, got int64 [ERR-2]
+    At first they are as they were given; `entered` gives query, key and value an axis of heads and
+    the working precision, and notes in `storage` what dtype results have and in `flat` whether two
+    axes were given.
     """
-    try:
-        given = np.asarray(array)
-    except ValueError as error:  # ragged nested lists
-        raise ArgumentError(f"{name}: expected an array, got {type(array).__name__} ({error})") from error
-    _check_floating(name, given)
-    return given.astype(dtype)  # a copy always: nothing of the caller's is ever written to (NUM-4)
+
+    query: Array  # (*B, Hq, L, D)
+    key: Array  # (*B, Hkv, S, D)
+    value: Array  # (*B, Hkv, S, Dv)
+    scale: Any = None  # a number, as the softcap
+    softcap: Any = None
+    bias: Array = None  # broadcasts to (*B, Hq, L, S)
+    mask: Mask = None  # broadcasts to (*B, Hq, L, S)
+    is_causal: bool = False
+    query_offset: Any = 0  # one integer, or (*B), as the lengths
+    window: Any = None  # a `Window`
+    query_lengths: Any = None
+    key_lengths: Any = None
+    query_segment_ids: Array = None  # (*B, L)
+    key_segment_ids: Array = None  # (*B, S)
+    sinks: Array = None  # (Hq,)
+    dropout_mask: Mask = None  # broadcasts to (*B, Hq, L, S)
+    dropout_rate: float = 0.0
+    return_lse: bool = False
+    return_weights: bool = False
+    storage: Any = None
+    flat: bool = False
+
+    @property
+    def batch(self) -> Shape:
+        """Sizes of the batch axes, ``B``."""
+        return tuple(self.query.shape[:-3])
+
+    @property
+    def shape(self) -> Shape:
+        """Shape of the scores, ``(*B, Hq, L, S)``."""
+        return (*self.query.shape[:-1], self.key.shape[-2])
+
+    @property
+    def queries(self) -> int:
+        """How many there are, ``L``."""
+        return int(self.query.shape[-2])
+
+    @property
+    def keys(self) -> int:
+        """How many there are, ``S``."""
+        return int(self.key.shape[-2])
+
+    @property
+    def i(self) -> Array:
+        """Index of each query, ``(L, 1)``."""
+        return count(self.xp, self.queries, self.query)[:, None]
+
+    @property
+    def j(self) -> Array:
+        """Index of each key, ``(S,)``."""
+        return count(self.xp, self.keys, self.query)
+
+    @property
+    def sink(self) -> Array:
+        """The sinks in the working precision, against the scores, ``(Hq, 1, 1)``."""
+        return wide(self, self.sinks)[:, None, None]
 
 
-def _check_floating(name: str, array: Any) -> None:
-    dtype = np.dtype(array.dtype)
-    if dtype.kind != "f" and dtype.name != "bfloat16":
-        raise ArgumentError(f"{name}: expected floating-point numbers, got {dtype} [ERR-2]")
+@step
+def check_dtypes(call: Attention) -> Attention:
+    """Floating-point numbers, the three of one dtype (ERR-1, ERR-2)."""
+    same_dtype(call, query=call.query, key=call.key, value=call.value)
+    return call
 
 
-def check_dtypes(**arrays: ArrayLike) -> None:
-    """Refuse arrays of different dtypes, or of no floating-point one (ERR-1, ERR-2), before any is converted.
-
-    Raises
-    ------
-    ArgumentError
-        Naming the first that is not of floating-point numbers, or that differs.
+@step
+def check_axes(call: Attention) -> Attention:
+    """Depths, positions and batch axes that fit (SHAPE-1, SHAPE-6, ERR-5).
 
     Examples
     --------
     >>> import numpy as np
-    >>> from attnspec.reference.notation import check_dtypes
-    >>> check_dtypes(query=np.ones(2), key=np.ones(2, np.float32))
-    Traceback (most recent call last):
-        ...
-    attnspec.reference.errors.ArgumentError: key: expected dtype float64 as in query, got float32 [ERR-1]
-    """
-    for name, array in arrays.items():
-        if _dtype(array) is not None:
-            _check_floating(name, array)
-    (first, leading), *rest = arrays.items()
-    expected = _dtype(leading)
-    for name, array in rest:
-        own = _dtype(array)
-        # Not `in (expected, None)`: NumPy takes None for float64 when it compares dtypes.
-        if own is not None and expected is not None and own != expected:
-            raise ArgumentError(f"{name}: expected dtype {expected} as in {first}, got {own} [ERR-1]")
-
-
-def _dtype(array: ArrayLike) -> Any:
-    """Dtype of an array; None for nested lists, which have none of their own."""
-    return getattr(array, "dtype", None)
-
-
-def check_axes(query: Real, key: Real, value: Real | None = None) -> None:
-    """Refuse what does not fit (SHAPE-6, HEAD-2).
-
-    Parameters
-    ----------
-    query : (*B, Hq, L, D) or (L, D)
-    key : (*B, Hkv, S, D) or (S, D)
-    value : (*B, Hkv, S, Dv) or (S, Dv), optional
-
-    Raises
-    ------
-    ArgumentError
-        When depths, positions, heads or batch axes do not agree.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.reference.notation import check_axes
-    >>> check_axes(np.ones((4, 8)), np.ones((5, 7)))
+    >>> from attnspec.reference import attention
+    >>> attention(np.ones((4, 8)), np.ones((5, 7)), np.ones((5, 7)))
     Traceback (most recent call last):
         ...
     attnspec.reference.errors.ArgumentError: key: expected depth 8 as in query, got 7 [SHAPE-6]
     """
-    given = {"query": query, "key": key, "value": value}
-    for name, array in given.items():
-        if array is None:
-            continue
-        if array.ndim < 2:
-            raise ArgumentError(f"{name}: expected two axes or more, got shape {array.shape} [SHAPE-1]")
-        if array.shape[-1] == 0:
-            raise ArgumentError(f"{name}: expected a depth of 1 or more, got 0 [ERR-5]")
-        if array.ndim != query.ndim or array.shape[:-3] != query.shape[:-3]:
-            batch = query.shape[:-3]
-            raise ArgumentError(
-                f"{name}: expected batch axes {batch} as in query, got shape {array.shape} [SHAPE-6]"
-            )
-    if key.shape[-1] != query.shape[-1]:
-        raise ArgumentError(
-            f"key: expected depth {query.shape[-1]} as in query, got {key.shape[-1]} [SHAPE-6]"
-        )
-    _check_heads(query, key, value)
-    if value is not None and value.shape[-2] != key.shape[-2]:
-        raise ArgumentError(
-            f"value: expected {key.shape[-2]} positions as in key, got {value.shape[-2]} [SHAPE-6]"
-        )
+    query, key, value = (tuple(array.shape) for array in (call.query, call.key, call.value))
+    for name, shape in (("query", query), ("key", key), ("value", value)):
+        need(name, len(shape) >= 2, "two axes or more", f"shape {shape}", "SHAPE-1")
+        need(name, shape[-1] > 0, "a depth of 1 or more", 0, "ERR-5")
+        same = len(shape) == len(query) and shape[:-3] == query[:-3]
+        need(name, same, f"batch axes {query[:-3]} as in query", f"shape {shape}", "SHAPE-6")
+    need("key", key[-1] == query[-1], f"depth {query[-1]} as in query", key[-1], "SHAPE-6")
+    need("value", value[-2] == key[-2], f"{key[-2]} positions as in key", value[-2], "SHAPE-6")
+    return call
 
 
-def _check_heads(query: Real, key: Real, value: Real | None) -> None:
-    if query.ndim == 2:
-        return
-    heads, key_heads = query.shape[-3], key.shape[-3]
-    if not heads:
-        raise ArgumentError("query: expected one head or more, got 0 [HEAD-2]")
-    if not key_heads or heads % key_heads:
-        raise ArgumentError(
-            f"key: expected a number of heads that divides the query's {heads}, got {key_heads} [HEAD-2]"
-        )
-    if value is not None and value.shape[-3] != key_heads:
-        raise ArgumentError(f"value: expected {key_heads} heads as in key, got {value.shape[-3]} [HEAD-2]")
+@step
+def entered(call: Attention) -> Attention:
+    """Two axes are one head (SHAPE-2), and everything is computed in the working precision (NUM-2)."""
+    flat = call.query.ndim == 2
+    arrays = {
+        name: wide(call, array[None, ...] if flat else array)
+        for name, array in (("query", call.query), ("key", call.key), ("value", call.value))
+    }
+    return call.but(storage=stored(call, call.query), flat=flat, **arrays)
 
 
-def check_broadcast(name: str, shape: tuple[int, ...], full: tuple[int, ...], rule: str) -> None:
-    """Refuse an array that does not broadcast to the scores' shape.
+@step
+def wide(call: Call, array: Array) -> Array:
+    """Half precision is computed in float32, anything else as it is (NUM-2, NUM-5)."""
+    dtype = call.dtype
+    if dtype is None:
+        dtype = call.xp.float32 if dtype_name(array).endswith("float16") else array.dtype
+    return call.xp.astype(array, dtype, copy=False)
 
-    Raises
-    ------
-    ArgumentError
-        Naming the argument, both shapes and the rule.
+
+@step
+def narrow(call: Call, array: Array, storage: Any) -> Array:
+    """Round a result to nearest, once (NUM-1, NUM-6)."""
+    return call.xp.astype(array, storage, copy=False)
+
+
+@step
+def returned(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
+    """Round to the dtype of the query, all but the lse, and give what is asked for (NUM-1, NUM-7)."""
+    results = [narrow(call, output, call.storage)]
+    if call.return_lse:
+        results.append(lse)
+    if call.return_weights:
+        results.append(narrow(call, weights, call.storage))
+    if call.flat:
+        results = [array[0, ...] for array in results]
+    return tuple(results) if len(results) > 1 else results[0]
+
+
+def stored(call: Call, array: Array) -> Any:
+    """Take the dtype that results of an array have."""
+    return array.dtype if call.dtype is None else call.dtype
+
+
+def count(xp: Any, size: int, like: Array) -> Array:
+    """Return 0, 1, ... below `size`, where the array `like` is."""
+    return xp.arange(size, dtype=xp.int64, device=device(like))
+
+
+def of_batch(numbers: Any) -> Any:
+    """One number for all or one for each batch entry, against the scores, ``(*B, 1, 1, 1)``."""
+    return numbers if isinstance(numbers, int) else numbers[..., None, None, None]
+
+
+def largest(xp: Any, array: Array, *, axis: int) -> Array:
+    """Maximum along an axis, which is kept; that of nothing is minus infinity.
+
+    The Array API leaves the maximum of nothing open, and Dask refuses every array without elements.
     """
-    try:
-        fits = np.broadcast_shapes(shape, full) == full
-    except ValueError:
-        fits = False
-    if not fits:
-        raise ArgumentError(f"{name}: expected a shape that broadcasts to {full}, got {shape} [{rule}]")
+    if 0 not in array.shape:
+        return xp.max(array, axis=axis, keepdims=True)
+    shape = list(array.shape)
+    shape[axis] = 1
+    return xp.full(tuple(shape), -math.inf, dtype=array.dtype, device=device(array))
+
+
+def reshaped(xp: Any, array: Array, shape: Shape) -> Array:
+    """Reshape; an array without elements is made anew, as Dask cannot reshape one."""
+    if 0 in shape:
+        return xp.zeros(shape, dtype=array.dtype, device=device(array))
+    return xp.reshape(array, shape)

@@ -1,12 +1,26 @@
 """Where a key stands: rotary embedding and ALiBi, as in the chapter `positions`."""
 
-import math
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from array_api_compat import device
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from attnspec.reference.errors import ArgumentError, check_flag, check_integers, check_number
-from attnspec.reference.notation import Real, as_real, check_axes
+from attnspec.reference.call import Array, Call, part, step
+from attnspec.reference.errors import flag, integers, is_integer, need, number, real
+from attnspec.reference.evaluate import evaluate
+from attnspec.reference.heads import check_heads
+from attnspec.reference.masking import check_integers, position
+from attnspec.reference.notation import (
+    Attention,
+    check_axes,
+    check_dtypes,
+    count,
+    narrow,
+    of_batch,
+    stored,
+    wide,
+)
 
 
 def rotary(
@@ -17,7 +31,7 @@ def rotary(
     interleaved: bool = False,
     rotary_depth: int | None = None,
     dtype: DTypeLike = np.float64,
-) -> Real:
+) -> NDArray[Any]:
     """Turn pairs of features by angles in proportion to their position.
 
     Parameters
@@ -53,49 +67,76 @@ def rotary(
     >>> rotary([[1.0, 2.0, 3.0, 4.0]], offset=0).tolist()  # position 0 is not turned
     [[1.0, 2.0, 3.0, 4.0]]
     """
-    features = as_real("features", features, dtype)
-    if features.ndim < 2:
-        raise ArgumentError(f"features: expected two axes or more, got shape {features.shape} [POS-1]")
-    depth = _check_depth(rotary_depth, features.shape[-1])
-    if check_number("base", base, "POS-1") <= 0:
-        raise ArgumentError(f"base: expected a positive number, got {base!r} [POS-1]")
-    starts = check_integers("offset", offset, features.shape[:-3], "POS-5")
-    position = np.arange(features.shape[-2])[:, None] + starts.reshape(
-        starts.shape + (1,) * (features.ndim - starts.ndim)
-    )  # (*B, 1, N, 1)
-    # Not in the working precision: the angle of a late position has few digits left after the point.
-    angle = position * float(base) ** (-2 * np.arange(depth // 2) / depth)  # (*B, 1, N, R / 2)
-    cosine, sine = np.cos(angle).astype(dtype), np.sin(angle).astype(dtype)
-    if check_flag("interleaved", interleaved):
-        first, second = slice(0, depth, 2), slice(1, depth, 2)
-    else:
-        first, second = slice(0, depth // 2), slice(depth // 2, depth)
-    a, b = features[..., first], features[..., second]
-    turned = features.copy()  # features past the rotary depth stay
-    turned[..., first] = a * cosine - b * sine
-    turned[..., second] = a * sine + b * cosine
-    return turned
+    result: NDArray[Any] = evaluate(rotary_of, locals())
+    return result
 
 
-def alibi_slopes(heads: int) -> list[float]:
-    """Slopes of ALiBi for a number of heads (POS-7).
+def rotary_of(
+    call: Call, features: Array, *, offset: Any, base: float, interleaved: bool, rotary_depth: int | None
+) -> Array:
+    """Turn, after a look at what fits."""
+    starts, depth = check_rotary(call, features, offset, base, rotary_depth)
+    return rotated(call, features, starts, float(base), depth, interleaved=flag("interleaved", interleaved))
 
-    Examples
-    --------
-    >>> from attnspec.reference.positions import alibi_slopes
-    >>> alibi_slopes(3)
-    [0.0625, 0.00390625, 0.25]
-    """
-    lower = 2 ** int(math.log2(heads))
-    slopes = [2 ** (-8 * (h + 1) / lower) for h in range(lower)]
-    # Every second one of twice as many, from the first: those that lie between the others.
-    between = [2 ** (-8 * (h + 1) / (2 * lower)) for h in range(0, 2 * lower, 2)]
-    return slopes + between[: heads - lower]
+
+@step
+def check_rotary(
+    call: Call, features: Array, offset: Any, base: float, rotary_depth: int | None
+) -> tuple[Any, int]:
+    """Ask for an even rotary depth from 2 to D (POS-6)."""
+    shape = tuple(real(call, "features", features, "ERR-2").shape)
+    need("features", len(shape) >= 2, "two axes or more", f"shape {shape}", "POS-1")
+    need("base", number("base", base, "POS-1") > 0, "a positive number", base, "POS-1")
+    depth, most = shape[-1] if rotary_depth is None else rotary_depth, shape[-1]
+    good = is_integer(depth) and depth % 2 == 0 and 2 <= depth <= most
+    need("rotary_depth", good, f"an even number from 2 to {most}", repr(depth), "POS-6")
+    return integers(call, "offset", offset, shape[:-3], "POS-5"), int(depth)
+
+
+@step
+@part
+def rotated(call: Call, features: Array, offset: Any, base: float, depth: int, *, interleaved: bool) -> Array:
+    """Turn each pair by its angle; features past the rotary depth stay (POS-1, POS-4)."""
+    xp, storage = call.xp, stored(call, features)
+    angle = angles(call, features, offset, base, depth)  # (*B, 1, N, R / 2)
+    first, second = pairs(call, depth, interleaved=interleaved)
+    given = wide(call, features)
+    cosine, sine = (xp.astype(function(angle), given.dtype) for function in (xp.cos, xp.sin))
+    a, b = turned(call, given[..., first], given[..., second], cosine, sine)
+    # Side by side, and each feature from where it came to lie.
+    places = [*range(depth)[first], *range(depth)[second]]
+    order = xp.asarray(sorted(range(depth), key=places.__getitem__), device=device(features))
+    together = xp.take(xp.concat([a, b], axis=-1), order, axis=-1)
+    return xp.concat([narrow(call, x, storage) for x in (together, features[..., depth:])], axis=-1)
+
+
+@step
+def angles(call: Call, features: Array, offset: Any, base: float, depth: int) -> Array:
+    """Position times frequency, ``(*B, 1, N, R / 2)``, in float64 (POS-1, POS-5)."""
+    # In the working precision the angle of a late position has few digits left after the point.
+    xp, starts = call.xp, of_batch(offset) if features.ndim > 2 else offset
+    position = xp.astype(count(xp, features.shape[-2], features)[:, None] + starts, xp.float64)
+    pair = xp.astype(count(xp, depth // 2, features), xp.float64)
+    return position * base ** (-2 * pair / depth)
+
+
+@step
+def pairs(_call: Call, depth: int, *, interleaved: bool) -> tuple[slice, slice]:
+    """Neighbours, or features half the rotary depth apart (POS-2, POS-3)."""
+    if interleaved:
+        return slice(0, depth, 2), slice(1, depth, 2)
+    return slice(0, depth // 2), slice(depth // 2, depth)
+
+
+@step
+def turned(_call: Call, a: Array, b: Array, cosine: Array, sine: Array) -> tuple[Array, Array]:
+    """Turn a pair against the clock (POS-1)."""
+    return a * cosine - b * sine, a * sine + b * cosine
 
 
 def alibi_bias(
     query: ArrayLike, key: ArrayLike, *, query_offset: ArrayLike = 0, dtype: DTypeLike = np.float64
-) -> Real:
+) -> NDArray[Any]:
     """Bias that takes away from a score in proportion to the distance of query and key.
 
     Parameters
@@ -128,24 +169,46 @@ def alibi_bias(
     >>> alibi_bias(np.ones((1, 1, 2)), np.ones((1, 3, 2)), query_offset=1).tolist()
     [[[-0.00390625, -0.0, -0.00390625]]]
     """
-    query, key = as_real("query", query, dtype), as_real("key", key, dtype)
-    check_axes(query, key)
-    starts = check_integers("query_offset", query_offset, query.shape[:-3], "ERR-8")
-    position = np.arange(query.shape[-2])[:, None] + starts.reshape(
-        starts.shape + (1,) * (query.ndim - starts.ndim)
-    )  # (*B, 1, L, 1)
-    distance = np.abs(position - np.arange(key.shape[-2]))  # (*B, 1, L, S)
-    slopes = np.array(alibi_slopes(query.shape[-3] if query.ndim > 2 else 1))
-    slope = slopes[:, None, None] if query.ndim > 2 else slopes[:, None]
-    bias: Real = (-slope * distance).astype(dtype)
-    return bias
+    result: NDArray[Any] = evaluate(alibi_bias_of, locals())
+    return result
 
 
-def _check_depth(given: int | None, depth: int) -> int:
-    rotary_depth = depth if given is None else given
-    whole = isinstance(rotary_depth, int | np.integer) and not isinstance(rotary_depth, bool)
-    if not whole or rotary_depth % 2 or not 2 <= rotary_depth <= depth:
-        raise ArgumentError(
-            f"rotary_depth: expected an even number from 2 to {depth}, got {rotary_depth!r} [POS-6]"
-        )
-    return int(rotary_depth)
+def alibi_bias_of(call: Call, query: Array, key: Array, *, query_offset: Any) -> Array:
+    """Compute the bias, after a look at what fits."""
+    each = Attention(call.steps, call.xp, call.dtype, query, key, key, query_offset=query_offset)
+    for check in (check_dtypes, check_axes, check_heads, check_integers):
+        each = check(each)
+    return _alibi_bias(each)
+
+
+@part
+def _alibi_bias(call: Attention) -> Array:
+    xp, shape = call.xp, call.shape
+    heads = shape[-3] if len(shape) > 2 else 1
+    slope = xp.asarray(slopes(call, heads), dtype=xp.float64, device=device(call.query))[:, None, None]
+    bias = distant(call, slope, position(call), call.j)  # (*B, Hq, L, S)
+    bias = xp.broadcast_to(bias if len(shape) > 2 else bias[0, ...], shape)
+    return narrow(call, bias, stored(call, call.query))
+
+
+@step
+def distant(call: Call, slopes: Array, p: Array, j: Array) -> Array:
+    """Minus slope times distance (POS-8)."""
+    return -slopes * call.xp.astype(call.xp.abs(p - j), slopes.dtype)
+
+
+@step
+def slopes(_call: Call, heads: int) -> list[float]:
+    """Take a geometric sequence; between two powers of two, those between the others (POS-7).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.reference import alibi_bias
+    >>> alibi_bias(np.ones((3, 2, 1)), np.ones((3, 1, 1)))[:, 1].ravel().tolist()
+    [-0.0625, -0.00390625, -0.25]
+    """
+    power = 1 << (heads.bit_length() - 1)  # the largest power of two that is not above
+    few = [2.0 ** (-8 * (h + 1) / power) for h in range(power)]
+    twice = [2.0 ** (-8 * (h + 1) / (2 * power)) for h in range(2 * power)]
+    return few + twice[::2][: heads - power]

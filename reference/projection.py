@@ -1,12 +1,14 @@
 """Tokens to queries, keys and values, as in the chapter `projection`."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from attnspec.reference.errors import ArgumentError
-from attnspec.reference.notation import Real, as_real, check_dtypes
+from attnspec.reference.call import Array, Call, part, step
+from attnspec.reference.errors import need, real, same_dtype
+from attnspec.reference.evaluate import evaluate
+from attnspec.reference.notation import narrow, stored, wide
 
 Convention = Literal["row", "column"]
 
@@ -18,7 +20,7 @@ def projection(
     bias: ArrayLike | None = None,
     convention: Convention = "row",
     dtype: DTypeLike = np.float64,
-) -> Real:
+) -> NDArray[Any]:
     """Project tokens by a weight: ``tokens W + b`` or ``W tokens + b``.
 
     Parameters
@@ -49,47 +51,70 @@ def projection(
     >>> projection([[1.0, 2.0]], [[3.0], [4.0]], bias=[0.5]).tolist()
     [[11.5]]
     """
-    check_dtypes(tokens=tokens, weight=weight)
-    return project_as("", tokens, weight, bias, convention, dtype)
+    result: NDArray[Any] = evaluate(projection_of, locals())
+    return result
 
 
-def project_as(
-    name: str,
-    tokens: ArrayLike,
-    weight: ArrayLike,
-    bias: ArrayLike | None,
-    convention: Convention,
-    dtype: DTypeLike,
-) -> Real:
-    """Project; errors speak of ``NAME_weight`` and ``NAME_bias``, as the caller knows them.
+def projection_of(call: Call, tokens: Array, weight: Array, *, bias: Array, convention: Convention) -> Array:
+    """Project, and round to the dtype of the tokens."""
+    same_dtype(call, tokens=tokens, weight=weight)
+    projected = project(call, "", tokens, weight, bias, convention)
+    return narrow(call, projected, stored(call, tokens))
+
+
+def project(
+    call: Call, name: str, tokens: Array, weight: Array, bias: Array, convention: Convention
+) -> Array:
+    """Project in the working precision; errors speak of ``NAME_weight`` and ``NAME_bias``.
 
     Examples
     --------
-    >>> from attnspec.reference.projection import project_as
-    >>> project_as("key", [[1.0, 2.0]], [[3.0]], None, "row", "float64")
+    >>> from attnspec.reference import self_attention
+    >>> self_attention([[1.0, 2.0]], [[3.0]], [[4.0]], [[5.0]])
     Traceback (most recent call last):
         ...
-    attnspec.reference.errors.ArgumentError: key_weight: expected shape (2, F) as tokens have depth 2, got (1, 1) [PROJ-4]
+    attnspec.reference.errors.ArgumentError: query_weight: expected shape (2, F) as tokens have depth 2, got (1, 1) [PROJ-4]
     """  # noqa: E501 - an error is one line
-    weight_name, bias_name = (f"{name}_{part}" if name else part for part in ("weight", "bias"))
-    tokens = as_real("tokens", tokens, dtype)
-    weight = as_real(weight_name, weight, dtype)
-    if convention not in ("row", "column"):
-        raise ArgumentError(f"convention: expected 'row' or 'column', got {convention!r} [PROJ-1]")
-    if tokens.ndim < 2:
-        raise ArgumentError(f"tokens: expected two axes or more, got shape {tokens.shape} [PROJ-1]")
-    columns = convention == "column"
-    depth = tokens.shape[-2 if columns else -1]
-    if weight.ndim != 2 or weight.shape[1 if columns else 0] != depth:
-        fitting = f"(F, {depth})" if columns else f"({depth}, F)"
-        expected = f"shape {fitting} as tokens have depth {depth}"
-        raise ArgumentError(f"{weight_name}: expected {expected}, got {weight.shape} [PROJ-4]")
-    projected = weight @ tokens if columns else tokens @ weight
-    if bias is None:
-        return projected
-    bias = as_real(bias_name, bias, dtype)
-    features = weight.shape[0 if columns else 1]
-    if bias.shape != (features,):
-        raise ArgumentError(f"{bias_name}: expected shape ({features},), got {bias.shape} [PROJ-3]")
-    # Not `projected + bias` for columns: where N = F that adds the vector along the tokens.
-    return projected + (bias[:, None] if columns else bias)
+    weight = check_projection(call, name, tokens, weight, bias, convention)
+    return _project(call, tokens, weight, bias, convention)
+
+
+@part
+def _project(call: Call, tokens: Array, weight: Array, bias: Array, convention: Convention) -> Array:
+    found = projected(call, wide(call, tokens), wide(call, weight), convention)
+    if bias is not None:
+        found = call.xp.astype(shifted(call, found, wide(call, bias), convention), found.dtype, copy=False)
+    return found
+
+
+@step
+def check_projection(
+    call: Call, name: str, tokens: Array, weight: Array, bias: Array, convention: Convention
+) -> Array:
+    """Shapes that fit; a weight is never transposed to fit (PROJ-3, PROJ-4)."""
+    of_weight, of_bias = (f"{name}_{part}" if name else part for part in ("weight", "bias"))
+    need("convention", convention in ("row", "column"), "'row' or 'column'", repr(convention), "PROJ-1")
+    need("tokens", tokens.ndim >= 2, "two axes or more", f"shape {tuple(tokens.shape)}", "PROJ-1")
+    depth = tokens.shape[-1 if convention == "row" else -2]
+    shape = tuple(weight.shape)
+    inputs, features = (0, -1) if convention == "row" else (-1, 0)
+    fits = len(shape) == 2 and shape[inputs] == depth and 0 not in shape
+    fitting = f"({depth}, F)" if convention == "row" else f"(F, {depth})"
+    need(of_weight, fits, f"shape {fitting} as tokens have depth {depth}", shape, "PROJ-4")
+    if bias is not None:
+        got = tuple(real(call, of_bias, bias, "PROJ-3", "PROJ-3").shape)
+        need(of_bias, got == (shape[features],), f"shape ({shape[features]},)", got, "PROJ-3")
+    return weight
+
+
+@step
+def projected(_call: Call, tokens: Array, weight: Array, convention: Convention) -> Array:
+    """``tokens W`` or ``W tokens`` (PROJ-1, PROJ-2)."""
+    return tokens @ weight if convention == "row" else weight @ tokens
+
+
+@step
+def shifted(_call: Call, found: Array, bias: Array, convention: Convention) -> Array:
+    """Add one number a feature: a column of rows, a row of columns (PROJ-3)."""
+    # Not the same for columns: where N = F that adds the vector along the tokens.
+    return found + (bias if convention == "row" else bias[:, None])

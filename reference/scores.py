@@ -1,13 +1,17 @@
 """Queries and keys to scores, as in the chapter `scores`."""
 
 import math
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from attnspec.reference.errors import ArgumentError, check_number
-from attnspec.reference.heads import repeat_heads
-from attnspec.reference.notation import Real, as_real, check_axes, check_broadcast, check_dtypes
+from attnspec.dtypes import FORMATS
+from attnspec.reference.call import Array, Call, part, step
+from attnspec.reference.errors import dtype_name, fitting, need, number, real
+from attnspec.reference.evaluate import evaluate
+from attnspec.reference.heads import check_heads, shared
+from attnspec.reference.notation import Attention, check_axes, check_dtypes, entered, narrow, wide
 
 
 def scores(
@@ -18,7 +22,7 @@ def scores(
     softcap: float | None = None,
     bias: ArrayLike | None = None,
     dtype: DTypeLike = np.float64,
-) -> Real:
+) -> NDArray[Any]:
     """Scaled dot products of queries and keys, capped, bias added.
 
     Parameters
@@ -52,21 +56,77 @@ def scores(
     >>> scores([[1.0, 1.0]], [[2.0, 3.0], [4.0, 5.0]], scale=1.0).tolist()
     [[5.0, 9.0]]
     """
-    check_dtypes(query=query, key=key)
-    query = as_real("query", query, dtype)
-    key = as_real("key", key, dtype)
-    check_axes(query, key)
-    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else check_number("scale", scale, "ERR-6")
-    products = query @ np.swapaxes(repeat_heads(key, query.shape), -1, -2)  # (*B, Hq, L, S)
-    result = np.multiply(products, query.dtype.type(factor), out=products)
-    if softcap is not None:
-        cap = query.dtype.type(check_number("softcap", softcap, "SCORE-6"))
-        if cap <= 0:
-            raise ArgumentError(f"softcap: expected a positive number or None, got {softcap!r} [SCORE-6]")
-        # Before the bias: capped together, minus infinity would become a score like any other.
-        result = cap * np.tanh(result / cap)
-    if bias is None:
-        return result
-    bias = as_real("bias", bias, dtype)
-    check_broadcast("bias", bias.shape, result.shape, "SCORE-4")
-    return result + bias
+    result: NDArray[Any] = evaluate(scores_of, locals())
+    return result
+
+
+def scores_of(call: Call, query: Array, key: Array, **options: Any) -> Array:
+    """Compute the scores by themselves, as attention has them."""
+    each = Attention(call.steps, call.xp, call.dtype, query, key, key, **options)
+    for check in (check_dtypes, check_axes, check_heads, check_scale, check_softcap, check_bias):
+        each = check(each)
+    return _scores(each)
+
+
+@part
+def _scores(call: Attention) -> Array:
+    call = entered(call)
+    s = narrow(call, scored(call), call.storage)
+    return s[0, ...] if call.flat else s
+
+
+@step
+def check_scale(call: Attention) -> Attention:
+    """Ask for a finite number (ERR-6)."""
+    return call if call.scale is None else call.but(scale=number("scale", call.scale, "ERR-6"))
+
+
+@step
+def check_softcap(call: Attention) -> Attention:
+    """Ask for a positive finite number (SCORE-6)."""
+    if call.softcap is None:
+        return call
+    cap = number("softcap", call.softcap, "SCORE-6")
+    need("softcap", cap > 0, "a positive number", cap, "SCORE-6")
+    # A cap that the working precision does not have would give 0 / 0, or 0 times infinity; so far out, the
+    # nearest that it has makes no difference.
+    known = FORMATS[dtype_name(wide(call, call.query))]
+    return call.but(softcap=min(max(cap, known.normal), known.largest * 2 * known.unit))
+
+
+@step
+def check_bias(call: Attention) -> Attention:
+    """Of a shape that broadcasts to the scores (SCORE-4)."""
+    if call.bias is not None:
+        fitting("bias", real(call, "bias", call.bias, "SCORE-4"), call.shape, "SCORE-4")
+    return call
+
+
+@step
+def scored(call: Attention) -> Array:
+    """Dot products, scaled, then capped, then biased (SCORE-4, SCORE-5), ``(*B, Hq, L, S)``."""
+    return biased(call, capped(call, product(call) * factor(call)))
+
+
+@step
+def product(call: Attention) -> Array:
+    """Dot product of each query with each key of its head (SCORE-1)."""
+    return call.query @ call.xp.matrix_transpose(shared(call, call.key))
+
+
+@step
+def factor(call: Attention) -> float:
+    """Take the scale, by default one over the root of the depth (SCORE-2, SCORE-3)."""
+    return 1 / math.sqrt(call.query.shape[-1]) if call.scale is None else call.scale
+
+
+@step
+def capped(call: Attention, x: Array) -> Array:
+    """Squeeze the scaled scores (SCORE-5)."""
+    return x if call.softcap is None else call.softcap * call.xp.tanh(x / call.softcap)
+
+
+@step
+def biased(call: Attention, x: Array) -> Array:
+    """Add the bias at its value: one in float64 takes the scores with it (SCORE-4, ERR-14)."""
+    return x if call.bias is None else x + wide(call, call.bias)

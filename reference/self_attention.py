@@ -1,12 +1,19 @@
 """Self-attention: three projections of the same tokens, then attention (PROJ-5)."""
 
-import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from typing import Any
 
-from attnspec.reference.attention import attention
-from attnspec.reference.errors import ArgumentError
-from attnspec.reference.notation import Real, check_dtypes
-from attnspec.reference.projection import Convention, project_as
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from attnspec.reference.attention import attention_of
+from attnspec.reference.call import Array, Call, Given, step
+from attnspec.reference.errors import need, same_dtype
+from attnspec.reference.evaluate import evaluate
+from attnspec.reference.notation import narrow, stored
+from attnspec.reference.projection import Convention, project
+
+#: What is projected to.
+PROJECTED = ("query", "key", "value")
 
 
 def self_attention(
@@ -23,7 +30,7 @@ def self_attention(
     mask: ArrayLike | None = None,
     is_causal: bool = False,
     dtype: DTypeLike = np.float64,
-) -> Real:
+) -> NDArray[Any]:
     """Project tokens three times and attend.
 
     Parameters
@@ -54,26 +61,28 @@ def self_attention(
     >>> self_attention([[1.0], [2.0]], [[0.0]], [[1.0]], [[10.0]]).tolist()
     [[15.0], [15.0]]
     """
-    check_dtypes(tokens=tokens, query_weight=query_weight, key_weight=key_weight, value_weight=value_weight)
+    result: NDArray[Any] = evaluate(self_attention_of, locals())
+    return result
 
-    def rows(name: str, weight: ArrayLike, bias: ArrayLike | None) -> Real:
-        projected = project_as(name, tokens, weight, bias, convention, dtype)
-        return np.swapaxes(projected, -1, -2) if convention == "column" else projected
 
-    query = rows("query", query_weight, query_bias)  # (*B, L, D)
-    key = rows("key", key_weight, key_bias)
-    if key.shape[-1] != query.shape[-1]:
-        raise ArgumentError(
-            f"key_weight: expected {query.shape[-1]} features as query_weight has, "
-            f"got {key.shape[-1]} [SHAPE-6]"
-        )
-    output = attention(
-        query,
-        key,
-        rows("value", value_weight, value_bias),
-        scale=scale,
-        mask=mask,
-        is_causal=is_causal,
-        dtype=dtype,
-    )
-    return np.swapaxes(output, -1, -2) if convention == "column" else output
+def self_attention_of(call: Call, **given: Any) -> Array:
+    """Project to rows in the working precision, attend, and round once."""
+    given = check_self(call, given)
+    tokens, columns = given["tokens"], given["convention"] == "column"
+    same_dtype(call, tokens=tokens, **{f"{name}_weight": given[f"{name}_weight"] for name in PROJECTED})
+    rows = []
+    for name in PROJECTED:
+        weight, bias = given[f"{name}_weight"], given[f"{name}_bias"]
+        found = project(call, name, tokens, weight, bias, given["convention"])
+        rows.append(call.xp.matrix_transpose(found) if columns else found)
+    depth, other = rows[0].shape[-1], rows[1].shape[-1]
+    need("key_weight", other == depth, f"{depth} features as query_weight has", other, "SHAPE-6")
+    options = {name: given[name] for name in ("scale", "mask", "is_causal")}
+    output = attention_of(call, *rows, **options)  # (*B, L, Dv)
+    return narrow(call, call.xp.matrix_transpose(output) if columns else output, stored(call, tokens))
+
+
+@step
+def check_self(_call: Call, given: Given) -> Given:
+    """Nothing that its parts do not refuse."""
+    return given

@@ -1,14 +1,21 @@
-"""Scores to weights, as in the chapter `softmax`."""
+"""Scores to weights, and values summed by them, as in the chapter `softmax`."""
 
+import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from attnspec.reference.notation import Real
+from attnspec.reference.call import Array, Call, Mask, step
+from attnspec.reference.errors import need, real
+from attnspec.reference.evaluate import evaluate
+from attnspec.reference.heads import shared
+from attnspec.reference.notation import Attention, entered, largest
+
+Real = NDArray[np.floating[Any]]
 
 
-def softmax(scores: Real, allowed: NDArray[np.bool_], sinks: Real | None = None) -> Real:
+def softmax(scores: ArrayLike, allowed: ArrayLike, sinks: ArrayLike | None = None) -> Real:
     """Weights of each row over its allowed keys.
 
     Parameters
@@ -34,15 +41,11 @@ def softmax(scores: Real, allowed: NDArray[np.bool_], sinks: Real | None = None)
     >>> softmax(np.array([[5000.0, 5000.0, 9.0]]), np.array([[True, True, False]])).tolist()
     [[0.5, 0.5, 0.0]]
     """
-    exponentials, _, total = _denominator(scores, allowed, sinks)
-    # Asked of `allowed`, not of the total: a total of NaN must stay NaN.
-    empty = ~allowed.any(axis=-1, keepdims=True)
-    weights = np.divide(exponentials, np.where(empty, 1, total), out=exponentials)
-    weights[~allowed] = 0  # in a row of NaN too
+    weights: Real = _of_scores(scores, allowed, sinks)[0]
     return weights
 
 
-def log_sum_exp(scores: Real, allowed: NDArray[np.bool_], sinks: Real | None = None) -> Real:
+def log_sum_exp(scores: ArrayLike, allowed: ArrayLike, sinks: ArrayLike | None = None) -> Real:
     """Natural logarithm of each row's denominator.
 
     Parameters
@@ -66,68 +69,98 @@ def log_sum_exp(scores: Real, allowed: NDArray[np.bool_], sinks: Real | None = N
     >>> log_sum_exp(np.array([[5000.0, 9.0], [1.0, 2.0]]), np.array([[True, False], [False, False]])).tolist()
     [5000.0, -inf]
     """
-    _, shift, total = _denominator(scores, allowed, sinks)
-    with np.errstate(divide="ignore"):  # the logarithm of an empty sum
-        lse: Real = (shift + np.log(total))[..., 0]
+    lse: Real = _of_scores(scores, allowed, sinks)[1]
     return lse
 
 
-def matrix_weights(scores: Real, allowed: NDArray[np.bool_]) -> Real:
-    """Compute the weights of the variant `matrix` of SOFT-1, which does not conform.
+def _of_scores(scores: ArrayLike, allowed: ArrayLike, sinks: ArrayLike | None) -> Any:
+    s = np.asarray(scores)
+    given = {"s": s, "allowed": np.asarray(allowed), "sinks": sinks, "dtype": s.dtype}
 
-    Exponentials are divided by the sum over all queries and keys, as worked
-    example 004 does at first.
+    def run(call: Call, s: Array, allowed: Mask, sinks: Array) -> tuple[Array, Array]:
+        each = entered(Attention(call.steps, call.xp, call.dtype, s, s, s, sinks=sinks))
+        weights, lse = softmax_of(each, s, allowed)
+        return (weights[0], lse[0]) if each.flat and sinks is not None else (weights, lse)
+
+    return evaluate(run, given)
+
+
+@step
+def check_sinks(call: Attention) -> Attention:
+    """One for each query head (ERR-11)."""
+    if call.sinks is not None:
+        heads = tuple(call.query.shape[-3:-2]) or (1,)
+        shape = tuple(real(call, "sinks", call.sinks, "ERR-11").shape)
+        need("sinks", shape == heads, f"shape {heads}", shape, "ERR-11")
+    return call
+
+
+@step
+def softmax_of(call: Attention, s: Array, allowed: Mask) -> tuple[Array, Array]:
+    """Weights and lse of each row, over its allowed keys (SOFT-1, SOFT-6)."""
+    m = top(call, s, allowed)  # (*B, Hq, L, 1)
+    e = exponentials(call, s, allowed, m)  # (*B, Hq, L, S)
+    d = total(call, e, m)  # (*B, Hq, L, 1)
+    return normalised(call, e, d), lse(call, m, d)
+
+
+@step
+def top(call: Attention, s: Array, allowed: Mask) -> Array:
+    """Largest of what is in each row's denominator, 0 if nothing is: -inf less -inf is NaN (SOFT-2)."""
+    most = largest(call.xp, call.xp.where(allowed, s, -math.inf), axis=-1)
+    if call.sinks is not None:
+        most = call.xp.maximum(most, call.sink)
+    return call.xp.where(most == -math.inf, 0.0, most)
+
+
+@step
+def exponentials(call: Attention, s: Array, allowed: Mask, top: Array) -> Array:
+    """Shifted by the largest, and 0 where the key is disallowed, whatever is there (MASK-5, MASK-12)."""
+    return call.xp.where(allowed, call.xp.exp(s - top), 0.0)
+
+
+@step
+def total(call: Attention, e: Array, top: Array) -> Array:
+    """Denominator of each row, its sink included (SOFT-5)."""
+    keys = call.xp.sum(e, axis=-1, keepdims=True)
+    return keys if call.sinks is None else keys + call.xp.exp(call.sink - top)
+
+
+@step
+def normalised(call: Attention, e: Array, total: Array) -> Array:
+    """Weights; a row with nothing to attend to is 0 (MASK-6)."""
+    return e / call.xp.where(total == 0, 1.0, total)
+
+
+@step
+def lse(call: Attention, top: Array, total: Array) -> Array:
+    """Logarithm of the denominator, of 0 minus infinity, in the working precision (SOFT-6, SOFT-7, NUM-7)."""
+    return call.xp.astype((top + call.xp.log(total))[..., 0], call.query.dtype, copy=False)
+
+
+@step
+def weighted(call: Attention, p: Array, allowed: Mask) -> Array:
+    """Sum of the values by their weights (SOFT-3): of a disallowed one nothing is left (MASK-13).
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from attnspec.reference.softmax import matrix_weights
-    >>> matrix_weights(np.zeros((2, 2)), np.ones((2, 2), dtype=bool)).tolist()
-    [[0.25, 0.25], [0.25, 0.25]]
+    >>> from attnspec.reference import attention
+    >>> attention([[0.0]], [[1.0], [2.0]], [[3.0], [float("nan")]], mask=[True, False]).tolist()
+    [[3.0]]
     """
-    exponentials = _shifted_exponentials(scores, allowed, axis=(-2, -1))
-    weights: Real = exponentials / exponentials.sum(axis=(-2, -1), keepdims=True)
-    return weights
-
-
-def sum_weights(scores: Real) -> Real:
-    """Compute the weights of the variant `sum` of SOFT-1, which does not conform.
-
-    Scores are divided by the sum of their row, as worked example 003 does at first.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.reference.softmax import sum_weights
-    >>> sum_weights(np.array([[1.0, 3.0]])).tolist()
-    [[0.25, 0.75]]
-    """
-    weights: Real = scores / scores.sum(axis=-1, keepdims=True)
-    return weights
-
-
-def _denominator(scores: Real, allowed: NDArray[np.bool_], sinks: Real | None) -> tuple[Real, Real, Real]:
-    """Shifted exponentials, the shift of each row, and the shifted denominator of each row."""
-    masked: NDArray[Any] = np.where(allowed, scores, -np.inf)
-    top = masked.max(axis=-1, keepdims=True, initial=-np.inf)  # (*B, Hq, L, 1)
-    if sinks is not None:
-        sink = sinks[:, None, None] if scores.ndim > 2 else sinks[:, None]  # (Hq, 1, 1)
-        top = np.maximum(top, sink)  # NaN stays NaN
-    # With nothing allowed the maximum is -inf, and -inf - -inf would be NaN.
-    shift = np.where(top == -np.inf, 0, top)
-    with np.errstate(invalid="ignore"):  # a score of +inf, less itself: the row is NaN (NUM-11)
-        exponentials = np.subtract(masked, shift, out=masked)
-        np.exp(exponentials, out=exponentials)
-        total = exponentials.sum(axis=-1, keepdims=True)
-        if sinks is not None:
-            total = total + np.exp(sink - shift)
-    return exponentials, shift, total
-
-
-def _shifted_exponentials(scores: Real, allowed: NDArray[np.bool_], axis: int | tuple[int, ...]) -> Real:
-    """exp(s - max s) where allowed, 0 elsewhere; the shift cancels in any quotient."""
-    masked: NDArray[Any] = np.where(allowed, scores, -np.inf)
-    top = masked.max(axis=axis, keepdims=True, initial=-np.inf)
-    # With nothing allowed the maximum is -inf, and -inf - -inf would be NaN.
-    exponentials: Real = np.exp(masked - np.where(top == -np.inf, 0, top))
-    return exponentials
+    xp, value = call.xp, call.xp.astype(shared(call, call.value), p.dtype, copy=False)
+    finite = xp.isfinite(value)
+    if call.steps.compiler is None and bool(xp.all(finite)):  # what is compiled looks at no numbers
+        return p @ value
+    # 0 * NaN is NaN: a weight of 0 does not keep a value out. So NaN and infinity are taken out, and put
+    # back into the rows that may attend to them (NUM-12, NUM-13).
+    output = p @ xp.where(finite, value, 0.0)
+    pairs = xp.astype(allowed, p.dtype)
+    for number, places in (
+        (math.nan, xp.isnan(value)),
+        (math.inf, value == math.inf),
+        (-math.inf, value == -math.inf),
+    ):
+        met = pairs @ xp.astype(places, p.dtype) > 0
+        output = xp.where(met, output + number, output)  # both infinities are NaN
+    return output

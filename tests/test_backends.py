@@ -53,7 +53,8 @@ def test_every_backend_leaves_the_array_it_was_made_from_alone(name):
 
 
 def test_names_and_libraries():
-    assert expand("numpy") == ("numpy-portable", "numpy-reference")
+    assert expand("numpy") == ("numpy-portable",)
+    assert expand("numpy-reference") == ("numpy-reference",)  # the same thing, by the name of what it is
     assert expand("jax-nn") == ("jax-nn",)
     assert expand("torch-flex-compiled") == ("torch-flex-compiled",)
     assert "torch-flex-compiled" not in expand("torch")
@@ -163,7 +164,7 @@ def test_native_adapters_say_what_their_library_does_not_take():
         jax.attention(jax.to_library(one), jax.to_library(one), jax.to_library(one[..., :2]))
 
 
-@pytest.mark.parametrize("name", ["numpy-portable", "numpy-reference", "torch-portable", "strict-portable"])
+@pytest.mark.parametrize("name", ["numpy-portable", "torch-portable", "strict-portable"])
 def test_all_of_the_standard_is_there(name):
     backend = load(name)
     for operation, names in OPERATIONS.items():

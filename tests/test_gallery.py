@@ -15,6 +15,7 @@ from attnspec.conformance.gallery.entry import wrong
 from attnspec.conformance.meta.kills import problems, summary, unbroken
 from attnspec.conformance.meta.matrix import Finding, acquit, confirm, convict, matrix
 from attnspec.conformance.meta.page import kills_of, page, said_of
+from attnspec.reference.call import STEPS
 
 #: As it stands in the sources: it is not installed.
 PAGE = Path(__file__).parent.parent / "conformance" / "gallery" / "README.md"
@@ -40,6 +41,13 @@ def test_every_wrong_entry_has_a_rule_a_class_and_one_step_and_every_class_has_e
 def test_an_unknown_step_is_no_entry():
     with pytest.raises(ValueError, match="step: expected one of"):
         wrong("no_such_step", "MASK-1", "R")(lambda call: call)
+
+
+def test_what_entries_take_from_the_reference_are_steps():
+    folder = Path(PAGE).parent
+    used = {step for path in folder.glob("*.py") for step in re.findall(r"\bbase\.(\w+)", path.read_text())}
+    assert len(used) > 40
+    assert used <= STEPS.keys()
 
 
 def test_an_entry_is_a_backend_by_its_name():

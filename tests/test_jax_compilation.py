@@ -10,7 +10,7 @@ import pytest
 
 from attnspec.backends import load
 from attnspec.backends.library.jax_compilation import compile_in_haste, release_sources
-from attnspec.backends.portable.parts import part
+from attnspec.reference.call import Call, Steps, part
 
 jax = pytest.importorskip("jax")
 
@@ -72,16 +72,32 @@ def test_a_part_is_compiled_by_jax_and_run_as_it_stands_elsewhere(compiled):
     ran = []
 
     @part
-    def double(xp, array):
-        ran.append(xp)
-        return xp.exp(array) + xp.exp(-array)
+    def turned(call, array, factor, axis):
+        ran.append(call.xp)
+        return call.xp.flip(call.xp.exp(array) * factor, axis=axis)
 
-    numpy, other = load("numpy-portable"), load("jax-portable")
-    one = np.zeros((1, 47))
+    one, steps = np.zeros((1, 47)), Steps(compiler=jax.jit)
+    numpy = Call(Steps(), load("numpy-portable").xp, None)
+    other = load("jax-portable")
     for _ in range(2):
-        assert (double(numpy.xp, one) == 2).all()
+        assert (turned(numpy, one, 2.0, 1) == 2).all()
     assert len(ran) == 2
-    for _ in range(2):
-        assert (np.asarray(double(other.xp, other.to_library(one))) == 2).all()
+    for factor in (2.0, 3.0):  # an array and a fraction may be others, a whole number is part of the program
+        assert (
+            np.asarray(turned(Call(steps, other.xp, None), other.to_library(one), factor, 1)) == factor
+        ).all()
     assert len(ran) == 3
+    assert len(compiled) == 1
+    turned(Call(steps, other.xp, None), other.to_library(one), 2.0, 0)
+    assert len(ran) == 4
+
+
+def test_attention_is_one_program(compiled):
+    backend = load("jax-portable")
+    options = {"is_causal": True, "softcap": 3.0, "window": (4, 0), "return_lse": True}
+    first, then = (backend.to_library(np.ones((2, positions, 4))) for positions in (37, 39))
+    backend.attention(first, first, first, query_offset=1, **options)
+    compiled.clear()  # what a number is copied by, once and for all
+    for scale, offset in ((1.0, 0), (0.25, 2)):
+        backend.attention(then, then, then, scale=scale, query_offset=offset, **options)
     assert len(compiled) == 1

@@ -1,11 +1,8 @@
 """The one source in Array API calls, as a backend on any library."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
-
 from attnspec.backends.backend import Backend
 from attnspec.backends.library import load_library
-from attnspec.backends.library.library import Library
+from attnspec.reference import functions
 
 
 def portable_backend(name: str) -> Backend:
@@ -19,19 +16,9 @@ def portable_backend(name: str) -> Backend:
     """
     library = load_library(name.removesuffix("-portable"))
     library.prepare_eager()
-    functions = {
+    offered = {
         operation: function
-        for operation, function in portable_functions(library).items()
+        for operation, function in functions(compiler=library.compile).items()
         if operation not in library.lacks
     }
-    return Backend(name, library, functions.pop("attention"), library.dtypes, functions)
-
-
-def portable_functions(library: Library) -> Mapping[str, Callable[..., Any]]:
-    """Give the source by operation, its parts compiled where the library compiles."""
-    from attnspec.backends.portable.operations import COMPANIONS, attention
-    from attnspec.backends.portable.parts import compile_parts
-
-    if library.compile is not None:
-        compile_parts(library.xp, library.compile)
-    return {"attention": attention, **COMPANIONS}
+    return Backend(name, library, offered.pop("attention"), library.dtypes, offered)

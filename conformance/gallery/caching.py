@@ -1,134 +1,129 @@
 """Wrong about caches, pages and partial results."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery import base_companions, base_masking, base_parts
-from attnspec.conformance.gallery.base import Array, Call, Steps
-from attnspec.conformance.gallery.base_checks import RefusedError
-from attnspec.conformance.gallery.base_masking import everything
-from attnspec.conformance.gallery.entry import wrong
+from attnspec.conformance.gallery.entry import Array, base, wrong
+from attnspec.reference.call import Call
+from attnspec.reference.errors import need
+from attnspec.reference.notation import Attention
 
 
-@wrong("append_cache", "CACHE-1", "A")
-def appended_one_late(own: Steps, cache: Array, new: Array, *, lengths: Any) -> Any:
+@wrong("appended", "CACHE-1", "A")
+def appended_one_late(call: Call, cache: Array, new: Array, lengths: Any) -> Any:
     """Leave a place free before the new positions, where there is one."""
-    lengths = own.check_append(cache, new, lengths)
     late = np.minimum(np.asarray(lengths) + 1, cache.shape[-2] - new.shape[-2])
-    return base_companions.append_cache(own, cache, new, lengths=late)
+    return base.appended(call, cache, new, late)
 
 
-@wrong("append_cache", "CACHE-1", "H")
-def appended_at_the_first_length(own: Steps, cache: Array, new: Array, *, lengths: Any) -> Any:
+@wrong("appended", "CACHE-1", "H")
+def appended_at_the_first_length(call: Call, cache: Array, new: Array, lengths: Any) -> Any:
     """Write for all batch entries where the first one ends."""
-    lengths = own.check_append(cache, new, lengths)
-    return base_companions.append_cache(own, cache, new, lengths=np.asarray(lengths).ravel()[:1].sum())
+    return base.appended(call, cache, new, np.asarray(lengths).ravel()[:1].sum())
 
 
-@wrong("append_cache", "CACHE-1", "G")
-def appended_first_position_alone(own: Steps, cache: Array, new: Array, *, lengths: Any) -> Any:
+@wrong("appended", "CACHE-1", "G")
+def appended_first_position_alone(call: Call, cache: Array, new: Array, lengths: Any) -> Any:
     """Write a single position, as in decoding."""
-    own.check_append(cache, new, lengths)
-    return base_companions.append_cache(own, cache, new[..., :1, :], lengths=lengths)
+    return base.appended(call, cache, new[..., :1, :], lengths)
 
 
 @wrong("check_append", "CACHE-2", "V")
-def write_clamped_to_the_capacity(cache: Array, new: Array, lengths: Any) -> Any:
+def write_clamped_to_the_capacity(call: Call, cache: Array, new: Array, lengths: Any) -> Any:
     """Move a write that does not fit to the last place where it does."""
     fitting = np.clip(np.asarray(lengths), 0, cache.shape[-2] - new.shape[-2])
-    return base_companions.check_append(cache, new, fitting)
+    return base.check_append(call, cache, new, fitting)
 
 
 @wrong("check_append", "CACHE-2", "V")
-def write_past_the_capacity_dropped(cache: Array, new: Array, lengths: Any) -> Any:
+def write_past_the_capacity_dropped(call: Call, cache: Array, new: Array, lengths: Any) -> Any:
     """Pass over positions that do not fit."""
     inside = np.clip(np.asarray(lengths), 0, None)
-    base_companions.check_append(cache, new[..., :0, :], np.minimum(inside, cache.shape[-2]))
+    base.check_append(call, cache, new[..., :0, :], np.minimum(inside, cache.shape[-2]))
     return inside
 
 
 @wrong("check_append", "CACHE-2", "V")
-def length_counted_from_the_end(cache: Array, new: Array, lengths: Any) -> Any:
+def length_counted_from_the_end(call: Call, cache: Array, new: Array, lengths: Any) -> Any:
     """Take a negative length for one from the end, as an index of Python is."""
     array = np.asarray(lengths)
-    return base_companions.check_append(cache, new, np.where(array < 0, array + cache.shape[-2], array))
+    return base.check_append(call, cache, new, np.where(array < 0, array + cache.shape[-2], array)[()])
 
 
 @wrong("by_causality", "CACHE-3", "A", "hyprstream/hyprstream#1521")
-def history_masked_in_a_step(call: Call) -> Any:
+def history_masked_in_a_step(call: Attention) -> Any:
     """Let a step of several queries attend to itself alone."""
-    seen = np.asarray(base_masking.by_causality(call))
+    seen = np.asarray(base.by_causality(call))
     step = call.is_causal and call.queries > 1 and np.ndim(call.query_offset) == 0 and call.query_offset > 0
     return seen & (call.j >= call.query_offset) if step else seen
 
 
 @wrong("by_causality", "CACHE-3", "A", "Mikyx-1/TinyLLM#17")
-def step_not_causal_in_itself(call: Call) -> Any:
+def step_not_causal_in_itself(call: Attention) -> Any:
     """Let the queries of a step, after a cache, attend to each other."""
     if not call.is_causal or not np.any(np.asarray(call.query_offset) > 0):
-        return base_masking.by_causality(call)
-    last = replace(call, query_offset=np.asarray(call.query_offset) + call.queries - 1)
-    return call.j <= base_masking.position(last) - call.i
+        return base.by_causality(call)
+    last = call.but(query_offset=np.asarray(call.query_offset) + call.queries - 1)
+    return call.j <= base.position(last) - call.i
 
 
 @wrong("by_key_lengths", "CACHE-3", "G")
-def rest_of_the_cache_read_by_one_query(call: Call) -> Any:
+def rest_of_the_cache_read_by_one_query(call: Attention) -> Any:
     """Read the whole cache in a step of one query."""
-    return everything() if call.queries == 1 else base_masking.by_key_lengths(call)
+    return True if call.queries == 1 else base.by_key_lengths(call)
 
 
 @wrong("check_pages", "CACHE-4", "H")
-def pages_of_the_first_sequence(pages: Array, block_table: Array) -> Any:
+def pages_of_the_first_sequence(call: Call, pages: Array, block_table: Array) -> Any:
     """Let all sequences have the pages of the first."""
-    table = base_companions.check_pages(pages, block_table)
+    table = base.check_pages(call, pages, block_table)
     return np.broadcast_to(table[:1], table.shape) if table.ndim > 1 else table
 
 
 @wrong("check_pages", "CACHE-4", "V")
-def pages_in_order_of_memory(pages: Array, block_table: Array) -> Any:
+def pages_in_order_of_memory(call: Call, pages: Array, block_table: Array) -> Any:
     """Sort the pages of a sequence."""
-    return np.sort(base_companions.check_pages(pages, block_table), axis=-1)
+    return np.sort(base.check_pages(call, pages, block_table), axis=-1)
 
 
-@wrong("gather_pages", "CACHE-4", "H")
-def pages_side_by_side(own: Steps, pages: Array, block_table: Array) -> Any:
+@wrong("gathered", "CACHE-4", "H")
+def pages_side_by_side(call: Call, pages: Array, table: Array) -> Any:
     """Take position k of every page, then position k + 1: pages and positions exchanged."""
-    gathered = np.moveaxis(pages[own.check_pages(pages, block_table)], -4, -3)  # (*B, H, T, K, D)
-    return np.swapaxes(gathered, -2, -3).reshape(base_companions.gather_pages(own, pages, block_table).shape)
+    gathered = np.moveaxis(pages[table], -4, -3)  # (*B, H, T, K, D)
+    return np.swapaxes(gathered, -2, -3).reshape(base.gathered(call, pages, table).shape)
 
 
 @wrong("check_pages", "CACHE-5", "V")
-def page_counted_from_the_end(pages: Array, block_table: Array) -> Any:
+def page_counted_from_the_end(call: Call, pages: Array, block_table: Array) -> Any:
     """Take a negative page for one from the end."""
     table = np.where(block_table < 0, block_table + len(pages), block_table)
-    return base_companions.check_pages(pages, table)
+    return base.check_pages(call, pages, table)
 
 
 @wrong("check_pages", "CACHE-5", "V")
-def page_clamped_to_the_last(pages: Array, block_table: Array) -> Any:
+def page_clamped_to_the_last(call: Call, pages: Array, block_table: Array) -> Any:
     """Read the last page for one past it."""
-    return base_companions.check_pages(pages, np.minimum(block_table, len(pages) - 1))
+    return base.check_pages(call, pages, np.minimum(block_table, len(pages) - 1))
 
 
 @wrong("merged", "CACHE-6", "I")
-def parts_averaged(outputs: Array, lses: Array) -> Any:
+def parts_averaged(call: Call, outputs: Array, lses: Array) -> Any:
     """Take the mean of the parts that have something to attend to."""
     equal = np.where(lses == -np.inf, -np.inf, 0).astype(lses.dtype)
-    return base_parts.merged(outputs, equal)[0], base_parts.merged(outputs, lses)[1]
+    return base.merged(call, outputs, equal)[0], base.merged(call, outputs, lses)[1]
 
 
 @wrong("merged", "CACHE-6", "I", "sgl-project/sglang#40903")
-def parts_merged_to_base_two(outputs: Array, lses: Array) -> Any:
+def parts_merged_to_base_two(call: Call, outputs: Array, lses: Array) -> Any:
     """Take the lses for logarithms to base 2."""
     natural = np.log(2).astype(lses.dtype)
-    output, lse = base_parts.merged(outputs, lses * natural)
+    output, lse = base.merged(call, outputs, lses * natural)
     return output, lse / natural
 
 
 @wrong("merged", "CACHE-6", "C")
-def parts_merged_without_a_shift(outputs: Array, lses: Array) -> Any:
+def parts_merged_without_a_shift(_call: Call, outputs: Array, lses: Array) -> Any:
     """Take the exponentials of the lses as they are."""
     shares = np.exp(lses)
     total = shares.sum(axis=0)
@@ -138,42 +133,40 @@ def parts_merged_without_a_shift(outputs: Array, lses: Array) -> Any:
 
 
 @wrong("merged", "CACHE-6", "I", "Dao-AILab/flash-attention#1973")
-def third_part_dropped(outputs: Array, lses: Array) -> Any:
+def third_part_dropped(call: Call, outputs: Array, lses: Array) -> Any:
     """Merge two parts, however many there are."""
-    return base_parts.merged(outputs[:2], lses[:2])
+    return base.merged(call, outputs[:2], lses[:2])
 
 
 @wrong("merged", "CACHE-6", "I")
-def merged_lse_is_the_largest(outputs: Array, lses: Array) -> Any:
+def merged_lse_is_the_largest(call: Call, outputs: Array, lses: Array) -> Any:
     """Return the largest lse of the parts."""
-    return base_parts.merged(outputs, lses)[0], lses.max(axis=0, initial=-np.inf)
+    return base.merged(call, outputs, lses)[0], lses.max(axis=0, initial=-np.inf)
 
 
 @wrong("merged", "CACHE-7", "B")
-def empty_part_in_the_sum(outputs: Array, lses: Array) -> Any:
+def empty_part_in_the_sum(call: Call, outputs: Array, lses: Array) -> Any:
     """Multiply the output of an empty part by 0, whatever it holds."""
-    output, lse = base_parts.merged(outputs, lses)
+    output, lse = base.merged(call, outputs, lses)
     leak = (np.where(lses == -np.inf, 0, 1)[..., None] * outputs).sum(axis=0)
     return np.where(np.isnan(leak), leak, output), lse
 
 
 @wrong("merged", "CACHE-7", "B", "vllm-project/vllm#28840")
-def nothing_in_any_part_is_nan(outputs: Array, lses: Array) -> Any:
+def nothing_in_any_part_is_nan(call: Call, outputs: Array, lses: Array) -> Any:
     """Take minus infinity from minus infinity where every part is empty."""
-    output, lse = base_parts.merged(outputs, lses)
+    output, lse = base.merged(call, outputs, lses)
     none = lse == -np.inf
     return np.where(none[..., None], np.nan, output), lse
 
 
 @wrong("merged", "CACHE-7", "I")
-def empty_part_counts_as_zero(outputs: Array, lses: Array) -> Any:
+def empty_part_counts_as_zero(call: Call, outputs: Array, lses: Array) -> Any:
     """Take the lse of an empty part for 0."""
-    return base_parts.merged(outputs, np.where(lses == -np.inf, 0, lses))
+    return base.merged(call, outputs, np.where(lses == -np.inf, 0, lses))
 
 
-@wrong("merge_partials", "CACHE-6", "I")
-def merged_in_one_shape(own: Steps, outputs: Array, lses: Array, *, return_lse: bool = False) -> Any:
+@wrong("check_partials", "CACHE-6", "I")
+def merged_in_one_shape(_call: Call, outputs: Array, _lses: Array) -> None:
     """Refuse parts with more axes than one of heads."""
-    if outputs.ndim > 4:
-        raise RefusedError("outputs: expected four axes at most")
-    return base_parts.merge_partials(own, outputs, lses, return_lse=return_lse)
+    need("outputs", outputs.ndim <= 4, "four axes at most", outputs.ndim, "CACHE-6")

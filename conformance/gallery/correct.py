@@ -4,35 +4,34 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery import base, base_masking
-from attnspec.conformance.gallery.base import Array, Call, Mask
-from attnspec.conformance.gallery.entry import Entry, correct
+from attnspec.conformance.gallery.entry import Array, Entry, base, correct
+from attnspec.reference.call import Mask
+from attnspec.reference.masking import SOURCES
+from attnspec.reference.notation import Attention
 
 plain = Entry("plain", "The implementation that all others differ from.", {})
 
 
 @correct("scored")
-def scale_in_the_query(call: Call) -> Any:
+def scale_in_the_query(call: Attention) -> Any:
     """Scale the queries before the product."""
-    own = call.own
-    x = (call.query * own.factor(call)) @ np.swapaxes(own.shared(call, call.key), -1, -2)
-    return own.biased(call, own.capped(call, x))
+    x = (call.query * base.factor(call)) @ np.swapaxes(base.shared(call, call.key), -1, -2)
+    return base.biased(call, base.capped(call, x))
 
 
 @correct("scored")
-def scale_by_its_root(call: Call) -> Any:
+def scale_by_its_root(call: Attention) -> Any:
     """Multiply queries and keys by the root of the scale, its sign taken out first."""
-    own = call.own
-    scale = own.factor(call)
+    scale = call.query.dtype.type(base.factor(call))
     root = np.sqrt(np.abs(scale))
-    query, key = call.query * (np.sign(scale) * root), own.shared(call, call.key) * root
-    return own.biased(call, own.capped(call, query @ np.swapaxes(key, -1, -2)))
+    query, key = call.query * (np.sign(scale) * root), base.shared(call, call.key) * root
+    return base.biased(call, base.capped(call, query @ np.swapaxes(key, -1, -2)))
 
 
 @correct("product")
-def feature_by_feature(call: Call) -> Any:
+def feature_by_feature(call: Attention) -> Any:
     """Add up the products of one feature after the other."""
-    key = call.own.shared(call, call.key)
+    key = base.shared(call, call.key)
     x = np.zeros(call.shape, call.query.dtype)
     for feature in range(key.shape[-1]):
         x += call.query[..., :, None, feature] * key[..., None, :, feature]
@@ -40,7 +39,7 @@ def feature_by_feature(call: Call) -> Any:
 
 
 @correct("product")
-def heads_in_groups(call: Call) -> Any:
+def heads_in_groups(call: Attention) -> Any:
     """Give the queries of a group an axis of their own, and repeat no key."""
     *batch, heads, queries, depth = call.query.shape
     shared = call.key.shape[-3]
@@ -49,64 +48,61 @@ def heads_in_groups(call: Call) -> Any:
 
 
 @correct("scored")
-def softcap_by_exponentials(call: Call) -> Any:
+def softcap_by_exponentials(call: Attention) -> Any:
     """Take the hyperbolic tangent from exponentials of a number that is never positive."""
-    own = call.own
-    x = own.product(call) * own.factor(call)
+    x = base.product(call) * base.factor(call)
     if call.softcap is None:
-        return own.biased(call, x)
+        return base.biased(call, x)
     cap = x.dtype.type(call.softcap)
     less = -np.expm1(-2 * np.abs(x / cap))
-    return own.biased(call, cap * np.copysign(less / (2 - less), x))
+    return base.biased(call, cap * np.copysign(less / (2 - less), x))
 
 
 @correct("allowed")
-def masks_counted(call: Call) -> Any:
+def masks_counted(call: Attention) -> Any:
     """Count the sources that allow a key, and ask for all of them."""
-    sources = [getattr(call.own, name)(call) for name in base_masking.SOURCES]
+    sources = [source(call) for source in SOURCES]
     count = sum((np.broadcast_to(source, call.shape).astype(np.int8) for source in sources), np.int8(0))
     return count == len(sources)
 
 
 @correct("exponentials")
-def exponentials_to_base_two(_call: Call, s: Array, allowed: Mask, top: Array) -> Any:
+def exponentials_to_base_two(_call: Attention, s: Array, allowed: Mask, top: Array) -> Any:
     """Take powers of 2, as hardware does."""
     return np.where(allowed, np.exp2((s - top) * s.dtype.type(np.log2(np.e))), 0)
 
 
 @correct("exponentials")
-def minus_infinity_filled_in(_call: Call, s: Array, allowed: Mask, top: Array) -> Any:
+def minus_infinity_filled_in(_call: Attention, s: Array, allowed: Mask, top: Array) -> Any:
     """Put minus infinity in the place of disallowed scores, and mask no more."""
     return np.exp(np.where(allowed, s, -np.inf).astype(s.dtype) - top)
 
 
-@correct("softmax")
-def weights_from_their_logarithm(call: Call, s: Array, allowed: Mask) -> Any:
+@correct("softmax_of")
+def weights_from_their_logarithm(call: Attention, s: Array, allowed: Mask) -> Any:
     """Take the logarithm of the denominator from the scores, and one exponential of that."""
-    own = call.own
-    top = own.top(call, s, allowed)
-    total = own.total(call, own.exponentials(call, s, allowed, top), top)
+    top = base.top(call, s, allowed)
+    total = base.total(call, base.exponentials(call, s, allowed, top), top)
     shifted = (s - top) - np.log(np.where(total == 0, 1, total))
-    return np.where(allowed, np.exp(shifted), 0), own.lse(call, top, total)
+    return np.where(allowed, np.exp(shifted), 0), base.lse(call, top, total)
 
 
-@correct("softmax")
-def sink_as_a_key(call: Call, s: Array, allowed: Mask) -> Any:
+@correct("softmax_of")
+def sink_as_a_key(call: Attention, s: Array, allowed: Mask) -> Any:
     """Put the sink in front of the scores as a key of its own, and drop its weight."""
     if call.sinks is None:
-        return base.softmax(call, s, allowed)
+        return base.softmax_of(call, s, allowed)
     column = (*s.shape[:-1], 1)
     longer = np.concatenate([np.broadcast_to(call.sink, column), s], axis=-1)
     seen = np.concatenate([np.broadcast_to(call.sink != -np.inf, column), allowed], axis=-1)
-    own = call.own
     top = base.top(call, longer, seen)
-    e = own.exponentials(call, longer, seen, top)
+    e = base.exponentials(call, longer, seen, top)
     total = e.sum(axis=-1, keepdims=True)
-    return own.normalised(call, e, total)[..., 1:], own.lse(call, top, total)
+    return base.normalised(call, e, total)[..., 1:], base.lse(call, top, total)
 
 
-@correct("softmax")
-def keys_down_the_columns(call: Call, s: Array, allowed: Mask) -> Any:
+@correct("softmax_of")
+def keys_down_the_columns(call: Attention, s: Array, allowed: Mask) -> Any:
     """Hold scores with a row for each key, and take the softmax along the columns."""
     turned, seen = (np.ascontiguousarray(np.swapaxes(array, -1, -2)) for array in (s, allowed))  # (..., S, L)
     top = np.where(seen, turned, -np.inf).max(axis=-2, initial=-np.inf)[..., None, :]
@@ -122,7 +118,7 @@ def keys_down_the_columns(call: Call, s: Array, allowed: Mask) -> Any:
 
 
 @correct("total")
-def sums_with_compensation(call: Call, e: Array, top: Array) -> Any:
+def sums_with_compensation(call: Attention, e: Array, top: Array) -> Any:
     """Carry what each addition lost on to the next."""
     total = np.zeros_like(top) if call.sinks is None else np.exp(call.sink - top)
     lost = np.zeros_like(total)
@@ -134,13 +130,13 @@ def sums_with_compensation(call: Call, e: Array, top: Array) -> Any:
 
 
 @correct("wide")
-def everything_in_float64(array: Array) -> Any:
+def everything_in_float64(_call: Attention, array: Array) -> Any:
     """Compute in float64 whatever the inputs are, and round at the end."""
     return array.astype(np.float64)
 
 
 @correct("dropped")
-def dropout_by_a_factor(call: Call, p: Array) -> Any:
+def dropout_by_a_factor(call: Attention, p: Array) -> Any:
     """Multiply the weights by the mask over the share that is kept."""
     if call.dropout_mask is None:
         return p
@@ -148,15 +144,15 @@ def dropout_by_a_factor(call: Call, p: Array) -> Any:
 
 
 @correct("weighted", "cast")
-def weights_cast_to_storage(call: Call, p: Array, allowed: Mask) -> Any:
+def weights_cast_to_storage(call: Attention, p: Array, allowed: Mask) -> Any:
     """Round the weights to the dtype of the query before they meet the values, as fused kernels do."""
     return base.weighted(call, p.astype(call.storage).astype(p.dtype), allowed)
 
 
 @correct("weighted")
-def nan_carried_beside_the_product(call: Call, p: Array, allowed: Mask) -> Any:
+def nan_carried_beside_the_product(call: Attention, p: Array, allowed: Mask) -> Any:
     """Use one product of matrices for the finite values, and add what is not finite after it."""
-    value = call.own.shared(call, call.value)
+    value = base.shared(call, call.value)
     finite = np.isfinite(value)
     output = p @ np.where(finite, value, 0)
     if finite.all():

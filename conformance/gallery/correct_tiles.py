@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery import base
-from attnspec.conformance.gallery.base import Array, Call, Mask
-from attnspec.conformance.gallery.entry import correct
+from attnspec.conformance.gallery.entry import Array, base, correct
+from attnspec.reference.call import Mask
+from attnspec.reference.notation import Attention
 
 _NO_WEIGHTS = ("return_weights",)
 
@@ -45,7 +45,7 @@ class Whole:
     With `short` the exponentials are rounded to the dtype of the query.
     """
 
-    call: Call
+    call: Attention
     s: Array
     allowed: Mask
     value: Array
@@ -78,12 +78,11 @@ class Whole:
         return Partial(top, np.where(top == -np.inf, 0, 1).astype(self.s.dtype), none)
 
 
-def _whole(call: Call) -> Whole:
-    own = call.own
-    s = own.scored(call)
-    value = np.broadcast_to(own.shared(call, call.value), (*s.shape[:-2], *call.value.shape[-2:]))
-    kept = np.broadcast_to(own.dropped(call, np.ones_like(s)), s.shape)
-    return Whole(call, s, own.allowed(call), value, kept)
+def _whole(call: Attention) -> Whole:
+    s = base.scored(call)
+    value = np.broadcast_to(base.shared(call, call.value), (*s.shape[:-2], *call.value.shape[-2:]))
+    kept = np.broadcast_to(base.dropped(call, np.ones_like(s)), s.shape)
+    return Whole(call, s, base.allowed(call), value, kept)
 
 
 def _without_weights(found: Partial) -> tuple[Array, Array, Array]:
@@ -92,21 +91,21 @@ def _without_weights(found: Partial) -> tuple[Array, Array, Array]:
 
 
 @correct("attend", lacks=_NO_WEIGHTS)
-def tiles_with_a_running_maximum(call: Call) -> Any:
+def tiles_with_a_running_maximum(call: Attention) -> Any:
     """Take four keys at a time, and rescale what has been summed when the maximum rises."""
     whole = _whole(call)
     return _without_weights(reduce(Partial.__add__, map(whole.part, whole.tiles(4)), whole.sink))
 
 
 @correct("attend", "cast", lacks=_NO_WEIGHTS)
-def tiles_with_short_weights(call: Call) -> Any:
+def tiles_with_short_weights(call: Attention) -> Any:
     """Round the exponentials of a tile of 16 keys before dropout and values."""
     whole = replace(_whole(call), short=True)
     return _without_weights(reduce(Partial.__add__, map(whole.part, whole.tiles(16)), whole.sink))
 
 
 @correct("attend", lacks=_NO_WEIGHTS)
-def one_key_at_a_time(call: Call) -> Any:
+def one_key_at_a_time(call: Attention) -> Any:
     """Hold no more than one key's share of the scores, from the last key to the first."""
     whole = _whole(call)
     keys = reversed(list(whole.tiles(1)))
@@ -114,7 +113,7 @@ def one_key_at_a_time(call: Call) -> Any:
 
 
 @correct("attend", lacks=_NO_WEIGHTS)
-def empty_tiles_skipped(call: Call) -> Any:
+def empty_tiles_skipped(call: Attention) -> Any:
     """Leave out tiles of three keys that no query may attend to."""
     whole = _whole(call)
     tiles = (keys for keys in whole.tiles(3) if whole.allowed[..., keys].any())
@@ -122,7 +121,7 @@ def empty_tiles_skipped(call: Call) -> Any:
 
 
 @correct("attend", lacks=_NO_WEIGHTS)
-def halves_of_halves(call: Call) -> Any:
+def halves_of_halves(call: Attention) -> Any:
     """Attend to each half of the keys in the same way, and join the two."""
     whole = _whole(call)
 
@@ -136,40 +135,39 @@ def halves_of_halves(call: Call) -> Any:
 
 
 @correct("attend", lacks=_NO_WEIGHTS)
-def parts_merged_by_their_lse(call: Call) -> Any:
+def parts_merged_by_their_lse(call: Attention) -> Any:
     """Attend to three parts of the keys by themselves, and merge finished results by their lse."""
     whole = _whole(call)
     parts = [whole.part(keys).result for keys in whole.tiles(-(-call.keys // 3) or 1)]
     parts.append(whole.sink.result)
     outputs, lses = (np.stack(arrays) for arrays in zip(*parts, strict=True))
-    return *call.own.merged(outputs, lses), np.zeros(())
+    return *base.merged(call, outputs, lses), np.zeros(())
 
 
 @correct("attend", lacks=_NO_WEIGHTS)
-def divided_at_the_end(call: Call) -> Any:
+def divided_at_the_end(call: Attention) -> Any:
     """Sum the values by their exponentials, and divide the sum."""
-    own = call.own
-    s, allowed = own.scored(call), own.allowed(call)
-    top = own.top(call, s, allowed)
-    e = own.exponentials(call, s, allowed, top)
-    total = own.total(call, e, top)
-    summed = own.weighted(call, own.dropped(call, e), allowed)
-    return summed / np.where(total == 0, 1, total), own.lse(call, top, total), np.zeros(())
+    s, allowed = base.scored(call), base.allowed(call)
+    top = base.top(call, s, allowed)
+    e = base.exponentials(call, s, allowed, top)
+    total = base.total(call, e, top)
+    summed = base.weighted(call, base.dropped(call, e), allowed)
+    return summed / np.where(total == 0, 1, total), base.lse(call, top, total), np.zeros(())
 
 
 @correct("attend")
-def two_passes(call: Call) -> Any:
+def two_passes(call: Attention) -> Any:
     """Find the denominators tile by tile first, and the weights in a second pass."""
     whole = _whole(call)
     found = reduce(Partial.__add__, map(whole.part, whole.tiles(5)), whole.sink)
     shift = np.where(found.top == -np.inf, 0, found.top)
     e = np.where(whole.allowed, np.exp(whole.s - shift), 0)
-    p = call.own.dropped(call, e / np.where(found.total == 0, 1, found.total))
-    return call.own.weighted(call, p, whole.allowed), found.result[1], p
+    p = base.dropped(call, e / np.where(found.total == 0, 1, found.total))
+    return base.weighted(call, p, whole.allowed), found.result[1], p
 
 
 @correct("attend")
-def deleted_then_attended(call: Call) -> Any:
+def deleted_then_attended(call: Attention) -> Any:
     """Take from each row the keys that it may attend to, and attend to these with no mask at all."""
     whole = _whole(call)
     output = np.zeros((*whole.s.shape[:-1], whole.value.shape[-1]), whole.s.dtype)
@@ -191,11 +189,11 @@ def deleted_then_attended(call: Call) -> Any:
 
 
 @correct("attend")
-def one_query_at_a_time(call: Call) -> Any:
+def one_query_at_a_time(call: Attention) -> Any:
     """Attend with each query by itself, as in decoding."""
     if call.queries < 2:
         return base.attend(call)
-    allowed = call.own.allowed(call)
+    allowed = base.allowed(call)
     given = {name: getattr(call, name) for name in ("bias", "dropout_mask")}
     full = {name: np.broadcast_to(array, call.shape) for name, array in given.items() if array is not None}
     full["mask"] = allowed  # of which nothing is left for the other sources to say
@@ -204,29 +202,28 @@ def one_query_at_a_time(call: Call) -> Any:
     )
     rows = []
     for i in range(call.queries):
-        own: dict[str, Any] = {name: array[..., i : i + 1, :] for name, array in full.items()}
-        one = replace(call, query=call.query[..., i : i + 1, :], is_causal=False, **none, **own)
+        rows_of: dict[str, Any] = {name: array[..., i : i + 1, :] for name, array in full.items()}
+        one = call.but(query=call.query[..., i : i + 1, :], is_causal=False, **none, **rows_of)
         rows.append(base.attend(one))
     output, p = (np.concatenate([row[part] for row in rows], axis=-2) for part in (0, 2))
     return output, np.concatenate([row[1] for row in rows], axis=-1), p
 
 
 @correct("attend")
-def one_head_at_a_time(call: Call) -> Any:
+def one_head_at_a_time(call: Attention) -> Any:
     """Attend in each query head of each batch entry by itself, with arrays of two axes."""
-    own, groups = call.own, call.query.shape[-3] // call.key.shape[-3]
-    s, allowed = own.scored(call), own.allowed(call)
+    groups = call.query.shape[-3] // call.key.shape[-3]
+    s, allowed = base.scored(call), base.allowed(call)
     output = np.zeros((*s.shape[:-1], call.value.shape[-1]), s.dtype)
     lse, p = np.zeros(s.shape[:-1], s.dtype), np.zeros_like(s)
-    kept = np.broadcast_to(own.dropped(call, np.ones_like(s)), s.shape)
+    kept = np.broadcast_to(base.dropped(call, np.ones_like(s)), s.shape)
     for head in np.ndindex(s.shape[:-2]):
-        alone = replace(
-            call,
+        alone = call.but(
             query=call.query[head],
             value=call.value[(*head[:-1], head[-1] // groups)][None],
             sinks=None if call.sinks is None else np.asarray(call.sinks)[head[-1]][None],
         )
-        weights, found = base.softmax(alone, s[head][None], allowed[head][None])
+        weights, found = base.softmax_of(alone, s[head][None], allowed[head][None])
         lse[head] = found[0]
         p[head] = weights[0] * kept[head]
         value = np.where(allowed[head][..., None], alone.value[0], 0)  # (L, S, Dv)

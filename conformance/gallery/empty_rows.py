@@ -1,33 +1,32 @@
 """Wrong about rows with nothing to attend to, and about what stands where nobody may look."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery import base, base_masking
-from attnspec.conformance.gallery.base import Array, Call, Mask
-from attnspec.conformance.gallery.entry import wrong
+from attnspec.conformance.gallery.entry import Array, base, wrong
+from attnspec.reference.call import Mask
+from attnspec.reference.notation import Attention
 
 
 @wrong("normalised", "MASK-6", "B", "openvinotoolkit/openvino#35959")
-def empty_rows_are_nan(_call: Call, e: Array, total: Array) -> Any:
+def empty_rows_are_nan(_call: Attention, e: Array, total: Array) -> Any:
     """Divide by the denominator, whatever it is."""
     return e / total
 
 
 @wrong("attend", "MASK-6", "B")
-def empty_rows_are_the_mean(call: Call) -> Any:
+def empty_rows_are_the_mean(call: Attention) -> Any:
     """Fill with the lowest finite number, so that a row of it is uniform."""
-    own, allowed = call.own, base_masking.allowed(call)
+    allowed = base.allowed(call)
     seen: Mask = allowed | ~allowed.any(axis=-1, keepdims=True)
-    s = np.where(allowed, own.scored(call), np.finfo(call.query.dtype).min)
-    p, lse = own.softmax(call, s, seen)
-    return own.weighted(call, own.dropped(call, p), seen), lse, own.dropped(call, p)
+    s = np.where(allowed, base.scored(call), np.finfo(call.query.dtype).min)
+    p, lse = base.softmax_of(call, s, seen)
+    return base.weighted(call, base.dropped(call, p), seen), lse, base.dropped(call, p)
 
 
 @wrong("weighted", "MASK-6", "B", "flashinfer-ai/flashinfer#1533")
-def empty_rows_hold_the_row_before(call: Call, p: Array, allowed: Mask) -> Any:
+def empty_rows_hold_the_row_before(call: Attention, p: Array, allowed: Mask) -> Any:
     """Skip a row with nothing to do, and leave in its place what the last one left there."""
     output = base.weighted(call, p, allowed)
     for row in range(1, call.queries):
@@ -37,14 +36,14 @@ def empty_rows_hold_the_row_before(call: Call, p: Array, allowed: Mask) -> Any:
 
 
 @wrong("normalised", "MASK-6", "B")
-def empty_row_in_the_middle_is_nan(call: Call, e: Array, total: Array) -> Any:
+def empty_row_in_the_middle_is_nan(call: Attention, e: Array, total: Array) -> Any:
     """Guard the first and the last row of a tile against a denominator of 0."""
     middle = (call.i > 0) & (call.i < call.queries - 1)
     return np.where(middle, e / total, base.normalised(call, e, total))
 
 
 @wrong("weighted", "MASK-6", "B")
-def empty_rows_are_the_first_value(call: Call, p: Array, allowed: Mask) -> Any:
+def empty_rows_are_the_first_value(call: Attention, p: Array, allowed: Mask) -> Any:
     """Take the first key where no other is left."""
     output = base.weighted(call, p, allowed)
     if not call.keys:
@@ -53,72 +52,72 @@ def empty_rows_are_the_first_value(call: Call, p: Array, allowed: Mask) -> Any:
 
 
 @wrong("normalised", "MASK-6", "B")
-def rows_before_the_first_key_are_nan(call: Call, e: Array, total: Array) -> Any:
+def rows_before_the_first_key_are_nan(call: Attention, e: Array, total: Array) -> Any:
     """Guard against empty rows, but for those that an offset leaves empty."""
-    p = base_masking.position(call)
+    p = base.position(call)
     return np.where(call.is_causal & (p < 0), e / total, base.normalised(call, e, total))
 
 
 @wrong("weighted", "MASK-6", "B")
-def padded_queries_are_the_mean(call: Call, p: Array, allowed: Mask) -> Any:
+def padded_queries_are_the_mean(call: Attention, p: Array, allowed: Mask) -> Any:
     """Return the mean of the values for queries past their length."""
     output = base.weighted(call, p, allowed)
-    past = ~np.asarray(base_masking.by_query_lengths(call))
+    past = ~np.asarray(base.by_query_lengths(call))
     mean = base.shared(call, call.value).mean(axis=-2, keepdims=True)
     return np.where(past, mean, output)
 
 
 @wrong("lse", "SOFT-7", "I")
-def lse_of_empty_rows_is_plus_infinity(call: Call, top: Array, total: Array) -> Any:
+def lse_of_empty_rows_is_plus_infinity(call: Attention, top: Array, total: Array) -> Any:
     """Mark a row with nothing to attend to by plus infinity."""
     return np.where(total[..., 0] == 0, np.inf, base.lse(call, top, total))
 
 
 @wrong("lse", "SOFT-7", "I", "pytorch/pytorch#134650")
-def lse_of_empty_rows_is_zero(call: Call, top: Array, total: Array) -> Any:
+def lse_of_empty_rows_is_zero(call: Attention, top: Array, total: Array) -> Any:
     """Leave the lse of a row with nothing to attend to as the buffer was."""
     return np.where(total[..., 0] == 0, 0, base.lse(call, top, total))
 
 
 @wrong("lse", "SOFT-7", "I")
-def lse_of_empty_rows_is_low(call: Call, top: Array, total: Array) -> Any:
+def lse_of_empty_rows_is_low(call: Attention, top: Array, total: Array) -> Any:
     """Take the logarithm of a denominator that is kept from 0."""
     return base.lse(call, top, np.where(total == 0, np.finfo(total.dtype).tiny, total))
 
 
 @wrong("attend", "SOFT-7", "M", "ikawrakow/ik_llama.cpp#2344")
-def lse_of_empty_rows_without_the_sink(call: Call) -> Any:
+def lse_of_empty_rows_without_the_sink(call: Attention) -> Any:
     """Give a row without keys the lse minus infinity, though it has a sink."""
     output, lse, p = base.attend(call)
-    return output, np.where(base_masking.allowed(call).any(axis=-1), lse, -np.inf), p
+    return output, np.where(base.allowed(call).any(axis=-1), lse, -np.inf), p
 
 
 @wrong("top", "MASK-12", "C")
-def maximum_of_disallowed_keys_too(call: Call, s: Array, allowed: Mask) -> Any:
+def maximum_of_disallowed_keys_too(call: Attention, s: Array, allowed: Mask) -> Any:
     """Shift by the largest of all scores, disallowed ones included."""
     return base.top(call, s, np.ones_like(allowed))
 
 
 @wrong("exponentials", "MASK-12", "C")
-def disallowed_scores_lowered(_call: Call, s: Array, allowed: Mask, top: Array) -> Any:
+def disallowed_scores_lowered(_call: Attention, s: Array, allowed: Mask, top: Array) -> Any:
     """Take a large number away from the scores of disallowed keys."""
     return np.exp(np.where(allowed, s, s - np.float32(1e9)) - top)
 
 
 @wrong("product", "MASK-12", "C")
-def keys_scaled_by_the_largest(call: Call) -> Any:
+def keys_scaled_by_the_largest(call: Attention) -> Any:
     """Divide all keys by the largest number among them, disallowed ones included, as for a short format."""
     most = np.abs(call.key).max(initial=0) or 1
-    return base.product(replace(call, key=call.key / most)) * most
+    return base.product(call.but(key=call.key / most)) * most
 
 
 @wrong("weighted", "MASK-13", "G", "Dao-AILab/flash-attention#2374")
-def disallowed_values_multiplied(call: Call, p: Array, _allowed: Mask) -> Any:
+def disallowed_values_multiplied(call: Attention, p: Array, _allowed: Mask) -> Any:
     """Multiply the values of disallowed keys by 0."""
     return p @ base.shared(call, call.value)
 
 
 @wrong("exponentials", "MASK-13", "G")
-def minus_infinity_added(_call: Call, s: Array, allowed: Mask, top: Array) -> Any:
+def minus_infinity_added(_call: Attention, s: Array, allowed: Mask, top: Array) -> Any:
     """Add minus infinity to the scores of disallowed keys, which leaves NaN as it is."""
     return np.exp(s + np.where(allowed, 0, -np.inf).astype(s.dtype) - top)

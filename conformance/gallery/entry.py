@@ -1,31 +1,26 @@
 """Entries of the gallery: what each replaces, what it breaks, and how it is called."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from inspect import getdoc, signature
-from types import MappingProxyType, ModuleType
+from types import MappingProxyType, ModuleType, SimpleNamespace
 from typing import Any
 
-from attnspec import OPERATIONS
-from attnspec.backends import DTYPES, Backend, load_library
-from attnspec.conformance.gallery import base, base_checks, base_companions, base_masking, base_parts
-from attnspec.conformance.gallery.base import Array, Call, Steps
-from attnspec.reference.budget.budget import Accuracy
+from numpy.typing import NDArray
 
-Step = Callable[..., Any]
+from attnspec.backends import DTYPES, Backend, load_library
+from attnspec.reference import functions
+from attnspec.reference.budget.budget import Accuracy
+from attnspec.reference.call import STEPS, Call, Step
+from attnspec.reference.notation import Attention
+
+Array = NDArray[Any]
 #: How a backend of the gallery is loaded by its name.
 PLACE = "attnspec.conformance.gallery"
 
-#: Every step of the correct implementation, by name.
-BASE: Mapping[str, Step] = MappingProxyType(
-    {
-        name: thing
-        for module in (base, base_masking, base_checks, base_companions, base_parts)
-        for name, thing in vars(module).items()
-        if getattr(thing, "__module__", "") == module.__name__ and not isinstance(thing, type)
-    }
-)
+#: The steps of the reference, by name: what the entries differ from.
+base = SimpleNamespace(**STEPS)
 
 
 @dataclass(frozen=True)
@@ -38,7 +33,7 @@ class Entry:
     sentence : str
         What it does, in words.
     steps : mapping of str to callable
-        Those of the correct implementation that it replaces.
+        Those of the reference that it replaces.
     rule : str
         That it breaks; empty for a correct one.
     kind : str
@@ -69,7 +64,7 @@ class Entry:
         >>> entry("inverted_polarity").backend().has("attention", "window")
         True
         """
-        return self.backend_of(Steps(**{**BASE, **self.steps}, memory={}))
+        return self._backend(self.steps)
 
     def watched(self) -> tuple[Backend, set[str]]:
         """Make it a backend that notes which steps it takes.
@@ -86,29 +81,20 @@ class Entry:
         (True, False)
         """
         taken: set[str] = set()
-        return self.backend_of(_Watched(taken, {**BASE, **self.steps, "memory": {}})), taken
 
-    def backend_of(self, own: Steps) -> Backend:
-        """Make a backend of steps."""
-        operations = {name: partial(getattr(own, name), own) for name in OPERATIONS}
-        run = operations.pop("attention")
+        def note(name: str, call: Call, *rest: Any, **options: Any) -> Any:
+            taken.add(name)
+            return self.steps.get(name, getattr(base, name))(call, *rest, **options)
+
+        return self._backend({name: partial(note, name) for name in STEPS}), taken
+
+    def _backend(self, steps: Mapping[str, Step]) -> Backend:
+        operations = dict(functions(steps))
+        run: Any = operations.pop("attention")
         whole = signature(run)
         kept = [parameter for name, parameter in whole.parameters.items() if name not in self.lacks]
-        run.__signature__ = whole.replace(parameters=kept)  # type: ignore[attr-defined] # what inspect looks for
+        run.__signature__ = whole.replace(parameters=kept)
         return Backend(f"{PLACE}:{self.name}", load_library("numpy"), run, DTYPES, operations)
-
-
-class _Watched(Steps):
-    """Steps that note which of them are asked for."""
-
-    def __init__(self, taken: set[str], steps: dict[str, Any]) -> None:
-        super().__init__(**steps)
-        super().__setattr__("_taken", taken)
-
-    def __getattribute__(self, name: str) -> Any:
-        if not name.startswith("_"):
-            super().__getattribute__("_taken").add(name)
-        return super().__getattribute__(name)
 
 
 #: The classes of bugs, by letter.
@@ -146,7 +132,7 @@ def wrong(step: str, rule: str, kind: str, seen: str = "") -> Callable[[Step], E
     Parameters
     ----------
     step : str
-        A name in `BASE`.
+        A name in `attnspec.reference.call.STEPS`.
     rule, kind, seen
         As in `Entry`.
 
@@ -179,10 +165,10 @@ def correct(
     return entered
 
 
-def altered(call: Call, **changes: Step) -> Call:
+def altered(call: Attention, **changes: Step) -> Attention:
     """Put what functions make of options in their place, where they are given."""
     given = {name: getattr(call, name) for name in changes}
-    return replace(call, **{name: changes[name](it) for name, it in given.items() if it is not None})
+    return call.but(**{name: changes[name](it) for name, it in given.items() if it is not None})
 
 
 def first(array: Array, axis: int) -> Array:
@@ -209,6 +195,6 @@ def _sentence(function: Step) -> str:
 
 
 def _known(step: str) -> str:
-    if step not in BASE:
-        raise ValueError(f"step: expected one of {', '.join(BASE)}, got {step!r}")
+    if step not in STEPS:
+        raise ValueError(f"step: expected one of {', '.join(STEPS)}, got {step!r}")
     return step

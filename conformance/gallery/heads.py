@@ -1,28 +1,26 @@
 """Wrong about heads."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery import base, base_checks, base_companions
-from attnspec.conformance.gallery.base import Array, Call, Mask, Steps
-from attnspec.conformance.gallery.base_checks import Given
-from attnspec.conformance.gallery.entry import wrong
+from attnspec.conformance.gallery.entry import Array, base, wrong
+from attnspec.reference.call import Call, Given, Mask
+from attnspec.reference.notation import Attention
 
 
-def _groups(call: Call, array: Array) -> int:
+def _groups(call: Attention, array: Array) -> int:
     return int(call.query.shape[-3] // array.shape[-3])
 
 
 @wrong("shared", "HEAD-1", "D", "onnx/onnx#7274")
-def key_heads_tiled(call: Call, array: Array) -> Any:
+def key_heads_tiled(call: Attention, array: Array) -> Any:
     """Repeat the key heads as a whole, so that query head h reads key head h % Hkv."""
     return np.concatenate([array] * _groups(call, array), axis=-3)
 
 
 @wrong("shared", "HEAD-1", "D", "flashinfer-ai/flashinfer#1148")
-def groups_of_three_by_halves(call: Call, array: Array) -> Any:
+def groups_of_three_by_halves(call: Attention, array: Array) -> Any:
     """Find the key head by a shift, which is right for groups of a power of two."""
     shift = _groups(call, array).bit_length() - 1
     heads = np.arange(call.query.shape[-3]) >> shift
@@ -30,21 +28,21 @@ def groups_of_three_by_halves(call: Call, array: Array) -> Any:
 
 
 @wrong("weighted", "HEAD-1", "D", "PrimeIntellect-ai/prime-rl#2681")
-def value_heads_tiled(call: Call, p: Array, allowed: Mask) -> Any:
+def value_heads_tiled(call: Attention, p: Array, allowed: Mask) -> Any:
     """Repeat the key heads in place and the value heads as a whole."""
     value = np.concatenate([call.value] * _groups(call, call.value), axis=-3)
-    return base.weighted(replace(call, value=value), p, allowed)
+    return base.weighted(call.but(value=value), p, allowed)
 
 
 @wrong("shared", "HEAD-1", "D")
-def first_key_head_for_all(call: Call, array: Array) -> Any:
+def first_key_head_for_all(call: Attention, array: Array) -> Any:
     """Read the first key head where heads are shared."""
     whole = base.shared(call, array)
     return whole if _groups(call, array) == 1 else np.broadcast_to(array[..., :1, :, :], whole.shape)
 
 
 @wrong("by_mask", "HEAD-1", "D")
-def mask_of_the_key_head(call: Call) -> Any:
+def mask_of_the_key_head(call: Attention) -> Any:
     """Let the query heads that share keys have the mask of the first among them."""
     mask, groups = call.mask, _groups(call, call.key)
     if mask is None or mask.ndim < 3 or mask.shape[-3] == 1:
@@ -53,106 +51,104 @@ def mask_of_the_key_head(call: Call) -> Any:
 
 
 @wrong("check_heads", "HEAD-2", "D")
-def heads_left_over(given: Given) -> Any:
+def heads_left_over(call: Attention) -> Any:
     """Let the query heads that are left over read the last key head."""
-    query, key = (given[name].shape[-3:-2] for name in ("query", "key"))
+    query, key = (getattr(call, name).shape[-3:-2] for name in ("query", "key"))
     if not query or query[0] % key[0] == 0 or query[0] < key[0]:
-        return base_checks.check_heads(given)
+        return base.check_heads(call)
     index = np.minimum(np.arange(query[0]) // (query[0] // key[0]), key[0] - 1)
-    return given | {name: np.take(given[name], index, axis=-3) for name in ("key", "value")}
+    return call.but(**{name: np.take(getattr(call, name), index, axis=-3) for name in ("key", "value")})
 
 
 @wrong("check_heads", "HEAD-2", "D")
-def fewer_value_heads_repeated(given: Given) -> Any:
+def fewer_value_heads_repeated(call: Attention) -> Any:
     """Let value heads be shared by key heads, as key heads are by query heads."""
-    key, value = (given[name].shape[-3:-2] for name in ("key", "value"))
+    key, value = (getattr(call, name).shape[-3:-2] for name in ("key", "value"))
     if key != value and key and key[0] % value[0] == 0:
-        given = given | {"value": np.repeat(given["value"], key[0] // value[0], axis=-3)}
-    return base_checks.check_heads(given)
+        call = call.but(value=np.repeat(call.value, key[0] // value[0], axis=-3))
+    return base.check_heads(call)
 
 
 @wrong("check_heads", "HEAD-2", "D")
-def spare_key_heads_dropped(given: Given) -> Any:
+def spare_key_heads_dropped(call: Attention) -> Any:
     """Read as many key heads as there are query heads."""
-    heads = given["query"].shape[-3] if given["query"].ndim > 2 else 0
-    if heads and given["key"].shape[-3] > heads:
-        given = given | {name: given[name][..., :heads, :, :] for name in ("key", "value")}
-    return base_checks.check_heads(given)
+    heads = call.query.shape[-3] if call.query.ndim > 2 else 0
+    if heads and call.key.shape[-3] > heads:
+        call = call.but(**{name: getattr(call, name)[..., :heads, :, :] for name in ("key", "value")})
+    return base.check_heads(call)
 
 
-@wrong("split_heads", "HEAD-3", "H", "onnx/onnx#7118")
-def split_without_transposing(own: Steps, features: Array, *, heads: int) -> Any:
+@wrong("split", "HEAD-3", "H", "onnx/onnx#7118")
+def split_without_transposing(_call: Call, features: Array, heads: int) -> Any:
     """Reshape features straight to (heads, positions, depth)."""
-    heads = own.check_split(features, heads)
     return features.reshape(*features.shape[:-2], heads, features.shape[-2], features.shape[-1] // heads)
 
 
-@wrong("split_heads", "HEAD-3", "H")
-def features_dealt_out(own: Steps, features: Array, *, heads: int) -> Any:
+@wrong("split", "HEAD-3", "H")
+def features_dealt_out(_call: Call, features: Array, heads: int) -> Any:
     """Give feature f to head f modulo the heads."""
-    heads = own.check_split(features, heads)
     return np.stack([features[..., head::heads] for head in range(heads)], axis=-3)
 
 
-@wrong("merge_heads", "HEAD-4", "H")
-def merged_without_transposing(_own: Steps, split: Array) -> Any:
+@wrong("side_by_side", "HEAD-4", "H")
+def merged_without_transposing(_call: Call, split: Array) -> Any:
     """Reshape (heads, positions, depth) straight to (positions, features)."""
     *batch, heads, count, depth = split.shape
     return split.reshape(*batch, count, heads * depth)
 
 
-@wrong("merge_heads", "HEAD-4", "H")
-def heads_merged_from_the_last(own: Steps, split: Array) -> Any:
+@wrong("side_by_side", "HEAD-4", "H")
+def heads_merged_from_the_last(call: Call, split: Array) -> Any:
     """Put the last head first."""
-    return base_companions.merge_heads(own, split[..., ::-1, :, :])
+    return base.side_by_side(call, split[..., ::-1, :, :])
 
 
 @wrong("check_split", "HEAD-5", "U")
-def fewer_heads_that_divide(features: Array, heads: int) -> Any:
+def fewer_heads_that_divide(_call: Call, features: Array, heads: int) -> Any:
     """Take the next smaller number of heads that divides."""
     return next(count for count in range(heads, 0, -1) if features.shape[-1] % count == 0)
 
 
 @wrong("check_multi_head", "HEAD-6", "K")
-def scale_of_the_model_depth(given: Given) -> Any:
+def scale_of_the_model_depth(call: Call, given: Given) -> Any:
     """Divide by the root of the depth of the model, before it is split into heads."""
-    given = base_companions.check_multi_head(given)
+    given = base.check_multi_head(call, given)
     depth = given["query_weight"].shape[-1]
     return given if given["scale"] is not None else given | {"scale": depth**-0.5}
 
 
 @wrong("check_multi_head", "HEAD-6", "V")
-def bias_of_the_output_dropped(given: Given) -> Any:
+def bias_of_the_output_dropped(call: Call, given: Given) -> Any:
     """Take a bias for the last projection and leave it out."""
-    return base_companions.check_multi_head(given) | {"output_bias": None}
+    return base.check_multi_head(call, given) | {"output_bias": None}
 
 
 @wrong("check_multi_head", "HEAD-6", "H")
-def mask_of_the_first_of_many_heads(given: Given) -> Any:
+def mask_of_the_first_of_many_heads(call: Call, given: Given) -> Any:
     """Let all heads of multi-head attention have the mask of the first."""
-    given = base_companions.check_multi_head(given)
+    given = base.check_multi_head(call, given)
     many = given["mask"] is not None and given["mask"].ndim > 2
     return given | {"mask": given["mask"][..., :1, :, :]} if many else given
 
 
 @wrong("check_multi_head", "HEAD-6", "A", "lablup/mlxcel#1001")
-def many_heads_never_causal(given: Given) -> Any:
+def many_heads_never_causal(call: Call, given: Given) -> Any:
     """Take the causal flag and leave it out."""
-    return base_companions.check_multi_head(given) | {"is_causal": False}
+    return base.check_multi_head(call, given) | {"is_causal": False}
 
 
 @wrong("check_multi_head", "HEAD-7", "V")
-def memory_of_equal_depth_dropped(given: Given) -> Any:
+def memory_of_equal_depth_dropped(call: Call, given: Given) -> Any:
     """Project keys and values from the tokens, where the memory is as deep."""
-    given = base_companions.check_multi_head(given)
+    given = base.check_multi_head(call, given)
     same = given["source"].shape[-1] == given["tokens"].shape[-1]
     return given | {"source": given["tokens"]} if same else given
 
 
 @wrong("check_multi_head", "HEAD-7", "V")
-def memory_cut_to_the_tokens(given: Given) -> Any:
+def memory_cut_to_the_tokens(call: Call, given: Given) -> Any:
     """Read as many positions of the memory as there are tokens."""
-    given = base_companions.check_multi_head(given)
+    given = base.check_multi_head(call, given)
     count = given["tokens"].shape[-2]
     if given["mask"] is not None and given["mask"].shape[-1] > count:
         return given

@@ -1,192 +1,190 @@
 """Wrong about which keys a query may attend to: mask, bias, causality, and all of them together."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery import base, base_masking
-from attnspec.conformance.gallery.base import Array, Call, Mask
-from attnspec.conformance.gallery.base_masking import everything
-from attnspec.conformance.gallery.entry import altered, first, wrong
+from attnspec.conformance.gallery.entry import Array, altered, base, first, wrong
+from attnspec.reference.call import Mask
+from attnspec.reference.notation import Attention
 
 
 @wrong("by_mask", "MASK-1", "R", "NVIDIA/TransformerEngine#818")
-def inverted_polarity(call: Call) -> Any:
+def inverted_polarity(call: Attention) -> Any:
     """Take True for ignore."""
-    return everything() if call.mask is None else ~call.mask
+    return True if call.mask is None else ~call.mask
 
 
 @wrong("by_mask", "MASK-1", "R", "lucidrains/flamingo-pytorch#10")
-def mask_discarded(_call: Call) -> Any:
+def mask_discarded(_call: Attention) -> Any:
     """Fill the scores where the mask says so, and throw the result away."""
-    return everything()
+    return True
 
 
 @wrong("scored", "MASK-1", "R", "tinygrad/tinygrad#2425")
-def mask_added_as_one(call: Call) -> Any:
+def mask_added_as_one(call: Attention) -> Any:
     """Add the mask to the scores, 1 for True, and disallow where it is False."""
     s = base.scored(call)
     return s if call.mask is None else s + call.mask * (call.j + 1).astype(s.dtype)
 
 
 @wrong("by_mask", "MASK-1", "H")
-def mask_of_the_first_head(call: Call) -> Any:
+def mask_of_the_first_head(call: Attention) -> Any:
     """Let all heads have the mask of the first."""
-    return base_masking.by_mask(altered(call, mask=lambda mask: first(mask, -3)))
+    return base.by_mask(altered(call, mask=lambda mask: first(mask, -3)))
 
 
 @wrong("by_mask", "MASK-1", "H")
-def mask_of_the_first_batch_entry(call: Call) -> Any:
+def mask_of_the_first_batch_entry(call: Attention) -> Any:
     """Let all batch entries have the mask of the first."""
-    return base_masking.by_mask(altered(call, mask=lambda mask: first(mask, -4)))
+    return base.by_mask(altered(call, mask=lambda mask: first(mask, -4)))
 
 
 @wrong("by_mask", "MASK-1", "H")
-def mask_of_the_first_query(call: Call) -> Any:
+def mask_of_the_first_query(call: Attention) -> Any:
     """Take a mask to be one of keys, the same for all queries."""
-    return base_masking.by_mask(altered(call, mask=lambda mask: first(mask, -2)))
+    return base.by_mask(altered(call, mask=lambda mask: first(mask, -2)))
 
 
 @wrong("by_mask", "MASK-1", "H")
-def square_mask_transposed(call: Call) -> Any:
+def square_mask_transposed(call: Attention) -> Any:
     """Read a mask by columns, where there are as many queries as keys."""
     square = call.queries == call.keys
     turned = altered(call, mask=lambda mask: np.swapaxes(mask, -1, -2) if mask.ndim > 1 else mask)
-    return base_masking.by_mask(turned if square else call)
+    return base.by_mask(turned if square else call)
 
 
 @wrong("by_bias", "MASK-13", "B")
-def bias_merely_added(_call: Call) -> Any:
+def bias_merely_added(_call: Attention) -> Any:
     """Add minus infinity like any number, so that NaN is left where it disallows."""
-    return everything()
+    return True
 
 
 @wrong("by_bias", "MASK-2", "C", "flashinfer-ai/flashinfer#4401")
-def low_bias_disallows(call: Call) -> Any:
+def low_bias_disallows(call: Attention) -> Any:
     """Take a bias below -10000 for minus infinity."""
-    return everything() if call.bias is None else call.bias.astype(np.float64) > -10000
+    return True if call.bias is None else call.bias.astype(np.float64) > -10000
 
 
 @wrong("biased", "MASK-2", "C")
-def bias_bounded_below(call: Call, x: Array) -> Any:
+def bias_bounded_below(call: Attention, x: Array) -> Any:
     """Let no bias be below -10000."""
     return base.biased(altered(call, bias=lambda bias: np.maximum(bias.astype(x.dtype), -10000)), x)
 
 
 @wrong("by_causality", "MASK-3", "A", "microsoft/onnxruntime#29020")
-def causal_bottom_right(call: Call) -> Any:
+def causal_bottom_right(call: Attention) -> Any:
     """Align the last query with the last key though no offset says so."""
     ends = call.keys - call.queries if np.all(np.asarray(call.query_offset) == 0) else 0
-    return call.j <= base_masking.position(call) + ends if call.is_causal else everything()
+    return call.j <= base.position(call) + ends if call.is_causal else True
 
 
 @wrong("by_causality", "MASK-3", "A")
-def causal_without_the_diagonal(call: Call) -> Any:
+def causal_without_the_diagonal(call: Attention) -> Any:
     """Disallow the key at the query's own position."""
-    return call.j < base_masking.position(call) if call.is_causal else everything()
+    return call.j < base.position(call) if call.is_causal else True
 
 
 @wrong("by_causality", "MASK-3", "A")
-def causal_reversed(call: Call) -> Any:
+def causal_reversed(call: Attention) -> Any:
     """Allow what comes after the query."""
-    return call.j >= base_masking.position(call) if call.is_causal else everything()
+    return call.j >= base.position(call) if call.is_causal else True
 
 
 @wrong("by_causality", "MASK-3", "A", "huggingface/transformers#30437")
-def causal_dropped_for_one_query(call: Call) -> Any:
+def causal_dropped_for_one_query(call: Attention) -> Any:
     """Take a single query for the last one, which may attend to all keys."""
-    return everything() if call.queries == 1 else base_masking.by_causality(call)
+    return True if call.queries == 1 else base.by_causality(call)
 
 
 @wrong("by_causality", "MASK-3", "A", "pytorch/pytorch#195910")
-def causal_once_for_four_queries_in_half(call: Call) -> Any:
+def causal_once_for_four_queries_in_half(call: Attention) -> Any:
     """Find the diagonal in half precision once for four queries."""
     if call.storage.itemsize > 2 or not call.is_causal:
-        return base_masking.by_causality(call)
-    return call.j <= base_masking.position(call) - call.i + call.i // 4 * 4 + 3
+        return base.by_causality(call)
+    return call.j <= base.position(call) - call.i + call.i // 4 * 4 + 3
 
 
 @wrong("by_causality", "MASK-3", "G")
-def causal_by_tiles_past_the_first(call: Call) -> Any:
+def causal_by_tiles_past_the_first(call: Attention) -> Any:
     """Allow the whole tile of 16 keys on the diagonal, but for the first."""
     start = np.where(call.j < 16, call.j, call.j // 16 * 16)
-    return start <= base_masking.position(call) if call.is_causal else everything()
+    return start <= base.position(call) if call.is_causal else True
 
 
 @wrong("by_causality", "MASK-3", "G")
-def causal_forgotten_past_a_tile_of_queries(call: Call) -> Any:
+def causal_forgotten_past_a_tile_of_queries(call: Attention) -> Any:
     """Mask the first tile of 16 queries alone."""
-    return base_masking.by_causality(call) | (call.i >= 16)
+    return base.by_causality(call) | (call.i >= 16)
 
 
 @wrong("allowed", "MASK-4", "A", "keras-team/keras#23038")
-def causal_dropped_beside_dropout(call: Call) -> Any:
+def causal_dropped_beside_dropout(call: Attention) -> Any:
     """Forget the causal mask on the path for dropout."""
-    return base_masking.allowed(replace(call, is_causal=False) if call.dropout_mask is not None else call)
+    return base.allowed(call.but(is_causal=False) if call.dropout_mask is not None else call)
 
 
 @wrong("allowed", "MASK-4", "R")
-def mask_replaces_causal(call: Call) -> Any:
+def mask_replaces_causal(call: Attention) -> Any:
     """Let a mask that is given say everything."""
-    return base_masking.allowed(call if call.mask is None else replace(call, is_causal=False))
+    return base.allowed(call if call.mask is None else call.but(is_causal=False))
 
 
 @wrong("allowed", "MASK-4", "R")
-def causal_replaces_mask(call: Call) -> Any:
+def causal_replaces_mask(call: Attention) -> Any:
     """Pass over a mask where attention is causal."""
-    return base_masking.allowed(replace(call, mask=None) if call.is_causal else call)
+    return base.allowed(call.but(mask=None) if call.is_causal else call)
 
 
 @wrong("allowed", "MASK-4", "E")
-def window_replaces_causal(call: Call) -> Any:
+def window_replaces_causal(call: Attention) -> Any:
     """Take the right bound of a window for all that is said of keys after the query."""
-    return base_masking.allowed(call if call.window is None else replace(call, is_causal=False))
+    return base.allowed(call if call.window is None else call.but(is_causal=False))
 
 
 @wrong("allowed", "MASK-4", "R")
-def key_lengths_dropped_beside_a_mask(call: Call) -> Any:
+def key_lengths_dropped_beside_a_mask(call: Attention) -> Any:
     """Expect a mask to know of the lengths."""
-    return base_masking.allowed(call if call.mask is None else replace(call, key_lengths=None))
+    return base.allowed(call if call.mask is None else call.but(key_lengths=None))
 
 
 @wrong("allowed", "MASK-4", "R")
-def segments_dropped_beside_a_bias(call: Call) -> Any:
+def segments_dropped_beside_a_bias(call: Attention) -> Any:
     """Make an additive mask of the segments where there is no other."""
-    return base_masking.allowed(call if call.bias is None else replace(call, key_segment_ids=None))
+    return base.allowed(call if call.bias is None else call.but(key_segment_ids=None))
 
 
 @wrong("allowed", "MASK-4", "R")
-def mask_or_bias(call: Call) -> Any:
+def mask_or_bias(call: Attention) -> Any:
     """Allow what mask or bias allows, where both are given."""
     if call.mask is None or call.bias is None:
-        return base_masking.allowed(call)
-    return base_masking.allowed(replace(call, mask=None)) | base_masking.allowed(replace(call, bias=None))
+        return base.allowed(call)
+    return base.allowed(call.but(mask=None)) | base.allowed(call.but(bias=None))
 
 
 @wrong("attend", "MASK-5", "C", "microsoft/onnxruntime#14363")
-def filled_with_minus_ten_thousand(call: Call) -> Any:
+def filled_with_minus_ten_thousand(call: Attention) -> Any:
     """Give disallowed keys the score -10000 and go on."""
-    own, allowed = call.own, base_masking.allowed(call)
-    s = np.where(allowed, own.scored(call), np.float32(-10000))
-    p, lse = own.softmax(call, s, np.ones_like(allowed))
-    return own.weighted(call, own.dropped(call, p), allowed), lse, own.dropped(call, p)
+    allowed = base.allowed(call)
+    s = np.where(allowed, base.scored(call), np.float32(-10000))
+    p, lse = base.softmax_of(call, s, np.ones_like(allowed))
+    return base.weighted(call, base.dropped(call, p), allowed), lse, base.dropped(call, p)
 
 
 @wrong("exponentials", "MASK-5", "C")
-def disallowed_keys_in_the_denominator(_call: Call, s: Array, _allowed: Mask, top: Array) -> Any:
+def disallowed_keys_in_the_denominator(_call: Attention, s: Array, _allowed: Mask, top: Array) -> Any:
     """Take the softmax over all keys that a row has, and mask after it."""
     return np.exp(s - top)
 
 
 @wrong("exponentials", "MASK-5", "C")
-def filled_with_the_smallest_number(_call: Call, s: Array, allowed: Mask, top: Array) -> Any:
+def filled_with_the_smallest_number(_call: Attention, s: Array, allowed: Mask, top: Array) -> Any:
     """Fill with the smallest positive number, taken for the lowest."""
     return np.exp(np.where(allowed, s, np.finfo(s.dtype).tiny) - top)
 
 
 @wrong("exponentials", "MASK-5", "G")
-def disallowed_keys_of_the_last_tile(_call: Call, s: Array, allowed: Mask, top: Array) -> Any:
+def disallowed_keys_of_the_last_tile(_call: Attention, s: Array, allowed: Mask, top: Array) -> Any:
     """Mask whole tiles of 16 keys alone, and let the remainder in."""
     whole = np.arange(s.shape[-1]) < s.shape[-1] // 16 * 16
     seen = np.where(whole | (s.shape[-1] <= 16), allowed, allowed.any(axis=-1, keepdims=True))
@@ -194,9 +192,9 @@ def disallowed_keys_of_the_last_tile(_call: Call, s: Array, allowed: Mask, top: 
 
 
 @wrong("allowed", "NUM-3", "G")
-def last_key_of_an_odd_last_row(call: Call) -> Any:
+def last_key_of_an_odd_last_row(call: Attention) -> Any:
     """Lose the last key of the last query, where there is an odd number of them past eight."""
-    seen = np.broadcast_to(base_masking.allowed(call), call.shape).copy()
+    seen = np.broadcast_to(base.allowed(call), call.shape).copy()
     if call.queries > 8 and call.queries % 2 and call.keys > 1:
         seen[..., -1, -1] = False
     return seen

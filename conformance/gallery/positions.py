@@ -4,136 +4,133 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery import base_parts
-from attnspec.conformance.gallery.base import Array, Steps
-from attnspec.conformance.gallery.entry import wrong
+from attnspec.conformance.gallery.entry import Array, base, wrong
+from attnspec.reference.call import Call
 
 
 @wrong("turned", "POS-1", "Q")
-def turned_backwards(a: Array, b: Array, cosine: Array, sine: Array) -> Any:
+def turned_backwards(call: Call, a: Array, b: Array, cosine: Array, sine: Array) -> Any:
     """Turn with the clock."""
-    return base_parts.turned(a, b, cosine, -sine)
+    return base.turned(call, a, b, cosine, -sine)
 
 
 @wrong("turned", "POS-1", "Q")
-def second_half_not_turned(a: Array, b: Array, cosine: Array, sine: Array) -> Any:
+def second_half_not_turned(_call: Call, a: Array, b: Array, cosine: Array, sine: Array) -> Any:
     """Overwrite the first of a pair before the second is computed from it."""
     a = a * cosine - b * sine
     return a, a * sine + b * cosine
 
 
 @wrong("angles", "POS-1", "Q")
-def angles_of_the_half_depth(features: Array, offset: Any, base: float, depth: int) -> Any:
+def angles_of_the_half_depth(call: Call, features: Array, offset: Any, radix: float, depth: int) -> Any:
     """Divide the exponent by the number of features instead of pairs."""
-    return base_parts.angles(features, offset, base**0.5, depth)
+    return base.angles(call, features, offset, radix**0.5, depth)
 
 
 @wrong("angles", "POS-1", "Q")
-def base_always_ten_thousand(features: Array, offset: Any, _base: float, depth: int) -> Any:
+def base_always_ten_thousand(call: Call, features: Array, offset: Any, _radix: float, depth: int) -> Any:
     """Take the base for granted."""
-    return base_parts.angles(features, offset, 10000.0, depth)
+    return base.angles(call, features, offset, 10000.0, depth)
 
 
 @wrong("pairs", "POS-2", "Q")
-def pairs_always_neighbours(depth: int, *, interleaved: bool) -> Any:  # noqa: ARG001 - the argument is the bug
+def pairs_always_neighbours(call: Call, depth: int, *, interleaved: bool) -> Any:  # noqa: ARG001 - the argument is the bug
     """Turn neighbours in either layout."""
-    return base_parts.pairs(depth, interleaved=True)
+    return base.pairs(call, depth, interleaved=True)
 
 
 @wrong("pairs", "POS-3", "Q")
-def pairs_never_neighbours(depth: int, *, interleaved: bool) -> Any:  # noqa: ARG001 - the argument is the bug
+def pairs_never_neighbours(call: Call, depth: int, *, interleaved: bool) -> Any:  # noqa: ARG001 - the argument is the bug
     """Turn features half the depth apart in either layout."""
-    return base_parts.pairs(depth, interleaved=False)
+    return base.pairs(call, depth, interleaved=False)
 
 
 @wrong("angles", "POS-4", "Q")
-def angles_of_the_whole_depth(features: Array, offset: Any, base: float, depth: int) -> Any:
+def angles_of_the_whole_depth(call: Call, features: Array, offset: Any, radix: float, depth: int) -> Any:
     """Take the angles of the whole depth where part of it is turned."""
-    return base_parts.angles(features, offset, base, features.shape[-1])[..., : depth // 2]
+    return base.angles(call, features, offset, radix, features.shape[-1])[..., : depth // 2]
 
 
-@wrong("rotary", "POS-4", "Q")
-def rest_of_the_features_dropped(
-    own: Steps,
-    features: Array,
-    *,
-    offset: Any = 0,
-    base: float = 10000.0,
-    interleaved: bool = False,
-    rotary_depth: int | None = None,
-) -> Any:
+@wrong("rotated", "POS-4", "Q")
+def rest_of_the_features_dropped(call: Call, features: Array, *rest: Any, **options: Any) -> Any:
     """Leave features past the rotary depth 0."""
-    options = {"offset": offset, "base": base, "interleaved": interleaved, "rotary_depth": rotary_depth}
-    found = base_parts.rotary(own, features, **options)
-    return np.where(np.arange(features.shape[-1]) < (rotary_depth or features.shape[-1]), found, 0)
+    _, _, depth = rest
+    found = base.rotated(call, features, *rest, **options)
+    return np.where(np.arange(features.shape[-1]) < depth, found, 0)
 
 
 @wrong("angles", "POS-5", "Q")
-def rotary_offset_of_the_first_entry(features: Array, offset: Any, base: float, depth: int) -> Any:
+def rotary_offset_of_the_first_entry(
+    call: Call, features: Array, offset: Any, radix: float, depth: int
+) -> Any:
     """Turn all batch entries by the offset of the first."""
-    return base_parts.angles(features, np.asarray(offset).ravel()[:1].sum(), base, depth)
+    return base.angles(call, features, np.asarray(offset).ravel()[:1].sum(), radix, depth)
 
 
 @wrong("angles", "POS-5", "Q")
-def positions_from_one(features: Array, offset: Any, base: float, depth: int) -> Any:
+def positions_from_one(call: Call, features: Array, offset: Any, radix: float, depth: int) -> Any:
     """Count positions from 1."""
-    return base_parts.angles(features, np.asarray(offset) + 1, base, depth)
+    return base.angles(call, features, np.asarray(offset) + 1, radix, depth)
 
 
 @wrong("angles", "NUM-5", "C")
-def angles_in_half(features: Array, offset: Any, base: float, depth: int) -> Any:
+def angles_in_half(call: Call, features: Array, offset: Any, radix: float, depth: int) -> Any:
     """Hold positions in half precision, which has no odd numbers past 2048 and few in bfloat16 past 256."""
-    angle = base_parts.angles(features, offset, base, depth)
+    angle = base.angles(call, features, offset, radix, depth)
     return angle if features.dtype.itemsize > 2 else angle.astype(features.dtype).astype(np.float64)
 
 
 @wrong("check_rotary", "POS-6", "U")
-def odd_rotary_depth_cut(features: Array, offset: Any, base: float, rotary_depth: int | None) -> Any:
+def odd_rotary_depth_cut(
+    call: Call, features: Array, offset: Any, radix: float, rotary_depth: int | None
+) -> Any:
     """Leave the last feature of an odd number as it is."""
     depth = features.shape[-1] if rotary_depth is None else rotary_depth
-    return base_parts.check_rotary(features, offset, base, depth // 2 * 2)
+    return base.check_rotary(call, features, offset, radix, depth // 2 * 2)
 
 
 @wrong("check_rotary", "POS-6", "U")
-def rotary_depth_clipped(features: Array, offset: Any, base: float, rotary_depth: int | None) -> Any:
+def rotary_depth_clipped(
+    call: Call, features: Array, offset: Any, radix: float, rotary_depth: int | None
+) -> Any:
     """Turn all features where more are asked for."""
     fitting = None if rotary_depth is None else min(rotary_depth, features.shape[-1])
-    return base_parts.check_rotary(features, offset, base, fitting)
+    return base.check_rotary(call, features, offset, radix, fitting)
 
 
 @wrong("slopes", "POS-7", "Q", "ml-explore/mlx#343")
-def one_sequence_of_slopes(heads: int) -> Any:
+def one_sequence_of_slopes(_call: Call, heads: int) -> Any:
     """Use the formula for powers of two for every number of heads."""
     return [2.0 ** (-8 * (h + 1) / heads) for h in range(heads)]
 
 
 @wrong("slopes", "POS-7", "Q", "huggingface/transformers#28380")
-def further_slopes_from_the_second(heads: int) -> Any:
+def further_slopes_from_the_second(call: Call, heads: int) -> Any:
     """Begin with the second of the slopes that lie between the others."""
     lower = 2 ** (heads.bit_length() - 1)
-    return base_parts.slopes(lower) + base_parts.slopes(2 * lower)[1::2][: heads - lower]
+    return base.slopes(call, lower) + base.slopes(call, 2 * lower)[1::2][: heads - lower]
 
 
 @wrong("slopes", "POS-7", "Q", "paiml/aprender#2143")
-def slopes_from_one(heads: int) -> Any:
+def slopes_from_one(call: Call, heads: int) -> Any:
     """Begin the sequence with 1."""
     ratio = 2.0 ** (-8 / 2 ** (heads.bit_length() - 1))
-    return [slope / ratio for slope in base_parts.slopes(heads)]
+    return [slope / ratio for slope in base.slopes(call, heads)]
 
 
 @wrong("distant", "POS-8", "Q")
-def distance_with_its_sign(slopes: Array, p: Array, j: Array) -> Any:
+def distance_with_its_sign(_call: Call, slopes: Array, p: Array, j: Array) -> Any:
     """Give keys after the query a positive bias."""
     return slopes * (j - p)
 
 
 @wrong("distant", "POS-8", "Q")
-def nearer_keys_taken_from(slopes: Array, p: Array, j: Array) -> Any:
+def nearer_keys_taken_from(_call: Call, slopes: Array, p: Array, j: Array) -> Any:
     """Lose the minus."""
     return slopes * np.abs(p - j)
 
 
 @wrong("distant", "POS-8", "A")
-def distance_of_indices(slopes: Array, p: Array, j: Array) -> Any:
+def distance_of_indices(call: Call, slopes: Array, p: Array, j: Array) -> Any:
     """Count distances from the index of the query and not from its position."""
-    return base_parts.distant(slopes, np.arange(p.shape[-2])[:, None] + 0 * p, j)
+    return base.distant(call, slopes, np.arange(p.shape[-2])[:, None] + 0 * p, j)

@@ -4,76 +4,77 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery import base_companions as base
-from attnspec.conformance.gallery.base import Array
-from attnspec.conformance.gallery.base_checks import Given
-from attnspec.conformance.gallery.entry import wrong
+from attnspec.conformance.gallery.entry import Array, base, wrong
+from attnspec.reference.call import Call, Given
+from attnspec.reference.projection import Convention
 
 
 @wrong("projected", "PROJ-1", "V")
-def square_weight_transposed(tokens: Array, weight: Array, convention: str) -> Any:
+def square_weight_transposed(call: Call, tokens: Array, weight: Array, convention: Convention) -> Any:
     """Hold weights as (features, depth) inside, which shows where they are square."""
     square = weight.shape[0] == weight.shape[1] and convention == "row"
-    return base.projected(tokens, weight.T if square else weight, convention)
+    return base.projected(call, tokens, weight.T if square else weight, convention)
 
 
 @wrong("projected", "PROJ-2", "V")
-def columns_taken_for_rows(tokens: Array, weight: Array, convention: str) -> Any:
+def columns_taken_for_rows(call: Call, tokens: Array, weight: Array, convention: Convention) -> Any:
     """Multiply from the right in either convention, where that fits."""
     fits = tokens.shape[-1] == weight.shape[0] == weight.shape[1]
-    return base.projected(tokens, weight, "row" if fits else convention)
+    return base.projected(call, tokens, weight, "row" if fits else convention)
 
 
 @wrong("projected", "PROJ-1", "G")
-def odd_depth_cut(tokens: Array, weight: Array, convention: str) -> Any:
+def odd_depth_cut(call: Call, tokens: Array, weight: Array, convention: Convention) -> Any:
     """Take the features of a token in pairs, and leave the last of an odd number."""
     even = weight.shape[0] // 2 * 2
     if convention == "column" or not even:
-        return base.projected(tokens, weight, convention)
+        return base.projected(call, tokens, weight, convention)
     return tokens[..., :even] @ weight[:even]
 
 
 @wrong("shifted", "PROJ-3", "V")
-def bias_along_the_tokens(found: Array, bias: Array, convention: str) -> Any:
+def bias_along_the_tokens(call: Call, found: Array, bias: Array, convention: Convention) -> Any:
     """Add the bias to columns as to rows, where there are as many tokens as features."""
-    return base.shifted(found, bias, "row" if found.shape[-1] == len(bias) else convention)
+    return base.shifted(call, found, bias, "row" if found.shape[-1] == len(bias) else convention)
 
 
 @wrong("shifted", "PROJ-3", "V")
-def bias_scaled_by_the_tokens(found: Array, bias: Array, convention: str) -> Any:
+def bias_scaled_by_the_tokens(call: Call, found: Array, bias: Array, convention: Convention) -> Any:
     """Add the bias once for each token, to their sum."""
-    return base.shifted(found, bias * found.shape[-2 if convention == "row" else -1], convention)
+    return base.shifted(call, found, bias * found.shape[-2 if convention == "row" else -1], convention)
 
 
 @wrong("check_projection", "PROJ-4", "U")
-def weight_transposed_to_fit(tokens: Array, weight: Array, bias: Array | None, convention: str) -> Any:
+def weight_transposed_to_fit(
+    call: Call, name: str, tokens: Array, weight: Array, bias: Array | None, convention: Convention
+) -> Any:
     """Turn a weight round that would fit the other way."""
     depth = tokens.shape[-1 if convention == "row" else -2]
     fits = weight.shape[0 if convention == "row" else -1] == depth
-    return base.check_projection(tokens, weight if fits else weight.T, bias, convention)
+    return base.check_projection(call, name, tokens, weight if fits else weight.T, bias, convention)
 
 
 @wrong("check_self", "PROJ-5", "V")
-def bias_of_the_key_for_the_query(given: Given) -> Any:
+def bias_of_the_key_for_the_query(_call: Call, given: Given) -> Any:
     """Add the bias of the keys to the queries too."""
     return given | {"query_bias": given["key_bias"]}
 
 
 @wrong("check_self", "PROJ-5", "V")
-def bias_of_the_value_dropped(given: Given) -> Any:
+def bias_of_the_value_dropped(_call: Call, given: Given) -> Any:
     """Take a bias for the values and leave it out."""
     return given | {"value_bias": None}
 
 
 @wrong("check_self", "PROJ-5", "K")
-def scale_of_the_token_depth(given: Given) -> Any:
+def scale_of_the_token_depth(_call: Call, given: Given) -> Any:
     """Divide by the root of the depth before the projection."""
     depth = given["tokens"].shape[-1 if given["convention"] == "row" else -2]
     return given if given["scale"] is not None else given | {"scale": 1 / depth**0.5}
 
 
 @wrong("check_self", "PROJ-5", "H")
-def mask_transposed_in_columns(given: Given) -> Any:
+def mask_transposed_in_columns(_call: Call, given: Given) -> Any:
     """Turn a mask round with the tokens, where they are columns."""
     turn = given["mask"] is not None and given["mask"].ndim > 1 and given["convention"] == "column"
     return given | {"mask": np.swapaxes(given["mask"], -1, -2)} if turn else given

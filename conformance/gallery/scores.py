@@ -1,202 +1,199 @@
 """Wrong about scores: dot products, scale, softcap, bias."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery import base, base_checks
-from attnspec.conformance.gallery.base import Array, Call
-from attnspec.conformance.gallery.base_checks import Given
-from attnspec.conformance.gallery.entry import altered, first, wrong
+from attnspec.conformance.gallery.entry import Array, altered, base, first, wrong
+from attnspec.reference.errors import is_number
+from attnspec.reference.notation import Attention
 
 
 @wrong("product", "SCORE-1", "G")
-def absolute_scores(call: Call) -> Any:
+def absolute_scores(call: Attention) -> Any:
     """Lose the sign of the dot products."""
     return np.abs(base.product(call))
 
 
 @wrong("product", "SCORE-1", "H")
-def scores_transposed(call: Call) -> Any:
+def scores_transposed(call: Attention) -> Any:
     """Exchange queries and keys, where there are as many of both."""
     x = base.product(call)
     return np.swapaxes(x, -1, -2) if call.queries == call.keys else x
 
 
 @wrong("product", "SCORE-1", "G")
-def depth_past_sixteen_dropped(call: Call) -> Any:
+def depth_past_sixteen_dropped(call: Attention) -> Any:
     """Sum over the first 16 features."""
-    return base.product(replace(call, query=call.query[..., :16], key=call.key[..., :16]))
+    return base.product(call.but(query=call.query[..., :16], key=call.key[..., :16]))
 
 
 @wrong("product", "SCORE-1", "G")
-def last_of_an_odd_depth_dropped(call: Call) -> Any:
+def last_of_an_odd_depth_dropped(call: Attention) -> Any:
     """Load features in pairs, and leave the last of an odd number greater than one."""
     depth = call.query.shape[-1]
     kept = depth - 1 if depth % 2 and depth > 1 else depth
-    return base.product(replace(call, query=call.query[..., :kept], key=call.key[..., :kept]))
+    return base.product(call.but(query=call.query[..., :kept], key=call.key[..., :kept]))
 
 
 @wrong("product", "SCORE-1", "K")
-def keys_normalised(call: Call) -> Any:
+def keys_normalised(call: Attention) -> Any:
     """Divide each key by its length."""
     length = np.sqrt((call.key**2).sum(axis=-1, keepdims=True))
-    return base.product(replace(call, key=call.key / np.where(length == 0, 1, length)))
+    return base.product(call.but(key=call.key / np.where(length == 0, 1, length)))
 
 
 @wrong("factor", "SCORE-2", "K")
-def no_default_scale(call: Call) -> Any:
+def no_default_scale(call: Attention) -> Any:
     """Leave the dot products as they are unless a scale is given."""
-    return base.factor(replace(call, scale=1.0 if call.scale is None else call.scale))
+    return base.factor(call.but(scale=1.0 if call.scale is None else call.scale))
 
 
 @wrong("factor", "SCORE-2", "K")
-def scale_without_the_root(call: Call) -> Any:
+def scale_without_the_root(call: Attention) -> Any:
     """Divide by the depth."""
     return 1 / np.float32(call.query.shape[-1]) if call.scale is None else base.factor(call)
 
 
 @wrong("factor", "SCORE-2", "K", "vllm-project/vllm-ascend#1958")
-def scale_of_a_padded_depth(call: Call) -> Any:
+def scale_of_a_padded_depth(call: Attention) -> Any:
     """Divide by the root of the depth rounded up to a multiple of 8."""
     padded = -(-call.query.shape[-1] // 8) * 8
-    return base.factor(replace(call, scale=padded**-0.5 if call.scale is None else call.scale))
+    return base.factor(call.but(scale=padded**-0.5 if call.scale is None else call.scale))
 
 
 @wrong("factor", "SCORE-2", "P")
-def scale_of_the_value_depth(call: Call) -> Any:
+def scale_of_the_value_depth(call: Attention) -> Any:
     """Divide by the root of the depth of the values."""
     depth = call.value.shape[-1]
-    return base.factor(replace(call, scale=depth**-0.5 if call.scale is None else call.scale))
+    return base.factor(call.but(scale=depth**-0.5 if call.scale is None else call.scale))
 
 
 @wrong("factor", "SCORE-2", "K")
-def scale_of_all_heads(call: Call) -> Any:
+def scale_of_all_heads(call: Attention) -> Any:
     """Divide by the root of the depth of all heads together."""
     depth = call.query.shape[-1] * call.query.shape[-3]
-    return base.factor(replace(call, scale=depth**-0.5 if call.scale is None else call.scale))
+    return base.factor(call.but(scale=depth**-0.5 if call.scale is None else call.scale))
 
 
 @wrong("factor", "SCORE-3", "K")
-def scale_of_zero_is_the_default(call: Call) -> Any:
+def scale_of_zero_is_the_default(call: Attention) -> Any:
     """Ask whether a scale is given by asking whether it is true."""
-    return base.factor(replace(call, scale=call.scale or None))
+    return base.factor(call.but(scale=call.scale or None))
 
 
 @wrong("factor", "SCORE-3", "K", "pytorch/pytorch#105202")
-def negative_scale_by_its_root(call: Call) -> Any:
+def negative_scale_by_its_root(call: Attention) -> Any:
     """Multiply both inputs by the root of the scale."""
     root = np.sqrt(base.factor(call))
     return root * root
 
 
 @wrong("factor", "SCORE-3", "K")
-def scale_on_top_of_the_default(call: Call) -> Any:
+def scale_on_top_of_the_default(call: Attention) -> Any:
     """Multiply by the given scale and divide by the root of the depth too."""
-    default = base.factor(replace(call, scale=None))
+    default = base.factor(call.but(scale=None))
     return default if call.scale is None else base.factor(call) * default
 
 
 @wrong("factor", "ERR-3", "K", "pytorch/pytorch#174361")
-def scale_dropped_beside_a_mask(call: Call) -> Any:
+def scale_dropped_beside_a_mask(call: Attention) -> Any:
     """Fall back to the default on the path for masks."""
-    return base.factor(replace(call, scale=None) if call.mask is not None else call)
+    return base.factor(call.but(scale=None) if call.mask is not None else call)
 
 
 @wrong("scored", "SCORE-4", "L")
-def bias_before_the_scale(call: Call) -> Any:
+def bias_before_the_scale(call: Attention) -> Any:
     """Add the bias to the dot products and scale the sum."""
     return base.capped(call, base.biased(call, base.product(call)) * base.factor(call))
 
 
 @wrong("biased", "SCORE-4", "H")
-def bias_of_the_first_head(call: Call, x: Array) -> Any:
+def bias_of_the_first_head(call: Attention, x: Array) -> Any:
     """Let all heads have the bias of the first."""
     return base.biased(altered(call, bias=lambda bias: first(bias, -3)), x)
 
 
 @wrong("biased", "SCORE-4", "H")
-def bias_of_the_first_query(call: Call, x: Array) -> Any:
+def bias_of_the_first_query(call: Attention, x: Array) -> Any:
     """Read the bias with a stride of 0 over the queries."""
     return base.biased(altered(call, bias=lambda bias: first(bias, -2)), x)
 
 
 @wrong("biased", "SCORE-4", "H")
-def bias_of_keys_along_the_queries(call: Call, x: Array) -> Any:
+def bias_of_keys_along_the_queries(call: Attention, x: Array) -> Any:
     """Align a bias of one axis with the queries, where it fits there."""
     turned = altered(call, bias=lambda bias: bias[:, None] if bias.shape == (call.queries,) else bias)
     return base.biased(turned, x)
 
 
 @wrong("biased", "SCORE-4", "L")
-def positive_bias_dropped(call: Call, x: Array) -> Any:
+def positive_bias_dropped(call: Attention, x: Array) -> Any:
     """Take a bias for an additive mask, which is never above zero."""
     return base.biased(altered(call, bias=lambda bias: np.minimum(bias.astype(x.dtype), 0)), x)
 
 
 @wrong("scored", "SCORE-5", "F", "onnx/onnx#7867")
-def cap_after_the_bias(call: Call) -> Any:
+def cap_after_the_bias(call: Attention) -> Any:
     """Cap the sum of score and bias."""
     return base.capped(call, base.biased(call, base.product(call) * base.factor(call)))
 
 
 @wrong("attend", "SCORE-5", "F", "ggml-org/llama.cpp#29034")
-def cap_after_the_mask(call: Call) -> Any:
+def cap_after_the_mask(call: Attention) -> Any:
     """Fill disallowed places with minus infinity and cap after that, which makes a score of them."""
-    own = call.own
-    masked = np.where(own.allowed(call), own.biased(call, own.product(call) * own.factor(call)), -np.inf)
-    s = own.capped(call, masked)
+    masked = np.where(base.allowed(call), base.biased(call, base.product(call) * base.factor(call)), -np.inf)
+    s = base.capped(call, masked)
     seen = s > -np.inf
-    p, lse = own.softmax(call, s, seen)
-    return own.weighted(call, own.dropped(call, p), seen), lse, own.dropped(call, p)
+    p, lse = base.softmax_of(call, s, seen)
+    return base.weighted(call, base.dropped(call, p), seen), lse, base.dropped(call, p)
 
 
 @wrong("capped", "SCORE-5", "F")
-def cap_by_softsign(call: Call, x: Array) -> Any:
+def cap_by_softsign(call: Attention, x: Array) -> Any:
     """Squeeze by ``x / (1 + |x| / cap)``."""
     return x if call.softcap is None else x / (1 + np.abs(x) / x.dtype.type(call.softcap))
 
 
 @wrong("capped", "SCORE-5", "F")
-def cap_not_multiplied_back(call: Call, x: Array) -> Any:
+def cap_not_multiplied_back(call: Attention, x: Array) -> Any:
     """Leave the scores between -1 and 1."""
     return x if call.softcap is None else np.tanh(x / x.dtype.type(call.softcap))
 
 
 @wrong("capped", "SCORE-5", "F")
-def cap_by_clipping(call: Call, x: Array) -> Any:
+def cap_by_clipping(call: Attention, x: Array) -> Any:
     """Cut scores off at the cap."""
     return x if call.softcap is None else np.clip(x, -call.softcap, call.softcap)
 
 
 @wrong("scored", "SCORE-5", "F")
-def cap_before_the_scale(call: Call) -> Any:
+def cap_before_the_scale(call: Attention) -> Any:
     """Cap the dot products, and scale them after that."""
     return base.biased(call, base.capped(call, base.product(call)) * base.factor(call))
 
 
 @wrong("capped", "SCORE-5", "F")
-def cap_dropped_for_one_query(call: Call, x: Array) -> Any:
+def cap_dropped_for_one_query(call: Attention, x: Array) -> Any:
     """Forget the cap on the path for decoding."""
     return x if call.queries == 1 else base.capped(call, x)
 
 
 @wrong("check_softcap", "SCORE-6", "U")
-def cap_of_zero_is_none(given: Given) -> Any:
+def cap_of_zero_is_none(call: Attention) -> Any:
     """Take 0 for no cap, as other libraries write it."""
-    return base_checks.check_softcap(given | {"softcap": given["softcap"] or None})
+    return base.check_softcap(call.but(softcap=call.softcap or None))
 
 
 @wrong("check_softcap", "SCORE-6", "U")
-def negative_cap_taken(given: Given) -> Any:
+def negative_cap_taken(call: Attention) -> Any:
     """Pass over the sign of a cap, which makes no difference."""
-    positive = base_checks.is_number(given["softcap"]) and given["softcap"] < 0
-    return base_checks.check_softcap(given | {"softcap": -given["softcap"]} if positive else given)
+    positive = is_number(call.softcap) and call.softcap < 0
+    return base.check_softcap(call.but(softcap=-call.softcap) if positive else call)
 
 
 @wrong("factor", "MASK-3", "K")
-def sign_of_the_scale_lost_under_a_causal_mask(call: Call) -> Any:
+def sign_of_the_scale_lost_under_a_causal_mask(call: Attention) -> Any:
     """Take the size of a negative scale on the causal path."""
     found = base.factor(call)
     return abs(found) if call.is_causal else found

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from attnspec.dtypes import Format
 from attnspec.operations import OPERATIONS
 from attnspec.reference.budget.formats import Accuracy, Budget, rounded
-from attnspec.reference.heads import repeat_heads
 from attnspec.reference.masking import allowed_keys
 from attnspec.reference.softmax import log_sum_exp, softmax
 
@@ -160,6 +159,11 @@ def attention_budget(
     if inherited is not None:
         error = error + (q + weight_error) @ repeat_heads(inherited[2], s.shape)
     return {"output": rounded(output, error, storage), "lse": lse, "weights": weights}
+
+
+def repeat_heads(array: Budget, shape: tuple[int, ...]) -> Budget:
+    """Repeat key heads in place until there is one for each query head (HEAD-1)."""
+    return array if array.ndim == 2 else np.repeat(array, shape[-3] // array.shape[-3], axis=-3)
 
 
 def _with_sink(

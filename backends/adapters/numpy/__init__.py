@@ -1,1 +1,0 @@
-"""Attention in NumPy: the reference."""

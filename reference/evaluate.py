@@ -1,0 +1,61 @@
+"""The operations on anything that NumPy makes arrays of, all in one precision."""
+
+from typing import Any
+
+import array_api_compat.numpy as xp
+import ml_dtypes  # noqa: F401 - makes "bfloat16" a name that NumPy knows
+import numpy as np
+
+from attnspec.dtypes import FORMATS
+from attnspec.reference.call import Call, Step, Steps
+from attnspec.reference.errors import ArgumentError
+
+#: Arguments that are numbers, flags, words and pairs of numbers, and never arrays.
+_PLAIN = frozenset(
+    [
+        *("scale", "softcap", "is_causal", "window", "dropout_rate", "return_lse", "return_weights"),
+        *("convention", "heads", "key_heads", "base", "interleaved", "rotary_depth"),
+    ]
+)
+#: Those that are one integer or an array of integers.
+_PER_ENTRY = frozenset(("query_offset", "query_lengths", "key_lengths", "lengths", "offset"))
+
+
+def evaluate(operation: Step, given: dict[str, Any]) -> Any:
+    """Run an operation of NumPy arrays, or of nested lists.
+
+    Parameters
+    ----------
+    operation : callable
+        Takes a call, and arguments by name.
+    given : dict
+        The arguments, and under ``dtype`` the working precision, which is that of the results too.
+
+    Raises
+    ------
+    ArgumentError
+        When an argument is no array, or is refused.
+
+    Examples
+    --------
+    >>> from attnspec.reference.evaluate import evaluate
+    >>> evaluate(lambda call, features: features + 1, {"features": [1.0], "dtype": "float32"})
+    array([2.], dtype=float32)
+    """
+    dtype = np.dtype(given["dtype"])
+    own = (getattr(thing, "dtype", None) for thing in given.values())
+    leading = next((each for each in own if str(each) in FORMATS), dtype)
+    arguments = {name: _taken(name, thing, leading) for name, thing in given.items() if name != "dtype"}
+    with np.errstate(all="ignore"):  # what is not finite is an affair of NUM-11 to NUM-14
+        return operation(Call(Steps(), xp, dtype), **arguments)
+
+
+def _taken(name: str, given: Any, leading: Any) -> Any:
+    """Make an array of what may be one; lists have no dtype of their own, and take that of the others."""
+    if given is None or name in _PLAIN or (name in _PER_ENTRY and not isinstance(given, list | tuple)):
+        return given
+    try:
+        array = np.array(given)  # a copy: nothing of the caller's is ever returned (NUM-4)
+    except ValueError as error:  # ragged nested lists
+        raise ArgumentError(f"{name}: expected an array, got {type(given).__name__} ({error})") from error
+    return array.astype(leading) if array.dtype.kind == "f" and not hasattr(given, "dtype") else array

@@ -1,0 +1,121 @@
+"""The operations as functions of arrays of any library: on NumPy the reference, on another one portable."""
+
+from collections.abc import Callable, Mapping
+from inspect import signature
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace, is_array_api_obj
+
+from attnspec import OPERATIONS
+from attnspec.reference.attention import attention, attention_of
+from attnspec.reference.caching import (
+    append_cache,
+    append_cache_of,
+    gather_pages,
+    gather_pages_of,
+    merge_partials,
+    merge_partials_of,
+)
+from attnspec.reference.call import STEPS, Call, Step, Steps
+from attnspec.reference.errors import described, need
+from attnspec.reference.heads import merge_heads, merge_heads_of, split_heads, split_heads_of
+from attnspec.reference.multi_head import multi_head_attention, multi_head_attention_of
+from attnspec.reference.positions import alibi_bias, alibi_bias_of, rotary, rotary_of
+from attnspec.reference.projection import projection, projection_of
+from attnspec.reference.scores import scores, scores_of
+from attnspec.reference.self_attention import self_attention, self_attention_of
+
+#: What is called by users of NumPy, whose signature says what there is to give; and what is run.
+_OPERATIONS: tuple[tuple[Step, Step], ...] = (
+    (projection, projection_of),
+    (scores, scores_of),
+    (attention, attention_of),
+    (self_attention, self_attention_of),
+    (split_heads, split_heads_of),
+    (merge_heads, merge_heads_of),
+    (multi_head_attention, multi_head_attention_of),
+    (append_cache, append_cache_of),
+    (gather_pages, gather_pages_of),
+    (merge_partials, merge_partials_of),
+    (rotary, rotary_of),
+    (alibi_bias, alibi_bias_of),
+)
+
+
+def functions(
+    steps: Mapping[str, Step] | None = None, *, compiler: Callable[[Step], Step] | None = None
+) -> Mapping[str, Step]:
+    """Make the operations of any library's arrays, in Array API calls alone.
+
+    Results have the dtype of the query, of the tokens, of what comes first; half precision is computed
+    in float32. Lists and other things that are no arrays are refused.
+
+    Parameters
+    ----------
+    steps : mapping of str to callable, optional
+        Taken instead of the steps of these names. Each takes what the step takes, a call first, and
+        finds the original under its name.
+    compiler : callable, optional
+        Makes one function of what looks at shapes alone, as ``jax.jit`` does, for libraries that would
+        compile each operation by itself.
+
+    Returns
+    -------
+    mapping of str to callable
+        By the names of `attnspec.OPERATIONS`, each with the canonical signature.
+
+    Raises
+    ------
+    KeyError
+        When there is no step of a name.
+
+    Notes
+    -----
+    Source: the Python array API standard, 2024.12 or later.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.reference import functions
+    >>> from attnspec.reference.masking import by_mask
+    >>> one, mask = np.ones((2, 1), np.float32), np.array([True, False])
+    >>> functions()["attention"](one[:1], one, np.array([[1.0], [3.0]], np.float32), mask=mask)
+    array([[1.]], dtype=float32)
+    >>> inverted = functions({"by_mask": lambda call: ~by_mask(call)})
+    >>> inverted["attention"](one[:1], one, np.array([[1.0], [3.0]], np.float32), mask=mask)
+    array([[3.]], dtype=float32)
+    """
+    replaced = dict(steps or {})
+    unknown = replaced.keys() - STEPS.keys()
+    if unknown:
+        raise KeyError(f"steps: expected some of {', '.join(STEPS)}, got {', '.join(sorted(unknown))}")
+    own = Steps(replaced, compiler)
+    return MappingProxyType(
+        {public.__name__: _function(public, operation, own) for public, operation in _OPERATIONS}
+    )
+
+
+def _function(public: Step, operation: Step, steps: Steps) -> Step:
+    known = signature(public)
+    canonical = known.replace(
+        parameters=[
+            each.replace(annotation=Any) for each in known.parameters.values() if each.name != "dtype"
+        ],
+        return_annotation=Any,
+    )
+    first = OPERATIONS[public.__name__].arrays[0]
+
+    def run(*arrays: Any, **options: Any) -> Any:
+        given = canonical.bind(*arrays, **options)
+        given.apply_defaults()
+        leading = given.arguments[first]
+        need(first, is_array_api_obj(leading), "an array", described(leading), "ERR-2")
+        with np.errstate(all="ignore"):  # what is not finite is an affair of NUM-11 to NUM-14
+            return operation(Call(steps, array_namespace(leading), None), **given.arguments)
+
+    run.__name__ = run.__qualname__ = public.__name__
+    run.__doc__ = (public.__doc__ or "").partition("\n")[0]
+    run.__signature__ = canonical  # type: ignore[attr-defined] # what inspect looks for
+    return run
