@@ -108,6 +108,11 @@ def check_multi_head(call: Call, given: Given) -> Given:
     heads = whole("heads", given["heads"], 1, "HEAD-5")
     key_heads = whole("key_heads", given["key_heads"], 1, "HEAD-2")
     need("key_heads", heads % key_heads == 0, f"a divisor of the {heads} heads", key_heads, "HEAD-2")
+    for name in ("query", "key", "value"):
+        depth = given["tokens" if name == "query" else "source"].shape[-1]
+        shape = tuple(given[f"{name}_weight"].shape)
+        fits = len(shape) == 2 and shape[0] == depth
+        need(f"{name}_weight", fits, f"shape ({depth}, F)", shape, "PROJ-4")
     columns = {name: given[f"{name}_weight"].shape[-1] for name in ("query", "key", "value")}
     for name, count in (("query", heads), ("value", key_heads)):
         divides = columns[name] % count == 0
