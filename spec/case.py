@@ -5,7 +5,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, cached_property
+from hashlib import blake2b
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -166,7 +167,7 @@ class Case:
     def __str__(self) -> str:
         return self.id
 
-    @property
+    @cached_property
     def dtype(self) -> str:
         """That of its first array, in which it is judged."""
         arrays = (self.arguments.get(name) for name in OPERATIONS[self.operation].arrays)
@@ -176,6 +177,35 @@ class Case:
     def name(self) -> str:
         """Its id and its dtype, which together tell it from every other case."""
         return f"{self.id}-{self.dtype}"
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """What it has in common with every call of the same operation on the same numbers, in any dtype."""
+        return fingerprint(self.operation, self.arguments)
+
+
+def fingerprint(operation: str, arguments: Mapping[str, Any]) -> str:
+    """Digest a call: equal for equal numbers, whatever dtype holds them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.case import fingerprint
+    >>> calls = [{"query": np.ones((1, 2), dtype), "scale": 2.0} for dtype in ("float16", "float64")]
+    >>> fingerprint("scores", calls[0]) == fingerprint("scores", calls[1])
+    True
+    """
+    digest = blake2b(operation.encode(), digest_size=12)
+    for name in sorted(arguments):
+        thing = arguments[name]
+        digest.update(f"\0{name}\0".encode())
+        if isinstance(thing, np.ndarray):
+            integral = thing.dtype.kind in "biu"
+            numbers = np.ascontiguousarray(thing if integral else thing.astype(np.float64))
+            digest.update(f"{thing.shape} {numbers.dtype.kind}\0".encode() + numbers.tobytes())
+        else:
+            digest.update(f"{type(thing).__name__} {thing!r}".encode())
+    return digest.hexdigest()
 
 
 @cache

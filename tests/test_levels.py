@@ -52,11 +52,14 @@ def test_a_page_that_says_nothing(text, monkeypatch):
         level.levels.__wrapped__()
 
 
+def verdict(bears_on, status, **fields):
+    return Verdict("b", "case-float16", "", bears_on, status, "float16", **fields)
+
+
 def perfect(**changes):
     """A pass for every rule, in the tightest class, but for those that are changed."""
-    used = {"float16": (0.5, "full")}
     return [
-        Verdict("b", (rule.id,), "t", changes.get(rule.id.replace("-", "_"), "pass"), used=used)
+        verdict((rule.id,), changes.get(rule.id.replace("-", "_"), "pass"), accuracy="full")
         for rule in rules()
     ]
 
@@ -66,7 +69,7 @@ def test_all_levels_are_reached_by_what_passes_everything():
     assert reached([]) == ()
 
 
-@pytest.mark.parametrize("status", ["fail", "error", "deviation", "unsupported"])
+@pytest.mark.parametrize("status", ["fail", "error", "deviation", "should not met", "unsupported"])
 @pytest.mark.parametrize(
     ("rule", "kept"),
     [
@@ -88,22 +91,37 @@ def test_one_rule_that_does_not_pass_takes_the_levels_that_need_it(rule, kept, s
 def test_what_is_not_offered_and_what_was_not_asked():
     assert reached(perfect(NUM_2="unsupported", NUM_5="unsupported")) == NAMES
     assert reached(perfect(NUM_2="deviation")) == ()
-    first = standings([verdict for verdict in perfect() if verdict.rules != ("ERR-1",)])[0]
+    first = standings([one for one in perfect() if one.rules != ("ERR-1",)])[0]
     assert first.missing == {"ERR-1": "not judged"}
 
 
 def test_a_pass_beside_an_unsupported_test_is_a_pass_and_beside_a_failure_none():
-    more = Verdict("b", ("MASK-1",), "u", "unsupported")
+    more = verdict(("MASK-1",), "unsupported")
     assert reached([*perfect(), more]) == NAMES
     assert "masked" not in reached([*perfect(), replace(more, status="fail")])
 
 
 def test_a_deviation_is_from_its_own_rule_alone():
-    more = Verdict("b", ("MASK-1", "SOFT-5"), "u", "deviation", deviates=("SOFT-5",))
+    more = verdict(("MASK-1", "SOFT-5"), "deviation", rule="SOFT-5")
     assert reached([*perfect(), more]) == NAMES
+    assert "masked" not in reached([*perfect(), replace(more, rule="MASK-1")])
+
+
+@pytest.mark.parametrize("status", ["fail", "should not met"])
+def test_what_breaks_one_rule_says_nothing_of_the_others(status):
+    more = verdict(("MASK-1", "SOFT-5"), status, rule="SOFT-5")
+    assert reached([*perfect(), more]) == NAMES
+    alone = [one for one in perfect() if one.rules != ("MASK-1",)]
+    assert standings([*alone, more])[1].missing == {"MASK-1": "not judged"}
+
+
+def test_an_error_is_one_under_every_rule():
+    missing = standings([*perfect(), verdict(("SOFT-1", "MASK-1"), "error")])[1].missing
+    assert missing == {"SOFT-1": "error", "MASK-1": "error"}
 
 
 def test_exact_asks_for_the_tightest_class():
-    loose = Verdict("b", ("NUM-3",), "u", "pass", used={"float16": (0.5, "cast"), "float32": (0.5, "full")})
+    loose = verdict(("NUM-3",), "pass", accuracy="cast")
     assert reached([*perfect(), loose]) == NAMES[:-1]
     assert standings([*perfect(), loose])[-1].missing == {"NUM-3": "class cast in float16"}
+    assert reached([*perfect(), replace(loose, accuracy="")]) == NAMES

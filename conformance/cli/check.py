@@ -7,27 +7,28 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from attnspec import SpecError
+from attnspec.conformance.report import formats
+
 if TYPE_CHECKING:
     from attnspec.conformance.report.report import Report
+    from attnspec.conformance.results import Results
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _REPORTS = (
     click.option("--results", type=_FILE, help="Write the verdicts here as JSON lines."),
-    click.option("--junit", type=_FILE, help="Write a report here as JUnit XML."),
-    click.option("--markdown", type=_FILE, help="Write a report here as Markdown."),
-    click.option("--badge", type=_FILE, help="Write a badge here, as .svg or .json."),
+    *(click.option(f"--{option}", type=_FILE, help=text) for option, text in formats.options().items()),
     click.option("--known-failures", type=_FILE, help="What is known to fail, and fails no run."),
     click.option("--write-known-failures", type=_FILE, help="Write all that fails to such a file."),
     click.option("-x", "stop", is_flag=True, help="Stop at the first failure."),
     click.option("-n", "workers", metavar="N", help="Run in N processes, or auto (needs pytest-xdist)."),
     click.option("--time-limit", default=300.0, metavar="SECONDS", help="For one test (300)."),
-    click.option("--case", "cases", multiple=True, metavar="ID", help="Only this golden vector."),
+    click.option("--case", "cases", multiple=True, metavar="ID", help="Only this case, by its id or its name."),
 )
 
 
@@ -104,26 +105,7 @@ def judge(folder: Path, **reports: Any) -> None:
     from attnspec.backends.names import OFFLINE
 
     load(f"{OFFLINE}{folder}")  # what is wrong with the folder as a whole is said at once
-    _judge([f"{OFFLINE}{folder}"], ["-k", "test_golden"], **reports)
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    """What is to be written, where."""
-
-    results: Path | None
-    junit: Path | None
-    markdown: Path | None
-    badge: Path | None
-    known_failures: Path | None
-    write_known_failures: Path | None
-
-    def prepare(self) -> None:
-        """Make the files now, not after minutes, if they cannot be written at all."""
-        for path in (self.results, self.junit, self.markdown, self.badge):
-            if path is not None:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text("", encoding="utf-8")
+    _judge([f"{OFFLINE}{folder}"], [], **reports)
 
 
 def _judge(
@@ -134,74 +116,94 @@ def _judge(
     workers: str | None,
     time_limit: float,
     cases: tuple[str, ...],
-    **wanted: Path | None,
+    results: Path | None,
+    known_failures: Path | None,
+    write_known_failures: Path | None,
+    **reports: Path | None,
 ) -> None:
-    from attnspec import find_case
+    """Check the arguments, run, print, write the reports, and end with the status that tells it."""
+    from attnspec.conformance.report.files import check_writable
     from attnspec.conformance.report.known_failures import read_known
     from attnspec.conformance.report.report import Report
-    from attnspec.conformance.run.process import run
-    from attnspec.conformance.verdict import read
 
     if workers and importlib.util.find_spec("xdist") is None:
         raise click.ClickException("-n: expected pytest-xdist to be installed, got none")
     for case in cases:
-        find_case(case)
-    files = _Wanted(**wanted)
-    files.prepare()
-    known = read_known(files.known_failures) if files.known_failures else ()
+        _require_case(case)
+    wanted = [(formats.find_format(option, path), path) for option, path in reports.items() if path]
+    known = read_known(known_failures) if known_failures else ()
+    before = (
+        read_known(write_known_failures) if write_known_failures and write_known_failures.exists() else ()
+    )
+    for path in (results, write_known_failures, *(path for _, path in wanted)):
+        if path:
+            check_writable(path)
     options = [*options, *(f"--case={case}" for case in cases)]
     options += ["-x"] if stop else []
     options += ["-n", workers] if workers else []
+    sound, found = _run(names, options, time_limit, results)
+    report = Report(found, known)
+    _tell(report)
+    _write(report, wanted)
+    if write_known_failures:
+        from attnspec.conformance.report.known_failures import write_known
+
+        number = write_known(write_known_failures, report.results, (*known, *before))
+        click.echo(f"{number} known failures in {write_known_failures}: give each a reason and a link")
+    sys.exit(0 if sound and (report.good or write_known_failures) else 1)
+
+
+def _require_case(name: str) -> None:
+    from attnspec import cases
+    from attnspec.conformance.suite import items
+
+    if name not in {case.id for case in cases()} and next(items(names=[name]), None) is None:
+        raise SpecError(f"case: got {name!r}, expected an id such as masking-empty-last")
+
+
+def _run(
+    names: Sequence[str], options: Sequence[str], seconds: float, results: Path | None
+) -> tuple[bool, Results]:
+    """Run the suite on each backend; what there is of its results is kept, however it ends."""
+    from attnspec.conformance.results import read
+    from attnspec.conformance.run.process import run
+
+    if results:
+        results.write_text("", encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
         sound, paths = True, []
         for number, name in enumerate(dict.fromkeys(names)):
-            paths.append(Path(folder) / f"{number}.jsonl")
-            sound &= run(name, paths[-1], options, seconds=time_limit)
-            if files.results:
-                with files.results.open("a", encoding="utf-8") as file:
-                    file.write(paths[-1].read_text(encoding="utf-8"))
-        report = Report(read(paths), known)
-    _write(report, files)
-    _tell(report)
-    sys.exit(0 if sound and (report.good or files.write_known_failures) else 1)
-
-
-def _write(report: Report, files: _Wanted) -> None:
-    from attnspec.conformance.report.badge import to_badge
-    from attnspec.conformance.report.junit import to_junit
-    from attnspec.conformance.report.known_failures import read_known, write_known
-    from attnspec.conformance.report.markdown import to_markdown
-
-    if files.junit:
-        files.junit.write_text(to_junit(report), encoding="utf-8")
-    if files.markdown:
-        files.markdown.write_text(to_markdown(report), encoding="utf-8")
-    if files.badge:
-        files.badge.write_text(to_badge(report, files.badge.suffix), encoding="utf-8")
-    if files.write_known_failures:
-        before = read_known(files.write_known_failures) if files.write_known_failures.exists() else ()
-        number = write_known(files.write_known_failures, report.results, (*report.known, *before))
-        click.echo(f"{number} known failures in {files.write_known_failures}: give each a reason and a link")
+            path = Path(folder) / f"{number}.jsonl"
+            try:
+                sound &= run(name, path, options, seconds=seconds)
+            finally:
+                if results and path.exists():
+                    with results.open("a", encoding="utf-8") as file:
+                        file.write(path.read_text(encoding="utf-8"))
+            paths.append(path)
+        return sound, read(paths)
 
 
 def _tell(report: Report) -> None:
-    """Print the summary: failures by rule, the table, levels, what is known and stale, a reproduction."""
-    from attnspec.conformance.report.table import render
+    from attnspec.conformance.report.screen import screen
 
     diagnoses: dict[str, str] = {}
-    if any(verdict.status in ("fail", "error") for verdict in report.results.verdicts):
+    if report.failures.new:
         from attnspec.conformance.report.diagnosis import of_results  # brings the gallery with it
 
         diagnoses = of_results(report.results)
-    color = sys.stdout.isatty()
-    click.echo(render(report.results, color=color, told=report.failures.new, diagnoses=diagnoses))
-    click.echo(report.extent())
-    for subject in report.results.subjects:
-        click.echo(f"{subject.name}: {report.levels(subject)}")
-    if report.failures.known:
-        click.echo(f"{len(report.failures.known)} known failures, told of in the table alone")
-    for text in report.failures.stale:
-        click.echo(f"error: known failures: {text}")
-    reproduction = report.shortest_reproduction()
-    if reproduction:
-        click.echo(f"\nthe shortest reproduction:\n{reproduction}")
+    click.echo(screen(report, color=sys.stdout.isatty(), diagnoses=diagnoses), nl=False)
+
+
+def _write(report: Report, wanted: Sequence[tuple[formats.Format, Path]]) -> None:
+    """Write every report that can be written, and then say which could not."""
+    from attnspec.conformance.report.files import write_whole
+
+    errors = []
+    for one, path in wanted:
+        try:
+            write_whole(path, one.write(report))
+        except OSError as error:
+            errors.append(f"--{one.option}: {error}")
+    if errors:
+        raise click.ClickException("; ".join(errors))

@@ -90,10 +90,11 @@ def backends() -> None:
 )
 def table(files: tuple[Path, ...]) -> None:
     """Print one table of the results of several runs."""
-    from attnspec.conformance.report.table import render
-    from attnspec.conformance.verdict import read
+    from attnspec.conformance.report.report import Report
+    from attnspec.conformance.report.screen import screen
+    from attnspec.conformance.results import read
 
-    click.echo(render(read(files), color=sys.stdout.isatty()))
+    click.echo(screen(Report(read(files)), color=sys.stdout.isatty()), nl=False)
 
 
 for command in (check, judge, export, smoke, serve, trace, vectors):

@@ -59,7 +59,5 @@ def not_shown(backends: Iterable[Backend], verdicts: Iterable[Verdict]) -> list[
         for key, (rule, what) in declared.items():
             if (backend.name, key) not in shown:
                 reason = f"{backend.name} declares {what}, and no case of a whole run shows it"
-                missing.append(
-                    Verdict(backend.name, f"declared: {key}", "", (rule,), "error", rule=rule, reason=reason)
-                )
+                missing.append(Verdict(backend.name, "", "", (rule,), "error", rule=rule, reason=reason))
     return missing

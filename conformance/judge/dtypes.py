@@ -61,7 +61,7 @@ def dtypes_of(case: Case) -> tuple[str, ...]:
 
     A misuse that lies in the dtypes themselves has one alone, that of its first array.
     """
-    if is_mixed(case):
+    if is_mixed(case) or not any(is_real(x) for x in case.arguments.values()):
         return (dtype_of(case.operation, case.arguments),)
     return tuple(
         dtype

@@ -1,1 +1,1 @@
-"""Reports: what a run found, as a table, JUnit XML, Markdown or a badge."""
+"""Reports: what a run found, on the terminal and as JUnit XML, Markdown or a badge."""

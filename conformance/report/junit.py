@@ -1,82 +1,76 @@
 """A run as JUnit XML, which most continuous integrations show."""
 
-import re
 from xml.etree import ElementTree as ET
 
-from attnspec.conformance.report.known_failures import plain_name
+from attnspec.conformance.report.by_rule import about
+from attnspec.conformance.report.outside import plain
 from attnspec.conformance.report.report import Report
+from attnspec.conformance.report.summary import levels
+from attnspec.conformance.report.text import finding, line, said
+from attnspec.conformance.results import Subject
 from attnspec.conformance.verdict import Verdict
-
-#: What XML cannot hold, not even escaped.
-_ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def to_junit(report: Report) -> str:
-    """Write a suite for each backend, and a case for each of its tests.
+    """Write a suite for each backend, and a case for each of its verdicts.
 
     A failure is one; an error is one; what is unsupported or known to fail is skipped,
-    with the reason; a deviation passes, and says so.
+    with the reason; a deviation and a SHOULD that is not met pass, and say so.
 
     Examples
     --------
     >>> from attnspec.conformance.report.report import Report
     >>> from attnspec.conformance.report.junit import to_junit
-    >>> from attnspec.conformance.verdict import Results, Subject, Verdict
-    >>> verdict = Verdict("b", ("MASK-1",), "test_mask[b]", "fail", "MASK-1: wrong")
-    >>> text = to_junit(Report(Results((Subject("b", "numpy", "2"),), (verdict,))))
-    >>> "<failure" in text
+    >>> from attnspec.conformance.results import Results, Subject
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> verdict = Verdict("b", "masking-004-float32", "", ("MASK-1",), "fail")
+    >>> "<failure" in to_junit(Report(Results((Subject("b", "numpy", "2"),), (verdict,))))
     True
     """
     root = ET.Element("testsuites", name="attnspec")
     known = {
-        id(verdict): f"known failure: {entry.reason} {entry.link}".strip()
-        for verdict, entry in report.failures.known
+        verdict: f"known failure: {entry.reason} {entry.link}" for verdict, entry in report.failures.known
     }
     for subject in report.results.subjects:
-        verdicts = report.verdicts(subject)
-        counts = {
-            status: sum(v.status == status and id(v) not in known for v in verdicts)
-            for status in ("fail", "error")
-        }
-        skipped = sum(v.status == "unsupported" or id(v) in known for v in verdicts)
-        problem = bool(subject.problem)
-        suite = ET.SubElement(
-            root,
-            "testsuite",
-            name=subject.name,
-            tests=str(len(verdicts) + problem),
-            failures=str(counts["fail"]),
-            errors=str(counts["error"] + problem),
-            skipped=str(skipped),
-        )
+        suite = ET.SubElement(root, "testsuite", _counts(report, subject))
         properties = ET.SubElement(suite, "properties")
-        for name, said in (
-            ("library", f"{subject.library} {subject.version}"),
-            ("levels", report.levels(subject)),
-        ):
-            ET.SubElement(properties, "property", name=name, value=_legal(said))
-        for verdict in verdicts:
-            _case(suite, verdict, known.get(id(verdict), ""))
-        if problem:
+        _property(properties, "library", f"{subject.library} {subject.version}")
+        _property(properties, "levels", levels(report, subject))
+        if subject.note:
+            _property(properties, "note", subject.note)
+        for verdict in report.verdicts(subject):
+            _case(suite, verdict, known.get(verdict, "").strip(), report.seed)
+        if subject.problem:
             case = ET.SubElement(suite, "testcase", classname="attnspec", name="the run as a whole")
-            ET.SubElement(case, "error", message=_legal(subject.problem))
+            ET.SubElement(case, "error", message=plain(subject.problem))
     ET.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
 
-def _case(suite: ET.Element, verdict: Verdict, known: str) -> None:
-    rule = verdict.rules[0] if verdict.rules else "attnspec"
-    name = plain_name(verdict.test, verdict.backend)
-    case = ET.SubElement(suite, "testcase", classname=f"attnspec.{rule}", name=_legal(name))
-    first = (verdict.message.splitlines() or [""])[0]
+def _counts(report: Report, subject: Subject) -> dict[str, str]:
+    verdicts = report.verdicts(subject)
+    new = [verdict.status for verdict in verdicts if verdict not in report.known_verdicts]
+    problem = bool(subject.problem)
+    return {
+        "name": plain(subject.name),
+        "tests": str(len(verdicts) + problem),
+        "failures": str(new.count("fail")),
+        "errors": str(new.count("error") + problem),
+        "skipped": str(len(verdicts) - len(new) + new.count("unsupported")),
+    }
+
+
+def _property(properties: ET.Element, name: str, value: str) -> None:
+    ET.SubElement(properties, "property", name=name, value=plain(value))
+
+
+def _case(suite: ET.Element, verdict: Verdict, known: str, seed: int | None) -> None:
+    rule = about(verdict) or "attnspec"
+    case = ET.SubElement(suite, "testcase", classname=f"attnspec.{rule}", name=plain(verdict.case))
     if known or verdict.status == "unsupported":
-        ET.SubElement(case, "skipped", message=_legal(known or first))
-    elif verdict.status in ("fail", "error"):
+        ET.SubElement(case, "skipped", message=plain(known) or finding(verdict))
+    elif verdict.bad:
         tag = "failure" if verdict.status == "fail" else "error"
-        ET.SubElement(case, tag, message=_legal(first), type=rule).text = _legal(verdict.message)
-    elif verdict.status == "deviation":
-        ET.SubElement(case, "system-out").text = _legal(f"deviation: {verdict.message}")
-
-
-def _legal(text: str) -> str:
-    return _ILLEGAL.sub("\ufffd", text)
+        ET.SubElement(case, tag, message=line(verdict), type=rule).text = said(verdict, seed)
+    elif verdict.status != "pass":
+        ET.SubElement(case, "system-out").text = f"{verdict.status}: {finding(verdict)}"

@@ -7,17 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attnspec import SpecError, rules
-from attnspec.conformance.verdict import Results, Verdict
+from attnspec.conformance.report.by_rule import about
+from attnspec.conformance.report.files import write_whole
+from attnspec.conformance.report.text import finding
+from attnspec.conformance.results import Results
+from attnspec.conformance.verdict import Verdict
 
 _HEAD = """\
-# Known failures of the attnspec suite: they are reported, and fail no run. An entry whose tests
+# Known failures of the attnspec suite: they are reported, and fail no run. An entry whose cases
 # do not fail any more is an error. Give each a reason, and a link to where it is dealt with.
 """
 
 
 @dataclass(frozen=True)
 class Known:
-    """Tests that are known to fail under one rule.
+    """Cases that are known to fail under one rule.
 
     Attributes
     ----------
@@ -26,14 +30,14 @@ class Known:
         Why, in a sentence.
     link : str
         Where it is dealt with; may be empty.
-    tests : tuple of str
-        Names of tests, without that of the backend.
+    cases : tuple of str
+        Their names.
     """
 
     rule: str
     reason: str
     link: str
-    tests: tuple[str, ...]
+    cases: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -54,28 +58,13 @@ class Sorted:
     stale: tuple[str, ...] = ()
 
 
-def plain_name(test: str, backend: str) -> str:
-    """Take the name of the backend out of that of a test.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.report.known_failures import plain_name
-    >>> plain_name("test_golden[m:f-masking-empty-last-float32]", "m:f"), plain_name("test_causal[m:f]", "m:f")
-    ('test_golden[masking-empty-last-float32]', 'test_causal')
-    """
-    function, bracket, parameters = test.partition("[")
-    if parameters == f"{backend}]":
-        return function
-    return function + bracket + parameters.removeprefix(f"{backend}-")
-
-
 def read_known(path: Path) -> tuple[Known, ...]:
     """Read a file of known failures.
 
     Raises
     ------
     SpecError
-        When it is none, or an entry lacks its rule, reason, link or tests.
+        When it is none, or an entry lacks its rule, reason, link or cases.
     """
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -91,40 +80,47 @@ def read_known(path: Path) -> tuple[Known, ...]:
 
 def _entry(path: Path, number: int, entry: object) -> Known:
     place = f"known failures: {path}, entry {number}"
-    if not isinstance(entry, dict) or set(entry) != {"rule", "reason", "link", "tests"}:
-        raise SpecError(f"{place}: expected rule, reason, link and tests, got {entry!r}")
+    if not isinstance(entry, dict) or set(entry) != {"rule", "reason", "link", "cases"}:
+        raise SpecError(f"{place}: expected rule, reason, link and cases, got {entry!r}")
     if entry["rule"] not in {rule.id for rule in rules()}:
         raise SpecError(f"{place}: rule: expected one of the standard, got {entry['rule']!r}")
     if not isinstance(entry["reason"], str) or not entry["reason"].strip():
         raise SpecError(f"{place}: reason: expected a sentence, got {entry['reason']!r}")
-    tests = entry["tests"]
-    if not isinstance(tests, list) or not tests or not all(isinstance(test, str) for test in tests):
-        raise SpecError(f"{place}: tests: expected names of tests, got {tests!r}")
-    return Known(entry["rule"], entry["reason"], str(entry["link"]), tuple(tests))
+    cases = entry["cases"]
+    if not isinstance(cases, list) or not cases or not all(isinstance(case, str) for case in cases):
+        raise SpecError(f"{place}: cases: expected names of cases, got {cases!r}")
+    return Known(entry["rule"], entry["reason"], str(entry["link"]), tuple(cases))
 
 
 def write_known(path: Path, results: Results, before: Sequence[Known] = ()) -> int:
-    """Write all failures of a run as known ones; reasons and links are kept where there are some.
+    """Write all failures of a run as known ones.
+
+    Reasons and links are kept where there are some, and so are the entries of
+    cases that a run of a part of the suite did not come to.
 
     Returns
     -------
     int
-        The number of tests in it.
+        The number of cases in it.
     """
-    kept = {(entry.rule, test): entry for entry in before for test in entry.tests}
-    first: dict[str, Known] = {}
+    entries = _by_key(before)
+    ran = {verdict.case for verdict in results.verdicts}
     groups: dict[tuple[str, str, str], set[str]] = {}
+    reasons: dict[str, str] = {}
+    for (rule, case), entry in entries.items():
+        if case not in ran and not results.whole:
+            groups.setdefault((rule, entry.reason, entry.link), set()).add(case)
     for verdict in _failing(results):
-        rule, test = _key(verdict)
+        rule, case = _key(verdict)
         if rule:
-            new = Known(rule, _first_finding(verdict), "", ())
-            entry = kept.get((rule, test)) or first.setdefault(rule, new)
-            groups.setdefault((rule, entry.reason, entry.link), set()).add(test)
+            kept = entries.get((rule, case))
+            reason = kept.reason if kept else reasons.setdefault(rule, _reason(verdict))
+            groups.setdefault((rule, reason, kept.link if kept else ""), set()).add(case)
     lines = [_HEAD]
-    for (rule, reason, link), tests in groups.items():
+    for (rule, reason, link), cases in groups.items():
         lines += ["[[known]]", f'rule = "{rule}"', f"reason = {_quoted(reason)}", f"link = {_quoted(link)}"]
-        lines += ["tests = [", *(f"  {_quoted(test)}," for test in sorted(tests)), "]", ""]
-    path.write_text("\n".join(lines), encoding="utf-8")
+        lines += ["cases = [", *(f"  {_quoted(case)}," for case in sorted(cases)), "]", ""]
+    write_whole(path, "\n".join(lines))
     return sum(map(len, groups.values()))
 
 
@@ -139,20 +135,21 @@ def sort_failures(results: Results, known: Iterable[Known]) -> Sorted:
     Examples
     --------
     >>> from attnspec.conformance.report.known_failures import Known, sort_failures
-    >>> from attnspec.conformance.verdict import Results, Verdict
-    >>> verdict = Verdict("b", ("MASK-6",), "test_empty[b]", "fail")
-    >>> entry = Known("MASK-6", "filled with -1e9", "", ("test_empty",))
+    >>> from attnspec.conformance.results import Results
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> verdict = Verdict("b", "masking-empty-last-float32", "", ("MASK-6",), "fail", rule="MASK-6")
+    >>> entry = Known("MASK-6", "filled with -1e9", "", ("masking-empty-last-float32",))
     >>> sort_failures(Results((), (verdict,)), [entry]).new
     ()
     """
-    entries = {(entry.rule, test): entry for entry in known for test in entry.tests}
+    entries = _by_key(known)
     failing = _failing(results)
     found = {_key(verdict) for verdict in failing}
-    ran = {plain_name(verdict.test, verdict.backend) for verdict in results.verdicts}
+    ran = {verdict.case for verdict in results.verdicts}
     stale = [
-        f"{rule} {test}: does not fail {'any more' if test in ran else 'as there is no such test'}; remove it"
-        for rule, test in entries
-        if (rule, test) not in found and (test in ran or results.whole)
+        _stale(rule, case, ran, [other for other, one in found if one == case])
+        for rule, case in entries
+        if (rule, case) not in found and (case in ran or results.whole)
     ]
     return Sorted(
         tuple(verdict for verdict in failing if _key(verdict) not in entries),
@@ -161,18 +158,29 @@ def sort_failures(results: Results, known: Iterable[Known]) -> Sorted:
     )
 
 
+def _stale(rule: str, case: str, ran: set[str], now: Sequence[str]) -> str:
+    if now:
+        return f"{rule} {case}: fails under {' and '.join(sorted(now))} now; look at it again"
+    return (
+        f"{rule} {case}: does not fail {'any more' if case in ran else 'as there is no such case'}; remove it"
+    )
+
+
+def _by_key(known: Iterable[Known]) -> dict[tuple[str, str], Known]:
+    return {(entry.rule, case): entry for entry in known for case in entry.cases}
+
+
 def _failing(results: Results) -> list[Verdict]:
-    return [verdict for verdict in results.verdicts if verdict.status in ("fail", "error")]
+    return [verdict for verdict in results.verdicts if verdict.bad]
 
 
 def _key(verdict: Verdict) -> tuple[str, str]:
-    return verdict.rules[0] if verdict.rules else "", plain_name(verdict.test, verdict.backend)
+    return about(verdict), verdict.case
 
 
-def _first_finding(verdict: Verdict) -> str:
-    """Take the line that says what was got, as a reason to begin with."""
-    lines = [line for line in verdict.message.splitlines() if "got " in line or "raised " in line]
-    return f"not looked into yet: {(lines or verdict.message.splitlines() or ['no message'])[0][:120]}"
+def _reason(verdict: Verdict) -> str:
+    """Take what was found as a reason to begin with."""
+    return f"not looked into yet: {(finding(verdict) or verdict.status)[:120]}"
 
 
 def _quoted(text: str) -> str:

@@ -1,10 +1,14 @@
 """The levels that a backend reaches, by its verdicts."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from attnspec import ConformanceLevel, levels
+from attnspec.conformance.report.by_rule import by_rule
 from attnspec.conformance.verdict import Verdict
+
+#: What keeps a rule from holding, the worst first.
+_AGAINST = ("fail", "error", "deviation", "should not met")
 
 
 @dataclass(frozen=True)
@@ -16,7 +20,7 @@ class Standing:
     level : str
     missing : mapping of str to str
         The rules that keep it from the level, each with what was found: ``fail``,
-        ``error``, ``deviation``, ``unsupported``, or ``not judged``.
+        ``error``, ``deviation``, ``should not met``, ``unsupported``, or ``not judged``.
     """
 
     level: str
@@ -43,12 +47,12 @@ def standings(verdicts: Iterable[Verdict]) -> tuple[Standing, ...]:
     [False, False, False, False, False]
     """
     found = list(verdicts)
-    by_rule = _by_rule(found)
-    needed = {(dtype, accuracy) for verdict in found for dtype, (_, accuracy) in verdict.used.items()}
+    counted = by_rule(found)
+    needed = {(verdict.dtype, verdict.accuracy) for verdict in found if verdict.accuracy}
     done: dict[str, Standing] = {}
     for level in levels():
         missing = dict(done[level.builds_on].missing) if level.builds_on else {}
-        missing |= _missing(level, by_rule)
+        missing |= _missing(level, counted)
         if level.accuracy:
             loose = [f"class {name} in {dtype}" for dtype, name in sorted(needed) if name != level.accuracy]
             missing = {"NUM-3": ", ".join(loose)} | missing if loose else missing
@@ -61,23 +65,13 @@ def reached(verdicts: Iterable[Verdict]) -> tuple[str, ...]:
     return tuple(standing.level for standing in standings(verdicts) if standing.reached)
 
 
-def _missing(level: ConformanceLevel, by_rule: Mapping[str, set[str]]) -> dict[str, str]:
+def _missing(level: ConformanceLevel, counted: Mapping[str, Collection[str]]) -> dict[str, str]:
     missing: dict[str, str] = {}
     for rule in (*level.rules, *level.where_offered):
-        statuses = by_rule.get(rule, set())
-        bad = [status for status in ("fail", "error", "deviation") if status in statuses]
+        statuses = counted.get(rule, ())
+        bad = [status for status in _AGAINST if status in statuses]
         if bad:
             missing[rule] = bad[0]
         elif "pass" not in statuses and rule in level.rules:
             missing[rule] = "unsupported" if statuses else "not judged"
     return missing
-
-
-def _by_rule(verdicts: Iterable[Verdict]) -> dict[str, set[str]]:
-    by_rule: dict[str, set[str]] = {}
-    for verdict in verdicts:
-        for rule in verdict.rules:
-            # What deviates from one rule holds the others of its test.
-            holds = verdict.deviates and rule not in verdict.deviates
-            by_rule.setdefault(rule, set()).add("pass" if holds else verdict.status)
-    return by_rule

@@ -1,99 +1,66 @@
-"""Reproductions: a few lines of Python that show a failure without the suite."""
+"""Reproductions: a few lines of Python that show a failure without the suite, from its verdict alone."""
 
-import zlib
-from base64 import b85decode, b85encode
-from collections.abc import Mapping
-from typing import Any
+import json
 
-import numpy as np
-from numpy.typing import NDArray
-
-from attnspec import Case
-from attnspec.backends import Backend
-from attnspec.conformance.judge.deviations import current_test
-from attnspec.conformance.judge.dtypes import is_mixed
-
-#: Longer arrays than this are packed, and longer ones than that are left to a run of the test alone.
-_MOST, _MOST_PACKED = 400, 4096
+from attnspec.conformance.verdict import Difference, Verdict
 
 
-def of_case(backend: Backend, case: Case, dtype: str) -> str:
-    """Reproduce a golden vector."""
-    arguments = "case.arguments" if is_mixed(case) else f'in_dtype(case.arguments, "{dtype}")'
-    lines = [
-        "from attnspec import find_case",
-        "from attnspec.backends import load",
-        "from attnspec.conformance.judge.judge import in_dtype, observe",
-        f'case, backend = find_case("{case.id}"), load("{backend.name}")',
-        f"got = observe(backend, case.operation, {arguments})",
-    ]
-    if case.misuse is None:
-        lines.append("print({name: array - case.expected[name] for name, array in got.items()})")
-    return _indented(lines)
+def reproduction(verdict: Verdict, seed: int | None = None) -> str:
+    """Write the lines that show what a verdict says.
 
-
-def of_arguments(
-    backend: Backend,
-    operation: str,
-    arguments: Mapping[str, Any],
-    output: str = "",
-    expected: NDArray[Any] | None = None,
-) -> str:
-    """Reproduce a call with generated arguments; nothing is expected of one that must raise."""
-    arrays = [thing for thing in (*arguments.values(), expected) if isinstance(thing, np.ndarray)]
-    longest = max((array.size for array in arrays), default=0)
-    if longest > _MOST_PACKED:
-        test = current_test().partition("[")[0]
-        return _indented(
-            [f"# arrays of {longest} numbers; in a shell:", f"# attnspec check {backend.name} -k {test}"]
-        )
-    lines = [
-        "import numpy as np",
-        "from attnspec.backends import load",
-        "from attnspec.conformance.judge.judge import observe",
-        *(["from attnspec.conformance.report.reproduction import unpacked"] if longest > _MOST else []),
-        f'got = observe(load("{backend.name}"), "{operation}", {{',
-        *(f'    "{name}": {_literal(thing)},' for name, thing in arguments.items()),
-        "})",
-        "print(got)" if expected is None else f'print(got["{output}"] - {_literal(expected)})',
-    ]
-    return _indented(lines)
-
-
-def unpacked(packed: str, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Read an array that was too long to be written out.
+    An element that is off is printed beside what it must be. Everything else, such as an
+    exception, a call that had to be refused or a relation between calls, is judged once more.
 
     Parameters
     ----------
-    packed : str
-        Its bytes in rows, by zlib and base 85.
-    dtype : str
-    shape : tuple of int
+    verdict : Verdict
+    seed : int, optional
+        Of the run, where it was given one.
+
+    Returns
+    -------
+    str
+        Empty for a verdict of no case.
 
     Examples
     --------
-    >>> from attnspec.conformance.report.reproduction import unpacked
-    >>> unpacked("c${NkU|;|M00aO5", "int8", (2, 2)).tolist()
-    [[0, 0], [0, 0]]
+    >>> from attnspec.conformance.report.reproduction import reproduction
+    >>> from attnspec.conformance.verdict import Difference, Verdict
+    >>> difference = Difference("value", "output", (2, 0), 1.5, 0.0)
+    >>> print(reproduction(Verdict("m:f", "a-1-float32", "", ("MASK-6",), "fail", difference=difference)))
+    from attnspec.backends import load
+    from attnspec.conformance import expected, find, observe
+    case = find("a-1-float32")
+    print(observe(load("m:f"), case)["output"][2, 0], expected(case)["output"][2, 0])
+    >>> print(reproduction(Verdict("m:f", "a-1-float32", "", ("MASK-6",), "error"), seed=7))
+    from attnspec.backends import load
+    from attnspec.conformance import find, judge
+    print(judge(load("m:f"), find("a-1-float32", seed=7)))
     """
-    return np.frombuffer(zlib.decompress(b85decode(packed)), dtype).reshape(shape)
+    if not verdict.case:
+        return ""
+    backend = f"load({_quoted(verdict.backend)})"
+    case = f"find({_quoted(verdict.case)}{'' if seed is None else f', seed={seed}'})"
+    lines = ["from attnspec.backends import load"]
+    difference = verdict.difference
+    # A relation says in `reason` what it found: what differs there are calls from each other.
+    if difference is None or difference.kind == "bits" or verdict.reason:
+        lines += ["from attnspec.conformance import find, judge", f"print(judge({backend}, {case}))"]
+        return "\n".join(lines)
+    got, expected = (f"{of}{_select(difference)}" for of in (f"observe({backend}, case)", "expected(case)"))
+    shown = got if difference.kind == "dtype" else f"{got}, {expected}"  # what is expected is float64
+    imports = "find, observe" if difference.kind == "dtype" else "expected, find, observe"
+    lines += [f"from attnspec.conformance import {imports}", f"case = {case}", f"print({shown})"]
+    return "\n".join(lines)
 
 
-def _literal(thing: Any) -> str:
-    if isinstance(thing, float) and not np.isfinite(thing):
-        return f'float("{thing}")'
-    if not isinstance(thing, np.ndarray):
-        return repr(thing)
-    if thing.size > _MOST:
-        packed = b85encode(zlib.compress(np.ascontiguousarray(thing).tobytes())).decode()
-        return f'unpacked({packed!r}, "{thing.dtype}", {thing.shape})'
-    if thing.size > 1 and (thing == thing.flat[0]).all() and np.isfinite(thing.flat[0]):
-        return f'np.full({thing.shape}, {thing.flat[0].item()!r}, "{thing.dtype}")'
-    rows = repr(thing.tolist()).replace("nan", "np.nan").replace("inf", "np.inf")
-    if thing.size:
-        return f'np.array({rows}, "{thing.dtype}")'
-    return f'np.zeros({thing.shape}, "{thing.dtype}")'
+def _select(difference: Difference) -> str:
+    output = f'["{difference.output}"]'
+    if difference.kind in ("shape", "dtype"):
+        return f"{output}.{difference.kind}"
+    element = ", ".join(map(str, difference.element))
+    return f"{output}[{element}]" if element else output
 
 
-def _indented(lines: list[str]) -> str:
-    return "reproduce:\n" + "\n".join(f"    {line}" for line in lines)
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

@@ -1,2 +1,173 @@
-"""Stub until the reports arrive."""
-def said(verdict): return str(verdict)
+"""The text of a verdict: the one place where what was found becomes words, which nothing reads again."""
+
+from collections.abc import Iterator
+
+from attnspec import rules
+from attnspec.conformance.report.by_rule import NOT_SHOWN, about, says
+from attnspec.conformance.report.outside import cut, plain
+from attnspec.conformance.report.reproduction import reproduction
+from attnspec.conformance.verdict import Difference, Verdict
+
+
+def said(verdict: Verdict, seed: int | None = None) -> str:
+    """Say what was found: the rule, the case, what differs, what it looks like, and how to see it again.
+
+    Parameters
+    ----------
+    verdict : Verdict
+    seed : int, optional
+        Of the run, for the reproduction.
+
+    Returns
+    -------
+    str
+        Lines; one where nothing is wrong, and none for a pass.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.text import said
+    >>> from attnspec.conformance.verdict import Difference, Verdict
+    >>> off = Difference("pattern", "output", (2, 0), float("nan"), 0.0, count=2, size=6)
+    >>> verdict = Verdict("m:f", "masking-1-float32", "", ("MASK-6",), "fail", "float32", difference=off)
+    >>> print(said(verdict))
+    MASK-6 A row with nothing to attend to gives zero
+    case masking-1, float32, on m:f
+    output[2, 0]: got nan, expected 0.0 (2 of 6 elements differ in being NaN or infinite)
+    reproduce:
+        from attnspec.backends import load
+        from attnspec.conformance import expected, find, observe
+        case = find("masking-1-float32")
+        print(observe(load("m:f"), case)["output"][2, 0], expected(case)["output"][2, 0])
+    """
+    if not _is_finding(verdict):
+        return finding(verdict)
+    lines = [title(verdict), place(verdict), *_found(verdict), *_looks(verdict)]
+    if not verdict.repeatable:
+        lines.append("not repeatable: the same call, repeated, went otherwise")
+    program = reproduction(verdict, seed)
+    if program:
+        lines += ["reproduce:", *(f"    {line}" for line in program.splitlines())]
+    return plain("\n".join(lines))
+
+
+def title(verdict: Verdict) -> str:
+    """Name the rule that a verdict is about, with what is the matter where it is no MUST.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.text import title
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> title(Verdict("b", "repeated-float32", "", ("NUM-9",), "should not met"))
+    'SHOULD not met: NUM-9 A call repeated gives the same bits'
+    """
+    rule = about(verdict)
+    titles = {known.id: known.title for known in rules()}
+    name = f"{rule or 'no rule'} {titles.get(rule, '')}".strip()
+    if verdict.status == "should not met":
+        return f"SHOULD not met: {name}"
+    return f"{NOT_SHOWN}: {name}" if says(verdict).get(rule) == NOT_SHOWN else name
+
+
+def place(verdict: Verdict) -> str:
+    """Say where something was found: the case, its dtype, the backend.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.text import place
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> place(Verdict("m:f", "softmax-000-float32", "", ("SOFT-1",), "fail", "float32"))
+    'case softmax-000, float32, on m:f'
+    """
+    case = verdict.case.removesuffix(f"-{verdict.dtype}")
+    parts = [f"case {case}" if case else "", verdict.dtype, f"on {verdict.backend}"]
+    return plain(", ".join(filter(None, parts)))
+
+
+def finding(verdict: Verdict) -> str:
+    """Say in one line what was found; empty for a pass.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.text import finding
+    >>> from attnspec.conformance.verdict import Raise, Verdict
+    >>> raised = Raise("ValueError", "no")
+    >>> finding(Verdict("m:f", "softmax-000-float32", "", ("SOFT-1",), "error", raised=raised))
+    'raised ValueError: no'
+    """
+    lines = [*_found(verdict), *_looks(verdict)]
+    return plain(lines[0].partition("\n")[0]) if lines else ""
+
+
+def line(verdict: Verdict) -> str:
+    """Say in one line which rule does not hold, and what was found.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.text import line
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> line(Verdict("m:f", "c", "", ("NUM-9",), "should not met", reason="got other bits"))
+    'SHOULD not met: NUM-9 A call repeated gives the same bits: got other bits'
+    """
+    return ": ".join(filter(None, (title(verdict), finding(verdict))))
+
+
+def _is_finding(verdict: Verdict) -> bool:
+    return verdict.bad or verdict.status == "should not met" or NOT_SHOWN in says(verdict).values()
+
+
+def _found(verdict: Verdict) -> Iterator[str]:
+    if verdict.difference is not None:
+        yield _differs(verdict.difference)
+    if verdict.reason:
+        yield cut(verdict.reason.strip())
+    if verdict.raised is not None:
+        raised = verdict.raised
+        yield cut(f"raised {raised.type}: {raised.message.strip() or 'no message'}")
+        if raised.file:
+            function = f", in {raised.function}" if raised.function else ""
+            yield f"at {raised.file}, line {raised.line}{function}"
+
+
+def _differs(difference: Difference) -> str:
+    element = f"[{', '.join(map(str, difference.element))}]" if difference.element else ""
+    place = f"{difference.output}{element}"
+    got, expected = difference.got, difference.expected
+    counted = f"{difference.count} of {difference.size} elements"
+    if difference.kind in ("shape", "dtype"):
+        return f"{place}: got {difference.kind} {got}, expected {expected}"
+    if difference.kind == "pattern":
+        return f"{place}: got {got}, expected {expected} ({counted} differ in being NaN or infinite)"
+    if difference.kind == "bits":
+        return f"{place}: got {got}, expected {expected} ({counted} have other bits)"
+    off = (
+        f", off by {abs(got - expected):.3g}"
+        if isinstance(got, float) and isinstance(expected, float)
+        else ""
+    )
+    none = difference.share == float("inf")
+    budgets = "nothing may be off here" if none else f"{difference.share:.3g} budgets"
+    allowed = f"allowed {difference.allowed:.3g}: {budgets}"
+    return f"{place}: got {got}, expected {expected}{off}, {allowed} ({counted} are off)"
+
+
+def _looks(verdict: Verdict) -> Iterator[str]:
+    """Say what the result looks like: a variant, another call, a precision that is too low."""
+    rule = about(verdict)
+    if verdict.ignored:
+        within = f" in {verdict.dtype}" if verdict.dtype else ""
+        yield f"equals the result without `{verdict.ignored}`: accepted, and changes nothing{within}"
+    if verdict.precision:
+        named = f"the variant `{verdict.variant}` of {rule}" if verdict.variant else rule
+        yield f"within the budget of {named}: some step is done in {verdict.precision}"
+    elif verdict.variant:
+        declared = "shows the declared variant" if verdict.status == "deviation" else "equals the variant"
+        text = _variant(rule, verdict.variant)
+        yield f"{declared} `{verdict.variant}` of {rule}{f': {text}' if text else ''}"
+    if verdict.declared:
+        yield f"declared: {', '.join(verdict.declared)}"
+
+
+def _variant(rule: str, name: str) -> str:
+    return next(
+        (one.text for known in rules() if known.id == rule for one in known.variants if one.name == name), ""
+    )

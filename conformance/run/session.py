@@ -219,13 +219,10 @@ class Run:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print failures by rule, the table, and a line for each backend that cannot be used."""
         from attnspec.conformance.report.report import Report
-        from attnspec.conformance.report.table import render
+        from attnspec.conformance.report.screen import screen
 
         if not self.config.getoption("--no-table"):
-            report = Report(self.results)
-            terminalreporter.write(render(report.results, color=terminalreporter.hasmarkup))
-            for subject in report.results.subjects:
-                terminalreporter.write_line(f"{subject.name}: {report.levels(subject)}")
+            terminalreporter.write(screen(Report(self.results), color=terminalreporter.hasmarkup))
 
     @property
     def results(self) -> Results:

@@ -1,2 +1,128 @@
-from attnspec.conformance.suite.group import Chapter
+"""The chapter `heads`: shared key heads, splitting and merging, multi-head attention."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from attnspec.backends import DTYPES
+from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
+from attnspec.conformance.suite.options import biased, dropout, sinks
+from attnspec.conformance.suite.problem import GROUPED, grid
+
 chapter = Chapter("heads")
+
+#: (batch axes, tokens, heads, depth of a head): as many tokens as heads among them, where a reshape
+#: without the transposition has the right shape.
+_SPLITS = (((2,), 3, 2, 4), ((), 3, 3, 2), ((2, 1), 4, 4, 1), ((), 5, 1, 3))
+
+
+@chapter.group("HEAD-1")
+def shared_key_heads(draw: Draw) -> Iterator[Yielded]:
+    """Groups of two, three and five query heads read one key head each."""
+    for problem in draw.problems(GROUPED, 2):
+        yield problem.arguments
+
+
+@chapter.group("HEAD-1")
+def shared_heads_repeated_in_place(draw: Draw) -> Iterator[Yielded]:
+    """With each value the number of its key head, the output is the number of the key head that is read."""
+    for problem in draw.problems(GROUPED, 2):
+        heads, shared = problem.query.shape[-3], problem.key.shape[-3]
+        numbers = np.arange(1, shared + 1, dtype=problem.value.dtype)[:, None, None]
+        value = np.broadcast_to(numbers, problem.value.shape).copy()
+        read = np.repeat(np.arange(1.0, shared + 1), heads // shared)[:, None, None]
+        output = np.broadcast_to(read, (*problem.query.shape[:-1], value.shape[-1]))
+        yield Call(problem.arguments | {"value": value}, expected={"output": output})
+
+
+@chapter.group("HEAD-1", each=("mask", "bias", "sinks", "dropout", "softcap", "is_causal"))
+def options_of_query_heads(draw: Draw, option: str) -> Iterator[Yielded]:
+    """An option that is given for each head is given for each query head, not for each key head."""
+    for problem in draw.problems(GROUPED, 2):
+        options: dict[str, dict[str, Any]] = {
+            "mask": {"mask": problem.mask()},
+            "bias": {"bias": biased(problem)},
+            "sinks": sinks(problem),
+            "dropout": dropout(problem),
+            "softcap": {"softcap": 0.5},
+            "is_causal": {"is_causal": True},
+        }
+        yield problem.arguments | options[option]
+
+
+@chapter.group("HEAD-3", "HEAD-4")
+def splitting_and_merging(draw: Draw) -> Iterator[Yielded]:
+    """Features are cut into consecutive blocks and put together again, and nothing is rounded."""
+    for index, (random, dtype) in enumerate(draw.generators(8)):
+        batch, count, heads, depth = _SPLITS[index // 2 % len(_SPLITS)]
+        features = grid(random, (*batch, count, heads * depth), 1.0).astype(dtype)
+        split = grid(random, (*batch, heads, count, depth), 1.0).astype(dtype)
+        yield Call({"features": features, "heads": heads}, ("HEAD-3",), operation="split_heads")
+        yield Call({"split": split}, ("HEAD-4",), operation="merge_heads")
+
+
+@chapter.group("HEAD-6", operation="multi_head_attention", each=(4, 2, 1))
+def multi_head_attention(draw: Draw, key_heads: int) -> Iterator[Yielded]:
+    """Multi-head attention takes its options in many combinations, and shares key heads."""
+    for random, dtype in draw.generators():
+        arguments = _tokens_and_weights(random, dtype, 4, key_heads)
+        every: dict[str, Any] = {
+            f"{name}_bias": grid(random, arguments[f"{name}_weight"].shape[-1:], 1.0).astype(dtype)
+            for name in ("query", "key", "value", "output")
+        }
+        every |= {"scale": 0.5, "is_causal": True, "mask": random.random((4, 3, 3)) < 0.7}
+        yield arguments | {name: thing for name, thing in every.items() if random.random() < 0.5}
+
+
+@chapter.group(
+    "HEAD-6", "MASK-6", operation="multi_head_attention", each=("nothing", "some keys", "all keys of a row")
+)
+def multi_head_attention_of_one_width(draw: Draw, masked: str) -> Iterator[Yielded]:
+    """Tokens, heads and output are of one width, for which some libraries have a path of their own."""
+    for heads in (4, 3):
+        width = heads * 2
+        for dtype in DTYPES:
+            random = np.random.default_rng(draw.number(heads))
+            tokens = grid(random, (2, 3, width), 0.5).astype(dtype)
+            arguments: dict[str, Any] = {"tokens": tokens, "heads": heads}
+            for name in ("query", "key", "value", "output"):
+                arguments[f"{name}_weight"] = grid(random, (width, width), 0.5).astype(dtype)
+                arguments[f"{name}_bias"] = grid(random, (width,), 0.5).astype(dtype)
+            if masked != "nothing":
+                mask = random.random((2, heads, 3, 3)) < 0.7
+                mask[..., 0] = True
+                mask[..., 1, :] &= masked == "some keys"
+                arguments["mask"] = mask
+            yield Call(arguments, ("MASK-6", "HEAD-6") if masked == "all keys of a row" else ("HEAD-6",))
+
+
+@chapter.group("HEAD-7", operation="multi_head_attention", each=(4, 5))
+def cross_attention(draw: Draw, depth: int) -> Iterator[Yielded]:
+    """Keys and values are projected from a longer memory, whose depth is that of the tokens or another."""
+    for index, (random, dtype) in enumerate(draw.generators()):
+        arguments = _tokens_and_weights(random, dtype, 2, 2, memory=depth)
+        masked = {"mask": random.random((2, 2, 3, 6)) < 0.7} if index // 2 % 2 else {}
+        yield arguments | masked
+
+
+def _tokens_and_weights(
+    random: np.random.Generator, dtype: str, heads: int, key_heads: int, *, memory: int = 0
+) -> dict[str, Any]:
+    """Draw two batch entries of three tokens of depth 5; heads of depth 2, of 3 for the values.
+
+    `memory` is the depth of what keys and values are projected from, if that is not the tokens.
+    """
+    inner = memory or 5
+    shapes = {
+        "tokens": (2, 3, 5),
+        "query_weight": (5, heads * 2),
+        "key_weight": (inner, key_heads * 2),
+        "value_weight": (inner, key_heads * 3),
+        "output_weight": (heads * 3, 4),
+    }
+    shapes |= {"memory": (2, 6, memory)} if memory else {}
+    arguments: dict[str, Any] = {
+        name: grid(random, shape, 0.5).astype(dtype) for name, shape in shapes.items()
+    }
+    return arguments | {"heads": heads} | ({"key_heads": key_heads} if key_heads != heads else {})

@@ -1,2 +1,132 @@
-from attnspec.conformance.suite.group import Chapter
+"""The chapter `notation`: axes, shapes, and what is refused."""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from attnspec.case import Alternative, Misuse
+from attnspec.conformance.judge.expected import exact
+from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
+from attnspec.conformance.suite.problem import GROUPED, SHAPES, Shape
+
 chapter = Chapter("notation")
+
+_BATCHED = tuple(shape for shape in SHAPES if len(shape.outer) == 2)
+#: As many queries as keys among them, where rows could be taken for heads.
+_FLAT = (*(shape for shape in SHAPES if not shape.outer), Shape((), 4, 4, 3, 3))
+_OBLONG = tuple(shape for shape in SHAPES if shape.queries != shape.keys)
+#: (batch entries, heads), queries, keys
+_EMPTY: Mapping[str, tuple[tuple[int, int], int, int]] = MappingProxyType(
+    {
+        "batch": ((0, 2), 3, 5),
+        "queries": ((2, 2), 0, 5),
+        "keys": ((2, 2), 3, 0),
+        "queries and keys": ((2, 2), 0, 0),
+    }
+)
+#: The shapes of query, key and value, and the argument at fault.
+_MISFITS: Mapping[str, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], str]] = MappingProxyType(
+    {
+        "depth of key": ((2, 3, 4), (2, 5, 3), (2, 5, 4), "key"),
+        "positions of value": ((2, 3, 4), (2, 5, 4), (2, 6, 4), "value"),
+        # A fused kernel may look at four axes only, and read past the end of the shorter one.
+        "more positions of value": ((2, 2, 3, 4), (2, 2, 5, 4), (2, 2, 6, 4), "value"),
+        "fewer positions of value": ((2, 2, 3, 4), (2, 2, 5, 4), (2, 2, 4, 4), "value"),
+        "no positions of value": ((2, 2, 3, 4), (2, 2, 5, 4), (2, 2, 0, 4), "value"),
+        "no positions of key": ((2, 2, 3, 4), (2, 2, 0, 4), (2, 2, 5, 4), "value"),
+        "batch of key and value": ((2, 2, 3, 4), (3, 2, 5, 4), (3, 2, 5, 4), "key"),
+        "batch of value": ((2, 2, 3, 4), (2, 2, 5, 4), (3, 2, 5, 4), "value"),
+    }
+)
+_ARRAYS = ("query", "key", "value")
+
+
+@chapter.group("SHAPE-1")
+def heads_of_batch_entries(draw: Draw) -> Iterator[Yielded]:
+    """A batch of heads gives, head by head, what each head gives by itself."""
+    for problem in draw.problems(_BATCHED, 2):
+        yield problem.arguments
+
+
+@chapter.group("SHAPE-2")
+def two_axes(draw: Draw) -> Iterator[Yielded]:
+    """Inputs without batch and head axes give a result without them."""
+    for problem in draw.problems(_FLAT, 2):
+        yield problem.arguments
+
+
+@chapter.group("SHAPE-5", "SHAPE-3")
+def oblong(draw: Draw) -> Iterator[Yielded]:
+    """The output has the queries' positions, whether there are more keys than queries or fewer."""
+    for problem in draw.problems(_OBLONG):
+        yield problem.arguments
+
+
+@chapter.group("SOFT-4", "SHAPE-4")
+def row_of_weights_for_each_query(draw: Draw) -> Iterator[Yielded]:
+    """Weights that are returned have a row for each query and a column for each key."""
+    for problem in draw.problems(_OBLONG):
+        yield Call(problem.arguments, outputs=("weights",))
+
+
+@chapter.group("SHAPE-4")
+def weights_of_a_square_problem(draw: Draw) -> Iterator[Yielded]:
+    """With as many queries as keys, the weights that are returned are not transposed."""
+    for problem in draw.problems((Shape((2,), 5, 5, 5, 5),), 3):
+        yield Call(problem.arguments, outputs=("weights",))
+
+
+@chapter.group("SOFT-6", "SHAPE-8")
+def one_lse_for_each_query(draw: Draw) -> Iterator[Yielded]:
+    """The lse has one number for each query, with no axis of 1 at its end and no axis of keys."""
+    for problem in draw.problems((*SHAPES, *GROUPED)):
+        yield Call(problem.arguments, outputs=("lse",))
+
+
+@chapter.group("SHAPE-7", each=tuple(_EMPTY))
+def nothing_to_compute(draw: Draw, empty: str) -> Iterator[Yielded]:
+    """With no batch entries, no queries or no keys the results have the right shapes."""
+    outer, queries, keys = _EMPTY[empty]
+    for problem in draw.problems((Shape(outer, queries, keys, 4, 4),)):
+        yield problem.arguments
+        yield problem.arguments | {"is_causal": True}
+
+
+@chapter.group("SHAPE-6", each=tuple(_MISFITS))
+def misfits(_: Draw, misfit: str) -> Iterator[Yielded]:
+    """Arrays that disagree in depth, positions or batch axes raise an error."""
+    *shapes, at_fault = _MISFITS[misfit]
+    yield Call(_ones(*shapes), misuse=Misuse(at_fault, tuple(name for name in _ARRAYS if name != at_fault)))
+
+
+@chapter.group("MASK-1", "SCORE-4", each=("mask", "bias"))
+def misfit_of_the_scores(_: Draw, name: str) -> Iterator[Yielded]:
+    """A mask or a bias with axes that are swapped or of another size raises an error."""
+    for shape in ((5, 3), (4,), (2, 4, 5)):
+        array = np.ones(shape, bool if name == "mask" else np.float32)
+        arguments = _ones((2, 3, 4), (2, 5, 4), (2, 5, 4)) | {name: array}
+        yield Call(arguments, ({"mask": "MASK-1", "bias": "SCORE-4"}[name],), misuse=Misuse(name))
+
+
+@chapter.group("SHAPE-6", each=("of one", "missing"))
+def batch_axes_not_repeated(draw: Draw, axes: str) -> Iterator[Yielded]:
+    """Keys and values without all batch axes are refused, or repeated where that variant is declared."""
+    problem = next(draw.problems((Shape((1, 2), 3, 5, 4, 4),)))
+    query = problem.array(2, 2, 3, 4)
+    shared = {"key": problem.key, "value": problem.value}
+    if axes == "missing":
+        shared = {name: array[0, 0] for name, array in shared.items()}
+    repeated = {name: np.broadcast_to(array, (2, 2, 5, 4)) for name, array in shared.items()}
+    output = exact("attention", {"query": query, **repeated})["output"]
+    yield Call(
+        {"query": query, **shared},
+        misuse=Misuse("key", ("query", "value")),
+        alternatives=(Alternative("SHAPE-6", "broadcast", {"output": output}),),
+        outputs=("output",),
+    )
+
+
+def _ones(*shapes: Any) -> dict[str, Any]:
+    return {name: np.ones(shape, np.float32) for name, shape in zip(_ARRAYS, shapes, strict=True)}

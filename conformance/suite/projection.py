@@ -1,2 +1,56 @@
-from attnspec.conformance.suite.group import Chapter
+"""The chapter `projection`: tokens to queries, keys and values, in two conventions."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from attnspec.backends import DTYPES
+from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
+from attnspec.conformance.suite.problem import grid
+
 chapter = Chapter("projection")
+
+#: (tokens, depth in, features): square among them, where a transposed weight raises no error.
+_SIZES = ((3, 5, 2), (4, 4, 4), (1, 3, 3), (3, 3, 5))
+_CONVENTIONS = ("row", "column")
+
+
+@chapter.group("PROJ-1", "PROJ-2", "PROJ-3", operation="projection", each=_CONVENTIONS)
+def both_conventions(draw: Draw, convention: str) -> Iterator[Yielded]:
+    """Rows are multiplied from the right, columns from the left, and the bias goes to the features."""
+    for index, (random, dtype) in enumerate(draw.generators(8)):
+        count, depth, features = _SIZES[index // 2 % len(_SIZES)]
+        arrays = {
+            "tokens": grid(random, (count, depth), 1.0).astype(dtype),
+            "weight": grid(random, (depth, features), 1.0).astype(dtype),
+        }
+        if convention == "column":
+            arrays = {name: np.ascontiguousarray(array.T) for name, array in arrays.items()}
+        bias = grid(random, (features,), 1.0).astype(dtype)
+        rule = {"row": "PROJ-1", "column": "PROJ-2"}[convention]
+        yield Call({**arrays, "bias": bias, "convention": convention}, (rule, "PROJ-3"))
+
+
+@chapter.group("PROJ-3", operation="projection", each=_CONVENTIONS)
+def one_bias_a_feature(draw: Draw, convention: str) -> Iterator[Yielded]:
+    """With a weight of zeros the result is the bias, although either axis has its length."""
+    bias = grid(np.random.default_rng(draw.number()), (3,), 2.0)
+    expected = np.broadcast_to(bias if convention == "row" else bias[:, None], (2, 3, 3))
+    for dtype in DTYPES:
+        arguments = {"tokens": np.ones((2, 3, 3), dtype), "weight": np.zeros((3, 3), dtype)}
+        given = {**arguments, "bias": bias.astype(dtype), "convention": convention}
+        yield Call(given, expected={"projected": expected})
+
+
+@chapter.group("PROJ-5", operation="self_attention", each=_CONVENTIONS)
+def attention_of_three_projections(draw: Draw, convention: str) -> Iterator[Yielded]:
+    """Each of the three has its own weight and bias, and the result is in the convention of the tokens."""
+    for random, dtype in draw.generators():
+        arrays = {"tokens": grid(random, (5, 3), 1.0)}
+        for name, features in (("query", 4), ("key", 4), ("value", 2)):
+            arrays[f"{name}_weight"] = grid(random, (3, features), 1.0)
+            arrays[f"{name}_bias"] = grid(random, (features,), 1.0)
+        if convention == "column":
+            arrays = {name: array.T if array.ndim == 2 else array for name, array in arrays.items()}
+        cast = {name: np.ascontiguousarray(array).astype(dtype) for name, array in arrays.items()}
+        yield {**cast, "convention": convention}

@@ -1,2 +1,126 @@
-from attnspec.conformance.suite.group import Chapter
+"""The chapter `numerics`: NaN and infinity where they are attended to."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from attnspec.conformance.suite.group import Chapter, Draw, Yielded
+from attnspec.conformance.suite.options import sinks
+from attnspec.conformance.suite.problem import GROUPED, MASKED, SHAPES
+
 chapter = Chapter("numerics")
+
+_WIDE = SHAPES[4]  # two batch entries of three heads, five queries, seven keys
+_PLACES = {"first": 0, "middle": 2, "last": -1}
+
+
+@chapter.group("NUM-11", each=("query", "key"))
+def number_that_is_none(draw: Draw, name: str) -> Iterator[Yielded]:
+    """One feature of one query or of one key is NaN or infinite, and its scores are NaN or infinite."""
+    for number in (np.nan, np.inf, -np.inf):
+        for place in _PLACES.values():
+            for problem in draw.in_each_dtype(_WIDE):
+                array = problem.arguments[name].copy()
+                array[1, 2, place, 1] = number
+                yield problem.arguments | {name: array}
+
+
+@chapter.group("NUM-11", "HEAD-1")
+def shared_key_that_is_none(draw: Draw) -> Iterator[Yielded]:
+    """NaN in a shared key reaches the query heads that share it, and no other."""
+    for problem in draw.in_each_dtype(GROUPED[0]):
+        key = problem.key.copy()
+        key[0, 1, 2, 0] = np.nan
+        yield problem.arguments | {"key": key}
+
+
+@chapter.group("NUM-11", each=(np.nan, np.inf))
+def bias_that_is_none(draw: Draw, number: float) -> Iterator[Yielded]:
+    """NaN or infinity in one place of the bias makes one row NaN."""
+    for place in _PLACES.values():
+        for problem in draw.in_each_dtype(_WIDE):
+            bias = problem.array(*problem.shape)
+            bias[0, 1, 2, place] = number
+            yield problem.arguments | {"bias": bias}
+
+
+@chapter.group("NUM-11", each=("mask", "sinks", "softcap"))
+def query_that_is_none_beside_an_option(draw: Draw, option: str) -> Iterator[Yielded]:
+    """NaN passes through a softcap, is not outweighed by a sink, and no mask makes a number of it."""
+    for problem in draw.in_each_dtype(_WIDE):
+        query = problem.query.copy()
+        query[1, 0, 3] = np.nan
+        options: dict[str, dict[str, Any]] = {
+            "mask": {"mask": problem.mask()},
+            "sinks": sinks(problem),
+            "softcap": {"softcap": 2.0},
+        }
+        yield problem.arguments | {"query": query} | options[option]
+
+
+@chapter.group("MASK-6", "NUM-11", each=("mask", "query_lengths", "is_causal"))
+def query_that_is_none_and_attends_to_nothing(draw: Draw, source: str) -> Iterator[Yielded]:
+    """A query of NaN that may attend to nothing gives 0, like any other row with no allowed key."""
+    for problem in draw.in_each_dtype(_WIDE):
+        query, mask = problem.query.copy(), problem.mask()
+        row = 0 if source == "is_causal" else 4
+        query[..., row, :] = np.nan
+        mask[..., row, :] = False
+        options: dict[str, dict[str, Any]] = {
+            "mask": {"mask": mask},
+            "query_lengths": {"query_lengths": 4},
+            "is_causal": {"is_causal": True, "query_offset": -1},
+        }
+        yield problem.arguments | {"query": query} | options[source]
+
+
+@chapter.group("NUM-12")
+def nan_in_a_value(draw: Draw) -> Iterator[Yielded]:
+    """NaN in one element of one value reaches one column of the rows of one head."""
+    for place in _PLACES.values():
+        for problem in draw.in_each_dtype(_WIDE):
+            value = problem.value.copy()
+            value[1, 0, place, 2] = np.nan
+            yield problem.arguments | {"value": value}
+
+
+@chapter.group("NUM-12")
+def nan_in_a_value_of_no_weight(draw: Draw) -> Iterator[Yielded]:
+    """NaN in a value reaches the output however small the weight is, even where it underflows."""
+    for problem in draw.in_each_dtype(_WIDE):
+        query, key, value = (array.copy() for array in problem.arguments.values())
+        query[..., 0], key[..., 0], key[..., 3, 0] = 64, 0, -64  # some 2000 below the others
+        value[..., 3, 1] = np.nan
+        yield {"query": query, "key": key, "value": value}
+
+
+@chapter.group("NUM-13", each=("plus", "minus", "both"))
+def infinity_in_a_value(draw: Draw, signs: str) -> Iterator[Yielded]:
+    """One infinity among the values stays itself, whatever the rest, and two of both signs give NaN."""
+    for problem in draw.in_each_dtype(_WIDE, 0.125):
+        value = problem.value.copy()
+        value[0, 1, 2, 1] = -np.inf if signs == "minus" else np.inf
+        if signs == "both":
+            value[0, 1, 5, 1] = -np.inf
+            value[0, 2, 0, 0] = np.inf
+        yield problem.arguments | {"value": value}
+
+
+@chapter.group("NUM-14")
+def score_of_minus_infinity(draw: Draw) -> Iterator[Yielded]:
+    """A key with scores of minus infinity has the weight 0, and the other keys share the rest."""
+    for problem in draw.in_each_dtype(_WIDE):
+        query, key = problem.query.copy(), problem.key.copy()
+        query[..., 0] = np.abs(query[..., 0]) + 1
+        key[..., 4, 0] = -np.inf
+        yield problem.arguments | {"query": query, "key": key}
+
+
+@chapter.group("NUM-11", "NUM-12")
+def row_that_is_none_under_a_causal_mask(draw: Draw) -> Iterator[Yielded]:
+    """NaN in the last query touches no row before it."""
+    for problem in draw.in_each_dtype(MASKED[1]):
+        query = problem.query.copy()
+        query[..., -1, 0] = np.nan
+        yield problem.arguments | {"query": query, "is_causal": True}

@@ -1,0 +1,68 @@
+"""Results made by hand, to be reported."""
+
+from dataclasses import replace
+
+from attnspec import rules
+from attnspec.conformance.report.known_failures import Known
+from attnspec.conformance.results import Header, Results, Subject
+from attnspec.conformance.verdict import Difference, Raise, Verdict
+
+SUBJECT = Subject("m:f", "numpy", "2.4")
+PASS = Verdict("m:f", "softmax-000-float32", "", ("SOFT-1",), "pass", "float32", share=0.5, accuracy="full")
+FAIL = Verdict(
+    "m:f",
+    "masking-empty-last-float32",
+    "",
+    ("MASK-6", "SOFT-1"),
+    "fail",
+    "float32",
+    "attention",
+    rule="MASK-6",
+    difference=Difference("value", "output", (2, 0), 1.4375, 0.0, 0.0, float("inf"), 2, 6),
+    variant="uniform",
+)
+ERROR = Verdict(
+    "m:f",
+    "numerics-long-float32",
+    "plain",
+    ("NUM-3",),
+    "error",
+    "float32",
+    raised=Raise("ValueError", "no | <b>\x00", "/m.py", 7, "f"),
+)
+UNSUPPORTED = Verdict(
+    "m:f", "sinks-float32", "sinks", ("SOFT-5",), "unsupported", reason="m:f has no argument sinks"
+)
+NOT_SHOWN = Verdict(
+    "m:f", "alone-float32", "", ("NUM-10",), "unsupported", "float32", rule="NUM-10", reason="got other bits"
+)
+DEVIATION = Verdict(
+    "m:f",
+    "masking-004-float32",
+    "",
+    ("MASK-1", "MASK-3"),
+    "deviation",
+    "float32",
+    rule="MASK-3",
+    variant="bottom-right",
+)
+UNMET = Verdict(
+    "m:f",
+    "repeated-float32",
+    "",
+    ("NUM-9",),
+    "should not met",
+    "float32",
+    rule="NUM-9",
+    difference=Difference("bits", "output", (0,), 1.0, 1.5, count=1, size=2),
+)
+#: One of each status, of one backend.
+VERDICTS = (PASS, FAIL, ERROR, UNSUPPORTED, NOT_SHOWN, DEVIATION, UNMET)
+RESULTS = Results((SUBJECT,), VERDICTS, (Header("1", "chosen"),))
+PERFECT = Results(
+    (SUBJECT,),
+    tuple(replace(PASS, case=f"{rule.id}-float32", rules=(rule.id,)) for rule in rules()),
+    (Header("1"),),
+)
+KNOWN = Known("MASK-6", "filled with -1e9", "https://x.example/1", (FAIL.case,))
+OTHER = Known("NUM-3", "raises | today", "", (ERROR.case,))

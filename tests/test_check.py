@@ -1,0 +1,151 @@
+"""The command that judges: what it prints and writes of results that are given to it."""
+
+import json
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
+from xml.etree import ElementTree as ET
+
+import jsonschema
+import pytest
+from click.testing import CliRunner
+from reported import FAIL, PASS, SUBJECT, VERDICTS
+from test_results import FORMAT
+
+from attnspec.conformance.cli.main import main
+from attnspec.conformance.report.known_failures import read_known
+from attnspec.conformance.results import Footer, Header, line, read
+
+NAME = SUBJECT.name
+
+
+@pytest.fixture
+def check(monkeypatch):
+    """`attnspec check` with verdicts instead of a run of the suite."""
+
+    def checked(*words, verdicts=VERDICTS, ends=lambda: True):
+        def run(name, path, options, *, seconds):
+            assert name == NAME
+            assert seconds == 300
+            checked.options = list(options)
+            lines = [line("header", Header("1", "chosen")), line("subject", SUBJECT)]
+            lines += [line("verdict", verdict) for verdict in verdicts]
+            path.write_text("".join([*lines, line("footer", Footer(len(verdicts)))]))
+            return ends()
+
+        replaced = {
+            "run.process": {"run": run},
+            "report.diagnosis": {"of_results": lambda _: {NAME: "fills"}},
+        }
+        for module, names in replaced.items():
+            monkeypatch.setitem(sys.modules, f"attnspec.conformance.{module}", SimpleNamespace(**names))
+        return CliRunner().invoke(main, ["check", NAME, *map(str, words)])
+
+    return checked
+
+
+def test_the_exit_status_tells_whether_it_is_good(check):
+    assert check().exit_code == 1
+    assert check(verdicts=[PASS]).exit_code == 0
+    assert check(verdicts=[]).exit_code == 1
+    assert check(verdicts=[PASS], ends=lambda: False).exit_code == 1
+
+
+def test_a_failing_backend_is_diagnosed_and_another_is_not(check):
+    assert "m:f: fills" in check().stdout
+    assert "m:f: fills" not in check(verdicts=[PASS]).stdout
+
+
+def test_options_are_handed_on(check):
+    check("-k", "mask-6", "--rule", "soft-1", "--seed", "3", "--quick", "-x", "--case", "softmax-000")
+    assert check.options == [
+        "--quick",
+        "-k",
+        "mask-6",
+        "--rule=SOFT-1",
+        "--seed=3",
+        "--case=softmax-000",
+        "-x",
+    ]
+    check("-k", "MASK-6")
+    assert check.options == ["--rule=MASK-6"]
+
+
+def test_all_reports_of_one_run(check, tmp_path):
+    files = [tmp_path / "sub" / "j.xml", tmp_path / "m.md", tmp_path / "b.svg", tmp_path / "r.jsonl"]
+    options = ["--junit", "--markdown", "--badge", "--results"]
+    files[3].write_text("of the run before")
+    done = check(*(word for pair in zip(options, files, strict=True) for word in pair))
+    assert done.exit_code == 1
+    ET.parse(files[0])
+    ET.parse(files[2])
+    assert files[1].read_text().startswith("## attnspec: does not conform")
+    assert len(read([files[3]]).verdicts) == len(VERDICTS)
+    for text in files[3].read_text().splitlines():
+        jsonschema.validate(json.loads(text), FORMAT)
+
+
+def test_failures_made_known_then_known_then_mended(check, tmp_path):
+    known = tmp_path / "known.toml"
+    done = check("--write-known-failures", known)
+    assert done.exit_code == 0, "to adopt the suite today"
+    assert done.stdout.splitlines()[-1] == f"2 known failures in {known}: give each a reason and a link"
+    assert len(read_known(known)) == 2
+    done = check("--known-failures", known)
+    assert done.exit_code == 0
+    assert "2 known failures, told of in the table alone" in done.stdout
+    assert "reproduce:" not in done.stdout
+    done = check("--known-failures", known, verdicts=[replace(FAIL, status="pass", rule="", difference=None)])
+    assert done.exit_code == 1
+    assert "does not fail any more; remove it" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--badge", "x.png"],
+        ["--case", "softmax-0"],
+        ["--known-failures", "absent.toml"],
+        ["--junit", "{folder}"],
+        ["--junit", "{results}/below.xml"],
+    ],
+)
+def test_results_are_not_touched_before_the_arguments_are_known_to_be_right(check, tmp_path, words):
+    results = tmp_path / "r.jsonl"
+    results.write_text("before")
+    done = check("--results", results, *(word.format(folder=tmp_path, results=results) for word in words))
+    assert done.exit_code not in (0, None)
+    assert "Error: " in done.stderr
+    assert results.read_text() == "before"
+
+
+def test_a_report_that_cannot_be_written_costs_neither_the_table_nor_the_others(check, tmp_path):
+    folder, other = tmp_path / "sub" / "j.xml", tmp_path / "m.md"
+
+    def ends():
+        folder.mkdir()  # while the suite ran
+        return True
+
+    done = check("--junit", folder, "--markdown", other, ends=ends, verdicts=[PASS])
+    assert done.exit_code == 1
+    assert "attnspec conformance, by rule" in done.stdout
+    assert done.stderr.startswith("Error: --junit: ")
+    assert other.read_text().startswith("## attnspec: conforms")
+
+
+def test_what_a_run_that_is_interrupted_has_found_is_kept(check, tmp_path):
+    results = tmp_path / "r.jsonl"
+
+    def ends():
+        raise KeyboardInterrupt
+
+    assert check("--results", results, ends=ends).exit_code == 1
+    assert len(read([results]).verdicts) == len(VERDICTS)
+
+
+def test_one_table_of_several_runs(check, tmp_path):
+    for name in ("a", "b"):
+        check("--results", tmp_path / name)
+    done = CliRunner().invoke(main, ["table", str(tmp_path / "a"), str(tmp_path / "b")])
+    assert done.exit_code == 0
+    assert "FAIL " in done.stdout

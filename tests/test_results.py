@@ -1,0 +1,119 @@
+"""Results as a file: what is written comes back, fits its schema, and tells a run that was cut off."""
+
+import json
+from dataclasses import fields, replace
+from pathlib import Path
+
+import jsonschema
+import pytest
+from reported import FAIL, PASS, SUBJECT, VERDICTS
+
+from attnspec import SpecError, conformance
+from attnspec.conformance.report.report import Report
+from attnspec.conformance.results import SCHEMA, Footer, Header, Subject, line, read
+from attnspec.conformance.verdict import STATUSES, Difference, Raise, Verdict
+
+FORMAT = json.loads((Path(conformance.__file__).parent / "results.schema.json").read_text(encoding="utf-8"))
+KINDS = {**FORMAT["properties"], **FORMAT["$defs"]}
+ODD = (float("nan"), float("inf"), float("-inf"), "(2, 3)")
+
+
+def write(path, *lines):
+    path.write_text("".join(lines))
+    return path
+
+
+def everything():
+    """Verdicts that have every field, and every spelling of a number, between them."""
+    full = replace(FAIL, ignored="mask", precision="float16", declared=("ERR-6 x",), repeatable=False)
+    full = replace(
+        full, share=2.0, accuracy="cast", reason="why", group="plain", raised=Raise("E", "m", "f", 1, "g")
+    )
+    differences = [replace(FAIL.difference, got=got, share=3.0, allowed=0.5) for got in ODD]
+    return (*VERDICTS, *(replace(full, difference=difference) for difference in differences))
+
+
+def test_a_file_of_results_comes_back_as_it_was_and_fits_the_schema(tmp_path):
+    lines = [line("header", Header("1", "quick", 7)), line("subject", SUBJECT)]
+    lines += [line("verdict", verdict) for verdict in everything()]
+    path = write(tmp_path / "r.jsonl", *lines, line("footer", Footer(len(everything()))))
+    found = read([path])
+    assert found.headers == (Header("1", "quick", 7),)
+    assert found.subjects == (SUBJECT,)
+    assert repr(found.verdicts) == repr(everything())  # NaN is equal to nothing
+    for text in path.read_text().splitlines():
+        jsonschema.validate(json.loads(text), FORMAT)
+
+
+@pytest.mark.parametrize(
+    ("kind", "thing"),
+    [
+        ("header", Header),
+        ("subject", Subject),
+        ("verdict", Verdict),
+        ("footer", Footer),
+        ("difference", Difference),
+        ("raised", Raise),
+    ],
+)
+def test_the_schema_has_the_fields_that_are_written(kind, thing):
+    assert list(KINDS[kind]["properties"]) == [field.name for field in fields(thing)]
+    assert KINDS[kind]["additionalProperties"] is False
+
+
+def test_the_schema_is_of_the_version_and_the_statuses_that_are_written():
+    assert KINDS["header"]["properties"]["schema"] == {"const": SCHEMA}
+    assert KINDS["verdict"]["properties"]["status"]["enum"] == list(STATUSES)
+    jsonschema.Draft202012Validator.check_schema(FORMAT)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"verdict": {}},
+        {"end": None},
+        {"footer": {"verdicts": -1}},
+        {},
+        {"verdict": {"backend": "b", "case": "c", "group": "", "rules": ["mask one"], "status": "pass"}},
+        {"verdict": {"backend": "b", "case": "c", "group": "", "rules": [], "status": "fine"}},
+    ],
+)
+def test_the_schema_refuses_what_no_run_writes(wrong):
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(wrong, FORMAT)
+
+
+def test_a_run_that_was_cut_off_is_seen_as_such(tmp_path):
+    whole = [line("header", Header("1")), line("subject", SUBJECT), line("verdict", PASS)]
+    end = line("footer", Footer(1))
+    assert read([write(tmp_path / "a", *whole, end)]).subjects[0].problem == ""
+    cut = read([write(tmp_path / "b", *whole)])
+    assert cut.subjects[0].problem == "backend m:f: the run was cut off after softmax-000-float32"
+    assert not Report(cut).good
+    several = read([write(tmp_path / "c", *whole, end, *whole)])
+    assert [bool(subject.problem) for subject in several.subjects] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([line("subject", SUBJECT)], "line 1: expected a header, got a subject"),
+        (
+            [line("header", Header("1")), line("footer", Footer(0)), line("subject", SUBJECT)],
+            "line 3: expected a header, got a subject",
+        ),
+        (
+            [line("header", Header("1")), line("footer", Footer(3))],
+            "line 2: expected 3 verdicts before it, got 0",
+        ),
+        (
+            [line("header", Header("1")), '{"end": null}\n'],
+            "line 2: expected a subject, a verdict or the footer",
+        ),
+        (['{"header": {"colour": 1}}\n'], "is no file of results"),
+        (["{\n"], "is no file of results"),
+    ],
+)
+def test_what_is_no_file_of_results(lines, message, tmp_path):
+    with pytest.raises(SpecError, match=message):
+        read([write(tmp_path / "r.jsonl", *lines)])
