@@ -104,6 +104,8 @@ class Backend:
     accuracy : {"cast", "full"}
         The class of NUM-3 that it is held to in half precision. The loosest,
         ``storage``, is a variant of NUM-5.
+    cases : frozenset of str
+        The names of the cases that it has answers to; all where empty.
 
     Examples
     --------
@@ -124,6 +126,7 @@ class Backend:
     deviations: tuple[Deviation, ...] = ()
     device: str = ""
     accuracy: str = "cast"
+    cases: frozenset[str] = frozenset()
 
     def function(self, operation: str) -> Callable[..., Any] | None:
         """Return the function for an operation, None where there is none."""

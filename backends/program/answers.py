@@ -78,7 +78,18 @@ def recorded_backend(name: str, folder: Path) -> Backend:
             f"got {', '.join(said.dtypes)}"
         )
     version = f"{said.name} {said.version}".strip() or "answers"
-    return Backend(name, "offline", version, xp, functions.pop("attention"), dtypes, functions, said.dialect)
+    asked_by = frozenset(manifest["cases"])
+    return Backend(
+        name,
+        "offline",
+        version,
+        xp,
+        functions.pop("attention"),
+        dtypes,
+        functions,
+        said.dialect,
+        cases=asked_by,
+    )
 
 
 class Recorded:
@@ -156,7 +167,7 @@ def _manifest(name: str, folder: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(text)
         version = manifest["attnspec"]
-        complete = {"dtypes", "operations", "calls"} <= set(manifest)
+        complete = {"dtypes", "operations", "cases", "calls"} <= set(manifest)
     except (ValueError, TypeError, KeyError):
         complete, version = False, ""
     if not complete:
