@@ -46,6 +46,8 @@ class Backend:
         range, such as ``>=2.13,<2.14``; all where empty. `load` leaves out what is declared for others.
     notes : tuple of str
         What a report should say of it.
+    cases : frozenset of str
+        The names of the cases that it has answers to; all where empty.
 
     Examples
     --------
@@ -66,6 +68,7 @@ class Backend:
     accuracy: str = "cast"
     versions: str = ""
     notes: tuple[str, ...] = ()
+    cases: frozenset[str] = frozenset()
 
     @property
     def library(self) -> str:

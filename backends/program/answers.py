@@ -80,7 +80,9 @@ def recorded_backend(name: str, folder: Path) -> Backend:
         )
     version = f"{said.name} {said.version}".strip() or "answers"
     library = array_api_library("offline", version, xp)
-    return Backend(name, library, functions.pop("attention"), dtypes, functions, said.dialect)
+    attention = functions.pop("attention")
+    asked_by = frozenset(manifest["cases"])
+    return Backend(name, library, attention, dtypes, functions, said.dialect, cases=asked_by)
 
 
 class Recorded:
@@ -158,7 +160,7 @@ def _manifest(name: str, folder: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(text)
         version = manifest["attnspec"]
-        complete = {"dtypes", "operations", "calls"} <= set(manifest)
+        complete = {"dtypes", "operations", "cases", "calls"} <= set(manifest)
     except (ValueError, TypeError, KeyError):
         complete, version = False, ""
     if not complete:

@@ -45,19 +45,24 @@ def serve(backend: str) -> None:
     help="What the implementation answers to hello; without it everything is exported.",
 )
 @click.option("--dtype", "dtypes", multiple=True, help="Only calls in this dtype.")
-@click.option("--chapter", "chapters", multiple=True, help="Only golden vectors of this chapter.")
-def export(folder: Path, answer: Path | None, dtypes: tuple[str, ...], chapters: tuple[str, ...]) -> None:
-    """Write the calls of the golden vectors to a folder, to be computed elsewhere."""
-    from attnspec import CHAPTERS, SpecError, cases
+@click.option("--chapter", "chapters", multiple=True, help="Only cases of this chapter.")
+@click.option("--quick", is_flag=True, help="A fixed part of the suite that touches every rule.")
+def export(
+    folder: Path, answer: Path | None, dtypes: tuple[str, ...], chapters: tuple[str, ...], *, quick: bool
+) -> None:
+    """Write the calls of the suite to a folder, to be computed elsewhere."""
+    from attnspec import CHAPTERS, SpecError
     from attnspec.backends import DTYPES
     from attnspec.conformance.run.offline import EVERYTHING, export_calls, hello_of
+    from attnspec.conformance.suite import items
 
     for option, given, known in (("dtype", dtypes, DTYPES), ("chapter", chapters, CHAPTERS)):
         if not set(given) <= set(known):
             raise SpecError(f"{option}: got {', '.join(given)}, expected some of {', '.join(known)}")
     if folder.exists() and any(folder.iterdir()):
         raise SpecError(f"folder: expected {folder} to be empty, got a folder with files")
-    found = [case for case in cases() if not chapters or case.chapter in chapters]
+    found = (item for item in items(quick=quick) if not chapters or item.chapter in chapters)
     hello = hello_of(answer) if answer else EVERYTHING
-    number = export_calls(found, folder, hello, dtypes)
-    click.echo(f"{number} calls in {folder}/calls.jsonl; answers are expected in {folder}/answers.jsonl")
+    made = export_calls(found, folder, hello, dtypes)
+    click.echo(f"{made.calls} calls in {folder}/calls.jsonl; answers are expected in {folder}/answers.jsonl")
+    click.echo(f"{made.cases} cases are judged by them; {made.left_out} need a device that can be called")

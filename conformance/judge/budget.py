@@ -12,6 +12,9 @@ from attnspec.backends import Backend
 from attnspec.dtypes import SHORT
 from attnspec.reference.budget.budget import Accuracy, Budget, budget
 
+#: The latest budgets: a case is put to several backends, and to one again where it failed.
+_KNOWN: dict[Any, tuple[Mapping[str, Any], dict[str, Budget]]] = {}
+_MOST_KNOWN = 64
 #: From the tightest to the loosest.
 CLASSES: tuple[Accuracy, ...] = ("full", "cast", "storage")
 
@@ -44,9 +47,21 @@ def budgets_of(backend: Backend, case: Case, accuracy: Accuracy | None = None) -
     accuracy : {"full", "cast", "storage"}, optional
         By default the class that the backend must meet.
     """
+    chosen = accuracy or required(backend, case.dtype)
+    returned = backend.has("attention", "return_weights")
+    key = (id(case.arguments), chosen, returned, *sorted(backend.dialect.items()))
+    if key not in _KNOWN:
+        while len(_KNOWN) >= _MOST_KNOWN:
+            del _KNOWN[next(iter(_KNOWN))]
+        # With the arguments themselves, as only while they live no others have their id.
+        _KNOWN[key] = case.arguments, _computed(backend, case, chosen)
+    return dict(_KNOWN[key][1])
+
+
+def _computed(backend: Backend, case: Case, accuracy: Accuracy) -> dict[str, Budget]:
     operation, arguments, dtype = case.operation, case.arguments, case.dtype
     options: dict[str, Any] = {
-        "accuracy": accuracy or required(backend, dtype),
+        "accuracy": accuracy,
         "working": backend.dialect.get("NUM-2") if dtype == "float64" else None,
         "uniform_rows": backend.dialect.get("MASK-6") == "uniform",
     }

@@ -106,6 +106,8 @@ def _is_asked(rule: str, backend: Backend, case: Case) -> bool:
 
 def _require(backend: Backend, item: Case | Relation) -> None:
     """Pass over what a backend does not offer."""
+    if backend.cases and item.name not in backend.cases:
+        raise Missing(f"{backend.name} has no answers to {item.id}")
     needed = {item.dtype} & set(DTYPES)
     for case in item.calls if isinstance(item, Relation) else (item,):
         if case.group:  # a golden vector is asked in the dtype of its first array

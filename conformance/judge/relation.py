@@ -28,8 +28,9 @@ class Relation:
         The calls that are made, as far as they do not depend on each other's results.
     run : callable
         Makes the calls on a backend, and says what does not hold.
-    repeats : bool
-        Whether a call is made more than once, which answers in files cannot show.
+    live : bool
+        Whether answers in files cannot show it: a call is repeated, asked for less, made of what
+        another has given, or must leave its inputs alone.
     """
 
     id: str
@@ -38,7 +39,12 @@ class Relation:
     group: str
     calls: tuple[Case, ...]
     run: Callable[[Backend, tuple[Case, ...]], Found]
-    repeats: bool = False
+    live: bool = False
+
+    @property
+    def chapter(self) -> str:
+        """That of its first call."""
+        return self.calls[0].chapter
 
     @property
     def dtype(self) -> str:

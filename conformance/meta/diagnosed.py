@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from typing import Any
 
+from attnspec import Case
 from attnspec.backends import Backend
 from attnspec.conformance.gallery import Entry, entry, wrong_entries
-from attnspec.conformance.report.diagnosis import Asked, diagnose, golden, probes
+from attnspec.conformance.report.diagnosis import Gallery, diagnose, golden, probes
 
 #: Correct entries whose steps, together, make the other base.
 OTHER_BASE = (
@@ -53,10 +54,10 @@ def on_another_base(one: Entry) -> Backend:
     return replace(one, steps={**steps, **one.steps}).backend()
 
 
-def measure(one: Entry, asked: Sequence[Asked]) -> Measured:
+def measure(one: Entry, asked: Sequence[Case], gallery: Gallery) -> Measured:
     """Diagnose one entry."""
     found = []
-    for candidates in (wrong_entries(), [other for other in wrong_entries() if other is not one]):
+    for candidates in (gallery, gallery.without(one)):
         diagnosis = diagnose(on_another_base(one), asked, candidates)
         found.append(tuple(other.name for other in diagnosis.entries) if diagnosis else ())
     return Measured(one.name, found[0], found[1])
@@ -94,7 +95,8 @@ def report(found: Sequence[Measured]) -> str:
     return "\n".join(lines)
 
 
-_ASKED: list[Asked] = []
+_ASKED: list[Case] = []
+_GALLERY = Gallery()
 
 
 def _begin() -> None:
@@ -102,7 +104,7 @@ def _begin() -> None:
 
 
 def _measured(name: str) -> Measured:
-    return measure(entry(name), _ASKED)
+    return measure(entry(name), _ASKED, _GALLERY)
 
 
 if __name__ == "__main__":

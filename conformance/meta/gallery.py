@@ -1,4 +1,4 @@
-"""``python -m attnspec.conformance.gallery``: judge the suite by the gallery."""
+"""``python -m attnspec.conformance.meta.gallery``: judge the suite by the gallery."""
 
 import json
 import sys

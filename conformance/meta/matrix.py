@@ -1,23 +1,29 @@
 """The kill matrix: whether the suite fails every wrong implementation of the gallery, and no correct one.
 
-Every wrong one is put to the tests that bear on the rule it is filed under, the
+Every wrong one is put to the cases that are there for the rule it is filed under, the
 cheapest first, until one of them says that this rule is broken; every correct one
-to the whole suite. ``python -m attnspec.conformance.meta.matrix`` does it.
+to the whole suite. ``python -m attnspec.conformance.meta.gallery`` does it.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
-from typing import Any
 
+import numpy as np
+
+from attnspec.backends import DTYPES, Backend
 from attnspec.conformance.gallery import Entry, entry
-from attnspec.conformance.meta.runs import Test, collect, run
+from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.judge.relation import Relation
+from attnspec.conformance.suite import items
+from attnspec.conformance.suite.group import Item
+from attnspec.conformance.verdict import Verdict
 
-#: Into how many parts the suite is cut for the correct ones: each part is run on all of them in one
+#: Into how many parts the suite is cut for the correct ones: each case is put to all of them in one
 #: process, which asks the oracle once.
-_PARTS = 12
+_PARTS = 24
 
 
 @dataclass(frozen=True)
@@ -30,15 +36,13 @@ class Finding:
     rule : str
         That it is filed under; empty for a correct one.
     killed_by : str
-        The cheapest test that says this rule is broken; empty where none does.
+        The cheapest case that says this rule is broken; empty where none does.
     tried : int
-        How many tests it took.
+        How many cases it took.
     first_failure : float
-        Seconds until the first test that fails, of whatever rule.
+        Seconds until the first case that fails, of whatever rule.
     broken : dict of str to str
-        Other rules that tests on the way said were broken, and the first of these tests.
-    unsound : tuple of str
-        What went wrong in the tests themselves.
+        Other rules that cases on the way said were broken, and the first of these cases.
     seconds : float
     """
 
@@ -48,75 +52,89 @@ class Finding:
     tried: int
     first_failure: float
     broken: dict[str, str]
-    unsound: tuple[str, ...]
     seconds: float
 
     @property
     def as_it_should(self) -> bool:
         """Whether a wrong one is killed under its rule, and a correct one under none."""
-        good = bool(self.killed_by) if self.rule else not self.broken
-        return good and not self.unsound
+        return bool(self.killed_by) if self.rule else not self.broken
 
 
-def convict(one: Entry, suite: Sequence[Test]) -> Finding:
-    """Put a wrong entry to the suite, each test with a backend that knows of no earlier one.
+def broken(verdict: Verdict) -> str:
+    """Name the rule that does not hold by a verdict, of whatever level; empty where all do.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.meta.matrix import broken
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> broken(Verdict("b", "c", "", ("NUM-10",), "unsupported", rule="NUM-10"))  # a MAY that is not shown
+    'NUM-10'
+    """
+    return "" if verdict.status in ("pass", "deviation") else verdict.rule
+
+
+def convict(one: Entry, suite: Sequence[Item]) -> Finding:
+    """Put a wrong entry to the suite, each case with a backend that knows of no earlier one.
 
     Parameters
     ----------
     one : Entry
-    suite : sequence of Test
+    suite : sequence of Case and Relation
+        The cheapest first.
 
     Examples
     --------
     >>> from attnspec.conformance.gallery import entry
     >>> from attnspec.conformance.meta.matrix import convict
-    >>> convict(entry("inverted_polarity"), ()).as_it_should
-    False
+    >>> from attnspec.conformance.suite import items
+    >>> convict(entry("inverted_polarity"), list(items(names=["masking-empty-last"]))).killed_by
+    'masking-empty-last-float16'
     """
-    bearing = sorted((test for test in suite if one.rule in test.rules), key=lambda test: test.cost)
-    # Where no test that bears on its rule kills it, another may, and then it is filed wrongly.
-    others = [test for test in suite if one.rule not in test.rules]
+    own = [item for item in suite if item.rules[0] == one.rule]
+    bearing = [*own, *(item for item in suite if one.rule in item.rules[1:])]
+    # Where no case that bears on its rule kills it, another may, and then it is filed wrongly.
+    others = [item for item in suite if one.rule not in item.rules]
     started, first_failure, killed_by = time.perf_counter(), 0.0, ""
-    broken: dict[str, str] = {}
-    unsound: list[str] = []
+    found: dict[str, str] = {}
     tried = 0
-    for test in (*bearing, *others):
-        if broken and tried >= len(bearing):
+    for item in (*bearing, *others):
+        if found and tried >= len(bearing):
             break
-        found = run(test, one.backend())
+        rule = broken(_judged(one.backend(), item))
         tried += 1
-        unsound += [found.unsound] if found.unsound else []
-        if found.broken and not first_failure:
+        if rule and not first_failure:
             first_failure = time.perf_counter() - started
-        for rule in found.broken:
-            broken.setdefault(rule, found.test)
-        if one.rule in found.broken:
-            killed_by = found.test
+        if rule == one.rule:
+            killed_by = item.name
             break
-    seconds = time.perf_counter() - started
-    broken.pop(one.rule, None)
-    return Finding(one.name, one.rule, killed_by, tried, first_failure, broken, tuple(unsound), seconds)
+        if rule:
+            found.setdefault(rule, item.name)
+    return Finding(
+        one.name, one.rule, killed_by, tried, first_failure, found, time.perf_counter() - started
+    )
 
 
-def acquit(entries: Iterable[Entry], tests: Iterable[Test]) -> dict[str, Finding]:
+def acquit(entries: Iterable[Entry], suite: Iterable[Item]) -> dict[str, Finding]:
     """Put correct entries to a part of the suite.
 
-    A test that takes none of the steps that an entry replaces says of it what it says
-    of the plain one, and is not run again.
+    A case that takes none of the steps that an entry replaces says of it what it says
+    of the plain one, and is not judged again.
     """
-    findings = {one.name: Finding(one.name, "", "", 0, 0.0, {}, (), 0.0) for one in entries}
-    for test in tests:
-        backend, taken = entry("plain").watched()
-        plain = run(test, backend)
+    findings = {one.name: Finding(one.name, "", "", 0, 0.0, {}, 0.0) for one in entries}
+    backends = {name: entry(name).backend() for name in findings}
+    for item in suite:
+        watched, taken = entry("plain").watched()
+        plain = broken(_judged(watched, item))
         for name, before in findings.items():
+            started = time.perf_counter()
             steps = entry(name).steps
-            found = run(test, entry(name).backend()) if taken & set(steps) else plain
+            again = bool(taken & set(steps))
+            rule = broken(_judged(backends[name], item)) if again else plain
             findings[name] = replace(
                 before,
-                tried=before.tried + (found is not plain or not steps),
-                broken={**dict.fromkeys(found.broken, found.test), **before.broken},
-                unsound=(*before.unsound, *([found.unsound] if found.unsound else [])),
-                seconds=before.seconds + found.seconds,
+                tried=before.tried + (again or not steps),
+                broken={rule: item.name, **before.broken} if rule else before.broken,
+                seconds=before.seconds + time.perf_counter() - started,
             )
     return findings
 
@@ -145,29 +163,42 @@ def matrix(
     return convicted + [_joined([part[name] for part in acquitted]) for name in correct]
 
 
-def confirm(killed_by: Mapping[str, str], *, workers: int = 2) -> list[str]:
-    """List the wrong entries whose rule a test, by its name, does not say is broken."""
-    with ProcessPoolExecutor(workers, get_context("spawn"), _begin, (False,)) as pool:
-        killed = pool.map(_confirmed, killed_by.items(), chunksize=8)
-        return [name for name, found in zip(killed_by, killed, strict=True) if not found]
+def confirm(killed_by: Mapping[str, str]) -> Iterator[str]:
+    """Yield the wrong entries whose rule a case, by its name, does not say is broken."""
+    found = {item.name: item for item in items(names=set(killed_by.values()))}
+    for name, case in killed_by.items():
+        one = entry(name)
+        if case not in found or broken(_judged(one.backend(), found[case])) != one.rule:
+            yield name
 
 
-_SUITE: list[Test] = []
+_SUITE: list[Item] = []
+_CHEAPEST: list[Item] = []
 
 
 def _begin(quick: bool) -> None:  # noqa: FBT001 - a pool passes by position
-    _SUITE[:] = collect(quick=quick)
+    _SUITE[:] = items(quick=quick)
+    _CHEAPEST[:] = sorted(_SUITE, key=_cost)
+
+
+def _cost(item: Item) -> tuple[int, int, int, str]:
+    """By what cases are ordered: golden vectors by their size and dtype, then generated ones, then relations."""
+    calls = item.calls if isinstance(item, Relation) else (item,)
+    size = sum(int(np.size(thing)) for case in calls for thing in case.arguments.values())
+    kind = 2 if isinstance(item, Relation) else int(bool(item.group))
+    return kind, size, DTYPES.index(item.dtype) if item.dtype in DTYPES else 0, item.name
+
+
+def _judged(backend: Backend, item: Item) -> Verdict:
+    try:
+        return judge(backend, item)
+    except Exception as error:
+        error.add_note(f"while judging {backend.name} by {item.name}")
+        raise
 
 
 def _convicted(name: str) -> Finding:
-    return convict(entry(name), _SUITE)
-
-
-def _confirmed(pair: tuple[str, str]) -> bool:
-    name, killed_by = pair
-    one = entry(name)
-    named = [test for test in _SUITE if test.name == killed_by]
-    return any(one.rule in run(test, one.backend()).broken for test in named)
+    return convict(entry(name), _CHEAPEST)
 
 
 def _acquitted(part: int, names: tuple[str, ...]) -> dict[str, Finding]:
@@ -176,13 +207,9 @@ def _acquitted(part: int, names: tuple[str, ...]) -> dict[str, Finding]:
 
 
 def _joined(findings: Sequence[Finding]) -> Finding:
-    def total(of: Callable[[Finding], Any]) -> Any:
-        return sum(map(of, findings))
-
     return replace(
         findings[0],
-        tried=total(lambda one: one.tried),
-        broken={rule: test for one in reversed(findings) for rule, test in one.broken.items()},
-        unsound=tuple(text for one in findings for text in one.unsound),
-        seconds=total(lambda one: one.seconds),
+        tried=sum(one.tried for one in findings),
+        broken={rule: case for one in reversed(findings) for rule, case in one.broken.items()},
+        seconds=sum(one.seconds for one in findings),
     )

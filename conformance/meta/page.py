@@ -1,4 +1,4 @@
-"""The kill matrix as a page to be read: ``README.md`` beside this file."""
+"""The kill matrix as a page to be read: ``README.md`` in the gallery."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -16,20 +16,19 @@ _HEAD = """\
 
 A conformance suite is worth the bugs that it finds. Here stand {wrong} implementations of attention and its
 companions that are wrong, each in one named way that somebody really shipped or easily could, and {correct}
-that are correct and made otherwise. They are one small correct implementation (`base*.py`), a row of steps,
-with one step replaced: to read an entry is to see the bug. `attnspec check
-attnspec.conformance.gallery:NAME` judges one of them like any backend.
+that are correct and made otherwise. They are one correct implementation, a row of named steps, with one step
+replaced: to read an entry is to see the bug. `attnspec check attnspec.conformance.gallery:NAME` judges one
+of them like any backend.
 
 `nox -s gallery` judges the suite by them. Every wrong one has to fail, and has to fail the rule under which
 it is filed here; every correct one has to pass all of the suite, in every dtype; and every rule has to be
-broken by some entry. All of them can be: {broken} of {rules} rules are. The wrong ones take half a minute
-on two cores, the correct ones some two minutes.
+broken by some entry. All of them can be: {broken} of {rules} rules are.
 
-Below, *killed by* is the cheapest test that says the rule is broken: golden vectors first, the smallest of
-them first, in dtype after dtype; then tests; then properties. *Quick* says whether the part of the suite
-that `--quick` leaves kills it too: {quick} of {wrong} are killed by it. *Seen* is a public thread about
-such a bug. This page is written by `python -m attnspec.conformance.gallery --write`, and our tests check
-that it is as the gallery is.
+Below, *killed by* is the cheapest case that says the rule is broken: of those that are there for this rule,
+golden vectors first, the smallest of them first, in dtype after dtype; then generated cases; then relations
+between calls. *Quick* says whether the part of the suite that `--quick` leaves kills it too: {quick} of
+{wrong} are killed by it. *Seen* is a public thread about such a bug. This page is written by `python -m
+attnspec.conformance.meta.gallery --write`, and our tests check that it is as the gallery is.
 
 ## Diagnosis
 
@@ -51,9 +50,9 @@ _ROW = re.compile(r"^\| `(\w+)` \| .* \| ([^|]*) \| (yes|no) \|$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Kill:
-    """By which test an entry is killed, and whether the quick part of the suite kills it too."""
+    """By which case an entry is killed, and whether the quick part of the suite kills it too."""
 
-    test: str
+    case: str
     quick: bool
 
 
@@ -63,10 +62,10 @@ def kills_of(text: str) -> dict[str, Kill]:
     Examples
     --------
     >>> from attnspec.conformance.meta.page import kills_of
-    >>> kills_of("| `a` | MASK-1 | does wrong | R |  | test_masking::test_causal | yes |")
-    {'a': Kill(test='test_masking::test_causal', quick=True)}
+    >>> kills_of("| `a` | MASK-1 | does wrong | R |  | masking-causal-1-float32 | yes |")
+    {'a': Kill(case='masking-causal-1-float32', quick=True)}
     """
-    return {name: Kill(test, quick == "yes") for name, test, quick in _ROW.findall(text)}
+    return {name: Kill(case, quick == "yes") for name, case, quick in _ROW.findall(text)}
 
 
 def kills(findings: Iterable[Finding], quick: Iterable[Finding]) -> dict[str, Kill]:
@@ -130,4 +129,4 @@ def _row(one: Entry, kill: Kill) -> str:
     seen = f"[{one.seen}](https://github.com/{repository}/issues/{number})" if one.seen else ""
     said = one.sentence.replace("|", "\\|")
     quick = "yes" if kill.quick else "no"
-    return f"| `{one.name}` | {one.rule} | {said} | {one.kind} | {seen} | {kill.test} | {quick} |"
+    return f"| `{one.name}` | {one.rule} | {said} | {one.kind} | {seen} | {kill.case} | {quick} |"

@@ -1,23 +1,17 @@
 """Traceability: from each rule to what stands for it, and what is missing.
 
-Everything is read from where it stands: chapters, golden vectors, the markers of
-the suite's tests, the gallery and its page, the backends' declarations.
+Everything is read from where it stands: chapters, golden vectors, the groups of the
+suite, the gallery and its page, the backends' declarations.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
-from pathlib import Path
-from typing import Any
 
 from attnspec import cases, rules
 from attnspec.conformance.gallery import wrong_entries
 from attnspec.conformance.meta.page import PAGE, Kill, kills_of
-
-_SUITE = Path(__file__).resolve().parents[1]
-#: Its golden vectors cite their rules themselves.
-_GOLDEN = "test_golden"
+from attnspec.conformance.suite import groups
 
 
 @dataclass(frozen=True)
@@ -29,8 +23,8 @@ class Trace:
     rule, level, chapter : str
     cases : tuple of str
         Golden vectors that bear on it.
-    tests : tuple of str
-        Tests of the suite that cite it, by file and name.
+    groups : tuple of str
+        Groups of generated cases that bear on it, by chapter and name.
     entries : tuple of str
         Wrong implementations of the gallery that are filed under it.
     backends : tuple of str
@@ -41,28 +35,27 @@ class Trace:
     level: str
     chapter: str
     cases: tuple[str, ...]
-    tests: tuple[str, ...]
+    groups: tuple[str, ...]
     entries: tuple[str, ...]
     backends: tuple[str, ...]
 
 
 @cache
 def suite() -> Mapping[str, tuple[str, ...]]:
-    """List the tests of the suite, by file and name, and the rules that each of them cites.
+    """List the groups of generated cases, by chapter and name, and the rules that each of them bears on.
 
     Examples
     --------
     >>> from attnspec.conformance.meta.trace import suite
-    >>> suite()["test_masking::test_causal"]
+    >>> suite()["masking: causal"]
     ('MASK-3',)
     """
-    found = {}
-    for path in sorted(_SUITE.glob("test_*.py")):
-        module = import_module(f"attnspec.conformance.{path.stem}")
-        for name, thing in vars(module).items():
-            if name.startswith("test_") and name != _GOLDEN:
-                found[f"{path.stem}::{name}"] = tuple(dict.fromkeys(_cited(thing)))
-    return found
+    return {
+        f"{group.chapter}: {group.name}": tuple(
+            dict.fromkeys(rule for item in group.items() for rule in item.rules)
+        )
+        for group in groups()
+    }
 
 
 def deviating() -> dict[str, tuple[str, ...]]:
@@ -109,7 +102,7 @@ def traced(deviations: Mapping[str, Sequence[str]]) -> list[Trace]:
 
 
 def gaps(found: Sequence[Trace], page: str | None = None) -> list[str]:
-    """List rules without a test or an entry, tests without a rule, entries that no test kills.
+    """List rules without a case or an entry, groups without a rule, entries that no case kills.
 
     Parameters
     ----------
@@ -121,10 +114,10 @@ def gaps(found: Sequence[Trace], page: str | None = None) -> list[str]:
     --------
     >>> from attnspec.conformance.meta.trace import Trace, gaps
     >>> gaps([Trace("MASK-1", "MUST", "masking", (), (), ("a",), ())], page="")[0]
-    'MASK-1: no test and no golden vector'
+    'MASK-1: no case'
     """
     known = {rule.id for rule in rules()}
-    missing = [f"{one.rule}: no test and no golden vector" for one in found if not one.tests + one.cases]
+    missing = [f"{one.rule}: no case" for one in found if not one.groups + one.cases]
     missing += [f"{one.rule}: no wrong implementation in the gallery" for one in found if not one.entries]
     missing += [f"{name}: cites no rule" for name, cited in suite().items() if not cited]
     missing += [
@@ -141,12 +134,12 @@ def gaps(found: Sequence[Trace], page: str | None = None) -> list[str]:
 
 def lines(one: Trace, *, whole: bool) -> list[str]:
     """Write a trace: a line of counts, or everything by its name."""
-    counts = f"{len(one.cases)} vectors, {len(one.tests)} tests, {len(one.entries)} wrong entries"
+    counts = f"{len(one.cases)} vectors, {len(one.groups)} groups, {len(one.entries)} wrong entries"
     shown = f"; deviating: {', '.join(one.backends)}" if one.backends else ""
     head = f"{one.rule:9} {one.level:6} {one.chapter:10} {counts}{shown}"
     if not whole:
         return [head]
-    parts = (("vectors", one.cases), ("tests", one.tests), ("gallery", one.entries))
+    parts = (("vectors", one.cases), ("groups", one.groups), ("gallery", one.entries))
     return [head, *(f"  {title}: {', '.join(names) or 'none'}" for title, names in parts)]
 
 
@@ -155,28 +148,20 @@ def unneeded() -> list[str]:
 
     They may be needed all the same: by a bug that nobody has thought of.
     """
-    from attnspec.conformance.report.diagnosis import asked_of, fails
+    from attnspec.conformance.judge.dtypes import in_each
+    from attnspec.conformance.judge.judge import judge
+    from attnspec.conformance.meta.matrix import broken
 
     left = []
     for case in cases():
         # Those first that are filed under its rules.
         entries = sorted(wrong_entries(), key=lambda one: one.rule not in case.rules)
-        asked = asked_of(case)
-        if not any(fails(entry.backend(), one) for entry in entries for one in asked):
+        each = in_each(case)
+        if not any(broken(judge(entry.backend(), one)) for entry in entries for one in each):
             left.append(case.id)
     return left
 
 
-def _cited(test: Any) -> Iterable[str]:
-    """Rules of a test's own markers, and of those of its parameters."""
-    for mark in getattr(test, "pytestmark", ()):
-        if mark.name == "rule":
-            yield from mark.args
-        elif mark.name == "parametrize":
-            given = (one for value in mark.args[1] for one in getattr(value, "marks", ()))
-            yield from (rule for one in given for rule in getattr(one, "mark", one).args)
-
-
 def _unkilled(killed: Mapping[str, Kill]) -> list[str]:
     names = [one.name for one in wrong_entries()]
-    return [f"{name}: no test kills it" for name in names if not killed.get(name, Kill("", quick=False)).test]
+    return [f"{name}: no case kills it" for name in names if not killed.get(name, Kill("", quick=False)).case]

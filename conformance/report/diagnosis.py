@@ -5,28 +5,31 @@ told apart, give the backend's results on every call: on those that it fails, an
 on those that it passes. Otherwise nothing is said.
 """
 
-import contextlib
+import json
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from attnspec import Case, cases
-from attnspec.backends import Backend, Unsupported, load
+from attnspec.backends import Backend, Broken, Unsupported, load
 from attnspec.conformance.gallery import Entry, wrong_entries
 from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.call import Outputs, call
+from attnspec.conformance.judge.cause import looked_at
 from attnspec.conformance.judge.comparison import compare
-from attnspec.conformance.judge.dtypes import accepted, arguments_of, dtype_of, dtypes_of
-from attnspec.conformance.judge.expected import differences, exact
+from attnspec.conformance.judge.dtypes import accepted, in_each
+from attnspec.conformance.judge.expected import declared, differences
 from attnspec.conformance.judge.failure import Failure, Raised
+from attnspec.conformance.results import Results
+from attnspec.conformance.suite import items
 from attnspec.conformance.suite.options import OPTIONS, drawn
 from attnspec.conformance.suite.problem import GROUPED, MASKED, Shape, problem_of
-from attnspec.conformance.verdict import Results
-from attnspec.reference.budget.budget import Budget
+from attnspec.conformance.verdict import BAD, Difference, Verdict
 
 #: Two results that are each within a budget of the same number are within two of each other.
 _APART = 2.0
@@ -34,6 +37,8 @@ _APART = 2.0
 _FEWEST = 2
 #: More entries than these are no name.
 _MOST = 3
+#: Of the cases of a run, at most so many that it failed, and that it passed, are asked again.
+_ASKED_AGAIN = {True: 60, False: 120}
 #: What two results may be apart besides, as a part of the largest number in them.
 _UNITS = {"float64": 2.0**-40, "float32": 2.0**-17, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 _SHAPES = (MASKED[0], GROUPED[1], Shape((1, 1), 19, 35, 2, 2))
@@ -43,38 +48,6 @@ _PLAIN = (
     Shape((2, 2), 4, 4, 3, 3),
     Shape((2,), 3, 4, 2, 5),
 )
-
-
-@dataclass
-class Asked:
-    """One call that backend and gallery are asked.
-
-    Attributes
-    ----------
-    operation : str
-    arguments : mapping
-    expected : callable
-        Gives the exact values by output name; None where the call is to be refused.
-    given : dict of str to dict or None
-        What entries of the gallery gave, by name; None for what raised.
-    """
-
-    operation: str
-    arguments: Mapping[str, Any]
-    expected: Callable[[], Mapping[str, Any]] | None
-    given: dict[str, Outputs | None] = field(default_factory=dict)
-    _budgets: dict[str, Budget] = field(default_factory=dict)
-
-    @property
-    def dtype(self) -> str:
-        """Of its arrays."""
-        return dtype_of(self.operation, self.arguments)
-
-    def budgets(self, backend: Backend) -> Mapping[str, Budget]:
-        """Compute the budgets of the call, once."""
-        if not self._budgets:
-            self._budgets.update(budgets_of(backend, self.operation, self.arguments, self.dtype))
-        return self._budgets
 
 
 @dataclass(frozen=True)
@@ -102,18 +75,40 @@ class Diagnosis:
         return f"consistent with: {names} ({calls}, within {self.share:.1f} budgets)"
 
 
-def diagnose(
-    backend: Backend, asked: Sequence[Asked], candidates: Sequence[Entry] | None = None
-) -> Diagnosis | None:
+@dataclass(frozen=True)
+class Gallery:
+    """The entries that may be named, and what they gave to calls: each is asked once.
+
+    Attributes
+    ----------
+    entries : tuple of Entry
+        By default all wrong ones.
+    """
+
+    entries: tuple[Entry, ...] = field(default_factory=wrong_entries)
+    _given: dict[tuple[str, str], Outputs | None] = field(default_factory=dict)
+
+    def given(self, one: Entry, case: Case) -> Outputs | None:
+        """Give the outputs of an entry; None where it raises."""
+        key = one.name, case.name
+        if key not in self._given:
+            self._given[key] = _outputs(one.backend(), case)
+        return self._given[key]
+
+    def without(self, one: Entry) -> "Gallery":
+        """Take an entry away."""
+        return Gallery(tuple(other for other in self.entries if other is not one), self._given)
+
+
+def diagnose(backend: Backend, asked: Iterable[Case], gallery: Gallery | None = None) -> Diagnosis | None:
     """Find what in the gallery gives what a backend gives.
 
     Parameters
     ----------
     backend : Backend
-    asked : sequence of Asked
-        Calls of which it fails some.
-    candidates : sequence of Entry, optional
-        By default all wrong ones.
+    asked : iterable of Case
+        Calls of which it fails some, their names all different.
+    gallery : Gallery, optional
 
     Returns
     -------
@@ -129,56 +124,77 @@ def diagnose(
     (['lse_negative'], 12)
     >>> diagnose(entry("plain").backend(), probes()[:12])
     """
-    failing: list[tuple[Asked, Outputs | None]] = []
-    passing: list[tuple[Asked, Outputs | None]] = []
-    for one in asked:
-        try:
-            outputs = _outputs(backend, one)
-        except Unsupported:
-            continue
-        (failing if _fails(backend, one, outputs) else passing).append((one, outputs))
+    gallery = gallery or Gallery()
+    failing: list[tuple[Case, Outputs | None]] = []
+    passing: list[tuple[Case, Outputs | None]] = []
+    for case in asked:
+        with suppress(Unsupported, Broken):
+            outputs = _outputs(backend, case)
+            (failing if _fails(backend, case, outputs) else passing).append((case, outputs))
     if len(failing) < _FEWEST:
         return None
-    fitting = list(wrong_entries() if candidates is None else candidates)
+    fitting = list(gallery.entries)
     worst = 0.0
-    for one, outputs in (*failing, *passing):
-        shares = [_share(backend, one, outputs, _given(one, entry)) for entry in fitting]
-        fitting = [entry for entry, share in zip(fitting, shares, strict=True) if share <= _APART]
+    for case, outputs in (*failing, *passing):
+        shares = [_share(backend, case, outputs, gallery.given(one, case)) for one in fitting]
+        fitting = [one for one, share in zip(fitting, shares, strict=True) if share <= _APART]
         worst = max([worst, *(share for share in shares if share <= _APART)])
         if not fitting:
             return None
     return Diagnosis(tuple(fitting), len(failing), len(passing), worst) if len(fitting) <= _MOST else None
 
 
-def golden() -> list[Asked]:
-    """Ask all golden vectors, each in one of the dtypes that hold it."""
-    each = [asked_of(case) for case in cases()]
-    return [asked[number % len(asked)] for number, asked in enumerate(each) if asked]
+def golden() -> list[Case]:
+    """Take all golden vectors, each in one of the dtypes that hold it."""
+    each = [in_each(case) for case in cases()]
+    return [found[number % len(found)] for number, found in enumerate(each) if found]
 
 
-def asked_of(case: Case) -> list[Asked]:
-    """Ask one golden vector, in every dtype that holds it."""
-    return [_of_case(case, dtype) for dtype in dtypes_of(case)]
-
-
-def fails(backend: Backend, asked: Asked) -> bool:
-    """Whether a backend fails a call; not where it does not offer it."""
-    try:
-        return _fails(backend, asked, _outputs(backend, asked))
-    except Unsupported:
-        return False
-
-
-def probes(seed: int = 5) -> list[Asked]:
-    """Ask generated calls: each option beside nothing else, and plain ones, past tiles too."""
-    asked = []
+def probes(seed: int = 5) -> list[Case]:
+    """Make cases: each option beside nothing else, and plain ones, past tiles too."""
+    found = []
     for number, shape in enumerate((*_SHAPES, *_PLAIN)):
         for dtype in ("float32", "float16"):
-            for name in OPTIONS if number < len(_SHAPES) else (None,):
+            for name in OPTIONS if number < len(_SHAPES) else ("plain",):
                 problem = problem_of(shape, dtype, seed + number)
-                needs, own = ({}, {}) if name is None else drawn(problem, name)
-                asked.append(_generated(problem.arguments | needs | own))
-    return asked
+                needs, own = ({}, {}) if name == "plain" else drawn(problem, name)
+                rule = OPTIONS[name].rule if name in OPTIONS else "SOFT-1"
+                title, arguments = f"a probe of {name}", problem.arguments | needs | own
+                id_ = f"errors-probe-{name.replace('_', '-')}-{number}"
+                found.append(Case(id_, title, "errors", "attention", (rule,), arguments, group="probe"))
+    return found
+
+
+def of_results(results: Results, *, seconds: float = 120) -> dict[str, str]:
+    """Diagnose each backend that fails, in a process of its own, which may crash or hang.
+
+    It is asked some of the cases that it failed and passed again, and the calls that
+    any backend is asked.
+
+    Parameters
+    ----------
+    results : Results
+    seconds : float, optional
+        What it may take; of a backend that takes longer nothing is said.
+
+    Returns
+    -------
+    dict of str to str
+        A line for each backend of which there is something to say.
+    """
+    seed = next((header.seed for header in results.headers), None)
+    found = {}
+    for name in sorted({verdict.backend for verdict in results.verdicts if verdict.bad}):
+        own = [verdict for verdict in results.verdicts if verdict.backend == name]
+        given = json.dumps({"backend": name, "cases": list(_again(own)), "seed": seed})
+        command = [sys.executable, "-m", "attnspec.conformance.report.diagnosis"]
+        with suppress(subprocess.SubprocessError, OSError):
+            ended = subprocess.run(  # noqa: S603 - ourselves
+                command, input=given, capture_output=True, text=True, timeout=seconds, check=True
+            )
+            # A backend may print what it likes: the last line is ours.
+            found[name] = ended.stdout.strip().splitlines()[-1]
+    return found
 
 
 def said(found: Diagnosis | None) -> str:
@@ -186,65 +202,45 @@ def said(found: Diagnosis | None) -> str:
     return str(found) if found else "consistent with nothing in the gallery, or with too much of it"
 
 
-def of_results(results: Results, *, seconds: float = 120) -> dict[str, str]:
-    """Diagnose each backend that fails, in a process of its own, which may crash or hang.
-
-    Parameters
-    ----------
-    results : Results
-    seconds : float, optional
-        What it may take; of a backend that takes longer nothing is said.
-    """
-    failing = {verdict.backend for verdict in results.verdicts if verdict.status in ("fail", "error")}
-    found = {}
-    for name in sorted(failing):
-        command = [sys.executable, "-m", "attnspec.conformance.report.diagnosis", name]
-        with contextlib.suppress(subprocess.SubprocessError, OSError):
-            ended = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=True)  # noqa: S603 - ourselves
-            found[name] = ended.stdout.strip().splitlines()[-1] if ended.stdout.strip() else ""
-    return {name: text for name, text in found.items() if text}
+def _again(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    """Choose cases of a run that are asked again: failing and passing ones, spread over all there are."""
+    for bad, most in _ASKED_AGAIN.items():
+        names = [
+            verdict.case
+            for verdict in verdicts
+            if (verdict.status in BAD if bad else verdict.status == "pass")
+        ]
+        yield from names[:: -(-len(names) // most) or 1]
 
 
-def _generated(arguments: Mapping[str, Any]) -> Asked:
-    return Asked("attention", arguments, lambda: exact("attention", arguments))
-
-
-def _of_case(case: Case, dtype: str) -> Asked:
-    refused = case.misuse is not None
-    return Asked(case.operation, arguments_of(case, dtype), None if refused else lambda: case.expected)
-
-
-def _outputs(backend: Backend, asked: Asked) -> Outputs | None:
+def _outputs(backend: Backend, case: Case) -> Outputs | None:
     """Call it; None where it raises."""
     try:
-        return call(backend, asked.operation, asked.arguments)
+        return call(backend, case.operation, case.arguments, case.layout)
     except (Raised, Failure):
         return None
 
 
-def _given(asked: Asked, entry: Entry) -> Outputs | None:
-    if entry.name not in asked.given:
-        asked.given[entry.name] = _outputs(entry.backend(), asked)
-    return asked.given[entry.name]
+def _fails(backend: Backend, case: Case, outputs: Outputs | None) -> bool:
+    """Whether outputs are wrong, as `judge` has it, who says why too, which takes its time."""
+    if outputs is None or (case.misuse is not None and not case.misuse.allowed):
+        return (case.misuse is None) == (outputs is None)
+    budgets, seen = budgets_of(backend, case), looked_at(outputs, case)
+    values, _ = declared(backend, case, budgets, seen)
+    return any(isinstance(one, Difference) for one in differences(seen, values, budgets, case.dtype))
 
 
-def _fails(backend: Backend, asked: Asked, outputs: Outputs | None) -> bool:
-    if asked.expected is None or outputs is None:
-        return (asked.expected is None) != (outputs is None)
-    compared = differences(outputs, asked.expected(), asked.budgets(backend), asked.dtype)
-    return any(comparison.problem for _, comparison in compared)
-
-
-def _share(backend: Backend, asked: Asked, got: Outputs | None, given: Outputs | None) -> float:
+def _share(backend: Backend, case: Case, got: Outputs | None, given: Outputs | None) -> float:
     """How far apart two results are, in budgets; infinitely where they are of different kinds."""
     if got is None or given is None:
         return 0.0 if got is given else np.inf
-    budgets = asked.budgets(backend) if asked.expected is not None else {}
+    refused = case.misuse is not None and not case.misuse.allowed
+    budgets: dict[str, Any] = {} if refused else budgets_of(backend, case)
     worst = 0.0
     for name, one in got.items():
         if name not in given or given[name].shape != one.shape:
             return np.inf
-        may = accepted(name, asked.dtype)  # an lse has a choice
+        may = accepted(name, case.dtype)  # an lse has a choice
         if given[name].dtype != one.dtype and not {str(given[name].dtype), str(one.dtype)} <= set(may):
             return np.inf
         other = given[name].astype(np.float64)
@@ -256,10 +252,18 @@ def _share(backend: Backend, asked: Asked, got: Outputs | None, given: Outputs |
         lse = given.get("lse")
         of_rows = name == "weights" and lse is not None and lse.shape == other.shape[:-1]
         where = ~np.isnan(given["lse"])[..., None] if of_rows else None  # NUM-11
-        worst = max(worst, compare(name, one, other, budget + rounding, str(one.dtype), where=where).share)
+        compared = compare(name, one, other, budget + rounding, str(one.dtype), where=where)
+        worst = max(worst, compared.share if isinstance(compared, Difference) else compared)
     return worst
 
 
+def _main() -> None:
+    given = json.load(sys.stdin)
+    backend = load(given["backend"])
+    again = [item for item in items(names=given["cases"], seed=given["seed"]) if isinstance(item, Case)]
+    asked = {case.name: case for case in (*again, *golden(), *probes())}
+    print("\n" + said(diagnose(backend, asked.values())))  # noqa: T201 - read by `of_results`
+
+
 if __name__ == "__main__":
-    # A backend may print what it likes: the last line is ours.
-    print("\n" + said(diagnose(load(sys.argv[1]), [*golden(), *probes()])))  # noqa: T201 - read by `of_results`
+    _main()

@@ -1,8 +1,9 @@
 """Calls as files, for a device that cannot talk: exported here, computed there, judged here."""
 
-import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +11,18 @@ import array_api_compat.numpy as xp
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec import OPERATIONS, Case, __version__
+from attnspec import OPERATIONS, __version__
 from attnspec.backends import DTYPES, Backend, Unsupported
 from attnspec.backends.library.library import array_api_library
 from attnspec.backends.program.answers import CALLS, MANIFEST, fingerprint
 from attnspec.backends.program.handshake import Handshake, parse_handshake
 from attnspec.backends.program.messages import HELLO, STOP, Refused, as_function, write_call
 from attnspec.conformance.judge.call import call, observe
-from attnspec.conformance.judge.dtypes import arguments_of, dtypes_of, in_dtype
+from attnspec.conformance.judge.dtypes import in_dtype
 from attnspec.conformance.judge.failure import Failure, Raised
 from attnspec.conformance.judge.refusal import FITTING
+from attnspec.conformance.judge.relation import Relation
+from attnspec.conformance.suite.group import Item
 
 #: What is exported for somebody of whom nothing is known.
 EVERYTHING = Handshake("", "", DTYPES, {name: operation.options for name, operation in OPERATIONS.items()})
@@ -36,25 +39,37 @@ def hello_of(path: Path) -> Handshake:
     return parse_handshake(str(path), path.read_text(encoding="utf-8").strip())
 
 
+@dataclass(frozen=True)
+class Export:
+    """What was exported.
+
+    Attributes
+    ----------
+    calls, cases : int
+        Calls that were written, and cases and relations that are judged by them.
+    left_out : int
+        Cases and relations that answers in files cannot show.
+    """
+
+    calls: int
+    cases: int
+    left_out: int
+
+
 def export_calls(
-    found: Sequence[Case], folder: Path, hello: Handshake = EVERYTHING, dtypes: Sequence[str] = ()
-) -> int:
-    """Write all calls by which the golden vectors are judged to a folder.
+    found: Iterable[Item], folder: Path, hello: Handshake = EVERYTHING, dtypes: Sequence[str] = ()
+) -> Export:
+    """Write the calls by which cases and relations are judged to a folder, each call once.
 
     Parameters
     ----------
-    found : sequence of Case
+    found : iterable of Case and Relation
     folder : Path
         Made when it is not there.
     hello : Handshake, optional
         What the implementation offers; by default everything.
     dtypes : sequence of str, optional
         Those to export, by default all that it takes.
-
-    Returns
-    -------
-    int
-        The number of calls.
     """
     dtypes = [dtype for dtype in hello.dtypes if not dtypes or dtype in dtypes]
     recorder = _Recorder(folder)
@@ -63,21 +78,33 @@ def export_calls(
     if "return_weights" in hello.operations["attention"] and hello is EVERYTHING:
         # For somebody who returns no weights too: they are seen otherwise then.
         backends.append(_backend(recorder, hello, dtypes, ("return_weights",)))
-    for case in found:
-        for dtype in (dtype for dtype in dtypes_of(case) if dtype in dtypes):
-            for backend in backends:
-                recorder.ask(backend, case, dtype)
+    asked, left_out = [], 0
+    for item in found:
+        if item.dtype in DTYPES and item.dtype not in dtypes:
+            continue
+        if not _is_shown(item):
+            left_out += 1
+            continue
+        asked.append(item.name)
+        for backend in backends:
+            recorder.ask(backend, item)
     lines = [HELLO, *recorder.lines, STOP]
     (folder / CALLS).write_text("".join(f"{line}\n" for line in lines), encoding="ascii", newline="\n")
     manifest = {
         "attnspec": __version__,
         "dtypes": dtypes,
         "operations": {name: list(options) for name, options in hello.operations.items()},
+        "cases": asked,
         "calls": recorder.calls,
     }
     text = json.dumps(manifest, indent=1) + "\n"
     (folder / MANIFEST).write_text(text, encoding="ascii", newline="\n")
-    return len(recorder.lines)
+    return Export(len(recorder.lines), len(asked), left_out)
+
+
+def _is_shown(item: Item) -> bool:
+    """Whether answers in files can show it: a file holds rows, whatever lay in memory."""
+    return not item.live if isinstance(item, Relation) else not item.layout
 
 
 class _Recorder:
@@ -85,45 +112,55 @@ class _Recorder:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._known: set[str] = set()
-        self._for: tuple[str, str] = ("", "")
+        self._known: set[Hashable] = set()
+        self._for = ""
         self.lines: list[str] = []
         self.calls: list[dict[str, Any]] = []
 
-    def ask(self, backend: Backend, case: Case, dtype: str) -> None:
-        """Make the calls by which a case is judged in a dtype."""
-        self._for = case.id, dtype
-        asked = [arguments_of(case, dtype)]
-        if (
-            case.misuse is not None
-        ):  # what refuses it is asked for a call that fits, to see whether it returns
-            asked += [in_dtype(FITTING[case.operation], other) for other in backend.dtypes]
-        for arguments in asked:
-            with contextlib.suppress(Unsupported, Raised, Failure):
-                (observe if case.misuse is None else call)(backend, case.operation, arguments)
+    def ask(self, backend: Backend, item: Item) -> None:
+        """Make the calls by which a case or a relation is judged."""
+        self._for = item.name
+        cases = item.calls if isinstance(item, Relation) else (item,)
+        for case in cases:
+            computed = case.misuse is None or case.misuse.allowed
+            with suppress(Unsupported, Raised, Failure):
+                observe(backend, case) if computed else call(backend, case.operation, case.arguments)
+            if case.misuse is not None:
+                # What refuses it is asked for a call that fits, to see whether it returns.
+                for dtype in backend.dtypes:
+                    with suppress(Unsupported, Raised, Failure):
+                        call(backend, case.operation, in_dtype(FITTING[case.operation], dtype))
 
     def run(self, operation: str, arguments: Mapping[str, Any]) -> NDArray[Any] | tuple[NDArray[Any], ...]:
         """Write a call, unless it is there already; what is returned has the shape of an answer."""
+        key = _key(operation, arguments)
+        if key not in self._known:
+            self._known.add(key)
+            self._write(operation, arguments)
+        return _blank(operation, arguments)
+
+    def _write(self, operation: str, arguments: Mapping[str, Any]) -> None:
         number = len(self.lines) + 1
         place = f"calls/{number:04}"
         path = self._folder / place
         path.mkdir(parents=True, exist_ok=True)
-        line = write_call(number, operation, arguments, path, place)
-        print_ = fingerprint(line, path)
-        if print_ in self._known:
-            for file in path.iterdir():
-                file.unlink()
-            path.rmdir()
-        else:
-            self._known.add(print_)
-            self.lines.append(line)
-            message = {name: json.loads(line)[name] for name in ("operation", "options", "tensors")}
-            case, dtype = self._for
-            self.calls.append(
-                {"id": number, "case": case, "dtype": dtype, "folder": place}
-                | {"fingerprint": print_, "call": message}
-            )
-        return _blank(operation, arguments)
+        self.lines.append(write_call(number, operation, arguments, path, place))
+        message = json.loads(self.lines[-1])
+        self.calls.append(
+            {"id": number, "case": self._for, "folder": place}
+            | {"fingerprint": fingerprint(self.lines[-1], path)}
+            | {"call": {name: message[name] for name in ("operation", "options", "tensors")}}
+        )
+
+
+def _key(operation: str, arguments: Mapping[str, Any]) -> Hashable:
+    """Equal for calls that are written alike, but for the outputs that are asked for."""
+    parts = [
+        (name, str(x.dtype), x.shape, x.tobytes()) if isinstance(x, np.ndarray) else (name, repr(x))
+        for name, x in sorted(arguments.items())
+        if not name.startswith("return_")
+    ]
+    return operation, *parts
 
 
 def _blank(operation: str, arguments: Mapping[str, Any]) -> NDArray[Any] | tuple[NDArray[Any], ...]:

@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from attnspec import OPERATIONS, find_case
+from attnspec import OPERATIONS
 from attnspec.backends import DTYPES, Backend, BackendError, Broken, Unsupported, load
 from attnspec.backends.names import name_program
 from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.dtypes import in_dtype
 from attnspec.conformance.judge.failure import Failure, Raised
-from attnspec.conformance.judge.judge import judge_case
+from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.report.text import finding
+from attnspec.conformance.suite import find
 
 #: A golden vector that needs a mask, and tells whether it is obeyed.
 _CASE = "masking-empty-last"
@@ -37,7 +39,6 @@ class Finding:
 
 def check_harness() -> Iterator[Finding]:
     """Judge a right and a wrong implementation, here and as a program: one must pass, the other fail."""
-    case = find_case(_CASE)
     here = load("numpy-portable")
     served = f'"{sys.executable}" -m attnspec.conformance.run.serve numpy-portable'
     routes = {"in this process": here}
@@ -47,17 +48,11 @@ def check_harness() -> Iterator[Finding]:
         yield Finding("a program that is known to be right is started", str(error))
     for place, backend in routes.items():
         for dtype in DTYPES:
-            try:
-                judge_case(backend, case, dtype)
-                problem = ""
-            except (Failure, Raised, Broken) as failure:
-                problem = str(failure)
+            verdict = judge(backend, find(f"{_CASE}-{dtype}"))
+            problem = "" if verdict.status == "pass" else finding(verdict)
             yield Finding(f"what is known to be right passes {place}, {dtype}", problem)
-        try:
-            judge_case(replace(backend, attention=_blind(backend)), case, "float32")
-            problem = "it passed"
-        except Failure:
-            problem = ""
+        verdict = judge(replace(backend, attention=_blind(backend)), find(f"{_CASE}-float32"))
+        problem = "" if verdict.status == "fail" else f"its verdict is {verdict.status}"
         yield Finding(f"what ignores its mask fails {place}", problem)
 
 

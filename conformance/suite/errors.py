@@ -78,7 +78,7 @@ def earlier_calls(draw: Draw, option: str) -> Iterator[Yielded]:
         _, second = drawn(problem, option)
         before, after = (problem.arguments | needs | own for own in (first, second))
         plain = problem.arguments | needs
-        yield Calls((before, after, plain, before), _each_its_own, repeats=True)
+        yield Calls((before, after, plain, before), _each_its_own, live=True)
 
 
 def _each_its_own(backend: Backend, calls: tuple[Case, ...]) -> Found:

@@ -98,7 +98,7 @@ class Calls:
     calls: tuple[Arguments | Call, ...]
     run: Callable[[Any, tuple[Case, ...]], Found]
     rules: tuple[str, ...] = ()
-    repeats: bool = False
+    live: bool = False
 
 
 Yielded = Arguments | Call | Calls
@@ -145,7 +145,7 @@ class Group:
         if isinstance(yielded, Calls):
             calls = tuple(self._case(one) for one in yielded.calls)
             rules = yielded.rules or self.rules
-            return Relation("", self.title, rules, self.name, calls, yielded.run, yielded.repeats)
+            return Relation("", self.title, rules, self.name, calls, yielded.run, yielded.live)
         return self._case(yielded)
 
     def _case(self, yielded: Arguments | Call) -> Case:

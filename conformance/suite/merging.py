@@ -58,7 +58,9 @@ def parts_of_its_own(draw: Draw, cuts: str) -> Iterator[Yielded]:
         keys = problem.shape[-1]
         bounds = (0, *(keys if cut is None else cut for cut in _CUTS[cuts]), keys)
         yield Calls(
-            tuple(_part(problem, start, stop) for start, stop in pairwise(bounds)), _merge_to_the_whole
+            tuple(_part(problem, start, stop) for start, stop in pairwise(bounds)),
+            _merge_to_the_whole,
+            live=True,
         )
 
 

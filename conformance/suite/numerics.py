@@ -106,7 +106,7 @@ def inputs_beside(draw: Draw, option: str) -> Iterator[Yielded]:
     """Every input has the same bytes after the call."""
     for drawn_problem in draw.in_each_dtype(MASKED[0]):
         needs, own = drawn(drawn_problem, option)
-        yield Calls((drawn_problem.arguments | needs | own,), _only_called)
+        yield Calls((drawn_problem.arguments | needs | own,), _only_called, live=True)
 
 
 @chapter.group("NUM-4")
@@ -117,7 +117,7 @@ def inputs_beside_each_other(draw: Draw) -> Iterator[Yielded]:
         options = {name: drawn(drawn_problem, name)[1] for name in every}
         for chosen in (every, ("mask", "bias", "is_causal"), ("bias", "is_causal"), ("mask", "bias")):
             own = {name: thing for option in chosen for name, thing in options[option].items()}
-            yield Calls((drawn_problem.arguments | own,), _only_called)
+            yield Calls((drawn_problem.arguments | own,), _only_called, live=True)
 
 
 def _only_called(backend: Backend, calls: tuple[Case, ...]) -> Found:
@@ -147,7 +147,7 @@ def call_repeated(draw: Draw, option: str) -> Iterator[Yielded]:
     for dtype in DTYPES:
         large = problem("plain", (17, 33, 72), dtype, draw.number())
         arrays = {"query": large.query, "key": large.key, "value": large.value}
-        yield Calls((arrays | options[option],), _repeats, repeats=True)
+        yield Calls((arrays | options[option],), _repeats, live=True)
 
 
 def _repeats(backend: Backend, calls: tuple[Case, ...]) -> Found:

@@ -137,7 +137,7 @@ def output_alone(draw: Draw, hidden: tuple[str, ...]) -> Iterator[Yielded]:
     for problem in draw.problems():
         options: dict[str, Any] = {"mask": problem.mask(), "is_causal": True, "scale": 0.25}
         for taken in (options, {}):
-            yield Calls((problem.arguments | taken,), run)
+            yield Calls((problem.arguments | taken,), run, live=True)
 
 
 @chapter.group("SOFT-4")
