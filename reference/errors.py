@@ -47,11 +47,11 @@ def described(given: Any) -> str:
 
 def dtype_name(array: Array) -> str:
     """Return the bare name of an array's dtype: libraries print theirs with a prefix."""
-    return _bare_name(type(array.dtype), array.dtype)
+    return _bare_name(type(array.dtype).__name__, array.dtype)
 
 
 @lru_cache(maxsize=64)
-def _bare_name(_kind: type, dtype: Any) -> str:
+def _bare_name(_kind: str, dtype: Any) -> str:
     # Known by kind first: array-api-strict warns where its dtypes are compared with those of others.
     return str(dtype).rpartition(".")[2]
 

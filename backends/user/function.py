@@ -14,8 +14,8 @@ from attnspec.backends.check import check_backend, check_device, check_signature
 from attnspec.backends.errors import BackendError
 from attnspec.backends.library import LIBRARIES, library_of, load_library
 from attnspec.backends.library.library import Library
-from attnspec.dtypes import DTYPES
 from attnspec.backends.user.convention import Convention, adapted
+from attnspec.dtypes import DTYPES
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import click
 @click.option("--no-backends", is_flag=True, help="Load no backend to ask how it deviates.")
 @click.option("--cases", "needed", is_flag=True, help="List golden vectors that no wrong entry fails (slow).")
 def trace(rule_ids: tuple[str, ...], *, no_backends: bool, needed: bool) -> None:
-    """Trace each rule to chapter, vectors, groups of cases, gallery and backends; fails where there are gaps."""
+    """Trace each rule to chapter, vectors, groups, gallery and backends; fails where there are gaps."""
     from attnspec.conformance.meta.trace import deviating, gaps, lines, traced, unneeded
 
     found = traced({} if no_backends else deviating())

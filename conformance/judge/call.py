@@ -1,5 +1,6 @@
 """Calling a backend: arguments in, named outputs out, and nothing of the caller's changed."""
 
+import contextlib
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
@@ -142,10 +143,9 @@ def _named(backend: Backend, names: list[str], returned: Any) -> Outputs:
         raise Failure("SHAPE-3", f"result: expected a tuple of {', '.join(names)}, got {got}")
     with suppress(Exception, SystemExit):  # one by one then, to name the one at fault
         return dict(zip(names, backend.to_numpy_all(parts), strict=True))
-    try:
+    with contextlib.suppress(Exception, SystemExit):
         return dict(zip(names, backend.to_numpy_all(parts), strict=True))
-    except (Exception, SystemExit):
-        pass  # one by one, to tell which it is
+    # One by one, to tell which it is.
     for name, part in zip(names, parts, strict=True):
         try:
             backend.to_numpy(part)

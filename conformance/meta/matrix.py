@@ -109,9 +109,7 @@ def convict(one: Entry, suite: Sequence[Item]) -> Finding:
             break
         if rule:
             found.setdefault(rule, item.name)
-    return Finding(
-        one.name, one.rule, killed_by, tried, first_failure, found, time.perf_counter() - started
-    )
+    return Finding(one.name, one.rule, killed_by, tried, first_failure, found, time.perf_counter() - started)
 
 
 def acquit(entries: Iterable[Entry], suite: Iterable[Item]) -> dict[str, Finding]:
@@ -182,7 +180,7 @@ def _begin(quick: bool) -> None:  # noqa: FBT001 - a pool passes by position
 
 
 def _cost(item: Item) -> tuple[int, int, int, str]:
-    """By what cases are ordered: golden vectors by their size and dtype, then generated ones, then relations."""
+    """Order cases: golden vectors by size and dtype, then generated ones, then relations."""
     calls = item.calls if isinstance(item, Relation) else (item,)
     size = sum(int(np.size(thing)) for case in calls for thing in case.arguments.values())
     kind = 2 if isinstance(item, Relation) else int(bool(item.group))
