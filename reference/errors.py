@@ -50,7 +50,8 @@ def dtype_name(array: Array) -> str:
     return _bare_name(array.dtype)
 
 
-@lru_cache(maxsize=64)
+# Typed, so that dtypes of two libraries are never compared: array-api-strict's warn of that.
+@lru_cache(maxsize=64, typed=True)
 def _bare_name(dtype: Any) -> str:
     return str(dtype).rpartition(".")[2]
 
