@@ -282,7 +282,7 @@ def load(path: Path, *, validated: bool = False) -> list[Case]:
             f"vectors: got file {path.name}, expected the name of a chapter ({', '.join(CHAPTERS)})"
         )
     document = _parsed(path) if validated else read(path)
-    return [_case(path.stem, entry) for entry in document["cases"]]
+    return [case_of(path.stem, entry) for entry in document["cases"]]
 
 
 def read(path: Path, *, complete: bool = True) -> dict[str, Any]:
@@ -398,7 +398,9 @@ def _tensors(entry: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     return [(name, thing) for group in groups for name, thing in group.items() if isinstance(thing, dict)]
 
 
-def _case(chapter: str, entry: Mapping[str, Any]) -> Case:
+def case_of(chapter: str, entry: Mapping[str, Any]) -> Case:
+    """Make a case of an entry of a vector file, or of a file of that form."""
+    misuse = entry.get("misuse")
     return Case(
         id=entry["id"],
         title=entry["title"],
@@ -412,8 +414,11 @@ def _case(chapter: str, entry: Mapping[str, Any]) -> Case:
             Alternative(other["rule"], other["variant"], decode(other["expected"]))
             for other in entry.get("alternatives", ())
         ),
-        misuse=Misuse(**entry["misuse"]) if "misuse" in entry else None,
+        misuse=misuse and Misuse(**{**misuse, "named": tuple(misuse.get("named", ()))}),
         figures=tuple(_figure(figure) for figure in entry.get("figures", ())),
+        group=entry.get("group", ""),
+        outputs=tuple(entry.get("outputs", ())),
+        layout=entry.get("layout", {}),
     )
 
 

@@ -16,7 +16,7 @@ import click
 import numpy as np
 
 from attnspec.backends import NAMES
-from attnspec.conformance.verdict import read
+from attnspec.conformance.results import read
 from attnspec.reference import attention
 
 #: (B, H, L, D) of the problem on which the reference is timed.

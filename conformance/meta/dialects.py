@@ -14,9 +14,9 @@ import numpy as np
 from attnspec import Case, Rule, cases, rules
 from attnspec.backends import NAMES, Backend, Deviation, Unsupported, load
 from attnspec.conformance.judge.call import call
-from attnspec.conformance.judge.dtypes import arguments_of, dtypes_of
+from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.judge.failure import Failure, Raised
-from attnspec.conformance.outcome import asked
+from attnspec.conformance.judge.judge import asked
 
 #: Between these the page is written, and nowhere else.
 BEGIN, END = (
@@ -139,12 +139,19 @@ def _of(rule: Rule, backend: Backend) -> list[Deviation]:
 
 
 def _takes(backend: Backend, rule: Rule, case: Case) -> bool:
-    taken = [dtype for dtype in dtypes_of(case) if dtype in backend.dtypes]
-    dtype = next((dtype for dtype in taken if asked(rule.id, backend, case, dtype)), None)
-    if dtype is None:
+    each = (one for one in in_each(case, backend.dtypes) if _is_asked(backend, rule, one))
+    found = next(each, None)
+    if found is None:
         return False
-    arguments = arguments_of(case, dtype)
-    return any(_offers(backend, case.operation, given) for given in (arguments, _of_one_depth(arguments)))
+    given = (found.arguments, _of_one_depth(found.arguments))
+    return any(_offers(backend, case.operation, arguments) for arguments in given)
+
+
+def _is_asked(backend: Backend, rule: Rule, case: Case) -> bool:
+    try:
+        return rule.id in asked(backend, case)
+    except Unsupported:
+        return False
 
 
 def _of_one_depth(arguments: Mapping[str, Any]) -> dict[str, Any]:

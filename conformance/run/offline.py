@@ -11,7 +11,7 @@ import array_api_compat.numpy as xp
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec import OPERATIONS, __version__
+from attnspec import OPERATIONS, SpecError, __version__
 from attnspec.backends import DTYPES, Backend, Unsupported
 from attnspec.backends.library.library import array_api_library
 from attnspec.backends.program.answers import CALLS, MANIFEST, fingerprint
@@ -23,6 +23,7 @@ from attnspec.conformance.judge.failure import Failure, Raised
 from attnspec.conformance.judge.refusal import FITTING
 from attnspec.conformance.judge.relation import Relation
 from attnspec.conformance.suite.group import Item
+from attnspec.sizes import output_shapes
 
 #: What is exported for somebody of whom nothing is known.
 EVERYTHING = Handshake("", "", DTYPES, {name: operation.options for name, operation in OPERATIONS.items()})
@@ -164,17 +165,15 @@ def _key(operation: str, arguments: Mapping[str, Any]) -> Hashable:
 
 
 def _blank(operation: str, arguments: Mapping[str, Any]) -> NDArray[Any] | tuple[NDArray[Any], ...]:
-    """Give zeros of the shape of the output, or refuse what has none."""
+    """Give zeros of the shapes of the outputs, or refuse what has none."""
     outputs = OPERATIONS[operation].outputs
     want = [name for name in outputs if name == outputs[0] or arguments.get(f"return_{name}") is True]
-    if operation == "attention":
-        query, value = (np.asarray(arguments[name]) for name in ("query", "value"))
-        if query.ndim < 2 or value.ndim < 2:
-            raise Refused("no such call")
-        output = np.zeros((*query.shape[:-1], value.shape[-1]))
-    else:
-        output = np.zeros(1)
-    return (output,) * len(want) if len(want) > 1 else output
+    try:
+        shapes = output_shapes(operation, arguments)
+    except SpecError as error:
+        raise Refused(str(error)) from error
+    parts = tuple(np.zeros(shapes[name]) for name in want)
+    return parts if len(parts) > 1 else parts[0]
 
 
 def _backend(recorder: _Recorder, hello: Handshake, dtypes: Sequence[str], hidden: Sequence[str]) -> Backend:

@@ -1,0 +1,109 @@
+"""Cases as JSON: any case, golden or generated, in the form of the vector files, and back."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attnspec.case import Case, Figure, case_of, read, spell
+from attnspec.errors import SpecError
+from attnspec.rule import CHAPTERS
+
+
+def to_json(case: Case) -> dict[str, Any]:
+    """Write a case as an entry of a vector file; what has its default is left out.
+
+    Raises
+    ------
+    SpecError
+        When an argument has no spelling there, such as a complex array.
+
+    Examples
+    --------
+    >>> from attnspec import find_case
+    >>> from attnspec.case_json import from_json, to_json
+    >>> entry = to_json(find_case("masking-empty-last"))
+    >>> entry["arguments"]["query"]["dtype"], from_json(entry).name
+    ('float64', 'masking-empty-last-float64')
+    """
+    entry: dict[str, Any] = {
+        "id": case.id,
+        "title": case.title,
+        "operation": case.operation,
+        "rules": list(case.rules),
+        "provenance": asdict(case.provenance),
+        "arguments": _spelled(case.arguments),
+    }
+    if case.expected:
+        entry["expected"] = _spelled(case.expected)
+    if case.alternatives:
+        entry["alternatives"] = [
+            {"rule": other.rule, "variant": other.variant, "expected": _spelled(other.expected)}
+            for other in case.alternatives
+        ]
+    if case.misuse is not None:
+        entry["misuse"] = {name: _plain(thing) for name, thing in asdict(case.misuse).items() if thing}
+    if case.figures:
+        entry["figures"] = [_of_figure(figure) for figure in case.figures]
+    others = {"group": case.group, "outputs": list(case.outputs), "layout": dict(case.layout)}
+    return entry | {name: thing for name, thing in others.items() if thing}
+
+
+def from_json(entry: Mapping[str, Any]) -> Case:
+    """Make a case of what `to_json` made of it; its id begins with its chapter.
+
+    Raises
+    ------
+    SpecError
+        When it does not.
+    """
+    chapter = str(entry["id"]).partition("-")[0]
+    if chapter not in CHAPTERS:
+        raise SpecError(f"case {entry['id']}: expected an id that begins with a chapter, got {chapter!r}")
+    return case_of(chapter, entry)
+
+
+def write_cases(cases: list[Case], path: Path) -> None:
+    """Write cases to a file in the form of the vector files."""
+    text = json.dumps({"cases": [to_json(case) for case in cases]}, indent=1, allow_nan=False)
+    path.write_text(text + "\n", encoding="utf-8", newline="\n")
+
+
+def read_cases(path: Path) -> list[Case]:
+    """Read the cases of a file that `write_cases` wrote, or of a vector file.
+
+    Raises
+    ------
+    SpecError
+        When the file cannot be read or does not fit the schema.
+    """
+    return [from_json(entry) for entry in read(path, complete=False)["cases"]]
+
+
+def _spelled(group: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _tensor(name, x) if isinstance(x, np.ndarray) else _plain(x) for name, x in group.items()}
+
+
+def _tensor(name: str, array: Any) -> dict[str, Any]:
+    if array.dtype.kind == "c":
+        raise SpecError(f"{name}: expected numbers that JSON can hold, got {array.dtype}")
+    # An integer or a boolean as it is; of bfloat16 and the like the float64 that it is.
+    plain = array if array.dtype.kind in "biu" else array.astype(np.float64)
+    data = [_plain(number) for number in plain.ravel().tolist()]
+    return {"dtype": str(array.dtype), "shape": list(array.shape), "data": data}
+
+
+def _plain(thing: Any) -> Any:
+    if isinstance(thing, tuple):
+        return [_plain(part) for part in thing]
+    if isinstance(thing, np.generic):
+        thing = thing.item()
+    return spell(thing) if isinstance(thing, float) else thing
+
+
+def _of_figure(figure: Figure) -> dict[str, Any]:
+    shown = {field.name: (getattr(figure, field.name), field.default) for field in fields(figure)}
+    return {name: _plain(thing) for name, (thing, default) in shown.items() if thing != default}
