@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, is_array_api_obj
 
-from attnspec.dtypes import FORMATS
+from attnspec.reference.budget.formats import FORMATS
 from attnspec.reference.call import Array, Call
 
 #: Integers of a larger size could overflow where positions are added.
@@ -47,12 +47,12 @@ def described(given: Any) -> str:
 
 def dtype_name(array: Array) -> str:
     """Return the bare name of an array's dtype: libraries print theirs with a prefix."""
-    return _bare_name(type(array.dtype).__name__, array.dtype)
+    return _bare_name(array.dtype)
 
 
-@lru_cache(maxsize=64)
-def _bare_name(_kind: str, dtype: Any) -> str:
-    # Known by kind first: array-api-strict warns where its dtypes are compared with those of others.
+# Typed, so that dtypes of two libraries are never compared: array-api-strict's warn of that.
+@lru_cache(maxsize=64, typed=True)
+def _bare_name(dtype: Any) -> str:
     return str(dtype).rpartition(".")[2]
 
 

@@ -59,6 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
         run = Run(config, tuple(config.getoption("--backend")) or ("numpy",))
         run.check_options()
+        run.keep_dtypes_together()
         config.pluginmanager.register(run, "attnspec-run")
 
 

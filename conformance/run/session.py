@@ -51,6 +51,8 @@ class CaseItem(pytest.Item):
         self.backend = backend
         self.case = case
         self.extra_keyword_matches.update((*case.rules, case.group, case.dtype))
+        if hasattr(self.config, "workerinput"):  # of xdist, which knows the marker
+            self.add_marker(pytest.mark.xdist_group(case.dtype))
 
     def runtest(self) -> None:
         """Judge; a failure is repeated once, to tell whether it is one each time."""
@@ -109,6 +111,12 @@ class Run:
                 require(name, self.config.getoption("--seed"))
         except (BackendError, SpecError) as error:
             raise pytest.UsageError(str(error)) from None
+
+    def keep_dtypes_together(self) -> None:
+        """Have each dtype in one process, where a library compiles anew for each: `-n` would do it twice."""
+        parallel = getattr(self.config.option, "numprocesses", None)
+        if parallel and any(backend.array_library.compile for backend in self.backends):
+            self.config.option.dist = "loadgroup"
 
     def names(self) -> list[str]:
         """Turn what was asked for into names of backends."""
@@ -187,7 +195,8 @@ class Run:
                 if name == _PROPERTY and isinstance(entry, dict):
                     self._take(from_json(entry))
         if str(report.when) == "???" and report.failed:  # how xdist reports a worker that is gone
-            case, _, name = report.nodeid.rpartition("::")[2].rstrip("]").partition("[")
+            item = report.nodeid.rpartition("::")[2].rpartition("@")[0] or report.nodeid.rpartition("::")[2]
+            case, _, name = item.rstrip("]").partition("[")
             self._take(Verdict(name, case, "", (), "error", reason="ended the process"))
 
     def _take(self, verdict: Verdict) -> None:

@@ -26,6 +26,8 @@ FILES = {
 }
 #: In the quick part, cases are put in this dtype where they can be.
 QUICK_DTYPE = "float32"
+#: So many cases of a group are few.
+_FEW = 4
 
 
 @cache
@@ -52,7 +54,7 @@ def items(
     ----------
     quick : bool, optional
         Only a fixed part that touches every rule: golden vectors in one dtype, but those of the
-        chapter `numerics` in all; of a group every second case, in one dtype.
+        chapter `numerics` in all; of a group every second case in one dtype, and one in another.
     rules : collection of str, optional
         Only what bears on one of these rules.
     names : collection of str, optional
@@ -85,7 +87,14 @@ def _of_chapter(chapter: str, names: Collection[str], *, quick: bool, seed: int 
     for group in groups():
         if group.chapter == chapter and _may_hold(group, names):
             made = tuple(group.items(seed))
-            yield from (_in_one_dtype(made) or made)[::2] if quick else made
+            yield from _quick_part(made) if quick else made
+
+
+def _quick_part(made: tuple[Item, ...]) -> tuple[Item, ...]:
+    """Take the first case of every two in one dtype; of a group of many, one in another dtype, too."""
+    others = [item for item in made if item.dtype != QUICK_DTYPE] if len(made) > _FEW else []
+    middle = len(others) // 2
+    return (*_in_one_dtype(made)[::2], *others[middle : middle + 1])
 
 
 def _in_one_dtype(found: tuple[Item, ...]) -> tuple[Item, ...]:

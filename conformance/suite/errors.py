@@ -33,12 +33,13 @@ def refused(_draw: Draw, name: str) -> Iterator[Yielded]:
         yield Call(in_dtype(call.arguments, dtype), (call.rule,), call.operation, misuse=misuse)
 
 
-@chapter.group("ERR-12", each=tuple(_MALFORMED))
-def named_in_the_error(_draw: Draw, name: str) -> Iterator[Yielded]:
+@chapter.group("ERR-12", each=tuple(dict.fromkeys(call.operation for call in malformed())))
+def named_in_the_error(_draw: Draw, operation: str) -> Iterator[Yielded]:
     """The error of a call that is refused names the argument at fault."""
-    call = _MALFORMED[name]
-    misuse = Misuse(call.argument, call.names)
-    yield Call(in_dtype(call.arguments, "float32"), operation=call.operation, misuse=misuse)
+    for call in malformed():
+        if call.operation == operation:
+            misuse = Misuse(call.argument, call.names)
+            yield Call(in_dtype(call.arguments, "float32"), operation=operation, misuse=misuse)
 
 
 @chapter.group("ERR-12")

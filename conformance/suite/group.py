@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from attnspec import Case
 from attnspec.case import Alternative, Misuse
 from attnspec.conformance.judge.relation import Found, Relation
-from attnspec.conformance.suite.problem import SHAPES, Problem, Shape, problem_of
+from attnspec.conformance.suite.problem import GROUPED, MASKED, SHAPES, Problem, Shape, problem_of
 from attnspec.dtypes import DTYPES
 
 Item = Case | Relation
@@ -23,6 +23,7 @@ Arguments = Mapping[str, Any]
 #: that the pairs of shape and dtype are few: some libraries compile anew for each.
 _TURN = ("float16", "float64", "bfloat16")
 _AMPLITUDES = (1.0, 0.125, 4.0)
+_SHARED = (*SHAPES, *GROUPED, *MASKED)
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,9 @@ class Draw:
     def problems(self, shapes: Sequence[Shape] = SHAPES, times: int = 1) -> Iterator[Problem]:
         """Draw a problem of each shape, from flat to sharply peaked rows, in two dtypes."""
         for index, shape in enumerate(shapes * times if isinstance(shapes, tuple) else tuple(shapes) * times):
-            amplitude = _AMPLITUDES[index % len(_AMPLITUDES)]
-            turn = (sum(shape.outer) + shape.queries + shape.keys + index // len(shapes)) % len(_TURN)
-            for dtype in ("float32", _TURN[turn]):
+            # Shifted after each round, so that no dtype meets one amplitude alone.
+            amplitude = _AMPLITUDES[(index + index // len(_AMPLITUDES)) % len(_AMPLITUDES)]
+            for dtype in ("float32", _TURN[(_turn(shape) + index // len(shapes)) % len(_TURN)]):
                 yield problem_of(shape, dtype, self.number(index), amplitude)
 
     def in_each_dtype(
@@ -213,6 +214,11 @@ class Chapter(list[Group]):
             return function
 
         return enter
+
+
+def _turn(shape: Shape) -> int:
+    """Give the place of a shape among those that groups share; of one that is a group's own, its keys."""
+    return _SHARED.index(shape) if shape in _SHARED else shape.keys
 
 
 def _second(function: Callable[..., Iterator[Yielded]], value: Any, draw: Draw) -> Iterator[Yielded]:

@@ -15,7 +15,7 @@ chapter = Chapter("notation")
 
 _BATCHED = tuple(shape for shape in SHAPES if len(shape.outer) == 2)
 #: As many queries as keys among them, where rows could be taken for heads.
-_FLAT = (*(shape for shape in SHAPES if not shape.outer), Shape((), 4, 4, 3, 3))
+_FLAT = (Shape((), 4, 4, 3, 3), *(shape for shape in SHAPES if not shape.outer))
 _OBLONG = tuple(shape for shape in SHAPES if shape.queries != shape.keys)
 #: (batch entries, heads), queries, keys
 _EMPTY: Mapping[str, tuple[tuple[int, int], int, int]] = MappingProxyType(

@@ -36,8 +36,8 @@ SHAPES = (
     Shape((2,), 4, 4, 3, 3),
     Shape((2, 3), 5, 7, 4, 4),
     Shape((1, 2), 6, 17, 8, 8),
-    Shape((2,), 3, 4, 2, 5),
     Shape((2, 2), 4, 4, 3, 3),  # as many heads as batch entries, queries as keys: only the numbers tell
+    Shape((2,), 3, 4, 2, 5),
     Shape((1, 2, 1, 2), 1, 5, 4, 4),  # more batch axes than one, and a single query
 )
 #: Two, three and five query heads to a key head; the last is multi-query attention.

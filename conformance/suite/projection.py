@@ -11,7 +11,7 @@ from attnspec.dtypes import DTYPES
 chapter = Chapter("projection")
 
 #: (tokens, depth in, features): square among them, where a transposed weight raises no error.
-_SIZES = ((3, 5, 2), (4, 4, 4), (1, 3, 3), (3, 3, 5))
+_SIZES = ((4, 4, 4), (3, 5, 2), (3, 3, 5), (1, 3, 3))
 _CONVENTIONS = ("row", "column")
 
 
