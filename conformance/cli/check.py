@@ -57,6 +57,7 @@ def _reporting(command: Callable[..., None]) -> Callable[..., None]:
     "-k", "tests", metavar="RULE", help="Only tests of this rule, or whose name matches as in pytest."
 )
 @click.option("--rule", "rules", multiple=True, metavar="ID", help="Only tests that bear on this rule.")
+@click.option("--search", type=int, metavar="N", help="Draw N legal calls, and shrink one that is wrong.")
 @click.option("--seed", type=int, metavar="N", help="Other examples of each property.")
 @_reporting
 def check(
@@ -70,6 +71,7 @@ def check(
     quick: bool,
     tests: str | None,
     rules: tuple[str, ...],
+    search: int | None,
     seed: int | None,
     **reports: Any,
 ) -> None:
@@ -85,6 +87,10 @@ def check(
     default = ["."] if Path(FILE).is_file() else ["numpy"]
     asked = [*backend, *also] or ([] if own else default)
     wanted = [name for one in asked for name in expand(with_options(one, given))] + own
+    if search is not None:
+        from attnspec.conformance.run.search import search_all
+
+        sys.exit(0 if search_all(wanted, search, seed, Path.cwd(), click.echo) else 1)
     options = ["--quick"] if quick else []
     if tests and re.fullmatch(r"[A-Z]+-[1-9][0-9]*", tests):
         rules = (*rules, tests.upper())

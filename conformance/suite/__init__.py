@@ -3,8 +3,10 @@
 from collections.abc import Collection, Iterator
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 
 from attnspec import CHAPTERS, SpecError, cases
+from attnspec.case_json import read_cases
 from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.suite.group import Chapter, Group, Item
 
@@ -56,7 +58,7 @@ def items(
     rules : collection of str, optional
         Only what bears on one of these rules.
     names : collection of str, optional
-        Only the cases and relations of these ids or names.
+        Only the cases and relations of these ids or names, or in these files of cases (``.json``).
     seed : int, optional
         Draws other problems than the fixed ones.
 
@@ -66,6 +68,9 @@ def items(
     >>> [item.name for item in items(names=["masking-empty-last"], quick=True)]
     ['masking-empty-last-float32']
     """
+    for name in names:
+        if name.endswith(".json"):
+            yield from read_cases(Path(name))
     for chapter in CHAPTERS:
         for item in _of_chapter(chapter, names, quick=quick, seed=seed):
             if rules and not set(rules) & set(item.rules):

@@ -1,0 +1,213 @@
+"""A search for calls that a backend gets wrong: any legal call, shrunk to the smallest that shows it."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import numpy as np
+from hypothesis import strategies as st
+
+from attnspec import Case, find_rule
+from attnspec.backends import Backend, load
+from attnspec.case_json import write_cases
+from attnspec.conformance.judge.expected import expected
+from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.suite.options import OPTIONS, drawn
+from attnspec.conformance.suite.problem import Problem, Shape
+from attnspec.conformance.verdict import Verdict
+
+#: At most one axis is long, past the edges of tiles: the oracle computes with exact fractions.
+_LONG = (9, 17, 33, 65)
+#: The finest digit of the numbers, from whole numbers on: simple ones are what a counter-example shrinks to.
+_GRAINS = (1, 4, 64)
+_AMPLITUDES = (1.0, 0.125, 4.0, 16.0)
+#: No infinity in a value: times a weight that is too small to be told from 0 it is NaN, and nobody's fault.
+_SPECIAL = (*product(("query", "key"), (np.nan, np.inf, -np.inf)), ("value", np.nan))
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """The smallest call that a search found to be wrong.
+
+    Attributes
+    ----------
+    case : Case
+    verdict : Verdict
+    """
+
+    case: Case
+    verdict: Verdict
+
+
+def search(backend: Backend, number: int, seed: int | None = None) -> Counterexample | None:
+    """Put drawn calls of attention, with all arguments that a backend takes, to it.
+
+    Parameters
+    ----------
+    backend : Backend
+    number : int
+        How many calls.
+    seed : int, optional
+        Draws other ones.
+
+    Returns
+    -------
+    Counterexample or None
+        None where every call is right, or unsupported.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.gallery import entry
+    >>> from attnspec.conformance.run.search import search
+    >>> found = search(entry("mask_discarded").backend(), 200)
+    >>> found.verdict.status, "mask" in found.case.arguments, found.case.arguments["query"].size < 5
+    ('fail', True, True)
+    """
+    found: list[Counterexample] = []
+
+    @hypothesis.seed(seed or 0)
+    @hypothesis.settings(
+        max_examples=number,
+        deadline=None,
+        database=None,
+        derandomize=False,
+        report_multiple_bugs=False,
+        phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    @hypothesis.given(calls(backend))
+    def put(case: Case) -> None:
+        try:
+            expected(case, backend.dialect)
+        except ValueError:  # the standard does not say what it gives
+            hypothesis.reject()
+        verdict = judge(backend, case)
+        if verdict.bad:
+            found[:] = [Counterexample(case, verdict)]
+            raise _Found
+
+    try:
+        put()
+    except _Found:
+        return found[0]
+    except hypothesis.errors.Flaky:  # it went otherwise when it was repeated
+        return replace(found[0], verdict=replace(found[0].verdict, repeatable=False))
+    return None
+
+
+class _Found(Exception):  # noqa: N818 - what Hypothesis shrinks
+    """A call that is wrong."""
+
+
+@st.composite
+def calls(draw: st.DrawFn, backend: Backend) -> Case:
+    """Draw a legal call of attention, of the dtypes and the arguments that a backend takes."""
+    problem = _problem(draw, backend)
+    arguments: dict[str, Any] = dict(problem.arguments)
+    own: dict[str, Mapping[str, Any]] = {}
+    # A quarter of them, each drawn by itself: so each may be left out when the call is shrunk.
+    names = [name for name in OPTIONS if draw(st.integers(0, 3)) == 3]
+    for name in names:
+        if name.endswith("lengths") and min(problem.shape[-2:]) == 1:
+            continue  # there is no length between none and all
+        # Each with numbers of its own, so that it may be left out without another being changed.
+        needs, its = drawn(replace(problem, random=np.random.default_rng([*map(ord, name)])), name)
+        if all(backend.has("attention", argument) for argument in (*needs, *its)):
+            arguments |= {**needs, **its}
+            own[name] = its
+    for name in ("mask", "bias", "dropout_mask"):
+        if name in arguments and draw(st.booleans()):
+            arguments[name] = problem.broadcastable(arguments[name])
+    special = draw(st.lists(st.tuples(st.sampled_from(_SPECIAL), st.integers(0, 7)), max_size=2))
+    for (name, value), place in special:
+        arguments[name] = arguments[name].copy()
+        arguments[name].flat[place % arguments[name].size] = value
+    return Case(
+        "errors-search-1",
+        f"found by a search: {', '.join(names) or 'no options'}",
+        "errors",
+        "attention",
+        _rules(own, {name for (name, _), _ in special}),
+        arguments,
+        group="search",
+    )
+
+
+def _problem(draw: st.DrawFn, backend: Backend) -> Problem:
+    short = st.integers(1, 3)
+    groups = draw(short)
+    outer = draw(st.one_of(st.just(()), st.tuples(short), st.tuples(short, short)))
+    if outer:
+        outer = (*outer[:-1], outer[-1] * groups)
+    sizes = [draw(st.integers(1, 5)) for _ in range(4)]
+    axis = draw(st.sampled_from((None, 0, 1, 2, 3)))
+    if axis is not None:
+        sizes[axis] = draw(st.sampled_from(_LONG))
+    queries, keys, depth, value_depth = sizes
+    shape = Shape(outer, queries, keys, depth, value_depth, groups if outer else 1)
+    grain, amplitude = draw(st.sampled_from(_GRAINS)), draw(st.sampled_from(_AMPLITUDES))
+    random = np.random.default_rng(draw(st.integers(0, 2**16)))
+    dtype = draw(st.sampled_from(backend.dtypes))
+
+    def array(axes: tuple[int, ...], amplitude: float) -> Any:
+        return (np.round(random.normal(size=axes) * amplitude * grain) / grain + 0.0).astype(dtype)
+
+    return Problem(
+        array((*shape.outer, shape.queries, shape.depth), amplitude),
+        array((*shape.key_outer, shape.keys, shape.depth), amplitude),
+        array((*shape.key_outer, shape.keys, shape.value_depth), 1.0),
+        random,
+    )
+
+
+def _rules(own: Mapping[str, Mapping[str, Any]], special: set[str]) -> tuple[str, ...]:
+    """Name the rules that a call bears on: NaN in a place that is masked is no matter of a MUST."""
+    masks = any(OPTIONS[name].rule.startswith("MASK") or "bias" in its for name, its in own.items())
+    rules = [OPTIONS[name].rule for name in own] or ["SOFT-1"]
+    if special:
+        return tuple(
+            dict.fromkeys(["MASK-13" if masks else "NUM-12" if special == {"value"} else "NUM-11", *rules])
+        )
+    return tuple(dict.fromkeys([*rules, "ERR-3"] if own else rules))
+
+
+def search_all(
+    names: Iterable[str], number: int, seed: int | None, folder: Path, tell: Callable[[str], object]
+) -> bool:
+    """Search on backends by their names, and tell what is found; whether it is nothing."""
+    good = True
+    for name in names:
+        backend = load(name)
+        found = search(backend, number, seed)
+        tell(report(backend, found, number, folder))
+        good &= found is None
+    return good
+
+
+def report(backend: Backend, found: Counterexample | None, number: int, folder: Path) -> str:
+    """Say what a search found, and store its case in a folder, to be judged again."""
+    if found is None:
+        return f"{backend.name}: {number} calls searched, none of them wrong"
+    from attnspec.conformance.report.text import said
+
+    path = folder / f"{''.join(letter if letter.isalnum() else '-' for letter in backend.name)}-search.json"
+    write_cases([found.case], path)
+    lines = [f"{find_rule(found.verdict.rule).id} does not hold, in the smallest call that was found:"]
+    lines += [f"  {name} = {_written(thing)}" for name, thing in found.case.arguments.items()]
+    # By its file: it is in no suite.
+    lines += [
+        said(replace(found.verdict, case=str(path))),
+        f"judge it again: attnspec check {backend.name} --case {path}",
+    ]
+    return "\n".join(lines)
+
+
+def _written(thing: Any) -> str:
+    if not isinstance(thing, np.ndarray):
+        return repr(thing)
+    if thing.size > 100:
+        return f"{thing.dtype} of shape {thing.shape}"
+    return f"{thing.tolist()} ({thing.dtype})"
