@@ -1,4 +1,4 @@
-"""The judge judged: what must pass passes, what must not does not, and the message says why."""
+"""The judge judged: what must pass passes, what must not does not, and the verdict says why."""
 
 from dataclasses import replace
 
@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 from tests_support import backend_of
 
-from attnspec import find_case
-from attnspec.backends import Backend, Unsupported, load
-from attnspec.conformance.judge.call import Missing, call
-from attnspec.conformance.judge.failure import Failure, Raised
-from attnspec.conformance.judge.judge import dtypes_of, judge, judge_case, observe
-from attnspec.reference.rational.evaluate import evaluate
+from attnspec import Case, find_case
+from attnspec.backends import DTYPES, Backend, Unsupported, load
+from attnspec.conformance.judge.call import call, observe
+from attnspec.conformance.judge.dtypes import arguments_of, dtypes_of
+from attnspec.conformance.judge.failure import Failure, Missing
+from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.verdict import Raise
 
+PORTABLE = load("numpy-portable")
 #: One query, three keys, the last of them masked; and a row with nothing to attend to.
 MASKED = {
     "query": np.array([[1.0, 0.0], [0.0, 1.0]]),
@@ -20,6 +22,22 @@ MASKED = {
     "value": np.array([[1.0, -1.0], [2.0, 0.5], [5.0, 5.0]]),
     "mask": np.array([[True, True, False], [False, False, False]]),
 }
+
+
+def asked(rule, arguments, operation="attention", **options):
+    """A generated call that bears on a rule."""
+    return Case("masking-own-1", "", "masking", operation, (rule,), arguments, group="own", **options)
+
+
+def golden(case_id, dtype="float64"):
+    """A golden vector in a dtype."""
+    case = find_case(case_id)
+    return replace(case, arguments=arguments_of(case, dtype))
+
+
+def drawn(seed=0, shape=(3, 4)):
+    random = np.random.default_rng(seed)
+    return {name: random.normal(size=shape) for name in ("query", "key", "value")}
 
 
 def put(name, index, number):
@@ -37,157 +55,168 @@ def replaced(name, make):
 
 
 @pytest.mark.parametrize(
-    ("change", "rule"),
+    ("change", "rule", "kind"),
     [
-        (put("output", (1, 0), -0.0), None),
-        (put("weights", (0, 2), -0.0), None),
-        (put("weights", (0, 2), np.nan), "MASK-1"),  # a masked place is looked at, and is 0
-        (put("weights", (0, 2), 5e-324), "MASK-1"),
-        (put("output", (1, 0), np.nan), "MASK-1"),  # the variant of MASK-6 has a row of it
-        (put("output", (0, 0), np.nan), "MASK-1"),
-        (put("lse", 1, np.inf), "SOFT-7"),
-        (put("lse", 1, np.nan), "MASK-1"),
-        (put("lse", 0, -np.inf), "MASK-1"),
-        (replaced("output", np.zeros_like), "MASK-1"),
-        (replaced("output", lambda x: x[:1]), "SHAPE-3"),  # would broadcast
-        (replaced("output", lambda x: x[..., :1]), "SHAPE-3"),
-        (replaced("weights", lambda x: x[:, None]), "SHAPE-4"),
-        (replaced("lse", lambda x: x[..., None]), "SHAPE-8"),
-        (replaced("output", lambda x: x.astype(np.float32)), "NUM-1"),
-        (replaced("weights", lambda x: x.astype(np.float16)), "NUM-1"),
-        (replaced("output", lambda x: np.zeros((0, *x.shape[1:]))), "SHAPE-3"),
+        (put("output", (1, 0), -0.0), "", ""),
+        (put("weights", (0, 2), -0.0), "", ""),
+        (put("weights", (0, 2), np.nan), "MASK-1", "pattern"),  # a masked place is looked at, and is 0
+        (put("weights", (0, 2), 5e-324), "MASK-1", "value"),
+        (put("output", (1, 0), np.nan), "MASK-1", "pattern"),  # the variant of MASK-6 has a row of it
+        (put("output", (0, 0), np.nan), "MASK-1", "pattern"),
+        (put("lse", 1, np.inf), "SOFT-7", "pattern"),
+        (put("lse", 1, np.nan), "MASK-1", "pattern"),
+        (put("lse", 0, -np.inf), "MASK-1", "pattern"),
+        (replaced("output", np.zeros_like), "MASK-1", "value"),
+        (replaced("output", lambda x: x[:1]), "SHAPE-3", "shape"),  # would broadcast
+        (replaced("output", lambda x: x[..., :1]), "SHAPE-3", "shape"),
+        (replaced("weights", lambda x: x[:, None]), "SHAPE-4", "shape"),
+        (replaced("lse", lambda x: x[..., None]), "SHAPE-8", "shape"),
+        (replaced("output", lambda x: x.astype(np.float32)), "NUM-1", "dtype"),
+        (replaced("weights", lambda x: x.astype(np.float16)), "NUM-1", "dtype"),
+        (replaced("output", lambda x: np.zeros((0, *x.shape[1:]))), "SHAPE-3", "shape"),
     ],
 )
-def test_each_thing_that_can_be_wrong_has_its_verdict(change, rule):
-    right = load("numpy-portable")
-
+def test_each_thing_that_can_be_wrong_has_its_verdict(change, rule, kind):
     def attention(query, key, value, *, mask=None, return_lse=False, return_weights=False):
-        options = {"mask": mask, "return_lse": True, "return_weights": True}
-        outputs = dict(
-            zip(("output", "lse", "weights"), right.attention(query, key, value, **options), strict=True)
-        )
+        whole = PORTABLE.attention(query, key, value, mask=mask, return_lse=True, return_weights=True)
+        outputs = dict(zip(("output", "lse", "weights"), whole, strict=True))
         change(outputs)
-        asked = {"output": True, "lse": return_lse, "weights": return_weights}
-        return tuple(outputs[name] for name, wanted in asked.items() if wanted)
+        wanted = {"output": True, "lse": return_lse, "weights": return_weights}
+        return tuple(outputs[name] for name, asked_for in wanted.items() if asked_for)
 
-    backend = replace(right, attention=attention, companions={})
-    if rule is None:
-        assert judge(backend, "MASK-1", "attention", MASKED).status == "pass"
-        return
-    with pytest.raises(Failure) as caught:
-        judge(backend, "MASK-1", "attention", MASKED)
-    assert caught.value.rule == rule
+    verdict = judge(replace(PORTABLE, attention=attention, companions={}), asked("MASK-1", MASKED))
+    assert verdict.status == ("fail" if rule else "pass")
+    assert verdict.rule == rule
+    assert (verdict.difference.kind if verdict.difference else "") == kind
 
 
-def test_a_golden_vector_failed_names_rule_case_element_and_reproduction():
-    backend = backend_of("no_scale")
-    with pytest.raises(Failure) as caught:
-        judge_case(backend, find_case("softmax-000"), "float64")
-    message = str(caught.value)
-    assert message.startswith(
-        "SOFT-1 Weights are the softmax of each row\ncase softmax-000, float64, on broken:no_scale\n"
-    )
-    assert "output[" in message
-    assert ": got " in message
-    assert ", expected " in message
-    assert ", allowed " in message
-    assert 'case, backend = find_case("softmax-000"), load("broken:no_scale")' in message
+def test_a_verdict_names_backend_case_rules_and_dtype():
+    verdict = judge(backend_of("no_scale"), golden("softmax-000"))
+    assert (verdict.backend, verdict.case, verdict.group) == ("broken:no_scale", "softmax-000-float64", "")
+    assert (verdict.dtype, verdict.operation, verdict.status) == ("float64", "attention", "fail")
+    assert verdict.rule == verdict.rules[0] == "SOFT-1"
+    difference = verdict.difference
+    assert (difference.kind, difference.output) == ("value", "output")
+    assert difference.share == pytest.approx(abs(difference.got - difference.expected) / difference.allowed)
+    assert 0 < difference.count <= difference.size
+
+
+def test_a_pass_says_how_much_of_its_budget_it_used():
+    verdict = judge(PORTABLE, golden("softmax-000", "float64"))
+    assert (verdict.status, verdict.rule, verdict.accuracy) == ("pass", "", "full")
+    assert 0 < verdict.share <= 1
 
 
 @pytest.mark.parametrize("name", ["bias", "boolean", "causal"])
 def test_normalising_over_the_whole_matrix_is_told_by_name(name):
-    with pytest.raises(Failure) as caught:
-        judge_case(backend_of("whole_matrix"), find_case(f"masking-004-{name}"), "float64")
-    assert caught.value.rule == "SOFT-1"
-    assert "equals the variant `matrix` of SOFT-1" in str(caught.value)
+    verdict = judge(backend_of("whole_matrix"), golden(f"masking-004-{name}"))
+    assert (verdict.status, verdict.rule, verdict.variant) == ("fail", "SOFT-1", "matrix")
 
 
 def test_a_declared_variant_is_verified_and_an_undeclared_one_fails():
-    case = find_case("masking-004-causal")
-    declaring = backend_of("whole_matrix", dialect={"SOFT-1": "matrix"})
-    assert judge_case(declaring, case, "float64").status == "deviation"
-    conforming = load("numpy-portable")
-    pretending = Backend("p", conforming.array_library, conforming.attention, dialect={"SOFT-1": "matrix"})
-    with pytest.raises(Failure):
-        judge_case(pretending, case, "float64")
+    case = golden("masking-004-causal")
+    declaring = judge(backend_of("whole_matrix", dialect={"SOFT-1": "matrix"}), case)
+    assert (declaring.status, declaring.rule, declaring.variant) == ("deviation", "SOFT-1", "matrix")
+    pretending = Backend("p", PORTABLE.array_library, PORTABLE.attention, dialect={"SOFT-1": "matrix"})
+    assert judge(pretending, case).status == "fail"
 
 
 @pytest.mark.parametrize(
-    ("name", "rule", "text"),
+    ("name", "rule", "said"),
     [
-        ("transposed_output", "SHAPE-3", "output: got shape (2, 3), expected (3, 2)"),
+        ("transposed_output", "SHAPE-3", ("shape", "(2, 3)", "(3, 2)")),
         ("lists", "SHAPE-3", "output: expected an array of numpy, got list"),
         ("nothing", "SHAPE-3", "output: expected an array of numpy, got NoneType"),
-        ("mutating", "NUM-4", "query: got changed by the call"),
-        ("nan_everywhere", "SOFT-1", "got nan"),
-        ("half", "SOFT-1", "budgets"),
+        ("mutating", "NUM-4", "query: got changed by the call, expected it as it was"),
+        ("nan_everywhere", "SOFT-1", "pattern"),
+        ("half", "SOFT-1", "value"),
     ],
 )
-def test_bad_results_are_told_apart(name, rule, text):
-    with pytest.raises(Failure) as caught:
-        judge_case(backend_of(name), find_case("softmax-000"), "float64")
-    assert caught.value.rule == rule
-    assert text in str(caught.value)
+def test_bad_results_are_told_apart(name, rule, said):
+    verdict = judge(backend_of(name), golden("softmax-000"))
+    assert (verdict.status, verdict.rule) == ("fail", rule)
+    found = verdict.difference
+    if found is None:
+        assert verdict.reason == said
+    else:
+        assert said in (found.kind, (found.kind, found.got, found.expected))
 
 
 def test_a_dtype_of_its_own():
-    with pytest.raises(Failure, match="output: got dtype float64, expected float32"):
-        judge_case(backend_of("always_float64"), find_case("softmax-002"), "float32")
+    verdict = judge(backend_of("always_float64"), golden("softmax-002", "float32"))
+    assert (verdict.status, verdict.rule) == ("fail", "NUM-1")
+    assert (verdict.difference.got, verdict.difference.expected) == ("float64", "float32")
 
 
-def test_an_implementation_that_raises():
-    with pytest.raises(Raised, match="raised RuntimeError: the kernel did not launch"):
-        judge_case(backend_of("raising"), find_case("softmax-000"), "float64")
+@pytest.mark.parametrize(
+    ("name", "raised"),
+    [("raising", ("RuntimeError", "the kernel did not launch")), ("exiting", ("SystemExit", "3"))],
+)
+def test_an_implementation_that_raises(name, raised):
+    verdict = judge(backend_of(name), golden("softmax-000"))
+    assert (verdict.status, verdict.rule) == ("error", "SOFT-1")
+    assert isinstance(verdict.raised, Raise)
+    assert (verdict.raised.type, verdict.raised.message) == raised
+    assert verdict.raised.file.endswith("broken.py")
+    assert verdict.raised.function == name
 
 
 def test_an_argument_or_operation_that_is_not_there_is_unsupported():
     backend = backend_of("no_scale")
-    with pytest.raises(Missing, match="has no argument mask"):
-        judge_case(backend, find_case("masking-004-boolean"), "float64")
-    with pytest.raises(Missing, match="has no projection"):
-        judge_case(backend, find_case("projection-000-query"), "float64")
+    for case, reason in (
+        ("masking-004-boolean", "broken:no_scale has no argument mask"),
+        ("projection-000-query", "broken:no_scale has no projection"),
+    ):
+        verdict = judge(backend, golden(case))
+        assert (verdict.status, verdict.reason) == ("unsupported", reason)
     assert issubclass(Missing, Unsupported)
 
 
+def test_a_dtype_that_is_not_there_is_unsupported():
+    verdict = judge(replace(PORTABLE, dtypes=("float64",)), golden("softmax-002", "float16"))
+    assert (verdict.status, verdict.reason) == ("unsupported", "numpy-portable has no float16")
+
+
 def test_what_always_raises_refuses_nothing():
-    case = find_case("notation-misfit-depth")
-    assert judge_case(load("numpy-portable"), case, "float32").status == "pass"
-    with pytest.raises(Raised):
-        judge_case(backend_of("raising"), case, "float32")
+    case = golden("notation-misfit-depth", "float32")
+    assert judge(PORTABLE, case).status == "pass"
+    assert judge(backend_of("raising"), case).status == "error"
 
 
 def test_an_error_where_one_is_due_passes_and_a_result_does_not():
-    case = find_case("projection-000-stub")
-    portable = load("numpy-portable")
-    assert judge_case(portable, case, "float64").status == "pass"
+    case = golden("projection-000-stub")
+    assert judge(PORTABLE, case).status == "pass"
 
     def helpful(tokens, weight, *, convention):
         return weight.T @ tokens
 
     lenient = Backend(
-        "lenient", portable.array_library, portable.attention, companions={"projection": helpful}
+        "lenient", PORTABLE.array_library, PORTABLE.attention, companions={"projection": helpful}
     )
-    with pytest.raises(Failure, match=r"PROJ-4(.|\n)*expected an error, got projected of shape \(2, 3\)"):
-        judge_case(lenient, case, "float64")
+    verdict = judge(lenient, case)
+    assert (verdict.status, verdict.rule) == ("fail", "PROJ-4")
+    assert verdict.reason == "expected an error, got projected of shape (2, 3)"
 
 
 def test_weights_are_seen_where_none_are_returned():
     """By identity values, in slices as wide as the values are."""
-    portable = load("numpy-portable")
 
     def without(query, key, value):
-        return portable.attention(query, key, value)
+        return PORTABLE.attention(query, key, value)
 
-    mute = Backend("mute", portable.array_library, without)
+    mute = Backend("mute", PORTABLE.array_library, without)
     random = np.random.default_rng(0)
     arguments = {
         "query": random.normal(size=(2, 3, 4)),
         "key": random.normal(size=(2, 7, 4)),
         "value": random.normal(size=(2, 7, 3)),
     }
-    seen, returned = observe(mute, "attention", arguments), call(portable, "attention", arguments)
+    seen = observe(mute, asked("SOFT-3", arguments))
     assert seen["weights"].shape == (2, 3, 7)
+    returned = call(PORTABLE, "attention", arguments)
     assert np.allclose(seen["weights"], returned["weights"], rtol=0, atol=1e-15)
+    unasked = observe(mute, asked("SOFT-3", arguments, outputs=("output",)))
+    assert list(unasked) == ["output"]
 
 
 def test_a_case_is_run_in_the_dtypes_that_hold_its_inputs():
@@ -198,62 +227,58 @@ def test_a_case_is_run_in_the_dtypes_that_hold_its_inputs():
 
 def test_every_output_of_a_generated_call_is_judged():
     """Right output, wrong weights."""
-    portable = load("numpy-portable")
 
     def lying(query, key, value, *, return_weights=False):
-        output, weights = portable.attention(query, key, value, return_weights=True)
+        output, weights = PORTABLE.attention(query, key, value, return_weights=True)
         return (output, weights[..., ::-1]) if return_weights else output
 
-    liar = Backend("liar", portable.array_library, lying)
-    random = np.random.default_rng(1)
-    arguments = {name: random.normal(size=(3, 4)) for name in ("query", "key", "value")}
-    with pytest.raises(Failure, match=r"^NUM-3(.|\n)*weights\["):
-        judge(liar, "NUM-3", "attention", arguments, lambda: evaluate("attention", arguments))
+    verdict = judge(Backend("liar", PORTABLE.array_library, lying), asked("NUM-3", drawn(1)))
+    assert (verdict.status, verdict.rule, verdict.difference.output) == ("fail", "NUM-3", "weights")
 
 
 def test_a_generated_call_of_the_wrong_dtype_breaks_the_rule_of_dtypes():
     one = {name: np.ones((2, 2), np.float32) for name in ("query", "key", "value")}
-    with pytest.raises(Failure) as caught:
-        judge(backend_of("always_float64"), "MASK-1", "attention", one, lambda: evaluate("attention", one))
-    assert caught.value.rule == "NUM-1"
+    verdict = judge(backend_of("always_float64"), asked("SOFT-1", one))
+    assert (verdict.status, verdict.rule) == ("fail", "NUM-1")
 
 
 def test_low_precision_is_told_by_name():
-    random = np.random.default_rng(2)
-    arguments = {name: random.normal(size=(4, 8)) for name in ("query", "key", "value")}
-    portable = load("numpy-portable")
-
     def low(query, key, value):
         short = [array.astype(np.float32) for array in (query, key, value)]
-        return portable.attention(*short).astype(query.dtype)
+        return PORTABLE.attention(*short).astype(query.dtype)
 
-    backend = Backend("low", portable.array_library, low)
-    with pytest.raises(Failure, match=r"^NUM-2(.|\n)*the variant `float32` of NUM-2"):
-        judge(backend, "MASK-1", "attention", arguments, lambda: evaluate("attention", arguments))
+    backend = Backend("low", PORTABLE.array_library, low)
+    verdict = judge(backend, asked("SOFT-1", drawn(2, (4, 8))))
+    assert (verdict.status, verdict.rule, verdict.variant) == ("fail", "NUM-2", "float32")
+    assert verdict.precision == "float32"
 
 
 @pytest.mark.parametrize("name", ["query", "mask", "bias"])
 def test_any_input_that_is_changed_is_noticed(name):
-    portable = load("numpy-portable")
-
     def changing(query, key, value, *, mask=None, bias=None):
-        output = portable.attention(query, key, value, mask=mask, bias=bias)
+        output = PORTABLE.attention(query, key, value, mask=mask, bias=bias)
         {"query": query, "mask": mask, "bias": bias}[name][...] = 0
         return output
 
     one = {key: np.ones((2, 2)) for key in ("query", "key", "value", "bias")} | {
         "mask": np.ones((2, 2), bool)
     }
-    with pytest.raises(Failure, match=rf"{name}: got changed by the call"):
-        call(Backend("changing", portable.array_library, changing), "attention", one)
+    backend = Backend("changing", PORTABLE.array_library, changing)
+    verdict = judge(backend, asked("MASK-1", one))
+    assert (verdict.status, verdict.rule) == ("fail", "NUM-4")
+    assert verdict.reason.startswith(f"{name}: got changed by the call")
+    with pytest.raises(Failure):
+        call(backend, "attention", one)
 
 
 def test_a_figure_is_held_against_the_backend_too():
     """Off by a printed unit and within no budget that a wide class would give."""
-    case = find_case("softmax-003")
+    case = golden("softmax-003", "float32")
+    assert judge(PORTABLE, case).status == "pass"
     narrow = replace(case, figures=(replace(case.figures[0], text=("0.2099", *case.figures[0].text[1:])),))
-    with pytest.raises(Failure, match=r"worked example 003, In \[12\], weights: printed 0.2099"):
-        judge_case(load("numpy-portable"), narrow, "float32")
+    verdict = judge(PORTABLE, narrow)
+    assert verdict.status == "fail"
+    assert verdict.reason.startswith("worked example 003, In [12], weights: printed 0.2099")
 
 
 @pytest.mark.parametrize(
@@ -261,30 +286,46 @@ def test_a_figure_is_held_against_the_backend_too():
     [
         (-2.4e38, "deviation"),
         (-1.1e30, "deviation"),
-        (-1e30, None),
-        (0.0, None),
-        (np.inf, None),
-        (np.nan, None),
+        (-1e30, "fail"),
+        (0.0, "fail"),
+        (np.inf, "fail"),
+        (np.nan, "fail"),
     ],
 )
 def test_the_variant_finite_takes_an_lse_that_is_low_and_no_other(lse, status):
     """For the empty row, the last, alone: the first keeps its exact value."""
-    right = load("numpy-portable")
 
     def attention(query, key, value, *, mask=None, return_lse=False):
-        output, found = right.attention(query, key, value, mask=mask, return_lse=True)
+        output, found = PORTABLE.attention(query, key, value, mask=mask, return_lse=True)
         found = np.where(found == -np.inf, lse, found).astype(found.dtype)
         return (output, found) if return_lse else output
 
-    backend = replace(
-        right, attention=attention, companions={}, dialect={"MASK-8": "exclusive-left", "SOFT-7": "finite"}
-    )
-    if status:
-        judgement = judge(backend, "SOFT-7", "attention", MASKED)
-        assert (judgement.status, judgement.deviates) == (status, "SOFT-7")
-        undeclared = replace(backend, dialect={})
-        with pytest.raises(Failure):
-            judge(undeclared, "SOFT-7", "attention", MASKED)
-    else:
-        with pytest.raises(Failure):
-            judge(backend, "SOFT-7", "attention", MASKED)
+    dialect = {"MASK-8": "exclusive-left", "SOFT-7": "finite"}
+    backend = replace(PORTABLE, attention=attention, companions={}, dialect=dialect)
+    verdict = judge(backend, asked("SOFT-7", MASKED))
+    assert (verdict.status, verdict.rule) == (status, "SOFT-7")
+    assert judge(replace(backend, dialect={}), asked("SOFT-7", MASKED)).status == "fail"
+
+
+BEHAVIOURS = {
+    "raises": lambda *_, **__: 1 / 0,
+    "interrupts nobody": lambda *_, **__: (_ for _ in ()).throw(GeneratorExit),
+    "text": lambda *_, **__: "text",
+    "a tuple that is too long": lambda query, *_, **__: (query,) * 9,
+    "objects": lambda query, *_, **__: np.full(query.shape, None),
+    "complex": lambda query, *_, **__: query.astype(complex),
+    "a number": lambda *_, **__: 1.0,
+}
+
+
+@pytest.mark.parametrize("kind", BEHAVIOURS)
+@pytest.mark.parametrize("case_id", ["softmax-000", "notation-misfit-depth", "softmax-003"])
+def test_whatever_a_backend_does_there_is_a_verdict(kind, case_id):
+    def attention(query, key, value, *, scale=None, return_lse=False):
+        return BEHAVIOURS[kind](query, key, value)
+
+    backend = Backend("own", PORTABLE.array_library, attention, DTYPES)
+    verdict = judge(backend, golden(case_id, dtypes_of(find_case(case_id))[0]))
+    assert verdict.bad
+    assert verdict.rule
+    assert verdict.reason or verdict.difference or verdict.raised

@@ -1,6 +1,5 @@
 """Calling a backend: arguments in, named outputs out, and nothing of the caller's changed."""
 
-import contextlib
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
@@ -141,11 +140,9 @@ def _named(backend: Backend, names: list[str], returned: Any) -> Outputs:
     if not isinstance(parts, tuple | list) or len(parts) != len(names):
         got = f"{len(parts)} of them" if isinstance(parts, tuple | list) else type(returned).__name__
         raise Failure("SHAPE-3", f"result: expected a tuple of {', '.join(names)}, got {got}")
-    with suppress(Exception, SystemExit):  # one by one then, to name the one at fault
+    with suppress(Exception, SystemExit):
         return dict(zip(names, backend.to_numpy_all(parts), strict=True))
-    with contextlib.suppress(Exception, SystemExit):
-        return dict(zip(names, backend.to_numpy_all(parts), strict=True))
-    # One by one, to tell which it is.
+    # One by one then, to name the one at fault.
     for name, part in zip(names, parts, strict=True):
         try:
             backend.to_numpy(part)

@@ -60,6 +60,8 @@ def judge(backend: Backend, item: Case | Relation) -> Verdict:
         verdict = replace(verdict, rules=asked(backend, item))
         if isinstance(item, Relation):
             return _judge_relation(backend, item, verdict)
+        # A rule about an output that is not returned is not the one that is broken.
+        item = replace(item, rules=verdict.rules)
         if item.misuse is not None and not _has_variant(backend, item):
             computed = refused(backend, item)
             if computed is None:
