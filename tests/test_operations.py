@@ -8,7 +8,6 @@ import pytest
 
 import attnspec
 from attnspec import OPERATIONS, SpecError, cases, find_rule, reference, tables
-from attnspec.backends.portable import operations as portable
 from attnspec.conformance.suite.malformed import fitting
 from attnspec.conformance.suite.malformed.fitting import SIZES, value_for
 from attnspec.dtypes import DTYPES, FORMATS, SHORT, numbers_of, numpy_dtype
@@ -21,6 +20,7 @@ HOME = Path(attnspec.__file__).parent
 EVERY = [(operation, one) for operation, form in OPERATIONS.items() for one in form.arguments.values()]
 IDS = [f"{operation}-{one.name}" for operation, one in EVERY]
 PAGES = [*HOME.glob("*.md"), HOME / "conformance" / "protocol.md"]
+PORTABLE = reference.functions()
 PROVEN = [case for case in cases() if case.expected]
 
 
@@ -31,8 +31,7 @@ def parameters(function):
 
 def public(operation):
     """The function of the reference, and that of the portable source."""
-    sources = {"attention": portable.attention} | portable.COMPANIONS
-    return [getattr(reference, operation), sources[operation]]
+    return [getattr(reference, operation), PORTABLE[operation]]
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -48,9 +47,9 @@ def test_the_sources_take_these_arguments_in_this_order(operation):
 
 
 def test_every_public_function_of_the_reference_is_an_operation():
-    """But for parts of attention, which take the scores or their shape."""
+    """But for parts of attention, which take the scores or their shape, and what makes them all."""
     functions = {name for name in reference.__all__ if inspect.isfunction(getattr(reference, name))}
-    assert functions - {"allowed_keys", "softmax"} == set(OPERATIONS)
+    assert functions - {"allowed_keys", "functions", "softmax"} == set(OPERATIONS) == set(PORTABLE)
 
 
 @pytest.mark.parametrize(("operation", "argument"), EVERY, ids=IDS)
