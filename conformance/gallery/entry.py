@@ -1,18 +1,19 @@
 """Entries of the gallery: what each replaces, what it breaks, and how it is called."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from inspect import getdoc, signature
 from types import MappingProxyType, ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.backends import DTYPES, Backend, load_library
 from attnspec.reference import functions
 from attnspec.reference.budget.budget import Accuracy
-from attnspec.reference.call import STEPS, Call, Step
+from attnspec.reference.call import STEPS, Call, Step, Steps
 from attnspec.reference.notation import Attention
 
 Array = NDArray[Any]
@@ -66,27 +67,44 @@ class Entry:
         """
         return self._backend(self.steps)
 
-    def watched(self) -> tuple[Backend, set[str]]:
-        """Make it a backend that notes which steps it takes.
+    def beside(self, others: Iterable["Entry"]) -> tuple[Backend, set[str]]:
+        """Make it a backend that takes the steps of other entries too, and notes whose give anything else.
+
+        What an entry replaces gives the same bits in all calls of a case, or the entry is noted: of
+        the others it is known, without their being asked, what they give.
+
+        Parameters
+        ----------
+        others : iterable of Entry
+            That lack the same arguments.
 
         Examples
         --------
         >>> import numpy as np
         >>> from attnspec.conformance.gallery import entry
-        >>> backend, taken = entry("plain").watched()
-        >>> one = np.ones((1, 1))
-        >>> backend.attention(one, one, one)
-        array([[1.]])
-        >>> "top" in taken, "merged" in taken
-        (True, False)
+        >>> others = [entry(name) for name in ("masks_counted", "everything_in_float64")]
+        >>> backend, noted = entry("plain").beside(others)
+        >>> one = np.ones((2, 2))
+        >>> backend.attention(one, one, one * 3, scale=np.pi, sinks=one[0, :1]).shape, noted
+        ((2, 2), {'everything_in_float64'})
         """
-        taken: set[str] = set()
+        noted: set[str] = set()
+        steps: dict[str, list[Entry]] = {}
+        for one in others:
+            for name in one.steps:
+                steps.setdefault(name, []).append(one)
 
         def note(name: str, call: Call, *rest: Any, **options: Any) -> Any:
-            taken.add(name)
-            return self.steps.get(name, getattr(base, name))(call, *rest, **options)
+            result = self.steps.get(name, getattr(base, name))(call, *rest, **options)
+            for one in steps[name]:
+                if one.name not in noted:
+                    # As the entry would take it: all other steps are those of the reference.
+                    other = one.steps[name](call.but(steps=Steps()), *rest, **options)
+                    if not _same_bits(result, other):
+                        noted.add(one.name)
+            return result
 
-        return self._backend({name: partial(note, name) for name in STEPS}), taken
+        return self._backend({**self.steps, **{name: partial(note, name) for name in steps}}), noted
 
     def _backend(self, steps: Mapping[str, Step]) -> Backend:
         operations = dict(functions(steps))
@@ -188,6 +206,14 @@ def first(array: Array, axis: int) -> Array:
 def entries_of(*modules: ModuleType) -> tuple[Entry, ...]:
     """List the entries of some modules, in the order in which they are written."""
     return tuple(thing for module in modules for thing in vars(module).values() if isinstance(thing, Entry))
+
+
+def _same_bits(one: Any, other: Any) -> bool:
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_same_bits, one, other))
+    if isinstance(one, np.ndarray | np.generic) and isinstance(other, np.ndarray | np.generic):
+        return one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()
+    return one is other
 
 
 def _sentence(function: Step) -> str:

@@ -115,25 +115,28 @@ def convict(one: Entry, suite: Sequence[Item]) -> Finding:
 def acquit(entries: Iterable[Entry], suite: Iterable[Item]) -> dict[str, Finding]:
     """Put correct entries to a part of the suite.
 
-    A case that takes none of the steps that an entry replaces says of it what it says
-    of the plain one, and is not judged again.
+    Where what an entry replaces gives the bits that the plain one has, in all calls of a case, it
+    is given the verdict of the plain one.
     """
     findings = {one.name: Finding(one.name, "", "", 0, 0.0, {}, 0.0) for one in entries}
     backends = {name: entry(name).backend() for name in findings}
+    alike: dict[tuple[str, ...], list[Entry]] = {}
+    for name in findings:
+        alike.setdefault(entry(name).lacks, []).append(entry(name))
+    plain = [(replace(entry("plain"), lacks=lacks).beside(others), others) for lacks, others in alike.items()]
     for item in suite:
-        watched, taken = entry("plain").watched()
-        plain = broken(_judged(watched, item))
-        for name, before in findings.items():
-            started = time.perf_counter()
-            steps = entry(name).steps
-            again = bool(taken & set(steps))
-            rule = broken(_judged(backends[name], item)) if again else plain
-            findings[name] = replace(
-                before,
-                tried=before.tried + (again or not steps),
-                broken={rule: item.name, **before.broken} if rule else before.broken,
-                seconds=before.seconds + time.perf_counter() - started,
-            )
+        for (backend, noted), others in plain:
+            noted.clear()
+            rule = broken(_judged(backend, item))
+            for one in others:
+                started, before = time.perf_counter(), findings[one.name]
+                its = broken(_judged(backends[one.name], item)) if one.name in noted else rule
+                findings[one.name] = replace(
+                    before,
+                    tried=before.tried + 1,
+                    broken={its: item.name, **before.broken} if its else before.broken,
+                    seconds=before.seconds + time.perf_counter() - started,
+                )
     return findings
 
 
