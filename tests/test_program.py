@@ -18,10 +18,11 @@ from attnspec.backends.program import program
 from attnspec.backends.program.handshake import parse_handshake
 from attnspec.backends.program.messages import HELLO, STOP, read_call, write_call
 from attnspec.conformance.judge.call import call
-from attnspec.conformance.judge.dtypes import arguments_of, dtypes_of
+from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.judge.failure import Raised
-from attnspec.conformance.judge.judge import judge_case
-from attnspec.conformance.verdict import read
+from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.report.text import said
+from attnspec.conformance.results import read
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
@@ -248,19 +249,16 @@ def test_an_example_conforms(name, tmp_path):
     example = EXAMPLES / name
     assert len(example.read_text().splitlines()) < 150
     backend = load(f"program:{command_of(example, tmp_path)}")
-    judged_cases, statuses = 0, set()
+    statuses = []
     for case in cases():
         # Some of those of attention, in all dtypes: the whole suite takes a minute.
         if case.operation != "attention" or not all(
             backend.has("attention", given) for given in case.arguments
         ):
             continue
-        for dtype in dtypes_of(case):
-            if dtype in backend.dtypes:
-                statuses.add(judge_case(backend, case, dtype).status)
-                judged_cases += 1
-    assert statuses == {"pass"}
-    assert judged_cases > 150
+        statuses += [judge(backend, one).status for one in in_each(case, backend.dtypes)]
+    assert set(statuses) - {"unsupported"} == {"pass"}  # what is only about an lse is not asked of all
+    assert statuses.count("pass") > 150
 
 
 def test_a_program_is_judged_from_the_command_line_and_the_run_goes_on_after_crashes(tmp_path):
@@ -276,16 +274,23 @@ def test_a_program_is_judged_from_the_command_line_and_the_run_goes_on_after_cra
         )
     )
     results = tmp_path / "results.jsonl"
-    words = ["check", "--program", f"{sys.executable} -S crashing.py", "-k", "golden and notation or causal"]
+    words = [
+        "check",
+        "--program",
+        f"{sys.executable} -S crashing.py",
+        "--quick",
+        "-k",
+        "notation-two or causal-1",
+    ]
     run = attnspec(*words, "--results", results, cwd=tmp_path)
     assert run.returncode == 1
     found = read([results])
     assert not found.subjects[0].problem
     wrong = [verdict for verdict in found.verdicts if verdict.status == "error"]
-    assert all("ended with status 1 before it answered" in verdict.message for verdict in wrong)
-    assert all("no causal today" in verdict.message for verdict in wrong)
-    assert len(wrong) > 5
-    assert sum(verdict.status == "pass" for verdict in found.verdicts) > 20
+    assert all("ended with status 1 before it answered" in said(verdict) for verdict in wrong)
+    assert all("no causal today" in said(verdict) for verdict in wrong)
+    assert len(wrong) > 1
+    assert sum(verdict.status == "pass" for verdict in found.verdicts) > 1
     assert {verdict.status for verdict in found.verdicts} == {"pass", "error", "unsupported"}
     assert "ended with status 1" in run.stdout
 
@@ -306,12 +311,11 @@ def test_a_backend_served_as_a_program_gives_the_same_bits(tmp_path):
     served = load(f"program:{sys.executable} -m attnspec.conformance.run.serve numpy-portable")
     assert served.dtypes == here.dtypes
     for case in cases()[::7]:
-        for dtype in dtypes_of(case)[:1]:
-            arguments = arguments_of(case, dtype)
-            if case.misuse is not None:
-                with pytest.raises(Raised):
-                    call(served, case.operation, arguments)
-                continue
-            mine, theirs = (call(backend, case.operation, arguments) for backend in (here, served))
-            for name in mine.keys() | theirs.keys():
-                assert mine[name].tobytes() == theirs[name].tobytes()
+        arguments = in_each(case)[0].arguments
+        if case.misuse is not None:
+            with pytest.raises(Raised):
+                call(served, case.operation, arguments)
+            continue
+        mine, theirs = (call(backend, case.operation, arguments) for backend in (here, served))
+        for name in mine.keys() | theirs.keys():
+            assert mine[name].tobytes() == theirs[name].tobytes()
