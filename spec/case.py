@@ -200,8 +200,8 @@ def fingerprint(operation: str, arguments: Mapping[str, Any]) -> str:
         thing = arguments[name]
         digest.update(f"\0{name}\0".encode())
         if isinstance(thing, np.ndarray):
-            integral = thing.dtype.kind in "biu"
-            numbers = np.ascontiguousarray(thing if integral else thing.astype(np.float64))
+            exact = thing.dtype.kind in "biuc"
+            numbers = np.ascontiguousarray(thing if exact else thing.astype(np.float64))
             digest.update(f"{thing.shape} {numbers.dtype.kind}\0".encode() + numbers.tobytes())
         else:
             digest.update(f"{type(thing).__name__} {thing!r}".encode())

@@ -1,0 +1,279 @@
+"""Relations between calls: each kind holds for the portable source, and fails where a backend breaks it."""
+
+from dataclasses import replace
+from functools import wraps
+
+import numpy as np
+import pytest
+
+from attnspec.backends import load
+from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.judge.relation import Relation
+from attnspec.conformance.suite import find, items
+
+PORTABLE = load("numpy-portable")
+right = PORTABLE.attention
+
+
+def own(function):
+    return replace(PORTABLE, name=function.__name__, attention=function)
+
+
+def output_of(change):
+    """Attention whose output is changed: change(output, all arguments) -> output."""
+
+    @wraps(right)
+    def attention(query, key, value, **options):
+        found = right(query, key, value, **options)
+        every = {"query": query, "key": key, "value": value, **options}
+        if isinstance(found, tuple):
+            return (change(found[0], every).astype(query.dtype), *found[1:])
+        return change(found, every).astype(query.dtype)
+
+    return attention
+
+
+def arguments_of(change):
+    """Attention whose arguments are changed: change(all arguments) -> those to be replaced."""
+
+    @wraps(right)
+    def attention(query, key, value, **options):
+        every = {"query": query, "key": key, "value": value, **options}
+        every |= change(every)
+        arrays = [every.pop(name) for name in ("query", "key", "value")]
+        return right(*arrays, **every)
+
+    return attention
+
+
+@own
+@output_of
+def nondeterministic(output, _):
+    noise = np.random.default_rng().integers(0, 2, output.shape).astype(output.dtype)
+    return output + noise * np.spacing(np.abs(output))
+
+
+@own
+@output_of
+def of_the_batch(output, every):
+    return output + np.spacing(np.abs(output)) if len(every["query"]) > 1 else output
+
+
+@own
+@output_of
+def writing(output, every):
+    every["query"][...] = 0
+    return output
+
+
+@own
+@output_of
+def writing_into_the_mask(output, every):
+    if every.get("mask") is not None:
+        every["mask"][...] = True
+    return output
+
+
+@own
+@arguments_of
+def without_softcap(_):
+    return {"softcap": None}
+
+
+_kept = {}
+
+
+@own
+@arguments_of
+def of_an_earlier_call(every):
+    return {"scale": _kept.setdefault((every["query"].shape, every["query"].dtype), every.get("scale"))}
+
+
+@own
+@wraps(right)
+def nudged_by_garbage(query, key, value, **options):
+    """The weights of a row are off by a bit where a key nobody may attend to is large."""
+    found = right(query, key, value, **options)
+    if isinstance(found, tuple) and np.abs(key).max() > 1000:
+        return (*found[:-1], (found[-1] + np.spacing(found[-1])).astype(query.dtype))
+    return found
+
+
+@own
+@output_of
+def off_by_a_bit(output, _):
+    return np.nextafter(output, np.full_like(output, 100))
+
+
+@own
+@wraps(right)
+def other_when_asked_for_less(query, key, value, **options):
+    """The path for the output alone forgets the causal mask."""
+    if not any(options.get(f"return_{name}") for name in ("lse", "weights")):
+        options["is_causal"] = False
+    return right(query, key, value, **options)
+
+
+@own
+@output_of
+def not_by_its_weights(output, _):
+    return output * 1.01
+
+
+@own
+@wraps(right)
+def lse_of_base_two(query, key, value, *, return_lse=False, **options):
+    found = right(query, key, value, return_lse=return_lse, **options)
+    if not return_lse:
+        return found
+    return (found[0], (found[1] / np.log(2)).astype(found[1].dtype), *found[2:])
+
+
+@own
+@output_of
+def cut_off(output, every):
+    wide = {
+        name: x.astype(np.float64) if isinstance(x, np.ndarray) and x.dtype.kind not in "biu" else x
+        for name, x in every.items()
+        if not name.startswith("return_")
+    }
+    arrays = [wide.pop(name) for name in ("query", "key", "value")]
+    whole = right(*arrays, **wide)
+    return np.where(np.abs(output) > np.abs(whole), np.nextafter(output, np.zeros_like(output)), output)
+
+
+#: By the function that holds each kind of relation to account: the relation, who breaks it, and what is said.
+BROKEN = {
+    "_repeats": (
+        "numerics-call-repeated-plain-1-float32",
+        nondeterministic,
+        "should not met",
+        "NUM-9",
+        "bits",
+    ),
+    "_same_alone": ("numerics-batch-entry-alone-1-float32", of_the_batch, "unsupported", "NUM-10", "bits"),
+    "_only_called": (
+        "numerics-inputs-beside-scale-1-float32",
+        writing,
+        "fail",
+        "NUM-4",
+        "query: got changed by the call, expected it as it was",
+    ),
+    "_differ": (
+        "errors-option-has-an-effect-softcap-1-float32",
+        without_softcap,
+        "fail",
+        "ERR-3",
+        "softcap: accepted, and changes nothing",
+    ),
+    "_each_its_own": ("errors-earlier-calls-scale-1-float32", of_an_earlier_call, "fail", "ERR-13", "value"),
+    "_same_weights": (
+        "masking-finite-garbage-mask-and-large-1-float32",
+        nudged_by_garbage,
+        "fail",
+        "MASK-12",
+        "bits",
+    ),
+    "_same_earlier_weights": (
+        "masking-finite-garbage-after-the-query-1-float32",
+        nudged_by_garbage,
+        "fail",
+        "MASK-12",
+        "bits",
+    ),
+    "_is_the_value": ("softmax-one-key-gives-its-value-1-float32", off_by_a_bit, "fail", "SOFT-3", "value"),
+    "run": (
+        "softmax-output-alone-lse-and-weights-3-float32",
+        other_when_asked_for_less,
+        "fail",
+        "SOFT-4",
+        "value",
+    ),
+    "_weights_give_the_output": (
+        "softmax-returned-weights-are-those-used-1-float32",
+        not_by_its_weights,
+        "fail",
+        "SOFT-4",
+        "value",
+    ),
+    "_merge_to_the_whole": (
+        "caching-parts-of-its-own-two-1-float32",
+        lse_of_base_two,
+        "fail",
+        "CACHE-6",
+        "value",
+    ),
+    "_is_unbiased": (
+        "numerics-rounding-has-no-bias-1-float16",
+        cut_off,
+        "fail",
+        "NUM-6",
+        "output: errors of one",
+    ),
+}
+
+
+def test_every_kind_of_relation_is_broken_here():
+    assert {item.run.__name__ for item in items() if isinstance(item, Relation)} == set(BROKEN)
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_relation_fails_where_it_is_broken(kind):
+    name, backend, status, rule, said = BROKEN[kind]
+    relation = find(name)
+    assert relation.run.__name__ == kind
+    _kept.clear()
+    verdict = judge(backend, relation)
+    assert (verdict.status, verdict.rule) == (status, rule)
+    assert (verdict.case, verdict.group, verdict.dtype) == (name, relation.group, relation.dtype)
+    assert rule in verdict.rules
+    assert verdict.difference.kind == said if verdict.difference else verdict.reason.startswith(said)
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_the_same_relation_holds_for_what_is_right(kind):
+    verdict = judge(PORTABLE, find(BROKEN[kind][0]))
+    assert (verdict.status, verdict.rule, verdict.difference, verdict.reason) == ("pass", "", None, "")
+
+
+def test_a_mask_that_is_written_into_is_noticed():
+    verdict = judge(writing_into_the_mask, find("numerics-inputs-beside-mask-1-float32"))
+    assert (verdict.status, verdict.rule) == ("fail", "NUM-4")
+    assert verdict.reason.startswith("mask: got changed")
+
+
+def test_the_element_of_a_batch_is_counted_in_the_batch():
+    """What differs is found in the entry alone, and named where it lies in the whole."""
+
+    @output_of
+    def second_alone(output, every):
+        return output + np.spacing(np.abs(output)) * (len(every["query"]) > 1) * (
+            np.arange(len(output)).reshape(-1, 1, 1, 1) == 1
+        )
+
+    verdict = judge(own(second_alone), find("numerics-batch-entry-alone-1-float32"))
+    assert verdict.difference.element[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "lacks", "reason"),
+    [
+        ("errors-option-has-an-effect-softcap-1-float32", "softcap", "has no argument softcap"),
+        ("softmax-output-alone-lse-1-float32", "return_lse", "does not return lse"),
+        ("caching-parts-of-its-own-two-1-float32", "return_lse", "returns no lse"),
+    ],
+)
+def test_a_relation_about_what_is_not_there_is_unsupported(name, lacks, reason):
+    from attnspec.conformance.judge.hidden import without
+
+    verdict = judge(without(PORTABLE, lacks), find(name))
+    assert verdict.status == "unsupported"
+    assert reason in verdict.reason
+
+
+def test_a_relation_in_which_a_call_raises_is_an_error():
+    def raising(query, key, value):
+        raise RuntimeError("not here")
+
+    verdict = judge(own(raising), find("softmax-one-key-gives-its-value-1-float32"))
+    assert (verdict.status, verdict.rule, verdict.raised.message) == ("error", "SOFT-3", "not here")

@@ -1,0 +1,189 @@
+"""The suite as data: names, seeds, parts and groups; and that its problems tell what they are there for."""
+
+from collections import Counter
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+
+from attnspec import CHAPTERS, OPERATIONS, Case, SpecError, rules
+from attnspec.conformance.judge.comparison import compare
+from attnspec.conformance.judge.expected import expected
+from attnspec.conformance.judge.relation import Relation
+from attnspec.conformance.suite import find, groups, items, require
+from attnspec.conformance.suite.pairs import SKIPPED
+from attnspec.conformance.verdict import Difference
+from attnspec.reference.budget.budget import budget
+
+ALL = tuple(items())
+RULES = {rule.id for rule in rules()}
+
+
+def calls_of(item):
+    return item.calls if isinstance(item, Relation) else (item,)
+
+
+def prints(made):
+    """The fingerprints of the calls of each item, by name."""
+    return {item.name: tuple(case.fingerprint for case in calls_of(item)) for item in made}
+
+
+def test_names_are_unique():
+    assert [name for name, count in Counter(item.name for item in ALL).items() if count > 1] == []
+
+
+def test_a_name_ends_with_the_dtype_and_begins_with_the_chapter():
+    for item in ALL:
+        assert item.name == f"{item.id}-{item.dtype}"
+        assert item.chapter in CHAPTERS
+        assert item.name.startswith(f"{item.chapter}-")
+
+
+def test_the_suite_is_the_same_each_time_it_is_made():
+    again = prints(items())
+    assert again == prints(ALL)
+    assert list(again) == [item.name for item in ALL]
+
+
+def test_a_seed_draws_other_problems_under_the_same_names():
+    fixed = {item.name: item for item in ALL if item.group}
+    drawn = {item.name: item for item in items(seed=1) if item.group}
+    assert list(drawn) == list(fixed)
+    # Calls that must be refused, and those of ones alone, have nothing to be drawn.
+    before, after = (
+        prints(item for item in made.values() if isinstance(item, Relation) or item.misuse is None)
+        for made in (fixed, drawn)
+    )
+    changed = [name for name in before if before[name] != after.get(name)]
+    assert len(changed) > 0.5 * len(before), f"{len(changed)} of {len(before)}"
+
+
+def test_golden_vectors_are_of_no_seed():
+    names = [item.id for item in ALL if not item.group and item.chapter == "masking"]
+    assert prints(items(seed=1, names=names)) == prints(items(names=names))
+
+
+def test_a_seed_draws_the_same_again():
+    names = [item.name for item in ALL if item.group == "windows: causal"]
+    first, second, other = (prints(items(seed=seed, names=names)) for seed in (1, 1, 2))
+    assert list(first) == names
+    assert first == second != other
+
+
+@pytest.mark.parametrize("item", Random(0).sample(ALL, 6), ids=lambda item: item.name)
+def test_a_case_is_found_by_its_name(item):
+    found = find(item.name)
+    assert found.name == item.name
+    assert prints([found]) == prints([item])
+    by_id = [one.name for one in items(names=[item.id])]
+    assert item.name in by_id
+    assert {one.rpartition("-")[0] for one in by_id} == {item.id}
+
+
+@pytest.mark.parametrize("name", ["masking-empty", "no-such-case", "masking-causal-", ""])
+def test_what_is_no_name_is_refused(name):
+    with pytest.raises(SpecError, match="expected an id such as"):
+        require(name)
+
+
+def test_the_quick_part_touches_every_rule_and_is_a_part():
+    quick = tuple(items(quick=True))
+    assert {rule for item in quick for rule in item.rules} == RULES
+    names = [item.name for item in ALL]
+    assert {item.name for item in quick} < set(names)
+    assert len(quick) < len(names) / 3
+    assert {item.dtype for item in quick} >= {"float16", "bfloat16", "float32", "float64"}
+    golden = [item for item in quick if item.id == "softmax-lse-empty"]
+    assert len(golden) == 1, "one dtype of a vector that is of no rule of dtypes"
+
+
+def test_a_rule_alone():
+    chosen = tuple(items(rules=["SOFT-7"]))
+    assert chosen
+    assert {item.name for item in chosen} == {item.name for item in ALL if "SOFT-7" in item.rules}
+
+
+def test_every_group_yields_cases_of_rules_that_there_are():
+    made = Counter(item.group for item in ALL)
+    assert len({group.id for group in groups()}) == len(groups())
+    for group in groups():
+        assert made[group.name], group.id
+        assert set(group.rules) <= RULES, group.id
+        assert group.title.endswith("."), group.id
+        assert group.operation in OPERATIONS, group.id
+    assert {rule for item in ALL for rule in item.rules} == RULES
+    assert {group.chapter for group in groups()} == set(CHAPTERS)
+
+
+def test_nothing_in_the_suite_can_be_changed_by_a_call():
+    """A golden vector is read-only; a generated problem is made anew each time."""
+    (name,) = Random(1).sample([item.name for item in ALL if isinstance(item, Case) and item.group], 1)
+    one, other = find(name), find(name)
+    for key, array in one.arguments.items():
+        assert not isinstance(array, np.ndarray) or not np.shares_memory(array, other.arguments[key])
+
+
+def tell_apart(one, other):
+    """Whether two calls must give what no correct implementation gives for both, by the second oracle."""
+    first, second = expected(replace(one, expected={})), expected(replace(other, expected={}))
+    budgets = [budget(case.operation, case.arguments, case.dtype) for case in (one, other)]
+    return any(
+        isinstance(
+            compare(name, first[name], second[name], budgets[0][name] + budgets[1][name], "float64"),
+            Difference,
+        )
+        for name in ("output", "weights", "lse")
+    )
+
+
+EFFECTS = [item for item in ALL if item.name.startswith("errors-option-has-an-effect-")]
+PAIRS = [item for item in ALL if item.name.startswith("errors-options-in-pairs-")]
+
+
+def by_group(found):
+    return {
+        group: [item for item in found if item.group == group and item.dtype == "float32"]
+        for group in dict.fromkeys(item.group for item in found)
+    }
+
+
+@pytest.mark.parametrize("group", by_group(EFFECTS))
+def test_an_option_matters_in_its_problem(group):
+    (relation,) = by_group(EFFECTS)[group]
+    assert tell_apart(*relation.calls)
+
+
+@pytest.mark.parametrize("group", by_group(PAIRS))
+def test_both_options_of_a_pair_matter(group):
+    found = by_group(PAIRS)[group]
+    assert len(found) == 2
+    one, other = group.removeprefix("options in pairs: ").split(" and ")
+    for case in found:
+        for name in (one, other):
+            less = without(case, name)
+            assert less is None or tell_apart(case, less), f"{case.name}: {name} changes nothing"
+
+
+#: What an option adds that is not named as it is.
+_ARGUMENTS = {
+    "segments": ("query_segment_ids", "key_segment_ids"),
+    "dropout": ("dropout_mask", "dropout_rate"),
+}
+
+
+def without(case, option):
+    """The call less one option; None where that is no call, as for shared heads."""
+    if option == "grouped":
+        return None
+    names = _ARGUMENTS.get(option, (option,))
+    less = {name: thing for name, thing in case.arguments.items() if name not in names}
+    if option == "is_causal":
+        less.pop("query_offset", None) if "window" not in less else None
+    return replace(case, arguments=less)
+
+
+def test_what_is_skipped_is_a_problem_of_the_suite():
+    known = {f"{group.chapter}: {group.name}" for group in groups()}
+    assert {group for group, _ in SKIPPED} <= known
+    assert all(number in (0, 1) and skipped > 0 for (_, number), skipped in SKIPPED.items())
