@@ -170,7 +170,7 @@ def test_one_backend_that_cannot_be_used_leaves_the_others_their_results(tmp_pat
 
 def test_the_printed_reproduction_runs(tmp_path, capsys):
     """Of a golden vector, and of a generated problem of a seed."""
-    for case in ("notation-batch-float32", "scores-default-scale-1-float32"):
+    for case in ("notation-batch-float32", "scores-default-scale-3-float32"):
         _, found = ran("broken:no_scale", "--seed=3", f"--case={case}", folder=tmp_path)
         snippet = told(found).split("reproduce:\n")[1].partition("\n\n")[0]
         program = "\n".join(line.removeprefix("    ") for line in snippet.splitlines())
