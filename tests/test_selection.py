@@ -1,34 +1,42 @@
-"""Which part of the suite is run: the quick one, that of a rule, that of a golden vector, another seed."""
+"""Which part of the suite a run is of: the quick one, that of a rule, that of a name, another seed."""
 
-from test_cli import judged
-
-from attnspec import rules
+from test_session import check
 
 
-def test_the_quick_part_touches_every_rule_and_is_a_part(tmp_path):
-    run, verdicts = judged("numpy-portable", "--quick", tmp_path=tmp_path)
-    assert run.returncode == 0, run.stdout
-    assert {rule for verdict in verdicts for rule in verdict.rules} == {rule.id for rule in rules()}
-    golden = [v.test for v in verdicts if v.test.startswith("test_golden") and "softmax-lse-empty" in v.test]
-    assert len(golden) == 1, "one dtype of a vector that is of no rule of dtypes"
+def test_a_rule_a_name_or_an_expression_alone(tmp_path):
+    for words, holds in (
+        (("--rule", "POS-7"), lambda verdict: "POS-7" in verdict.rules),
+        (("-k", "pos-7"), lambda verdict: "POS-7" in verdict.rules),
+        (("--case", "softmax-lse-empty"), lambda verdict: verdict.case.startswith("softmax-lse-empty-")),
+        (("--case", "softmax-lse-empty-float32"), lambda verdict: verdict.dtype == "float32"),
+        (("-k", "positions and further and float64"), lambda verdict: verdict.dtype == "float64"),
+    ):
+        ended, found = check("numpy-portable", *words, cwd=tmp_path)
+        if words[0] == "-k" and not found.verdicts:
+            assert ended.returncode == 1, "nothing was judged, and that is no success"
+            continue
+        assert ended.returncode == 0, ended.stdout
+        assert found.verdicts
+        assert all(map(holds, found.verdicts)), words
+        assert found.headers[0].part == "chosen"
+        assert not found.whole
 
 
-def test_a_rule_or_a_vector_alone(tmp_path):
-    _, verdicts = judged("numpy-portable", "--rule", "SOFT-7", tmp_path=tmp_path)
-    assert verdicts
-    assert all("SOFT-7" in verdict.rules for verdict in verdicts)
-    (tmp_path / "results.jsonl").unlink()
-    _, verdicts = judged("numpy-portable", "--case", "softmax-lse-empty", tmp_path=tmp_path)
-    assert verdicts
-    assert all("softmax-lse-empty" in verdict.test for verdict in verdicts)
+def test_the_quick_part_says_that_it_is_one(tmp_path):
+    ended, found = check("numpy-portable", "--quick", "--rule", "POS-8", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stdout
+    _, whole = check("numpy-portable", "--rule", "POS-8", cwd=tmp_path)
+    names = [{verdict.case for verdict in one.verdicts} for one in (found, whole)]
+    assert names[0] < names[1]
 
 
-def test_a_seed_draws_other_examples_and_the_same_again(tmp_path):
-    """Seen in the share of the budget that a property used at most."""
+def test_a_seed_draws_other_problems_and_the_same_again(tmp_path):
+    """Seen in the share of the budget that a case used at most."""
     used = []
     for seed in ("1", "2", "1"):
-        _, verdicts = judged("numpy-portable", "--rule", "SCORE-3", "--seed", seed, tmp_path=tmp_path)
-        used.append({v.test: v.used for v in verdicts if v.test.startswith("test_a_given_scale")})
-        (tmp_path / "results.jsonl").unlink()
+        _, found = check("numpy-portable", "--rule", "SCORE-3", "--seed", seed, cwd=tmp_path)
+        assert found.headers[0].seed == int(seed)
+        used.append({verdict.case: verdict.share for verdict in found.verdicts if verdict.group})
     assert used[0] == used[2]
     assert used[0] != used[1]
+    assert list(used[0]) == list(used[1])

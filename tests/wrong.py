@@ -1,4 +1,4 @@
-"""Wrong implementations, each in one way that is not in the gallery: the portable source, one thing changed."""
+"""Wrong implementations, each in a way not in the gallery: the portable source, one thing changed."""
 
 from dataclasses import replace
 from functools import wraps

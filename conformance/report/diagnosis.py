@@ -186,7 +186,10 @@ def of_results(results: Results, *, seconds: float = 120) -> dict[str, str]:
     found = {}
     for name in sorted({verdict.backend for verdict in results.verdicts if verdict.bad}):
         own = [verdict for verdict in results.verdicts if verdict.backend == name]
-        given = json.dumps({"backend": name, "cases": list(_again(own)), "seed": seed})
+        again = list(_again(own))
+        if not again:  # what ended the process, or did not end, would do so again
+            continue
+        given = json.dumps({"backend": name, "cases": again, "seed": seed})
         command = [sys.executable, "-m", "attnspec.conformance.report.diagnosis"]
         with suppress(subprocess.SubprocessError, OSError):
             ended = subprocess.run(  # noqa: S603 - ourselves
@@ -209,6 +212,8 @@ def _again(verdicts: Sequence[Verdict]) -> Iterator[str]:
             verdict.case
             for verdict in verdicts
             if (verdict.status in BAD if bad else verdict.status == "pass")
+            and verdict.case
+            and not (verdict.status == "error" and verdict.difference is verdict.raised is None)
         ]
         yield from names[:: -(-len(names) // most) or 1]
 
