@@ -1,6 +1,7 @@
 """Calls as files: the same verdicts as in one process, and folders in which something is wrong."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -9,13 +10,12 @@ from pathlib import Path
 import pytest
 from test_cli import TESTS, attnspec
 
-from attnspec import cases, find_case
-from attnspec.backends import BackendError, Broken, Unsupported, load
-from attnspec.conformance.judge.dtypes import dtypes_of
-from attnspec.conformance.judge.failure import Failure, Raised
-from attnspec.conformance.judge.judge import judge_case
+from attnspec.backends import BackendError, load
+from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.judge.relation import Relation
+from attnspec.conformance.results import read
 from attnspec.conformance.run.offline import export_calls
-from attnspec.conformance.verdict import read
+from attnspec.conformance.suite import find, items
 
 EXAMPLES = Path(TESTS).parent / "examples"
 
@@ -28,47 +28,63 @@ def answer(folder, name):
         subprocess.run(command, stdin=calls, stdout=answers, cwd=folder, env=environment, check=True)
 
 
-def verdict(backend, case, dtype):
-    """What the judge says of a golden vector: the status, and the rule of a failure."""
-    try:
-        return judge_case(backend, case, dtype).status, ""
-    except Failure as failure:
-        return "fail", failure.rule
-    except Unsupported:
-        return "unsupported", ""
-    except Raised:
-        return "error", ""
+def chosen(*chapters):
+    """Cases and relations of some chapters, in one dtype."""
+    return [item for item in items(quick=True) if item.chapter in chapters and item.dtype == "float32"]
 
 
 @pytest.mark.parametrize("name", ["numpy-portable", "broken:whole_matrix", "broken:inverted_mask"])
 def test_three_routes_agree_case_by_case(name, tmp_path, monkeypatch):
     """In this process, as a program, and over files."""
     monkeypatch.chdir(TESTS)
-    chapters = ("scores", "masking", "errors")
-    chosen = [case for case in cases() if case.chapter in chapters and "float32" in dtypes_of(case)][::2]
-    export_calls(chosen, tmp_path / "calls", dtypes=("float32",))
+    cases = chosen("scores", "masking", "errors")[::2]
+    done = export_calls(cases, tmp_path / "calls", dtypes=("float32",))
+    assert done.cases + done.left_out == len(cases)
     answer(tmp_path / "calls", name)
     routes = [
         load(name),
         load(f"program:{sys.executable} -m attnspec.conformance.run.serve {name}"),
         load(f"offline:{tmp_path / 'calls'}"),
     ]
+    shown = [item for item in cases if not isinstance(item, Relation) or not item.live]
     here, piped, filed = (
-        {case.id: verdict(backend, case, "float32") for case in chosen} for backend in routes
+        {(item.name, (verdict := judge(backend, item)).status, verdict.rule) for item in shown}
+        for backend in routes
     )
     assert here == piped == filed
-    assert "pass" in {status for status, _ in here.values()}
+    assert "pass" in {status for _, status, _ in here}
+    assert any(isinstance(item, Relation) for item in shown)
     if name != "numpy-portable":
-        assert {"fail", "unsupported"} <= {status for status, _ in here.values()}
+        assert {"fail", "unsupported"} <= {status for _, status, _ in here}
+
+
+def test_what_files_cannot_show_is_left_out_and_unsupported(tmp_path):
+    names = [
+        "errors-earlier-calls-scale-1-float32",
+        "numerics-strides-sliced-and-key-1-float32",
+        "softmax-002-float32",
+    ]
+    repeated, strided, plain = (find(name) for name in names)
+    done = export_calls([repeated, strided, plain], tmp_path / "calls")
+    assert (done.cases, done.left_out) == (1, 2)
+    answer(tmp_path / "calls", "numpy-portable")
+    backend = load(f"offline:{tmp_path / 'calls'}")
+    statuses = [judge(backend, item).status for item in (repeated, strided, plain)]
+    assert statuses == ["unsupported", "unsupported", "pass"]
+
+
+def test_a_call_of_several_cases_is_written_once(tmp_path):
+    case = find("softmax-002-float32")
+    once = export_calls([case], tmp_path / "once")
+    assert export_calls([case, case], tmp_path / "twice").calls == once.calls
 
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     """A folder with the calls of two cases, and right answers."""
     folder = tmp_path_factory.mktemp("offline") / "calls"
-    export_calls(
-        [find_case("masking-empty-last"), find_case("softmax-lse-equal")], folder, dtypes=("float32",)
-    )
+    two = [find(f"{name}-float32") for name in ("masking-empty-last", "softmax-lse-equal")]
+    export_calls(two, folder, dtypes=("float32",))
     answer(folder, "numpy-portable")
     return folder
 
@@ -87,15 +103,15 @@ def rewrite(folder, lines):
 
 
 def said(folder, case="masking-empty-last"):
-    return judge_case(load(f"offline:{folder}"), find_case(case), "float32").status
+    return judge(load(f"offline:{folder}"), find(f"{case}-float32"))
 
 
 def test_the_answers_as_they_are(folder):
     (folder / "calls" / "a file that nobody asked for").write_text("x")
     (folder / "calls" / "0001" / "extra.bin").write_text("x")
-    assert said(folder) == "pass"
+    assert said(folder).status == "pass"
     rewrite(folder, [lines_of(folder)[0], *lines_of(folder)[:0:-1]])
-    assert said(folder) == "pass", "in any order"
+    assert said(folder).status == "pass", "in any order"
 
 
 def delete(name):
@@ -155,36 +171,51 @@ def test_a_folder_that_cannot_be_judged(harm, message, folder):
 def test_a_call_that_cannot_be_judged_leaves_the_others(harm, message, folder):
     before = lines_of(folder)
     harm(folder)
-    with pytest.raises(Broken, match=message):
-        said(folder)
+    verdict = said(folder)
+    assert (verdict.status, verdict.rule) == ("error", "MASK-2")
+    assert re.search(message, verdict.reason)
     if len(lines_of(folder)) >= len(before):
-        assert said(folder, "softmax-lse-equal") == "pass"
+        assert said(folder, "softmax-lse-equal").status == "pass"
 
 
-def test_a_call_that_was_not_exported(folder):
-    with pytest.raises(Broken, match=r"was not asked this call: it is not in manifest.json"):
-        said(folder, "masking-empty-middle")
+def test_a_case_that_was_not_exported_is_unsupported(folder):
+    verdict = said(folder, "masking-empty-middle")
+    assert (verdict.status, verdict.rule) == ("unsupported", "")
+    assert verdict.reason.endswith("has no answers to masking-empty-middle")
+
+
+def test_a_call_of_an_exported_case_that_is_missing_is_an_error(folder):
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["calls"] = [call for call in manifest["calls"] if not call["case"].startswith("masking")]
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    kept = {call["id"] for call in manifest["calls"]}
+    lines = lines_of(folder)
+    rewrite(folder, [lines[0], *(line for line in lines[1:] if json.loads(line)["id"] in kept)])
+    verdict = said(folder)
+    assert verdict.status == "error"
+    assert "was not asked this call: it is not in manifest.json" in verdict.reason
 
 
 def test_export_and_judge_from_the_command_line(tmp_path):
     calls = tmp_path / "calls"
-    words = ["--dtype", "float32", "--chapter", "masking", "--chapter", "scores"]
+    words = ["--dtype", "float32", "--chapter", "masking", "--quick"]
     run = attnspec("export", calls, *words)
     assert run.returncode == 0, run.stderr
+    assert "cases are judged by them" in run.stdout
     answer(calls, "broken:inverted_mask")
     results = tmp_path / "offline.jsonl"
     run = attnspec("judge", calls, "--results", results)
     assert run.returncode == 1
     assert "MASK-1 A boolean mask says where to attend" in run.stdout
-    there = {entry.test.partition("-masking")[2]: entry for entry in read([results]).verdicts}
-    results = tmp_path / "here.jsonl"
-    attnspec(
-        "check", "broken:inverted_mask", "-k", "test_golden and masking and float32", "--results", results
-    )
-    here = {entry.test.partition("-masking")[2]: entry for entry in read([results]).verdicts}
+    there = {verdict.case: verdict for verdict in read([results]).verdicts}
+    assert any(verdict.group for verdict in there.values() if verdict.status == "pass"), "not golden alone"
+    sys.path.insert(0, TESTS)
+    backend = load("broken:inverted_mask")
+    here = [judge(backend, item) for item in chosen("masking")]
     assert len(here) > 50
-    for name, entry in here.items():
-        assert (entry.status, entry.rules) == (there[name].status, there[name].rules), name
+    for verdict in here:
+        other = there[verdict.case]
+        assert (verdict.status, verdict.rule, verdict.rules) == (other.status, other.rule, other.rules)
     run = attnspec("export", calls, *words)
     assert run.returncode == 1
     assert "Error: folder: expected" in run.stderr
@@ -202,17 +233,16 @@ def test_an_example_that_speaks_the_protocol_works_over_files_as_it_is(tmp_path)
         ).stdout
     )
     calls = tmp_path / "calls"
-    run = attnspec("export", calls, "--hello", hello, "--dtype", "float16", "--chapter", "softmax")
+    words = ["--hello", hello, "--dtype", "float16", "--chapter", "softmax"]
+    run = attnspec("export", calls, *words)
     assert run.returncode == 0, run.stderr
     with (calls / "calls.jsonl").open() as given, (calls / "answers.jsonl").open("w") as answers:
         subprocess.run(command, stdin=given, stdout=answers, cwd=calls, check=True)
-    found = [
-        verdict(load(f"offline:{calls}"), case, "float16")[0]
-        for case in cases()
-        if case.chapter == "softmax" and "float16" in dtypes_of(case)
-    ]
-    assert "pass" in found
-    assert set(found) <= {"pass", "unsupported"}
+    backend = load(f"offline:{calls}")
+    found = [item for item in items() if item.chapter == "softmax" and item.dtype == "float16"]
+    verdicts = [judge(backend, item) for item in found]
+    assert "pass" in {verdict.status for verdict in verdicts}
+    assert not [verdict.case for verdict in verdicts if verdict.status not in ("pass", "unsupported")]
 
 
 @pytest.mark.parametrize("chapter", ["softmax", "notation"])

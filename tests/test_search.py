@@ -1,0 +1,102 @@
+"""The search: finds what is wrong, makes it small, stores it; and finds nothing where nothing is."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_cli import attnspec
+
+from attnspec.backends import load
+from attnspec.case_json import read_cases
+from attnspec.conformance.gallery import entry
+from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.run.search import calls, report, search
+from attnspec.fitting import misfits
+
+PORTABLE = load("numpy-portable")
+
+
+@pytest.mark.parametrize(
+    ("name", "needed", "most"),
+    [
+        ("key_heads_tiled", (), 12),
+        ("sink_scaled", ("sinks",), 4),
+        ("causal_bottom_right", ("is_causal",), 12),
+        ("lse_to_base_two", (), 4),
+    ],
+)
+def test_a_bug_is_found_and_made_small(name, needed, most):
+    found = search(entry(name).backend(), 400)
+    assert found is not None
+    arguments = found.case.arguments
+    assert found.verdict.bad
+    assert set(needed) <= set(arguments)
+    assert len(arguments) == 3 + len(needed), "nothing that it does not take"
+    assert sum(arguments[array].size for array in ("query", "key", "value")) <= most
+
+
+@pytest.mark.parametrize("name", ["plain", "tiles_with_a_running_maximum", "everything_in_float64"])
+def test_of_what_is_correct_nothing_is_found(name):
+    assert search(entry(name).backend(), 150, seed=3) is None
+
+
+@settings(max_examples=60, database=None, suppress_health_check=list(HealthCheck), deadline=None)
+@given(st.data())
+def test_every_call_is_legal_and_takes_what_the_backend_has(data):
+    backend = replace(PORTABLE, dtypes=("float32",))
+    case = data.draw(calls(backend))
+    assert misfits("attention", case.arguments) == []
+    assert case.dtype == "float32"
+
+
+def test_a_backend_is_asked_for_nothing_that_it_does_not_take():
+    taken = set()
+
+    def attention(query, key, value, *, scale=None, mask=None):
+        taken.update(name for name, thing in (("scale", scale), ("mask", mask)) if thing is not None)
+        return PORTABLE.attention(query, key, value, scale=scale, mask=mask)
+
+    assert search(replace(PORTABLE, attention=attention, companions={}), 100) is None
+    assert taken == {"scale", "mask"}
+
+
+def test_the_counter_example_is_stored_as_a_case_that_can_be_judged_again(tmp_path):
+    backend = entry("sink_scaled").backend()
+    text = report(backend, search(backend, 300), 300, tmp_path)
+    (path,) = tmp_path.iterdir()
+    assert f"--case {path}" in text
+    (case,) = read_cases(path)
+    assert judge(backend, case).bad
+    assert judge(PORTABLE, case).status == "pass"
+    program = "\n".join(re.findall(r"^    (.*)$", text.partition("reproduce:")[2], re.MULTILINE))
+    assert str(path) in program
+    exec(compile(program, "reproduction", "exec"), {})
+
+
+def test_a_failure_that_does_not_come_back_is_said_to_be_so():
+    random = np.random.default_rng(0)
+
+    def attention(query, key, value):
+        output = PORTABLE.attention(query, key, value)
+        return output + 1 if random.random() < 0.02 else output
+
+    found = search(replace(PORTABLE, attention=attention, companions={}), 300)
+    assert found is not None
+    assert not found.verdict.repeatable
+
+
+def test_from_the_command_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = "attnspec.conformance.gallery:softcap_without_effect"
+    run = attnspec("check", name, "--search", "300")
+    assert run.returncode == 1
+    assert "in the smallest call that was found" in run.stdout
+    (path,) = tmp_path.glob("*.json")
+    run = attnspec("check", name, "--case", path)
+    assert run.returncode == 1
+    assert "1 fail" in run.stdout
+    run = attnspec("check", "numpy-portable", "--case", path)
+    assert run.returncode == 0, run.stdout
