@@ -102,7 +102,7 @@ def check_projection(
     fitting = f"({depth}, F)" if convention == "row" else f"(F, {depth})"
     need(of_weight, fits, f"shape {fitting} as tokens have depth {depth}", shape, "PROJ-4")
     if bias is not None:
-        got = tuple(real(call, of_bias, bias, "PROJ-3", "PROJ-3").shape)
+        got = tuple(real(call, of_bias, bias, "PROJ-3").shape)
         need(of_bias, got == (shape[features],), f"shape ({shape[features]},)", got, "PROJ-3")
     return weight
 

@@ -213,7 +213,7 @@ def _again(verdicts: Sequence[Verdict]) -> Iterator[str]:
             for verdict in verdicts
             if (verdict.status in BAD if bad else verdict.status == "pass")
             and verdict.case
-            and not (verdict.status == "error" and verdict.difference is verdict.raised is None)
+            and not (verdict.status == "error" and verdict.difference is None and verdict.raised is None)
         ]
         yield from names[:: -(-len(names) // most) or 1]
 
