@@ -19,7 +19,7 @@ NAMES = (
     "notation-misfit-depth-float32",
     "errors-another-dtype-bias-and-fine-1-float32",
     "numerics-strides-sliced-and-key-1-bfloat16",
-    "masking-segments-1-float32",
+    "masking-segment-ids-1-float32",
     "numerics-number-that-is-none-query-1-float16",
     "masking-offset-alone-1-float32",
     "masking-windows-alone-1-float32",
