@@ -83,7 +83,7 @@ def test_a_function(name, ran):
     good = [verdict.case for verdict in results.verdicts if verdict.backend == "badly:printing_megabytes"]
     assert sorted(cases) == sorted(good), "a verdict on every case, whatever happens"
     if status == "pass":
-        assert {verdict.status for verdict in own} == {"pass"}
+        assert {verdict.status for verdict in own} <= {"pass", "unsupported"}
     else:
         assert not any(subject.problem for subject in results.subjects if subject.name == f"badly:{name}")
 

@@ -60,7 +60,7 @@ def test_from_fails_to_passes_by_the_page_alone(kernel):
     assert outcomes == [
         ("--quick", 1),
         ("-k HEAD-1", 0),
-        ("--case numerics-nan-group", 0),
+        ("--case notation-lse", 0),
         ("-k MASK-6", 0),
         ("", 0),
     ]
@@ -109,7 +109,7 @@ def test_the_route_by_pytest_alone(kernel):
         "-m",
         *shlex.split(command),
         "--case",
-        "numerics-nan-group-float32",
+        "notation-lse-float32",
         "-q",
         "-p",
         "no:cacheprovider",

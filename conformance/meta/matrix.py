@@ -87,8 +87,8 @@ def convict(one: Entry, suite: Sequence[Item]) -> Finding:
     >>> from attnspec.conformance.gallery import entry
     >>> from attnspec.conformance.meta.matrix import convict
     >>> from attnspec.conformance.suite import items
-    >>> convict(entry("inverted_polarity"), list(items(names=["masking-empty-last"]))).killed_by
-    'masking-empty-last-float16'
+    >>> convict(entry("inverted_polarity"), list(items(names=["masking-boolean-mask-keys-3"]))).killed_by
+    'masking-boolean-mask-keys-3-float32'
     """
     own = [item for item in suite if item.rules[0] == one.rule]
     bearing = [*own, *(item for item in suite if one.rule in item.rules[1:])]

@@ -75,7 +75,7 @@ def _pytest(name: str, options: Sequence[str]) -> int:
     command += ["-c", str(here / "pytest.ini"), "--rootdir", str(here), "--noconftest"]
     command += ["-p", "attnspec.conformance.run.plugin", *(["-p", "xdist"] if "-n" in options else [])]
     # And nothing that a case has no use for: each costs its time in every one of them.
-    idle = ("terminal", "capture", "logging", "cacheprovider", "warnings", "doctest", "junitxml", "tmpdir")
+    idle = ("terminal", "logging", "cacheprovider", "warnings", "doctest", "junitxml", "tmpdir")
     command += [word for plugin in idle for word in ("-p", f"no:{plugin}")]
     environment = {key: value for key, value in os.environ.items() if key not in _FOREIGN}
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"

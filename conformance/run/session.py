@@ -188,6 +188,13 @@ class Run:
             if isinstance(item, CaseItem):
                 item.backend.array_library.release()
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Drop what a kernel prints: it is not judged by it, and it can be megabytes."""
+        report = yield
+        report.sections.clear()
+        return report
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect the verdicts, those of xdist workers among them."""
         if report.when == "call":
