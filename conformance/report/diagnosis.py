@@ -251,7 +251,8 @@ def _share(backend: Backend, case: Case, got: Outputs | None, given: Outputs | N
         other = given[name].astype(np.float64)
         # A wrong number may be larger than the right one, and come of others that are larger still.
         size = np.abs(other[np.isfinite(other)]).max(initial=1.0)
-        rounding = size * _UNITS[max(str(one.dtype), str(given[name].dtype), key=_UNITS.__getitem__)]
+        # Results of integers, which are wrong as such, are compared to the last bit.
+        rounding = size * max(_UNITS.get(str(each.dtype), 0.0) for each in (one, given[name]))
         budget = budgets.get(name, np.zeros(()))
         budget = budget if budget.shape == other.shape else np.full(other.shape, budget.max(initial=0.0))
         lse = given.get("lse")
