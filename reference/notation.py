@@ -6,6 +6,7 @@ from typing import Any
 
 from array_api_compat import device
 
+from attnspec.dtypes import FORMATS, SHORT
 from attnspec.reference.call import Array, Call, Mask, step
 from attnspec.reference.errors import Shape, dtype_name, need, same_dtype
 
@@ -127,7 +128,8 @@ def wide(call: Call, array: Array) -> Array:
     """Half precision is computed in float32, anything else as it is (NUM-2, NUM-5)."""
     dtype = call.dtype
     if dtype is None:
-        dtype = call.xp.float32 if dtype_name(array).endswith("float16") else array.dtype
+        name = dtype_name(array)
+        dtype = getattr(call.xp, FORMATS[name].working) if name in SHORT else array.dtype
     return call.xp.astype(array, dtype, copy=False)
 
 

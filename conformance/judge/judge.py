@@ -19,6 +19,7 @@ from attnspec.conformance.judge.figure import misprint
 from attnspec.conformance.judge.refusal import refused
 from attnspec.conformance.judge.relation import Relation
 from attnspec.conformance.verdict import Difference, Verdict
+from attnspec.dtypes import SHORT
 from attnspec.reference.budget.budget import Accuracy, Budget, budget
 
 #: What a backend must return for a rule to be asked of it.
@@ -101,7 +102,7 @@ def asked(backend: Backend, item: Case | Relation) -> tuple[str, ...]:
 
 def _is_asked(rule: str, backend: Backend, case: Case) -> bool:
     if rule in ("NUM-5", "NUM-6"):
-        return "float16" in case.dtype
+        return case.dtype in SHORT
     output = _OUTPUT_OF.get(rule)
     return output is None or case.misuse is not None or backend.has(case.operation, f"return_{output}")
 
@@ -230,7 +231,7 @@ def _tightest(backend: Backend, case: Case, outputs: Outputs, values: Mapping[st
 def _of_precision(backend: Backend, case: Case, outputs: Outputs, values: Mapping[str, Any]) -> str:
     """Name the rule whose declared lower precision shows in a case about it; empty where none does."""
     for rule, variant in _PRECISIONS.items():
-        applies = case.dtype == "float64" if rule == "NUM-2" else "float16" in case.dtype
+        applies = case.dtype == "float64" if rule == "NUM-2" else case.dtype in SHORT
         if applies and rule in case.rules and backend.dialect.get(rule) == variant:
             accuracy: Accuracy = "full" if rule == "NUM-2" else "cast"
             strict = budget(case.operation, case.arguments, case.dtype, accuracy=accuracy)

@@ -17,6 +17,7 @@ from attnspec.conformance.suite.datasets import DATASETS, problem
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import OPTIONS, drawn
 from attnspec.conformance.suite.problem import MASKED, SHAPES
+from attnspec.dtypes import SHORT
 from attnspec.reference.budget.budget import budget
 
 chapter = Chapter("numerics")
@@ -25,7 +26,6 @@ chapter = Chapter("numerics")
 _SIZES = ((1, 1, 1), (3, 7, 4), (7, 16, 16), (4, 31, 8), (8, 32, 3))
 #: Sizes past every tile, with depths that are no multiple of 8; (L, S, D).
 _LARGE = ((5, 65, 13), (17, 33, 72), (2, 257, 40), (33, 9, 20))
-_HALF = ("float16", "bfloat16")
 
 
 @chapter.group("NUM-1", each=("plain", "scale", "is_causal"))
@@ -74,7 +74,7 @@ def sizes_past_every_tile(draw: Draw) -> Iterator[Yielded]:
 @chapter.group("NUM-5")
 def half_precision_is_computed_in_float32(draw: Draw) -> Iterator[Yielded]:
     """Problems on which half precision shows; one depth has a scale that every dtype holds."""
-    for dtype in _HALF:
+    for dtype in SHORT:
         for index in range(4):
             random, depth = np.random.default_rng(draw.number(index)), (16, 24)[index % 2]
             shapes = {"query": (2, 3, depth), "key": (2, 40, depth), "value": (2, 40, depth)}
@@ -84,7 +84,7 @@ def half_precision_is_computed_in_float32(draw: Draw) -> Iterator[Yielded]:
 @chapter.group("NUM-6")
 def rounding_has_no_bias(draw: Draw) -> Iterator[Yielded]:
     """Values of one sign, where everything that is cut off adds up."""
-    for dtype in _HALF:
+    for dtype in SHORT:
         random = np.random.default_rng(draw.number())
         arguments = {name: random.normal(size=(48, 32)).astype(dtype) for name in ("query", "key")}
         arguments["value"] = (1 + random.random((48, 32))).astype(dtype)
