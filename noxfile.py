@@ -54,7 +54,7 @@ def conformance(session: nox.Session, library: str) -> None:
     if own and _library_of(own, rest, here) != library:
         session.skip(f"{', '.join(own)} runs on another library")
     extras = ",".join(dict.fromkeys([library, *(LIBRARIES[library] if not own else ())]))
-    session.install(f"{ROOT}[{extras}]", "pytest-xdist>=3.5", *pinned(library))
+    session.install(f"{ROOT}[{extras}]", *pinned(library))
     results = RESULTS / f"{'own' if own else library}.jsonl"
     results.unlink(missing_ok=True)
     if not own:

@@ -53,7 +53,10 @@ class Difference:
 
 @dataclass(frozen=True)
 class Raise:
-    """An exception of an implementation: its type, its message and the innermost line that raised it."""
+    """An exception of an implementation: its type, its message and the innermost line that raised it.
+
+    Where the process ended or hung there is the line alone.
+    """
 
     type: str
     message: str
@@ -100,6 +103,8 @@ class Verdict:
         The tightest accuracy class that holds.
     declared : tuple of str
         The declared deviations that showed, by `Deviation.id`.
+    seconds : float
+        How long judging took.
     repeatable : bool
         False where the same call, repeated, gave another verdict.
 
@@ -127,6 +132,7 @@ class Verdict:
     share: float = 0.0
     accuracy: str = ""
     declared: tuple[str, ...] = ()
+    seconds: float = 0.0
     repeatable: bool = True
 
     @property

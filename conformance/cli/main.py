@@ -21,7 +21,9 @@ class _Clean(click.Group):
         try:
             return super().invoke(ctx)
         except (SpecError, BackendError, ArithmeticError, OSError) as error:
-            raise click.ClickException(str(error)) from error
+            wrong = click.ClickException(str(error))
+            wrong.exit_code = 2  # 1 says that something judged does not conform
+            raise wrong from error
 
 
 @click.group(cls=_Clean, context_settings={"help_option_names": ["-h", "--help"]})

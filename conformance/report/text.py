@@ -122,7 +122,8 @@ def _found(verdict: Verdict) -> Iterator[str]:
         yield cut(verdict.reason.strip())
     if verdict.raised is not None:
         raised = verdict.raised
-        yield cut(f"raised {raised.type}: {raised.message.strip() or 'no message'}")
+        if raised.type:
+            yield cut(f"raised {raised.type}: {raised.message.strip() or 'no message'}")
         if raised.file:
             function = f", in {raised.function}" if raised.function else ""
             yield f"at {raised.file}, line {raised.line}{function}"
