@@ -126,15 +126,22 @@ class Run:
     ended: bool = False
 
     def judged(self) -> list[Subject]:
-        """Return the subjects, each with the problem that the run was cut off, where it was."""
-        if self.ended:
-            return self.subjects
-        after = f"after {self.verdicts[-1].case}" if self.verdicts else "before its first case was judged"
-        problem = f"the run was cut off {after}"
+        """Return the subjects, each with its problem where the run was cut off or left out cases."""
         return [
-            replace(subject, problem=subject.problem or f"backend {subject.name}: {problem}")
+            subject
+            if subject.problem or not (problem := self._problem(subject))
+            else replace(subject, problem=f"backend {subject.name}: {problem}")
             for subject in self.subjects
         ]
+
+    def _problem(self, subject: Subject) -> str:
+        if not self.ended:
+            after = f"after {self.verdicts[-1].case}" if self.verdicts else "before its first case was judged"
+            return f"the run was cut off {after}"
+        missing = self.missing(subject)
+        return (
+            f"{len(missing)} of {len(self.header.cases)} cases of the plan were not judged" if missing else ""
+        )
 
     def missing(self, subject: Subject) -> tuple[str, ...]:
         """Name the cases of the plan that have no verdict on a subject."""
@@ -185,6 +192,8 @@ def _runs(path: Path) -> list[Run]:
         for number, text in enumerate(lines, start=1):
             ((kind, entry),) = json.loads(text).items()
             place = f"results: {path}, line {number}"
+            if kind == "header" and entry.get("schema") != SCHEMA:
+                raise SpecError(f"{place}: schema: expected {SCHEMA}, got {entry.get('schema')!r}")
             if kind == "header":
                 runs.append(Run(Header(**{**entry, "cases": tuple(entry["cases"])})))
             elif kind not in _KINDS:
@@ -197,7 +206,7 @@ def _runs(path: Path) -> list[Run]:
                 came = len(runs[-1].verdicts)
                 if isinstance(thing, Footer) and thing.verdicts != came:
                     raise SpecError(f"{place}: expected {thing.verdicts} verdicts before it, got {came}")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, SpecError):
             raise
         raise SpecError(f"results: {path} is no file of results ({type(error).__name__}: {error})") from error

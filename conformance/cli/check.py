@@ -19,6 +19,22 @@ if TYPE_CHECKING:
     from attnspec.conformance.report.report import Report
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+class _Seconds(click.ParamType):  # type: ignore[type-arg] # click has none to give at run time
+    """A time limit: neither none at all nor for ever, and a number."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read it."""
+        seconds = click.FLOAT.convert(value, param, ctx)
+        if not 0.1 <= seconds <= 86400.0:  # NaN is not either
+            self.fail(f"expected 0.1 to 86400 seconds, got {value}", param, ctx)
+        return float(seconds)
+
+
+_SECONDS = _Seconds()
 _REPORTS = (
     click.option("--results", type=_FILE, help="Write the verdicts here as JSON lines."),
     *(click.option(f"--{option}", type=_FILE, help=text) for option, text in formats.options().items()),
@@ -28,7 +44,7 @@ _REPORTS = (
     click.option("-n", "jobs", default="1", metavar="N", help="Judge in N processes at once, or auto (1)."),
     click.option(
         "--time-limit",
-        type=click.FloatRange(0.1, 86400.0),
+        type=_SECONDS,
         default=300.0,
         metavar="SECONDS",
         help="For one case (300).",
@@ -58,7 +74,7 @@ def _reporting(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--array", metavar="LIBRARY", help="What a function runs on: numpy, torch, jax or a module.")
 @click.option("--device", metavar="NAME", help="Where its arrays are put, such as cuda.")
 @click.option("--dtype", "dtypes", multiple=True, metavar="DTYPE", help="Only in this dtype.")
-@click.option("--call-limit", type=float, metavar="SECONDS", help="For one call of a program (20).")
+@click.option("--call-limit", type=_SECONDS, metavar="SECONDS", help="For one call of a program (20).")
 @click.option("--quick", is_flag=True, help="A fixed part of the suite that touches every rule.")
 @click.option(
     "-k",
@@ -68,7 +84,12 @@ def _reporting(command: Callable[..., None]) -> Callable[..., None]:
     help="Only cases with TEXT, as in 'empty or MASK-4', in their name, group or rules.",
 )
 @click.option("--rule", "rules", multiple=True, metavar="ID", help="Only cases that bear on this rule.")
-@click.option("--search", type=int, metavar="N", help="Draw N legal calls, and shrink one that is wrong.")
+@click.option(
+    "--search",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Draw N legal calls, and shrink one that is wrong.",
+)
 @click.option("--seed", type=int, metavar="N", help="Other generated cases.")
 @_reporting
 def check(
@@ -96,8 +117,8 @@ def check(
     """
     from attnspec.backends.names import FILE, expand, name_program, with_options
 
-    said = {"array": array, "device": device, "dtype": ",".join(dtypes)}
-    given = {option: thing for option, thing in said.items() if thing}
+    said = {"array": array, "device": device, "dtype": ",".join(dtypes) if dtypes else None}
+    given = {option: thing for option, thing in said.items() if thing is not None}
     own = [name_program(command, call_limit) for command in programs]
     default = ["."] if Path(FILE).is_file() else []
     asked = [*backend, *also] or ([] if own else default)
@@ -154,9 +175,11 @@ def _judge(
     before = (
         read_known(write_known_failures) if write_known_failures and write_known_failures.exists() else ()
     )
-    for path in (results, write_known_failures, *(path for _, path in wanted)):
-        if path:
-            check_writable(path)
+    files = [path for path in (results, write_known_failures, *(path for _, path in wanted)) if path]
+    for path in files:
+        check_writable(path)
+    if len({path.resolve() for path in files}) < len(files):
+        raise click.UsageError(f"expected a file for each report, got {', '.join(map(str, files))}")
     ran = run_all(
         names,
         replace(selection, names=cases),
@@ -170,6 +193,8 @@ def _judge(
     report = Report(ran.results, known)
     click.echo(screen(report, color=sys.stdout.isatty(), diagnoses=ran.diagnoses), nl=False)
     _write(report, wanted)
+    if ran.problem:
+        raise click.ClickException(ran.problem)
     if ran.signal:
         sys.exit(128 + ran.signal)
     status = report.outcome.status

@@ -2,10 +2,11 @@
 
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import TextIO
 
 from attnspec.conformance.report.failures import asked_again, ended
 from attnspec.conformance.report.outside import plain
@@ -43,11 +44,14 @@ class Ran:
         By backend, what its failures are consistent with.
     signal : int
         By which it was ended early; 0 where it was not.
+    problem : str
+        Why the file of results is not whole; empty where it is.
     """
 
     results: Results
     diagnoses: Mapping[str, str]
     signal: int = 0
+    problem: str = ""
 
 
 def run_all(
@@ -90,18 +94,21 @@ def run_all(
     runs: list[Run] = []
     diagnoses: dict[str, str] = {}
     number = 0
-    with _lines(path) as write:
-        try:
-            with _told_to_end():
-                for name in dict.fromkeys(names):
-                    with Pool(name, selection, jobs, seconds, echo) as pool:
-                        run = _one(pool, runs, write, fails if stop else lambda _: False)
-                        if any(fails(one) and not ended(one) for one in run.verdicts):
-                            known = [one for one in run.verdicts if not one.bad or fails(one)]
-                            diagnoses[name] = pool.diagnose(asked_again(known), _DIAGNOSIS_LIMIT)
-        except Interrupted as interrupted:
-            number = interrupted.signal
-    return Ran(gathered(runs), {name: text for name, text in diagnoses.items() if text}, number)
+    lines = Lines(path)
+    try:
+        with _told_to_end():
+            for name in dict.fromkeys(names):
+                with Pool(name, selection, jobs, seconds, echo) as pool:
+                    run = _one(pool, runs, lines.write, fails if stop else lambda _: False)
+                    if any(fails(one) and not ended(one) for one in run.verdicts):
+                        known = [one for one in run.verdicts if not one.bad or fails(one)]
+                        diagnoses[name] = pool.diagnose(asked_again(known), _DIAGNOSIS_LIMIT)
+    except Interrupted as interrupted:
+        number = interrupted.signal
+    finally:
+        lines.close()
+    told = {name: text for name, text in diagnoses.items() if text}
+    return Ran(gathered(runs), told, number, lines.problem)
 
 
 def _one(pool: Pool, runs: list[Run], write: Callable[[Event], None], stop: Callable[[Verdict], bool]) -> Run:
@@ -122,24 +129,37 @@ def _one(pool: Pool, runs: list[Run], write: Callable[[Event], None], stop: Call
     return runs[-1]
 
 
-@contextmanager
-def _lines(path: Path | None) -> Iterator[Callable[[Event], None]]:
-    """Open a file of results when there is something to write, and write each line at once."""
-    if path is None:
-        yield lambda _: None
-        return
-    file = None
+class Lines:
+    """A file of results, written line by line, so that whatever ends a run loses nothing.
 
-    def write(event: Event) -> None:
-        nonlocal file
-        file = file or path.open("w", encoding="utf-8", buffering=1)
-        file.write(line(_KINDS[type(event)], event))
+    It is opened when there is something to write. Where it cannot be written any more the run goes on.
 
-    try:
-        yield write
-    finally:
-        if file is not None:
-            file.close()
+    Parameters
+    ----------
+    path : Path or None
+        None writes nothing.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.problem = ""
+        self._file: TextIO | None = None
+
+    def write(self, event: Event) -> None:
+        """Write what came in."""
+        if self.path is None or self.problem:
+            return
+        try:
+            self._file = self._file or self.path.open("w", encoding="utf-8", buffering=1)
+            self._file.write(line(_KINDS[type(event)], event))
+        except OSError as error:
+            self.problem = f"--results: {error}"
+
+    def close(self) -> None:
+        """Close it."""
+        with suppress(OSError):
+            if self._file is not None:
+                self._file.close()
 
 
 _KINDS = {Header: "header", Subject: "subject", Verdict: "verdict", Footer: "footer"}

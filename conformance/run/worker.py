@@ -4,6 +4,7 @@ import json
 import re
 import sys
 import time
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -65,7 +66,7 @@ class Worker:
         # -P: a module in the current folder is not taken for one of the standard library or of ours.
         command = [sys.executable, "-P", "-m", "attnspec.conformance.run.child", told]
         self._process = Process(command, leads=True, echo=echo)
-        self._asked = 0
+        self._asked: deque[str] = deque()
 
     @property
     def idle(self) -> bool:
@@ -111,7 +112,7 @@ class Worker:
 
     def ask(self, case: Planned) -> None:
         """Ask for a verdict, which `verdict` then waits for; several may be asked for at once."""
-        self._asked += 1
+        self._asked.append(case.name)
         self._send("judge", name=case.name, group=case.group)
 
     def verdict(self, seconds: float) -> Verdict:
@@ -123,9 +124,10 @@ class Worker:
             When there is none in time, or the process ended.
         """
         kind, thing = self._receive(seconds)
-        self._asked -= 1
-        if kind == "problem":
-            raise SpecError(thing)
+        expected = self._asked.popleft()
+        if kind != "verdict" or thing.get("case") != expected:
+            self.stop()  # what it has started may answer in its place
+            raise Gone("its process answered to another question", None, hung=False)
         return from_json(thing)
 
     def not_shown(self, shown: set[str]) -> list[Verdict]:
@@ -164,5 +166,5 @@ class Worker:
             ((kind, thing),) = json.loads(line).items()
         except (ValueError, AttributeError):
             self.stop()
-            raise Gone("wrote to the channel of the verdicts", None, hung=False) from None
+            raise Gone("its process wrote what is no verdict", None, hung=False) from None
         return kind, thing
