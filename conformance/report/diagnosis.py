@@ -8,9 +8,11 @@ on those that it passes. Otherwise nothing is said.
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -189,14 +191,15 @@ def of_results(results: Results, *, seconds: float = 120) -> dict[str, str]:
         again = list(_again(own))
         if not again:  # what ended the process, or did not end, would do so again
             continue
-        given = json.dumps({"backend": name, "cases": again, "seed": seed})
         command = [sys.executable, "-m", "attnspec.conformance.report.diagnosis"]
-        with suppress(subprocess.SubprocessError, OSError):
-            ended = subprocess.run(  # noqa: S603 - ourselves
+        # A file, for the backend may print what it likes.
+        with suppress(subprocess.SubprocessError, OSError), tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "said.txt")
+            given = json.dumps({"backend": name, "cases": again, "seed": seed, "file": str(file)})
+            subprocess.run(  # noqa: S603 - ourselves
                 command, input=given, capture_output=True, text=True, timeout=seconds, check=True
             )
-            # A backend may print what it likes: the last line is ours.
-            found[name] = ended.stdout.strip().splitlines()[-1]
+            found[name] = file.read_text(encoding="utf-8")
     return found
 
 
@@ -268,7 +271,7 @@ def _main() -> None:
     backend = load(given["backend"])
     again = [item for item in items(names=given["cases"], seed=given["seed"]) if isinstance(item, Case)]
     asked = {case.name: case for case in (*again, *golden(), *probes())}
-    print("\n" + said(diagnose(backend, asked.values())))  # noqa: T201 - read by `of_results`
+    Path(given["file"]).write_text(said(diagnose(backend, asked.values())), encoding="utf-8")
 
 
 if __name__ == "__main__":
