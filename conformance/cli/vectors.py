@@ -61,8 +61,8 @@ def expected(folder: Path, only_check: bool) -> None:
 @click.argument("folder", type=_FOLDER, required=False)
 def lint_vectors(folder: Path | None) -> None:
     """List what is wrong with the vectors of a folder, by default those of the standard."""
-    from attnspec.case import VECTORS
     from attnspec.lint import lint
+    from attnspec.schema import VECTORS
 
     problems = lint(folder or VECTORS)
     for problem in problems:
@@ -86,6 +86,6 @@ def export(folder: Path, kind: str) -> None:
 @vectors.command()
 def path() -> None:
     """Print the folder of the vectors: plain JSON, for any language that can parse it."""
-    from attnspec.case import VECTORS
+    from attnspec.schema import VECTORS
 
     click.echo(VECTORS)
