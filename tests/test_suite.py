@@ -98,6 +98,18 @@ def test_the_quick_part_touches_every_rule_and_is_a_part():
     assert len(golden) == 1, "one dtype of a vector that is of no rule of dtypes"
 
 
+def test_the_quick_part_of_a_large_group_has_another_dtype_too():
+    quick, whole = ({}, {})
+    for made, dtypes in ((items(quick=True), quick), (ALL, whole)):
+        for item in made:
+            dtypes.setdefault((item.chapter, item.group), []).append(item.dtype)
+    large = [
+        group for group, dtypes in whole.items() if group[1] and len(dtypes) > 4 and len(set(dtypes)) > 1
+    ]
+    assert len(large) > 50
+    assert [group for group in large if len(set(quick[group])) < 2] == []
+
+
 def test_a_rule_alone():
     chosen = tuple(items(rules=["SOFT-7"]))
     assert chosen
