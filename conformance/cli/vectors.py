@@ -7,7 +7,7 @@ import click
 
 @click.group()
 def vectors() -> None:
-    """Keep the golden vectors: write, lint, export."""
+    """Keep the golden vectors and the expected values: write, lint, export."""
 
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
