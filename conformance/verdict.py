@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
-from attnspec.case import SPELLINGS, spell
+from attnspec.case_json import SPELLINGS, spell
 
 #: ``deviation`` is declared and was verified; ``should not met`` is an unmet SHOULD;
 #: ``unsupported`` counts neither for nor against a backend.

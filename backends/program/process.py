@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from attnspec.backends.errors import BackendError, Broken
+from attnspec.backends.errors import BackendError, Broken, Late
 
 #: Bytes in one line of an answer; more is no answer.
 LONGEST_LINE = 1 << 20
@@ -84,14 +84,16 @@ class Process:
 
         Raises
         ------
+        Late
+            When there is none in time.
         Broken
-            When there is none in time, it ends instead, or the line is no text.
+            When it ends instead, or the line is no text.
         """
         deadline = time.monotonic() + seconds
         try:
             line = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
         except queue.Empty:
-            raise Broken(f"gave no answer in {seconds:g} s{self.noise()}") from None
+            raise Late(f"gave no answer in {seconds:g} s{self.noise()}") from None
         if line is None:
             raise Broken(f"{self.ended()} before it answered{self.noise()}")
         if not line.endswith(b"\n"):

@@ -92,7 +92,7 @@ def backends() -> None:
         try:
             backend = load(name)
         except BackendError as error:
-            table.add_row(name, str(error).partition(": ")[2], "")
+            table.add_row(name, str(error), "")
         else:
             dialect = ", ".join(f"{rule}: {variant}" for rule, variant in backend.dialect.items())
             said = "; ".join((dialect, *backend.notes)).strip("; ")

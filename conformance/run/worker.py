@@ -3,14 +3,13 @@
 import json
 import re
 import sys
-import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from attnspec import SpecError
-from attnspec.backends.errors import BackendError, Broken
+from attnspec.backends.errors import BackendError, Broken, Late
 from attnspec.backends.program.process import Process
 from attnspec.conformance.results import Subject
 from attnspec.conformance.run.selection import Selection
@@ -149,11 +148,10 @@ class Worker:
         self._process.send(json.dumps({"do": do, **rest}))
 
     def _receive(self, seconds: float) -> tuple[str, Any]:
-        started = time.monotonic()
         try:
             line = self._process.receive(seconds)
-        except Broken:
-            hung = self._process.running and time.monotonic() - started >= seconds
+        except Broken as broken:
+            hung = isinstance(broken, Late)
             if hung:
                 self._process.tell_where(_TRACE_LIMIT)
             how = f"did not end in {seconds:g} s" if hung else f"its process {self._process.ended()}"

@@ -28,7 +28,7 @@ class Shape(NamedTuple):
 
 
 #: Sizes distinct where they can be, so that any mix-up of axes shows. Few of them: JAX compiles
-#: anew for every shape. All tests take theirs from the lists here.
+#: anew for every shape. All cases take theirs from the lists here.
 SHAPES = (
     Shape((), 1, 1, 1, 1),
     Shape((), 3, 5, 4, 4),
