@@ -85,6 +85,18 @@ def recorded_backend(name: str, folder: Path) -> Backend:
     return Backend(name, library, attention, dtypes, functions, said.dialect, cases=asked_by)
 
 
+def cases_of(name: str, folder: Path) -> tuple[str, ...]:
+    """Name the cases that were exported, where they are not the whole suite; none where they are.
+
+    Raises
+    ------
+    BackendError
+        When the folder has no manifest.
+    """
+    manifest = _manifest(name, folder)
+    return () if manifest["part"] == "whole" else tuple(manifest["cases"])
+
+
 class Recorded:
     """The answers by call.
 
@@ -160,7 +172,7 @@ def _manifest(name: str, folder: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(text)
         version = manifest["attnspec"]
-        complete = {"dtypes", "operations", "cases", "calls"} <= set(manifest)
+        complete = {"part", "dtypes", "operations", "cases", "calls"} <= set(manifest)
     except (ValueError, TypeError, KeyError):
         complete, version = False, ""
     if not complete:

@@ -144,9 +144,12 @@ def judge(folder: Path, **reports: Any) -> None:
     """Judge the answers to the calls that `attnspec export` wrote to a folder."""
     from attnspec.backends import load
     from attnspec.backends.names import OFFLINE
+    from attnspec.backends.program.answers import cases_of
 
-    load(f"{OFFLINE}{folder}")  # what is wrong with the folder as a whole is said at once
-    _judge([f"{OFFLINE}{folder}"], Selection(), **reports)
+    name = f"{OFFLINE}{folder}"
+    load(name)  # what is wrong with the folder as a whole is said at once
+    reports["cases"] = reports["cases"] or cases_of(name, folder)
+    _judge([name], Selection(), **reports)
 
 
 def _judge(

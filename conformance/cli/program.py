@@ -63,6 +63,7 @@ def export(
         raise SpecError(f"folder: expected {folder} to be empty, got a folder with files")
     found = (item for item in items(quick=quick) if not chapters or item.chapter in chapters)
     hello = hello_of(answer) if answer else EVERYTHING
-    made = export_calls(found, folder, hello, dtypes)
+    part = "chosen" if chapters or dtypes or quick else "whole"
+    made = export_calls(found, folder, hello, dtypes, part)
     click.echo(f"{made.calls} calls in {folder}/calls.jsonl; answers are expected in {folder}/answers.jsonl")
     click.echo(f"{made.cases} cases are judged by them; {made.left_out} need a device that can be called")

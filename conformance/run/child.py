@@ -24,7 +24,7 @@ from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.results import Subject
-from attnspec.conformance.suite import groups, items, matches, require
+from attnspec.conformance.suite import groups, items, matches
 from attnspec.conformance.suite.group import Item
 from attnspec.conformance.verdict import Raise, Verdict, to_json
 
@@ -64,10 +64,12 @@ class Child:
         texts = selection.pop("match")
         for rule in selection["rules"]:
             find_rule(rule)
+        found = list(items(**selection))
+        named = {*self.files, *(name for item in found for name in (item.id, item.name))}
         for name in selection["names"]:
-            if name not in self.files:
-                require(name, self.seed)
-        found = [item for item in items(**selection) if not texts or any(matches(item, one) for one in texts)]
+            if name not in named and not selection["rules"]:
+                raise SpecError(f"case: got {name!r}, expected an id such as masking-empty-last")
+        found = [item for item in found if not texts or any(matches(item, one) for one in texts)]
         for start in range(0, len(found), _IN_A_LINE):
             part = found[start : start + _IN_A_LINE]
             self.answer("planned", [[one.name, one.group, one.rules, one.dtype] for one in part])

@@ -58,7 +58,11 @@ class Export:
 
 
 def export_calls(
-    found: Iterable[Item], folder: Path, hello: Handshake = EVERYTHING, dtypes: Sequence[str] = ()
+    found: Iterable[Item],
+    folder: Path,
+    hello: Handshake = EVERYTHING,
+    dtypes: Sequence[str] = (),
+    part: str = "chosen",
 ) -> Export:
     """Write the calls by which cases and relations are judged to a folder, each call once.
 
@@ -71,6 +75,8 @@ def export_calls(
         What the implementation offers; by default everything.
     dtypes : sequence of str, optional
         Those to export, by default all that it takes.
+    part : {"whole", "chosen"}, optional
+        Whether that is the whole suite: of a part, nothing else is judged when the answers are.
     """
     dtypes = [dtype for dtype in hello.dtypes if not dtypes or dtype in dtypes]
     recorder = _Recorder(folder)
@@ -93,6 +99,7 @@ def export_calls(
     (folder / CALLS).write_text("".join(f"{line}\n" for line in lines), encoding="ascii", newline="\n")
     manifest = {
         "attnspec": __version__,
+        "part": part,
         "dtypes": dtypes,
         "operations": {name: list(options) for name, options in hello.operations.items()},
         "cases": asked,

@@ -72,6 +72,7 @@ def items(
     for name in names:
         if name.endswith(".json"):
             yield from read_cases(Path(name))
+    names = frozenset(names)
     for chapter in CHAPTERS:
         for item in _of_chapter(chapter, names, quick=quick, seed=seed):
             if rules and not set(rules) & set(item.rules):
