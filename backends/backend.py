@@ -48,6 +48,10 @@ class Backend:
         What a report should say of it.
     cases : frozenset of str
         The names of the cases that it has answers to; all where empty.
+    ignore : tuple of str
+        Parameters of its functions that the standard does not have, let alone on purpose.
+    not_understood : tuple of str
+        Other such parameters, as `load` finds them: a run of it has to fail.
 
     Examples
     --------
@@ -69,6 +73,8 @@ class Backend:
     versions: str = ""
     notes: tuple[str, ...] = ()
     cases: frozenset[str] = frozenset()
+    ignore: tuple[str, ...] = ()
+    not_understood: tuple[str, ...] = ()
 
     @property
     def library(self) -> str:

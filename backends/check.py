@@ -49,7 +49,16 @@ def check_backend(name: str, backend: Backend) -> None:
         )
     if backend.accuracy not in ("cast", "full"):
         raise BackendError(f"backend {name}: accuracy: expected cast or full, got {backend.accuracy!r}")
+    if not _are_words(backend.ignore):
+        raise BackendError(
+            f'backend {name}: ignore: expected names of parameters, such as ("enable_gqa",), '
+            f"got {backend.ignore!r}"
+        )
     _check_declarations(name, backend)
+
+
+def _are_words(names: Any) -> bool:
+    return isinstance(names, tuple) and all(isinstance(one, str) for one in names)
 
 
 def _check_declarations(name: str, backend: Backend) -> None:

@@ -24,6 +24,7 @@ from attnspec.backends.names import (
 )
 from attnspec.backends.user.configuration import configured_backend
 from attnspec.backends.user.function import load_user, settings_of, with_settings
+from attnspec.backends.user.unknown import looked_through
 
 #: Seconds that the import of a module may take. PyTorch, cold, takes some ten here.
 IMPORT_LIMIT = 120.0
@@ -55,7 +56,7 @@ def load(name: str, *, seconds: float = IMPORT_LIMIT) -> Backend:
     >>> load("numpy-portable").library
     'numpy'
     """
-    return for_release(_load(name, seconds))
+    return looked_through(for_release(_load(name, seconds)))
 
 
 def _load(name: str, seconds: float) -> Backend:

@@ -38,6 +38,7 @@ layout = "BSHD"
 mask = "ignore"
 axes = 4
 returns = ["output", "lse"]
+ignore = ["dropout_p"]
 
 [backend.names]
 query = "q"

@@ -32,6 +32,7 @@ _KEYS: dict[str, type | tuple[type, ...]] = {
     "companions": dict,
     "deviations": list,
     "versions": str,
+    "ignore": list,
 }
 _OF_PROGRAM = {"program", "call_limit"}
 
@@ -74,6 +75,7 @@ def configured_backend(name: str, folder: Path, seconds: float) -> Backend:
         "companions": _companions(name, table.get("companions", {}), seconds),
         "dialect": table.get("dialect", {}),
         "deviations": tuple(_deviation(name, entry) for entry in table.get("deviations", ())),
+        "ignore": tuple(table.get("ignore", ())),
     }
     fields |= {key: table[key] for key in ("accuracy", "versions") if key in table}
     settings = Settings(

@@ -15,6 +15,7 @@ from attnspec.backends.errors import BackendError
 from attnspec.backends.library import LIBRARIES, library_of, load_library
 from attnspec.backends.library.library import Library
 from attnspec.backends.user.convention import Convention, adapted
+from attnspec.backends.user.unknown import not_understood
 from attnspec.dtypes import DTYPES
 
 
@@ -92,13 +93,15 @@ def load_user(name: str, place: str, settings: Settings, seconds: float) -> Back
     if isinstance(found, Backend):
         return with_settings(name, found, settings)
     library = _library(name, settings.array or library_of(module))
+    unknown: tuple[str, ...] = ()
     if settings.convention is not None:
         if not callable(found):
             check_signature(name, found)
-        found = adapted(name, found, settings.convention, library.xp)
+        native, found = found, adapted(name, found, settings.convention, library.xp)
+        unknown = not_understood(native, mapped=settings.convention.names.values())
     check_signature(name, found)
     # What a function takes besides cannot be seen; NumPy code is rarely written for half precision.
-    backend = Backend(name, library, found, library.default_dtypes)
+    backend = Backend(name, library, found, library.default_dtypes, not_understood=unknown)
     return with_settings(name, backend, settings)
 
 
