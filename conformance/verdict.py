@@ -102,6 +102,9 @@ class Verdict:
         The declared deviations that showed, by `Deviation.id`.
     repeatable : bool
         False where the same call, repeated, gave another verdict.
+    declined : bool
+        True where it has the arguments and the call itself said that it does not offer this,
+        by `Unsupported` or `NotImplementedError`; the reason is what it said.
 
     Examples
     --------
@@ -128,6 +131,7 @@ class Verdict:
     accuracy: str = ""
     declared: tuple[str, ...] = ()
     repeatable: bool = True
+    declined: bool = False
 
     @property
     def bad(self) -> bool:

@@ -70,7 +70,8 @@ def judge(backend: Backend, item: Case | Relation) -> Verdict:
             return _judge_values(backend, item, verdict, computed)
         return _judge_values(backend, item, verdict, observe(backend, item))
     except Unsupported as unsupported:
-        return replace(verdict, status="unsupported", reason=str(unsupported))
+        declined = not isinstance(unsupported, Missing)
+        return replace(verdict, status="unsupported", reason=str(unsupported), declined=declined)
     except Broken as broken:  # whatever the level of the rule
         return replace(verdict, status="error", rule=item.rules[0], reason=str(broken))
     except Raised as raised:
