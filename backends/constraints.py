@@ -1,5 +1,6 @@
 """What an implementation demands of every call: axes, depths, lengths, heads, options always on."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -7,6 +8,7 @@ from typing import Any, Literal
 from attnspec import OPERATIONS
 
 _OPERATION = OPERATIONS["attention"]
+_SUFFIX = re.compile(r"(?!$)(a[34])?(-?d\d+(\.\d+)*)?(-?l\d+)?(-?s\d+)?(-?always(\.\w+)+)?")
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Constraints:
         queries, keys = self.multiple
         on = [name for name, value in self.always.items() if value is True]
         parts = (
+            f"a{self.axes}" if self.axes else "",
             "d" + ".".join(map(str, self.depths)) if self.depths else "",
             f"l{queries}" if queries > 1 else "",
             f"s{keys}" if keys > 1 else "",
@@ -68,17 +71,21 @@ class Constraints:
         >>> Constraints.of_suffix("d64.128-s16").multiple
         (1, 16)
         """
-        found: dict[str, Any] = {"depths": (), "l": 1, "s": 1, "always": {}}
+        found: dict[str, Any] = {"a": None, "depths": (), "l": 1, "s": 1, "always": {}}
+        if not _SUFFIX.fullmatch(suffix):
+            raise ValueError(f"case: got +{suffix}, expected such as +d64.128-s16")
         for part in suffix.split("-"):
-            if part.startswith("always."):
+            if part.startswith("always"):
                 found["always"] = dict.fromkeys(part.split(".")[1:], True)
             elif part.startswith("d"):
                 found["depths"] = tuple(int(depth) for depth in part[1:].split("."))
             else:
-                found[{"l": "l", "s": "s"}.get(part[:1], "")] = int(part[1:])
-        if "" in found:
-            raise ValueError(f"case: got @{suffix}, expected such as @d64.128-s16")
-        return cls(depths=found["depths"], multiple=(found["l"], found["s"]), always=found["always"])
+                found[part[0]] = int(part[1:])
+        return cls(found["a"], found["depths"], (found["l"], found["s"]), always=found["always"])
+
+
+#: Those of whoever takes every call.
+ANY = Constraints()
 
 
 def fits(constraints: Constraints, arguments: Mapping[str, Any]) -> str:
@@ -108,8 +115,9 @@ def fits(constraints: Constraints, arguments: Mapping[str, Any]) -> str:
     for what, array, multiple in zip(("queries", "keys"), (query, key), constraints.multiple, strict=True):
         if array.shape[-2] % multiple:
             return f"takes multiples of {multiple} {what} alone, not {array.shape[-2]}"
-    if constraints.heads == "equal" and query.ndim > 2 and query.shape[-3] != key.shape[-3]:
-        return f"takes as many key heads as query heads, not {key.shape[-3]} for {query.shape[-3]}"
+    heads, key_heads = ((1, *array.shape)[-3] for array in (query, key))
+    if constraints.heads == "equal" and heads != key_heads:
+        return f"takes as many key heads as query heads, not {key_heads} for {heads}"
     for name, value in constraints.always.items():
         given = arguments.get(name, _OPERATION.arguments[name].default)
         if given is not value and given != value:

@@ -8,6 +8,7 @@ import numpy as np
 
 from attnspec import Case, find_rule
 from attnspec.backends import DTYPES, Backend, Broken, Unsupported
+from attnspec.backends.constraints import fits
 from attnspec.conformance.judge.budget import CLASSES, budgets_of, required
 from attnspec.conformance.judge.call import Outputs, observe
 from attnspec.conformance.judge.cause import Cause, cause_of, looked_at
@@ -114,6 +115,9 @@ def _require(backend: Backend, item: Case | Relation) -> None:
         raise Missing(f"{backend.name} has no answers to {item.id}")
     needed = {item.dtype} & set(DTYPES)
     for case in item.calls if isinstance(item, Relation) else (item,):
+        misfit = fits(backend.constraints, case.arguments) if case.operation == "attention" else ""
+        if misfit:
+            raise Missing(f"{backend.name} {misfit}")
         if case.group:  # a golden vector is asked in the dtype of its first array
             needed |= {str(x.dtype) for name, x in case.arguments.items() if is_real(x) and name != "lses"}
     missing = sorted(needed - set(backend.dtypes))
