@@ -65,6 +65,11 @@ def check_keys(where: str, table: Mapping[str, Any], known: tuple[str, ...] = tu
             raise BackendError(f"{where}: {key}: expected {words}, got {thing!r}")
 
 
+def written(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Take what is said in Python for what a file would say: tuples and sets are lists there."""
+    return {key: list(thing) if isinstance(thing, tuple | set) else thing for key, thing in said.items()}
+
+
 def near(word: str, known: tuple[str, ...]) -> str:
     """Ask for the known word that is nearest to another, in brackets; nothing where none is near."""
     found = get_close_matches(word, known, 1)
