@@ -226,8 +226,8 @@ def test_a_backend_with_a_configuration_is_called_by_its_function(folder, monkey
             "names: expected a parameter for each argument, got is_causal for mask and is_causal",
         ),
         (
-            'names = { mask = "scale", bias = "scale" }',
-            "names: expected a parameter for each argument, got scale for scale and",
+            'names = { window = "scale" }',
+            "names: expected a parameter for each argument, got scale for scale and window",
         ),
         ('companions = { rotery = "a:b" }', "companions: got 'rotery' (rotary?), expected some of"),
     ],

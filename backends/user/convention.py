@@ -24,7 +24,8 @@ class Convention:
     Attributes
     ----------
     names : mapping of str to str
-        Canonical name to the function's name, of arguments that have another.
+        Canonical name to the function's name, of arguments that have another. Mask and
+        bias may have one, where the dtype tells which of them is given.
     layout : {"BHSD", "BSHD"}
         Whether heads stand before positions, as in the standard, or after them.
     mask : {"attend", "ignore"}
@@ -137,6 +138,8 @@ def adapted(name: str, function: Callable[..., Any], convention: Convention, xp:
         call = _of_axes(call, convention.axes)
         if convention.layout == "BSHD":
             call |= {array: _swapped(call[array], xp) for array in _OPERATION.arrays}
+        if "mask" in native and native["mask"] == native.get("bias"):
+            call = _in_one(call, xp)
         if convention.mask == "ignore" and call.get("mask") is not None:
             call["mask"] = ~call["mask"]  # numbers stay numbers, for the function to refuse
         # What was not given is not passed: the function has its own default for it.
@@ -161,6 +164,18 @@ def _without_always(
         if call.get(option, _OPERATION.arguments[option].default) != value:
             raise Unsupported(f"it always has {option} = {value}")
     return {option: thing for option, thing in call.items() if option not in always or option in native}
+
+
+def _in_one(call: dict[str, Any], xp: Any) -> dict[str, Any]:
+    """Give mask and bias as the one argument that a function has for both, and tells apart by the dtype."""
+    mask, bias = call.pop("mask", None), call.pop("bias", None)
+    if mask is not None and "bool" not in str(mask.dtype):
+        raise TypeError(f"mask: expected booleans, got {mask.dtype}: the function takes numbers as a bias")
+    if bias is not None and "float" not in str(bias.dtype):
+        raise TypeError(f"bias: expected floating-point numbers, got {bias.dtype}")
+    if mask is not None and bias is not None:  # a mask is a bias of minus infinity (MASK-2)
+        mask, bias = None, xp.where(mask, bias, -float("inf"))
+    return call | {name: x for name, x in (("mask", mask), ("bias", bias)) if x is not None}
 
 
 def _default(option: str, query: Any) -> Any:

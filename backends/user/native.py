@@ -68,7 +68,7 @@ def native_names(name: str, function: Callable[..., Any], names: Mapping[str, st
     native = {one: own for one, own in native.items() if own in parameters or one in names}
     for one, own in native.items():
         other = next(key for key, value in native.items() if value == own)
-        if other != one:
+        if other != one and {other, one} != {"mask", "bias"}:
             raise BackendError(
                 f"backend {name}: names: expected a parameter for each argument, "
                 f"got {own} for {other} and {one}"
