@@ -253,3 +253,15 @@ def test_a_parameter_without_a_default_is_given_the_standards(folder):
     x = np.random.default_rng(1).normal(size=(3, 4))
     plain = load("mine_to_load:attention").attention(x, x, x)
     assert np.array_equal(load(".").attention(x, x, x), plain)
+
+
+def test_every_key_is_documented():
+    from attnspec.backends.user.keys import KEYS
+
+    page = (Path(__file__).parent.parent / "conformance" / "configuration.md").read_text()
+    import tomllib
+
+    (block,) = [part.partition("```")[0] for part in page.split("```toml\n")[1:]]
+    table = tomllib.loads(block)["backend"]
+    assert set(KEYS) - set(table) == {"program", "call_limit"}, "the example has every other key"
+    assert "`program` there is `call_limit`" in page
