@@ -18,3 +18,7 @@ class Broken(Exception):  # noqa: N818 - a verdict on an implementation, not a f
 
     It is neither a result nor a refusal, and stands for neither.
     """
+
+
+class Late(Broken):
+    """A call that had no answer in time."""

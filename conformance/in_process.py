@@ -14,7 +14,7 @@ from attnspec.backends.library import library_of
 from attnspec.backends.user.function import backend_of
 from attnspec.backends.user.keys import OF_FUNCTIONS, check_keys, settings_of_table, written
 from attnspec.backends.user.unknown import looked_through, unknown_arguments
-from attnspec.conformance.judge.deviation import not_shown
+from attnspec.conformance.judge.deviation import not_shown, shown
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.results import Header, Results, Subject
 from attnspec.conformance.suite import items
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Judged:
     """What was found of a function.
 
     Attributes
@@ -64,7 +64,7 @@ def check(
     cases: Collection[str] = (),
     seed: int | None = None,
     **said: Any,
-) -> Outcome:
+) -> Judged:
     """Judge a function, an object that is called as one, or a `Backend`.
 
     Parameters
@@ -105,11 +105,11 @@ def check(
     )
     part = "chosen" if rules or cases else "quick" if quick else "whole"
     if part == "whole":
-        verdicts += tuple(not_shown([backend], verdicts))
+        verdicts += tuple(not_shown(backend, shown(verdicts)))
     subject = Subject(
         backend.name, backend.library, backend.version, unknown_arguments(backend), "; ".join(backend.notes)
     )
-    return Outcome(Report(Results((subject,), verdicts, (Header(__version__, part, seed),))))
+    return Judged(Report(Results((subject,), verdicts, (Header(__version__, part, seed),))))
 
 
 def _backend(function: Any, name: str, said: dict[str, Any]) -> Backend:

@@ -1,7 +1,8 @@
 """Results: everything that a run found, as a file of JSON lines."""
 
 import json
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from attnspec import SpecError
 from attnspec.conformance.verdict import Verdict, from_json, to_json
 
 #: The version of the format that ``results.schema.json`` describes.
-SCHEMA = 2
+SCHEMA = 3
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class Header:
         Whether the whole suite was run, or a part of it.
     seed : int or None
         Of the generated cases; None for the fixed choice.
+    cases : tuple of str
+        The plan: the names of the cases that are to be judged, stated before any of them is.
     schema : int
         The version of this format.
     """
@@ -52,6 +55,7 @@ class Header:
     attnspec: str
     part: str = "whole"
     seed: int | None = None
+    cases: tuple[str, ...] = ()
     schema: int = SCHEMA
 
 
@@ -64,11 +68,21 @@ class Footer:
 
 @dataclass(frozen=True)
 class Results:
-    """Everything that one run or several found."""
+    """Everything that one run or several found.
+
+    Attributes
+    ----------
+    subjects : tuple of Subject
+    verdicts : tuple of Verdict
+    headers : tuple of Header
+    missing : mapping of str to tuple of str
+        By the name of a subject, the cases of its plan that have no verdict.
+    """
 
     subjects: tuple[Subject, ...]
     verdicts: tuple[Verdict, ...]
     headers: tuple[Header, ...] = ()
+    missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def whole(self) -> bool:
@@ -99,17 +113,12 @@ def read(paths: Iterable[Path]) -> Results:
     SpecError
         When a file does not hold what `line` writes.
     """
-    runs = [run for path in paths for run in _runs(path)]
-    return Results(
-        tuple(subject for run in runs for subject in run.judged()),
-        tuple(verdict for run in runs for verdict in run.verdicts),
-        tuple(run.header for run in runs),
-    )
+    return gathered(run for path in paths for run in _runs(path))
 
 
 @dataclass
-class _Run:
-    """One run of a file, as it is read."""
+class Run:
+    """One run, as it is written or read: a header, its subjects, verdicts, and whether it has ended."""
 
     header: Header
     subjects: list[Subject] = field(default_factory=list)
@@ -117,43 +126,95 @@ class _Run:
     ended: bool = False
 
     def judged(self) -> list[Subject]:
-        """Return the subjects, each with the problem that the run was cut off, where it was."""
-        if self.ended:
-            return self.subjects
-        after = f"after {self.verdicts[-1].case}" if self.verdicts else "before its first case was judged"
-        problem = f"the run was cut off {after}"
+        """Return the subjects, each with its problem where the run was cut off or left out cases."""
         return [
-            replace(subject, problem=subject.problem or f"backend {subject.name}: {problem}")
+            subject
+            if subject.problem or not (problem := self._problem(subject))
+            else replace(subject, problem=f"backend {subject.name}: {problem}")
             for subject in self.subjects
         ]
 
+    def _problem(self, subject: Subject) -> str:
+        if not self.ended:
+            after = f"after {self.verdicts[-1].case}" if self.verdicts else "before its first case was judged"
+            return f"the run was cut off {after}"
+        missing = self.missing(subject)
+        return (
+            f"{len(missing)} of {len(self.header.cases)} cases of the plan were not judged" if missing else ""
+        )
 
-def _runs(path: Path) -> list[_Run]:
-    runs: list[_Run] = []
+    def missing(self, subject: Subject) -> tuple[str, ...]:
+        """Name the cases of the plan that have no verdict on a subject."""
+        known = {verdict.case for verdict in self.verdicts if verdict.backend == subject.name}
+        return tuple(case for case in self.header.cases if case not in known)
+
+    def add(self, thing: Subject | Verdict | Footer) -> None:
+        """Take what comes after the header; of one subject what is said last holds."""
+        if isinstance(thing, Subject):
+            self.subjects = [*(one for one in self.subjects if one.name != thing.name), thing]
+        elif isinstance(thing, Verdict):
+            self.verdicts.append(thing)
+        else:
+            self.ended = True
+
+
+def gathered(runs: Iterable[Run]) -> Results:
+    """Put runs together; a backend of which there are several is numbered from the second on."""
+    seen: Counter[str] = Counter()
+    subjects: list[Subject] = []
+    verdicts: list[Verdict] = []
+    headers: list[Header] = []
+    missing: dict[str, tuple[str, ...]] = {}
+    for run in runs:
+        names = {}
+        for subject in run.judged():
+            seen[subject.name] += 1
+            number = seen[subject.name]
+            name = names[subject.name] = subject.name if number == 1 else f"{subject.name} ({number})"
+            subjects.append(replace(subject, name=name))
+            missing[name] = run.missing(subject)
+        verdicts += [
+            verdict
+            if names.get(verdict.backend, verdict.backend) == verdict.backend
+            else replace(verdict, backend=names[verdict.backend])
+            for verdict in run.verdicts
+        ]
+        headers.append(run.header)
+    return Results(tuple(subjects), tuple(verdicts), tuple(headers), missing)
+
+
+def _runs(path: Path) -> list[Run]:
+    runs: list[Run] = []
     try:
-        for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        if lines and not lines[-1].endswith("\n"):
+            lines.pop()  # it was being written when the run was cut off
+        for number, text in enumerate(lines, start=1):
             ((kind, entry),) = json.loads(text).items()
+            place = f"results: {path}, line {number}"
+            if kind == "header" and entry.get("schema") != SCHEMA:
+                raise SpecError(f"{place}: schema: expected {SCHEMA}, got {entry.get('schema')!r}")
             if kind == "header":
-                runs.append(_Run(Header(**entry)))
+                runs.append(Run(Header(**{**entry, "cases": tuple(entry["cases"])})))
+            elif kind not in _KINDS:
+                raise SpecError(f"{place}: expected a subject, a verdict or the footer, got {kind}")
             elif not runs or runs[-1].ended:
-                raise SpecError(f"results: {path}, line {number}: expected a header, got a {kind}")
-            elif kind == "subject":
-                runs[-1].subjects.append(Subject(**entry))
-            elif kind == "verdict":
-                runs[-1].verdicts.append(from_json(entry))
-            elif kind == "footer":
-                runs[-1].ended = True
-                if Footer(**entry).verdicts != len(runs[-1].verdicts):
-                    raise SpecError(
-                        f"results: {path}, line {number}: expected {entry['verdicts']} verdicts before it, "
-                        f"got {len(runs[-1].verdicts)}"
-                    )
+                raise SpecError(f"{place}: expected a header, got a {kind}")
             else:
-                raise SpecError(
-                    f"results: {path}, line {number}: expected a subject, a verdict or the footer, got {kind}"
-                )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+                thing = _KINDS[kind](entry)
+                runs[-1].add(thing)
+                came = len(runs[-1].verdicts)
+                if isinstance(thing, Footer) and thing.verdicts != came:
+                    raise SpecError(f"{place}: expected {thing.verdicts} verdicts before it, got {came}")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, SpecError):
             raise
         raise SpecError(f"results: {path} is no file of results ({type(error).__name__}: {error})") from error
     return runs
+
+
+_KINDS: Mapping[str, Callable[[dict[str, Any]], Subject | Verdict | Footer]] = {
+    "subject": lambda entry: Subject(**entry),
+    "verdict": from_json,
+    "footer": lambda entry: Footer(**entry),
+}

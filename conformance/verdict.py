@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
-from attnspec.case import SPELLINGS, spell
+from attnspec.case_json import SPELLINGS, spell
 
 #: ``deviation`` is declared and was verified; ``should not met`` is an unmet SHOULD;
 #: ``unsupported`` counts neither for nor against a backend.
@@ -53,7 +53,10 @@ class Difference:
 
 @dataclass(frozen=True)
 class Raise:
-    """An exception of an implementation: its type, its message and the innermost line that raised it."""
+    """An exception of an implementation: its type, its message and the innermost line that raised it.
+
+    Where the process ended or hung there is the line alone.
+    """
 
     type: str
     message: str
@@ -100,6 +103,8 @@ class Verdict:
         The tightest accuracy class that holds.
     declared : tuple of str
         The declared deviations that showed, by `Deviation.id`.
+    seconds : float
+        How long judging took.
     repeatable : bool
         False where the same call, repeated, gave another verdict.
     declined : bool
@@ -130,6 +135,7 @@ class Verdict:
     share: float = 0.0
     accuracy: str = ""
     declared: tuple[str, ...] = ()
+    seconds: float = 0.0
     repeatable: bool = True
     declined: bool = False
 

@@ -12,7 +12,8 @@ from attnspec.operations import OPERATIONS, Operation
 from attnspec.rule import CHAPTERS, Rule, Variant, find_rule, rules
 
 if TYPE_CHECKING:
-    from attnspec.case import Alternative, Case, Figure, Misuse, Provenance, cases, find_case
+    from attnspec.case import Alternative, Case, Figure, Misuse, Provenance
+    from attnspec.golden import cases, find_case
 
 __version__ = "2026.11.21"
 
@@ -42,7 +43,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """Load the cases' names late: pytest imports this package whenever it starts."""
     if name in __all__:
-        from attnspec import case
+        from attnspec import case, golden
 
-        return getattr(case, name)
+        return getattr(golden if name in ("cases", "find_case") else case, name)
     raise AttributeError(f"module 'attnspec' has no attribute {name!r}")

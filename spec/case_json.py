@@ -1,16 +1,26 @@
 """Cases as JSON: any case, golden or generated, in the form of the vector files, and back."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import ml_dtypes  # noqa: F401 - makes "bfloat16" a name that NumPy knows
 import numpy as np
+from numpy.typing import NDArray
 
-from attnspec.case import Case, Figure, case_of, read, spell
+from attnspec.case import Alternative, Case, Figure, Misuse, Provenance
 from attnspec.errors import SpecError
 from attnspec.rule import CHAPTERS
+from attnspec.schema import read
+
+#: JSON has no spelling for these numbers; the vectors have.
+SPELLINGS: Mapping[str, float] = MappingProxyType(
+    {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+)
 
 
 def to_json(case: Case) -> dict[str, Any]:
@@ -66,6 +76,75 @@ def from_json(entry: Mapping[str, Any]) -> Case:
     return case_of(chapter, entry)
 
 
+def case_of(chapter: str, entry: Mapping[str, Any]) -> Case:
+    """Make a case of an entry of a vector file, or of a file of that form."""
+    misuse = entry.get("misuse")
+    return Case(
+        id=entry["id"],
+        title=entry["title"],
+        chapter=chapter,
+        operation=entry["operation"],
+        rules=tuple(entry["rules"]),
+        arguments=decode(entry["arguments"]),
+        provenance=Provenance(**entry["provenance"]),
+        expected=decode(entry.get("expected", {})),
+        alternatives=tuple(
+            Alternative(other["rule"], other["variant"], decode(other["expected"]))
+            for other in entry.get("alternatives", ())
+        ),
+        misuse=misuse and Misuse(**{**misuse, "named": tuple(misuse.get("named", ()))}),
+        figures=tuple(_figure(figure) for figure in entry.get("figures", ())),
+        group=entry.get("group", ""),
+        outputs=tuple(entry.get("outputs", ())),
+        layout=entry.get("layout", {}),
+    )
+
+
+def decode(group: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Turn the arguments or values of a case, as a vector file spells them, into what to call with.
+
+    Parameters
+    ----------
+    group : mapping
+        By canonical name: arrays spelled out, numbers, lists, names, null.
+
+    Returns
+    -------
+    mapping
+        Read-only. Arrays are read-only arrays, lists are tuples, and the names in
+        `SPELLINGS` are the numbers that they stand for.
+
+    Examples
+    --------
+    >>> from attnspec.case_json import decode
+    >>> dict(decode({"window": [2, None], "scale": "Infinity", "is_causal": True}))
+    {'window': (2, None), 'scale': inf, 'is_causal': True}
+    """
+    return MappingProxyType({name: _decoded(thing) for name, thing in group.items()})
+
+
+def spell(number: float) -> float | str:
+    """Spell a number as a vector file does: as it is, or by name where JSON has no spelling.
+
+    Examples
+    --------
+    >>> from attnspec.case_json import spell
+    >>> spell(1.5), spell(float("-inf"))
+    (1.5, '-Infinity')
+    """
+    if math.isfinite(number):
+        return number
+    return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+
+
+def array(tensor: Mapping[str, Any]) -> NDArray[Any]:
+    """Build the array that a vector file spells out, read-only."""
+    numbers = [SPELLINGS[x] if isinstance(x, str) else x for x in tensor["data"]]
+    result = np.array(numbers, dtype=tensor["dtype"]).reshape(tensor["shape"])
+    result.flags.writeable = False
+    return result
+
+
 def write_cases(cases: list[Case], path: Path) -> None:
     """Write cases to a file in the form of the vector files."""
     text = json.dumps({"cases": [to_json(case) for case in cases]}, indent=1, allow_nan=False)
@@ -107,3 +186,18 @@ def _plain(thing: Any) -> Any:
 def _of_figure(figure: Figure) -> dict[str, Any]:
     shown = {field.name: (getattr(figure, field.name), field.default) for field in fields(figure)}
     return {name: _plain(thing) for name, (thing, default) in shown.items() if thing != default}
+
+
+def _decoded(thing: Any) -> Any:
+    if isinstance(thing, dict):
+        return array(thing)
+    if isinstance(thing, list):
+        return tuple(thing)
+    return SPELLINGS.get(thing, thing) if isinstance(thing, str) else thing
+
+
+def _figure(entry: Mapping[str, Any]) -> Figure:
+    settled: dict[str, Any] = {
+        name: tuple(thing) if isinstance(thing, list) else thing for name, thing in entry.items()
+    }
+    return Figure(**settled)

@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.case import SCHEMA, VECTORS, Case, cases, read
+from attnspec.case import Case
 from attnspec.errors import SpecError
 from attnspec.fitting import misfits
+from attnspec.golden import cases
 from attnspec.operations import OPERATIONS
 from attnspec.rule import find_rule, rules
+from attnspec.schema import SCHEMA, VECTORS, read
 from attnspec.sizes import output_shapes
 
 #: A golden vector is to be read: no array of it has more elements.

@@ -1,14 +1,15 @@
-"""Tables of letters and arguments, made from the data for the pages that have them.
+"""Tables of letters and arguments, and calls, made from the data for the pages that have them.
 
 ``python -m attnspec.tables FILES`` writes them into pages, between a line
-``<!-- arguments of OPERATIONS -->``, ``<!-- letters -->`` or ``<!-- operations -->`` and the line
-``<!-- end -->``.
+``<!-- arguments of OPERATIONS -->``, ``<!-- call of OPERATION -->``, ``<!-- letters -->`` or
+``<!-- operations -->`` and the line ``<!-- end -->``.
 """
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from textwrap import wrap
 
 from attnspec.errors import SpecError
 from attnspec.operations import LETTERS, OPERATIONS, Argument, Output, Shape
@@ -77,6 +78,25 @@ def operations() -> str:
     return _table(("operation", "arrays", "arguments besides", "outputs"), rows)
 
 
+def call(operation: str) -> str:
+    """Write the call of an operation, with all of its arguments.
+
+    Examples
+    --------
+    >>> from attnspec.tables import call
+    >>> print(call("scores"))
+        scores(query, key, *,
+               scale=None, softcap=None, bias=None)
+    """
+    form = OPERATIONS[operation]
+    options = (form.arguments[name] for name in form.options)
+    given = ", ".join(one.name if one.required else f"{one.name}={one.default!r}" for one in options)
+    lines = wrap(given, 60 - len(operation)) or [""]
+    indent = " " * (4 + len(operation) + 1)
+    first = f"    {operation}({', '.join(form.arrays)}{', *,' if given else ''}"
+    return "\n".join([first, *(indent + line for line in lines)]).rstrip() + ")"
+
+
 def written(page: str) -> str:
     r"""Write the tables of a page anew.
 
@@ -94,10 +114,17 @@ def written(page: str) -> str:
 
     def table(part: re.Match[str]) -> str:
         what, _, names = part["what"].partition(" of ")
-        makers = {"letters": letters, "arguments": arguments, "operations": operations}
+        makers: dict[str, Callable[..., str]] = {
+            "letters": letters,
+            "arguments": arguments,
+            "operations": operations,
+            "call": call,
+        }
         asked = tuple(names.split(", ")) if names else ()
         if what not in makers or not set(asked) <= set(OPERATIONS):
-            raise SpecError(f"table: got {part['what']!r}, expected letters, operations or arguments of some")
+            raise SpecError(
+                f"table: got {part['what']!r}, expected letters, operations, arguments or call of some"
+            )
         return f"{part['head']}{makers[what](*asked)}\n{part['foot']}"
 
     return _PART.sub(table, page)

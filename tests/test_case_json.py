@@ -12,11 +12,14 @@ from attnspec.case_json import from_json, read_cases, to_json, write_cases
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.suite import find, items
 
-#: Golden with figures and variants, misuses of both kinds, strides, bfloat16, int32 ids, NaN, no lse judged.
+#: Golden with figures and variants, misuses of both kinds, one that may name another argument, strides,
+#: bfloat16, int32 ids, NaN, one output judged.
 NAMES = (
     "softmax-003-float32",
     "masking-004-causal-float64",
     "notation-misfit-depth-float32",
+    "notation-misfits-depth-of-key-1-float32",
+    "notation-row-of-weights-for-each-query-1-float32",
     "errors-another-dtype-bias-and-fine-1-float32",
     "numerics-strides-sliced-and-key-1-bfloat16",
     "masking-segment-ids-1-float32",
@@ -41,7 +44,18 @@ def same(one, other):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_case_comes_back_as_it_was(name):
     case = find(name)
-    assert same(from_json(json.loads(json.dumps(to_json(case), allow_nan=False))), case)
+    again = from_json(json.loads(json.dumps(to_json(case), allow_nan=False)))
+    assert same(again, case)
+    arrays = [*again.arguments.values(), *again.expected.values()]
+    assert not any(array.flags.writeable for array in arrays if isinstance(array, np.ndarray))
+
+
+def test_the_cases_tried_have_all_that_a_case_may_have():
+    every = [find(name) for name in NAMES]
+    for field in fields(Case):
+        assert any(getattr(case, field.name) for case in every), field.name
+    assert any(case.misuse and case.misuse.named for case in every)
+    assert any(case.misuse and case.misuse.allowed for case in every)
 
 
 def test_a_file_fits_the_schema_of_the_vector_files(tmp_path):

@@ -1,44 +1,60 @@
 """The command that judges: what it prints and writes of results that are given to it."""
 
 import json
-import sys
+import signal
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from types import SimpleNamespace
 from xml.etree import ElementTree as ET
 
 import jsonschema
 import pytest
 from click.testing import CliRunner
-from reported import FAIL, PASS, SUBJECT, VERDICTS
+from reported import ERROR, FAIL, PASS, SUBJECT, UNSUPPORTED, VERDICTS
 from test_results import FORMAT
 
 from attnspec.conformance.cli.main import main
 from attnspec.conformance.report.known_failures import read_known
-from attnspec.conformance.results import Footer, Header, line, read
+from attnspec.conformance.results import Footer, Header, read
+from attnspec.conformance.run import run
+from attnspec.conformance.run.selection import Selection
 
 NAME = SUBJECT.name
 
 
+HEADER = Header("1", "chosen", cases=tuple(verdict.case for verdict in VERDICTS))
+
+
 @pytest.fixture
 def check(monkeypatch):
-    """`attnspec check` with verdicts instead of a run of the suite."""
+    """`attnspec check` with verdicts instead of processes that find them."""
 
-    def checked(*words, verdicts=VERDICTS, ends=lambda: True):
-        def run(name, path, options, *, seconds):
-            assert name == NAME
-            assert seconds == 300
-            checked.options = list(options)
-            lines = [line("header", Header("1", "chosen")), line("subject", SUBJECT)]
-            lines += [line("verdict", verdict) for verdict in verdicts]
-            path.write_text("".join([*lines, line("footer", Footer(len(verdicts)))]))
-            return ends()
+    def checked(*words, verdicts=VERDICTS, ends=lambda: None, header=HEADER):
+        class Pool(AbstractContextManager):
+            def __init__(self, name, selection, jobs, seconds, echo):
+                assert (name, jobs, seconds, echo) == (NAME, 1, 300, False)
+                self.name = name
+                checked.selection = selection
 
-        replaced = {
-            "run.process": {"run": run},
-            "report.diagnosis": {"of_results": lambda _: {NAME: "fills"}},
-        }
-        for module, names in replaced.items():
-            monkeypatch.setitem(sys.modules, f"attnspec.conformance.{module}", SimpleNamespace(**names))
+            def __exit__(self, *_):
+                pass
+
+            def run(self, stop):
+                yield replace(header, cases=tuple(verdict.case for verdict in verdicts))
+                yield SUBJECT
+                for verdict in verdicts:
+                    yield verdict
+                    if stop(verdict):
+                        yield replace(SUBJECT, problem="stopped")
+                        return
+                ends()
+                yield Footer(len(verdicts))
+
+            def diagnose(self, failed, seconds):
+                assert list(failed)
+                assert seconds
+                return "fills"
+
+        monkeypatch.setattr(run, "Pool", Pool)
         return CliRunner().invoke(main, ["check", NAME, *map(str, words)])
 
     return checked
@@ -47,8 +63,8 @@ def check(monkeypatch):
 def test_the_exit_status_tells_whether_it_is_good(check):
     assert check().exit_code == 1
     assert check(verdicts=[PASS]).exit_code == 0
-    assert check(verdicts=[]).exit_code == 1
-    assert check(verdicts=[PASS], ends=lambda: False).exit_code == 1
+    assert check(verdicts=[UNSUPPORTED]).exit_code == 4, "nothing was judged"
+    assert check(verdicts=[]).exit_code == 4
 
 
 def test_a_failing_backend_is_diagnosed_and_another_is_not(check):
@@ -57,18 +73,23 @@ def test_a_failing_backend_is_diagnosed_and_another_is_not(check):
 
 
 def test_options_are_handed_on(check):
-    check("-k", "mask-6", "--rule", "soft-1", "--seed", "3", "--quick", "-x", "--case", "softmax-000")
-    assert check.options == [
-        "--quick",
-        "-k",
-        "mask-6",
-        "--rule=SOFT-1",
-        "--seed=3",
-        "--case=softmax-000",
-        "-x",
-    ]
-    check("-k", "MASK-6")
-    assert check.options == ["--rule=MASK-6"]
+    check("-k", "window", "--rule", "soft-1", "--seed", "3", "--quick", "--case", "softmax-000")
+    assert check.selection == Selection(
+        quick=True, rules=("SOFT-1",), names=("softmax-000",), match=("window",), seed=3
+    )
+    check("-k", "mask-6")
+    assert check.selection == Selection(rules=("MASK-6",))
+
+
+def test_the_first_failure_that_is_not_known_stops_it(check, tmp_path):
+    first = check("-x")
+    assert first.exit_code == 1
+    known = tmp_path / "known.toml"
+    check("--write-known-failures", known, verdicts=[FAIL])
+    done = check("-x", "--known-failures", known, verdicts=[FAIL, ERROR, PASS])
+    assert done.exit_code == 1
+    assert "stopped" in done.stdout
+    assert check("-x", "--known-failures", known, verdicts=[FAIL, PASS]).exit_code == 0
 
 
 def test_all_reports_of_one_run(check, tmp_path):
@@ -104,7 +125,6 @@ def test_failures_made_known_then_known_then_mended(check, tmp_path):
     "words",
     [
         ["--badge", "x.png"],
-        ["--case", "softmax-0"],
         ["--known-failures", "absent.toml"],
         ["--junit", "{folder}"],
         ["--junit", "{results}/below.xml"],
@@ -124,7 +144,6 @@ def test_a_report_that_cannot_be_written_costs_neither_the_table_nor_the_others(
 
     def ends():
         folder.mkdir()  # while the suite ran
-        return True
 
     done = check("--junit", folder, "--markdown", other, ends=ends, verdicts=[PASS])
     assert done.exit_code == 1
@@ -133,14 +152,23 @@ def test_a_report_that_cannot_be_written_costs_neither_the_table_nor_the_others(
     assert other.read_text().startswith("## attnspec: conforms")
 
 
-def test_what_a_run_that_is_interrupted_has_found_is_kept(check, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_a_run_that_is_interrupted_has_found_is_kept_and_told(check, tmp_path, number):
     results = tmp_path / "r.jsonl"
-
-    def ends():
-        raise KeyboardInterrupt
-
-    assert check("--results", results, ends=ends).exit_code == 1
-    assert len(read([results]).verdicts) == len(VERDICTS)
+    markdown = tmp_path / "m.md"
+    done = check(
+        "--results",
+        results,
+        "--markdown",
+        markdown,
+        verdicts=[PASS],
+        ends=lambda: signal.raise_signal(number),
+    )
+    assert done.exit_code == 128 + number
+    assert "the run was cut off" in done.stdout
+    assert "conforms" not in markdown.read_text().splitlines()[0].replace("does not conform", "")
+    assert read([results]).verdicts == (PASS,)
+    assert read([results]).subjects[0].problem
 
 
 def test_one_table_of_several_runs(check, tmp_path):

@@ -7,19 +7,18 @@ import pytest
 
 from attnspec.backends import load
 from attnspec.conformance.gallery import correct_entries, entry
-from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.meta.diagnosed import measure, on_another_base
 from attnspec.conformance.report.diagnosis import (
     Diagnosis,
     Gallery,
     diagnose,
     golden,
-    of_results,
     probes,
     said,
 )
-from attnspec.conformance.results import Header, Results, Subject
-from attnspec.conformance.suite import items
+from attnspec.conformance.report.failures import asked_again
+from attnspec.conformance.run.pool import Pool
+from attnspec.conformance.run.selection import Selection
 from attnspec.conformance.verdict import Verdict
 from attnspec.reference import attention as reference
 
@@ -95,19 +94,13 @@ def test_a_call_that_should_be_refused_counts():
     assert names(found) == ["any_scale_taken"]
 
 
-def test_results_are_diagnosed_in_a_process_of_its_own():
+def test_a_failing_run_is_diagnosed_in_the_process_that_judges():
     failing = "attnspec.conformance.gallery:lse_negative"
-    chosen = list(items(rules=["SOFT-6"], quick=True))[::8]
-    verdicts = [judge(load(failing), item) for item in chosen]
-    assert any(verdict.bad for verdict in verdicts)
-    verdicts += [
-        Verdict("numpy-portable", chosen[0].name, "", ("SOFT-6",), "pass"),
-        Verdict("no:such", chosen[0].name, "", ("SOFT-6",), "fail", rule="SOFT-6"),
-    ]
-    subjects = tuple(Subject(name, "numpy", "") for name in (failing, "numpy-portable", "no:such"))
-    found = of_results(Results(subjects, tuple(verdicts), (Header("", "chosen"),)))
-    assert list(found) == [failing]
-    assert found[failing].startswith("consistent with: lse_negative (Return minus the lse")
+    with Pool(failing, Selection(rules=("SOFT-6",), quick=True)) as pool:
+        verdicts = [event for event in pool.run() if isinstance(event, Verdict)]
+        assert any(verdict.bad for verdict in verdicts)
+        found = pool.diagnose(asked_again(verdicts), 120)
+    assert found.startswith("consistent with: lse_negative (Return minus the lse")
 
 
 def test_where_nothing_fits_it_is_said_so():

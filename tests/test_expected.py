@@ -5,6 +5,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from attnspec import SpecError
 from attnspec.conformance.judge import store
 from attnspec.conformance.judge.expected import exact, expected
 from attnspec.conformance.meta.expected import asked, values_of
@@ -59,6 +60,33 @@ def test_stored_values_are_those_that_the_judge_takes_and_nobody_can_change_them
     computed = exact(case.operation, case.arguments)
     for name, array in values.items():
         assert np.allclose(array, computed[name], rtol=1e-15, atol=0, equal_nan=True)
+
+
+def test_a_variant_has_values_of_its_own_which_nobody_can_change():
+    case = next(
+        case for case in ASKED.values() if case.rules[0] == "MASK-6" and case.operation == "attention"
+    )
+    plain = store.find(case.fingerprint)
+    shown = exact(case.operation, case.arguments, {"MASK-6": "nan"})
+    assert not np.isnan(plain["output"]).any()
+    assert np.isnan(shown["output"]).any()
+    assert not any(array.flags.writeable for array in shown.values())
+
+
+@pytest.mark.parametrize(("steps", "agree"), [(1, True), (2, False)])
+def test_values_are_stored_only_where_both_oracles_agree(steps, agree, monkeypatch):
+    """To one unit in the last place, in every element."""
+    case = ASKED[STORED[0]]
+    second = {name: np.array(array) for name, array in values_of(case).items()}
+    first = next(iter(second.values()))
+    for _ in range(steps):
+        first.flat[-1] = np.nextafter(first.flat[-1], np.inf)
+    monkeypatch.setattr("attnspec.conformance.meta.expected.evaluate", lambda *_: second)
+    if agree:
+        assert same(values_of(case), store.find(case.fingerprint))
+    else:
+        with pytest.raises(SpecError, match="expected both oracles to agree"):
+            values_of(case)
 
 
 @pytest.fixture

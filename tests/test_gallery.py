@@ -12,7 +12,8 @@ from attnspec.conformance.gallery.entry import wrong
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.meta.kills import problems, summary, unbroken
 from attnspec.conformance.meta.matrix import Finding, acquit, broken, confirm, convict, matrix
-from attnspec.conformance.meta.page import kills_of, page, said_of
+from attnspec.conformance.meta.page import page
+from attnspec.conformance.meta.stored import FILE, Kill, Stored, kills, read, write
 from attnspec.conformance.suite import find, items
 from attnspec.conformance.verdict import Verdict
 
@@ -55,23 +56,36 @@ def test_what_an_entry_lacks_is_not_in_its_signature():
     assert entry("one_key_at_a_time").backend().has("attention", "return_lse")
 
 
-def test_the_page_is_as_the_gallery_is():
-    text = PAGE.read_text(encoding="utf-8")
-    assert set(kills_of(text)) == {one.name for one in wrong_entries()}
-    assert page(kills_of(text), said_of(text)) == text, (
+def test_the_page_is_as_the_gallery_and_what_was_measured():
+    assert set(read().kills) == {one.name for one in wrong_entries()}
+    assert page(read()) == PAGE.read_text(encoding="utf-8"), (
         "run `python -m attnspec.conformance.meta.gallery --write`"
     )
 
 
-def test_the_page_tells_of_no_wrong_diagnosis():
-    said = said_of(PAGE.read_text(encoding="utf-8"))
-    assert said.startswith(f"diagnosis: {len(wrong_entries())} entries, ")
-    assert ", 0 wrongly, " in said
+def test_what_was_measured_is_read_as_it_was_written(tmp_path):
+    write(read(), tmp_path / "kills.json")
+    assert (tmp_path / "kills.json").read_text(encoding="utf-8") == FILE.read_text(encoding="utf-8")
 
 
-def test_every_wrong_entry_breaks_its_rule_in_the_case_that_the_page_names():
-    killed_by = {name: kill.case for name, kill in kills_of(PAGE.read_text(encoding="utf-8")).items()}
-    assert list(confirm(killed_by)) == []
+def test_an_entry_that_survives_is_kept_and_shown_as_one_and_a_correct_one_is_not_kept():
+    survivor = Finding("no_shift", "SOFT-2", "", 9, 0.0, {}, 1.0)
+    killed = Finding("inverted_polarity", "MASK-1", "a-case", 9, 0.0, {}, 1.0)
+    correct = Finding("plain", "", "", 9, 0.0, {}, 1.0)
+    found = kills([survivor, killed, correct], [survivor, killed])
+    assert found == {"no_shift": Kill("", quick=False), "inverted_polarity": Kill("a-case", quick=True)}
+    text = page(Stored({**read().kills, **found}, read().diagnosis))
+    assert re.search(r"^\| `no_shift` .* \|  \| no \|$", text, re.MULTILINE)
+    assert re.search(r"^\| `inverted_polarity` .* \| a-case \| yes \|$", text, re.MULTILINE)
+
+
+def test_nothing_is_diagnosed_wrongly():
+    assert read().diagnosis.entries == len(wrong_entries())
+    assert not read().diagnosis.wrongly
+
+
+def test_every_wrong_entry_breaks_its_rule_in_the_case_that_is_stored():
+    assert list(confirm({name: kill.case for name, kill in read().kills.items()})) == []
 
 
 def test_a_case_that_does_not_kill_is_not_confirmed():

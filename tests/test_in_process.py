@@ -91,8 +91,8 @@ def test_a_key_that_is_not_known():
 def test_a_decorator_in_place_of_a_file(tmp_path, monkeypatch):
     (tmp_path / "decorated.py").write_text(
         "from attnspec.backends import implementation\n"
-        "from plugged import kernel as inner\n\n"
-        f"@implementation(**{SAID!r}, dtypes=['float32'], companions={{'rotary': lambda x: x}})\n"
+        "from plugged import kernel as inner, rope\n\n"
+        f"@implementation(**{SAID!r}, dtypes=['float32'], companions={{'rotary': rope}})\n"
         "def kernel(q, k, v, softmax_scale=None, causal=None, attn_mask=None, dropout_p=0.0):\n"
         "    return inner(q, k, v, softmax_scale, causal, attn_mask)\n"
     )
@@ -100,7 +100,7 @@ def test_a_decorator_in_place_of_a_file(tmp_path, monkeypatch):
     backend = load("decorated:kernel")
     assert backend.has("attention", "is_causal")
     assert (backend.dtypes, backend.not_understood) == (("float32",), ())
-    assert backend.function("rotary")(3) == 3
+    assert backend.has("rotary", "interleaved")
     assert backend.constraints.axes == 4
     x = np.ones((2, 3, 4), "float32")
     assert np.array_equal(backend.attention(x, x, x, is_causal=True), x)

@@ -9,7 +9,11 @@ import numpy as np
 import pytest
 
 from attnspec.backends import load
-from attnspec.backends.library.jax_compilation import compile_in_haste, release_sources
+from attnspec.backends.library.jax_compilation import (
+    compile_in_haste,
+    release_sources,
+    write_in_one_context,
+)
 from attnspec.reference.call import Call, Steps, part
 
 jax = pytest.importorskip("jax")
@@ -54,6 +58,27 @@ def test_without_jax_there_is_nothing_to_release():
     told = "from attnspec.backends.library.jax_compilation import release_sources; print(release_sources())"
     run = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
     assert run.stdout == "0\n"
+
+
+def test_programs_are_written_in_one_context(monkeypatch):
+    from jax._src.interpreters import mlir
+
+    made = []
+    monkeypatch.setattr(mlir, "make_ir_context", lambda: made.append(1))
+    for _ in range(2):
+        assert write_in_one_context()
+        mlir.make_ir_context()
+    assert len(made) == 1
+    monkeypatch.delattr(mlir, "make_ir_context")
+    assert not write_in_one_context()
+    load("jax-portable")  # a release without it is no obstacle
+
+
+def test_operations_of_a_loaded_backend_share_a_context():
+    from jax._src.interpreters import mlir
+
+    load("jax-portable")
+    assert mlir.make_ir_context() is mlir.make_ir_context()
 
 
 @pytest.mark.parametrize(("version", "given", "hasty"), [

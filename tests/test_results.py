@@ -110,7 +110,7 @@ def test_a_run_that_was_cut_off_is_seen_as_such(tmp_path):
             [line("header", Header("1")), '{"end": null}\n'],
             "line 2: expected a subject, a verdict or the footer",
         ),
-        (['{"header": {"colour": 1}}\n'], "is no file of results"),
+        (['{"header": {"colour": 1}}\n'], "schema: expected 3, got None"),
         (["{\n"], "is no file of results"),
     ],
 )

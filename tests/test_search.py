@@ -26,6 +26,8 @@ PORTABLE = load("numpy-portable")
         ("sink_scaled", ("sinks",), 6),
         ("causal_bottom_right", ("is_causal",), 12),
         ("lse_to_base_two", (), 4),
+        ("lse_of_the_last_tile", (), 40),  # of more keys than a tile
+        ("nan_spreads_to_the_head", (), 12),
     ],
 )
 def test_a_bug_is_found_and_made_small(name, needed, most):
@@ -36,6 +38,29 @@ def test_a_bug_is_found_and_made_small(name, needed, most):
     assert set(needed) <= set(arguments)
     assert len(arguments) == 3 + len(needed), "nothing that it does not take"
     assert sum(arguments[array].size for array in ("query", "key", "value")) <= most
+
+
+def test_a_bug_in_half_precision_is_found():
+    found = search(entry("softmax_in_half").backend(), 400)
+    assert found is not None
+    assert found.case.dtype in ("float16", "bfloat16")
+
+
+def test_another_seed_draws_other_calls():
+    asked = {}
+
+    def searched(seed):
+        seen = asked[seed] = []
+
+        def attention(query, key, value):
+            seen.append(query.tobytes())
+            return PORTABLE.attention(query, key, value)
+
+        assert search(replace(PORTABLE, attention=attention, companions={}), 20, seed=seed) is None
+
+    for seed in (1, 2):
+        searched(seed)
+    assert asked[1] != asked[2]
 
 
 @pytest.mark.parametrize("name", ["plain", "tiles_with_a_running_maximum", "everything_in_float64"])

@@ -90,7 +90,7 @@ def test_a_kernel_that_ends_the_process_costs_its_own_case_alone(tmp_path):
     verdicts = {verdict.case: verdict for verdict in found.verdicts}
     lost = verdicts["masking-empty-last-float32"]
     assert (lost.status, lost.rule) == ("error", lost.rules[0])
-    assert lost.reason == "ended the process with status 0"
+    assert lost.reason == "its process ended with status 0"
     assert verdicts["masking-empty-last-float64"].status == "pass"
     assert verdicts["softmax-000-float64"].status == "pass"
     assert len(verdicts) == len(found.verdicts), "each case once"

@@ -12,7 +12,9 @@ from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.expected import expected
 from attnspec.conformance.judge.relation import Relation
 from attnspec.conformance.suite import find, groups, items, require
+from attnspec.conformance.suite.options import OPTIONS, drawn
 from attnspec.conformance.suite.pairs import SKIPPED
+from attnspec.conformance.suite.problem import MASKED, problem_of
 from attnspec.conformance.verdict import Difference
 from attnspec.reference.budget.budget import budget
 
@@ -98,6 +100,18 @@ def test_the_quick_part_touches_every_rule_and_is_a_part():
     assert len(golden) == 1, "one dtype of a vector that is of no rule of dtypes"
 
 
+def test_the_quick_part_of_a_large_group_has_another_dtype_too():
+    quick, whole = ({}, {})
+    for made, dtypes in ((items(quick=True), quick), (ALL, whole)):
+        for item in made:
+            dtypes.setdefault((item.chapter, item.group), []).append(item.dtype)
+    large = [
+        group for group, dtypes in whole.items() if group[1] and len(dtypes) > 4 and len(set(dtypes)) > 1
+    ]
+    assert len(large) > 50
+    assert [group for group in large if len(set(quick[group])) < 2] == []
+
+
 def test_a_rule_alone():
     chosen = tuple(items(rules=["SOFT-7"]))
     assert chosen
@@ -135,6 +149,14 @@ def tell_apart(one, other):
         )
         for name in ("output", "weights", "lse")
     )
+
+
+def test_every_argument_of_attention_is_an_option_of_the_suite():
+    """But those that ask for an output: a new one is drawn beside every other, and searched."""
+    problem = problem_of(MASKED[0], "float32", 1)
+    names = {name for option in OPTIONS for part in drawn(problem, option) for name in part}
+    form = OPERATIONS["attention"]
+    assert names == set(form.options) - set(form.names("asks"))
 
 
 EFFECTS = [item for item in ALL if item.name.startswith("errors-option-has-an-effect-")]

@@ -12,13 +12,15 @@ from safetensors.numpy import load_file
 
 import attnspec
 from attnspec import OPERATIONS, SpecError, cases, find_case, rules
-from attnspec.case import SCHEMA, VECTORS, array, decode, load, read
+from attnspec.case_json import array, decode
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.verdict import Difference
+from attnspec.golden import load
 from attnspec.lint import LIVE, lint
 from attnspec.reference.budget.budget import budget
 from attnspec.reference.golden.export import export
 from attnspec.reference.golden.write import dump, rewrite, tensor
+from attnspec.schema import SCHEMA, VECTORS, read
 
 ALL = cases()
 

@@ -11,7 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec.backends.library.jax_compilation import compile_in_haste, release_sources
+from attnspec.backends.library.jax_compilation import (
+    compile_in_haste,
+    release_sources,
+    write_in_one_context,
+)
 from attnspec.backends.library.library import Library
 from attnspec.dtypes import DTYPES
 
@@ -27,6 +31,11 @@ def _to_numpy(array: Any, _device: str) -> NDArray[Any]:
     return np.array(array)
 
 
+def _prepare_eager() -> None:
+    compile_in_haste()
+    write_in_one_context()
+
+
 LIBRARY = Library(
     "jax",
     jax.__version__,
@@ -35,6 +44,6 @@ LIBRARY = Library(
     _to_numpy,
     default_dtypes=DTYPES,
     compile=jax.jit,
-    prepare_eager=compile_in_haste,
+    prepare_eager=_prepare_eager,
     release=release_sources,
 )

@@ -5,18 +5,19 @@ import os
 import queue
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from attnspec.backends.errors import BackendError, Broken
+from attnspec.backends.errors import BackendError, Broken, Late
 
 #: Bytes in one line of an answer; more is no answer.
 LONGEST_LINE = 1 << 20
 #: Lines that may wait to be read, and bytes of standard error that are kept.
-_MOST_LINES, _MOST_NOISE = 100, 4096
+_MOST_LINES, _MOST_NOISE = 100, 1 << 16
 #: Seconds that it may take to end when asked to.
 _STOP_LIMIT = 5.0
 
@@ -30,6 +31,10 @@ class Process:
         What to run, and its arguments.
     folder : Path, optional
         Where it is run; by default here.
+    leads : bool, optional
+        Whether it leads a session of its own, so that what it starts ends with it.
+    echo : bool, optional
+        Whether its standard error is passed on to ours.
 
     Raises
     ------
@@ -37,7 +42,11 @@ class Process:
         When it cannot be started.
     """
 
-    def __init__(self, command: Sequence[str], folder: Path | None = None) -> None:
+    def __init__(
+        self, command: Sequence[str], folder: Path | None = None, *, leads: bool = False, echo: bool = False
+    ) -> None:
+        self._leads = leads
+        self._echo = echo
         try:
             self._process = subprocess.Popen(  # noqa: S603 - what the user asked to run
                 list(command),
@@ -45,7 +54,10 @@ class Process:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd=folder,
-                start_new_session=True,  # it is ended together with what it has started
+                # It is ended together with what it has started. A program of a backend is in a group of
+                # its own, and still in the session of the process that judges, which ends with it.
+                start_new_session=leads,
+                process_group=None if leads else 0,
             )
         except (OSError, ValueError) as error:
             raise BackendError(
@@ -72,29 +84,48 @@ class Process:
 
         Raises
         ------
+        Late
+            When there is none in time.
         Broken
-            When there is none in time, it ends instead, or the line is no text.
+            When it ends instead, or the line is no text.
         """
         deadline = time.monotonic() + seconds
         try:
             line = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
         except queue.Empty:
-            raise Broken(f"gave no answer in {seconds:g} s{self.noise()}") from None
+            raise Late(f"gave no answer in {seconds:g} s{self.noise()}") from None
         if line is None:
-            raise Broken(f"{self._end()} before it answered{self.noise()}")
+            raise Broken(f"{self.ended()} before it answered{self.noise()}")
         if not line.endswith(b"\n"):
             long = f"a line longer than {LONGEST_LINE} bytes"
             got = long if len(line) >= LONGEST_LINE else f"{_start(line)} without the end of a line"
-            raise Broken(f"gave half an answer: got {got}, and {self._end()}{self.noise()}")
+            raise Broken(f"gave half an answer: got {got}, and {self.ended()}{self.noise()}")
         try:
             return line.decode().strip()
         except UnicodeDecodeError:
             raise Broken(f"answered in no text: got {_start(line)}{self.noise()}") from None
 
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
+    @property
+    def errors(self) -> str:
+        """The end of what it wrote to standard error."""
+        self._readers[1].join(0.2 if self._process.poll() is not None else 0)
+        return self._noise.decode(errors="replace")
+
+    def tell_where(self, seconds: float) -> None:
+        """Have a Python process write its stack to standard error, where it has registered that."""
+        if hasattr(signal, "SIGUSR1"):
+            with contextlib.suppress(OSError):
+                self._process.send_signal(signal.SIGUSR1)
+            time.sleep(seconds)
+
     def noise(self) -> str:
         """Quote the end of what it wrote to standard error, as a part of a message."""
-        self._readers[1].join(0.2 if self._process.poll() is not None else 0)
-        lines = self._noise.decode(errors="replace").strip().splitlines()[-5:]
+        lines = self.errors.strip().splitlines()[-5:]
         return (
             "; its standard error ends:\n" + "\n".join(f"    {line[:200]}" for line in lines) if lines else ""
         )
@@ -111,6 +142,10 @@ class Process:
         except subprocess.TimeoutExpired:
             status = None
         # Whatever it has started goes too.
+        if self._leads:
+            for member in _session(self._process.pid):
+                with contextlib.suppress(OSError):
+                    os.kill(member, signal.SIGKILL)
         with contextlib.suppress(OSError):
             if hasattr(os, "killpg"):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -125,7 +160,8 @@ class Process:
             return f"did not end in {_STOP_LIMIT:g} s when told to stop"
         return _said(status) if status else ""
 
-    def _end(self) -> str:
+    def ended(self) -> str:
+        """Tell how it ended, or that it does not answer any more."""
         try:
             return _said(self._process.wait(1.0))
         except subprocess.TimeoutExpired:
@@ -141,6 +177,20 @@ class Process:
     def _read_noise(self, pipe: IO[bytes]) -> None:
         while some := os.read(pipe.fileno(), 65536):
             self._noise = (self._noise + some)[-_MOST_NOISE:]
+            if self._echo:
+                sys.stderr.buffer.write(some)
+                sys.stderr.flush()
+
+
+def _session(leader: int) -> list[int]:
+    """List the processes of a session, where the system tells: groups of their own are among them."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, IndexError):
+            # What follows the name, which is in brackets: state, parent, group, session.
+            if stat.read_text(errors="replace").rpartition(")")[2].split()[3] == str(leader):
+                found.append(int(stat.parent.name))
+    return found
 
 
 def _said(status: int) -> str:

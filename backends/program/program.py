@@ -1,7 +1,6 @@
 """A program in any language as a backend, over the protocol of ``conformance/protocol.md``."""
 
 import atexit
-import hashlib
 import shlex
 import shutil
 import tempfile
@@ -14,8 +13,9 @@ from numpy.typing import NDArray
 
 from attnspec import OPERATIONS
 from attnspec.backends.backend import Backend
-from attnspec.backends.errors import BackendError, Broken
+from attnspec.backends.errors import BackendError, Broken, Late
 from attnspec.backends.library.library import array_api_library
+from attnspec.backends.program.answers import fingerprint
 from attnspec.backends.program.handshake import Handshake, parse_handshake
 from attnspec.backends.program.messages import HELLO, STOP, as_function, read_answer, write_call
 from attnspec.backends.program.process import Process
@@ -91,7 +91,7 @@ class Program:
         self._folder = Path(tempfile.mkdtemp(prefix="attnspec-"))
         self._number = 0
         #: Calls that had no answer in time, so that none is waited for twice.
-        self._hung: dict[str, str] = {}
+        self._hung: dict[tuple[str, ...], str] = {}
         try:
             self._start()
         except Broken as broken:
@@ -114,17 +114,17 @@ class Program:
         self._folder.mkdir(exist_ok=True)
         self._number += 1
         line = write_call(self._number, operation, arguments, self._folder, str(self._folder))
-        call = self._fingerprint(operation, line)
+        wanted = OPERATIONS[operation].outputs
+        want = [
+            output for output in wanted if output == wanted[0] or arguments.get(f"return_{output}") is True
+        ]
+        call = (fingerprint(line, self._folder), *want)
         if call in self._hung:
             raise Broken(self._hung[call])
         if len(self._hung) >= _MOST_HANGS:
             raise Broken(
                 f"is not asked any more: {len(self._hung)} calls had no answer in {self._seconds:g} s"
             )
-        wanted = OPERATIONS[operation].outputs
-        want = [
-            output for output in wanted if output == wanted[0] or arguments.get(f"return_{output}") is True
-        ]
         try:
             process = self._process or self._start()
             process.send(line)
@@ -132,7 +132,7 @@ class Program:
         except BackendError as error:
             raise Broken(f"could not be started again: {error}") from error
         except Broken as broken:
-            if str(broken).startswith("gave no answer in"):
+            if isinstance(broken, Late):
                 self._hung[call] = str(broken)
             self._discard()
             raise
@@ -160,10 +160,3 @@ class Program:
         process, self._process = self._process, None
         if process is not None:
             process.stop()
-
-    def _fingerprint(self, operation: str, line: str) -> str:
-        """Equal for calls of equal arguments, whatever their number."""
-        digest = hashlib.sha256(line.partition('"operation"')[2].encode())
-        for file in sorted(self._folder.iterdir()):
-            digest.update(file.name.encode() + b"\0" + file.read_bytes())
-        return f"{operation} {digest.hexdigest()}"

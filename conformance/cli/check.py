@@ -2,31 +2,54 @@
 
 from __future__ import annotations
 
-import importlib.util
+import os
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from attnspec.conformance.report import formats
+from attnspec.conformance.run.selection import Selection
 
 if TYPE_CHECKING:
     from attnspec.conformance.report.report import Report
-    from attnspec.conformance.results import Results
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+class _Seconds(click.ParamType):  # type: ignore[type-arg] # click has none to give at run time
+    """A time limit: neither none at all nor for ever, and a number."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read it."""
+        seconds = click.FLOAT.convert(value, param, ctx)
+        if not 0.1 <= seconds <= 86400.0:  # NaN is not either
+            self.fail(f"expected 0.1 to 86400 seconds, got {value}", param, ctx)
+        return float(seconds)
+
+
+_SECONDS = _Seconds()
 _REPORTS = (
     click.option("--results", type=_FILE, help="Write the verdicts here as JSON lines."),
     *(click.option(f"--{option}", type=_FILE, help=text) for option, text in formats.options().items()),
     click.option("--known-failures", type=_FILE, help="What is known to fail, and fails no run."),
     click.option("--write-known-failures", type=_FILE, help="Write all that fails to such a file."),
-    click.option("-x", "stop", is_flag=True, help="Stop at the first failure."),
-    click.option("-n", "workers", metavar="N", help="Run in N processes, or auto (needs pytest-xdist)."),
-    click.option("--time-limit", default=300.0, metavar="SECONDS", help="For one test (300)."),
+    click.option("-x", "stop", is_flag=True, help="Stop at the first failure that is not known."),
+    click.option("-n", "jobs", default="1", metavar="N", help="Judge in N processes at once, or auto (1)."),
+    click.option(
+        "--time-limit",
+        type=_SECONDS,
+        default=300.0,
+        metavar="SECONDS",
+        help="For one case (300).",
+    ),
+    click.option("-s", "echo", is_flag=True, help="Print what the implementation prints."),
     click.option("--case", "cases", multiple=True, metavar="ID", help="Only this case, by its id or name."),
 )
 
@@ -51,14 +74,23 @@ def _reporting(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--array", metavar="LIBRARY", help="What a function runs on: numpy, torch, jax or a module.")
 @click.option("--device", metavar="NAME", help="Where its arrays are put, such as cuda.")
 @click.option("--dtype", "dtypes", multiple=True, metavar="DTYPE", help="Only in this dtype.")
-@click.option("--call-limit", type=float, metavar="SECONDS", help="For one call of a program (20).")
+@click.option("--call-limit", type=_SECONDS, metavar="SECONDS", help="For one call of a program (20).")
 @click.option("--quick", is_flag=True, help="A fixed part of the suite that touches every rule.")
 @click.option(
-    "-k", "tests", metavar="RULE", help="Only tests of this rule, or whose name matches as in pytest."
+    "-k",
+    "match",
+    multiple=True,
+    metavar="TEXT",
+    help="Only cases with TEXT, as in 'empty or MASK-4', in their name, group or rules.",
 )
-@click.option("--rule", "rules", multiple=True, metavar="ID", help="Only tests that bear on this rule.")
-@click.option("--search", type=int, metavar="N", help="Draw N legal calls, and shrink one that is wrong.")
-@click.option("--seed", type=int, metavar="N", help="Other examples of each property.")
+@click.option("--rule", "rules", multiple=True, metavar="ID", help="Only cases that bear on this rule.")
+@click.option(
+    "--search",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Draw N legal calls, and shrink one that is wrong.",
+)
+@click.option("--seed", type=int, metavar="N", help="Other generated cases.")
 @_reporting
 def check(
     backend: tuple[str, ...],
@@ -69,7 +101,7 @@ def check(
     dtypes: tuple[str, ...],
     call_limit: float | None,
     quick: bool,
-    tests: str | None,
+    match: tuple[str, ...],
     rules: tuple[str, ...],
     search: int | None,
     seed: int | None,
@@ -77,28 +109,32 @@ def check(
 ) -> None:
     """Judge backends: names, libraries, module:function of your own, or a folder with attnspec.toml.
 
-    Without any of these it is the attnspec.toml here, and the backends of NumPy where there is none.
+    Without any of these it is the attnspec.toml here.
+
+    The exit status is 0 where all that was to be judged was judged and conforms, 1 where something
+    fails, 2 where the command is wrong, 3 where what is to be judged cannot be loaded, and 4 where
+    not all of it was judged.
     """
     from attnspec.backends.names import FILE, expand, name_program, with_options
 
-    said = {"array": array, "device": device, "dtype": ",".join(dtypes)}
-    given = {option: thing for option, thing in said.items() if thing}
+    said = {"array": array, "device": device, "dtype": ",".join(dtypes) if dtypes else None}
+    given = {option: thing for option, thing in said.items() if thing is not None}
     own = [name_program(command, call_limit) for command in programs]
-    default = ["."] if Path(FILE).is_file() else ["numpy"]
+    default = ["."] if Path(FILE).is_file() else []
     asked = [*backend, *also] or ([] if own else default)
+    if not asked and not own:
+        raise click.UsageError(
+            f"backend: expected a name, a library, module:function, or a folder with {FILE}, got nothing"
+        )
     wanted = [name for one in asked for name in expand(with_options(one, given))] + own
     if search is not None:
         from attnspec.conformance.run.search import search_all
 
         sys.exit(0 if search_all(wanted, search, seed, Path.cwd(), click.echo) else 1)
-    options = ["--quick"] if quick else []
-    if tests and re.fullmatch(r"[A-Z]+-[1-9][0-9]*", tests):
-        rules = (*rules, tests.upper())
-    elif tests:
-        options += ["-k", tests]
-    options += [f"--rule={rule.upper()}" for rule in rules]
-    options += [f"--seed={seed}"] if seed is not None else []
-    _judge(wanted, options, **reports)
+    ids = [text for text in match if re.fullmatch(r"[A-Za-z]+-[1-9][0-9]*", text)]
+    texts = tuple(part for text in match if text not in ids for part in re.split(r"\s+or\s+", text))
+    found = tuple(rule.upper() for rule in (*rules, *ids))
+    _judge(wanted, Selection(quick, found, (), texts, seed), **reports)
 
 
 @click.command()
@@ -110,16 +146,17 @@ def judge(folder: Path, **reports: Any) -> None:
     from attnspec.backends.names import OFFLINE
 
     load(f"{OFFLINE}{folder}")  # what is wrong with the folder as a whole is said at once
-    _judge([f"{OFFLINE}{folder}"], [], **reports)
+    _judge([f"{OFFLINE}{folder}"], Selection(), **reports)
 
 
 def _judge(
     names: Sequence[str],
-    options: Sequence[str],
+    selection: Selection,
     *,
     stop: bool,
-    workers: str | None,
+    jobs: str,
     time_limit: float,
+    echo: bool,
     cases: tuple[str, ...],
     results: Path | None,
     known_failures: Path | None,
@@ -128,69 +165,55 @@ def _judge(
 ) -> None:
     """Check the arguments, run, print, write the reports, and end with the status that tells it."""
     from attnspec.conformance.report.files import check_writable
-    from attnspec.conformance.report.known_failures import read_known
-    from attnspec.conformance.report.report import Report
-    from attnspec.conformance.suite import require
+    from attnspec.conformance.report.known_failures import is_known, read_known
+    from attnspec.conformance.report.report import Outcome, Report
+    from attnspec.conformance.report.screen import screen
+    from attnspec.conformance.run.run import run_all
 
-    if workers and importlib.util.find_spec("xdist") is None:
-        raise click.ClickException("-n: expected pytest-xdist to be installed, got none")
-    for case in cases:
-        require(case)
     wanted = [(formats.find_format(option, path), path) for option, path in reports.items() if path]
     known = read_known(known_failures) if known_failures else ()
     before = (
         read_known(write_known_failures) if write_known_failures and write_known_failures.exists() else ()
     )
-    for path in (results, write_known_failures, *(path for _, path in wanted)):
-        if path:
-            check_writable(path)
-    options = [*options, *(f"--case={case}" for case in cases)]
-    options += ["-x"] if stop else []
-    options += ["-n", workers] if workers else []
-    sound, found = _run(names, options, time_limit, results)
-    report = Report(found, known)
-    _tell(report)
+    files = [path for path in (results, write_known_failures, *(path for _, path in wanted)) if path]
+    for path in files:
+        check_writable(path)
+    if len({path.resolve() for path in files}) < len(files):
+        raise click.UsageError(f"expected a file for each report, got {', '.join(map(str, files))}")
+    ran = run_all(
+        names,
+        replace(selection, names=cases),
+        jobs=_jobs(jobs),
+        seconds=time_limit,
+        echo=echo,
+        path=results,
+        fails=lambda verdict: verdict.bad and not is_known(verdict, known),
+        stop=stop,
+    )
+    report = Report(ran.results, known)
+    click.echo(screen(report, color=sys.stdout.isatty(), diagnoses=ran.diagnoses), nl=False)
     _write(report, wanted)
+    if ran.problem:
+        raise click.ClickException(ran.problem)
+    if ran.signal:
+        sys.exit(128 + ran.signal)
+    status = report.outcome.status
     if write_known_failures:
         from attnspec.conformance.report.known_failures import write_known
 
         number = write_known(write_known_failures, report.results, (*known, *before))
         click.echo(f"{number} known failures in {write_known_failures}: give each a reason and a link")
-    sys.exit(0 if sound and (report.good or write_known_failures) else 1)
+        status = 0 if report.outcome is Outcome.FAILS else status
+    sys.exit(status)
 
 
-def _run(
-    names: Sequence[str], options: Sequence[str], seconds: float, results: Path | None
-) -> tuple[bool, Results]:
-    """Run the suite on each backend; what there is of its results is kept, however it ends."""
-    from attnspec.conformance.results import read
-    from attnspec.conformance.run.process import run
-
-    if results:
-        results.write_text("", encoding="utf-8")
-    with tempfile.TemporaryDirectory() as folder:
-        sound, paths = True, []
-        for number, name in enumerate(dict.fromkeys(names)):
-            path = Path(folder) / f"{number}.jsonl"
-            try:
-                sound &= run(name, path, options, seconds=seconds)
-            finally:
-                if results and path.exists():
-                    with results.open("a", encoding="utf-8") as file:
-                        file.write(path.read_text(encoding="utf-8"))
-            paths.append(path)
-        return sound, read(paths)
-
-
-def _tell(report: Report) -> None:
-    from attnspec.conformance.report.screen import screen
-
-    diagnoses: dict[str, str] = {}
-    if report.failures.new:
-        from attnspec.conformance.report.diagnosis import of_results  # brings the gallery with it
-
-        diagnoses = of_results(report.results)
-    click.echo(screen(report, color=sys.stdout.isatty(), diagnoses=diagnoses), nl=False)
+def _jobs(said: str) -> int:
+    """Read how many processes judge at once."""
+    if said == "auto":
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not re.fullmatch(r"[1-9][0-9]{0,2}", said):
+        raise click.UsageError(f"-n: expected a number from 1 to 999, or auto, got {said!r}")
+    return int(said)
 
 
 def _write(report: Report, wanted: Sequence[tuple[formats.Format, Path]]) -> None:

@@ -1,6 +1,7 @@
 """The command line: ``attnspec check``, ``rules``, ``explain``, ``backends``, ``table`` and more."""
 
 import sys
+from io import TextIOWrapper
 from pathlib import Path
 
 import click
@@ -13,6 +14,12 @@ from attnspec.conformance.cli.trace import trace
 from attnspec.conformance.cli.vectors import vectors
 
 
+class Wrong(click.ClickException):
+    """A wrong use: 1 says that something judged does not conform."""
+
+    exit_code = 2
+
+
 class _Clean(click.Group):
     """Our own errors end in one line, not in a traceback."""
 
@@ -22,13 +29,21 @@ class _Clean(click.Group):
         try:
             return super().invoke(ctx)
         except (SpecError, BackendError, ArithmeticError, OSError) as error:
-            raise click.ClickException(str(error)) from error
+            raise Wrong(str(error)) from error
+
+
+def _any_letter() -> None:
+    """Have letters that the terminal or file cannot show replaced: no report ends in an error of encoding."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 @click.group(cls=_Clean, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="attnspec")
 def main() -> None:
     """The standard that attention implementations are measured against."""
+    _any_letter()
 
 
 @main.command("rules")
@@ -78,7 +93,7 @@ def backends() -> None:
         try:
             backend = load(name)
         except BackendError as error:
-            table.add_row(name, str(error).partition(": ")[2], "")
+            table.add_row(name, str(error), "")
         else:
             dialect = ", ".join(f"{rule}: {variant}" for rule, variant in backend.dialect.items())
             said = "; ".join((dialect, *backend.notes)).strip("; ")
@@ -91,12 +106,14 @@ def backends() -> None:
     "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 def table(files: tuple[Path, ...]) -> None:
-    """Print one table of the results of several runs."""
+    """Print one table of the results of several runs; the exit status is that of the gravest."""
     from attnspec.conformance.report.report import Report
     from attnspec.conformance.report.screen import screen
     from attnspec.conformance.results import read
 
-    click.echo(screen(Report(read(files)), color=sys.stdout.isatty()), nl=False)
+    report = Report(read(files))
+    click.echo(screen(report, color=sys.stdout.isatty()), nl=False)
+    sys.exit(report.outcome.status)
 
 
 for command in (check, judge, init, export, smoke, serve, trace, vectors):

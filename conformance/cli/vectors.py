@@ -7,7 +7,7 @@ import click
 
 @click.group()
 def vectors() -> None:
-    """Keep the golden vectors: write, lint, export."""
+    """Keep the golden vectors and the expected values: write, lint, export."""
 
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -61,8 +61,8 @@ def expected(folder: Path, only_check: bool) -> None:
 @click.argument("folder", type=_FOLDER, required=False)
 def lint_vectors(folder: Path | None) -> None:
     """List what is wrong with the vectors of a folder, by default those of the standard."""
-    from attnspec.case import VECTORS
     from attnspec.lint import lint
+    from attnspec.schema import VECTORS
 
     problems = lint(folder or VECTORS)
     for problem in problems:
@@ -86,6 +86,6 @@ def export(folder: Path, kind: str) -> None:
 @vectors.command()
 def path() -> None:
     """Print the folder of the vectors: plain JSON, for any language that can parse it."""
-    from attnspec.case import VECTORS
+    from attnspec.schema import VECTORS
 
     click.echo(VECTORS)

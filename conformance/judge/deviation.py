@@ -1,6 +1,6 @@
 """Declared deviations: which of them a failure is, and which of them a run has not shown."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from attnspec import Case
 from attnspec.backends import Backend, Deviation
@@ -36,22 +36,30 @@ def declared_for(backend: Backend, rule: str, case: Case, output: str = "") -> D
     return None
 
 
-def not_shown(backends: Iterable[Backend], verdicts: Iterable[Verdict]) -> list[Verdict]:
-    """Make an error of each variant and deviation that a backend declares and a whole run has not shown."""
+def shown(verdicts: Iterable[Verdict]) -> set[str]:
+    """Name the deviations that the verdicts of one backend show, and the rules of declared variants."""
     found = list(verdicts)
-    shown = {(verdict.backend, text) for verdict in found for text in verdict.declared}
-    shown |= {(verdict.backend, verdict.rule) for verdict in found if verdict.status == "deviation"}
+    return {text for verdict in found for text in verdict.declared} | {
+        verdict.rule for verdict in found if verdict.status == "deviation"
+    }
+
+
+def not_shown(backend: Backend, shown: Collection[str]) -> list[Verdict]:
+    """Make an error of each variant and deviation that a backend declares and a whole run has not shown.
+
+    Parameters
+    ----------
+    backend : Backend
+    shown : collection of str
+        What its verdicts show, as `shown` names it.
+    """
+    declared: Mapping[str, tuple[str, str]] = {
+        **{rule: (rule, f"the variant `{variant}`") for rule, variant in backend.dialect.items()},
+        **{one.id: (one.rules[0], f"the deviation ({one.reason})") for one in backend.deviations},
+    }
     missing = []
-    for backend in backends:
-        declared: Mapping[str, tuple[str, str]] = {
-            rule: (rule, f"the variant `{variant}`") for rule, variant in backend.dialect.items()
-        }
-        declared = {
-            **declared,
-            **{one.id: (one.rules[0], f"the deviation ({one.reason})") for one in backend.deviations},
-        }
-        for key, (rule, what) in declared.items():
-            if (backend.name, key) not in shown:
-                reason = f"{backend.name} declares {what}, and no case of a whole run shows it"
-                missing.append(Verdict(backend.name, "", "", (rule,), "error", rule=rule, reason=reason))
+    for key, (rule, what) in declared.items():
+        if key not in shown:
+            reason = f"{backend.name} declares {what}, and no case of a whole run shows it"
+            missing.append(Verdict(backend.name, "", "", (rule,), "error", rule=rule, reason=reason))
     return missing

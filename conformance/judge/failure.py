@@ -5,6 +5,9 @@ import traceback
 from attnspec.backends import Unsupported
 from attnspec.conformance.verdict import Difference, Raise
 
+#: Letters of a message that are kept.
+_MOST = 4000
+
 
 class Missing(Unsupported):
     """An operation or an argument that an implementation does not have, whatever the data."""
@@ -61,8 +64,16 @@ class Raised(Exception):  # noqa: N818 - it reports an error of somebody else
         """The exception as a verdict keeps it."""
         found = traceback.extract_tb(self.error.__traceback__)
         place = found[-1] if found else None
-        text = str(self.error).strip()
         kind = type(self.error).__name__
+        text = _message(self.error)
         if place is None:
             return Raise(kind, text)
         return Raise(kind, text, place.filename, place.lineno or 0, place.name)
+
+
+def _message(error: BaseException) -> str:
+    """Give the message of an exception, the beginning of a long one, and something of one that has none."""
+    try:
+        return str(error)[:_MOST].strip()
+    except Exception as second:  # noqa: BLE001 - whatever somebody's exception does
+        return f"(its message raises {type(second).__name__})"

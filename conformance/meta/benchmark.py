@@ -122,9 +122,12 @@ def main(backends: tuple[str, ...], results: Path | None) -> None:
     click.echo("\nthe suite, start-up included\n")
     click.echo("| backend | run | seconds | verdicts | a second | ended |")
     click.echo("| --- | --- | --- | --- | --- | --- |")
-    runs = {"one case": ("--case", "softmax-000"), "quick": ("--quick",), "whole, all cores": ("-n", "auto")}
-    for label, options in runs.items():
-        kept = results if label.startswith("whole") else None
+    runs = {
+        "one case": (("--case", "softmax-000"), None),
+        "quick": (("--quick",), None),
+        "whole, all cores": (("-n", "auto"), results),
+    }
+    for label, (options, kept) in runs.items():
         for name, seconds, count, ended in suite_rows(backends or NAMES, options, kept):
             click.echo(f"| {name} | {label} | {seconds:.1f} | {count} | {count / seconds:.0f} | {ended} |")
 

@@ -6,7 +6,7 @@ with all entries to choose from, and once without its own, when any name is a
 wrong one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
@@ -36,6 +36,29 @@ class Measured:
     entry: str
     named: tuple[str, ...]
     without: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many entries are named rightly.
+
+    Attributes
+    ----------
+    entries : int
+    rightly, several, nothing : int
+        How many are named alone, among several, and not at all.
+    wrongly : mapping of str to sequence of str
+        Entries that are named as others, and as which.
+    twins : mapping of str to sequence of str
+        Entries that are named as others where their own is taken away, and as which.
+    """
+
+    entries: int
+    rightly: int
+    several: int
+    nothing: int
+    wrongly: Mapping[str, Sequence[str]]
+    twins: Mapping[str, Sequence[str]]
 
 
 def on_another_base(one: Entry) -> Backend:
@@ -69,29 +92,43 @@ def measured(names: Sequence[str], *, workers: int = 2) -> list[Measured]:
         return list(pool.map(_measured, names, chunksize=-(-len(names) // workers)))
 
 
-def report(found: Sequence[Measured]) -> str:
+def counts(found: Sequence[Measured]) -> Counts:
+    """Count how many are named rightly and how many wrongly.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.meta.diagnosed import Measured, counts
+    >>> counts([Measured("a", ("a", "b"), ("b",)), Measured("b", ("a",), ())])
+    Counts(entries=2, rightly=0, several=1, nothing=0, wrongly={'b': ('a',)}, twins={'a': ('b',)})
+    """
+    return Counts(
+        entries=len(found),
+        rightly=sum(one.named == (one.entry,) for one in found),
+        several=sum(len(one.named) > 1 and one.entry in one.named for one in found),
+        nothing=sum(not one.named for one in found),
+        wrongly={one.entry: one.named for one in found if one.named and one.entry not in one.named},
+        twins={one.entry: one.without for one in found if one.without},
+    )
+
+
+def report(found: Counts) -> str:
     """Say how many are named rightly and how many wrongly.
 
     Examples
     --------
-    >>> from attnspec.conformance.meta.diagnosed import Measured, report
-    >>> print(report([Measured("a", ("a",), ()), Measured("b", (), ("a",))]))
+    >>> from attnspec.conformance.meta.diagnosed import Counts, report
+    >>> print(report(Counts(2, rightly=1, several=0, nothing=1, wrongly={}, twins={"b": ("a",)})))
     diagnosis: 2 entries, 1 named rightly, 0 as one of several, 0 wrongly, of 1 nothing said
     without its own entry: 1 named as another
     b is named a
     """
-    rightly = sum(one.named == (one.entry,) for one in found)
-    several = sum(len(one.named) > 1 and one.entry in one.named for one in found)
-    wrongly = [one for one in found if one.named and one.entry not in one.named]
-    nothing = sum(not one.named for one in found)
-    twins = [one for one in found if one.without]
-    counts = f"{rightly} named rightly, {several} as one of several, {len(wrongly)} wrongly"
+    named = f"{found.rightly} named rightly, {found.several} as one of several, {len(found.wrongly)} wrongly"
     lines = [
-        f"diagnosis: {len(found)} entries, {counts}, of {nothing} nothing said",
-        f"without its own entry: {len(twins)} named as another",
+        f"diagnosis: {found.entries} entries, {named}, of {found.nothing} nothing said",
+        f"without its own entry: {len(found.twins)} named as another",
     ]
-    lines += [f"{one.entry} is named {', '.join(one.named)}" for one in wrongly]
-    lines += [f"{one.entry} is named {', '.join(one.without)}" for one in twins]
+    others = (*found.wrongly.items(), *found.twins.items())
+    lines += [f"{name} is named {', '.join(named)}" for name, named in others]
     return "\n".join(lines)
 
 
@@ -108,4 +145,4 @@ def _measured(name: str) -> Measured:
 
 
 if __name__ == "__main__":
-    print(report(measured([one.name for one in wrong_entries()])))  # noqa: T201 - that is what it is for
+    print(report(counts(measured([one.name for one in wrong_entries()]))))  # noqa: T201 - that is what it is for

@@ -186,13 +186,13 @@ def detections(done: Sequence[Trial]) -> Table:
             name = f"correct, {accuracy}" if accuracy else trial.subject.name
             groups.setdefault((name, trial.problem.dtype), []).append(trial)
     for (name, dtype), own in groups.items():
-        cells = []
+        cells, accuracy = [], own[0].subject.accuracy
         for rule in RULES:
             judged = [trial.shares[rule] for trial in own if rule in trial.shares]
             found = sum(share > 1 for share in judged)
             many = f"{found} of {len(judged)}" if len(judged) < len(own) else str(found)
-            cells.append("" if not judged or (name, rule) == ("correct, cast", "full") else many)
-        sure = "" if name.startswith("correct") else _best(own)
+            cells.append("" if not judged or (accuracy, rule) == ("cast", "full") else many)
+        sure = "" if accuracy else _best(own)
         table.add_row(name, dtype, str(len(own)), *cells, sure)
     return table
 

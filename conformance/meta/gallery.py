@@ -9,10 +9,12 @@ from pathlib import Path
 import click
 
 from attnspec.conformance.gallery import correct_entries, wrong_entries
-from attnspec.conformance.meta.diagnosed import measured, report
+from attnspec.conformance.meta.diagnosed import counts, measured
 from attnspec.conformance.meta.kills import problems, summary, unbroken
 from attnspec.conformance.meta.matrix import matrix
-from attnspec.conformance.meta.page import PAGE, kills, page
+from attnspec.conformance.meta.page import PAGE, page
+from attnspec.conformance.meta.stored import FILE, Stored, kills
+from attnspec.conformance.meta.stored import write as store
 
 
 @click.command()
@@ -21,7 +23,9 @@ from attnspec.conformance.meta.page import PAGE, kills, page
 @click.option("--workers", default=2, show_default=True, help="Processes.")
 @click.option("--json", "file", type=click.Path(dir_okay=False, path_type=Path), help="Write findings here.")
 @click.option(
-    "--write", is_flag=True, help="Judge the wrong ones by both parts, diagnose them, and write the page."
+    "--write",
+    is_flag=True,
+    help="Judge the wrong ones by both parts, diagnose them, and write what was found and its page.",
 )
 def main(names: tuple[str, ...], *, quick: bool, workers: int, file: Path | None, write: bool) -> None:
     """Judge the suite by the gallery, or some of it; fails where anything is not as it should be."""
@@ -29,9 +33,10 @@ def main(names: tuple[str, ...], *, quick: bool, workers: int, file: Path | None
     if write:
         wrong = [one.name for one in wrong_entries()]
         whole, part = (matrix(wrong, (), quick=quick, workers=workers) for quick in (False, True))
-        said = report(measured(wrong, workers=workers))
-        PAGE.write_text(page(kills(whole, part), said), encoding="utf-8", newline="\n")
-        click.echo(f"{PAGE.name}: written")
+        stored = Stored(kills(whole, part), counts(measured(wrong, workers=workers)))
+        store(stored)
+        PAGE.write_text(page(stored), encoding="utf-8", newline="\n")
+        click.echo(f"{FILE.name}, {PAGE.name}: written")
         return
     chosen = [
         [one.name for one in every if not names or one.name in names]

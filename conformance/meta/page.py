@@ -1,13 +1,11 @@
 """The kill matrix as a page to be read: ``README.md`` in the gallery."""
 
-import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from attnspec import find_rule, rules
 from attnspec.conformance.gallery import KINDS, Entry, correct_entries, wrong_entries
-from attnspec.conformance.meta.matrix import Finding
+from attnspec.conformance.meta.diagnosed import report
+from attnspec.conformance.meta.stored import Kill, Stored
 
 PAGE = Path(__file__).resolve().parents[1] / "gallery" / "README.md"
 
@@ -27,8 +25,9 @@ broken by some entry. All of them can be: {broken} of {rules} rules are.
 Below, *killed by* is the cheapest case that says the rule is broken: of those that are there for this rule,
 golden vectors first, the smallest of them first, in dtype after dtype; then generated cases; then relations
 between calls. *Quick* says whether the part of the suite that `--quick` leaves kills it too: {quick} of
-{wrong} are killed by it. *Seen* is a public thread about such a bug. This page is written by `python -m
-attnspec.conformance.meta.gallery --write`, and our tests check that it is as the gallery is.
+{wrong} are killed by it. *Seen* is a public thread about such a bug. `python -m
+attnspec.conformance.meta.gallery --write` measures all of this, keeps it in `kills.json` and writes this page
+of it; our tests check that both are as the gallery is.
 
 ## Diagnosis
 
@@ -45,57 +44,17 @@ taken away, when any name is a wrong one:
 
 {kinds}
 """
-_ROW = re.compile(r"^\| `(\w+)` \| .* \| ([^|]*) \| (yes|no) \|$", re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class Kill:
-    """By which case an entry is killed, and whether the quick part of the suite kills it too."""
-
-    case: str
-    quick: bool
-
-
-def kills_of(text: str) -> dict[str, Kill]:
-    """Read the kills out of the page.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.meta.page import kills_of
-    >>> kills_of("| `a` | MASK-1 | does wrong | R |  | masking-causal-1-float32 | yes |")
-    {'a': Kill(case='masking-causal-1-float32', quick=True)}
-    """
-    return {name: Kill(case, quick == "yes") for name, case, quick in _ROW.findall(text)}
-
-
-def kills(findings: Iterable[Finding], quick: Iterable[Finding]) -> dict[str, Kill]:
-    """Take the kills from the findings of the whole suite and of its quick part."""
-    quickly = {one.entry for one in quick if one.killed_by}
-    return {one.entry: Kill(one.killed_by, one.entry in quickly) for one in findings if one.rule}
-
-
-def said_of(text: str) -> str:
-    """Read out of the page what was measured of the diagnosis."""
-    found = re.search(r"^```text\n(.*?)\n```$", text, re.MULTILINE | re.DOTALL)
-    return found[1] if found else ""
-
-
-def page(killed: Mapping[str, Kill], said: str) -> str:
-    """Write the page.
-
-    Parameters
-    ----------
-    killed : mapping of str to Kill
-        By the names of the wrong entries.
-    said : str
-        What was measured of the diagnosis.
+def page(stored: Stored) -> str:
+    """Write the page of what was measured.
 
     Raises
     ------
     KeyError
         When an entry is missing.
     """
-    wrong, correct = wrong_entries(), correct_entries()
+    killed, wrong, correct = stored.kills, wrong_entries(), correct_entries()
     kinds = [f"- {letter}: {text}" for letter, text in KINDS.items()]
     head = _HEAD.format(
         wrong=len(wrong),
@@ -104,7 +63,7 @@ def page(killed: Mapping[str, Kill], said: str) -> str:
         broken=len({one.rule for one in wrong}),
         quick=sum(killed[one.name].quick for one in wrong),
         kinds="\n".join(kinds),
-        said=said,
+        said=report(stored.diagnosis),
     )
     parts = [head]
     order = [rule.id for rule in rules()]

@@ -1,7 +1,7 @@
 """Traceability: from each rule to what stands for it, and what is missing.
 
 Everything is read from where it stands: chapters, golden vectors, the groups of the
-suite, the gallery and its page, the backends' declarations.
+suite, the gallery and what was measured of it, the backends' declarations.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from functools import cache
 
 from attnspec import cases, rules
 from attnspec.conformance.gallery import wrong_entries
-from attnspec.conformance.meta.page import PAGE, Kill, kills_of
+from attnspec.conformance.meta.stored import Kill, read
 from attnspec.conformance.suite import groups
 
 
@@ -101,19 +101,19 @@ def traced(deviations: Mapping[str, Sequence[str]]) -> list[Trace]:
     ]
 
 
-def gaps(found: Sequence[Trace], page: str | None = None) -> list[str]:
+def gaps(found: Sequence[Trace], killed: Mapping[str, Kill] | None = None) -> list[str]:
     """List rules without a case or an entry, groups without a rule, entries that no case kills.
 
     Parameters
     ----------
     found : sequence of Trace
-    page : str, optional
-        The text of the kill matrix; by default that in the gallery, where it is at hand.
+    killed : mapping of str to Kill, optional
+        By the names of the wrong entries; by default what was measured last.
 
     Examples
     --------
     >>> from attnspec.conformance.meta.trace import Trace, gaps
-    >>> gaps([Trace("MASK-1", "MUST", "masking", (), (), ("a",), ())], page="")[0]
+    >>> gaps([Trace("MASK-1", "MUST", "masking", (), (), ("a",), ())], killed={})[0]
     'MASK-1: no case'
     """
     known = {rule.id for rule in rules()}
@@ -126,10 +126,7 @@ def gaps(found: Sequence[Trace], page: str | None = None) -> list[str]:
         for rule in cited
         if rule not in known
     ]
-    text = page if page is not None else PAGE.read_text(encoding="utf-8") if PAGE.exists() else None
-    if text is not None:
-        missing += _unkilled(kills_of(text))
-    return missing
+    return missing + _unkilled(read().kills if killed is None else killed)
 
 
 def lines(one: Trace, *, whole: bool) -> list[str]:

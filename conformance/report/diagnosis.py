@@ -5,10 +5,7 @@ told apart, give the backend's results on every call: on those that it fails, an
 on those that it passes. Otherwise nothing is said.
 """
 
-import json
-import subprocess
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from attnspec import Case, cases
-from attnspec.backends import Backend, Broken, Unsupported, load
+from attnspec.backends import Backend, Broken, Unsupported
 from attnspec.conformance.gallery import Entry, wrong_entries
 from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.call import Outputs, call
@@ -25,11 +22,10 @@ from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.dtypes import accepted, in_each
 from attnspec.conformance.judge.expected import declared, differences
 from attnspec.conformance.judge.failure import Failure, Raised
-from attnspec.conformance.results import Results
-from attnspec.conformance.suite import items
+from attnspec.conformance.suite.group import Item
 from attnspec.conformance.suite.options import OPTIONS, drawn
 from attnspec.conformance.suite.problem import GROUPED, MASKED, Shape, problem_of
-from attnspec.conformance.verdict import BAD, Difference, Verdict
+from attnspec.conformance.verdict import Difference
 
 #: Two results that are each within a budget of the same number are within two of each other.
 _APART = 2.0
@@ -37,8 +33,6 @@ _APART = 2.0
 _FEWEST = 2
 #: More entries than these are no name.
 _MOST = 3
-#: Of the cases of a run, at most so many that it failed, and that it passed, are asked again.
-_ASKED_AGAIN = {True: 60, False: 120}
 #: What two results may be apart besides, as a part of the largest number in them.
 _UNITS = {"float64": 2.0**-40, "float32": 2.0**-17, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 _SHAPES = (MASKED[0], GROUPED[1], Shape((1, 1), 19, 35, 2, 2))
@@ -165,57 +159,22 @@ def probes(seed: int = 5) -> list[Case]:
     return found
 
 
-def of_results(results: Results, *, seconds: float = 120) -> dict[str, str]:
-    """Diagnose each backend that fails, in a process of its own, which may crash or hang.
-
-    It is asked some of the cases that it failed and passed again, and the calls that
-    any backend is asked.
+def diagnosis_of(backend: Backend, found: Iterable[Item]) -> str:
+    """Diagnose a backend in a line, by cases that it failed and passed and by those that any is asked.
 
     Parameters
     ----------
-    results : Results
-    seconds : float, optional
-        What it may take; of a backend that takes longer nothing is said.
-
-    Returns
-    -------
-    dict of str to str
-        A line for each backend of which there is something to say.
+    backend : Backend
+    found : iterable of Case or Relation
     """
-    seed = next((header.seed for header in results.headers), None)
-    found = {}
-    for name in sorted({verdict.backend for verdict in results.verdicts if verdict.bad}):
-        own = [verdict for verdict in results.verdicts if verdict.backend == name]
-        again = list(_again(own))
-        if not again:  # what ended the process, or did not end, would do so again
-            continue
-        given = json.dumps({"backend": name, "cases": again, "seed": seed})
-        command = [sys.executable, "-m", "attnspec.conformance.report.diagnosis"]
-        with suppress(subprocess.SubprocessError, OSError):
-            ended = subprocess.run(  # noqa: S603 - ourselves
-                command, input=given, capture_output=True, text=True, timeout=seconds, check=True
-            )
-            # A backend may print what it likes: the last line is ours.
-            found[name] = ended.stdout.strip().splitlines()[-1]
-    return found
+    again = [item for item in found if isinstance(item, Case)]
+    asked = {case.name: case for case in (*again, *golden(), *probes())}
+    return said(diagnose(backend, asked.values()))
 
 
 def said(found: Diagnosis | None) -> str:
     """Put a diagnosis in a line."""
     return str(found) if found else "consistent with nothing in the gallery, or with too much of it"
-
-
-def _again(verdicts: Sequence[Verdict]) -> Iterator[str]:
-    """Choose cases of a run that are asked again: failing and passing ones, spread over all there are."""
-    for bad, most in _ASKED_AGAIN.items():
-        names = [
-            verdict.case
-            for verdict in verdicts
-            if (verdict.status in BAD if bad else verdict.status == "pass")
-            and verdict.case
-            and not (verdict.status == "error" and verdict.difference is None and verdict.raised is None)
-        ]
-        yield from names[:: -(-len(names) // most) or 1]
 
 
 def _outputs(backend: Backend, case: Case) -> Outputs | None:
@@ -261,15 +220,3 @@ def _share(backend: Backend, case: Case, got: Outputs | None, given: Outputs | N
         compared = compare(name, one, other, budget + rounding, str(one.dtype), where=where)
         worst = max(worst, compared.share if isinstance(compared, Difference) else compared)
     return worst
-
-
-def _main() -> None:
-    given = json.load(sys.stdin)
-    backend = load(given["backend"])
-    again = [item for item in items(names=given["cases"], seed=given["seed"]) if isinstance(item, Case)]
-    asked = {case.name: case for case in (*again, *golden(), *probes())}
-    print("\n" + said(diagnose(backend, asked.values())))  # noqa: T201 - read by `of_results`
-
-
-if __name__ == "__main__":
-    _main()

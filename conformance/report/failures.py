@@ -1,10 +1,13 @@
 """The failures to show: of each backend and rule that does not hold, the plainest one."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from attnspec.conformance.report.by_rule import about
 from attnspec.conformance.verdict import BAD, Status, Verdict
+
+#: Of the cases of a run, at most so many that it failed, and that it passed, are asked again.
+_ASKED_AGAIN = {True: 60, False: 120}
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,41 @@ def broken(verdicts: Iterable[Verdict]) -> list[Example]:
 def unmet(verdicts: Iterable[Verdict]) -> list[Example]:
     """Give an example of each SHOULD that each backend does not meet."""
     return _examples(verdicts, ("should not met",))
+
+
+def asked_again(verdicts: Sequence[Verdict]) -> Iterator[tuple[str, str]]:
+    """Choose cases of a run that are asked again: failing and passing ones, spread over all there are.
+
+    What ended the process, or did not end, would do so again.
+
+    Returns
+    -------
+    iterator of (str, str)
+        The name of each and its group.
+    """
+    for bad, most in _ASKED_AGAIN.items():
+        names = [
+            (verdict.case, verdict.group)
+            for verdict in verdicts
+            if (verdict.status in BAD if bad else verdict.status == "pass")
+            and verdict.case
+            and not ended(verdict)
+        ]
+        yield from names[:: -(-len(names) // most) or 1]
+
+
+def ended(verdict: Verdict) -> bool:
+    """Tell whether the process ended in the call, or had to be ended: it would do so again.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.failures import ended
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> ended(Verdict("b", "c", "", ("MASK-1",), "error", reason="did not end in 300 s"))
+    True
+    """
+    has_raised = verdict.raised is not None and bool(verdict.raised.type)
+    return verdict.status == "error" and verdict.difference is None and not has_raised
 
 
 def _examples(verdicts: Iterable[Verdict], statuses: tuple[Status, ...]) -> list[Example]:

@@ -158,6 +158,11 @@ def sort_failures(results: Results, known: Iterable[Known]) -> Sorted:
     )
 
 
+def is_known(verdict: Verdict, known: Iterable[Known]) -> bool:
+    """Tell whether a failure is a known one."""
+    return _key(verdict) in _by_key(known)
+
+
 def _stale(rule: str, case: str, ran: set[str], now: Sequence[str]) -> str:
     if now:
         return f"{rule} {case}: fails under {' and '.join(sorted(now))} now; look at it again"

@@ -8,7 +8,7 @@ from attnspec.conformance.report.failures import Example, broken
 from attnspec.conformance.report.outside import plain
 from attnspec.conformance.report.report import Report
 from attnspec.conformance.report.summary import levels
-from attnspec.conformance.report.text import said, title
+from attnspec.conformance.report.text import details, title
 from attnspec.conformance.results import Subject
 from attnspec.conformance.verdict import STATUSES
 
@@ -68,14 +68,14 @@ def _row(report: Report, subject: Subject) -> Iterator[str]:
 
 
 def _details(example: Example, seed: int | None) -> Iterator[str]:
-    first, _, rest = said(example.verdict, seed).partition("\n")
+    found = details(example.verdict, seed)
     fence = "```"
-    while fence in rest:
+    while fence in found:
         fence += "`"
     more = f" (and {example.more} more)" if example.more else ""
     summary = f"{_html(title(example.verdict))}{more}"
     yield from ("", f"<details><summary>{summary}</summary>", "")
-    yield from (f"{fence}text", rest or first, fence, "", "</details>")
+    yield from (f"{fence}text", found, fence, "", "</details>")
 
 
 def _known(report: Report) -> Iterator[str]:

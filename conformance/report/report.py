@@ -2,12 +2,34 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 
 from attnspec.conformance.report.known_failures import Known, Sorted, sort_failures
 from attnspec.conformance.report.levels import Standing, standings
 from attnspec.conformance.results import Results, Subject
 from attnspec.conformance.verdict import Verdict
+
+
+class Outcome(Enum):
+    """How a run ended; the value is the exit status that tells it, and 2 is a wrong command line.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.report import Outcome
+    >>> Outcome.NOT_WHOLE.status
+    4
+    """
+
+    GOOD = 0
+    FAILS = 1
+    NOT_LOADED = 3
+    NOT_WHOLE = 4
+
+    @property
+    def status(self) -> int:
+        """The exit status."""
+        return self.value
 
 
 @dataclass(frozen=True)
@@ -35,11 +57,24 @@ class Report:
         return frozenset(verdict for verdict, _ in self.failures.known)
 
     @property
+    def outcome(self) -> "Outcome":
+        """How it ended, by the gravest of what happened."""
+        subjects = self.results.subjects
+        asked = {verdict.backend for verdict in self.results.verdicts}
+        judged = {verdict.backend for verdict in self.results.verdicts if verdict.status != "unsupported"}
+        if any(one.problem and one.name not in asked for one in subjects) or not subjects:
+            return Outcome.NOT_LOADED
+        if self.failures.new or self.failures.stale:
+            return Outcome.FAILS
+        missing = self.results.missing
+        if any(one.problem or missing.get(one.name) or one.name not in judged for one in subjects):
+            return Outcome.NOT_WHOLE
+        return Outcome.GOOD
+
+    @property
     def good(self) -> bool:
         """Whether every backend was judged to the end, without a new failure or a stale entry."""
-        judged = {verdict.backend for verdict in self.results.verdicts if verdict.status != "unsupported"}
-        sound = all(subject.name in judged and not subject.problem for subject in self.results.subjects)
-        return sound and bool(self.results.subjects) and not self.failures.new and not self.failures.stale
+        return self.outcome is Outcome.GOOD
 
     @property
     def seed(self) -> int | None:

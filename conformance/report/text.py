@@ -41,7 +41,21 @@ def said(verdict: Verdict, seed: int | None = None) -> str:
     """
     if not _is_finding(verdict):
         return finding(verdict)
-    lines = [title(verdict), place(verdict), *_found(verdict), *_looks(verdict)]
+    return plain("\n".join([title(verdict), details(verdict, seed)]))
+
+
+def details(verdict: Verdict, seed: int | None = None) -> str:
+    """Say what was found as `said` does, under a title that names the rule.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.text import details
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> print(details(Verdict("m:f", "", "", ("NUM-9",), "fail", reason="got other bits")))
+    on m:f
+    got other bits
+    """
+    lines = [place(verdict), *_found(verdict), *_looks(verdict)]
     if not verdict.repeatable:
         lines.append("not repeatable: the same call, repeated, went otherwise")
     program = reproduction(verdict, seed)
@@ -122,7 +136,8 @@ def _found(verdict: Verdict) -> Iterator[str]:
         yield cut(verdict.reason.strip())
     if verdict.raised is not None:
         raised = verdict.raised
-        yield cut(f"raised {raised.type}: {raised.message.strip() or 'no message'}")
+        if raised.type:
+            yield cut(f"raised {raised.type}: {raised.message.strip() or 'no message'}")
         if raised.file:
             function = f", in {raised.function}" if raised.function else ""
             yield f"at {raised.file}, line {raised.line}{function}"

@@ -8,12 +8,8 @@ what is heavy only then.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    pass
 
 #: The folder that stands for the suite among pytest's arguments.
 SUITE = Path(__file__).parents[1]
@@ -33,7 +29,7 @@ def pytest_load_initial_conftests(
         action="append",
         default=[],
         metavar="NAME",
-        help="what to judge: a name, a library or module:function; may be repeated (default: numpy)",
+        help="what to judge: a name, a library or module:function; may be repeated",
     )
     group.addoption("--quick", action="store_true", help="a fixed part of the suite that touches every rule")
     group.addoption(
@@ -41,26 +37,15 @@ def pytest_load_initial_conftests(
     )
     group.addoption("--case", action="append", default=[], metavar="ID", help="only this case")
     group.addoption("--seed", type=int, metavar="N", help="other generated cases (default: a fixed choice)")
-    group.addoption("--results", metavar="FILE", help="write the verdicts to FILE as JSON lines")
-    group.addoption(
-        "--resume", action="store_true", help="go on after a crash: leave out what FILE has a verdict on"
-    )
-    group.addoption("--running", metavar="FILE", help="keep in FILE which case is being judged")
-    group.addoption(
-        "--no-table", action="store_true", help="leave failures and table to who reads the results"
-    )
     group.addoption("--time-limit", type=float, default=300.0, metavar="SECONDS", help="for one case (300)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register what keeps the state of a run."""
     if config.stash.get(_ours, False):
-        from attnspec.conformance.run.session import Run
+        from attnspec.conformance.run.session import Session
 
-        run = Run(config, tuple(config.getoption("--backend")) or ("numpy",))
-        run.check_options()
-        run.keep_dtypes_together()
-        config.pluginmanager.register(run, "attnspec-run")
+        config.pluginmanager.register(Session(config), "attnspec-session")
 
 
 _ours = pytest.StashKey[bool]()

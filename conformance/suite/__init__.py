@@ -1,6 +1,7 @@
 """The suite: chapters that yield cases and relations, in the order of the standard."""
 
 from collections.abc import Collection, Iterator
+from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -133,6 +134,23 @@ def _in_one_dtype(found: tuple[Item, ...]) -> tuple[Item, ...]:
 def _may_hold(group: Group, names: Collection[str]) -> bool:
     """Whether a group may have a case of one of some names: it need not be made otherwise."""
     return not names or any(name.startswith(group.id) for name in names)
+
+
+def matches(item: Item, text: str) -> bool:
+    """Tell whether the name of a case, its group or a rule of it holds a text, or fits a pattern.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.suite import find, matches
+    >>> case = find("masking-empty-last-float32")
+    >>> matches(case, "empty"), matches(case, "masking-*-float32"), matches(case, "mask-6")
+    (True, True, True)
+    """
+    wanted = text.lower()
+    return any(
+        wanted in name.lower() or fnmatchcase(name.lower(), wanted)
+        for name in (item.name, item.group, *item.rules)
+    )
 
 
 def find(name: str, seed: int | None = None) -> Item:

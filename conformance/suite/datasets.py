@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal, localcontext
 from functools import partial
+from operator import mul
 from types import MappingProxyType
 from typing import Any
 from zlib import crc32
@@ -11,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.dtypes import numpy_dtype
-from attnspec.reference.softmax import softmax
 
 Array = NDArray[Any]
 #: Query, key, value in float64 and the allowed keys, before they are rounded to a dtype.
@@ -204,14 +205,28 @@ def _cancelled(query: Array, key: Array, value: Array, dtype: np.dtype[Any]) -> 
     The last rounding is tiny there, and what was lost before it shows. The second
     key makes up for the rounding of the first.
     """
-    scores = query.astype(np.float64) @ key.astype(np.float64).T / np.sqrt(query.shape[-1])
-    row = softmax(scores, np.ones(scores.shape, bool))[0]  # (S,)
-    chosen = row.argsort()[::-1][:2]
     value = value.astype(dtype).astype(np.float64)
-    value[chosen] = 0
-    for heavy in chosen:
-        value[heavy] = (-(row @ value) / row[heavy]).astype(dtype).astype(np.float64)
+    # In decimals: products and exponentials of NumPy differ in their last digit from machine to machine.
+    with localcontext() as context:
+        context.prec = 40
+        row = _weights(query[0].tolist(), key.tolist())
+        chosen = sorted(range(len(row)), key=lambda place: row[place], reverse=True)[:2]
+        value[chosen] = 0
+        for heavy in chosen:
+            sums = [sum(map(mul, row, map(Decimal, column))) for column in value.T.tolist()]
+            value[heavy] = np.array([float(-total / row[heavy]) for total in sums], dtype)
     return value
+
+
+def _weights(query: list[float], keys: list[list[float]]) -> list[Decimal]:
+    """Weigh the keys for one query."""
+    root = Decimal(len(query)).sqrt()
+    given = [*map(Decimal, query)]
+    scores = [sum(map(mul, given, map(Decimal, key)), Decimal()) / root for key in keys]
+    largest = max(scores)
+    exponentials = [(score - largest).exp() for score in scores]
+    total = sum(exponentials)
+    return [each / total for each in exponentials]
 
 
 #: By name.

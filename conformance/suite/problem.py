@@ -61,7 +61,7 @@ def fitted(shape: Shape, constraints: Constraints) -> Shape:
 
 
 #: Sizes distinct where they can be, so that any mix-up of axes shows. Few of them: JAX compiles
-#: anew for every shape. All tests take theirs from the lists here.
+#: anew for every shape. All cases take theirs from the lists here.
 SHAPES = (
     Shape((), 1, 1, 1, 1),
     Shape((), 3, 5, 4, 4),

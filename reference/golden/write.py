@@ -13,10 +13,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from attnspec.case import SCHEMA, decode, read, spell
+from attnspec.case_json import decode, spell
 from attnspec.errors import SpecError
 from attnspec.reference.exact.balls import Settled
 from attnspec.reference.exact.evaluate import evaluate
+from attnspec.schema import SCHEMA, read
 
 
 @dataclass(frozen=True)

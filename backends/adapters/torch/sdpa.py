@@ -27,17 +27,17 @@ _SDPA = torch.nn.functional.scaled_dot_product_attention
 def default_backend() -> Backend:
     """Leave the path to PyTorch."""
     deviations = (*_OF_ALL, *_OF_FLASH, *_OF_MATH)
-    return _backend("torch-sdpa", _default, {"SHAPE-6": "broadcast"}, deviations)
+    return _backend("torch-sdpa", _attention(_asked, 2), {"SHAPE-6": "broadcast"}, deviations)
 
 
 def math_backend() -> Backend:
     """Force the path of separate operations."""
-    return _backend("torch-math", _math, {"SHAPE-6": "broadcast"}, (*_OF_ALL, *_OF_MATH))
+    return _backend("torch-math", _attention(_by_math, 0), {"SHAPE-6": "broadcast"}, (*_OF_ALL, *_OF_MATH))
 
 
 def flash_backend() -> Backend:
     """Force the fused kernel of the CPU, on the inputs of four axes that it is made for."""
-    return _backend("torch-flash", _flash, {}, (*_OF_ALL, *_OF_FLASH))
+    return _backend("torch-flash", _attention(_by_flash, 2), {}, (*_OF_ALL, *_OF_FLASH))
 
 
 def _backend(
@@ -52,31 +52,27 @@ def _backend(
     )
 
 
-def _default(
-    query: Any,
-    key: Any,
-    value: Any,
-    *,
-    scale: float | None = None,
-    bias: Any = None,
-    mask: Any = None,
-    is_causal: bool = False,
-) -> Any:
-    return _asked(query, key, value, to_attn_mask(mask, bias, 2), scale=scale, is_causal=is_causal)
+def _attention(ask: Callable[..., Any], axes: int) -> Callable[..., Any]:
+    """Give a path the signature that all of them have; mask and bias have so many axes at least."""
+
+    def attention(
+        query: Any,
+        key: Any,
+        value: Any,
+        *,
+        scale: float | None = None,
+        bias: Any = None,
+        mask: Any = None,
+        is_causal: bool = False,
+    ) -> Any:
+        return ask(query, key, value, to_attn_mask(mask, bias, axes), scale=scale, is_causal=is_causal)
+
+    return attention
 
 
-def _math(
-    query: Any,
-    key: Any,
-    value: Any,
-    *,
-    scale: float | None = None,
-    bias: Any = None,
-    mask: Any = None,
-    is_causal: bool = False,
-) -> Any:
+def _by_math(*arrays: Any, **options: Any) -> Any:
     with sdpa_kernel(SDPBackend.MATH):
-        return _asked(query, key, value, to_attn_mask(mask, bias, 0), scale=scale, is_causal=is_causal)
+        return _asked(*arrays, **options)
 
 
 def _asked(query: Any, key: Any, value: Any, attn_mask: Any, *, scale: float | None, is_causal: bool) -> Any:
@@ -95,21 +91,13 @@ def _asked(query: Any, key: Any, value: Any, attn_mask: Any, *, scale: float | N
     )
 
 
-def _flash(
-    query: Any,
-    key: Any,
-    value: Any,
-    *,
-    scale: float | None = None,
-    bias: Any = None,
-    mask: Any = None,
-    is_causal: bool = False,
+def _by_flash(
+    query: Any, key: Any, value: Any, attn_mask: Any, *, scale: float | None, is_causal: bool
 ) -> Any:
     if query.shape[-1] != value.shape[-1] and 0 not in (query.shape[-1], value.shape[-1]):
         raise Unsupported("the fused kernel of the CPU takes values of the keys' depth alone")
     if any(array.numel() and array.stride(-1) != 1 for array in (query, key, value)):
         raise Unsupported("the fused kernel of the CPU takes features that lie side by side")
-    attn_mask = to_attn_mask(mask, bias, 2)
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
         output = _SDPA(
             *(to_four_axes(array) for array in (query, key, value)),

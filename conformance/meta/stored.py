@@ -1,0 +1,69 @@
+"""What was measured of the gallery, kept as data: ``kills.json`` in the gallery."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from attnspec.conformance.meta.diagnosed import Counts
+from attnspec.conformance.meta.matrix import Finding
+
+FILE = Path(__file__).resolve().parents[1] / "gallery" / "kills.json"
+
+
+@dataclass(frozen=True)
+class Kill:
+    """By which case an entry is killed, and whether the quick part of the suite kills it too."""
+
+    case: str
+    quick: bool
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What one measurement of the whole gallery gave.
+
+    Attributes
+    ----------
+    kills : mapping of str to Kill
+        By the names of the wrong entries.
+    diagnosis : Counts
+        How many of them are named rightly.
+    """
+
+    kills: Mapping[str, Kill]
+    diagnosis: Counts
+
+
+def kills(findings: Iterable[Finding], quick: Iterable[Finding]) -> dict[str, Kill]:
+    """Take the kills from the findings of the whole suite and of its quick part.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.meta.matrix import Finding
+    >>> from attnspec.conformance.meta.stored import kills
+    >>> kills([Finding("a", "MASK-1", "c", 1, 0.1, {}, 1.0)], [])
+    {'a': Kill(case='c', quick=False)}
+    """
+    quickly = {one.entry for one in quick if one.killed_by}
+    return {one.entry: Kill(one.killed_by, one.entry in quickly) for one in findings if one.rule}
+
+
+def read(path: Path = FILE) -> Stored:
+    """Read what was measured.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.meta.stored import read
+    >>> read().kills["inverted_polarity"].quick
+    True
+    """
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    found = {name: Kill(**kill) for name, kill in content["kills"].items()}
+    return Stored(found, Counts(**content["diagnosis"]))
+
+
+def write(stored: Stored, path: Path = FILE) -> None:
+    """Write what was measured."""
+    path.write_text(json.dumps(asdict(stored), indent=1) + "\n", encoding="utf-8", newline="\n")

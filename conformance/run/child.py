@@ -1,0 +1,190 @@
+"""The process that calls a backend: it is told what to judge, and answers with verdicts, line by line.
+
+Nothing else runs a backend's code. `Worker` starts it, speaks with it and ends it.
+"""
+
+import faulthandler
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from attnspec import SpecError, cases, find_rule
+from attnspec.backends import Backend, BackendError, load
+from attnspec.case_json import read_cases
+from attnspec.conformance.judge.deviation import not_shown
+from attnspec.conformance.judge.dtypes import in_each
+from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.results import Subject
+from attnspec.conformance.suite import groups, items, matches, require
+from attnspec.conformance.suite.group import Item
+from attnspec.conformance.verdict import Raise, Verdict, to_json
+
+#: Cases of a plan that stand in one line.
+_IN_A_LINE = 500
+
+Answer = Callable[[str, Any], None]
+
+
+class Child:
+    """What the process knows: the backend, once it is loaded, and how to find a case.
+
+    Parameters
+    ----------
+    seed : int or None
+        Of the generated cases.
+    files : tuple of str
+        Files of cases.
+    answer : callable
+        Writes an answer of a kind.
+    """
+
+    def __init__(self, seed: int | None, files: tuple[str, ...], answer: Answer) -> None:
+        self.seed = seed
+        self.files = files
+        self.answer = answer
+        self._backend: Backend | None = None
+
+    @property
+    def backend(self) -> Backend:
+        """The backend, which `load` has loaded."""
+        assert self._backend is not None  # noqa: S101 - the parent asks for `load` first
+        return self._backend
+
+    def plan(self, selection: dict[str, Any]) -> None:
+        """Name the cases that are selected, before anything of the backend is loaded."""
+        texts = selection.pop("match")
+        for rule in selection["rules"]:
+            find_rule(rule)
+        for name in selection["names"]:
+            if name not in self.files:
+                require(name, self.seed)
+        found = [item for item in items(**selection) if not texts or any(matches(item, one) for one in texts)]
+        for start in range(0, len(found), _IN_A_LINE):
+            part = found[start : start + _IN_A_LINE]
+            self.answer("planned", [[one.name, one.group, one.rules, one.dtype] for one in part])
+        self.answer("plan", len(found))
+
+    def load(self, name: str) -> None:
+        """Load the backend."""
+        self._backend = load(name)
+        library = self.backend.array_library
+        self.answer("loaded", asdict(subject_of(name, self.backend)) | {"compiles": bool(library.compile)})
+
+    def judge(self, name: str, group: str) -> None:
+        """Judge one case."""
+        self.answer("verdict", to_json(judged(self.backend, self._item(name, group))))
+        self.backend.array_library.release()
+
+    def not_shown(self, shown: list[str]) -> None:
+        """Make verdicts of what is declared and was not shown."""
+        self.answer("verdicts", [to_json(verdict) for verdict in not_shown(self.backend, shown)])
+
+    def diagnose(self, failed: list[list[str]]) -> None:
+        """Say what of the gallery gives what the backend gives, empty where nothing does."""
+        from attnspec.conformance.report.diagnosis import diagnosis_of  # it brings the gallery with it
+
+        found = [self._item(name, group) for name, group in failed]
+        self.answer("diagnosis", diagnosis_of(self.backend, found))
+
+    def _item(self, name: str, group: str) -> Item:
+        known = _of_group(group, self.seed) if group else _golden()
+        return known.get(name) or _of_files(self.files)[name]
+
+
+def subject_of(name: str, backend: Backend) -> Subject:
+    """Tell what stands in the results of a backend."""
+    return Subject(name, backend.library, backend.version, note="; ".join(backend.notes))
+
+
+def judged(backend: Backend, item: Item) -> Verdict:
+    """Judge, and take the time; a failure is repeated once, to tell whether it is one each time."""
+    started = time.perf_counter()
+    verdict = _once(backend, item)
+    again = verdict.bad and _once(backend, item).status != verdict.status
+    return replace(verdict, seconds=round(time.perf_counter() - started, 4), repeatable=not again)
+
+
+def _once(backend: Backend, item: Item) -> Verdict:
+    try:
+        return judge(backend, item)
+    except KeyboardInterrupt as error:  # nobody interrupts this process: a kernel has raised it
+        raised = Raise(type(error).__name__, str(error))
+        rule = item.rules[0]
+        return Verdict(
+            backend.name, item.name, item.group, item.rules, "error", item.dtype, rule=rule, raised=raised
+        )
+
+
+@lru_cache(maxsize=2)
+def _of_group(group: str, seed: int | None) -> dict[str, Item]:
+    """Make the cases of a group: they are asked for one after the other."""
+    return {item.name: item for one in groups() if one.name == group for item in one.items(seed)}
+
+
+@lru_cache(maxsize=1)
+def _golden() -> dict[str, Item]:
+    return {item.name: item for case in cases() for item in in_each(case)}
+
+
+@lru_cache(maxsize=1)
+def _of_files(files: tuple[str, ...]) -> dict[str, Item]:
+    return {case.name: case for file in files for case in read_cases(Path(file))}
+
+
+def _requests(pipe: int) -> Iterator[dict[str, Any]]:
+    """Yield what the parent asks; when it is gone the process ends, whatever is being called."""
+    waiting: queue.Queue[bytes] = queue.Queue()
+
+    def read() -> None:
+        with os.fdopen(pipe, "rb") as lines:
+            for line in lines:
+                waiting.put(line)
+        os._exit(0)
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        yield json.loads(waiting.get())
+
+
+def _answers(pipe: int) -> Answer:
+    def answer(kind: str, thing: Any) -> None:
+        # Surrogates that stand alone, which a message may hold, are escaped in it.
+        left = memoryview((json.dumps({kind: thing}) + "\n").encode())
+        while left:
+            left = left[os.write(pipe, left) :]
+
+    return answer
+
+
+def main() -> None:
+    """Take the standard streams for the conversation, and leave others in their places for the backend."""
+    requests, answers = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    os.close(nothing)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is told to stop, and ends this process
+    faulthandler.enable(all_threads=False)
+    if hasattr(faulthandler, "register"):
+        faulthandler.register(signal.SIGUSR1, all_threads=False)
+    answer = _answers(answers)
+    seed, *files = json.loads(sys.argv[1])
+    child = Child(seed, tuple(files), answer)
+    for request in _requests(requests):
+        try:
+            getattr(child, request.pop("do"))(**request)
+        except (BackendError, SpecError) as error:
+            answer("problem", str(error))
+
+
+if __name__ == "__main__":
+    main()

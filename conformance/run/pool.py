@@ -1,0 +1,237 @@
+"""A run of the suite on one backend: a plan, processes that judge it, and what they find as it comes in."""
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from typing import Self
+
+from attnspec import SpecError, __version__
+from attnspec.backends.errors import BackendError
+from attnspec.conformance.judge.deviation import shown
+from attnspec.conformance.results import Footer, Header, Subject
+from attnspec.conformance.run.selection import Selection
+from attnspec.conformance.run.worker import Gone, Planned, Worker
+from attnspec.conformance.verdict import Verdict
+
+#: Cases that a process is asked for at once, so that it need not wait for the next.
+_AHEAD = 4
+#: Times that a process may end, and that it may have to be ended, before a run is given up.
+MOST_ENDS, MOST_HANGS = 200, 3
+
+Event = Header | Subject | Verdict | Footer
+
+
+@dataclass
+class Pool:
+    """The processes of a run.
+
+    Parameters
+    ----------
+    name : str
+        Of the backend.
+    selection : Selection
+    jobs : int, optional
+        How many processes judge at once.
+    seconds : float, optional
+        That one case may take.
+    echo : bool, optional
+        Whether what the backend prints is printed.
+    """
+
+    name: str
+    selection: Selection
+    jobs: int = 1
+    seconds: float = 300.0
+    echo: bool = False
+    _workers: list[Worker] = field(default_factory=list)
+    _found: "queue.Queue[Verdict | str | None]" = field(default_factory=queue.Queue)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _ends: int = 0
+    _hangs: int = 0
+    _stopped: bool = False
+
+    def run(self, stop: Callable[[Verdict], bool] = lambda _: False) -> Iterator[Event]:
+        """Judge, and yield the header with the plan, the subject, each verdict, and the footer.
+
+        Without the footer the run was cut off.
+
+        Parameters
+        ----------
+        stop : callable, optional
+            Whether a verdict ends the run.
+
+        Raises
+        ------
+        SpecError
+            When the selection names a rule or case that there is not.
+        """
+        first = self._start()
+        plan = first.plan(self.selection)
+        if not plan:
+            raise SpecError("case: expected some that fit what was asked for, got none")
+        header = Header(__version__, self.selection.part, self.selection.seed)
+        yield replace(header, cases=tuple(case.name for case in plan))
+        try:
+            subject, compiles = first.load(self.name)
+        except BackendError as error:
+            yield Subject(self.name, "", "", str(error))
+            yield Footer(0)
+            return
+        yield subject
+        verdicts: list[Verdict] = []
+        for found in self._judge(first, plan, together=compiles):
+            problem = found if isinstance(found, str) else ""
+            if isinstance(found, Verdict):
+                verdicts.append(found)
+                yield found
+                problem = "stopped at the first failure" if stop(found) else ""
+            if problem:
+                yield replace(subject, problem=f"backend {self.name}: {problem}")
+                return
+        missing = self._not_shown(verdicts)
+        yield from missing
+        yield Footer(len(verdicts) + len(missing))
+
+    def diagnose(self, failed: Iterable[tuple[str, str]], seconds: float) -> str:
+        """Say what of the gallery gives what the backend gives; empty where nothing is found, or in time.
+
+        Parameters
+        ----------
+        failed : iterable of (str, str)
+            Name and group of cases that are asked again.
+        seconds : float
+            That it may take.
+        """
+        with suppress(BackendError, Gone):
+            return self._any().diagnose(failed, seconds)
+        return ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End all processes."""
+        with self._lock:
+            self._stopped = True
+            workers = list(self._workers)
+        for worker in workers:
+            worker.stop()
+
+    def _judge(self, first: Worker, plan: tuple[Planned, ...], *, together: bool) -> Iterator[Verdict | str]:
+        """Yield the verdicts as they come in, or why no more will."""
+        queues = _queues(plan, self.jobs, together=together)
+        threads = [
+            threading.Thread(target=self._drive, args=(own, queues, worker), daemon=True)
+            for own, worker in zip_longest(queues, [first])
+        ]
+        for thread in threads:
+            thread.start()
+        left = len(threads)
+        while left:
+            found = self._found.get()
+            if found is None:
+                left -= 1
+            else:
+                yield found
+
+    def _drive(self, own: deque[Planned], queues: list[deque[Planned]], worker: Worker | None) -> None:
+        """Have one process judge what there is to judge; one that has ended is replaced."""
+        waiting: deque[Planned] = deque()
+        try:
+            while not self._stopped:
+                while len(waiting) < _AHEAD and (case := self._next(own, queues)) is not None:
+                    waiting.append(case)
+                    if worker is not None:
+                        worker.ask(case)
+                if not waiting:
+                    return
+                if worker is None:
+                    worker = self._start()
+                    worker.load(self.name)
+                    for case in waiting:
+                        worker.ask(case)
+                try:
+                    self._found.put(worker.verdict(self.seconds))
+                except Gone as gone:
+                    worker = None
+                    self._found.put(lost(self.name, waiting[0], gone))
+                    if problem := self._too_many(gone):
+                        self._found.put(problem)
+                        return
+                waiting.popleft()
+        except BackendError as error:  # it could be loaded before
+            self._found.put(str(error))
+        finally:
+            self._found.put(None)
+
+    def _next(self, own: deque[Planned], queues: list[deque[Planned]]) -> Planned | None:
+        """Take a case of one's own, or of the process that has most left, from the other end."""
+        with self._lock:
+            if own:
+                return own.popleft()
+            longest = max(queues, key=len)
+            return longest.pop() if longest else None
+
+    def _too_many(self, gone: Gone) -> str:
+        with self._lock:
+            self._ends += not gone.hung
+            self._hangs += gone.hung
+        if self._hangs >= MOST_HANGS:
+            return f"given up after {self._hangs} cases that did not end"
+        return f"given up after its process has ended {self._ends} times" if self._ends >= MOST_ENDS else ""
+
+    def _start(self) -> Worker:
+        worker = Worker(self.selection, echo=self.echo)
+        with self._lock:
+            self._workers.append(worker)
+        return worker
+
+    def _not_shown(self, verdicts: list[Verdict]) -> list[Verdict]:
+        """After a whole run, make an error of each declared deviation that no case has shown."""
+        if self.selection.part != "whole":
+            return []
+        return self._any().not_shown(shown(verdicts))
+
+    def _any(self) -> Worker:
+        """Take a process that has the backend loaded and nothing to do, or start one."""
+        for worker in self._workers:
+            if worker.idle:
+                return worker
+        worker = self._start()
+        worker.load(self.name)
+        return worker
+
+
+def _queues(plan: tuple[Planned, ...], jobs: int, *, together: bool) -> list[deque[Planned]]:
+    """Share out the cases.
+
+    Where a library compiles anew for each dtype, a dtype stays with one process; otherwise a group does.
+    """
+    keys = dict.fromkeys(case.dtype if together else (case.group or case.name) for case in plan)
+    place = {key: number % jobs for number, key in enumerate(keys)}
+    queues: list[deque[Planned]] = [deque() for _ in range(min(jobs, max(1, len(keys))))]
+    for case in plan:
+        queues[place[case.dtype if together else (case.group or case.name)]].append(case)
+    return queues
+
+
+def lost(backend: str, case: Planned, gone: Gone) -> Verdict:
+    """Give a verdict on the case that was being judged when a process ended."""
+    return Verdict(
+        backend,
+        case.name,
+        case.group,
+        case.rules,
+        "error",
+        case.dtype,
+        rule=case.rules[0],
+        reason=str(gone),
+        raised=gone.raised,
+    )

@@ -1,0 +1,64 @@
+"""How far a run is, on one line of a terminal, or now and then on a line of a log."""
+
+import shutil
+import sys
+import time
+from dataclasses import dataclass, field
+
+#: Seconds between two lines, on a terminal and in a log.
+_ON_TERMINAL, _IN_LOG = 0.2, 30.0
+
+
+@dataclass
+class Progress:
+    """The progress of one run.
+
+    Parameters
+    ----------
+    name : str
+        Of the backend.
+    planned : int
+        How many cases there are to judge.
+    """
+
+    name: str
+    planned: int
+    judged: int = 0
+    failing: int = 0
+    _started: float = field(default_factory=time.monotonic)
+    _said: float = field(default_factory=time.monotonic)
+
+    def add(self, *, failing: bool) -> None:
+        """Count a verdict, and say how far it is when it is time to."""
+        self.judged += 1
+        self.failing += failing
+        now = time.monotonic()
+        terminal = sys.stderr.isatty()
+        if now - self._said < (_ON_TERMINAL if terminal else _IN_LOG):
+            return
+        self._said = now
+        if terminal:
+            width = shutil.get_terminal_size().columns - 1
+            sys.stderr.write(f"\r{self.text(now - self._started)[:width]:{width}}")
+        else:
+            sys.stderr.write(self.text(now - self._started) + "\n")
+        sys.stderr.flush()
+
+    def text(self, seconds: float) -> str:
+        """Say how far it is after some seconds.
+
+        Examples
+        --------
+        >>> from attnspec.conformance.run.progress import Progress
+        >>> Progress("m:f", 400, judged=100, failing=2).text(5.0)
+        'm:f: 100 of 400 cases judged, 2 failing, 15 s left'
+        """
+        failing = f", {self.failing} failing" if self.failing else ""
+        left = seconds / self.judged * (self.planned - self.judged) if self.judged else 0.0
+        return f"{self.name}: {self.judged} of {self.planned} cases judged{failing}, {left:.0f} s left"
+
+    def end(self) -> None:
+        """Clear the line of a terminal."""
+        if sys.stderr.isatty():
+            sys.stderr.write("\r" + " " * (shutil.get_terminal_size().columns - 1) + "\r")
+            sys.stderr.flush()

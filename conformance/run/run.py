@@ -1,0 +1,185 @@
+"""Runs on several backends, one after the other, with their results in a file as they come in."""
+
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import TextIO
+
+from attnspec.conformance.report.failures import asked_again, ended
+from attnspec.conformance.report.outside import plain
+from attnspec.conformance.results import Footer, Header, Results, Run, Subject, gathered, line
+from attnspec.conformance.run.pool import Event, Pool
+from attnspec.conformance.run.progress import Progress
+from attnspec.conformance.run.selection import Selection
+from attnspec.conformance.verdict import Verdict
+
+#: Seconds that a diagnosis may take.
+_DIAGNOSIS_LIMIT = 30.0
+
+
+class Interrupted(BaseException):
+    """The run was told to end.
+
+    Attributes
+    ----------
+    signal : int
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.signal = number
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What came of the runs.
+
+    Attributes
+    ----------
+    results : Results
+    diagnoses : mapping of str to str
+        By backend, what its failures are consistent with.
+    signal : int
+        By which it was ended early; 0 where it was not.
+    problem : str
+        Why the file of results is not whole; empty where it is.
+    """
+
+    results: Results
+    diagnoses: Mapping[str, str]
+    signal: int = 0
+    problem: str = ""
+
+
+def run_all(
+    names: Sequence[str],
+    selection: Selection,
+    *,
+    jobs: int = 1,
+    seconds: float = 300.0,
+    echo: bool = False,
+    path: Path | None = None,
+    fails: Callable[[Verdict], bool] = lambda verdict: verdict.bad,
+    stop: bool = False,
+) -> Ran:
+    """Run the suite on backends.
+
+    Whatever ends a run early, what was found before is returned, and stands in the file.
+
+    Parameters
+    ----------
+    names : sequence of str
+    selection : Selection
+    jobs : int, optional
+        How many processes judge at once.
+    seconds : float, optional
+        That one case may take.
+    echo : bool, optional
+        Whether what a backend prints is printed.
+    path : Path, optional
+        Where the results are written, line by line.
+    fails : callable, optional
+        Whether a verdict is a failure that is to be diagnosed.
+    stop : bool, optional
+        Whether the first failure ends the run of its backend.
+
+    Raises
+    ------
+    SpecError
+        When the selection names a rule or case that there is not, or selects nothing.
+    """
+    runs: list[Run] = []
+    diagnoses: dict[str, str] = {}
+    number = 0
+    lines = Lines(path)
+    try:
+        with _told_to_end():
+            for name in dict.fromkeys(names):
+                with Pool(name, selection, jobs, seconds, echo) as pool:
+                    run = _one(pool, runs, lines.write, fails if stop else lambda _: False)
+                    if any(fails(one) and not ended(one) for one in run.verdicts):
+                        known = [one for one in run.verdicts if not one.bad or fails(one)]
+                        diagnoses[name] = pool.diagnose(asked_again(known), _DIAGNOSIS_LIMIT)
+    except Interrupted as interrupted:
+        number = interrupted.signal
+    finally:
+        lines.close()
+    told = {name: text for name, text in diagnoses.items() if text}
+    return Ran(gathered(runs), told, number, lines.problem)
+
+
+def _one(pool: Pool, runs: list[Run], write: Callable[[Event], None], stop: Callable[[Verdict], bool]) -> Run:
+    """Run the suite on one backend; the run is among the others from its beginning."""
+    progress = Progress(plain(pool.name), 0)
+    try:
+        for event in pool.run(stop):
+            write(event)
+            if isinstance(event, Header):
+                runs.append(Run(event, [Subject(pool.name, "", "")]))
+                progress.planned = len(event.cases)
+            else:
+                runs[-1].add(event)
+            if isinstance(event, Verdict):
+                progress.add(failing=event.bad)
+    finally:
+        progress.end()
+    return runs[-1]
+
+
+class Lines:
+    """A file of results, written line by line, so that whatever ends a run loses nothing.
+
+    It is opened when there is something to write. Where it cannot be written any more the run goes on.
+
+    Parameters
+    ----------
+    path : Path or None
+        None writes nothing.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.problem = ""
+        self._file: TextIO | None = None
+
+    def write(self, event: Event) -> None:
+        """Write what came in."""
+        if self.path is None or self.problem:
+            return
+        try:
+            self._file = self._file or self.path.open("w", encoding="utf-8", buffering=1)
+            self._file.write(line(_KINDS[type(event)], event))
+        except OSError as error:
+            self.problem = f"--results: {error}"
+
+    def close(self) -> None:
+        """Close it."""
+        with suppress(OSError):
+            if self._file is not None:
+                self._file.close()
+
+
+_KINDS = {Header: "header", Subject: "subject", Verdict: "verdict", Footer: "footer"}
+
+
+@contextmanager
+def _told_to_end() -> Iterator[None]:
+    """Turn the signals that tell a process to end into an exception, once."""
+
+    def interrupt(number: int, _: FrameType | None) -> None:
+        for one in _SIGNALS:
+            signal.signal(one, signal.SIG_IGN)
+        raise Interrupted(number)
+
+    before = {number: signal.signal(number, interrupt) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else ()))

@@ -1,0 +1,46 @@
+"""What of the suite is run."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which cases a run is of.
+
+    Attributes
+    ----------
+    quick : bool
+        Only the fixed part that touches every rule.
+    rules : tuple of str
+        Only cases that bear on one of these rules.
+    names : tuple of str
+        Only the cases of these ids or names, or in these files of cases.
+    match : tuple of str
+        Only cases whose name, group or rules hold one of these texts, or fit one as a pattern.
+    seed : int or None
+        Of the generated cases; None for the fixed ones.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.run.selection import Selection
+    >>> Selection().part, Selection(quick=True).part, Selection(rules=("MASK-1",)).part
+    ('whole', 'quick', 'chosen')
+    """
+
+    quick: bool = False
+    rules: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    match: tuple[str, ...] = ()
+    seed: int | None = None
+
+    @property
+    def part(self) -> str:
+        """Which part of the suite that is: ``whole``, ``quick`` or ``chosen``."""
+        if self.rules or self.names or self.match:
+            return "chosen"
+        return "quick" if self.quick else "whole"
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files of cases among the names."""
+        return tuple(name for name in self.names if name.endswith(".json"))

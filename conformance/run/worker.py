@@ -1,0 +1,168 @@
+"""A process that judges a backend's cases, as the run sees it: asked, waited for, and ended."""
+
+import json
+import re
+import sys
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from attnspec import SpecError
+from attnspec.backends.errors import BackendError, Broken, Late
+from attnspec.backends.program.process import Process
+from attnspec.conformance.results import Subject
+from attnspec.conformance.run.selection import Selection
+from attnspec.conformance.verdict import Raise, Verdict, from_json
+
+#: Seconds that making the plan, and the import of a backend may take. PyTorch, cold, takes some ten.
+PLAN_LIMIT, IMPORT_LIMIT = 120.0, 120.0
+#: Seconds in which a process that hangs says where.
+_TRACE_LIMIT = 0.5
+#: The innermost line of a stack, as `faulthandler` writes it.
+_FRAME = re.compile(r'^  File "(.*)", line ([0-9]+) in (.*)$', re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A case that a run is to judge."""
+
+    name: str
+    group: str
+    rules: tuple[str, ...]
+    dtype: str
+
+
+class Gone(Broken):
+    """The process ended, or was ended, before it answered.
+
+    Attributes
+    ----------
+    raised : Raise or None
+        Where it was, when that is known.
+    hung : bool
+        Whether it was ended as it gave no answer in time.
+    """
+
+    def __init__(self, message: str, raised: Raise | None, *, hung: bool) -> None:
+        super().__init__(message)
+        self.raised = raised
+        self.hung = hung
+
+
+class Worker:
+    """A process of `attnspec.conformance.run.child`.
+
+    Parameters
+    ----------
+    selection : Selection
+    echo : bool, optional
+        Whether what the backend prints is printed.
+    """
+
+    def __init__(self, selection: Selection, *, echo: bool = False) -> None:
+        told = json.dumps([selection.seed, *selection.files])
+        # -P: a module in the current folder is not taken for one of the standard library or of ours.
+        command = [sys.executable, "-P", "-m", "attnspec.conformance.run.child", told]
+        self._process = Process(command, leads=True, echo=echo)
+        self._asked: deque[str] = deque()
+
+    @property
+    def idle(self) -> bool:
+        """Whether it runs and has answered all that it was asked."""
+        return self._process.running and not self._asked
+
+    def plan(self, selection: Selection) -> tuple[Planned, ...]:
+        """Ask which cases are selected.
+
+        Raises
+        ------
+        SpecError
+            When the selection names a rule or case that there is not.
+        """
+        self._send("plan", selection=asdict(selection))
+        found: list[Planned] = []
+        while True:
+            kind, thing = self._receive(PLAN_LIMIT)
+            if kind == "problem":
+                raise SpecError(thing)
+            if kind == "plan":
+                return tuple(found)
+            found += [Planned(name, group, tuple(rules), dtype) for name, group, rules, dtype in thing]
+
+    def load(self, name: str) -> tuple[Subject, bool]:
+        """Have the backend loaded; tell what it is, and whether its library compiles for each dtype.
+
+        Raises
+        ------
+        BackendError
+            When it cannot be used.
+        """
+        self._send("load", name=name)
+        try:
+            kind, thing = self._receive(IMPORT_LIMIT)
+        except Gone as gone:
+            how = f"no end in {IMPORT_LIMIT:g} s" if gone.hung else str(gone)
+            raise BackendError(f"backend {name}: expected it to be imported, got {how}") from gone
+        if kind == "problem":
+            raise BackendError(thing)
+        compiles = thing.pop("compiles")
+        return Subject(**thing), compiles
+
+    def ask(self, case: Planned) -> None:
+        """Ask for a verdict, which `verdict` then waits for; several may be asked for at once."""
+        self._asked.append(case.name)
+        self._send("judge", name=case.name, group=case.group)
+
+    def verdict(self, seconds: float) -> Verdict:
+        """Wait for the next verdict.
+
+        Raises
+        ------
+        Gone
+            When there is none in time, or the process ended.
+        """
+        kind, thing = self._receive(seconds)
+        expected = self._asked.popleft()
+        if kind != "verdict" or thing.get("case") != expected:
+            self.stop()  # what it has started may answer in its place
+            raise Gone("its process answered to another question", None, hung=False)
+        return from_json(thing)
+
+    def not_shown(self, shown: set[str]) -> list[Verdict]:
+        """Ask for an error for each thing that is declared and was not shown."""
+        self._send("not_shown", shown=sorted(shown))
+        return [from_json(entry) for entry in self._receive(IMPORT_LIMIT)[1]]
+
+    def diagnose(self, failed: Iterable[tuple[str, str]], seconds: float) -> str:
+        """Ask what of the gallery gives what the backend gives; empty where nothing does."""
+        self._send("diagnose", failed=list(failed))
+        kind, thing = self._receive(seconds)
+        return str(thing) if kind == "diagnosis" else ""
+
+    def stop(self) -> None:
+        """End the process, and all that it has started."""
+        self._process.stop()
+
+    def _send(self, do: str, **rest: Any) -> None:
+        self._process.send(json.dumps({"do": do, **rest}))
+
+    def _receive(self, seconds: float) -> tuple[str, Any]:
+        try:
+            line = self._process.receive(seconds)
+        except Broken as broken:
+            hung = isinstance(broken, Late)
+            if hung:
+                self._process.tell_where(_TRACE_LIMIT)
+            how = f"did not end in {seconds:g} s" if hung else f"its process {self._process.ended()}"
+            # Of several stacks the last; of a stack the first line, which is the innermost.
+            place = _FRAME.search(self._process.errors.rpartition("most recent call first")[2])
+            self.stop()
+            raised = Raise("", "", place[1], int(place[2]), place[3]) if place else None
+            raise Gone(how, raised, hung=hung) from None
+        try:
+            ((kind, thing),) = json.loads(line).items()
+        except (ValueError, AttributeError):
+            self.stop()
+            raise Gone("its process wrote what is no verdict", None, hung=False) from None
+        return kind, thing

@@ -1,0 +1,93 @@
+"""The golden vectors: the cases of `spec/vectors`, with their proven values."""
+
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+
+from attnspec.case import Case
+from attnspec.case_json import case_of
+from attnspec.errors import SpecError
+from attnspec.rule import CHAPTERS
+from attnspec.schema import SCHEMA, VECTORS, parsed, read
+
+
+@cache
+def cases(folder: Path = VECTORS) -> tuple[Case, ...]:
+    """Every golden vector, chapter by chapter.
+
+    Parameters
+    ----------
+    folder : Path, optional
+        Where the vector files are; by default those of the standard.
+
+    Raises
+    ------
+    SpecError
+        When a file there is malformed, of no chapter, or repeats an id.
+
+    Examples
+    --------
+    >>> from attnspec import cases
+    >>> case = cases()[0]
+    >>> case.chapter, case.operation
+    ('notation', 'attention')
+    """
+    found: list[Case] = []
+    for path in sorted(folder.glob("*.json"), key=_reading_order):
+        if path.name != SCHEMA:
+            # Our own are held against the schema by the linter and the tests: here it would take a second.
+            found.extend(load(path, validated=folder == VECTORS))
+    if not found:
+        raise SpecError(f"vectors: got no vector file in {folder.name}/, expected CHAPTER.json")
+    ids = [case.id for case in found]
+    for twice in sorted({id_ for id_ in ids if ids.count(id_) > 1}):
+        raise SpecError(f"case {twice}: got {ids.count(twice)} cases of this id, expected one")
+    return tuple(found)
+
+
+def find_case(case_id: str) -> Case:
+    """Return the golden vector of that id.
+
+    Raises
+    ------
+    SpecError
+        When there is none.
+
+    Examples
+    --------
+    >>> from attnspec import find_case
+    >>> find_case("scores-000").expected["scores"].shape
+    (3, 3)
+    """
+    for case in cases():
+        if case.id == case_id:
+            return case
+    near = ", ".join(get_close_matches(case_id, [case.id for case in cases()], cutoff=0))
+    raise SpecError(f"case: got {case_id!r}, expected an id such as {near}")
+
+
+def load(path: Path, *, validated: bool = False) -> list[Case]:
+    """Read the cases of one vector file.
+
+    Parameters
+    ----------
+    path : Path
+    validated : bool, optional
+        Whether the file is known to fit the schema.
+
+    Raises
+    ------
+    SpecError
+        When the file cannot be read or does not fit the schema.
+    """
+    if path.stem not in CHAPTERS:
+        raise SpecError(
+            f"vectors: got file {path.name}, expected the name of a chapter ({', '.join(CHAPTERS)})"
+        )
+    document = parsed(path) if validated else read(path)
+    return [case_of(path.stem, entry) for entry in document["cases"]]
+
+
+def _reading_order(path: Path) -> tuple[int, str]:
+    place = CHAPTERS.index(path.stem) if path.stem in CHAPTERS else len(CHAPTERS)
+    return place, path.name

@@ -1,0 +1,84 @@
+"""Files of cases: where the golden vectors are, and a file read and held against the schema."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attnspec.errors import SpecError
+
+VECTORS = Path(__file__).parent / "vectors"
+SCHEMA = "vectors.schema.json"
+
+
+def read(path: Path, *, complete: bool = True) -> dict[str, Any]:
+    """Read one vector file as plain JSON and hold it against the schema.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    complete : bool, optional
+        Whether the expected values must be there; a case that is being added has
+        none yet.
+
+    Raises
+    ------
+    SpecError
+        When the file cannot be read or does not fit the schema.
+    """
+    # Imported here: `import attnspec` alone needs no schema validator.
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import best_match
+
+    document = parsed(path)
+    schema = json.loads((VECTORS / SCHEMA).read_text(encoding="utf-8"))
+    if not complete:
+        _waive_expected(schema)
+    misfit = best_match(Draft202012Validator(schema).iter_errors(document))
+    if misfit is not None:
+        where = "/".join(str(part) for part in misfit.absolute_path) or "the top"
+        raise SpecError(f"vectors: {path.name} at {where}: {misfit.message}")
+    for entry in document["cases"]:
+        for name, tensor in _tensors(entry):
+            size = int(np.prod(tensor["shape"]))
+            if size != len(tensor["data"]):
+                raise SpecError(
+                    f"case {entry['id']}: {name}: got {len(tensor['data'])} numbers, "
+                    f"expected {size} for shape {tuple(tensor['shape'])}"
+                )
+    assert isinstance(document, dict)  # noqa: S101 - for the type checker: the schema says so
+    return document
+
+
+def parsed(path: Path) -> Any:
+    """Read a file as JSON in which every number is one, and hold it against nothing.
+
+    Raises
+    ------
+    SpecError
+        When it cannot be read.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+    except (OSError, ValueError) as error:
+        raise SpecError(f"vectors: {path.name} cannot be read as JSON ({error})") from error
+
+
+def _waive_expected(schema: dict[str, Any]) -> None:
+    case = schema["$defs"]["case"]
+    del case["oneOf"]
+    case["properties"]["alternatives"]["items"]["required"] = ["rule", "variant"]
+
+
+def _tensors(entry: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Every array of a case as it stands in the file, with its name."""
+    groups = [entry["arguments"], entry.get("expected", {})]
+    groups += [alternative.get("expected", {}) for alternative in entry.get("alternatives", ())]
+    return [(name, thing) for group in groups for name, thing in group.items() if isinstance(thing, dict)]
+
+
+def _refuse_constant(text: str) -> float:
+    raise ValueError(f"got the bare word {text}, expected it in quotes")

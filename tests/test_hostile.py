@@ -1,0 +1,350 @@
+"""Hostile uses, in tables: what each gets. None ends green without having judged, hangs, or loses results."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from reported import PASS, SUBJECT
+
+from attnspec.conformance.cli.main import main
+from attnspec.conformance.report.report import Outcome, Report
+from attnspec.conformance.report.screen import screen
+from attnspec.conformance.results import Footer, Header, line
+from attnspec.conformance.run import worker
+from attnspec.conformance.run.run import run_all
+from attnspec.conformance.run.selection import Selection
+
+TESTS = Path(__file__).parent
+#: Asked of each implementation: values twice, so that what is left behind by the first call shows.
+CASES = ("softmax-000-float64", "notation-batch-float64")
+GOOD, FAILS, NOT_LOADED, NOT_WHOLE = Outcome
+
+#: Function to how its run ends, and what is said of it.
+CALLS = {
+    "right": (GOOD, ""),
+    "interrupting": (FAILS, "raised KeyboardInterrupt"),
+    "interrupted_by_a_signal": (GOOD, ""),
+    "told_to_end": (FAILS, "its process was killed by SIGTERM"),
+    "killed": (FAILS, "its process was killed by SIGKILL"),
+    "stopped": (FAILS, "did not end in 2 s"),
+    "alarmed": (FAILS, "its process was killed by SIGALRM"),
+    "aborting": (FAILS, "its process was killed by SIGABRT"),
+    "reading_nowhere": (FAILS, "its process was killed by SIGSEGV"),
+    "leaving_well": (FAILS, "its process ended with status 0"),
+    "exiting_well": (FAILS, "raised SystemExit: 0"),
+    "out_of_memory": (FAILS, "raised MemoryError"),
+    "recursing": (FAILS, "raised RecursionError"),
+    "ending_a_generator": (FAILS, "raised GeneratorExit"),
+    "ending_an_iteration": (FAILS, "raised StopIteration"),
+    "raising_without_words": (FAILS, "raised MuteError"),
+    "raising_surrogates": (FAILS, "raised ValueError: \ufffd \ufffd[31m [red]"),
+    "raising_megabytes": (FAILS, "raised ValueError: no no no"),
+    "raising_its_own_kind": (FAILS, "raised _Sealed: sealed"),
+    "closing_all_files": (FAILS, "its process ended with status 1"),
+    "closing_the_standard_streams": (GOOD, ""),
+    "without_standard_streams": (GOOD, ""),
+    "writing_everywhere": (FAILS, "its process wrote what is no verdict"),
+    "answering_itself": (FAILS, "its process answered to another question"),
+    "forking": (None, ""),  # either process may be the one that is heard
+    "starting_a_process_that_stays": (GOOD, ""),
+    "starting_a_thread_that_stays": (GOOD, ""),
+    "hanging_at_exit": (GOOD, ""),
+    "hanging": (FAILS, "did not end in 2 s"),
+    "hanging_without_a_watch": (FAILS, "did not end in 2 s"),
+    "hanging_with_the_lock": (FAILS, "did not end in 2 s"),
+    "deaf_and_hanging": (FAILS, "did not end in 2 s"),
+    "with_errors_of_numbers": (GOOD, ""),
+    "with_warnings_as_errors": (GOOD, ""),
+    "elsewhere": (GOOD, ""),
+    "without_arguments": (GOOD, ""),
+    "without_garbage": (GOOD, ""),
+    "noisy": (GOOD, ""),
+    "enormous": (FAILS, "SHAPE-3"),
+    "lying": (FAILS, "output: expected an array of numpy, got _Lying"),
+    "of_objects": (FAILS, "output: got dtype object"),
+    "masked": (FAILS, ""),
+    "of_words": (FAILS, "output: got dtype"),
+    "of_complex_numbers": (FAILS, "output: got dtype complex128"),
+    "a_function": (FAILS, "output: expected an array of numpy, got function"),
+    "a_generator": (FAILS, "output: expected an array of numpy, got generator"),
+    "a_coroutine": (FAILS, "output: expected an array of numpy, got coroutine"),
+    "replacing_the_module": (GOOD, ""),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_a_call_may_do(name, monkeypatch):
+    monkeypatch.chdir(TESTS)
+    results = run_all([f"hostile:{name}"], Selection(names=CASES), seconds=2.0).results
+    outcome, message = CALLS[name]
+    report = Report(results)
+    text = screen(report)
+    assert report.outcome is (outcome or report.outcome), text
+    assert message in text
+    assert len(text) < 10_000
+    if outcome is not Outcome.NOT_WHOLE:
+        assert sorted(verdict.case for verdict in results.verdicts) == sorted(CASES), "each case once"
+    assert not left_over(), "what it has started ends with it"
+
+
+def left_over():
+    """Processes of a kernel that are still there."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if b"time.sleep(987)" in place.read_bytes():
+                found.append(place)
+        except OSError:
+            pass
+    return found
+
+
+#: Lines of a module, run as it is imported, to what is said of it.
+IMPORTS = {
+    "raise KeyboardInterrupt": "raised KeyboardInterrupt",
+    "raise SystemExit(0)": "raised SystemExit: 0",
+    "raise RuntimeError('no device')": "raised RuntimeError: no device",
+    "import os; os._exit(0)": "got its process ended with status 0",
+    "import os, signal; os.kill(os.getpid(), signal.SIGKILL)": "got its process was killed by SIGKILL",
+    "import time; time.sleep(987)": "got no end in 3 s",
+    "import ctypes; ctypes.PyDLL(None).sleep(987)": "got no end in 3 s",
+    "def f(:": "raised SyntaxError",
+    "import absent_module": "raised ModuleNotFoundError: No module named 'absent_module'",
+    "1 / 0": "raised ZeroDivisionError",
+    "import attnspec.absent": "raised ModuleNotFoundError",
+    "attention = 3": "expected a function or a Backend, got int",
+    "attention = None": "expected a function or a Backend, got NoneType",
+    "": "expected attention in kernel, got no such name",
+}
+#: And those that can be judged all the same.
+IMPORTED = (
+    "import warnings; warnings.warn('old', DeprecationWarning)",
+    "import sys; sys.stdout.write('noise ' * 100_000)",
+    "import threading, time; threading.Thread(target=time.sleep, args=(987,)).start()",
+    "import atexit, time; atexit.register(time.sleep, 987)",
+    "import os; os.closerange(0, 3)",
+    "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)",
+    "import numpy as np; np.seterr(all='raise')",
+)
+
+
+@pytest.mark.parametrize("source", IMPORTS)
+def test_what_an_import_may_do(source, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(worker, "IMPORT_LIMIT", 3.0)
+    (tmp_path / "kernel.py").write_text(source + "\n")
+    report = Report(run_all(["kernel:attention"], Selection(names=CASES)).results)
+    assert report.outcome is Outcome.NOT_LOADED
+    (subject,) = report.results.subjects
+    assert IMPORTS[source] in subject.problem
+    assert "\n" not in subject.problem.strip()
+    assert report.results.verdicts == ()
+
+
+@pytest.mark.parametrize("source", IMPORTED)
+def test_what_an_import_may_do_and_be_judged(source, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kernel.py").write_text(
+        f"{source}\nimport sys\nsys.path.append({str(TESTS)!r})\nfrom hostile import right as attention\n"
+    )
+    report = Report(run_all(["kernel:attention"], Selection(names=CASES)).results)
+    assert report.outcome is Outcome.GOOD, screen(report)
+
+
+#: Words of the command, in a folder with a file and a module in it, to what is said.
+COMMANDS = {
+    "check": "backend: expected a name, a library, module:function",
+    "check ''": "backend: got ''",
+    "check torhc": "backend: got 'torhc'",
+    "check numpy-portable --rule MASK-99": "rule: got 'MASK-99'",
+    "check numpy-portable --rule nonsense": "rule: got 'NONSENSE'",
+    "check numpy-portable -k MASK-99": "rule: got 'MASK-99'",
+    "check numpy-portable -k zzz": "got none",
+    "check numpy-portable --case zzz": "case: got 'zzz'",
+    "check numpy-portable --case absent.json": "absent.json",
+    "check numpy-portable --case broken.json": "broken.json",
+    "check numpy-portable --rule SOFT-1 --case masking-empty-last": "got none",
+    "check numpy-portable --time-limit nan": "--time-limit",
+    "check numpy-portable --time-limit inf": "--time-limit",
+    "check numpy-portable --time-limit 0": "--time-limit",
+    "check numpy-portable --time-limit -1": "--time-limit",
+    "check numpy-portable --time-limit soon": "--time-limit",
+    "check numpy-portable -n 0": "-n: expected a number",
+    "check numpy-portable -n -1": "-n: expected a number",
+    "check numpy-portable -n many": "-n: expected a number",
+    "check numpy-portable -n 1.5": "-n: expected a number",
+    "check numpy-portable --seed x": "--seed",
+    "check numpy-portable --dtype float31": "dtype: expected some of",
+    "check numpy-portable --dtype ''": "dtype",
+    "check numpy-portable --nonsense": "--nonsense",
+    "check numpy-portable --results .": "--results",
+    "check numpy-portable --results file/x": "file",
+    "check numpy-portable --junit a.xml --markdown a.xml": "expected a file for each report",
+    "check numpy-portable --badge x.png": "badge",
+    "check numpy-portable --known-failures absent.toml": "known failures: expected absent.toml",
+    "check numpy-portable --known-failures file": "known failures",
+    "check numpy-portable --known-failures broken.json": "known failures",
+    "check numpy-portable --search 0": "search",
+    "check numpy-portable --search -3": "search",
+    "check numpy-portable --search x": "--search",
+    "check --program ''": "program",
+    "check --program ./absent": "expected ./absent to be a program",
+    "check --program ./file": "expected ./file to be a program",
+    "check --program true": "program",
+    "check --program cat --call-limit nan": "--call-limit",
+    "check --program cat --call-limit -1": "--call-limit",
+    "check offline:absent": "manifest.json",
+    "check offline:": "backend",
+    "check kernel:f --array absent_library": "absent_library",
+    "check kernel:f --device nowhere": "device",
+    "check kernel:absent": "expected absent in kernel",
+    "check kernel:": "backend",
+    "check :f": "backend",
+    "check kernel:f:g": "backend",
+    "check ../kernel:f": "backend",
+    "check absent_module:f": "absent_module",
+    "check 'kernel:f?speed=high'": "expected the options array, device, dtype",
+    "judge absent": "absent",
+    "judge .": "manifest.json",
+    "table": "FILES",
+    "table absent.jsonl": "absent.jsonl",
+    "table .": "FILES",
+    "table file": "run: nothing",
+    "table broken.json": "run: nothing",
+    "explain ZZZ-1": "rule: got 'ZZZ-1'",
+    "rules --chapter zzz": "chapter: got 'zzz'",
+    "smoke absent_module:f": "absent_module",
+    "zzz": "zzz",
+}
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_what_a_command_may_be(words, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("no file of ours")
+    (tmp_path / "broken.json").write_text('{"verdict": ')
+    (tmp_path / "kernel.py").write_text("def f(query, key, value):\n    return query\n")
+    results = tmp_path / "kept.jsonl"
+    results.write_text("of the run before")
+    given = [word.strip("'") for word in words.split()] if "'" in words else words.split()
+    if words.startswith("check ") and "--results" not in words:
+        given += ["--results", str(results)]
+    run = CliRunner().invoke(main, given)
+    told = run.output + "".join(capfd.readouterr())
+    assert run.exit_code not in (0, None)
+    assert isinstance(run.exception, SystemExit), run.exception
+    assert COMMANDS[words] in told
+    assert "Traceback" not in told
+    if run.exit_code == 2:
+        assert results.read_text() == "of the run before", "a wrong command costs nothing"
+
+
+HEADER = line("header", Header("1", "whole", cases=("softmax-000-float32",)))
+SUBJECT_LINE, VERDICT, FOOTER = line("subject", SUBJECT), line("verdict", PASS), line("footer", Footer(1))
+#: What a file of results may hold that is no whole run, to what is said of it.
+FILES = {
+    "nothing": ("", "run: nothing"),
+    "no header": (SUBJECT_LINE + VERDICT + FOOTER, "expected a header, got a subject"),
+    "no footer": (HEADER + SUBJECT_LINE + VERDICT, "the run was cut off after softmax-000-float32"),
+    "half a line": (HEADER + SUBJECT_LINE + VERDICT + FOOTER[:-5], "the run was cut off after"),
+    "no subject": (HEADER + VERDICT + FOOTER, "run: whole"),
+    "no verdict": (
+        HEADER + SUBJECT_LINE + line("footer", Footer(0)),
+        "1 of 1 cases of the plan were not judged",
+    ),
+    "another count": (HEADER + SUBJECT_LINE + FOOTER, "expected 1 verdicts before it, got 0"),
+    "another schema": (HEADER.replace('"schema": 3', '"schema": 2'), "schema"),
+    "no plan": (
+        HEADER.replace('"cases"', '"cases_"') + SUBJECT_LINE + VERDICT + FOOTER,
+        "no file of results",
+    ),
+    "no status": (
+        HEADER + SUBJECT_LINE + VERDICT.replace("pass", "fine") + FOOTER,
+        "status: expected one of",
+    ),
+    "a list": ("[]\n", "no file of results"),
+    "a number": ("1\n", "no file of results"),
+    "deep": ("[" * 100_000 + "\n", "no file of results"),
+    "no text": ("\ud800", "no file of results"),
+    "a long line": ('{"header": "' + "x" * 1_000_000 + '"}\n', "no file of results"),
+    "another kind": ('{"end": {}}\n', "expected a subject"),
+    "two kinds": ('{"header": {}, "footer": {}}\n', "no file of results"),
+}
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_what_a_file_of_results_may_be(kind, tmp_path):
+    text, message = FILES[kind]
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(text.encode(errors="surrogatepass"))
+    run = CliRunner().invoke(main, ["table", str(path)])
+    assert run.exit_code != 0, run.output
+    assert isinstance(run.exception, SystemExit), run.exception
+    assert message in run.output
+    assert "Traceback" not in run.output
+    assert len(run.output) < 3000
+
+
+def attnspec(*words, cwd, stdout=subprocess.PIPE, **environment):
+    command = [sys.executable, "-m", "attnspec.conformance.cli.main", "check", *map(str, words)]
+    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")} | environment
+    return subprocess.run(
+        command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False, cwd=cwd, timeout=120, env=env
+    )
+
+
+#: Surroundings in which a right implementation is judged right.
+SURROUNDINGS = {
+    "warnings are errors": {"PYTHONWARNINGS": "error"},
+    "no assertions": {"PYTHONOPTIMIZE": "2"},
+    "no letters but those of English": {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"},
+    "a narrow terminal": {"COLUMNS": "10"},
+    "no home": {"HOME": "/nowhere", "TMPDIR": "/nowhere"},
+    "pytest's plugins": {"PYTEST_PLUGINS": "absent_plugin", "PYTEST_ADDOPTS": "-k nothing --trace"},
+}
+
+
+@pytest.mark.parametrize("kind", SURROUNDINGS)
+def test_what_surroundings_may_be(kind, tmp_path):
+    results = tmp_path / "r.jsonl"
+    words = ["hostile:right", "--case", CASES[0], "--results", results]
+    run = attnspec(*words, cwd=TESTS, **SURROUNDINGS[kind])
+    assert run.returncode == 0, run.stderr
+    assert "Traceback" not in run.stderr
+    assert json.loads(results.read_text().splitlines()[2])["verdict"]["status"] == "pass"
+
+
+@pytest.mark.parametrize(("name", "status"), [("interrupting_the_parent", 130), ("ending_the_parent", 143)])
+def test_a_call_that_ends_the_run_does_not_end_it_well(name, status, tmp_path):
+    results, markdown = tmp_path / "r.jsonl", tmp_path / "m.md"
+    words = [f"hostile:{name}", "--case", CASES[0], "--results", results, "--markdown", markdown]
+    run = attnspec(*words, cwd=TESTS)
+    assert run.returncode == status
+    assert "the run was cut off" in run.stdout
+    assert len(results.read_text().splitlines()) == 2, "the plan and the subject"
+    assert "not" in markdown.read_text().splitlines()[0]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+def test_results_that_cannot_be_written_cost_neither_the_run_nor_the_table():
+    run = attnspec("hostile:right", "--case", CASES[0], "--results", "/dev/full", cwd=TESTS)
+    assert run.returncode != 0
+    assert "hostile:right: 1 pass" in run.stdout
+    assert "No space left" in run.stderr
+
+
+def test_a_reader_that_goes_away_is_no_success_of_nothing(tmp_path):
+    results = tmp_path / "r.jsonl"
+    reading, writing = os.pipe()
+    os.close(reading)
+    run = attnspec(
+        "hostile:interrupting", "--case", CASES[0], "--results", results, cwd=TESTS, stdout=writing
+    )
+    os.close(writing)
+    assert run.returncode != 0
+    assert "Traceback" not in run.stderr
+    assert json.loads(results.read_text().splitlines()[2])["verdict"]["status"] == "error"
