@@ -111,7 +111,7 @@ def test_every_conclusion_has_its_reason():
 def test_a_file_that_is_there_is_not_written_over():
     Path("attnspec.toml").write_text("mine")
     run = CliRunner().invoke(main, ["init", "conventions:jax_nn"])
-    assert run.exit_code == 1
+    assert run.exit_code == 2
     assert "attnspec.toml: expected none here, got one; --force writes over it" in run.output
     assert Path("attnspec.toml").read_text() == "mine"
     assert CliRunner().invoke(main, ["init", "conventions:jax_nn", "--force"]).exit_code == 0
@@ -130,6 +130,6 @@ def test_a_file_that_is_there_is_not_written_over():
 )
 def test_what_cannot_be_found_out(place, message):
     run = CliRunner().invoke(main, ["init", place])
-    assert run.exit_code == 1
+    assert run.exit_code == 2
     assert message in run.output
     assert not Path("attnspec.toml").exists()

@@ -18,7 +18,7 @@ def init(place: str, array: str, *, force: bool) -> None:
 
     path = Path(FILE)
     if path.exists() and not force:
-        raise click.ClickException(f"{FILE}: expected none here, got one; --force writes over it")
+        raise click.UsageError(f"{FILE}: expected none here, got one; --force writes over it")
     text = described(place, array)
     path.write_text(text, encoding="utf-8")
     click.echo(text)
