@@ -175,5 +175,6 @@ def test_one_table_of_several_runs(check, tmp_path):
     for name in ("a", "b"):
         check("--results", tmp_path / name)
     done = CliRunner().invoke(main, ["table", str(tmp_path / "a"), str(tmp_path / "b")])
-    assert done.exit_code == 0
+    assert done.exit_code == 1
     assert "FAIL " in done.stdout
+    assert "m:f (2)" in done.stdout, "two runs of one backend are not added up"

@@ -128,9 +128,9 @@ def check(
         )
     wanted = [name for one in asked for name in expand(with_options(one, given))] + own
     if search is not None:
-        from attnspec.conformance.run.search import search_all
+        from attnspec.conformance.run.run import search_all
 
-        sys.exit(0 if search_all(wanted, search, seed, Path.cwd(), click.echo) else 1)
+        sys.exit(search_all(wanted, search, seed, Path.cwd(), click.echo).status)
     ids = [text for text in match if re.fullmatch(r"[A-Za-z]+-[1-9][0-9]*", text)]
     texts = tuple(part for text in match if text not in ids for part in re.split(r"\s+or\s+", text))
     found = tuple(rule.upper() for rule in (*rules, *ids))

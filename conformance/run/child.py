@@ -95,6 +95,14 @@ class Child:
         found = [self._item(name, group) for name, group in failed]
         self.answer("diagnosis", diagnosis_of(self.backend, found))
 
+    def search(self, number: int, folder: str) -> None:
+        """Search for a call that is wrong, and store it in a folder."""
+        from attnspec.conformance.run.search import report, search  # it brings Hypothesis with it
+
+        found = search(self.backend, number, self.seed)
+        text = report(self.backend, found, number, Path(folder))
+        self.answer("searched", {"good": found is None, "text": text})
+
     def _item(self, name: str, group: str) -> Item:
         known = _of_group(group, self.seed) if group else _golden()
         return known.get(name) or _of_files(self.files)[name]

@@ -8,12 +8,15 @@ from pathlib import Path
 from types import FrameType
 from typing import TextIO
 
+from attnspec.backends.errors import BackendError
 from attnspec.conformance.report.failures import asked_again, ended
 from attnspec.conformance.report.outside import plain
+from attnspec.conformance.report.report import Outcome
 from attnspec.conformance.results import Footer, Header, Results, Run, Subject, gathered, line
 from attnspec.conformance.run.pool import Event, Pool
 from attnspec.conformance.run.progress import Progress
 from attnspec.conformance.run.selection import Selection
+from attnspec.conformance.run.worker import Gone, Worker
 from attnspec.conformance.verdict import Verdict
 
 #: Seconds that a diagnosis may take.
@@ -109,6 +112,36 @@ def run_all(
         lines.close()
     told = {name: text for name, text in diagnoses.items() if text}
     return Ran(gathered(runs), told, number, lines.problem)
+
+
+def search_all(
+    names: Sequence[str], number: int, seed: int | None, folder: Path, tell: Callable[[str], object]
+) -> Outcome:
+    """Search on backends for calls that are wrong, each in a process of its own, and tell what is found.
+
+    Returns
+    -------
+    Outcome
+        The gravest of them.
+    """
+    outcomes = [Outcome.GOOD]
+    for name in dict.fromkeys(names):
+        worker = Worker(Selection(seed=seed))
+        try:
+            worker.load(name)
+            good, text = worker.search(number, folder)
+            tell(text)
+            outcomes.append(Outcome.GOOD if good else Outcome.FAILS)
+        except BackendError as error:
+            tell(plain(f"error: {error}"))
+            outcomes.append(Outcome.NOT_LOADED)
+        except Gone as gone:
+            place = f", at {gone.raised.file}, line {gone.raised.line}" if gone.raised else ""
+            tell(plain(f"error: {name}: the search is not whole: {gone}{place}"))
+            outcomes.append(Outcome.NOT_WHOLE)
+        finally:
+            worker.stop()
+    return max(outcomes, key=lambda one: one.status)
 
 
 def _one(pool: Pool, runs: list[Run], write: Callable[[Event], None], stop: Callable[[Verdict], bool]) -> Run:

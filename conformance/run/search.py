@@ -1,6 +1,6 @@
 """A search for calls that a backend gets wrong: any legal call, shrunk to the smallest that shows it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from attnspec import Case, find_rule
-from attnspec.backends import Backend, load
+from attnspec.backends import Backend
 from attnspec.case_json import write_cases
 from attnspec.conformance.judge.expected import expected
 from attnspec.conformance.judge.judge import judge
@@ -172,19 +172,6 @@ def _rules(own: Mapping[str, Mapping[str, Any]], special: set[str]) -> tuple[str
             dict.fromkeys(["MASK-13" if masks else "NUM-12" if special == {"value"} else "NUM-11", *rules])
         )
     return tuple(dict.fromkeys([*rules, "ERR-3"] if own else rules))
-
-
-def search_all(
-    names: Iterable[str], number: int, seed: int | None, folder: Path, tell: Callable[[str], object]
-) -> bool:
-    """Search on backends by their names, and tell what is found; whether it is nothing."""
-    good = True
-    for name in names:
-        backend = load(name)
-        found = search(backend, number, seed)
-        tell(report(backend, found, number, folder))
-        good &= found is None
-    return good
 
 
 def report(backend: Backend, found: Counterexample | None, number: int, folder: Path) -> str:

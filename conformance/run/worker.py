@@ -6,6 +6,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from attnspec import SpecError
@@ -17,6 +18,8 @@ from attnspec.conformance.verdict import Raise, Verdict, from_json
 
 #: Seconds that making the plan, and the import of a backend may take. PyTorch, cold, takes some ten.
 PLAN_LIMIT, IMPORT_LIMIT = 120.0, 120.0
+#: That a search may take.
+SEARCH_LIMIT = 3600.0
 #: Seconds in which a process that hangs says where.
 _TRACE_LIMIT = 0.5
 #: The innermost line of a stack, as `faulthandler` writes it.
@@ -139,6 +142,18 @@ class Worker:
         self._send("diagnose", failed=list(failed))
         kind, thing = self._receive(seconds)
         return str(thing) if kind == "diagnosis" else ""
+
+    def search(self, number: int, folder: Path) -> tuple[bool, str]:
+        """Have it search; tell whether nothing was found, and what there is to say.
+
+        Raises
+        ------
+        Gone
+            When the process ended, or a call did not end.
+        """
+        self._send("search", number=number, folder=str(folder))
+        _, thing = self._receive(SEARCH_LIMIT)
+        return thing["good"], thing["text"]
 
     def stop(self) -> None:
         """End the process, and all that it has started."""
