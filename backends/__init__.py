@@ -14,9 +14,11 @@ from attnspec.dtypes import DTYPES
 
 if TYPE_CHECKING:
     from attnspec.backends.backend import Backend
+    from attnspec.backends.constraints import Constraints
     from attnspec.backends.deviation import Deviation
     from attnspec.backends.library.library import Library
     from attnspec.backends.registry import load
+    from attnspec.backends.user.implementation import implementation
 
 __all__ = [
     "DTYPES",
@@ -24,10 +26,12 @@ __all__ = [
     "Backend",
     "BackendError",
     "Broken",
+    "Constraints",
     "Deviation",
     "Library",
     "Unsupported",
     "expand",
+    "implementation",
     "load",
     "load_library",
 ]
@@ -38,6 +42,8 @@ _LATE = {
     "Backend": "backend",
     "Deviation": "deviation",
     "load": "registry",
+    "Constraints": "constraints",
+    "implementation": "user.implementation",
 }
 
 

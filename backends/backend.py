@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnspec.backends.constraints import Constraints
 from attnspec.backends.deviation import Deviation, holds
 from attnspec.backends.library.library import Library
 
@@ -48,6 +49,12 @@ class Backend:
         What a report should say of it.
     cases : frozenset of str
         The names of the cases that it has answers to; all where empty.
+    constraints : Constraints
+        Which calls of attention it takes at all; problems are drawn to fit them.
+    ignore : tuple of str
+        Parameters of its functions that the standard does not have, let alone on purpose.
+    not_understood : tuple of str
+        Other such parameters, as `load` finds them: a run of it has to fail.
 
     Examples
     --------
@@ -69,6 +76,9 @@ class Backend:
     versions: str = ""
     notes: tuple[str, ...] = ()
     cases: frozenset[str] = frozenset()
+    constraints: Constraints = field(default_factory=Constraints)
+    ignore: tuple[str, ...] = ()
+    not_understood: tuple[str, ...] = ()
 
     @property
     def library(self) -> str:

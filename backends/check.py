@@ -8,6 +8,7 @@ import numpy as np
 
 from attnspec import OPERATIONS, rules
 from attnspec.backends.backend import Backend
+from attnspec.backends.constraints import Constraints
 from attnspec.backends.deviation import is_range
 from attnspec.backends.errors import BackendError
 from attnspec.dtypes import DTYPES
@@ -49,7 +50,42 @@ def check_backend(name: str, backend: Backend) -> None:
         )
     if backend.accuracy not in ("cast", "full"):
         raise BackendError(f"backend {name}: accuracy: expected cast or full, got {backend.accuracy!r}")
+    if not _are_words(backend.ignore):
+        raise BackendError(
+            f'backend {name}: ignore: expected names of parameters, such as ("enable_gqa",), '
+            f"got {backend.ignore!r}"
+        )
+    check_constraints(name, backend.constraints)
     _check_declarations(name, backend)
+
+
+def check_constraints(name: str, constraints: Constraints) -> None:
+    """Refuse constraints that no call can fit.
+
+    Raises
+    ------
+    BackendError
+        Naming the field, what it got and what was expected.
+    """
+    flags = tuple(key for key, one in OPERATIONS["attention"].arguments.items() if one.kind == "flag")
+    numbers = (*constraints.depths, *constraints.multiple)
+    for field, got, good, expected in (
+        ("axes", constraints.axes, constraints.axes in (None, 3, 4), "3 or 4"),
+        ("depths and multiple", numbers, all(type(x) is int and x > 0 for x in numbers), "integers from 1"),
+        ("heads", constraints.heads, constraints.heads in ("grouped", "equal"), "grouped or equal"),
+        (
+            "always",
+            dict(constraints.always),
+            all(key in flags and value is True for key, value in constraints.always.items()),
+            "flags that are true, such as is_causal",
+        ),
+    ):
+        if not good:
+            raise BackendError(f"backend {name}: {field}: expected {expected}, got {got!r}")
+
+
+def _are_words(names: Any) -> bool:
+    return isinstance(names, tuple) and all(isinstance(one, str) for one in names)
 
 
 def _check_declarations(name: str, backend: Backend) -> None:
@@ -81,10 +117,10 @@ def check_signature(name: str, function: Any) -> None:
     Examples
     --------
     >>> from attnspec.backends.check import check_signature
-    >>> check_signature("mine:f", lambda query, keys, value: 0)
+    >>> check_signature("mine:f", lambda query, keys, value: 0)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    attnspec.backends.errors.BackendError: backend mine:f: expected query, key, value, got query, keys, value
+    attnspec.backends.errors.BackendError: backend mine:f: expected query, key, value, got ...
     """
     if not callable(function):
         raise BackendError(f"backend {name}: expected a function or a Backend, got {type(function).__name__}")
@@ -102,9 +138,19 @@ def check_signature(name: str, function: Any) -> None:
         if parameter.default is parameter.empty
         and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     ]
-    if not set(arrays) <= set(parameters) or not set(required) <= known:
+    if not set(arrays) <= set(parameters):
+        from attnspec.backends.user.native import what_to_write
+
         got = ", ".join(required) or "none"
-        raise BackendError(f"backend {name}: expected {', '.join(arrays)}, got {got}")
+        raise BackendError(
+            f"backend {name}: expected {', '.join(arrays)}, got {got}" + what_to_write(name, list(parameters))
+        )
+    if not set(required) <= known:
+        more = [one for one in required if one not in known]
+        raise BackendError(
+            f"backend {name}: expected {', '.join(arrays)}, got {', '.join(required)}; "
+            f"give {', '.join(more)} a default, or bind it: functools.partial"
+        )
 
 
 def check_device(backend: Backend) -> None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from attnspec.backends.errors import BackendError
 from attnspec.backends.library import LIBRARIES
+from attnspec.backends.user import configuration
+from attnspec.backends.user.place import functions_in
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -49,13 +51,13 @@ NAMES = tuple(name for names in _OF_LIBRARY.values() for name in names)
 #: Where other packages register backends of their own: a name each, and a `Backend` or what returns one.
 GROUP = "attnspec.backends"
 
+#: The file that makes a folder a backend.
+FILE = configuration.FILE
+
 #: What stands before the command of a program.
 PROGRAM = "program:"
 #: And before a folder of answers.
 OFFLINE = "offline:"
-
-#: The file that makes a folder a backend.
-FILE = "attnspec.toml"
 
 
 def registered() -> "dict[str, tuple[EntryPoint, ...]]":
@@ -75,7 +77,8 @@ def registered() -> "dict[str, tuple[EntryPoint, ...]]":
 def expand(wanted: str) -> tuple[str, ...]:
     """Turn what was asked for into names of backends.
 
-    A library's name stands for all its backends. ``module:function`` stands for itself.
+    A library's name stands for all its backends. ``module:function`` stands for itself. A folder
+    stands for the function that its configuration is of, where that is found from here.
 
     Raises
     ------
@@ -97,20 +100,30 @@ def expand(wanted: str) -> tuple[str, ...]:
         return (with_options(ALIASES[place], options),)
     if place in _OF_LIBRARY:
         return tuple(with_options(name, options) for name in _OF_LIBRARY[place])
-    if place in NAMES or place in APART or ":" in place or is_folder(place):
+    if is_folder(place):
+        return (with_options(_of_folder(place), options),)
+    if place in NAMES or place in APART or ":" in place or place in (others := registered()):
         return (wanted,)
-    others = registered()
-    if place not in others:
-        raise BackendError(
-            f"backend: got {wanted!r}, expected a library ({', '.join(LIBRARIES)}), "
-            f"one of {', '.join((*NAMES, *APART, *others))}, module:function, or a folder with {FILE}"
-        )
-    return (wanted,)
+    functions = functions_in(place)
+    if functions:
+        said = " or ".join(f"{place}:{function}" for function in functions[:3])
+        raise BackendError(f"backend: got {wanted!r}, a module; expected a function of it, such as {said}")
+    raise BackendError(
+        f"backend: got {wanted!r}, expected a library ({', '.join(LIBRARIES)}), "
+        f"one of {', '.join((*NAMES, *APART, *others))}, module:function, or a folder with {FILE}"
+    )
+
+
+def _of_folder(name: str) -> str:
+    """Name the backend of a folder: by its function, where `load` finds the folder from here."""
+    found = configuration.find_configuration(Path.cwd())
+    here = found is not None and found.parent == Path(name).resolve()
+    return (configuration.configured_function(Path(name)) if here else "") or name
 
 
 def is_folder(name: str) -> bool:
-    """Whether a name is that of a folder with an ``attnspec.toml``."""
-    return not name.startswith((PROGRAM, OFFLINE)) and Path(name, FILE).is_file()
+    """Whether a name is that of a folder with an ``attnspec.toml``, or with a part of ``pyproject.toml``."""
+    return not name.startswith((PROGRAM, OFFLINE)) and configuration.configuration_in(Path(name)) is not None
 
 
 def name_program(command: str, call_limit: float | None = None) -> str:

@@ -22,14 +22,18 @@ from attnspec.backends.names import (
     registered,
     split_options,
 )
-from attnspec.backends.user.configuration import configured_backend
-from attnspec.backends.user.function import load_user, settings_of, with_settings
+from attnspec.backends.user.configuration import (
+    configuration_in,
+    configured_backend,
+    configured_function,
+    find_configuration,
+)
+from attnspec.backends.user.function import load_user, with_settings
+from attnspec.backends.user.settings import settings_of
+from attnspec.backends.user.unknown import looked_through
 
-#: Seconds that the import of a module may take. PyTorch, cold, takes some ten here.
-IMPORT_LIMIT = 120.0
 
-
-def load(name: str, *, seconds: float = IMPORT_LIMIT) -> Backend:
+def load(name: str) -> Backend:
     """Load a backend: one of `NAMES`, one that a package registers, or ``module:function``.
 
     What is declared for other releases of its library than the one that is installed is left
@@ -38,16 +42,15 @@ def load(name: str, *, seconds: float = IMPORT_LIMIT) -> Backend:
     Parameters
     ----------
     name : str
-        The object behind ``module:function`` is a function with canonical names,
-        or a `Backend`. The current folder is searched first.
-    seconds : float, optional
-        How long the import may take.
+        The object behind ``module:function``, or ``./file.py:function``, is a function with
+        canonical names or a `Backend`. Modules are looked for in the current folder, too. If a
+        configuration, here or further up, is of that function, it holds.
 
     Raises
     ------
     BackendError
-        When the name is unknown, a library or a compiler is missing, an import fails or does
-        not end, or what is found cannot be called as attention.
+        When the name is unknown, a library or a compiler is missing, an import fails, or what is
+        found cannot be called as attention.
 
     Examples
     --------
@@ -55,10 +58,10 @@ def load(name: str, *, seconds: float = IMPORT_LIMIT) -> Backend:
     >>> load("numpy-portable").library
     'numpy'
     """
-    return for_release(_load(name, seconds))
+    return looked_through(for_release(_load(name)))
 
 
-def _load(name: str, seconds: float) -> Backend:
+def _load(name: str) -> Backend:
     if name.startswith(PROGRAM):
         return _load_program(name)
     if name.startswith(OFFLINE):
@@ -67,7 +70,10 @@ def _load(name: str, seconds: float) -> Backend:
     place = ALIASES.get(place, place)
     settings = settings_of(name, options)
     if is_folder(place):
-        return configured_backend(name, Path(place), seconds)
+        (name,) = expand(name)
+    configuration = _configuration(place)
+    if configuration is not None:
+        return configured_backend(name, configuration, settings)
     if place in PORTABLE or place in ADAPTERS:
         found = _load_ours(place)
         backend = replace(found, name=name, dtypes=settings.dtypes or found.dtypes, device=settings.device)
@@ -76,8 +82,17 @@ def _load(name: str, seconds: float) -> Backend:
         return backend
     (single,) = expand(place)
     if ":" in single:
-        return load_user(name, single, settings, seconds)
+        return load_user(name, single, settings)
     return with_settings(name, _load_registered(single), settings)
+
+
+def _configuration(place: str) -> Path | None:
+    """Find the configuration of a folder, or that of a function which is found from here."""
+    if is_folder(place):
+        return configuration_in(Path(place))
+    if ":" in place and configured_function(Path.cwd()) == place:
+        return find_configuration(Path.cwd())
+    return None
 
 
 def _load_ours(name: str) -> Backend:

@@ -107,6 +107,9 @@ class Verdict:
         How long judging took.
     repeatable : bool
         False where the same call, repeated, gave another verdict.
+    declined : bool
+        True where it has the arguments and the call itself said that it does not offer this,
+        by `Unsupported` or `NotImplementedError`; the reason is what it said.
 
     Examples
     --------
@@ -134,6 +137,7 @@ class Verdict:
     declared: tuple[str, ...] = ()
     seconds: float = 0.0
     repeatable: bool = True
+    declined: bool = False
 
     @property
     def bad(self) -> bool:

@@ -1,7 +1,6 @@
 """Backends: found by name, or refused in one line; and all of them conform, or deviate as declared."""
 
 import os
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -78,7 +77,6 @@ def test_names_and_libraries():
         ("broken:absent", "backend broken:absent: expected absent in broken, got no such name"),
         ("failing:attention", "backend failing:attention: importing failing raised RuntimeError: no device"),
         ("broken:not_a_function", "backend broken:not_a_function: expected a function or a Backend, got int"),
-        ("broken:misnamed", "backend broken:misnamed: expected query, key, value, got query, keys, values"),
         (
             "broken:demanding",
             "backend broken:demanding: expected query, key, value, got query, key, value, dropout",
@@ -90,13 +88,6 @@ def test_what_cannot_be_used_is_refused_in_one_line(name, message):
         load(name)
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
-
-
-def test_an_import_that_does_not_end_is_left_behind():
-    start = time.monotonic()
-    with pytest.raises(BackendError, match=r"expected hanging to be imported in 0.2 s, got no end"):
-        load("hanging:attention", seconds=0.2)
-    assert time.monotonic() - start < 30
 
 
 def test_a_missing_library_names_the_extra(monkeypatch):

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from test_cli import attnspec
 
-from attnspec.backends.user.configuration import _KEYS
-from attnspec.backends.user.convention import Convention, check_convention
+from attnspec.backends.check import check_constraints
+from attnspec.backends.user.convention import check_convention
+from attnspec.backends.user.keys import check_keys, settings_of_table
 
 PAGE = (Path(__file__).parent.parent / "TEN_MINUTES.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -95,11 +96,10 @@ def test_the_workflow_has_ten_lines_and_options_that_exist():
 def test_the_configuration_is_one_that_is_understood():
     (text,) = blocks("toml")
     table = tomllib.loads(text)["backend"]
-    assert table.keys() <= _KEYS.keys()
-    check_convention(
-        "b",
-        Convention(table["names"], table["layout"], table["mask"], table["axes"], tuple(table["returns"])),
-    )
+    check_keys("page", table)
+    settings = settings_of_table("page", "b", table)
+    check_convention("b", settings.convention)
+    check_constraints("b", settings.fields["constraints"])
 
 
 def test_the_route_by_pytest_alone(kernel):

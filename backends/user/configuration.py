@@ -1,141 +1,143 @@
-"""A backend as a file says: ``attnspec.toml`` in a folder."""
+"""A backend as a file says: ``attnspec.toml``, or ``[tool.attnspec]`` in ``pyproject.toml``."""
 
-import sys
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from attnspec import OPERATIONS
-from attnspec.backends.backend import Backend
-from attnspec.backends.check import check_backend
-from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import BackendError
-from attnspec.backends.names import FILE
-from attnspec.backends.user.convention import Convention
-from attnspec.backends.user.function import Settings, find, load_user
 
-_KEYS: dict[str, type | tuple[type, ...]] = {
-    "function": str,
-    "program": str,
-    "call_limit": (int, float),
-    "array": str,
-    "device": str,
-    "dtypes": list,
-    "layout": str,
-    "mask": str,
-    "axes": int,
-    "returns": list,
-    "accuracy": str,
-    "names": dict,
-    "dialect": dict,
-    "companions": dict,
-    "deviations": list,
-    "versions": str,
-}
-_OF_PROGRAM = {"program", "call_limit"}
+if TYPE_CHECKING:
+    from attnspec.backends.backend import Backend
+    from attnspec.backends.user.settings import Settings
+
+#: The file that makes a folder a backend.
+FILE = "attnspec.toml"
+#: And the one that may have a part for it.
+PROJECT = "pyproject.toml"
+_PART = re.compile(r"^\s*\[tool\.attnspec\b", re.MULTILINE)
 
 
-def configured_backend(name: str, folder: Path, seconds: float) -> Backend:
-    """Make the backend that an ``attnspec.toml`` describes.
+def find_configuration(folder: Path) -> Path | None:
+    """Look for a configuration in a folder, and upward from it.
+
+    Parameters
+    ----------
+    folder : Path
+
+    Returns
+    -------
+    Path or None
+        The file: an ``attnspec.toml``, or a ``pyproject.toml`` that has ``[tool.attnspec]``.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from attnspec.backends.user.configuration import find_configuration
+    >>> find_configuration(Path("/")) is None
+    True
+    """
+    here = folder.resolve()
+    return next((found for one in (here, *here.parents) if (found := configuration_in(one))), None)
+
+
+def configuration_in(folder: Path) -> Path | None:
+    """Give the configuration that stands in a folder itself; None where there is none."""
+    if (folder / FILE).is_file():
+        return folder / FILE
+    project = folder / PROJECT
+    if project.is_file() and _PART.search(project.read_text(encoding="utf-8", errors="replace")):
+        return project
+    return None
+
+
+def configured_function(folder: Path) -> str:
+    """Name the function that the configuration found from a folder is of; empty where there is none.
+
+    By that name the backend is called, and under that name `load` finds it with its configuration.
+    """
+    path = find_configuration(folder)
+    return str(_table(str(folder), path).get("function", "")) if path else ""
+
+
+def configured_backend(name: str, path: Path, over: "Settings | None" = None) -> "Backend":
+    """Make the backend that a configuration describes.
 
     Parameters
     ----------
     name : str
         By which it was asked for.
-    folder : Path
-        Where the file is; modules are looked for there, and a program is run there.
-    seconds : float
-        How long an import may take.
+    path : Path
+        The file. Modules are looked for beside it, and a program is run there.
+    over : Settings, optional
+        What holds before that which the file says.
 
     Raises
     ------
     BackendError
         When the file cannot be read, a key in it is not known, or what it says is not so.
     """
-    table = _read(name, folder / FILE)
+    from attnspec.backends.user.function import load_user
+    from attnspec.backends.user.keys import settings_of_table
+    from attnspec.backends.user.place import put_on_path
+    from attnspec.backends.user.settings import Settings
+
+    table = read_configuration(name, path)
+    if "program" in table:
+        return _program(name, path, table)
+    put_on_path(path.parent)
+    settings = settings_of_table(f"backend {name}: {path.name}", name, table)
+    return load_user(name, table["function"], (over or Settings()).over(settings))
+
+
+def read_configuration(name: str, path: Path) -> dict[str, Any]:
+    """Read the table of a configuration, its keys known and each of the kind that it has to be.
+
+    Raises
+    ------
+    BackendError
+        Naming the key, what it got and what was expected.
+    """
+    from attnspec.backends.user.keys import check_keys
+
+    table = _table(name, path)
+    check_keys(f"backend {name}: {path.name}", table)
     if ("function" in table) == ("program" in table):
         raise BackendError(
-            f"backend {name}: {FILE}: expected either function or program, got neither or both"
+            f"backend {name}: {path.name}: expected either function or program, got neither or both"
         )
-    if "program" in table:
-        return _program(name, folder, table)
-    here = str(folder.resolve())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    convention = Convention(
-        names=table.get("names", {}),
-        layout=table.get("layout", "BHSD"),
-        mask=table.get("mask", "attend"),
-        axes=table.get("axes"),
-        returns=tuple(table.get("returns", ())),
-    )
-    fields: dict[str, Any] = {
-        "companions": _companions(name, table.get("companions", {}), seconds),
-        "dialect": table.get("dialect", {}),
-        "deviations": tuple(_deviation(name, entry) for entry in table.get("deviations", ())),
-    }
-    fields |= {key: table[key] for key in ("accuracy", "versions") if key in table}
-    settings = Settings(
-        table.get("array", ""),
-        table.get("device", ""),
-        tuple(table.get("dtypes", ())),
-        None if convention == Convention() else convention,
-        fields,
-    )
-    return load_user(name, table["function"], settings, seconds)
+    return table
 
 
-def _read(name: str, path: Path) -> dict[str, Any]:
+def _table(name: str, path: Path) -> dict[str, Any]:
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise BackendError(f"backend {name}: expected {path} to be TOML, got {error}") from error
+    before = "" if path.name == FILE else "tool.attnspec."
+    if before:
+        document = document["tool"]["attnspec"]
     table = document.get("backend")
     if not isinstance(table, dict) or set(document) != {"backend"}:
-        raise BackendError(f"backend {name}: {FILE}: expected one table [backend], got {', '.join(document)}")
-    for key, thing in table.items():
-        if key not in _KEYS:
-            raise BackendError(f"backend {name}: {FILE}: got {key!r}, expected some of {', '.join(_KEYS)}")
-        if not isinstance(thing, _KEYS[key]):
-            kind = getattr(_KEYS[key], "__name__", "number")
-            raise BackendError(f"backend {name}: {FILE}: {key}: expected a {kind}, got {thing!r}")
+        raise BackendError(
+            f"backend {name}: {path.name}: expected one table [{before}backend], "
+            f"got {', '.join(document) or 'none'}"
+        )
     return table
 
 
-def _program(name: str, folder: Path, table: Mapping[str, Any]) -> Backend:
+def _program(name: str, path: Path, table: Mapping[str, Any]) -> "Backend":
+    from attnspec.backends.check import check_backend
     from attnspec.backends.program.program import CALL_LIMIT, program_backend
 
-    other = set(table) - _OF_PROGRAM
+    other = set(table) - {"program", "call_limit"}
     if other:
         raise BackendError(
-            f"backend {name}: {FILE}: got {', '.join(sorted(other))}, "
+            f"backend {name}: {path.name}: got {', '.join(sorted(other))}, "
             "expected a program to say the rest itself"
         )
     seconds = float(table.get("call_limit", CALL_LIMIT))
-    backend = program_backend(name, table["program"], seconds=seconds, folder=folder)
+    backend = program_backend(name, table["program"], seconds=seconds, folder=path.parent)
     check_backend(name, backend)
     return backend
-
-
-def _companions(name: str, table: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    for operation in table:
-        if operation not in OPERATIONS:
-            raise BackendError(
-                f"backend {name}: {FILE}: companions: got {operation!r}, "
-                f"expected some of {', '.join(OPERATIONS)}"
-            )
-    return {operation: find(name, str(place), seconds)[1] for operation, place in table.items()}
-
-
-def _deviation(name: str, entry: Any) -> Deviation:
-    known = {"rules", "reason", "source", "dtypes", "outputs", "versions", "groups"}
-    if not isinstance(entry, dict) or not {"rules", "reason", "source"} <= set(entry) <= known:
-        raise BackendError(
-            f"backend {name}: {FILE}: deviations: expected rules, reason, source and perhaps "
-            f"dtypes, outputs, versions, groups, got {entry!r}"
-        )
-    settled: dict[str, Any] = {
-        key: tuple(thing) if isinstance(thing, list) else thing for key, thing in entry.items()
-    }
-    return Deviation(**settled)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from attnspec import OPERATIONS
 from attnspec.backends.errors import BackendError, Unsupported
+from attnspec.backends.user.native import check_names, given_by_default, native_names
 from attnspec.operations.letters import BATCH, HEADS
 
 _OPERATION = OPERATIONS["attention"]
@@ -23,7 +24,8 @@ class Convention:
     Attributes
     ----------
     names : mapping of str to str
-        Canonical name to the function's name, of arguments that have another.
+        Canonical name to the function's name, of arguments that have another. Mask and
+        bias may have one, where the dtype tells which of them is given.
     layout : {"BHSD", "BSHD"}
         Whether heads stand before positions, as in the standard, or after them.
     mask : {"attend", "ignore"}
@@ -34,6 +36,12 @@ class Convention:
     returns : tuple of str
         What it returns, where that does not depend on ``return_lse`` and
         ``return_weights``.
+    always : mapping
+        Flags that it always applies. A call without one of them is unsupported, and
+        one that it has no parameter for is not passed.
+    given : tuple of str
+        Options that it is always given: those that it has no default for, or another
+        than the standard's. A call without one is made with the standard's default.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)
@@ -41,6 +49,8 @@ class Convention:
     mask: Literal["attend", "ignore"] = "attend"
     axes: int | None = None
     returns: tuple[str, ...] = ()
+    always: Mapping[str, Any] = field(default_factory=dict)
+    given: tuple[str, ...] = ()
 
 
 def check_convention(name: str, convention: Convention) -> None:
@@ -51,13 +61,7 @@ def check_convention(name: str, convention: Convention) -> None:
     BackendError
         Naming the field, what it got and what was expected.
     """
-    known = (*_OPERATION.arrays, *_OPERATION.options)
-    wrong = [canonical for canonical in convention.names if canonical not in known]
-    if wrong or not all(isinstance(native, str) for native in convention.names.values()):
-        raise BackendError(
-            f"backend {name}: names: expected canonical names ({', '.join(known)}), "
-            f"got {', '.join(wrong) or dict(convention.names)}"
-        )
+    check_names(name, convention.names)
     for what, got, expected in (
         ("layout", convention.layout, ("BHSD", "BSHD")),
         ("mask", convention.mask, ("attend", "ignore")),
@@ -71,6 +75,11 @@ def check_convention(name: str, convention: Convention) -> None:
     ):
         raise BackendError(
             f"backend {name}: returns: expected output, then some of lse, weights, got {convention.returns!r}"
+        )
+    wrong = [option for option in convention.given if option not in _OPERATION.options]
+    if wrong:
+        raise BackendError(
+            f"backend {name}: given: expected options of the standard, got {', '.join(map(str, wrong))}"
         )
 
 
@@ -104,28 +113,33 @@ def adapted(name: str, function: Callable[..., Any], convention: Convention, xp:
     <Signature (query, key, value, *, is_causal=None)>
     """
     check_convention(name, convention)
-    native = _native_names(name, function, convention)
+    native = native_names(name, function, convention.names)
     options = [canonical for canonical in native if canonical not in _OPERATION.arrays]
-    always = [f"return_{output}" for output in convention.returns[1:]]
+    returned_always = [f"return_{output}" for output in convention.returns[1:]]
+    given_always = given_by_default(function, native, convention.given)
     kind = inspect.Parameter
     signature = inspect.Signature(
         [kind(array, kind.POSITIONAL_OR_KEYWORD) for array in _OPERATION.arrays]
         + [
             kind(option, kind.KEYWORD_ONLY, default=None)
             for option in _OPERATION.options
-            if option in options or option in always
+            if option in options or option in returned_always or option in convention.always
         ]
     )
 
     def run(*arrays: Any, **given: Any) -> Any:
         call = signature.bind(*arrays, **given).arguments
         wanted = [output for output in _OPERATION.outputs[1:] if call.get(f"return_{output}") is True]
-        for option in always:
-            call.pop(option, None)
+        call = {option: thing for option, thing in call.items() if option not in returned_always}
+        call = _without_always(call, convention.always, native)
+        for option in given_always:
+            call.setdefault(option, _default(option, call["query"]))
         outer = call["query"].shape[:-2]
         call = _of_axes(call, convention.axes)
         if convention.layout == "BSHD":
             call |= {array: _swapped(call[array], xp) for array in _OPERATION.arrays}
+        if "mask" in native and native["mask"] == native.get("bias"):
+            call = _in_one(call, xp)
         if convention.mask == "ignore" and call.get("mask") is not None:
             call["mask"] = ~call["mask"]  # numbers stay numbers, for the function to refuse
         # What was not given is not passed: the function has its own default for it.
@@ -138,37 +152,35 @@ def adapted(name: str, function: Callable[..., Any], convention: Convention, xp:
         return kept[0] if len(kept) == 1 else tuple(kept)
 
     run.__signature__ = signature  # type: ignore[attr-defined] # what inspect looks for
+    run.convention = convention  # type: ignore[attr-defined] # by which it is known to be brought up
     return run
 
 
-def _native_names(name: str, function: Callable[..., Any], convention: Convention) -> dict[str, str]:
-    """Give the function's name of each argument that it has, by canonical name."""
-    parameters = inspect.signature(function).parameters
-    canonical = (*_OPERATION.arrays, *_OPERATION.options)
-    native = {one: convention.names.get(one, one) for one in canonical}
-    absent = [
-        theirs for one, theirs in native.items() if one in convention.names and theirs not in parameters
-    ]
-    absent += [native[array] for array in _OPERATION.arrays if native[array] not in parameters]
-    if absent:
-        raise BackendError(
-            f"backend {name}: expected a function with {', '.join(dict.fromkeys(absent))}, "
-            f"got {', '.join(parameters) or 'no arguments'}"
-        )
-    native = {one: theirs for one, theirs in native.items() if theirs in parameters}
-    required = [
-        parameter.name
-        for parameter in parameters.values()
-        if parameter.default is parameter.empty
-        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        and parameter.name not in native.values()
-    ]
-    if required:
-        raise BackendError(
-            f"backend {name}: expected nothing required but the standard's arguments, "
-            f"got {', '.join(required)}"
-        )
-    return native
+def _without_always(
+    call: dict[str, Any], always: Mapping[str, Any], native: Mapping[str, str]
+) -> dict[str, Any]:
+    """Let pass a call that has the options which are always applied, without those it cannot be given."""
+    for option, value in always.items():
+        if call.get(option, _OPERATION.arguments[option].default) != value:
+            raise Unsupported(f"it always has {option} = {value}")
+    return {option: thing for option, thing in call.items() if option not in always or option in native}
+
+
+def _in_one(call: dict[str, Any], xp: Any) -> dict[str, Any]:
+    """Give mask and bias as the one argument that a function has for both, and tells apart by the dtype."""
+    mask, bias = call.pop("mask", None), call.pop("bias", None)
+    if mask is not None and "bool" not in str(mask.dtype):
+        raise TypeError(f"mask: expected booleans, got {mask.dtype}: the function takes numbers as a bias")
+    if bias is not None and "float" not in str(bias.dtype):
+        raise TypeError(f"bias: expected floating-point numbers, got {bias.dtype}")
+    if mask is not None and bias is not None:  # a mask is a bias of minus infinity (MASK-2)
+        mask, bias = None, xp.where(mask, bias, -float("inf"))
+    return call | {name: x for name, x in (("mask", mask), ("bias", bias)) if x is not None}
+
+
+def _default(option: str, query: Any) -> Any:
+    """Give what the standard takes for an option that a call does not have."""
+    return query.shape[-1] ** -0.5 if option == "scale" else _OPERATION.arguments[option].default
 
 
 def _swapped(array: Any, xp: Any) -> Any:

@@ -1,12 +1,8 @@
-"""Backends of users: a function, or a `Backend`, behind ``module:attribute``."""
+"""Backends of users: a function, an object with a `forward`, or a `Backend`."""
 
-import importlib
-import re
-import sys
-import threading
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from attnspec.backends.backend import Backend
@@ -15,62 +11,12 @@ from attnspec.backends.errors import BackendError
 from attnspec.backends.library import LIBRARIES, library_of, load_library
 from attnspec.backends.library.library import Library
 from attnspec.backends.user.convention import Convention, adapted
-from attnspec.dtypes import DTYPES
+from attnspec.backends.user.place import find
+from attnspec.backends.user.settings import Settings
+from attnspec.backends.user.unknown import not_understood
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What is said of a function beside its name.
-
-    Attributes
-    ----------
-    array : str
-        The library that it runs on: one of `LIBRARIES`, or a module with ``asarray``.
-    device : str
-        Where its arrays are put, as the library names it.
-    dtypes : tuple of str
-        Those to judge it in.
-    convention : Convention or None
-        Its names and layout.
-    fields : mapping
-        More fields of its `Backend`.
-    """
-
-    array: str = ""
-    device: str = ""
-    dtypes: tuple[str, ...] = ()
-    convention: Convention | None = None
-    fields: Mapping[str, Any] = field(default_factory=dict)
-
-
-def settings_of(name: str, options: Mapping[str, str]) -> Settings:
-    """Read what stands behind the name of a backend.
-
-    Raises
-    ------
-    BackendError
-        When it is not known.
-
-    Examples
-    --------
-    >>> from attnspec.backends.user.function import settings_of
-    >>> settings_of("m:f", {"array": "torch", "dtype": "float16,float32"}).dtypes
-    ('float16', 'float32')
-    """
-    unknown = set(options) - {"array", "device", "dtype"}
-    if unknown:
-        raise BackendError(
-            f"backend {name}: expected the options array, device, dtype, got {', '.join(unknown)}"
-        )
-    dtypes = tuple(options["dtype"].split(",")) if "dtype" in options else ()
-    if not set(dtypes) <= set(DTYPES):
-        raise BackendError(
-            f"backend {name}: dtype: expected some of {', '.join(DTYPES)}, got {options['dtype']}"
-        )
-    return Settings(options.get("array", ""), options.get("device", ""), dtypes)
-
-
-def load_user(name: str, place: str, settings: Settings, seconds: float) -> Backend:
+def load_user(name: str, place: str, settings: Settings) -> Backend:
     """Load what ``module:attribute`` names.
 
     Parameters
@@ -78,28 +24,74 @@ def load_user(name: str, place: str, settings: Settings, seconds: float) -> Back
     name : str
         By which the backend was asked for.
     place : str
-        Where it is, ``module:attribute``.
+        Where it is, ``module:attribute`` or ``./file.py:attribute``.
     settings : Settings
-    seconds : float
-        How long the import may take.
 
     Raises
     ------
     BackendError
         When there is none, or it cannot be used.
     """
-    module, found = find(name, place, seconds)
+    module, found = find(name, place)
+    return backend_of(name, found, settings, library_of(module))
+
+
+def backend_of(name: str, found: Any, settings: Settings, library: str) -> Backend:
+    """Make a backend of a user's object.
+
+    Parameters
+    ----------
+    name : str
+    found : object
+        A function, an object that is called as one, or a `Backend`.
+    settings : Settings
+    library : str
+        That it runs on, where the settings do not say it.
+
+    Raises
+    ------
+    BackendError
+        When it cannot be used.
+    """
     if isinstance(found, Backend):
         return with_settings(name, found, settings)
-    library = _library(name, settings.array or library_of(module))
+    settings = settings.over(getattr(found, "__attnspec__", Settings()))
+    runs_on = _library(name, settings.array or library)
+    function = as_function(name, found)
+    unknown: tuple[str, ...] = ()
     if settings.convention is not None:
-        if not callable(found):
-            check_signature(name, found)
-        found = adapted(name, found, settings.convention, library.xp)
-    check_signature(name, found)
+        native, function = function, adapted(name, function, settings.convention, runs_on.xp)
+        unknown = not_understood(native, mapped=settings.convention.names.values())
+    check_signature(name, function)
     # What a function takes besides cannot be seen; NumPy code is rarely written for half precision.
-    backend = Backend(name, library, found, library.default_dtypes)
+    backend = Backend(name, runs_on, function, runs_on.default_dtypes, not_understood=unknown)
     return with_settings(name, backend, settings)
+
+
+def as_function(name: str, found: Any) -> Callable[..., Any]:
+    """Take an object for the function that it is called as: a module of a neural network by its `forward`.
+
+    Raises
+    ------
+    BackendError
+        When it is none, saying what to write.
+    """
+    if inspect.isclass(found):
+        one = found.__name__.lower()
+        raise BackendError(
+            f"backend {name}: expected a function, got the class {found.__name__}; "
+            f"make one, {one} = {found.__name__}(...), and ask for :{one}"
+        )
+    if not callable(found):
+        raise BackendError(f"backend {name}: expected a function or a Backend, got {type(found).__name__}")
+    if inspect.isroutine(found) or not hasattr(found, "forward"):
+        return found  # type: ignore[no-any-return]
+
+    def run(*arrays: Any, **options: Any) -> Any:  # called as a whole: its hooks are a part of it
+        return found(*arrays, **options)
+
+    run.__signature__ = inspect.signature(found.forward)  # type: ignore[attr-defined] # what inspect looks for
+    return run
 
 
 def with_settings(name: str, backend: Backend, settings: Settings) -> Backend:
@@ -120,54 +112,17 @@ def with_settings(name: str, backend: Backend, settings: Settings) -> Backend:
     )
     check_backend(name, told)
     check_device(told)
-    return told
+    return _brought_up(name, told)
 
 
-def find(name: str, place: str, seconds: float) -> tuple[Any, Any]:
-    """Import a module and take what is asked for out of it.
-
-    Raises
-    ------
-    BackendError
-        When there is no such module or name in it, or the import fails or does not end.
-    """
-    module, _, attribute = place.partition(":")
-    if not re.fullmatch(r"\w+(\.\w+)*", module) or not re.fullmatch(r"\w+(\.\w+)*", attribute):
-        raise BackendError(f"backend: got {place!r}, expected module:function")
-    found = _imported(name, module, seconds)
-    for part in attribute.split("."):
-        if not hasattr(found, part):
-            raise BackendError(f"backend {name}: expected {attribute} in {module}, got no such name")
-        found = getattr(found, part)
-    return sys.modules[module], found
-
-
-def _imported(name: str, module: str, seconds: float) -> Any:
-    """Import a module in a thread of its own, so that an import that hangs can be left behind."""
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    outcome: list[Any] = []
-
-    def attempt() -> None:
-        try:
-            outcome.append(importlib.import_module(module))
-        except BaseException as error:  # noqa: BLE001 - whatever a user's module raises, SystemExit too
-            outcome.append(error)
-
-    thread = threading.Thread(target=attempt, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if not outcome:
-        raise BackendError(f"backend {name}: expected {module} to be imported in {seconds:g} s, got no end")
-    if isinstance(outcome[0], ModuleNotFoundError) and outcome[0].name == module.partition(".")[0]:
-        raise BackendError(
-            f"backend {name}: expected a module {module}, got none in this folder or installed"
-        )
-    if isinstance(outcome[0], BaseException):
-        kind = type(outcome[0]).__name__
-        raise BackendError(f"backend {name}: importing {module} raised {kind}: {outcome[0]}") from outcome[0]
-    return outcome[0]
+def _brought_up(name: str, backend: Backend) -> Backend:
+    """Have calls brought up to the axes, and free of the options, that a backend is constrained to."""
+    convention = Convention(axes=backend.constraints.axes, always=backend.constraints.always)
+    if convention == Convention() or hasattr(backend.attention, "convention"):
+        return backend
+    unknown = (*backend.not_understood, *not_understood(backend.attention))
+    attention = adapted(name, backend.attention, convention, backend.xp)
+    return replace(backend, attention=attention, not_understood=tuple(dict.fromkeys(unknown)))
 
 
 def _library(name: str, library: str) -> Library:

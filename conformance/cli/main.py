@@ -8,6 +8,7 @@ import click
 
 from attnspec import SpecError, __version__, find_rule, rules
 from attnspec.conformance.cli.check import check, judge
+from attnspec.conformance.cli.init import init
 from attnspec.conformance.cli.program import export, serve, smoke
 from attnspec.conformance.cli.trace import trace
 from attnspec.conformance.cli.vectors import vectors
@@ -115,7 +116,7 @@ def table(files: tuple[Path, ...]) -> None:
     sys.exit(report.outcome.status)
 
 
-for command in (check, judge, export, smoke, serve, trace, vectors):
+for command in (check, judge, init, export, smoke, serve, trace, vectors):
     main.add_command(command)
 
 

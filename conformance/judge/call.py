@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from attnspec import OPERATIONS, Case
 from attnspec.backends import Backend, Broken, Unsupported
 from attnspec.conformance.judge.dtypes import is_real
-from attnspec.conformance.judge.failure import Failure, Missing, Raised
+from attnspec.conformance.judge.failure import Declined, Failure, Missing, Raised
 from attnspec.conformance.judge.layout import LAYOUTS, needs_strides
 
 Outputs = dict[str, NDArray[Any]]
@@ -47,7 +47,7 @@ def call(
     Missing
         When the backend lacks the operation or an argument.
     Unsupported
-        When its adapter says that it does not offer this call.
+        When its adapter says that it does not offer this call, or it raises `NotImplementedError`.
     Raised
         When the implementation raises.
     Broken
@@ -89,6 +89,8 @@ def call(
             returned = function(*arrays, **options, **{f"return_{name}": True for name in wanted})
     except (KeyboardInterrupt, Unsupported, Broken):
         raise
+    except NotImplementedError as error:
+        raise Declined(error) from error
     except BaseException as error:  # sys.exit and pytest.skip in a kernel are errors too
         raise Raised(error) from error
     outputs = _named(backend, [OPERATIONS[operation].outputs[0], *wanted], returned)

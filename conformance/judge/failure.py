@@ -13,6 +13,20 @@ class Missing(Unsupported):
     """An operation or an argument that an implementation does not have, whatever the data."""
 
 
+class Declined(Unsupported):
+    """A call that the implementation says itself it does not offer, by `NotImplementedError`.
+
+    Attributes
+    ----------
+    error : NotImplementedError
+        What it raised; where an error must be raised it is one like any other.
+    """
+
+    def __init__(self, error: NotImplementedError) -> None:
+        super().__init__(str(error).strip() or "raised NotImplementedError")
+        self.error = error
+
+
 class Failure(AssertionError):  # noqa: N818 - the word of the standard, as pass and deviation are
     """A rule does not hold.
 

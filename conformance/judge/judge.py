@@ -8,6 +8,7 @@ import numpy as np
 
 from attnspec import Case, find_rule
 from attnspec.backends import DTYPES, Backend, Broken, Unsupported
+from attnspec.backends.constraints import fits
 from attnspec.conformance.judge.budget import CLASSES, budgets_of, required
 from attnspec.conformance.judge.call import Outputs, observe
 from attnspec.conformance.judge.cause import Cause, cause_of, looked_at
@@ -70,7 +71,8 @@ def judge(backend: Backend, item: Case | Relation) -> Verdict:
             return _judge_values(backend, item, verdict, computed)
         return _judge_values(backend, item, verdict, observe(backend, item))
     except Unsupported as unsupported:
-        return replace(verdict, status="unsupported", reason=str(unsupported))
+        declined = not isinstance(unsupported, Missing)
+        return replace(verdict, status="unsupported", reason=str(unsupported), declined=declined)
     except Broken as broken:  # whatever the level of the rule
         return replace(verdict, status="error", rule=item.rules[0], reason=str(broken))
     except Raised as raised:
@@ -113,6 +115,9 @@ def _require(backend: Backend, item: Case | Relation) -> None:
         raise Missing(f"{backend.name} has no answers to {item.id}")
     needed = {item.dtype} & set(DTYPES)
     for case in item.calls if isinstance(item, Relation) else (item,):
+        misfit = fits(backend.constraints, case.arguments) if case.operation == "attention" else ""
+        if misfit:
+            raise Missing(f"{backend.name} {misfit}")
         if case.group:  # a golden vector is asked in the dtype of its first array
             needed |= {str(x.dtype) for name, x in case.arguments.items() if is_real(x) and name != "lses"}
     missing = sorted(needed - set(backend.dtypes))

@@ -12,7 +12,7 @@ from attnspec import Case
 from attnspec.backends import Backend
 from attnspec.conformance.judge.call import Outputs, call, observe
 from attnspec.conformance.judge.dtypes import in_dtype
-from attnspec.conformance.judge.failure import Failure, Missing, Raised
+from attnspec.conformance.judge.failure import Declined, Failure, Missing, Raised
 
 
 def _ones(**shapes: tuple[int, ...]) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def refused(backend: Backend, case: Case) -> Outputs | None:
     try:
         # What may be computed is judged like any other result, the weights among it.
         outputs = (observe if case.misuse.allowed else _plain)(backend, case)
-    except Raised as raised:
+    except (Raised, Declined) as raised:
         message = str(raised.error)
     else:
         if case.misuse.allowed:

@@ -7,9 +7,11 @@ from importlib import import_module
 from pathlib import Path
 
 from attnspec import CHAPTERS, SpecError, cases
+from attnspec.backends.constraints import ANY, Constraints
 from attnspec.case_json import read_cases
 from attnspec.conformance.judge.dtypes import in_each
-from attnspec.conformance.suite.group import Chapter, Group, Item
+from attnspec.conformance.suite.group import FITTED, Chapter, Group, Item
+from attnspec.dtypes import DTYPES
 
 #: The files of groups, by chapter; a chapter with many has several.
 FILES = {
@@ -48,6 +50,7 @@ def items(
     rules: Collection[str] = (),
     names: Collection[str] = (),
     seed: int | None = None,
+    constraints: Constraints | None = None,
 ) -> Iterator[Item]:
     """Yield the golden vectors in each dtype that holds them, and the generated cases, by chapter.
 
@@ -62,6 +65,9 @@ def items(
         Only the cases and relations of these ids or names, or in these files of cases (``.json``).
     seed : int, optional
         Draws other problems than the fixed ones.
+    constraints : Constraints, optional
+        Draws the generated cases of attention so that they fit, as far as that goes. They are other
+        cases: their names say what they fit, and by such a name one is found without this.
 
     Examples
     --------
@@ -73,22 +79,45 @@ def items(
         if name.endswith(".json"):
             yield from read_cases(Path(name))
     names = frozenset(names)
+    drawn = constraints or _said_in(names)
     for chapter in CHAPTERS:
-        for item in _of_chapter(chapter, names, quick=quick, seed=seed):
+        for item in _of_chapter(chapter, names, drawn, quick=quick, seed=seed):
             if rules and not set(rules) & set(item.rules):
                 continue
             if not names or item.id in names or item.name in names:
                 yield item
 
 
-def _of_chapter(chapter: str, names: Collection[str], *, quick: bool, seed: int | None) -> Iterator[Item]:
+def _said_in(names: Collection[str]) -> Constraints:
+    """Read what the names of some cases say that these are drawn to fit.
+
+    Raises
+    ------
+    SpecError
+        When the names say different things.
+    """
+    said = {name.partition(FITTED)[2] for name in names if FITTED in name}
+    suffixes = {
+        next((one.removesuffix(f"-{x}") for x in DTYPES if one.endswith(f"-{x}")), one) for one in said
+    }
+    if len(suffixes) > 1:
+        raise SpecError(f"case: expected names that fit the same, got {', '.join(sorted(suffixes))}")
+    try:
+        return Constraints.of_suffix(suffixes.pop()) if suffixes else ANY
+    except ValueError as error:
+        raise SpecError(str(error)) from error
+
+
+def _of_chapter(
+    chapter: str, names: Collection[str], constraints: Constraints, *, quick: bool, seed: int | None
+) -> Iterator[Item]:
     for case in cases():
         if case.chapter == chapter:
             found = in_each(case)
             yield from found if not quick or chapter == "numerics" else _in_one_dtype(found)
     for group in groups():
         if group.chapter == chapter and _may_hold(group, names):
-            made = tuple(group.items(seed))
+            made = tuple(group.items(seed, constraints))
             yield from _quick_part(made) if quick else made
 
 

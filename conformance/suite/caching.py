@@ -48,7 +48,7 @@ def steps_with_a_cache(draw: Draw, by: str) -> Iterator[Yielded]:
     """A cache larger than the sequence is filled step by step, and its unused part holds large numbers."""
     for problem in draw.problems(_SEQUENCES, 2):
         caches = {
-            name: np.full((*problem.key.shape[:-2], 8, 4), _GARBAGE, problem.key.dtype)
+            name: np.full((*problem.key.shape[:-2], 8, problem.key.shape[-1]), _GARBAGE, problem.key.dtype)
             for name in ("key", "value")
         }
         for start, stop in _steps((3, 5)):

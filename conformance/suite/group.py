@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec import Case
+from attnspec.backends.constraints import ANY, Constraints
 from attnspec.case import Alternative, Misuse
 from attnspec.conformance.judge.relation import Found, Relation
-from attnspec.conformance.suite.problem import GROUPED, MASKED, SHAPES, Problem, Shape, problem_of
+from attnspec.conformance.suite import datasets
+from attnspec.conformance.suite.problem import GROUPED, MASKED, SHAPES, Problem, Shape, fitted, problem_of
 from attnspec.dtypes import DTYPES
 
 Item = Case | Relation
@@ -22,6 +24,8 @@ Arguments = Mapping[str, Any]
 #: Every problem is put in float32 and, in turn, in one of the others. The turn is that of the shape, so
 #: that the pairs of shape and dtype are few: some libraries compile anew for each.
 _TURN = ("float16", "float64", "bfloat16")
+#: What stands before the part of a name that says what a case is drawn to fit.
+FITTED = "+"
 _AMPLITUDES = (1.0, 0.125, 4.0)
 _SHARED = (*SHAPES, *GROUPED, *MASKED)
 
@@ -36,10 +40,16 @@ class Draw:
         The group's name.
     seed : int or None
         Draws other problems; None for the fixed choice.
+    constraints : Constraints
+        What the shapes of problems are brought to.
+    changed : list of Shape
+        Those that have been brought to another.
     """
 
     group: str
     seed: int | None = None
+    constraints: Constraints = ANY
+    changed: list[Shape] = field(default_factory=list)
 
     def number(self, index: int = 0) -> int:
         """Give the seed of one problem of the group."""
@@ -51,7 +61,33 @@ class Draw:
             # Shifted after each round, so that no dtype meets one amplitude alone.
             amplitude = _AMPLITUDES[(index + index // len(_AMPLITUDES)) % len(_AMPLITUDES)]
             for dtype in ("float32", _TURN[(_turn(shape) + index // len(shapes)) % len(_TURN)]):
-                yield problem_of(shape, dtype, self.number(index), amplitude)
+                yield self.problem(shape, dtype, index, amplitude)
+
+    def problem(self, shape: Shape, dtype: str, index: int = 0, amplitude: float = 1.0) -> Problem:
+        """Draw one problem."""
+        return problem_of(self.fitted(shape), dtype, self.number(index), amplitude)
+
+    def fitted(self, shape: Shape) -> Shape:
+        """Bring a shape to what fits the constraints, and take note where that is another."""
+        fit = fitted(shape, self.constraints)
+        if fit != shape:
+            self.changed.append(shape)
+        return fit
+
+    def data(self, dataset: str, size: tuple[int, int, int], dtype: str, index: int = 0) -> datasets.Problem:
+        """Draw one problem of a data set, in a size (L, S, D)."""
+        queries, keys, depth = size
+        shape = self.fitted(Shape((), queries, keys, depth, depth))
+        return datasets.problem(dataset, (shape.queries, shape.keys, shape.depth), dtype, self.number(index))
+
+    def shapes(self, shape: Shape) -> dict[str, tuple[int, ...]]:
+        """Give the shapes of the three arrays, for numbers that are not those of a problem."""
+        fit = self.fitted(shape)
+        return {
+            "query": (*fit.outer, fit.queries, fit.depth),
+            "key": (*fit.key_outer, fit.keys, fit.depth),
+            "value": (*fit.key_outer, fit.keys, fit.value_depth),
+        }
 
     def in_each_dtype(
         self,
@@ -62,7 +98,7 @@ class Draw:
     ) -> Iterator[Problem]:
         """Draw one problem of a shape in each dtype."""
         for dtype in dtypes:
-            yield problem_of(shape, dtype, self.number(index), amplitude)
+            yield self.problem(shape, dtype, index, amplitude)
 
     def generators(self, count: int = 6) -> Iterator[tuple[np.random.Generator, str]]:
         """Give generators for what is not attention, each in two dtypes."""
@@ -134,13 +170,20 @@ class Group:
         slug = re.sub(r"[^a-z0-9]+", "-", self.name.lower().replace(" -", " minus ")).strip("-")
         return f"{self.chapter}-{slug}-"
 
-    def items(self, seed: int | None = None) -> Iterator[Item]:
-        """Make the cases and relations of the group, numbered within each dtype."""
+    def items(self, seed: int | None = None, constraints: Constraints = ANY) -> Iterator[Item]:
+        """Make the cases and relations of the group, numbered within each dtype.
+
+        Those that are drawn to fit some constraints are other cases, and called otherwise.
+        """
         counts: dict[str, int] = {}
-        for yielded in self.make(Draw(f"{self.chapter}: {self.name}", seed)):
+        draw = Draw(f"{self.chapter}: {self.name}", seed, constraints)
+        for yielded in self.make(draw):
             made = self._made(yielded)
+            asked = with_always(made, constraints)
             number = counts[made.dtype] = counts.get(made.dtype, 0) + 1
-            yield replace(made, id=f"{self.id}{number}")
+            # Once one is another, all after it are called so: a problem may be drawn once for many cases.
+            suffix = FITTED + constraints.suffix if draw.changed or asked is not made else ""
+            yield replace(asked, id=f"{self.id}{number}{suffix}")
 
     def _made(self, yielded: Yielded) -> Item:
         if isinstance(yielded, Calls):
@@ -165,6 +208,22 @@ class Group:
             outputs=call.outputs,
             layout=call.layout,
         )
+
+
+def with_always(item: Item, constraints: Constraints) -> Item:
+    """Ask a case with the options that an implementation always applies, where its values are the oracle's.
+
+    What holds between calls need not hold where one has an option more; and of a row without a finite
+    score, which it may leave, the standard says nothing.
+    """
+    if isinstance(item, Relation) or item.operation != "attention":
+        return item
+    own = item.expected or item.misuse or item.alternatives
+    if own or constraints.always.keys() <= item.arguments.keys():
+        return item
+    if not all(np.isfinite(item.arguments[name]).all() for name in ("query", "key", "value")):
+        return item
+    return replace(item, arguments={**constraints.always, **item.arguments})
 
 
 class Chapter(list[Group]):

@@ -64,6 +64,6 @@ def ids_are_told_apart(draw: Draw, pair: tuple[int, int]) -> Iterator[Yielded]:
     ids = np.array(pair, np.int64 if pair in _LONG_IDS else np.int32)
     for problem in draw.in_each_dtype(Shape((), 4, 6, 2, 3), dtypes=_FLOAT32):
         yield problem.arguments | {
-            "query_segment_ids": ids[[0, 1, 1, 0]],
-            "key_segment_ids": ids[[1, 0, 0, 1, 0, 1]],
+            "query_segment_ids": ids[np.resize([0, 1, 1, 0], problem.shape[0])],
+            "key_segment_ids": ids[np.resize([1, 0, 0, 1, 0, 1], problem.shape[1])],
         }

@@ -114,11 +114,11 @@ def misfit_of_the_scores(_: Draw, name: str) -> Iterator[Yielded]:
 def batch_axes_not_repeated(draw: Draw, axes: str) -> Iterator[Yielded]:
     """Keys and values without all batch axes are refused, or repeated where that variant is declared."""
     problem = next(draw.problems((Shape((1, 2), 3, 5, 4, 4),)))
-    query = problem.array(2, 2, 3, 4)
+    query = problem.array(2, *problem.query.shape[1:])
     shared = {"key": problem.key, "value": problem.value}
     if axes == "missing":
         shared = {name: array[0, 0] for name, array in shared.items()}
-    repeated = {name: np.broadcast_to(array, (2, 2, 5, 4)) for name, array in shared.items()}
+    repeated = {name: np.broadcast_to(array, (2, *problem.key.shape[1:])) for name, array in shared.items()}
     output = exact("attention", {"query": query, **repeated})["output"]
     yield Call(
         {"query": query, **shared},

@@ -13,10 +13,10 @@ from attnspec.conformance.judge.comparison import same_bits
 from attnspec.conformance.judge.expected import expected
 from attnspec.conformance.judge.relation import Found
 from attnspec.conformance.judge.rounding_bias import signed_mean
-from attnspec.conformance.suite.datasets import DATASETS, problem
+from attnspec.conformance.suite.datasets import DATASETS
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import OPTIONS, drawn
-from attnspec.conformance.suite.problem import MASKED, SHAPES
+from attnspec.conformance.suite.problem import MASKED, SHAPES, Shape
 from attnspec.dtypes import SHORT
 from attnspec.reference.budget.budget import budget
 
@@ -29,23 +29,23 @@ _LARGE = ((5, 65, 13), (17, 33, 72), (2, 257, 40), (33, 9, 20))
 
 
 @chapter.group("NUM-1", each=("plain", "scale", "is_causal"))
-def dtype_of_the_result(_draw: Draw, option: str) -> Iterator[Yielded]:
+def dtype_of_the_result(draw: Draw, option: str) -> Iterator[Yielded]:
     """The result has the dtype of the query, with and without options that bring numbers of their own."""
     options: dict[str, dict[str, Any]] = {
         "plain": {},
         "scale": {"scale": 0.5},
         "is_causal": {"is_causal": True},
     }
-    for dtype in DTYPES:
-        one = np.ones((2, 3, 4), dtype)
-        yield {"query": one, "key": one, "value": one} | options[option]
+    for problem in draw.in_each_dtype(Shape((2,), 3, 3, 4, 4)):
+        yield {name: np.ones_like(x) for name, x in problem.arguments.items()} | options[option]
 
 
 @chapter.group("NUM-2")
 def float64_is_computed_in_float64(draw: Draw) -> Iterator[Yielded]:
     """A problem on which float32 shows."""
     random = np.random.default_rng(draw.number())
-    yield {name: random.normal(size=(2, 8, 4)) for name in ("query", "key", "value")}
+    shapes = draw.shapes(Shape((2,), 8, 8, 4, 4))
+    yield {name: random.normal(size=shape) for name, shape in shapes.items()}
 
 
 @chapter.group("NUM-3")
@@ -60,7 +60,7 @@ def data_set(draw: Draw, dataset: str) -> Iterator[Yielded]:
     """Data on which rounding shows: flat, peaked, shifted, cancelling, tiny, around the edges of tiles."""
     for index, size in enumerate(_SIZES):
         for dtype in (DTYPES[index % 4], DTYPES[(index + 2) % 4]):
-            yield problem(dataset, size, dtype, draw.number(index)).arguments
+            yield draw.data(dataset, size, dtype, index).arguments
 
 
 @chapter.group("NUM-3", "SCORE-2")
@@ -68,7 +68,7 @@ def sizes_past_every_tile(draw: Draw) -> Iterator[Yielded]:
     """No key, query or feature is lost past a tile, and the scale is that of the depth as it is."""
     for size in _LARGE:
         for dtype in ("float32", "float64"):
-            yield problem("plain", size, dtype, draw.number()).arguments
+            yield draw.data("plain", size, dtype).arguments
 
 
 @chapter.group("NUM-5")
@@ -77,7 +77,7 @@ def half_precision_is_computed_in_float32(draw: Draw) -> Iterator[Yielded]:
     for dtype in SHORT:
         for index in range(4):
             random, depth = np.random.default_rng(draw.number(index)), (16, 24)[index % 2]
-            shapes = {"query": (2, 3, depth), "key": (2, 40, depth), "value": (2, 40, depth)}
+            shapes = draw.shapes(Shape((2,), 3, 40, depth, depth))
             yield {name: (2 * random.normal(size=shape)).astype(dtype) for name, shape in shapes.items()}
 
 
@@ -86,8 +86,9 @@ def rounding_has_no_bias(draw: Draw) -> Iterator[Yielded]:
     """Values of one sign, where everything that is cut off adds up."""
     for dtype in SHORT:
         random = np.random.default_rng(draw.number())
-        arguments = {name: random.normal(size=(48, 32)).astype(dtype) for name in ("query", "key")}
-        arguments["value"] = (1 + random.random((48, 32))).astype(dtype)
+        shapes = draw.shapes(Shape((), 48, 48, 32, 32))
+        arguments = {name: random.normal(size=shapes[name]).astype(dtype) for name in ("query", "key")}
+        arguments["value"] = (1 + random.random(shapes["value"])).astype(dtype)
         yield Calls((Call(arguments, outputs=("output",)),), _is_unbiased)
 
 
@@ -139,14 +140,14 @@ def lse_is_held_in_float32(draw: Draw, level: float) -> Iterator[Yielded]:
 @chapter.group("NUM-9", each=("plain", "mask", "is_causal"))
 def call_repeated(draw: Draw, option: str) -> Iterator[Yielded]:
     """The same call gives the same bits three times over, on more than one tile."""
-    options: dict[str, dict[str, Any]] = {
-        "plain": {},
-        "mask": {"mask": np.random.default_rng(9).random((17, 33)) < 0.7},
-        "is_causal": {"is_causal": True},
-    }
     for dtype in DTYPES:
-        large = problem("plain", (17, 33, 72), dtype, draw.number())
+        large = draw.data("plain", (17, 33, 72), dtype)
         arrays = {"query": large.query, "key": large.key, "value": large.value}
+        options: dict[str, dict[str, Any]] = {
+            "plain": {},
+            "mask": {"mask": np.random.default_rng(9).random(large.allowed.shape) < 0.7},
+            "is_causal": {"is_causal": True},
+        }
         yield Calls((arrays | options[option],), _repeats, live=True)
 
 

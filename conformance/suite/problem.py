@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from attnspec.backends.constraints import Constraints
+
 
 class Shape(NamedTuple):
     """The sizes of a problem: `outer` are batch axes and query heads; `groups` of these share a key head."""
@@ -25,6 +27,37 @@ class Shape(NamedTuple):
     def key_outer(self) -> tuple[int, ...]:
         """Batch axes and key heads."""
         return (*self.outer[:-1], self.outer[-1] // self.groups) if self.outer else ()
+
+
+def fitted(shape: Shape, constraints: Constraints) -> Shape:
+    """Bring a shape to what an implementation takes: the same problem in other sizes.
+
+    Where there were fewer queries than keys, or more, there still are. Numbers of heads stay as
+    they are: of shared heads another number would say nothing.
+
+    Examples
+    --------
+    >>> from attnspec.backends.constraints import Constraints
+    >>> from attnspec.conformance.suite.problem import MASKED, fitted
+    >>> fitted(MASKED[0], Constraints(depths=(64, 128), multiple=(16, 16)))
+    Shape(outer=(2, 3), queries=16, keys=32, depth=64, value_depth=64, groups=1)
+    """
+    queries, keys = (
+        size + -size % multiple
+        for size, multiple in zip((shape.queries, shape.keys), constraints.multiple, strict=True)
+    )
+    if shape.queries < shape.keys and queries >= keys:
+        keys = queries + constraints.multiple[1] - queries % constraints.multiple[1]
+    if shape.queries > shape.keys and queries <= keys:
+        queries = keys + constraints.multiple[0] - keys % constraints.multiple[0]
+    # Of three axes the first is that of heads: there a batch cannot be dropped without saying what it is.
+    outer = shape.outer[-2:] if constraints.axes == 4 else shape.outer
+    fit = shape._replace(outer=outer, queries=queries, keys=keys)
+    if not constraints.depths:
+        return fit
+    enough = [depth for depth in constraints.depths if depth >= shape.depth]
+    depth = min(enough, default=max(constraints.depths))
+    return fit._replace(depth=depth, value_depth=depth)
 
 
 #: Sizes distinct where they can be, so that any mix-up of axes shows. Few of them: JAX compiles

@@ -36,7 +36,9 @@ def default_scale_beside_other_value_depths(draw: Draw) -> Iterator[Yielded]:
 def one_feature_each(draw: Draw) -> Iterator[Yielded]:
     """Each query has one feature that is not zero; were it left out, its row would be flat."""
     for problem in draw.in_each_dtype(Shape((), len(_FEATURES), 5, 71, 4)):
-        yield problem.arguments | {"query": 8 * np.eye(71)[_FEATURES].astype(problem.query.dtype)}
+        queries, depth = problem.query.shape
+        features = np.resize(_FEATURES, queries) % depth
+        yield problem.arguments | {"query": 8 * np.eye(depth)[features].astype(problem.query.dtype)}
 
 
 @chapter.group("SCORE-3", each=(1.0, 0.3, 0.0, -0.5))
@@ -68,7 +70,8 @@ def queries_are_rows(draw: Draw) -> Iterator[Yielded]:
         keys = problem.key.shape[-2]
         order = problem.random.permutation(keys)
         # Query i points at key order[i]; with queries and keys exchanged, it would be the inverse order.
-        key = np.broadcast_to(np.eye(keys, dtype=problem.key.dtype), (*problem.key.shape[:-1], keys))
+        width = draw.shapes(Shape((), keys, keys, keys, keys))["key"][-1]
+        key = np.broadcast_to(np.eye(keys, width, dtype=problem.key.dtype), (*problem.key.shape[:-1], width))
         query = np.array(key[..., order, :])
         yield {"query": query, "key": np.array(key), "value": problem.array(*key.shape), "scale": 64.0}
 

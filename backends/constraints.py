@@ -1,0 +1,125 @@
+"""What an implementation demands of every call: axes, depths, lengths, heads, options always on."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from attnspec import OPERATIONS
+
+_OPERATION = OPERATIONS["attention"]
+_SUFFIX = re.compile(r"(?!$)(a[34])?(-?d\d+(\.\d+)*)?(-?l\d+)?(-?s\d+)?(-?always(\.\w+)+)?")
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """Which calls of attention an implementation takes at all.
+
+    Attributes
+    ----------
+    axes : int or None
+        The number of axes of query, key and value, where it takes but one. A call with fewer is
+        brought up to it by axes of length one.
+    depths : tuple of int
+        The depths that it takes; any where empty.
+    multiple : tuple of int
+        Of what the number of queries and that of keys have to be a multiple.
+    heads : {"grouped", "equal"}
+        ``equal`` where there have to be as many key heads as query heads.
+    always : mapping
+        Options that it always applies, and the value that each then has.
+
+    Examples
+    --------
+    >>> from attnspec.backends.constraints import Constraints
+    >>> Constraints(depths=(64, 128), multiple=(1, 16)).suffix
+    'd64.128-s16'
+    """
+
+    axes: int | None = None
+    depths: tuple[int, ...] = ()
+    multiple: tuple[int, int] = (1, 1)
+    heads: Literal["grouped", "equal"] = "grouped"
+    always: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    @property
+    def suffix(self) -> str:
+        """How the names of cases say that they are drawn to fit; empty where others are drawn for nobody."""
+        queries, keys = self.multiple
+        on = [name for name, value in self.always.items() if value is True]
+        parts = (
+            f"a{self.axes}" if self.axes else "",
+            "d" + ".".join(map(str, self.depths)) if self.depths else "",
+            f"l{queries}" if queries > 1 else "",
+            f"s{keys}" if keys > 1 else "",
+            "always." + ".".join(on) if on else "",
+        )
+        return "-".join(part for part in parts if part)
+
+    @classmethod
+    def of_suffix(cls, suffix: str) -> "Constraints":
+        """Read back what `suffix` says: as much as is needed to draw the same cases.
+
+        Raises
+        ------
+        ValueError
+            When it is no such suffix.
+
+        Examples
+        --------
+        >>> from attnspec.backends.constraints import Constraints
+        >>> Constraints.of_suffix("d64.128-s16").multiple
+        (1, 16)
+        """
+        found: dict[str, Any] = {"a": None, "depths": (), "l": 1, "s": 1, "always": {}}
+        if not _SUFFIX.fullmatch(suffix):
+            raise ValueError(f"case: got +{suffix}, expected such as +d64.128-s16")
+        for part in suffix.split("-"):
+            if part.startswith("always"):
+                found["always"] = dict.fromkeys(part.split(".")[1:], True)
+            elif part.startswith("d"):
+                found["depths"] = tuple(int(depth) for depth in part[1:].split("."))
+            else:
+                found[part[0]] = int(part[1:])
+        return cls(found["a"], found["depths"], (found["l"], found["s"]), always=found["always"])
+
+
+#: Those of whoever takes every call.
+ANY = Constraints()
+
+
+def fits(constraints: Constraints, arguments: Mapping[str, Any]) -> str:
+    """Tell why a call of attention does not fit what an implementation takes; empty where it does.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.backends.constraints import Constraints, fits
+    >>> one = np.ones((2, 3, 4))
+    >>> fits(Constraints(depths=(64,)), {"query": one, "key": one, "value": one})
+    'takes depths of 64 alone, not 4'
+    """
+    arrays = [arguments.get(name) for name in _OPERATION.arrays]
+    if not all(getattr(array, "ndim", 0) > 1 for array in arrays):
+        return ""
+    query, key, _ = arrays
+    assert query is not None  # noqa: S101 - for the type checker: it has axes
+    assert key is not None  # noqa: S101
+    axes = {array.ndim for array in arrays if array is not None}
+    if constraints.axes is not None and max(axes) > constraints.axes:
+        return f"takes arrays of {constraints.axes} axes, not of {max(axes)}"
+    for array in arrays:
+        if array is not None and constraints.depths and array.shape[-1] not in constraints.depths:
+            said = ", ".join(map(str, constraints.depths))
+            return f"takes depths of {said} alone, not {array.shape[-1]}"
+    for what, array, multiple in zip(("queries", "keys"), (query, key), constraints.multiple, strict=True):
+        if array.shape[-2] % multiple:
+            return f"takes multiples of {multiple} {what} alone, not {array.shape[-2]}"
+    heads, key_heads = ((1, *array.shape)[-3] for array in (query, key))
+    if constraints.heads == "equal" and heads != key_heads:
+        return f"takes as many key heads as query heads, not {key_heads} for {heads}"
+    for name, value in constraints.always.items():
+        given = arguments.get(name, _OPERATION.arguments[name].default)
+        if given is not value and given != value:
+            return f"always has {name} = {value}, not {given}"
+    return ""

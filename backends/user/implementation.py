@@ -1,0 +1,45 @@
+"""A decorator that says of a function what an ``attnspec.toml`` would."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from attnspec.backends.user.keys import OF_FUNCTIONS, check_keys, settings_of_table, written
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def implementation(**said: Any) -> Callable[[_Function], _Function]:
+    """Say of a function how it is called and what it takes; the function itself stays as it is.
+
+    Parameters
+    ----------
+    **said
+        The keys of an ``attnspec.toml`` that speak of a function: ``names``, ``layout``, ``mask``,
+        ``axes``, ``depths``, ``multiple``, ``heads``, ``always``, ``given``, ``returns``, ``ignore``,
+        ``array``, ``device``, ``dtypes``, ``accuracy``, ``dialect``, ``deviations``, ``versions``,
+        ``companions``, the functions themselves here.
+
+    Raises
+    ------
+    BackendError
+        When a key is not known, or what it says is of another kind.
+
+    Examples
+    --------
+    >>> from attnspec.backends import implementation
+    >>> @implementation(names={"query": "q", "key": "k", "value": "v"}, layout="BSHD", depths=[64])
+    ... def kernel(q, k, v):
+    ...     return q
+    >>> kernel.__name__
+    'kernel'
+    """
+    plain = written(said)
+
+    def mark(function: _Function) -> _Function:
+        name = getattr(function, "__name__", type(function).__name__)
+        where = f"@implementation of {name}"
+        check_keys(where, plain, OF_FUNCTIONS)
+        function.__attnspec__ = settings_of_table(where, name, plain)  # type: ignore[attr-defined]
+        return function
+
+    return mark

@@ -1,0 +1,172 @@
+"""The keys by which a function is described, in an ``attnspec.toml`` or in a decorator."""
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from attnspec import OPERATIONS
+from attnspec.backends.constraints import Constraints
+from attnspec.backends.deviation import Deviation
+from attnspec.backends.errors import BackendError
+from attnspec.backends.user.convention import Convention
+from attnspec.backends.user.place import find
+from attnspec.backends.user.settings import Settings
+
+#: Key to what it has to be, in Python's words and in ours.
+_STRING, _LIST, _TABLE = (str, "a string"), (list, "a list"), (dict, "a table")
+KEYS: Mapping[str, tuple[Any, str]] = {
+    "function": _STRING,
+    "program": _STRING,
+    "call_limit": ((int, float), "a number"),
+    "array": _STRING,
+    "device": _STRING,
+    "dtypes": _LIST,
+    "layout": _STRING,
+    "mask": _STRING,
+    "axes": (int, "3 or 4"),
+    "depths": (list, "a list of integers"),
+    "multiple": ((int, list), "an integer, or one for queries and one for keys"),
+    "heads": _STRING,
+    "always": _TABLE,
+    "given": (list, "a list of options"),
+    "returns": _LIST,
+    "accuracy": _STRING,
+    "names": _TABLE,
+    "ignore": _LIST,
+    "dialect": _TABLE,
+    "companions": _TABLE,
+    "deviations": _LIST,
+    "versions": _STRING,
+}
+#: Those that say what a function is like, and so what a decorator may say.
+OF_FUNCTIONS = tuple(key for key in KEYS if key not in ("function", "program", "call_limit"))
+
+
+def check_keys(where: str, table: Mapping[str, Any], known: tuple[str, ...] = tuple(KEYS)) -> None:
+    """Refuse a key that is not known, by the nearest that is, and a value that is of another kind.
+
+    Raises
+    ------
+    BackendError
+
+    Examples
+    --------
+    >>> from attnspec.backends.user.keys import check_keys
+    >>> check_keys("attnspec.toml", {"layuot": "BSHD"})  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    attnspec.backends.errors.BackendError: attnspec.toml: got 'layuot' (layout?), expected some of ...
+    """
+    for key, thing in table.items():
+        if key not in known:
+            raise BackendError(f"{where}: got {key!r}{near(key, known)}, expected some of {', '.join(known)}")
+        kind, words = KEYS[key]
+        if not isinstance(thing, kind) or isinstance(thing, bool):
+            raise BackendError(f"{where}: {key}: expected {words}, got {thing!r}")
+
+
+def written(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Take what is said in Python for what a file would say: tuples and sets are lists there."""
+    return {key: list(thing) if isinstance(thing, tuple | set) else thing for key, thing in said.items()}
+
+
+def near(word: str, known: tuple[str, ...]) -> str:
+    """Ask for the known word that is nearest to another, in brackets; nothing where none is near."""
+    found = get_close_matches(word, known, 1)
+    return f" ({found[0]}?)" if found else ""
+
+
+def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settings:
+    """Make settings of the keys that describe a function.
+
+    Raises
+    ------
+    BackendError
+        Naming the key, what it got and what was expected.
+    """
+    convention = Convention(
+        names=table.get("names", {}),
+        layout=table.get("layout", "BHSD"),
+        mask=table.get("mask", "attend"),
+        axes=table.get("axes"),
+        returns=tuple(table.get("returns", ())),
+        always=table.get("always", {}),
+        given=tuple(table.get("given", ())),
+    )
+    fields: dict[str, Any] = {key: table[key] for key in ("accuracy", "versions", "dialect") if key in table}
+    if "ignore" in table:
+        fields["ignore"] = tuple(table["ignore"])
+    if "companions" in table:
+        fields["companions"] = _companions(where, name, table["companions"])
+    if "deviations" in table:
+        fields["deviations"] = tuple(_deviation(where, entry) for entry in table["deviations"])
+    constraints = constraints_of(where, table)
+    if constraints != Constraints():
+        fields["constraints"] = constraints
+    return Settings(
+        table.get("array", ""),
+        table.get("device", ""),
+        tuple(table.get("dtypes", ())),
+        None if convention == Convention() else convention,
+        fields,
+    )
+
+
+def constraints_of(where: str, table: Mapping[str, Any]) -> Constraints:
+    """Read what calls are taken at all.
+
+    Raises
+    ------
+    BackendError
+        Naming the key, what it got and what was expected.
+
+    Examples
+    --------
+    >>> from attnspec.backends.user.keys import constraints_of
+    >>> constraints_of("attnspec.toml", {"depths": [64], "multiple": 16}).multiple
+    (16, 16)
+    """
+    multiple = table.get("multiple", 1)
+    both = [multiple, multiple] if isinstance(multiple, int) else list(multiple)
+    for key, numbers in (("depths", table.get("depths", ())), ("multiple", both)):
+        if not all(type(number) is int and number > 0 for number in numbers):
+            raise BackendError(f"{where}: {key}: expected integers from 1, got {table[key]!r}")
+    if len(both) != 2:
+        raise BackendError(f"{where}: multiple: expected one integer, or two, got {multiple!r}")
+    return Constraints(
+        axes=table.get("axes"),
+        depths=tuple(table.get("depths", ())),
+        multiple=(both[0], both[1]),
+        heads=table.get("heads", "grouped"),
+        always=dict(table.get("always", {})),
+    )
+
+
+def _companions(where: str, name: str, table: Mapping[str, Any]) -> dict[str, Callable[..., Any]]:
+    """Find the companions, by place; in a decorator a function is itself."""
+    for operation in table:
+        if operation not in OPERATIONS or operation == "attention":
+            known = tuple(one for one in OPERATIONS if one != "attention")
+            raise BackendError(
+                f"{where}: companions: got {operation!r}{near(operation, known)}, "
+                f"expected some of {', '.join(known)}"
+            )
+    return {
+        operation: place if callable(place) else find(name, str(place))[1]
+        for operation, place in table.items()
+    }
+
+
+def _deviation(where: str, entry: Any) -> Deviation:
+    known = {"rules", "reason", "source", "dtypes", "outputs", "versions", "groups"}
+    if isinstance(entry, Deviation):
+        return entry
+    if not isinstance(entry, dict) or not {"rules", "reason", "source"} <= set(entry) <= known:
+        raise BackendError(
+            f"{where}: deviations: expected rules, reason, source and perhaps "
+            f"dtypes, outputs, versions, groups, got {entry!r}"
+        )
+    settled: dict[str, Any] = {
+        key: tuple(thing) if isinstance(thing, list) else thing for key, thing in entry.items()
+    }
+    return Deviation(**settled)

@@ -1,0 +1,159 @@
+"""Where a user's code is: ``module:attribute`` or ``./file.py:attribute``, imported and looked into.
+
+Light on purpose, as `attnspec.backends.names` is: it loads no array library before the user's module does.
+"""
+
+import ast
+import importlib
+import importlib.util
+import re
+import sys
+import sysconfig
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from attnspec.backends.errors import BackendError
+
+_DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+def find(name: str, place: str) -> tuple[ModuleType, Any]:
+    """Import a module and take what is asked for out of it.
+
+    Parameters
+    ----------
+    name : str
+        By which the backend was asked for.
+    place : str
+        ``module:attribute``, or the path of a file in place of the module.
+
+    Raises
+    ------
+    BackendError
+        When there is no such module or name in it, or the import fails.
+    """
+    module, _, attribute = place.rpartition(":")
+    if not _DOTTED.fullmatch(attribute) or not (is_file(module) or _DOTTED.fullmatch(module)):
+        raise BackendError(f"backend: got {place!r}, expected module:function or ./file.py:function")
+    put_on_path(Path.cwd())
+    imported = _import(name, module)
+    found: Any = imported
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            raise BackendError(
+                f"backend {name}: expected {attribute} in {module}, got no such name"
+                + _instead(imported, module)
+            )
+        found = getattr(found, part)
+    return imported, found
+
+
+def is_file(module: str) -> bool:
+    """Whether a module is given by the path of its file.
+
+    Examples
+    --------
+    >>> from attnspec.backends.user.place import is_file
+    >>> is_file("./kernels.py"), is_file("kernels")
+    (True, False)
+    """
+    return module.endswith(".py")
+
+
+def put_on_path(folder: Path) -> None:
+    """Let modules of a folder be imported: after Python's own, before what is installed.
+
+    A file `types.py` or `json.py` in the folder then breaks nothing.
+    """
+    here = str(folder.resolve())
+    if here not in sys.path:
+        own = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib"))
+        places = [
+            index
+            for index, entry in enumerate(sys.path)
+            if entry.startswith(own) and not entry.endswith("-packages")
+        ]
+        sys.path.insert(max(places, default=-1) + 1, here)
+
+
+def functions_in(module: str) -> tuple[str, ...]:
+    """Name the functions that a module of this folder defines, without importing it.
+
+    Examples
+    --------
+    >>> from attnspec.backends.user.place import functions_in
+    >>> functions_in("absent")
+    ()
+    """
+    path = Path(module if is_file(module) else module.replace(".", "/") + ".py")
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError):
+        return ()
+    # Those that can be attention first: three arrays.
+    functions = [one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name[0] != "_"]
+    return tuple(one.name for one in sorted(functions, key=lambda one: len(_arguments(one)) < 3))
+
+
+def _arguments(function: ast.FunctionDef) -> list[ast.arg]:
+    return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+
+
+def _import(name: str, module: str) -> ModuleType:
+    try:
+        return _import_file(name, Path(module)) if is_file(module) else importlib.import_module(module)
+    except (KeyboardInterrupt, BackendError):
+        raise
+    except ModuleNotFoundError as error:
+        missing = str(error.name)
+        if f"{module}.".startswith(f"{missing}.") and not is_file(module):
+            raise BackendError(
+                f"backend {name}: expected a module {module}, got none in this folder or installed"
+            ) from error
+        raise BackendError(
+            f"backend {name}: importing {module} needs {missing}, which is not installed; "
+            f"pip install {missing.partition('.')[0]}"
+        ) from error
+    except BaseException as error:  # whatever a user's module raises, SystemExit too
+        kind = type(error).__name__
+        raise BackendError(f"backend {name}: importing {module} raised {kind}: {error}") from error
+
+
+def _import_file(name: str, path: Path) -> ModuleType:
+    """Import a file, as a part of its package if it is in one, whatever its name is."""
+    if not path.is_file():
+        raise BackendError(f"backend {name}: expected a file {path}, got none")
+    folder, parts = path.resolve().parent, [path.stem]
+    while (folder / "__init__.py").is_file():
+        folder, parts = folder.parent, [folder.name, *parts]
+    put_on_path(folder)
+    if len(parts) > 1:
+        return importlib.import_module(".".join(parts))
+    known = sys.modules.get(path.stem)
+    if known is not None and Path(getattr(known, "__file__", None) or "").resolve() == path.resolve():
+        return known
+    taken = path.stem in sys.stdlib_module_names or known is not None or not path.stem.isidentifier()
+    own = "_file_" + re.sub(r"\W", "_", str(path.resolve())) if taken else path.stem
+    spec = importlib.util.spec_from_file_location(own, path)
+    assert spec is not None  # noqa: S101 - for the type checker: the name ends with .py
+    assert spec.loader is not None  # noqa: S101
+    sys.modules[own] = module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[own]
+        raise
+    return module
+
+
+def _instead(imported: ModuleType, module: str) -> str:
+    """Say what is there instead of a name that is not."""
+    if module in sys.stdlib_module_names and Path(f"{module}.py").is_file():
+        return f": {module} is a module of Python's own; for the file write ./{module}.py:FUNCTION"
+    names = [
+        name
+        for name, thing in vars(imported).items()
+        if callable(thing) and name[0] != "_" and getattr(thing, "__module__", "") == imported.__name__
+    ]
+    return f"; it has {', '.join(names[:8])}" if names else ""

@@ -1,0 +1,229 @@
+"""How a function wants to be called: its conventions, found by calling it on one small problem.
+
+Each guess is a `Convention`, and it holds where the results are the reference's. Whether they are
+right to the last digit is not asked here: that is what the suite is for.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Any, Literal
+
+import numpy as np
+
+from attnspec import OPERATIONS
+from attnspec.backends.backend import Backend
+from attnspec.backends.errors import BackendError
+from attnspec.backends.user.convention import Convention, adapted
+from attnspec.backends.user.trials import Problem, guessed, trials
+from attnspec.reference import attention
+
+_OPERATION = OPERATIONS["attention"]
+#: Two batch entries, three heads, five queries, seven keys: no two sizes alike.
+_B, _H, _L, _S, _D = 2, 3, 5, 7, 4
+_RETURNS = ((), ("output", "lse"), ("output", "weights"), ("output", "lse", "weights"))
+_LAYOUTS: tuple[Literal["BHSD", "BSHD"], ...] = ("BHSD", "BSHD")
+_SCALES = {"1 / sqrt(D)": _D**-0.5, "1": 1.0, "1 / D": 1 / _D, "sqrt(D)": _D**0.5}
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What was found of a function.
+
+    Attributes
+    ----------
+    convention : Convention
+    dialect : mapping of str to str
+        Variants that it shows, by rule.
+    ignore : tuple of str
+        Parameters that stand for nothing of the standard, or for something else than they seem to.
+    why : mapping of str to str
+        What each key of a configuration was concluded from.
+    """
+
+    convention: Convention
+    dialect: Mapping[str, str] = field(default_factory=dict)
+    ignore: tuple[str, ...] = ()
+    why: Mapping[str, str] = field(default_factory=dict)
+
+
+def probe(backend: Backend, function: Callable[..., Any]) -> Findings:
+    """Find out how a function is called.
+
+    Parameters
+    ----------
+    backend : Backend
+        Gives the name and the library; its own function is not looked at.
+    function : callable
+
+    Raises
+    ------
+    BackendError
+        When no way of calling it gives attention.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec import reference
+    >>> from attnspec.backends import load
+    >>> from attnspec.backends.user.probe import probe
+    >>> def kernel(q, k, v, causal=False):
+    ...     return reference.attention(q, k, v, is_causal=causal, dtype=q.dtype)
+    >>> probe(load("numpy-portable"), kernel).convention.names["is_causal"]
+    'causal'
+    """
+    return _Probe(backend, function).findings()
+
+
+class _Probe:
+    """One function being asked, and what is known of it so far."""
+
+    def __init__(self, backend: Backend, function: Callable[..., Any]) -> None:
+        self.backend, self.function = backend, function
+        random = np.random.default_rng(0)
+        dtype = "float32" if "float32" in backend.dtypes else backend.dtypes[0]
+        sizes = {"query": _L, "key": _S, "value": _S}
+        self.arrays = {
+            name: random.normal(size=(_B, _H, size, _D)).astype(dtype) for name, size in sizes.items()
+        }
+        mask = random.random((_B, _H, _L, _S)) < 0.5
+        mask[..., 0], mask[..., 1] = True, False  # no row is empty, whatever True means
+        self.problem = Problem(mask, random.normal(size=mask.shape).astype(dtype))
+        self.why: dict[str, str] = {}
+        self.plain = _D**-0.5
+        self.guesses = guessed(function)
+
+    def findings(self) -> Findings:
+        """Ask one thing after the other."""
+        convention = self.with_axes(self.called())
+        dialect: dict[str, str] = {}
+        ignored = []
+        for own, ours in self.guesses.items():
+            if ours and ours[0] in _OPERATION.arrays:
+                continue
+            found = next(self.meaning(convention, own, ours), None)
+            if found is not None:
+                convention, variants = found
+                dialect |= variants
+                if ours[:2] == ("mask", "bias") and "mask" in convention.names:  # of either, by its dtype
+                    convention = next(
+                        (both for both, _ in self.meaning(convention, own, ("bias",))), convention
+                    )
+            elif own not in _OPERATION.arguments:  # what has our name is asked all the same
+                ignored.append(own)
+        if ignored:
+            self.why["ignore"] = "let alone: nothing of the standard, or something else than the name says"
+        names = {ours: own for ours, own in convention.names.items() if ours != own}
+        return Findings(replace(convention, names=names), dialect, tuple(ignored), self.why)
+
+    def called(self) -> Convention:
+        """Find layout, results and default scale by the plainest call."""
+        names = {ours[0]: own for own, ours in self.guesses.items() if ours and ours[0] in _OPERATION.arrays}
+        needed = _required(self.function)
+        for own, ours in self.guesses.items():
+            if own in needed and ours and ours[0] not in names:
+                names[ours[0]] = own
+        for layout, returns, axes in product(_LAYOUTS, _RETURNS, (None, 3)):
+            convention = Convention(names, layout, "attend", axes, returns)
+            arrays = self.cut(convention, self.arrays)
+            got = self.run(convention, arrays)
+            for words, self.plain in _SCALES.items():
+                if got is not None and self.agrees(got, arrays):
+                    return self.told(convention, words)
+        raise BackendError(
+            f"backend {self.backend.name}: expected a way of calling it that gives attention, got none: "
+            f"tried {', '.join(f'{ours} = {own}' for ours, own in names.items())}, heads before and after "
+            "positions, three axes and four"
+        )
+
+    def told(self, convention: Convention, scale: str) -> Convention:
+        """Say what the plainest call has shown."""
+        place = "before" if convention.layout == "BHSD" else "after"
+        self.why["layout"] = f"the results are right with heads {place} positions"
+        if convention.returns:
+            self.why["returns"] = f"it returned {len(convention.returns)} arrays"
+        if scale != "1 / sqrt(D)" and any("scale" in ours for ours in self.guesses.values()):
+            self.why["given"] = f"its default scale is {scale}, not 1 / sqrt(D)"
+            self.plain = _D**-0.5
+            return replace(convention, given=("scale",), names={**convention.names, **self.name_of_scale()})
+        return convention
+
+    def name_of_scale(self) -> dict[str, str]:
+        """Give the name of its scale."""
+        return {"scale": next(own for own, ours in self.guesses.items() if "scale" in ours)}
+
+    def with_axes(self, convention: Convention) -> Convention:
+        """Find the numbers of axes that it takes."""
+        if convention.axes == 3:
+            self.why["axes"] = "four axes were refused, three were not"
+            return convention
+        for fewer in (1, 2):
+            arrays = {name: x[(0,) * fewer] for name, x in self.arrays.items()}
+            got = self.run(convention, arrays)
+            if got is None or not self.agrees(got, arrays):
+                self.why["axes"] = f"{4 - fewer} axes were refused, or taken for something else"
+                return replace(convention, axes=4)
+        return replace(convention, axes=None)
+
+    def meaning(
+        self, convention: Convention, own: str, guesses: tuple[str, ...]
+    ) -> Iterator[tuple[Convention, dict[str, str]]]:
+        """Try what a parameter may stand for: the convention with it, and the variants that it shows."""
+        for ours in guesses:
+            if ours in convention.names and convention.names[ours] != own:
+                continue
+            named = replace(convention, names={**convention.names, ours: own})
+            arrays = self.cut(named, self.arrays)
+            for trial in trials(named, ours, self.problem):
+                got = self.run(trial.convention, arrays, self.cut(named, trial.given))
+                if got is None or not self.agrees(got, arrays, self.cut(named, trial.meant)):
+                    continue
+                if trial.why:
+                    self.why[ours] = trial.why
+                yield trial.convention, trial.variants
+
+    def cut(self, convention: Convention, things: Mapping[str, Any]) -> dict[str, Any]:
+        """Leave the batch out of what goes with three axes; sinks have none."""
+        gone = convention.axes == 3
+        return {
+            name: x[0] if gone and isinstance(x, np.ndarray) and name != "sinks" else x
+            for name, x in things.items()
+        }
+
+    def run(
+        self, convention: Convention, arrays: Mapping[str, Any], options: Mapping[str, Any] | None = None
+    ) -> dict[str, Any] | None:
+        """Make one call; None where it raises or returns something else."""
+        to = self.backend.to_library
+        asked = [f"return_{name}" for name in convention.returns[1:]]
+        given = {key: to(x) if isinstance(x, np.ndarray) else x for key, x in (options or {}).items()}
+        asked += [key for key in given if key.startswith("return_")]
+        names = ["output", *(key.removeprefix("return_") for key in asked)]
+        try:
+            function = adapted(self.backend.name, self.function, convention, self.backend.xp)
+            got = function(*map(to, arrays.values()), **{**given, **dict.fromkeys(asked, True)})
+            parts = [got] if len(names) == 1 else list(got)
+            return {name: self.backend.to_numpy(x) for name, x in zip(names, parts, strict=True)}
+        except Exception:  # noqa: BLE001 - whatever it raises, this is not how it is called
+            return None
+
+    def agrees(
+        self,
+        got: Mapping[str, Any],
+        arrays: Mapping[str, Any],
+        options: Mapping[str, Any] | None = None,
+    ) -> bool:
+        """Whether results are those of attention with some options, about."""
+        options = {"scale": self.plain, **(options or {})}
+        wide = [x.astype(np.float64) for x in arrays.values()]
+        output, lse, weights = attention(*wide, **options, return_lse=True, return_weights=True)
+        expected = {"output": output, "lse": lse, "weights": weights}
+        return all(
+            x.shape == expected[name].shape and np.allclose(x.astype(np.float64), expected[name], 0.02, 0.02)
+            for name, x in got.items()
+        )
+
+
+def _required(function: Callable[..., Any]) -> set[str]:
+    return {one.name for one in inspect.signature(function).parameters.values() if one.default is one.empty}

@@ -1,0 +1,78 @@
+"""What is said of a function beside its name."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from attnspec.backends.errors import BackendError
+from attnspec.backends.user.convention import Convention
+from attnspec.dtypes import DTYPES
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is said of a function beside its name.
+
+    Attributes
+    ----------
+    array : str
+        The library that it runs on: one of `LIBRARIES`, or a module with ``asarray``.
+    device : str
+        Where its arrays are put, as the library names it.
+    dtypes : tuple of str
+        Those to judge it in.
+    convention : Convention or None
+        Its names and layout.
+    fields : mapping
+        More fields of its `Backend`.
+    """
+
+    array: str = ""
+    device: str = ""
+    dtypes: tuple[str, ...] = ()
+    convention: Convention | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    def over(self, other: "Settings") -> "Settings":
+        """Put these before others: what is said here holds, and for the rest what is said there.
+
+        Examples
+        --------
+        >>> from attnspec.backends.user.settings import Settings
+        >>> Settings(device="cuda").over(Settings("torch", "cpu")).device
+        'cuda'
+        """
+        return Settings(
+            self.array or other.array,
+            self.device or other.device,
+            self.dtypes or other.dtypes,
+            self.convention or other.convention,
+            {**other.fields, **self.fields},
+        )
+
+
+def settings_of(name: str, options: Mapping[str, str]) -> Settings:
+    """Read what stands behind the name of a backend.
+
+    Raises
+    ------
+    BackendError
+        When it is not known.
+
+    Examples
+    --------
+    >>> from attnspec.backends.user.settings import settings_of
+    >>> settings_of("m:f", {"array": "torch", "dtype": "float16,float32"}).dtypes
+    ('float16', 'float32')
+    """
+    unknown = set(options) - {"array", "device", "dtype"}
+    if unknown:
+        raise BackendError(
+            f"backend {name}: expected the options array, device, dtype, got {', '.join(unknown)}"
+        )
+    dtypes = tuple(options["dtype"].split(",")) if "dtype" in options else ()
+    if not set(dtypes) <= set(DTYPES):
+        raise BackendError(
+            f"backend {name}: dtype: expected some of {', '.join(DTYPES)}, got {options['dtype']}"
+        )
+    return Settings(options.get("array", ""), options.get("device", ""), dtypes)

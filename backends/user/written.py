@@ -1,0 +1,58 @@
+"""What was found of a function, written as an ``attnspec.toml``."""
+
+from collections.abc import Iterator, Mapping
+
+from attnspec.backends.user.probe import Findings
+
+
+def as_toml(place: str, array: str, found: Findings) -> str:
+    """Write a configuration, with what each key was concluded from.
+
+    Examples
+    --------
+    >>> from attnspec.backends.user.convention import Convention
+    >>> from attnspec.backends.user.probe import Findings
+    >>> from attnspec.backends.user.written import as_toml
+    >>> found = Findings(Convention(layout="BSHD"), why={"layout": "it was so"})
+    >>> print(as_toml("my:kernel", "numpy", found))
+    # Found out by calling the function: `attnspec check` judges it by this.
+    [backend]
+    function = "my:kernel"
+    array = "numpy"
+    layout = "BSHD"  # it was so
+    <BLANKLINE>
+    """
+    return "\n".join(_lines(place, array, found)) + "\n"
+
+
+def _lines(place: str, array: str, found: Findings) -> Iterator[str]:
+    convention, why = found.convention, found.why
+    yield "# Found out by calling the function: `attnspec check` judges it by this."
+    yield "[backend]"
+    yield f'function = "{place}"'
+    yield f'array = "{array}"'
+    yield f'layout = "{convention.layout}"' + _because(why, "layout")
+    if convention.axes is not None:
+        yield f"axes = {convention.axes}" + _because(why, "axes")
+    if "mask" in why:
+        yield f'mask = "{convention.mask}"' + _because(why, "mask")
+    for key, words in (
+        ("returns", convention.returns),
+        ("given", convention.given),
+        ("ignore", found.ignore),
+    ):
+        if words:
+            written = ", ".join(f'"{word}"' for word in words)
+            yield f"{key} = [{written}]{_because(why, key)}"
+    if convention.names:
+        yield "\n[backend.names]"
+        for ours, own in convention.names.items():
+            yield f'{ours} = "{own}"' + (_because(why, ours) if ours != "mask" else "")
+    if found.dialect:
+        yield "\n[backend.dialect]"
+        for rule, variant in found.dialect.items():
+            yield f'{rule} = "{variant}"{_because(why, "is_causal")}'
+
+
+def _because(why: Mapping[str, str], key: str) -> str:
+    return f"  # {why[key]}" if key in why else ""

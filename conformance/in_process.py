@@ -1,0 +1,133 @@
+"""Judging a function where it is, in this process: for closures, and for parametrised tests.
+
+What crashes or hangs takes the process with it; ``attnspec check`` runs each backend in one of its own.
+"""
+
+import sys
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from attnspec import __version__
+from attnspec.backends.backend import Backend, for_release
+from attnspec.backends.library import library_of
+from attnspec.backends.user.function import backend_of
+from attnspec.backends.user.keys import OF_FUNCTIONS, check_keys, settings_of_table, written
+from attnspec.backends.user.unknown import looked_through, unknown_arguments
+from attnspec.conformance.judge.deviation import not_shown, shown
+from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.results import Header, Results, Subject
+from attnspec.conformance.suite import items
+from attnspec.conformance.verdict import Verdict
+
+if TYPE_CHECKING:
+    from attnspec.conformance.report.report import Report
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What was found of a function.
+
+    Attributes
+    ----------
+    report : Report
+        As of any other run.
+    """
+
+    report: "Report"
+
+    @property
+    def good(self) -> bool:
+        """Whether it was judged, without a failure."""
+        return self.report.good
+
+    @property
+    def text(self) -> str:
+        """What `attnspec check` prints: failures, the table, the levels."""
+        from attnspec.conformance.report.screen import screen
+
+        return screen(self.report)
+
+    def __bool__(self) -> bool:
+        return self.good
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def check(
+    function: Any,
+    *,
+    name: str = "",
+    quick: bool = False,
+    rules: Collection[str] = (),
+    cases: Collection[str] = (),
+    seed: int | None = None,
+    **said: Any,
+) -> Judged:
+    """Judge a function, an object that is called as one, or a `Backend`.
+
+    Parameters
+    ----------
+    function : callable or Backend
+    name : str, optional
+        By which it is called in the report; its own where none is given.
+    quick : bool, optional
+        Only a fixed part that touches every rule.
+    rules, cases : collection of str, optional
+        Only what bears on one of these rules; only these cases, by id or name.
+    seed : int, optional
+        Draws other problems than the fixed ones.
+    **said
+        What an ``attnspec.toml`` says of a function: names, layout, dtypes, depths and so on.
+
+    Raises
+    ------
+    BackendError
+        When it cannot be called as attention, or something is said that is not known.
+
+    Examples
+    --------
+    >>> from attnspec import reference
+    >>> from attnspec.conformance import check
+    >>> def kernel(q, k, v):
+    ...     return reference.attention(q, k, v, dtype=q.dtype)
+    >>> check(kernel, names={"query": "q", "key": "k", "value": "v"}, rules=["SCORE-2"]).good
+    True
+    """
+    from attnspec.conformance.report.report import Report
+
+    backend = _backend(function, name, said)
+    verdicts = tuple(
+        _judged(
+            backend, items(quick=quick, rules=rules, names=cases, seed=seed, constraints=backend.constraints)
+        )
+    )
+    part = "chosen" if rules or cases else "quick" if quick else "whole"
+    if part == "whole":
+        verdicts += tuple(not_shown(backend, shown(verdicts)))
+    subject = Subject(
+        backend.name, backend.library, backend.version, unknown_arguments(backend), "; ".join(backend.notes)
+    )
+    return Judged(Report(Results((subject,), verdicts, (Header(__version__, part, seed),))))
+
+
+def _backend(function: Any, name: str, said: dict[str, Any]) -> Backend:
+    called = getattr(function, "name" if isinstance(function, Backend) else "__name__", "")
+    own = name or str(called) or type(function).__name__
+    where, table = f"backend {own}", written(said)
+    check_keys(where, table, OF_FUNCTIONS)
+    module = sys.modules.get(getattr(function, "__module__", "") or "")
+    library = library_of(module) if module else "numpy"
+    made = backend_of(own, function, settings_of_table(where, own, table), library)
+    return looked_through(for_release(made))
+
+
+def _judged(backend: Backend, chosen: Iterator[Any]) -> Iterator[Verdict]:
+    """Judge; a failure is repeated once, to tell whether it is one each time."""
+    for item in chosen:
+        verdict = judge(backend, item)
+        if verdict.bad and judge(backend, item).status != verdict.status:
+            verdict = replace(verdict, repeatable=False)
+        yield verdict
+        backend.array_library.release()

@@ -1,0 +1,98 @@
+"""What libraries call the arguments of attention: for whoever has to guess what a name stands for."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+#: By our name; one of theirs may stand for several of ours.
+ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "query": ("q", "queries", "xq", "query_states", "query_layer"),
+        "key": ("k", "keys", "xk", "key_states", "key_layer"),
+        "value": ("v", "values", "xv", "value_states", "value_layer"),
+        "scale": ("softmax_scale", "sm_scale", "scaling", "scale_factor", "attn_scale", "logits_scale"),
+        "softcap": ("logits_soft_cap", "soft_cap", "logit_cap", "logits_softcap", "attn_logits_soft_cap"),
+        "mask": ("attn_mask", "attention_mask", "bool_mask", "key_padding_mask", "block_mask"),
+        "bias": (
+            "attn_bias",
+            "attention_bias",
+            "attn_mask",
+            "attention_mask",
+            "ab",
+            "pair_bias",
+            "relative_position_bias",
+            "alibi_slopes",
+        ),
+        "is_causal": ("causal", "use_causal_mask", "causal_mask", "is_causal_mask"),
+        "query_offset": ("q_offset", "offset", "start_pos", "position_offset", "cache_position"),
+        "window": ("window_size", "sliding_window", "local_window_size", "attention_window", "window_left"),
+        "query_lengths": ("query_seq_lengths", "q_lens", "seqlens_q", "actual_seq_lengths"),
+        "key_lengths": (
+            "key_value_seq_lengths",
+            "kv_lens",
+            "seqlens_k",
+            "cache_seqlens",
+            "seq_lens",
+            "nonpad_kv_seqlen",
+            "actual_seq_lengths_kv",
+        ),
+        "query_segment_ids": ("q_segment_ids", "segment_ids"),
+        "key_segment_ids": ("kv_segment_ids", "segment_ids"),
+        "sinks": ("sink", "s_aux", "attention_sinks"),
+        "dropout_mask": ("keep_mask", "drop_mask"),
+        "return_lse": ("return_softmax_lse", "return_residual", "return_logsumexp", "with_lse"),
+        "return_weights": (
+            "need_weights",
+            "output_attentions",
+            "return_attention_scores",
+            "return_attn_probs",
+            "return_attention_weights",
+        ),
+    }
+)
+
+_DROPOUT = "the standard has dropout_mask alone"
+_NO_RESULT = "changes no result"
+#: Names that the standard has no counterpart of, to why.
+NO_COUNTERPART: Mapping[str, str] = MappingProxyType(
+    {
+        "enable_gqa": "the numbers of heads tell",
+        "dropout_p": _DROPOUT,
+        "dropout": _DROPOUT,
+        "dropout_rng": _DROPOUT,
+        "dropout_key": _DROPOUT,
+        "p": _DROPOUT,
+        "training": _DROPOUT,
+        "deterministic": _NO_RESULT,
+        "implementation": _NO_RESULT,
+        "flash_attention": _NO_RESULT,
+        "backend": _NO_RESULT,
+        "precision": "NUM-2 and NUM-5 say it",
+        "softmax_precision": "NUM-5 says it",
+        "score_mod": "no argument of the standard is a function",
+        "mask_mod": "no argument of the standard is a function",
+        "stream": _NO_RESULT,
+        "device": _NO_RESULT,
+        "out": _NO_RESULT,
+    }
+)
+
+
+def meant(name: str) -> tuple[str, ...]:
+    """Guess which arguments of attention a name may stand for; none where nothing is near.
+
+    Examples
+    --------
+    >>> from attnspec.operations.aliases import meant
+    >>> meant("causal"), meant("attn_mask"), meant("is_casual"), meant("colour")
+    (('is_causal',), ('mask', 'bias'), ('is_causal',), ())
+    """
+    from difflib import get_close_matches
+
+    if name in ALIASES:
+        return (name,)
+    found = tuple(ours for ours, theirs in ALIASES.items() if name.lower() in theirs)
+    if found or name in NO_COUNTERPART:
+        return found
+    spelled = {word: ours for ours, theirs in ALIASES.items() for word in (*theirs, ours) if len(word) > 3}
+    near = get_close_matches(name.lower(), spelled, 1, 0.75)
+    return (spelled[near[0]],) if near else ()

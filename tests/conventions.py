@@ -1,0 +1,108 @@
+"""Right functions that are called as those of real libraries are; for tests of what finds that out."""
+
+# ruff: noqa: FBT002, N803 - the names and the order are theirs
+
+import numpy as np
+
+from attnspec import reference
+
+
+def _attend(query, key, value, **options):
+    given = {name: thing for name, thing in options.items() if thing is not None}
+    return reference.attention(query, key, value, dtype=query.dtype, **given)
+
+
+def _four(*arrays):
+    for array in arrays:
+        if array.ndim != 4:
+            raise ValueError(f"expected four axes, got {array.ndim}")
+
+
+def _swapped(*arrays):
+    return tuple(np.swapaxes(array, 1, 2) for array in arrays)
+
+
+def _bottom_right(query, key):
+    return {"is_causal": True, "query_offset": key.shape[-2] - query.shape[-2]}
+
+
+def torch_sdpa(
+    query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
+):
+    kind = "bias" if attn_mask is not None and attn_mask.dtype != bool else "mask"
+    return _attend(query, key, value, **{kind: attn_mask}, is_causal=is_causal, scale=scale)
+
+
+def flash_attn_func(
+    q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), deterministic=False
+):
+    _four(q, k, v)
+    q, k, v = _swapped(q, k, v)
+    options = _bottom_right(q, k) if causal else {}
+    if window_size != (-1, -1):
+        options |= {"window": window_size, "query_offset": k.shape[-2] - q.shape[-2]}
+    return _swapped(_attend(q, k, v, scale=softmax_scale, **options))[0]
+
+
+def jax_nn(query, key, value, bias=None, mask=None, *, scale=None, is_causal=False, implementation=None):
+    _four(query, key, value)
+    query, key, value = _swapped(query, key, value)
+    return _swapped(_attend(query, key, value, bias=bias, mask=mask, scale=scale, is_causal=is_causal))[0]
+
+
+def keras_ops(query, key, value, bias=None, mask=None, scale=None, is_causal=False, flash_attention=None):
+    return jax_nn(query, key, value, bias, mask, scale=scale, is_causal=is_causal)
+
+
+def xformers(query, key, value, attn_bias=None, p=0.0, scale=None, *, op=None):
+    _four(query, key, value)
+    query, key, value = _swapped(query, key, value)
+    return _swapped(_attend(query, key, value, bias=attn_bias, scale=scale))[0]
+
+
+def mlx_fast(q, k, v, *, scale, mask=None, sinks=None, stream=None):
+    _four(q, k, v)
+    return _attend(q, k, v, scale=scale, mask=mask, sinks=sinks)
+
+
+def tokamax(
+    query, key, value, *, bias=None, logits_scale=None, logits_soft_cap=None, mask=None, is_causal=False
+):
+    _four(query, key, value)
+    query, key, value = _swapped(query, key, value)
+    options = {"bias": bias, "scale": logits_scale, "softcap": logits_soft_cap, "mask": mask}
+    return _swapped(_attend(query, key, value, is_causal=is_causal, **options))[0]
+
+
+def onnx_like(Q, K, V, attn_mask=None, is_causal=0, scale=None, softcap=None):
+    kind = "bias" if attn_mask is not None and attn_mask.dtype != bool else "mask"
+    _four(Q, K, V)
+    return _attend(Q, K, V, **{kind: attn_mask}, is_causal=bool(is_causal), scale=scale, softcap=softcap)
+
+
+def additive_only(queries, keys, values, attention_mask=None, scaling=None):
+    if attention_mask is not None and attention_mask.dtype == bool:
+        raise TypeError("attention_mask: expected numbers")
+    _four(queries, keys, values)
+    output, lse = _attend(queries, keys, values, bias=attention_mask, scale=scaling, return_lse=True)
+    return output, lse
+
+
+def true_ignores(q, k, v, attn_mask=None, need_weights=False):
+    """As the modules of PyTorch: True is not allowed."""
+    mask = None if attn_mask is None else ~attn_mask
+    return _attend(q, k, v, mask=mask, return_weights=need_weights)
+
+
+def unscaled(query, key, value, sm_scale=1.0, causal=False):
+    return _attend(query, key, value, scale=sm_scale, is_causal=causal)
+
+
+def of_three_axes(q, k, v, mask=None):
+    if not q.ndim == k.ndim == v.ndim == 3:
+        raise ValueError("expected three axes")
+    return _attend(q, k, v, mask=mask)
+
+
+def wrong_altogether(query, key, value):
+    return query * 0

@@ -1,5 +1,0 @@
-"""A module whose import does not end soon."""
-
-import time
-
-time.sleep(60)

@@ -1,0 +1,119 @@
+"""Judged in this process, or described by a decorator: what is said of a function, without a file."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from plugged import kernel
+
+from attnspec import reference
+from attnspec.backends import BackendError, implementation, load
+from attnspec.conformance import check
+
+NAMES = {
+    "query": "q",
+    "key": "k",
+    "value": "v",
+    "scale": "softmax_scale",
+    "is_causal": "causal",
+    "mask": "attn_mask",
+}
+SAID = {
+    "names": NAMES,
+    "layout": "BSHD",
+    "mask": "ignore",
+    "axes": 4,
+    "returns": ("output", "lse"),
+    "ignore": ("dropout_p",),
+}
+
+
+@pytest.mark.parametrize("scale", [None, 1.0])
+def test_a_closure_is_judged(scale):
+    def attention(query, key, value):
+        return reference.attention(query, key, value, scale=scale, dtype=query.dtype)
+
+    found = check(attention, rules=["SCORE-2"])
+    assert found.good is bool(found) is (scale is None)
+    assert "SCORE-2" in found.text
+    assert "attention" in str(found)
+
+
+def test_what_is_said_of_it_is_what_a_file_says():
+    found = check(kernel, name="mine", rules=["MASK-1", "SOFT-6"], **SAID)
+    assert found.good, found.text
+    assert {verdict.backend for verdict in found.report.results.verdicts} == {"mine"}
+    assert not check(kernel, rules=["MASK-1"], **{**SAID, "mask": "attend"}).good
+
+
+def test_what_is_not_understood_fails():
+    found = check(kernel, rules=["SCORE-1"], **{**SAID, "ignore": ()})
+    assert not found.good
+    assert "not understood: dropout_p" in found.text
+
+
+def test_a_backend_and_single_cases():
+    found = check(load("numpy-portable"), cases=["masking-empty-last"])
+    assert found.good
+    assert len(found.report.results.verdicts) == 4
+
+
+def test_an_object_with_a_forward():
+    class Layer:
+        def __call__(self, *arrays, **options):
+            return self.forward(*arrays, **options)
+
+        def forward(self, query, key, value, *, scale=None):
+            return reference.attention(query, key, value, scale=scale, dtype=query.dtype)
+
+    assert check(Layer(), rules=["SCORE-3"]).good
+    assert check(Layer().forward, rules=["SCORE-3"]).good
+
+
+def test_constraints_are_fitted():
+    def deep(query, key, value):
+        assert query.shape[-1] == 64
+        return reference.attention(query, key, value, dtype=query.dtype)
+
+    found = check(deep, rules=["SCORE-2"], depths=[64])
+    assert found.good, found.text
+    assert any("+d64-" in verdict.case for verdict in found.report.results.verdicts)
+
+
+def test_a_key_that_is_not_known():
+    with pytest.raises(BackendError, match=r"backend kernel: got 'layuot' \(layout\?\), expected some of"):
+        check(kernel, layuot="BSHD")
+    with pytest.raises(BackendError, match=r"@implementation of kernel: got 'program'"):
+        implementation(program="x")(kernel)
+
+
+def test_a_decorator_in_place_of_a_file(tmp_path, monkeypatch):
+    (tmp_path / "decorated.py").write_text(
+        "from attnspec.backends import implementation\n"
+        "from plugged import kernel as inner, rope\n\n"
+        f"@implementation(**{SAID!r}, dtypes=['float32'], companions={{'rotary': rope}})\n"
+        "def kernel(q, k, v, softmax_scale=None, causal=None, attn_mask=None, dropout_p=0.0):\n"
+        "    return inner(q, k, v, softmax_scale, causal, attn_mask)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    backend = load("decorated:kernel")
+    assert backend.has("attention", "is_causal")
+    assert (backend.dtypes, backend.not_understood) == (("float32",), ())
+    assert backend.has("rotary", "interleaved")
+    assert backend.constraints.axes == 4
+    x = np.ones((2, 3, 4), "float32")
+    assert np.array_equal(backend.attention(x, x, x, is_causal=True), x)
+    assert load("decorated:kernel?dtype=float64").dtypes == ("float64",)
+    assert sys.modules["decorated"].kernel(*[np.ones((1, 3, 2, 4))] * 3)[0].shape == (1, 3, 2, 4)
+
+
+def test_the_package_runs_as_a_module():
+    run = subprocess.run(
+        [sys.executable, "-m", "attnspec", "explain", "MASK-6"], capture_output=True, text=True, check=True
+    )
+    assert run.stdout.startswith("MASK-6 ")
+    wrong = subprocess.run(
+        [sys.executable, "-m", "attnspec", "explain"], capture_output=True, text=True, check=False
+    )
+    assert "Usage: attnspec explain" in wrong.stderr

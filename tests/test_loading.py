@@ -1,0 +1,267 @@
+"""What somebody has is found where it is, and where it is not, one message says what to write."""
+
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from attnspec.backends import BackendError, expand, load
+from attnspec.backends.user.configuration import find_configuration
+
+ATTENTION = """
+import numpy as np
+
+from attnspec import reference
+
+
+def attention(query, key, value, *, scale=None, is_causal=False):
+    return reference.attention(query, key, value, scale=scale, is_causal=is_causal, dtype=query.dtype)
+
+
+def helper(x):
+    return x
+
+
+class Layer:
+    def __init__(self, scale=None):
+        self.scale = scale
+
+    def __call__(self, *arrays, **options):
+        return self.forward(*arrays, **options)
+
+    def forward(self, query, key, value, *, is_causal=False):
+        return attention(query, key, value, scale=self.scale, is_causal=is_causal)
+
+
+def of_short_names(q, k, v, causal=False):
+    return q
+
+
+def of_odd_names(a, b, c):
+    return a
+
+
+def half_named(query, K, V):
+    return query
+
+
+layer = Layer()
+"""
+SHORT_NAMES = """expected query, key, value, got q, k, v; write in attnspec.toml \
+(`attnspec init mine_to_load:of_short_names` finds out more):
+[backend]
+function = "mine_to_load:of_short_names"
+[backend.names]
+query = "q"
+key = "k"
+value = "v\""""
+TOML = '[backend]\nfunction = "mine_to_load:attention"\ndtypes = ["float64"]\n'
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with a module, a package and a subfolder, where no configuration is found further up."""
+    (tmp_path / "mine_to_load.py").write_text(ATTENTION)
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "__init__.py").write_text("")
+    (tmp_path / "pack" / "kernel.py").write_text("from .inner import attention\n")
+    (tmp_path / "pack" / "inner.py").write_text(ATTENTION)
+    (tmp_path / "below" / "further").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "mine_to_load:attention",
+        "./mine_to_load.py:attention",
+        "mine_to_load.py:attention",
+        "mine_to_load:layer",
+        "mine_to_load:layer.forward",
+        "pack.kernel:attention",
+        "./pack/kernel.py:attention",
+        "below/json.py:attention",
+        "below/not-a-name.py:attention",
+    ],
+)
+def test_what_is_found(folder, place):
+    for odd in ("json.py", "not-a-name.py"):
+        (folder / "below" / odd).write_text(ATTENTION)
+    assert expand(place) == (place,)
+    backend = load(place)
+    assert backend.name == place
+    assert backend.has("attention", "is_causal")
+    assert backend.not_understood == ()
+    array = backend.to_library(__import__("numpy").ones((2, 3)))
+    assert backend.attention(array, array, array, is_causal=True).tolist() == [[1, 1, 1], [1, 1, 1]]
+
+
+def test_two_files_of_one_name_are_two_modules(folder):
+    (folder / "below" / "mine_to_load.py").write_text("def attention(query, key, value):\n    return query\n")
+    assert load("./mine_to_load.py:attention").has("attention", "scale")
+    assert not load("./below/mine_to_load.py:attention").has("attention", "scale")
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        (
+            "mine_to_load:of_short_names",
+            SHORT_NAMES,
+        ),
+        ("mine_to_load:of_odd_names", 'query = "a"\nkey = "b"\nvalue = "c"'),
+        ("mine_to_load:half_named", 'key = "K"\nvalue = "V"'),
+        ("mine_to_load:Layer", "got the class Layer; make one, layer = Layer(...), and ask for :layer"),
+        ("mine_to_load:Layer.forward", "give self a default, or bind it"),
+        ("mine_to_load:atention", "expected atention in mine_to_load, got no such name; it has attention,"),
+        ("mine_to_load.py", "a module; expected a function of it, such as mine_to_load.py:attention or"),
+        ("mine_to_load", "a module; expected a function of it, such as mine_to_load:attention or"),
+        ("./absent.py:attention", "expected a file absent.py, got none"),
+        ("absent_module:attention", "expected a module absent_module, got none in this folder or installed"),
+        ("pack.absent:attention", "expected a module pack.absent, got none in this folder or installed"),
+        ("needing:attention", "importing needing needs triton_absent, which is not installed; pip install"),
+        ("below/badly.py:attention", "importing below/badly.py raised SyntaxError"),
+        ("token:attention", "token is a module of Python's own; for the file write ./token.py:FUNCTION"),
+    ],
+)
+def test_what_cannot_be_used_says_what_to_write(folder, place, message):
+    (folder / "needing.py").write_text("import triton_absent.language\n")
+    (folder / "token.py").write_text(ATTENTION)
+    (folder / "below" / "badly.py").write_text("def f(:\n")
+    with pytest.raises(BackendError) as caught:
+        load(place)
+    assert message in str(caught.value)
+    assert len(str(caught.value).splitlines()) < 10
+
+
+def test_modules_named_like_those_of_python_break_nothing(folder):
+    """In a process of its own, as a user starts one: what is imported there already would hide it."""
+    for name in ("types", "json", "token", "random"):
+        (folder / f"{name}.py").write_text("raise RuntimeError('the wrong one')\n")
+    program = (
+        "from attnspec.backends import load; backend = load('mine_to_load:attention');"
+        "import random, json, token; print(backend.library)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-P", "-c", program], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert run.stdout == "numpy\n", run.stderr
+
+
+def test_a_module_of_torch_is_called_by_its_forward(folder):
+    (folder / "layers.py").write_text(
+        dedent("""
+            import torch
+
+            class Attention(torch.nn.Module):
+                def forward(self, query, key, value, *, is_causal=False, scale=None):
+                    return torch.nn.functional.scaled_dot_product_attention(
+                        query, key, value, is_causal=is_causal, scale=scale
+                    )
+
+            attention = Attention()
+        """)
+    )
+    backend = load("layers:attention")
+    assert backend.library == "torch"
+    assert backend.has("attention", "scale")
+    one = backend.to_library(__import__("numpy").ones((2, 3, 4), "float32"))
+    assert tuple(backend.attention(one, one, one, is_causal=True).shape) == (2, 3, 4)
+
+
+def test_a_configuration_is_found_upward(folder):
+    assert find_configuration(folder / "below" / "further") is None
+    (folder / "attnspec.toml").write_text(TOML)
+    assert find_configuration(folder / "below" / "further") == folder / "attnspec.toml"
+    (folder / "below" / "pyproject.toml").write_text("[project]\nname = 'x'\n")
+    assert find_configuration(folder / "below" / "further") == folder / "attnspec.toml"
+    project = TOML.replace("[backend]", "[tool.attnspec.backend]")
+    (folder / "below" / "pyproject.toml").write_text(f"[project]\nname = 'x'\n\n{project}")
+    assert find_configuration(folder / "below" / "further") == folder / "below" / "pyproject.toml"
+
+
+@pytest.mark.parametrize(
+    ("file", "table"), [("attnspec.toml", "backend"), ("pyproject.toml", "tool.attnspec.backend")]
+)
+def test_a_backend_with_a_configuration_is_called_by_its_function(folder, monkeypatch, file, table):
+    (folder / file).write_text(TOML.replace("backend", table))
+    assert expand(".") == expand(str(folder)) == ("mine_to_load:attention",)
+    for place in (".", "mine_to_load:attention"):
+        assert load(place).dtypes == ("float64",), "what the file says holds by either name"
+        assert load(place).name == "mine_to_load:attention"
+    assert expand(".?dtype=float32") == ("mine_to_load:attention?dtype=float32",)
+    assert load("mine_to_load:attention?dtype=float32").dtypes == ("float32",)
+    assert load("mine_to_load:layer").dtypes == ("float32", "float64"), "the file is of another function"
+    monkeypatch.chdir(folder / "below" / "further")
+    assert expand(str(folder)) == ("mine_to_load:attention",)
+    assert load("mine_to_load:attention").dtypes == ("float64",)
+    monkeypatch.chdir(Path(__file__).parent)
+    assert expand(str(folder)) == (str(folder),), "from elsewhere the function alone would not find it"
+    assert load(str(folder)).name == str(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('layuot = "BSHD"', "attnspec.toml: got 'layuot' (layout?), expected some of function"),
+        ('layout = "SBHD"', "layout: expected BHSD or BSHD, got 'SBHD'"),
+        ("axes = true", "axes: expected 3 or 4, got True"),
+        ("depths = [0]", "depths: expected integers from 1, got [0]"),
+        ("multiple = [1, 2, 3]", "multiple: expected one integer, or two, got [1, 2, 3]"),
+        ('heads = "same"', "heads: expected grouped or equal, got 'same'"),
+        ("always = { window = 3 }", "always: expected flags that are true, such as is_causal, got"),
+        ('given = ["colour"]', "given: expected options of the standard, got colour"),
+        ('names = { q = "query" }', 'names: expected ours = "yours", got q = "query"; write query = "q"'),
+        ('names = { is_casual = "causal" }', "got is_casual (is_causal?)"),
+        (
+            'names = { mask = "is_causal" }',
+            "names: expected a parameter for each argument, got is_causal for mask and is_causal",
+        ),
+        (
+            'names = { window = "scale" }',
+            "names: expected a parameter for each argument, got scale for scale and window",
+        ),
+        ('companions = { rotery = "a:b" }', "companions: got 'rotery' (rotary?), expected some of"),
+    ],
+)
+def test_a_key_that_is_wrong_is_named(folder, text, message):
+    (folder / "attnspec.toml").write_text(TOML.replace("dtypes", f"{text}\ndtypes"))
+    with pytest.raises(BackendError) as caught:
+        load(".")
+    assert message in str(caught.value)
+
+
+def test_a_parameter_without_a_default_is_given_the_standards(folder):
+    (folder / "strict_kernel.py").write_text(
+        ATTENTION + "\n\ndef strict(queries, keys, values, scale, *, mask):\n"
+        "    assert mask is None\n    return attention(queries, keys, values, scale=scale)\n"
+    )
+    (folder / "attnspec.toml").write_text(
+        '[backend]\nfunction = "strict_kernel:strict"\n[backend.names]\n'
+        'query = "queries"\nkey = "keys"\nvalue = "values"\n'
+    )
+    import numpy as np
+
+    x = np.random.default_rng(1).normal(size=(3, 4))
+    plain = load("mine_to_load:attention").attention(x, x, x)
+    assert np.array_equal(load(".").attention(x, x, x), plain)
+
+
+def test_every_key_is_documented():
+    from attnspec.backends.user.keys import KEYS
+
+    page = (Path(__file__).parent.parent / "conformance" / "configuration.md").read_text()
+    import tomllib
+
+    (block,) = [part.partition("```")[0] for part in page.split("```toml\n")[1:]]
+    table = tomllib.loads(block)["backend"]
+    assert set(KEYS) - set(table) == {"program", "call_limit"}, "the example has every other key"
+    assert "`program` there is `call_limit`" in page

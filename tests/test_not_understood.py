@@ -1,0 +1,146 @@
+"""Parameters that the standard does not have: named, guessed at, and let alone only where that is said."""
+
+import functools
+from dataclasses import replace
+
+import pytest
+
+from attnspec.backends import Backend, BackendError, load, load_library
+from attnspec.backends.user.unknown import looked_through, not_understood, unknown_arguments
+from attnspec.operations.aliases import ALIASES, meant
+
+MODULE = """
+import numpy as np
+
+from attnspec.backends import Backend, load_library
+
+
+def kernel(query, key, value, causal=None, attn_mask=None, softmax_scale=None):
+    return query * 0
+
+
+def typo(query, key, value, is_casual=False):
+    return query
+
+
+def anything(query, key, value, **options):
+    return query
+
+
+def fine(query, key, value, *, scale=None, _workspace=None):
+    return query
+
+
+def rope(features, theta=10000.0):
+    return features
+
+
+by_hand = Backend("mine", load_library("numpy"), kernel, companions={"rotary": rope})
+told = Backend("mine", load_library("numpy"), kernel, ignore=("causal", "attn_mask", "softmax_scale"))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder of somebody's with a module that no other test has imported."""
+    (tmp_path / "with_names.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(__import__("sys").modules, "with_names", raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("kernel", ("causal", "attn_mask", "softmax_scale")),
+        ("typo", ("is_casual",)),
+        ("anything", ("**options",)),
+        ("fine", ()),
+        ("by_hand", ("causal", "attn_mask", "softmax_scale", "rotary: theta")),
+        ("told", ()),
+    ],
+)
+def test_what_is_not_understood(folder, name, expected):
+    assert load(f"with_names:{name}").not_understood == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("kernel", "not understood: causal (is_causal?), attn_mask (mask or bias?), softmax_scale (scale?);"),
+        ("typo", "not understood: is_casual (is_causal?);"),
+        ("anything", "not understood: **options (what it takes cannot be seen: name it);"),
+        ("by_hand", "softmax_scale (scale?), rotary: theta;"),
+    ],
+)
+def test_what_is_said_of_it(folder, name, said):
+    text = unknown_arguments(load(f"with_names:{name}"))
+    assert said in text
+    assert "nothing of it is judged" in text
+    assert 'ignore = ["' in text
+    assert unknown_arguments(load("with_names:fine")) == ""
+
+
+def test_a_configuration_maps_and_ignores(folder):
+    names = '[backend]\nfunction = "with_names:kernel"\n{}\n[backend.names]\nis_causal = "causal"\n'
+    (folder / "attnspec.toml").write_text(names.format(""))
+    assert load(str(folder)).not_understood == ("attn_mask", "softmax_scale")
+    (folder / "attnspec.toml").write_text(names.format('ignore = ["attn_mask"]'))
+    assert load(str(folder)).not_understood == ("softmax_scale",)
+    (folder / "attnspec.toml").write_text(
+        '[backend]\nfunction = "with_names:anything"\nignore = ["**options"]\n'
+    )
+    assert load(str(folder)).not_understood == ()
+
+
+def test_what_is_ignored_has_to_be_names():
+    numpy = load("numpy-portable")
+    broken = Backend("mine", load_library("numpy"), numpy.attention, ignore="causal")
+    from attnspec.backends.check import check_backend
+
+    with pytest.raises(BackendError, match=r"ignore: expected names of parameters, .*, got 'causal'"):
+        check_backend("mine", broken)
+
+
+def test_what_a_partial_function_has_bound_is_said():
+    def kernel(query, key, value, *, causal=False, dropout_p=0.0):
+        return query
+
+    assert not_understood(functools.partial(kernel, causal=True)) == ("dropout_p",)
+
+
+def test_our_own_backends_are_understood():
+    backend = load("numpy-portable")
+    assert backend.not_understood == ()
+
+    def strange(query, key, value, *, enable_gqa=True):
+        return query
+
+    strange = replace(backend, attention=strange)
+    said = unknown_arguments(looked_through(strange))
+    assert "enable_gqa (the numbers of heads tell);" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("sm_scale", ("scale",)),
+        ("logits_soft_cap", ("softcap",)),
+        ("sliding_window", ("window",)),
+        ("Attn_Bias", ("bias",)),
+        ("segment_ids", ("query_segment_ids", "key_segment_ids")),
+        ("quer", ("query",)),
+        ("teapot", ()),
+        ("dropout_p", ()),
+    ],
+)
+def test_what_a_name_may_stand_for(name, ours):
+    assert meant(name) == ours
+
+
+def test_aliases_are_of_arguments_that_there_are():
+    from attnspec import OPERATIONS
+
+    assert set(ALIASES) <= set(OPERATIONS["attention"].arguments)
+    assert not {theirs for names in ALIASES.values() for theirs in names} & set(ALIASES)
