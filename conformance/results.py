@@ -135,9 +135,18 @@ class Run:
         ]
 
     def _problem(self, subject: Subject) -> str:
+        """Say why a run that came to its end, or did not, judged less than it was to."""
         if not self.ended:
             after = f"after {self.verdicts[-1].case}" if self.verdicts else "before its first case was judged"
             return f"the run was cut off {after}"
+        own = [one for one in self.verdicts if one.backend == subject.name]
+        declined = sum(one.declined for one in own)
+        judged = sum(one.status != "unsupported" for one in own)
+        if declined > judged:  # whoever declines most of what is asked is not judged
+            return (
+                f"declined {declined} of {declined + judged} cases that its arguments offer; expected at "
+                "most half. What it takes alone can be said: axes, depths, multiple, heads, always"
+            )
         missing = self.missing(subject)
         return (
             f"{len(missing)} of {len(self.header.cases)} cases of the plan were not judged" if missing else ""

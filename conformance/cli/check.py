@@ -109,22 +109,25 @@ def check(
 ) -> None:
     """Judge backends: names, libraries, module:function of your own, or a folder with attnspec.toml.
 
-    Without any of these it is the attnspec.toml here.
+    Without any of these it is what the attnspec.toml here or above describes.
 
     The exit status is 0 where all that was to be judged was judged and conforms, 1 where something
     fails, 2 where the command is wrong, 3 where what is to be judged cannot be loaded, and 4 where
     not all of it was judged.
     """
     from attnspec.backends.names import FILE, expand, name_program, with_options
+    from attnspec.backends.user.configuration import find_configuration
 
     said = {"array": array, "device": device, "dtype": ",".join(dtypes) if dtypes else None}
     given = {option: thing for option, thing in said.items() if thing is not None}
     own = [name_program(command, call_limit) for command in programs]
-    default = ["."] if Path(FILE).is_file() else []
+    described = find_configuration(Path.cwd())
+    default = [str(described.parent)] if described else []
     asked = [*backend, *also] or ([] if own else default)
     if not asked and not own:
         raise click.UsageError(
-            f"backend: expected a name, a library, module:function, or a folder with {FILE}, got nothing"
+            f"backend: expected a name, a library, module:function, or a folder with {FILE}, got nothing, "
+            "and no such file here or above"
         )
     wanted = [name for one in asked for name in expand(with_options(one, given))] + own
     if search is not None:

@@ -17,8 +17,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from attnspec import SpecError, cases, find_rule
 from attnspec.backends import Backend, BackendError, load
+from attnspec.backends.constraints import ANY, Constraints
+from attnspec.backends.user.unknown import unknown_arguments
 from attnspec.case_json import read_cases
 from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.dtypes import in_each
@@ -61,7 +65,8 @@ class Child:
 
     def plan(self, selection: dict[str, Any]) -> None:
         """Name the cases that are selected, before anything of the backend is loaded."""
-        texts = selection.pop("match")
+        texts, fits = selection.pop("match"), selection.pop("fits")
+        selection["constraints"] = Constraints.of_suffix(fits) if fits else ANY
         for rule in selection["rules"]:
             find_rule(rule)
         found = list(items(**selection))
@@ -79,7 +84,14 @@ class Child:
         """Load the backend."""
         self._backend = load(name)
         library = self.backend.array_library
-        self.answer("loaded", asdict(subject_of(name, self.backend)) | {"compiles": bool(library.compile)})
+        self.answer(
+            "loaded",
+            {
+                "subject": asdict(subject_of(name, self.backend)),
+                "compiles": bool(library.compile),
+                "fits": self.backend.constraints.suffix,
+            },
+        )
 
     def judge(self, name: str, group: str) -> None:
         """Judge one case."""
@@ -106,13 +118,15 @@ class Child:
         self.answer("searched", {"good": found is None, "text": text})
 
     def _item(self, name: str, group: str) -> Item:
-        known = _of_group(group, self.seed) if group else _golden()
+        known = _of_group(group, self.seed, self.backend.constraints.suffix) if group else _golden()
         return known.get(name) or _of_files(self.files)[name]
 
 
 def subject_of(name: str, backend: Backend) -> Subject:
     """Tell what stands in the results of a backend."""
-    return Subject(name, backend.library, backend.version, note="; ".join(backend.notes))
+    unknown, notes = unknown_arguments(backend), "; ".join(backend.notes)
+    problem = f"backend {name}: {unknown}" if unknown else ""
+    return Subject(name, backend.library, backend.version, problem, notes)
 
 
 def judged(backend: Backend, item: Item) -> Verdict:
@@ -125,7 +139,9 @@ def judged(backend: Backend, item: Item) -> Verdict:
 
 def _once(backend: Backend, item: Item) -> Verdict:
     try:
-        return judge(backend, item)
+        # As NumPy has it by default, whatever a kernel sets for this process.
+        with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
+            return judge(backend, item)
     except KeyboardInterrupt as error:  # nobody interrupts this process: a kernel has raised it
         raised = Raise(type(error).__name__, str(error))
         rule = item.rules[0]
@@ -135,9 +151,10 @@ def _once(backend: Backend, item: Item) -> Verdict:
 
 
 @lru_cache(maxsize=2)
-def _of_group(group: str, seed: int | None) -> dict[str, Item]:
+def _of_group(group: str, seed: int | None, fits: str) -> dict[str, Item]:
     """Make the cases of a group: they are asked for one after the other."""
-    return {item.name: item for one in groups() if one.name == group for item in one.items(seed)}
+    constraints = Constraints.of_suffix(fits) if fits else ANY
+    return {item.name: item for one in groups() if one.name == group for item in one.items(seed, constraints)}
 
 
 @lru_cache(maxsize=1)

@@ -73,17 +73,22 @@ class Pool:
         plan = first.plan(self.selection)
         if not plan:
             raise SpecError("case: expected some that fit what was asked for, got none")
-        header = Header(__version__, self.selection.part, self.selection.seed)
-        yield replace(header, cases=tuple(case.name for case in plan))
         try:
-            subject, compiles = first.load(self.name)
+            loaded = first.load(self.name)
         except BackendError as error:
+            yield self._header(plan)
             yield Subject(self.name, "", "", str(error))
             yield Footer(0)
             return
+        if loaded.fits:  # planned by a process that has not loaded it
+            planner = self._start()
+            plan = planner.plan(replace(self.selection, fits=loaded.fits))
+            planner.stop()
+        yield self._header(plan)
+        subject = loaded.subject
         yield subject
         verdicts: list[Verdict] = []
-        for found in self._judge(first, plan, together=compiles):
+        for found in self._judge(first, plan, together=loaded.compiles):
             problem = found if isinstance(found, str) else ""
             if isinstance(found, Verdict):
                 verdicts.append(found)
@@ -198,6 +203,10 @@ class Pool:
         if self.selection.part != "whole":
             return []
         return self._any().not_shown(shown(verdicts))
+
+    def _header(self, plan: tuple[Planned, ...]) -> Header:
+        cases = tuple(case.name for case in plan)
+        return Header(__version__, self.selection.part, self.selection.seed, cases)
 
     def _any(self) -> Worker:
         """Take a process that has the backend loaded and nothing to do, or start one."""

@@ -19,6 +19,9 @@ class Selection:
         Only cases whose name, group or rules hold one of these texts, or fit one as a pattern.
     seed : int or None
         Of the generated cases; None for the fixed ones.
+    fits : str
+        What generated cases are drawn to fit, as `attnspec.backends.constraints.Constraints.suffix`
+        says it; empty where the backend takes every call.
 
     Examples
     --------
@@ -32,6 +35,7 @@ class Selection:
     names: tuple[str, ...] = ()
     match: tuple[str, ...] = ()
     seed: int | None = None
+    fits: str = ""
 
     @property
     def part(self) -> str:

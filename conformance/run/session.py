@@ -138,7 +138,7 @@ class Session:
             run = self.runs[name] = Run(Header(__version__, selection.part, self.selection.seed, cases))
             self.workers[name] = Worker(self.selection)
             try:
-                run.add(self.workers[name].load(name)[0])
+                run.add(self.workers[name].load(name).subject)
             except BackendError as error:
                 raise pytest.UsageError(str(error)) from None
 

@@ -36,6 +36,24 @@ class Planned:
     dtype: str
 
 
+@dataclass(frozen=True)
+class Loaded:
+    """A backend that is loaded.
+
+    Attributes
+    ----------
+    subject : Subject
+    compiles : bool
+        Whether its library compiles anew for each dtype.
+    fits : str
+        What its cases have to be drawn to fit; empty where it takes every call.
+    """
+
+    subject: Subject
+    compiles: bool
+    fits: str
+
+
 class Gone(Broken):
     """The process ended, or was ended, before it answered.
 
@@ -93,8 +111,8 @@ class Worker:
                 return tuple(found)
             found += [Planned(name, group, tuple(rules), dtype) for name, group, rules, dtype in thing]
 
-    def load(self, name: str) -> tuple[Subject, bool]:
-        """Have the backend loaded; tell what it is, and whether its library compiles for each dtype.
+    def load(self, name: str) -> Loaded:
+        """Have the backend loaded, and tell what it is.
 
         Raises
         ------
@@ -109,8 +127,7 @@ class Worker:
             raise BackendError(f"backend {name}: expected it to be imported, got {how}") from gone
         if kind == "problem":
             raise BackendError(thing)
-        compiles = thing.pop("compiles")
-        return Subject(**thing), compiles
+        return Loaded(Subject(**thing["subject"]), thing["compiles"], thing["fits"])
 
     def ask(self, case: Planned) -> None:
         """Ask for a verdict, which `verdict` then waits for; several may be asked for at once."""
