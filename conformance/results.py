@@ -89,6 +89,15 @@ class Results:
         """Whether every run in it was of the whole suite."""
         return all(header.part == "whole" for header in self.headers)
 
+    @property
+    def judged_whole(self) -> bool:
+        """Whether every run in it was of the whole suite, and has a verdict on each case of it."""
+        return (
+            self.whole
+            and not any(self.missing.values())
+            and not any(subject.problem for subject in self.subjects)
+        )
+
 
 def line(kind: str, thing: Any) -> str:
     r"""Write one line of a results file: a ``header``, ``subject``, ``verdict`` or ``footer``.

@@ -13,7 +13,7 @@ from reported import ERROR, FAIL, PASS, SUBJECT, UNSUPPORTED, VERDICTS
 from test_results import FORMAT
 
 from attnspec.conformance.cli.main import main
-from attnspec.conformance.report.known_failures import read_known
+from attnspec.conformance.report.known_file import read_known
 from attnspec.conformance.results import Footer, Header, read
 from attnspec.conformance.run import run
 from attnspec.conformance.run.selection import Selection
@@ -110,7 +110,7 @@ def test_failures_made_known_then_known_then_mended(check, tmp_path):
     known = tmp_path / "known.toml"
     done = check("--write-known-failures", known)
     assert done.exit_code == 0, "to adopt the suite today"
-    assert done.stdout.splitlines()[-1] == f"2 known failures in {known}: give each a reason and a link"
+    assert done.stdout.splitlines()[-1] == f"2 entries in {known}: give each a reason and a link"
     assert len(read_known(known)) == 2
     done = check("--known-failures", known)
     assert done.exit_code == 0
@@ -119,6 +119,17 @@ def test_failures_made_known_then_known_then_mended(check, tmp_path):
     done = check("--known-failures", known, verdicts=[replace(FAIL, status="pass", rule="", difference=None)])
     assert done.exit_code == 1
     assert "does not fail any more; remove it" in done.stdout
+
+
+def test_no_known_failures_are_written_of_a_run_that_was_cut_off(check, tmp_path):
+    known = tmp_path / "known.toml"
+    done = check("--write-known-failures", known, "-x")
+    assert done.exit_code == 1
+    assert "known failures: none written: stopped" in done.stdout
+    assert not known.exists()
+    done = check("--write-known-failures", known, ends=lambda: signal.raise_signal(signal.SIGINT))
+    assert done.exit_code == 130
+    assert not known.exists()
 
 
 @pytest.mark.parametrize(

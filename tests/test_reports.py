@@ -78,7 +78,7 @@ def test_known_failures_on_the_screen():
     assert "MASK-6 A row" not in text.partition("by rule")[0]
     assert row(text, "MASK-6") == ["known 1 of 1"]
     assert "1 known failures, told of in the table alone" in text
-    assert "error: known failures: NUM-3 softmax-000-float32: does not fail any more; remove it" in text
+    assert "error: known failures: NUM-3 softmax-000-float32 on m:f: does not fail any more; remove it" in text
 
 
 def test_names_from_outside_are_no_markup():
@@ -163,7 +163,7 @@ def test_markdown():
     assert "<details><summary>MASK-6 A row with nothing to attend to gives zero</summary>" in text
     assert "```text\ncase masking-empty-last, float32, on m:f\n" in text
     assert "- NUM-3 Every element stays within its error budget: 1 of it, raises \\| today" in text
-    assert f"- MASK-6 {PASS.case}: does not fail any more; remove it" in text
+    assert f"- MASK-6 {PASS.case} on m:f: does not fail any more; remove it" in text
 
 
 def test_markdown_of_what_conforms_and_of_what_does_but_for_known_failures():

@@ -144,7 +144,9 @@ def _judge(
 ) -> None:
     """Check the arguments, run, print, write the reports, and end with the status that tells it."""
     from attnspec.conformance.report.files import check_writable
-    from attnspec.conformance.report.known_failures import is_known, read_known
+    from attnspec.conformance.report.known_failures import find_known
+    from attnspec.conformance.report.known_file import read_known
+    from attnspec.conformance.report.outside import plain
     from attnspec.conformance.report.report import Outcome, Report
     from attnspec.conformance.report.screen import screen
     from attnspec.conformance.run.run import run_all
@@ -164,7 +166,7 @@ def _judge(
         seconds=time_limit,
         echo=echo,
         path=results,
-        fails=lambda verdict: verdict.bad and not is_known(verdict, known),
+        fails=lambda verdict: verdict.bad and not find_known(verdict, known),
         stop=stop,
     )
     report = Report(ran.results, known)
@@ -174,11 +176,14 @@ def _judge(
         sys.exit(128 + ran.signal)
     status = report.outcome.status
     if write_known_failures:
-        from attnspec.conformance.report.known_failures import write_known
+        from attnspec.conformance.report.known_file import write_known
 
-        number = write_known(write_known_failures, report.results, (*known, *before))
-        click.echo(f"{number} known failures in {write_known_failures}: give each a reason and a link")
-        status = 0 if report.outcome is Outcome.FAILS else status
+        number, problems = write_known(write_known_failures, report.results, (*known, *before))
+        for problem in problems:
+            click.echo(f"known failures: none written: {plain(problem)}")
+        if number or not problems:
+            click.echo(f"{number} entries in {write_known_failures}: give each a reason and a link")
+        status = 0 if report.outcome is Outcome.FAILS and not problems else status
     sys.exit(status)
 
 

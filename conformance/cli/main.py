@@ -12,18 +12,23 @@ from attnspec.conformance.cli.trace import trace
 from attnspec.conformance.cli.vectors import vectors
 
 
+class _Wrong(click.ClickException):
+    """What is wrong, in one line; the status 1 would say that something judged does not conform."""
+
+    exit_code = 2
+
+
 class _Clean(click.Group):
     """Our own errors end in one line, not in a traceback."""
 
     def invoke(self, ctx: click.Context) -> object:
         from attnspec.backends.errors import BackendError
+        from attnspec.conformance.report.outside import one_line
 
         try:
             return super().invoke(ctx)
         except (SpecError, BackendError, ArithmeticError, OSError) as error:
-            wrong = click.ClickException(str(error))
-            wrong.exit_code = 2  # 1 says that something judged does not conform
-            raise wrong from error
+            raise _Wrong(one_line(str(error))) from error
 
 
 @click.group(cls=_Clean, context_settings={"help_option_names": ["-h", "--help"]})
