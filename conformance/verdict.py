@@ -107,6 +107,8 @@ class Verdict:
         How long judging took.
     repeatable : bool
         False where the same call, repeated, gave another verdict.
+    refusal : bool
+        Whether the call is one that has to be refused, and not one with a result.
 
     Examples
     --------
@@ -134,6 +136,7 @@ class Verdict:
     declared: tuple[str, ...] = ()
     seconds: float = 0.0
     repeatable: bool = True
+    refusal: bool = False
 
     @property
     def bad(self) -> bool:

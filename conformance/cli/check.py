@@ -35,6 +35,8 @@ _REPORTS = (
     ),
     click.option("-s", "echo", is_flag=True, help="Print what the implementation prints."),
     click.option("--case", "cases", multiple=True, metavar="ID", help="Only this case, by its id or name."),
+    click.option("--require", metavar="LEVEL", help="Succeed where this level is reached, and only there."),
+    click.option("--table", "every", is_flag=True, help="Print every rule, not only what does not pass."),
 )
 
 
@@ -69,6 +71,7 @@ def _reporting(command: Callable[..., None]) -> Callable[..., None]:
 )
 @click.option("--rule", "rules", multiple=True, metavar="ID", help="Only cases that bear on this rule.")
 @click.option("--search", type=int, metavar="N", help="Draw N legal calls, and shrink one that is wrong.")
+@click.option("--level", metavar="LEVEL", help="Only what bears on the rules of this level, such as core.")
 @click.option("--seed", type=int, metavar="N", help="Other generated cases.")
 @_reporting
 def check(
@@ -83,6 +86,7 @@ def check(
     match: tuple[str, ...],
     rules: tuple[str, ...],
     search: int | None,
+    level: str | None,
     seed: int | None,
     **reports: Any,
 ) -> None:
@@ -113,7 +117,13 @@ def check(
     ids = [text for text in match if re.fullmatch(r"[A-Za-z]+-[1-9][0-9]*", text)]
     texts = tuple(part for text in match if text not in ids for part in re.split(r"\s+or\s+", text))
     found = tuple(rule.upper() for rule in (*rules, *ids))
-    _judge(wanted, Selection(quick, found, (), texts, seed), **reports)
+    if level:
+        from attnspec.conformance.report.levels import rules_of
+
+        if found:
+            raise click.UsageError("--level: expected no --rule beside it, got both")
+        found = rules_of(level)
+    _judge(wanted, Selection(quick, found, match=texts, level=level or "", seed=seed), **reports)
 
 
 @click.command()
@@ -137,6 +147,8 @@ def _judge(
     time_limit: float,
     echo: bool,
     cases: tuple[str, ...],
+    require: str | None,
+    every: bool,
     results: Path | None,
     known_failures: Path | None,
     write_known_failures: Path | None,
@@ -148,10 +160,12 @@ def _judge(
     from attnspec.conformance.report.known_file import read_known
     from attnspec.conformance.report.outside import plain
     from attnspec.conformance.report.report import Outcome, Report
-    from attnspec.conformance.report.screen import screen
+    from attnspec.conformance.report.screen import screen, wants_color
     from attnspec.conformance.run.run import run_all
 
     wanted = [(formats.find_format(option, path), path) for option, path in reports.items() if path]
+    selection = replace(selection, names=cases)
+    _check_required(require, selection)
     known = read_known(known_failures) if known_failures else ()
     before = (
         read_known(write_known_failures) if write_known_failures and write_known_failures.exists() else ()
@@ -161,7 +175,7 @@ def _judge(
             check_writable(path)
     ran = run_all(
         names,
-        replace(selection, names=cases),
+        selection,
         jobs=_jobs(jobs),
         seconds=time_limit,
         echo=echo,
@@ -169,8 +183,8 @@ def _judge(
         fails=lambda verdict: verdict.bad and not find_known(verdict, known),
         stop=stop,
     )
-    report = Report(ran.results, known)
-    click.echo(screen(report, color=sys.stdout.isatty(), diagnoses=ran.diagnoses), nl=False)
+    report = Report(ran.results, known, require or "")
+    click.echo(screen(report, color=wants_color(), diagnoses=ran.diagnoses, every=every), nl=False)
     _write(report, wanted)
     if ran.signal:
         sys.exit(128 + ran.signal)
@@ -185,6 +199,21 @@ def _judge(
             click.echo(f"{number} entries in {write_known_failures}: give each a reason and a link")
         status = 0 if report.outcome is Outcome.FAILS and not problems else status
     sys.exit(status)
+
+
+def _check_required(level: str | None, selection: Selection) -> None:
+    """Refuse to require a level that the run will not tell of."""
+    if level is None:
+        return
+    from attnspec.conformance.report.levels import chain
+
+    chain(level)
+    if selection.part not in ("whole", "level"):
+        raise click.UsageError("--require: a level is told of a whole run or of --level alone, got a part")
+    if selection.level and level not in (one.name for one in chain(selection.level)):
+        raise click.UsageError(
+            f"--require: got {level}, expected a level that --level {selection.level} asks"
+        )
 
 
 def _jobs(said: str) -> int:

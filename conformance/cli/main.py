@@ -99,10 +99,31 @@ def backends() -> None:
 def table(files: tuple[Path, ...]) -> None:
     """Print one table of the results of several runs."""
     from attnspec.conformance.report.report import Report
-    from attnspec.conformance.report.screen import screen
+    from attnspec.conformance.report.screen import screen, wants_color
     from attnspec.conformance.results import read
 
-    click.echo(screen(Report(read(files)), color=sys.stdout.isatty()), nl=False)
+    click.echo(screen(Report(read(files)), color=wants_color(), every=True), nl=False)
+
+
+@main.command()
+@click.argument("before", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("after", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def compare(before: Path, after: Path) -> None:
+    """Compare the results of two runs: regressions, repairs, what is new and what is gone.
+
+    The exit status is 1 where there are regressions.
+    """
+    from attnspec.conformance.report.compare import compare as compared
+    from attnspec.conformance.report.outside import plain
+    from attnspec.conformance.results import read
+
+    found = compared(read([before]), read([after]))
+    for name, comparison in found.items():
+        click.echo(plain(name))
+        for line in comparison.lines():
+            click.echo(f"  {line}")
+    if any(comparison.of("regressions") for comparison in found.values()):
+        sys.exit(1)
 
 
 for command in (check, judge, export, smoke, serve, trace, vectors):

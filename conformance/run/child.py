@@ -17,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from attnspec import SpecError, cases, find_rule
+from attnspec import Case, SpecError, cases, find_rule
 from attnspec.backends import Backend, BackendError, load
 from attnspec.case_json import read_cases
 from attnspec.conformance.judge.deviation import not_shown
@@ -62,6 +62,7 @@ class Child:
     def plan(self, selection: dict[str, Any]) -> None:
         """Name the cases that are selected, before anything of the backend is loaded."""
         texts = selection.pop("match")
+        selection.pop("level")  # its rules stand in the selection
         for rule in selection["rules"]:
             find_rule(rule)
         for name in selection["names"]:
@@ -70,7 +71,7 @@ class Child:
         found = [item for item in items(**selection) if not texts or any(matches(item, one) for one in texts)]
         for start in range(0, len(found), _IN_A_LINE):
             part = found[start : start + _IN_A_LINE]
-            self.answer("planned", [[one.name, one.group, one.rules, one.dtype] for one in part])
+            self.answer("planned", [_planned(one) for one in part])
         self.answer("plan", len(found))
 
     def load(self, name: str) -> None:
@@ -110,7 +111,16 @@ def judged(backend: Backend, item: Item) -> Verdict:
     started = time.perf_counter()
     verdict = _once(backend, item)
     again = verdict.bad and _once(backend, item).status != verdict.status
-    return replace(verdict, seconds=round(time.perf_counter() - started, 4), repeatable=not again)
+    seconds = round(time.perf_counter() - started, 4)
+    return replace(verdict, seconds=seconds, repeatable=not again, refusal=_is_refusal(item))
+
+
+def _planned(item: Item) -> list[Any]:
+    return [item.name, item.group, item.rules, item.dtype, _is_refusal(item)]
+
+
+def _is_refusal(item: Item) -> bool:
+    return isinstance(item, Case) and item.misuse is not None
 
 
 def _once(backend: Backend, item: Item) -> Verdict:

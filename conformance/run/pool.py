@@ -73,7 +73,8 @@ class Pool:
         plan = first.plan(self.selection)
         if not plan:
             raise SpecError("case: expected some that fit what was asked for, got none")
-        header = Header(__version__, self.selection.part, self.selection.seed)
+        chosen = self.selection
+        header = Header(__version__, chosen.part, chosen.seed, level=chosen.level)
         yield replace(header, cases=tuple(case.name for case in plan))
         try:
             subject, compiles = first.load(self.name)
@@ -234,4 +235,5 @@ def lost(backend: str, case: Planned, gone: Gone) -> Verdict:
         rule=case.rules[0],
         reason=str(gone),
         raised=gone.raised,
+        refusal=case.refusal,
     )

@@ -31,6 +31,7 @@ class Planned:
     group: str
     rules: tuple[str, ...]
     dtype: str
+    refusal: bool = False
 
 
 class Gone(Broken):
@@ -88,7 +89,7 @@ class Worker:
                 raise SpecError(thing)
             if kind == "plan":
                 return tuple(found)
-            found += [Planned(name, group, tuple(rules), dtype) for name, group, rules, dtype in thing]
+            found += [Planned(name, group, tuple(rules), *rest) for name, group, rules, *rest in thing]
 
     def load(self, name: str) -> tuple[Subject, bool]:
         """Have the backend loaded; tell what it is, and whether its library compiles for each dtype.
