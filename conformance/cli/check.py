@@ -184,8 +184,10 @@ def _judge(
         stop=stop,
     )
     report = Report(ran.results, known, require or "")
-    click.echo(screen(report, color=wants_color(), diagnoses=ran.diagnoses, every=every), nl=False)
-    _write(report, wanted)
+    try:
+        click.echo(screen(report, color=wants_color(), diagnoses=ran.diagnoses, every=every), nl=False)
+    finally:  # nobody may be reading any more
+        _write(report, wanted)
     if ran.signal:
         sys.exit(128 + ran.signal)
     status = report.outcome.status

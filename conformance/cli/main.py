@@ -1,5 +1,6 @@
 """The command line: ``attnspec check``, ``rules``, ``explain``, ``backends``, ``table`` and more."""
 
+import io
 import sys
 from pathlib import Path
 
@@ -35,6 +36,9 @@ class _Clean(click.Group):
 @click.version_option(__version__, prog_name="attnspec")
 def main() -> None:
     """The standard that attention implementations are measured against."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a letter that a terminal does not have ends nothing
 
 
 @main.command("rules")
@@ -75,20 +79,23 @@ def backends() -> None:
     """List the backends, and which of them can be used here."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from attnspec.backends import NAMES, BackendError, load
     from attnspec.backends.names import APART, registered
+    from attnspec.conformance.report.outside import one_line
 
     table = Table("backend", "library", "declared variants", box=None)
     for name in (*NAMES, *APART, *registered()):
         try:
             backend = load(name)
         except BackendError as error:
-            table.add_row(name, str(error).partition(": ")[2], "")
+            cells = (name, str(error).partition(": ")[2], "")
         else:
             dialect = ", ".join(f"{rule}: {variant}" for rule, variant in backend.dialect.items())
             said = "; ".join((dialect, *backend.notes)).strip("; ")
-            table.add_row(name, f"{backend.library} {backend.version}", said or "none")
+            cells = (name, f"{backend.library} {backend.version}", said or "none")
+        table.add_row(*(Text(one_line(cell)) for cell in cells))  # no markup: attnspec[torch] is text
     Console(highlight=False, width=120).print(table)
 
 

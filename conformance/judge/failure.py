@@ -5,6 +5,9 @@ import traceback
 from attnspec.backends import Unsupported
 from attnspec.conformance.verdict import Difference, Raise
 
+#: Letters of a message that are kept.
+_MOST = 4000
+
 
 class Missing(Unsupported):
     """An operation or an argument that an implementation does not have, whatever the data."""
@@ -47,8 +50,17 @@ class Raised(Exception):  # noqa: N818 - it reports an error of somebody else
         """The exception as a verdict keeps it."""
         found = traceback.extract_tb(self.error.__traceback__)
         place = found[-1] if found else None
-        text = str(self.error).strip()
+        text = _message(self.error)
         kind = type(self.error).__name__
         if place is None:
             return Raise(kind, text)
         return Raise(kind, text, place.filename, place.lineno or 0, place.name)
+
+
+def _message(error: BaseException) -> str:
+    """Take the beginning of a message, which may be of any length; a kernel may have written how it is made."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - whatever its __str__ raises
+        return "a message that cannot be read"
+    return text[:_MOST].strip() + (f"... and {len(text) - _MOST} letters more" if len(text) > _MOST else "")

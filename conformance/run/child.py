@@ -23,6 +23,7 @@ from attnspec.case_json import read_cases
 from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.report.outside import cut
 from attnspec.conformance.results import Subject
 from attnspec.conformance.suite import groups, items, matches, require
 from attnspec.conformance.suite.group import Item
@@ -112,7 +113,8 @@ def judged(backend: Backend, item: Item) -> Verdict:
     verdict = _once(backend, item)
     again = verdict.bad and _once(backend, item).status != verdict.status
     seconds = round(time.perf_counter() - started, 4)
-    return replace(verdict, seconds=seconds, repeatable=not again, refusal=_is_refusal(item))
+    reason = cut(verdict.reason)  # it may quote a message
+    return replace(verdict, seconds=seconds, repeatable=not again, refusal=_is_refusal(item), reason=reason)
 
 
 def _planned(item: Item) -> list[Any]:
