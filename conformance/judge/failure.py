@@ -58,7 +58,7 @@ class Raised(Exception):  # noqa: N818 - it reports an error of somebody else
 
 
 def _message(error: BaseException) -> str:
-    """Take the beginning of a message, which may be of any length; a kernel may have written how it is made."""
+    """Take the beginning of a message: it may be of any length, and a kernel may say how it is made."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - whatever its __str__ raises
