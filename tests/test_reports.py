@@ -95,7 +95,7 @@ def test_the_screen_of_what_conforms_is_a_line_for_each_chapter_and_the_levels_t
 def test_what_does_not_plainly_pass_has_a_row_above_the_rest_of_its_chapter():
     text = screen(Report(replace(PERFECT, verdicts=(*PERFECT.verdicts, FAIL, UNSUPPORTED))))
     assert row(text, "MASK-6") == ["FAIL 1 of 2"]
-    assert "│ masking    │ the other 12" in text
+    assert "│ masking    │ 12 others " in text
     assert row(text, "softmax") == ["7 pass, 7 cases"], "where it is offered it passes"
     assert "m:f: does not conform: 1 case fails under 1 rule; reaches levels core, grouped, exact; " in flat(
         text

@@ -194,7 +194,7 @@ def _judge(
     if write_known_failures:
         from attnspec.conformance.report.known_file import write_known
 
-        number, problems = write_known(write_known_failures, report.results, (*known, *before))
+        number, problems = write_known(write_known_failures, report.told, (*known, *before))
         for problem in problems:
             click.echo(f"known failures: none written: {plain(problem)}")
         if number or not problems:

@@ -165,7 +165,7 @@ def _head(row: _Row, *, with_title: bool) -> Iterator[Text]:
         title = rule.title
     else:
         yield Text(rule.chapter)
-        title = f"{'the other' if row.others else 'all'} {len(row.rules)}"
+        title = f"{len(row.rules)} {'other' if row.others else 'rule'}{'s' * (len(row.rules) > 1)}"
     if with_title:
         yield Text(title)
 
