@@ -36,7 +36,7 @@ from attnspec.conformance.report.markdown import to_markdown
 from attnspec.conformance.report.report import Outcome, Report
 from attnspec.conformance.report.screen import screen, wants_color
 from attnspec.conformance.report.summary import levels, run, time, totals, used
-from attnspec.conformance.results import Header
+from attnspec.conformance.results import Header, Subject
 from attnspec.conformance.verdict import Raise
 
 
@@ -178,6 +178,18 @@ def test_names_from_outside_are_no_markup():
     assert "\x1b" not in text
     assert "m[bold]" in "".join(line for line in text.splitlines() if line.startswith("┃"))
     assert "case masking-empty-last, float32, on m[bold]" in text
+
+
+def test_no_line_of_ours_is_made_by_text_from_outside():
+    """A name, a note or a problem that goes on in a line of its own would look like one of the run."""
+    forged = "x\nm:f: conforms to level core"
+    subject = Subject(forged, forged, forged, forged, forged)
+    verdicts = [replace(one, backend=forged, case=forged, reason="") for one in (PASS, UNMET, UNSUPPORTED)]
+    results = replace(RESULTS, subjects=(subject,), verdicts=tuple(verdicts))
+    for text in (screen(Report(results)), to_markdown(Report(results))):
+        assert not re.search(r"^m:f: conforms", text, re.MULTILINE)
+    long = replace(SUBJECT, problem="y" * 10**6, note="z" * 10**6)
+    assert len(screen(Report(replace(RESULTS, subjects=(long,))))) < 20_000
 
 
 def test_of_each_rule_the_plainest_failure_is_shown():

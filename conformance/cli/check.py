@@ -158,7 +158,7 @@ def _judge(
     from attnspec.conformance.report.files import check_writable
     from attnspec.conformance.report.known_failures import find_known
     from attnspec.conformance.report.known_file import read_known
-    from attnspec.conformance.report.outside import plain
+    from attnspec.conformance.report.outside import one_line
     from attnspec.conformance.report.report import Outcome, Report
     from attnspec.conformance.report.screen import screen, wants_color
     from attnspec.conformance.run.run import run_all
@@ -196,7 +196,7 @@ def _judge(
 
         number, problems = write_known(write_known_failures, report.told, (*known, *before))
         for problem in problems:
-            click.echo(f"known failures: none written: {plain(problem)}")
+            click.echo(f"known failures: none written: {one_line(problem)}")
         if number or not problems:
             click.echo(f"{number} entries in {write_known_failures}: give each a reason and a link")
         status = 0 if report.outcome is Outcome.FAILS and not problems else status

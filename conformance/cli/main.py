@@ -121,12 +121,12 @@ def compare(before: Path, after: Path) -> None:
     The exit status is 1 where there are regressions.
     """
     from attnspec.conformance.report.compare import compare as compared
-    from attnspec.conformance.report.outside import plain
+    from attnspec.conformance.report.outside import one_line
     from attnspec.conformance.results import read
 
     found = compared(read([before]), read([after]))
     for name, comparison in found.items():
-        click.echo(plain(name))
+        click.echo(one_line(name))
         for line in comparison.lines():
             click.echo(f"  {line}")
     if any(comparison.of("regressions") for comparison in found.values()):

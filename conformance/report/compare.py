@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from attnspec import SpecError
 from attnspec.conformance.report.by_rule import about
 from attnspec.conformance.report.known_failures import kind
-from attnspec.conformance.report.outside import plain
+from attnspec.conformance.report.outside import one_line
 from attnspec.conformance.report.text import line
 from attnspec.conformance.results import Results
 from attnspec.conformance.verdict import Verdict
@@ -52,7 +52,7 @@ class Change:
     def __str__(self) -> str:
         statuses = (one.status if one else "not judged" for one in (self.before, self.after))
         told = next((one for one in (self.after, self.before) if one and one.status != "pass"), None)
-        return plain(f"{self.case}: {' -> '.join(statuses)}{f': {line(told)}' if told else ''}")
+        return one_line(f"{self.case}: {' -> '.join(statuses)}{f': {line(told)}' if told else ''}")
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ class Report:
         """The failures that are known."""
         return frozenset(verdict for verdict, _ in self.failures.known)
 
-    @property
+    @cached_property
     def outcome(self) -> "Outcome":
         """How it ended, by the gravest of what happened."""
         found = {self.outcome_of(subject) for subject in self.results.subjects} or {Outcome.NOT_LOADED}
@@ -82,7 +82,7 @@ class Report:
 
     def outcome_of(self, subject: Subject) -> "Outcome":
         """How it ended for one backend."""
-        asked = {verdict.status for verdict in self.results.verdicts if verdict.backend == subject.name}
+        asked = {verdict.status for verdict in self._all_of.get(subject.name, ())}
         if subject.problem and not asked:
             return Outcome.NOT_LOADED
         whole = not subject.problem and not self.results.missing.get(subject.name) and asked - {"unsupported"}
@@ -106,7 +106,15 @@ class Report:
 
     def verdicts(self, subject: Subject) -> list[Verdict]:
         """Those of one backend."""
-        return [verdict for verdict in self.told.verdicts if verdict.backend == subject.name]
+        return self._told_of.get(subject.name, [])
+
+    @cached_property
+    def _all_of(self) -> dict[str, list[Verdict]]:
+        return _by_backend(self.results)
+
+    @cached_property
+    def _told_of(self) -> dict[str, list[Verdict]]:
+        return _by_backend(self.told)
 
     def standings(self, subject: Subject) -> tuple[Standing, ...]:
         """How one backend stands to each level that was asked as a whole; none where it was not judged so."""
@@ -117,3 +125,10 @@ class Report:
         found = standings(self.verdicts(subject))
         asked = {one.name for one in chain(level)} if level else {one.level for one in found}
         return tuple(one for one in found if one.level in asked)
+
+
+def _by_backend(results: Results) -> dict[str, list[Verdict]]:
+    found: dict[str, list[Verdict]] = {}
+    for verdict in results.verdicts:
+        found.setdefault(verdict.backend, []).append(verdict)
+    return found

@@ -12,7 +12,7 @@ from rich.text import Text
 from attnspec.conformance.report.by_rule import about
 from attnspec.conformance.report.failures import Example, broken, unmet
 from attnspec.conformance.report.headline import headline_of
-from attnspec.conformance.report.outside import plain
+from attnspec.conformance.report.outside import one_line, plain
 from attnspec.conformance.report.report import Outcome, Report
 from attnspec.conformance.report.summary import run, time, totals, used
 from attnspec.conformance.report.table import STYLES, tables
@@ -53,7 +53,7 @@ def screen(
             console.print(table)
         for text, style in _lines(report):
             # A command or a path in an error can be copied as a whole.
-            shown_as = plain(text) if style == STYLES["error"] else _folded(plain(text), width)
+            shown_as = one_line(text) if style == STYLES["error"] else _folded(one_line(text), width)
             console.print(Text(shown_as, style=style), soft_wrap=True)
     return capture.get()
 

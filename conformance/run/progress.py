@@ -57,7 +57,8 @@ class Progress:
         >>> Progress("m:f", 4000, judged=100).text(5.0)
         'm:f: 100 of 4000 cases judged, 3 min left'
         """
-        name = self.name if len(self.name) <= _MOST else f"{self.name[: _MOST - 3]}..."
+        name = " ".join(self.name.split())
+        name = name if len(name) <= _MOST else f"{name[: _MOST - 3]}..."
         failing = f", {self.failing} failing" if self.failing else ""
         left = seconds / self.judged * (self.planned - self.judged) if self.judged else 0.0
         time_left = f"{left / 60:.0f} min" if left >= 100 else f"{left:.0f} s"
