@@ -64,10 +64,10 @@ def explain(rule_id: str) -> None:
     """Print a rule: its sentence, its variants, the vectors that bear on it."""
     rule = find_rule(rule_id.upper())
     click.echo(f"{rule.id} {rule.title}   ({rule.level}, chapter {rule.chapter})\n")
-    click.echo(click.wrap_text(rule.sentence, 88))
+    click.echo(click.wrap_text(rule.sentence, 80))
     for variant in rule.variants:
         click.echo()
-        click.echo(click.wrap_text(f"variant {variant.name}: {variant.text}", 88, "  ", "    "))
+        click.echo(click.wrap_text(f"variant {variant.name}: {variant.text}", 80, "  ", "    "))
     from attnspec import cases
 
     ids = [case.id for case in cases() if rule.id in case.rules]

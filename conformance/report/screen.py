@@ -10,12 +10,13 @@ from rich.console import Console
 from rich.text import Text
 
 from attnspec.conformance.report.by_rule import about
+from attnspec.conformance.report.cell import STYLES
 from attnspec.conformance.report.failures import Example, broken, unmet
 from attnspec.conformance.report.headline import headline_of
 from attnspec.conformance.report.outside import one_line, plain
 from attnspec.conformance.report.report import Outcome, Report
 from attnspec.conformance.report.summary import run, time, totals, used
-from attnspec.conformance.report.table import STYLES, tables
+from attnspec.conformance.report.table import tables
 from attnspec.conformance.report.text import line, said
 
 
@@ -106,7 +107,8 @@ def _lines(report: Report) -> Iterator[tuple[str, str]]:
         for text in filter(None, lines if verdicts else [subject.note]):
             yield f"{subject.name}: {text}", ""
     if report.failures.known:
-        yield f"{len(report.failures.known)} known failures, told of in the table alone", ""
+        number = len(report.failures.known)
+        yield f"{number} known failure{'s' * (number != 1)}, told of in the table alone", ""
     for text in report.failures.stale:
         yield f"error: known failures: {text}", STYLES["error"]
     for subject in report.results.subjects:

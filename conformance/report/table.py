@@ -3,39 +3,20 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
 from attnspec import Rule, rules
-from attnspec.conformance.report.by_rule import KNOWN, NOT_SHOWN, by_rule, says
+from attnspec.conformance.report.by_rule import by_rule, says
+from attnspec.conformance.report.cell import STYLES, cell
 from attnspec.conformance.report.levels import rules_of
 from attnspec.conformance.report.links import page
 from attnspec.conformance.report.outside import plain
 from attnspec.conformance.report.report import Report
 from attnspec.conformance.results import Subject
 
-#: The colour of what is said of a rule.
-STYLES: Mapping[str, str] = MappingProxyType(
-    {
-        "pass": "green",
-        "fail": "bold red",
-        "error": "bold red",
-        KNOWN: "yellow",
-        "deviation": "yellow",
-        "should not met": "yellow",
-        NOT_SHOWN: "dim",
-        "unsupported": "dim",
-    }
-)
-#: How what does not hold is counted in a cell, the gravest first: those of a line stand beside each other.
-_WORDS = (
-    (("fail", "FAIL"), ("error", "ERROR"), (KNOWN, "known")),
-    (("deviation", "deviation"), ("should not met", "not met")),
-    ((NOT_SHOWN, "not shown"),),
-)
 #: Of a rule on which only these were found there is nothing to say.
 _PLAIN = frozenset({"pass", "unsupported"})
 #: Columns of letters: of a rule's id or a chapter's name, of a backend, of a title.
@@ -138,17 +119,12 @@ def _rows(report: Report, columns: Sequence[Column], *, every: bool) -> Iterator
 def _table(rows: Sequence[_Row], columns: Sequence[Column], room: int, *, sections: bool) -> Table:
     shown = Table(title="attnspec conformance, by rule", title_justify="left")
     shown.add_column("rule", min_width=_RULE, no_wrap=True)
+    wide, title = _widths(columns, room) if room else (_BACKEND, 0)
     if room:
-        left = room - _EDGES - len(columns) * (_BACKEND + _EDGES)
-        # One backend takes what it needs and the title the rest; several are of one width.
-        names = max(len(column.subject.name) for column in columns)
-        wide = min(max(names, _ALONE), _BACKEND + left - _TITLE[0]) if len(columns) == 1 else _BACKEND
-        title = min(_TITLE[1], left - (wide - _BACKEND) * len(columns))
         shown.add_column("", overflow="ellipsis", no_wrap=True, max_width=title)
     for column in columns:
         heading = Text(plain(f"{column.subject.name}\n{column.subject.version or 'not loaded'}"))
-        of_one = wide if room else _BACKEND
-        shown.add_column(heading, overflow="fold", min_width=of_one, max_width=of_one)
+        shown.add_column(heading, overflow="fold", min_width=wide, max_width=wide)
     chapter = ""
     for row in rows:
         if sections and chapter not in ("", row.rules[0].chapter):
@@ -156,6 +132,17 @@ def _table(rows: Sequence[_Row], columns: Sequence[Column], room: int, *, sectio
         chapter = row.rules[0].chapter
         shown.add_row(*_head(row, with_title=bool(room)), *(_of(row, column) for column in columns))
     return shown
+
+
+def _widths(columns: Sequence[Column], room: int) -> tuple[int, int]:
+    """Share out the room among the columns of backends, all of one width, and that of titles."""
+    number = len(columns)
+    left = room - _EDGES - number * (_BACKEND + _EDGES)
+    # Names are not folded where that can be helped: of one backend at the cost of titles.
+    wanted = max(_ALONE, *(len(column.subject.name) for column in columns))
+    kept = _TITLE[0] if number == 1 else _TITLE[1]
+    wide = max(_BACKEND, min(wanted, _BACKEND + (left - kept) // number))
+    return wide, min(_TITLE[1], left - (wide - _BACKEND) * number)
 
 
 def _head(row: _Row, *, with_title: bool) -> Iterator[Text]:
@@ -174,31 +161,3 @@ def _of(row: _Row, column: Column) -> Text:
     ids = [rule.id for rule in row.rules]
     text, worst = cell(column.counts.get(ids[0], Counter())) if row.single else column.of_rules(ids)
     return Text(text, style=STYLES[worst])
-
-
-def cell(counts: Mapping[str, int]) -> tuple[str, str]:
-    """Put what is said of one rule in a few words, with the status that colours them.
-
-    Parameters
-    ----------
-    counts : mapping of str to int
-        What is said, as in `by_rule`, and how often.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.report.table import cell
-    >>> cell({"pass": 1, "fail": 1})
-    ('FAIL 1 of 2', 'fail')
-    >>> cell({"pass": 3, "should not met": 2})
-    ('not met 2 of 5', 'should not met')
-    >>> cell({"pass": 3, "unsupported": 2}), cell({"unsupported": 2}), cell({})
-    (('pass 3', 'pass'), ('unsupported', 'unsupported'), ('', 'unsupported'))
-    """
-    judged = sum(number for status, number in counts.items() if status != "unsupported")
-    for words in _WORDS:
-        parts = [(status, f"{word} {counts[status]}") for status, word in words if counts.get(status)]
-        if parts:
-            return f"{', '.join(text for _, text in parts)} of {judged}", parts[0][0]
-    if counts.get("pass"):
-        return f"pass {counts['pass']}", "pass"
-    return ("unsupported" if counts else ""), "unsupported"
