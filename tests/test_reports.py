@@ -301,6 +301,15 @@ def test_what_was_not_judged_is_an_error_in_every_report():
     assert suite.get("errors") == "1"
 
 
+def test_a_backend_that_could_not_be_loaded_is_one_error():
+    lost = replace(SUBJECT, problem="no such module")
+    names = tuple(f"softmax-{number}" for number in range(30))
+    report = Report(replace(RESULTS, subjects=(lost,), verdicts=(), missing={"m:f": names}))
+    suite = ET.fromstring(to_junit(report))[0]
+    assert (suite.get("tests"), suite.get("errors")) == ("1", "1")
+    assert to_markdown(report).count("**error**") == 1
+
+
 STALE = replace(KNOWN, rule="MASK-5", cases=())
 OTHER_SUBJECT = replace(SUBJECT, name="other:f")
 

@@ -7,7 +7,7 @@ from attnspec.conformance.report.by_rule import about
 from attnspec.conformance.report.headline import headline_of
 from attnspec.conformance.report.links import address
 from attnspec.conformance.report.outside import plain
-from attnspec.conformance.report.report import Report
+from attnspec.conformance.report.report import Outcome, Report
 from attnspec.conformance.report.summary import levels, totals
 from attnspec.conformance.report.text import finding, line, said
 from attnspec.conformance.results import Subject
@@ -23,7 +23,7 @@ def to_junit(report: Report) -> str:
 
     Examples
     --------
-    >>> from attnspec.conformance.report.report import Report
+    >>> from attnspec.conformance.report.report import Outcome, Report
     >>> from attnspec.conformance.report.junit import to_junit
     >>> from attnspec.conformance.results import Results, Subject
     >>> from attnspec.conformance.verdict import Verdict
@@ -40,7 +40,7 @@ def to_junit(report: Report) -> str:
         _properties(suite, report, subject)
         for verdict in report.verdicts(subject):
             _case(suite, verdict, known.get(verdict, "").strip(), report.seed)
-        for name in report.results.missing.get(subject.name, ()):
+        for name in _lost(report, subject):
             _error(suite, name, "was to be judged, and was not")
         if subject.problem:
             _error(suite, "the run as a whole", subject.problem)
@@ -56,7 +56,7 @@ def to_junit(report: Report) -> str:
 def _counts(report: Report, subject: Subject) -> dict[str, str]:
     verdicts = report.verdicts(subject)
     new = [verdict.status for verdict in verdicts if verdict not in report.known_verdicts]
-    errors = bool(subject.problem) + len(report.results.missing.get(subject.name, ()))
+    errors = bool(subject.problem) + len(_lost(report, subject))
     return {
         "name": plain(subject.name),
         "tests": str(len(verdicts) + errors),
@@ -65,6 +65,13 @@ def _counts(report: Report, subject: Subject) -> dict[str, str]:
         "skipped": str(len(verdicts) - len(new) + new.count("unsupported")),
         "time": f"{sum(verdict.seconds for verdict in verdicts):.4f}",
     }
+
+
+def _lost(report: Report, subject: Subject) -> tuple[str, ...]:
+    """Name the cases that were not judged; where none was, one error says why."""
+    if report.outcome_of(subject) is Outcome.NOT_LOADED:
+        return ()
+    return report.results.missing.get(subject.name, ())
 
 
 def _properties(suite: ET.Element, report: Report, subject: Subject) -> None:

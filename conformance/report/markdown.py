@@ -10,7 +10,7 @@ from attnspec.conformance.report.failures import Example, broken
 from attnspec.conformance.report.headline import headline, headline_of
 from attnspec.conformance.report.links import address
 from attnspec.conformance.report.outside import cut, plain
-from attnspec.conformance.report.report import Report
+from attnspec.conformance.report.report import Outcome, Report
 from attnspec.conformance.report.summary import COUNTED, counts
 from attnspec.conformance.report.text import said, title
 from attnspec.conformance.results import Subject
@@ -25,7 +25,7 @@ def to_markdown(report: Report) -> str:
 
     Examples
     --------
-    >>> from attnspec.conformance.report.report import Report
+    >>> from attnspec.conformance.report.report import Outcome, Report
     >>> from attnspec.conformance.report.markdown import to_markdown
     >>> from attnspec.conformance.results import Header, Results, Subject
     >>> from attnspec.conformance.verdict import Verdict
@@ -55,7 +55,7 @@ def _said_of(report: Report, subject: Subject) -> Iterator[str]:
     if subject.problem:
         yield f"- **error**: {code(subject.problem)}"
     missing = report.results.missing.get(subject.name, ())
-    if missing:
+    if missing and report.outcome_of(subject) is not Outcome.NOT_LOADED:
         more = f" and {len(missing) - _MOST_SHOWN} more" if len(missing) > _MOST_SHOWN else ""
         names = ", ".join(map(code, missing[:_MOST_SHOWN]))
         yield f"- **error**: {len(missing)} cases of {code(subject.name)} were not judged: {names}{more}"
