@@ -219,7 +219,7 @@ def test_export_and_judge_from_the_command_line(tmp_path):
         other = there[verdict.case]
         assert (verdict.status, verdict.rule, verdict.rules) == (other.status, other.rule, other.rules)
     run = attnspec("export", calls, *words)
-    assert run.returncode == 1
+    assert run.returncode == 2
     assert "Error: folder: expected" in run.stderr
     assert attnspec("export", tmp_path / "x", "--dtype", "float31").stderr.startswith(
         "Error: dtype: got float31"
