@@ -2,13 +2,12 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from attnspec import SpecError
-from attnspec.conformance.verdict import Verdict, from_json, to_json
+from attnspec.conformance.verdict import Verdict, to_json
 
 #: The version of the format that ``results.schema.json`` describes.
 SCHEMA = 3
@@ -42,12 +41,14 @@ class Header:
     ----------
     attnspec : str
         The version of the standard.
-    part : {"whole", "quick", "chosen"}
-        Whether the whole suite was run, or a part of it.
+    part : {"whole", "level", "quick", "chosen"}
+        Whether the whole suite was run, all of it that bears on a level, or a part.
     seed : int or None
         Of the generated cases; None for the fixed choice.
     cases : tuple of str
         The plan: the names of the cases that are to be judged, stated before any of them is.
+    level : str
+        The level whose rules alone are asked; empty for all.
     schema : int
         The version of this format.
     """
@@ -56,6 +57,7 @@ class Header:
     part: str = "whole"
     seed: int | None = None
     cases: tuple[str, ...] = ()
+    level: str = ""
     schema: int = SCHEMA
 
 
@@ -89,6 +91,21 @@ class Results:
         """Whether every run in it was of the whole suite."""
         return all(header.part == "whole" for header in self.headers)
 
+    @property
+    def level(self) -> str:
+        """The level whose rules alone were asked in every run of it; empty where it was none, or several."""
+        levels = {header.level if header.part == "level" else "" for header in self.headers}
+        return levels.pop() if len(levels) == 1 else ""
+
+    @property
+    def judged_whole(self) -> bool:
+        """Whether every run in it was of the whole suite, and has a verdict on each case of it."""
+        return (
+            self.whole
+            and not any(self.missing.values())
+            and not any(subject.problem for subject in self.subjects)
+        )
+
 
 def line(kind: str, thing: Any) -> str:
     r"""Write one line of a results file: a ``header``, ``subject``, ``verdict`` or ``footer``.
@@ -113,17 +130,20 @@ def read(paths: Iterable[Path]) -> Results:
     SpecError
         When a file does not hold what `line` writes.
     """
-    return gathered(run for path in paths for run in _runs(path))
+    from attnspec.conformance.results_file import runs_of  # the schema is checked there
+
+    return gathered(run for path in paths for run in runs_of(path))
 
 
 @dataclass
 class Run:
-    """One run, as it is written or read: a header, its subjects, verdicts, and whether it has ended."""
+    """One run, as it is written or read: a header, its subjects, verdicts, whether it has ended, its file."""
 
     header: Header
     subjects: list[Subject] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
     ended: bool = False
+    source: str = ""
 
     def judged(self) -> list[Subject]:
         """Return the subjects, each with its problem where the run was cut off or left out cases."""
@@ -168,7 +188,16 @@ class Run:
 
 
 def gathered(runs: Iterable[Run]) -> Results:
-    """Put runs together; a backend of which there are several is numbered from the second on."""
+    """Put runs together; a backend of which there are several bears the name of its file from the second on.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.results import Header, Run, Subject, gathered
+    >>> files = ("old", "new", "new")
+    >>> runs = [Run(Header("1"), [Subject("f", "numpy", "2")], source=name) for name in files]
+    >>> [subject.name for subject in gathered(runs).subjects]
+    ['f', 'f (new)', 'f (new 2)']
+    """
     seen: Counter[str] = Counter()
     subjects: list[Subject] = []
     verdicts: list[Verdict] = []
@@ -177,9 +206,7 @@ def gathered(runs: Iterable[Run]) -> Results:
     for run in runs:
         names = {}
         for subject in run.judged():
-            seen[subject.name] += 1
-            number = seen[subject.name]
-            name = names[subject.name] = subject.name if number == 1 else f"{subject.name} ({number})"
+            name = names[subject.name] = _own_name(subject.name, run.source, seen)
             subjects.append(replace(subject, name=name))
             missing[name] = run.missing(subject)
         verdicts += [
@@ -192,38 +219,13 @@ def gathered(runs: Iterable[Run]) -> Results:
     return Results(tuple(subjects), tuple(verdicts), tuple(headers), missing)
 
 
-def _runs(path: Path) -> list[Run]:
-    runs: list[Run] = []
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-        if lines and not lines[-1].endswith("\n"):
-            lines.pop()  # it was being written when the run was cut off
-        for number, text in enumerate(lines, start=1):
-            ((kind, entry),) = json.loads(text).items()
-            place = f"results: {path}, line {number}"
-            if kind == "header" and entry.get("schema") != SCHEMA:
-                raise SpecError(f"{place}: schema: expected {SCHEMA}, got {entry.get('schema')!r}")
-            if kind == "header":
-                runs.append(Run(Header(**{**entry, "cases": tuple(entry["cases"])})))
-            elif kind not in _KINDS:
-                raise SpecError(f"{place}: expected a subject, a verdict or the footer, got {kind}")
-            elif not runs or runs[-1].ended:
-                raise SpecError(f"{place}: expected a header, got a {kind}")
-            else:
-                thing = _KINDS[kind](entry)
-                runs[-1].add(thing)
-                came = len(runs[-1].verdicts)
-                if isinstance(thing, Footer) and thing.verdicts != came:
-                    raise SpecError(f"{place}: expected {thing.verdicts} verdicts before it, got {came}")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        if isinstance(error, SpecError):
-            raise
-        raise SpecError(f"results: {path} is no file of results ({type(error).__name__}: {error})") from error
-    return runs
-
-
-_KINDS: Mapping[str, Callable[[dict[str, Any]], Subject | Verdict | Footer]] = {
-    "subject": lambda entry: Subject(**entry),
-    "verdict": from_json,
-    "footer": lambda entry: Footer(**entry),
-}
+def _own_name(name: str, source: str, seen: Counter[str]) -> str:
+    """Make a name that no other subject has."""
+    seen[name] += 1
+    if seen[name] == 1:
+        return name
+    if not source:
+        return _own_name(f"{name} ({seen[name]})", "", seen)
+    seen[f"{name} ({source}"] += 1
+    number = seen[f"{name} ({source}"]
+    return _own_name(f"{name} ({source}{f' {number}' if number > 1 else ''})", "", seen)

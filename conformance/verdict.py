@@ -110,6 +110,8 @@ class Verdict:
     declined : bool
         True where it has the arguments and the call itself said that it does not offer this,
         by `Unsupported` or `NotImplementedError`; the reason is what it said.
+    refusal : bool
+        Whether the call is one that has to be refused, and not one with a result.
 
     Examples
     --------
@@ -138,6 +140,7 @@ class Verdict:
     seconds: float = 0.0
     repeatable: bool = True
     declined: bool = False
+    refusal: bool = False
 
     @property
     def bad(self) -> bool:

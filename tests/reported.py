@@ -64,5 +64,5 @@ PERFECT = Results(
     tuple(replace(PASS, case=f"{rule.id}-float32", rules=(rule.id,)) for rule in rules()),
     (Header("1"),),
 )
-KNOWN = Known("MASK-6", "filled with -1e9", "https://x.example/1", (FAIL.case,))
-OTHER = Known("NUM-3", "raises | today", "", (ERROR.case,))
+KNOWN = Known("MASK-6", "m:f", "fail", "filled with -1e9", "https://x.example/1", (FAIL.case,))
+OTHER = Known("NUM-3", "m:f", "error", "raises | today", "", (ERROR.case,))

@@ -9,11 +9,12 @@ from xml.etree import ElementTree as ET
 import jsonschema
 import pytest
 from click.testing import CliRunner
-from reported import ERROR, FAIL, PASS, SUBJECT, UNSUPPORTED, VERDICTS
+from reported import ERROR, FAIL, PASS, PERFECT, SUBJECT, UNSUPPORTED, VERDICTS
 from test_results import FORMAT
 
 from attnspec.conformance.cli.main import main
-from attnspec.conformance.report.known_failures import read_known
+from attnspec.conformance.report.known_file import read_known
+from attnspec.conformance.report.levels import rules_of
 from attnspec.conformance.results import Footer, Header, read
 from attnspec.conformance.run import run
 from attnspec.conformance.run.selection import Selection
@@ -81,6 +82,53 @@ def test_options_are_handed_on(check):
     assert check.selection == Selection(rules=("MASK-6",))
 
 
+def test_a_level_selects_its_rules_and_those_that_it_builds_on(check):
+    assert check("--level", "masked", verdicts=[PASS]).exit_code == 0
+    assert check.selection == Selection(rules=rules_of("masked"), level="masked")
+    assert check.selection.part == "level"
+    for words in (["--quick"], ["-k", "empty"], ["--case", "softmax-000"]):
+        check("--level", "core", *words)
+        assert check.selection.part != "level"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--level", "gold"], "level: got 'gold', expected one of core, masked, grouped, cached, exact"),
+        (["--level", "core", "--rule", "MASK-6"], "--level: expected no --rule beside it"),
+        (["--require", "gold"], "level: got 'gold'"),
+        (["--require", "core", "--quick"], "--require: a level is told of a whole run"),
+        (["--require", "core", "-k", "mask"], "--require: a level is told of a whole run"),
+        (["--require", "core", "--case", "softmax-000"], "--require: a level is told of a whole run"),
+        (
+            ["--require", "masked", "--level", "core"],
+            "--require: got masked, expected a level that --level core",
+        ),
+    ],
+)
+def test_levels_that_cannot_be_asked_for(check, words, message):
+    done = check(*words)
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_required_level_decides_the_status(check):
+    everything = [*PERFECT.verdicts, FAIL]
+    whole = Header("1")
+    assert check(verdicts=everything, header=whole).exit_code == 1
+    done = check("--require", "core", verdicts=everything, header=whole)
+    assert done.exit_code == 0
+    assert "reaches level core, as required; 1 case fails outside of it" in done.stdout
+    assert check("--require", "masked", verdicts=everything, header=whole).exit_code == 1
+    assert check("--require", "core", verdicts=[PASS], header=whole).exit_code == 1
+
+
+def test_every_rule_is_printed_where_it_is_asked_for(check):
+    assert "│ SOFT-1 " not in check(verdicts=PERFECT.verdicts, header=Header("1")).stdout
+    assert "│ SOFT-1 " in check("--table", verdicts=PERFECT.verdicts, header=Header("1")).stdout
+
+
 def test_the_first_failure_that_is_not_known_stops_it(check, tmp_path):
     first = check("-x")
     assert first.exit_code == 1
@@ -110,7 +158,7 @@ def test_failures_made_known_then_known_then_mended(check, tmp_path):
     known = tmp_path / "known.toml"
     done = check("--write-known-failures", known)
     assert done.exit_code == 0, "to adopt the suite today"
-    assert done.stdout.splitlines()[-1] == f"2 known failures in {known}: give each a reason and a link"
+    assert done.stdout.splitlines()[-1] == f"2 entries in {known}: give each a reason and a link"
     assert len(read_known(known)) == 2
     done = check("--known-failures", known)
     assert done.exit_code == 0
@@ -119,6 +167,17 @@ def test_failures_made_known_then_known_then_mended(check, tmp_path):
     done = check("--known-failures", known, verdicts=[replace(FAIL, status="pass", rule="", difference=None)])
     assert done.exit_code == 1
     assert "does not fail any more; remove it" in done.stdout
+
+
+def test_no_known_failures_are_written_of_a_run_that_was_cut_off(check, tmp_path):
+    known = tmp_path / "known.toml"
+    done = check("--write-known-failures", known, "-x")
+    assert done.exit_code == 1
+    assert "known failures: none written: stopped" in done.stdout
+    assert not known.exists()
+    done = check("--write-known-failures", known, ends=lambda: signal.raise_signal(signal.SIGINT))
+    assert done.exit_code == 130
+    assert not known.exists()
 
 
 @pytest.mark.parametrize(
@@ -149,7 +208,7 @@ def test_a_report_that_cannot_be_written_costs_neither_the_table_nor_the_others(
     assert done.exit_code == 1
     assert "attnspec conformance, by rule" in done.stdout
     assert done.stderr.startswith("Error: --junit: ")
-    assert other.read_text().startswith("## attnspec: conforms")
+    assert other.read_text().startswith("## attnspec: passes the part")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -8,7 +8,7 @@ import pytest
 
 import attnspec
 from attnspec import SpecError, in_no_level, level, levels, rules
-from attnspec.conformance.report.levels import reached, standings
+from attnspec.conformance.report.levels import reached, rules_of, standings
 from attnspec.conformance.verdict import Verdict
 
 PAGE = (Path(attnspec.__file__).parent / "levels.md").read_text(encoding="utf-8")
@@ -41,6 +41,14 @@ def test_the_levels_and_what_they_build_on():
         "exact": "core",
     }
     assert [one.name for one in levels() if one.accuracy] == ["exact"]
+
+
+def test_the_rules_of_a_level_are_its_own_and_those_that_it_builds_on():
+    for one in levels():
+        assert {*one.rules, *one.where_offered} <= {*rules_of(one.name)}
+        assert not one.builds_on or {*rules_of(one.builds_on)} < {*rules_of(one.name)}
+    with pytest.raises(SpecError, match="level: got 'gold', expected one of core"):
+        rules_of("gold")
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,17 @@
 """Results as a file: what is written comes back, fits its schema, and tells a run that was cut off."""
 
 import json
+import re
 from dataclasses import fields, replace
 from pathlib import Path
 
 import jsonschema
 import pytest
+from click.testing import CliRunner
 from reported import FAIL, PASS, SUBJECT, VERDICTS
 
 from attnspec import SpecError, conformance
+from attnspec.conformance.cli.main import main
 from attnspec.conformance.report.report import Report
 from attnspec.conformance.results import SCHEMA, Footer, Header, Subject, line, read
 from attnspec.conformance.verdict import STATUSES, Difference, Raise, Verdict
@@ -108,12 +111,54 @@ def test_a_run_that_was_cut_off_is_seen_as_such(tmp_path):
         ),
         (
             [line("header", Header("1")), '{"end": null}\n'],
-            "line 2: expected a subject, a verdict or the footer",
+            "line 2: expected header, subject, verdict, footer, got end",
         ),
-        (['{"header": {"colour": 1}}\n'], "schema: expected 3, got None"),
-        (["{\n"], "is no file of results"),
+        (['{"header": {"colour": 1}}\n'], "line 1: expected schema 3, got None"),
+        (["{\n"], "line 1 is no line of results"),
     ],
 )
 def test_what_is_no_file_of_results(lines, message, tmp_path):
     with pytest.raises(SpecError, match=message):
         read([write(tmp_path / "r.jsonl", *lines)])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "expected a header in its first line"),
+        ("[" * 100_000 + "\n", "line 1 is no line of results (RecursionError"),
+        ("null\n", "line 1 is no line of results"),
+        ('{"header": []}\n', "line 1 is no line of results"),
+        ('{"header": {"schema": 2}}\n', "line 1: expected schema 3, got 2"),
+        (line("header", Header("1")) + '{"subject": {"name": 5}}\n', "line 2: subject"),
+        (line("header", Header("1")) + '{"verdict": {"backend": "b", "status": "x"}}\n', "line 2: verdict"),
+        (line("header", Header("1")) + '{"footer": {"verdicts": "many"}}\n', "line 2: footer.verdicts"),
+        (line("header", Header("1")) + '{"x\\u001b[31m": 1}\n', "line 2: expected header, subject"),
+    ],
+)
+def test_a_malformed_line_is_one_line_to_say(text, message, tmp_path):
+    path = write(tmp_path / "r.jsonl", text)
+    with pytest.raises(SpecError, match=re.escape(message)):
+        read([path])
+    run = CliRunner().invoke(main, ["table", str(path)])
+    assert run.exit_code == 2
+    assert len(run.output.splitlines()) == 1
+    assert len(run.output) < 600
+    assert "\x1b" not in run.output
+
+
+def test_bytes_that_are_no_text_are_no_results(tmp_path):
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(b"\xff\xfe\n")
+    with pytest.raises(SpecError, match="is no file of results"):
+        read([path])
+
+
+def test_two_runs_of_one_backend_are_two_columns(tmp_path):
+    lines = (line("header", Header("1")), line("subject", SUBJECT), line("verdict", PASS))
+    end = line("footer", Footer(1))
+    before, after = (write(tmp_path / name, *lines, end) for name in ("before.jsonl", "after.jsonl"))
+    found = read([before, after, after])
+    assert [one.name for one in found.subjects] == ["m:f", "m:f (after)", "m:f (after 2)"]
+    report = Report(found)
+    assert [len(report.verdicts(one)) for one in found.subjects] == [1, 1, 1]

@@ -1,5 +1,6 @@
 """The page of ten minutes, walked through as it stands: its kernel, its commands, its edits, its output."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -13,6 +14,7 @@ from test_cli import attnspec
 from attnspec.backends.check import check_constraints
 from attnspec.backends.user.convention import check_convention
 from attnspec.backends.user.keys import check_keys, settings_of_table
+from attnspec.conformance.report.known_file import read_known
 
 PAGE = (Path(__file__).parent.parent / "TEN_MINUTES.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -85,16 +87,59 @@ def test_what_cannot_be_mended_today(kernel):
     assert "does not fail any more; remove it" in run.stdout
 
 
+def test_the_known_failure_is_one_that_is_understood(tmp_path):
+    path = tmp_path / "known.toml"
+    path.write_text(next(text for text in blocks("toml") if "[[known]]" in text))
+    (entry,) = read_known(path)
+    assert entry.cases == ("masking-*",)
+
+
 def test_the_workflow_has_ten_lines_and_options_that_exist():
     (workflow,) = blocks("yaml")
-    assert len(workflow.splitlines()) == 10
+    assert len(workflow.splitlines()) == 11
     options = re.findall(r"(?<![-\w])--[a-z-]+", PAGE.replace("--pyargs", "").replace("--backend", ""))
     known = attnspec("check", "--help").stdout
     assert {option for option in options if option not in known} == set()
 
 
+def test_the_step_of_the_workflow_runs_as_written(kernel, tmp_path):
+    """In a folder that holds a clone, whose name is that of the package; `pip` alone is not called."""
+    (workflow,) = blocks("yaml")
+    (step,) = re.findall(r"- run: (.*)", workflow)
+    assert step.startswith("pip install ./attnspec && attnspec check ")
+    (tmp_path / "attnspec" / "spec").mkdir(parents=True)
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "pip").write_text('#!/bin/sh\ntest -d "$2"\n')
+    (tools / "attnspec").write_text(
+        f'#!/bin/sh\nexec {sys.executable} -m attnspec.conformance.cli.main "$@" --case masking-empty-last\n'
+    )
+    for tool in tools.iterdir():
+        tool.chmod(0o755)
+    summary = tmp_path / "summary.md"
+    environment = {**os.environ, "PATH": f"{tools}:/usr/bin:/bin", "GITHUB_STEP_SUMMARY": str(summary)}
+    run = subprocess.run(
+        ["bash", "-e", "-c", step], capture_output=True, text=True, cwd=tmp_path, env=environment, check=False
+    )
+    assert run.returncode == 1, run.stdout + run.stderr
+    assert summary.read_text().startswith("## attnspec: does not conform")
+
+
+def test_two_runs_are_compared(kernel):
+    """Of the kernel with its bugs, which it has both times."""
+    (three,) = [block for block in blocks("sh") if "compare" in block]
+    ended = [attnspec(*shlex.split(line)[1:], cwd=kernel.parent) for line in three.splitlines()]
+    assert [run.returncode for run in ended] == [1, 1, 0]
+    assert "regressions: 0" in ended[2].stdout
+
+
+def test_no_page_promises_a_package_index():
+    for page in (PAGE, (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")):
+        assert not re.search(r"pip install '?attnspec", page)
+
+
 def test_the_configuration_is_one_that_is_understood():
-    (text,) = blocks("toml")
+    text = next(text for text in blocks("toml") if "[backend]" in text)
     table = tomllib.loads(text)["backend"]
     check_keys("page", table)
     settings = settings_of_table("page", "b", table)

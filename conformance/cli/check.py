@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from attnspec.conformance.cli.judging import judge_all
 from attnspec.conformance.report import formats
 from attnspec.conformance.run.selection import Selection
-
-if TYPE_CHECKING:
-    from attnspec.conformance.report.report import Report
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -51,6 +47,8 @@ _REPORTS = (
     ),
     click.option("-s", "echo", is_flag=True, help="Print what the implementation prints."),
     click.option("--case", "cases", multiple=True, metavar="ID", help="Only this case, by its id or name."),
+    click.option("--require", metavar="LEVEL", help="Succeed where this level is reached, and only there."),
+    click.option("--table", "every", is_flag=True, help="Print every rule, not only what does not pass."),
 )
 
 
@@ -90,6 +88,7 @@ def _reporting(command: Callable[..., None]) -> Callable[..., None]:
     metavar="N",
     help="Draw N legal calls, and shrink one that is wrong.",
 )
+@click.option("--level", metavar="LEVEL", help="Only what bears on the rules of this level, such as core.")
 @click.option("--seed", type=int, metavar="N", help="Other generated cases.")
 @_reporting
 def check(
@@ -104,6 +103,7 @@ def check(
     match: tuple[str, ...],
     rules: tuple[str, ...],
     search: int | None,
+    level: str | None,
     seed: int | None,
     **reports: Any,
 ) -> None:
@@ -137,7 +137,13 @@ def check(
     ids = [text for text in match if re.fullmatch(r"[A-Za-z]+-[1-9][0-9]*", text)]
     texts = tuple(part for text in match if text not in ids for part in re.split(r"\s+or\s+", text))
     found = tuple(rule.upper() for rule in (*rules, *ids))
-    _judge(wanted, Selection(quick, found, (), texts, seed), **reports)
+    if level:
+        from attnspec.conformance.report.levels import rules_of
+
+        if found:
+            raise click.UsageError("--level: expected no --rule beside it, got both")
+        found = rules_of(level)
+    judge_all(wanted, Selection(quick, found, match=texts, level=level or "", seed=seed), **reports)
 
 
 @click.command()
@@ -152,85 +158,4 @@ def judge(folder: Path, **reports: Any) -> None:
     name = f"{OFFLINE}{folder}"
     load(name)  # what is wrong with the folder as a whole is said at once
     reports["cases"] = reports["cases"] or cases_of(name, folder)
-    _judge([name], Selection(), **reports)
-
-
-def _judge(
-    names: Sequence[str],
-    selection: Selection,
-    *,
-    stop: bool,
-    jobs: str,
-    time_limit: float,
-    echo: bool,
-    cases: tuple[str, ...],
-    results: Path | None,
-    known_failures: Path | None,
-    write_known_failures: Path | None,
-    **reports: Path | None,
-) -> None:
-    """Check the arguments, run, print, write the reports, and end with the status that tells it."""
-    from attnspec.conformance.report.files import check_writable
-    from attnspec.conformance.report.known_failures import is_known, read_known
-    from attnspec.conformance.report.report import Outcome, Report
-    from attnspec.conformance.report.screen import screen
-    from attnspec.conformance.run.run import run_all
-
-    wanted = [(formats.find_format(option, path), path) for option, path in reports.items() if path]
-    known = read_known(known_failures) if known_failures else ()
-    before = (
-        read_known(write_known_failures) if write_known_failures and write_known_failures.exists() else ()
-    )
-    files = [path for path in (results, write_known_failures, *(path for _, path in wanted)) if path]
-    for path in files:
-        check_writable(path)
-    if len({path.resolve() for path in files}) < len(files):
-        raise click.UsageError(f"expected a file for each report, got {', '.join(map(str, files))}")
-    ran = run_all(
-        names,
-        replace(selection, names=cases),
-        jobs=_jobs(jobs),
-        seconds=time_limit,
-        echo=echo,
-        path=results,
-        fails=lambda verdict: verdict.bad and not is_known(verdict, known),
-        stop=stop,
-    )
-    report = Report(ran.results, known)
-    click.echo(screen(report, color=sys.stdout.isatty(), diagnoses=ran.diagnoses), nl=False)
-    _write(report, wanted)
-    if ran.problem:
-        raise click.ClickException(ran.problem)
-    if ran.signal:
-        sys.exit(128 + ran.signal)
-    status = report.outcome.status
-    if write_known_failures:
-        from attnspec.conformance.report.known_failures import write_known
-
-        number = write_known(write_known_failures, report.results, (*known, *before))
-        click.echo(f"{number} known failures in {write_known_failures}: give each a reason and a link")
-        status = 0 if report.outcome is Outcome.FAILS else status
-    sys.exit(status)
-
-
-def _jobs(said: str) -> int:
-    """Read how many processes judge at once."""
-    if said == "auto":
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if not re.fullmatch(r"[1-9][0-9]{0,2}", said):
-        raise click.UsageError(f"-n: expected a number from 1 to 999, or auto, got {said!r}")
-    return int(said)
-
-
-def _write(report: Report, wanted: Sequence[tuple[formats.Format, Path]]) -> None:
-    """Write every report that can be written, and then say which could not."""
-    from attnspec.conformance.report.files import write_whole
-
-    errors = []
-    for one, path in wanted:
-        try:
-            write_whole(path, one.write(report))
-        except OSError as error:
-            errors.append(f"--{one.option}: {error}")
-    if errors:
-        raise click.ClickException("; ".join(errors))
+    judge_all([name], Selection(), **reports)

@@ -1,7 +1,7 @@
 """The command line: ``attnspec check``, ``rules``, ``explain``, ``backends``, ``table`` and more."""
 
+import io
 import sys
-from io import TextIOWrapper
 from pathlib import Path
 
 import click
@@ -14,8 +14,8 @@ from attnspec.conformance.cli.trace import trace
 from attnspec.conformance.cli.vectors import vectors
 
 
-class Wrong(click.ClickException):
-    """A wrong use: 1 says that something judged does not conform."""
+class _Wrong(click.ClickException):
+    """What is wrong, in one line; the status 1 would say that something judged does not conform."""
 
     exit_code = 2
 
@@ -25,25 +25,21 @@ class _Clean(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         from attnspec.backends.errors import BackendError
+        from attnspec.conformance.report.outside import one_line
 
         try:
             return super().invoke(ctx)
         except (SpecError, BackendError, ArithmeticError, OSError) as error:
-            raise Wrong(str(error)) from error
-
-
-def _any_letter() -> None:
-    """Have letters that the terminal or file cannot show replaced: no report ends in an error of encoding."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")
+            raise _Wrong(one_line(str(error))) from error
 
 
 @click.group(cls=_Clean, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="attnspec")
 def main() -> None:
     """The standard that attention implementations are measured against."""
-    _any_letter()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a letter that a terminal does not have ends nothing
 
 
 @main.command("rules")
@@ -69,10 +65,10 @@ def explain(rule_id: str) -> None:
     """Print a rule: its sentence, its variants, the vectors that bear on it."""
     rule = find_rule(rule_id.upper())
     click.echo(f"{rule.id} {rule.title}   ({rule.level}, chapter {rule.chapter})\n")
-    click.echo(click.wrap_text(rule.sentence, 88))
+    click.echo(click.wrap_text(rule.sentence, 80))
     for variant in rule.variants:
         click.echo()
-        click.echo(click.wrap_text(f"variant {variant.name}: {variant.text}", 88, "  ", "    "))
+        click.echo(click.wrap_text(f"variant {variant.name}: {variant.text}", 80, "  ", "    "))
     from attnspec import cases
 
     ids = [case.id for case in cases() if rule.id in case.rules]
@@ -84,20 +80,23 @@ def backends() -> None:
     """List the backends, and which of them can be used here."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from attnspec.backends import NAMES, BackendError, load
     from attnspec.backends.names import APART, registered
+    from attnspec.conformance.report.outside import one_line
 
     table = Table("backend", "library", "declared variants", box=None)
     for name in (*NAMES, *APART, *registered()):
         try:
             backend = load(name)
         except BackendError as error:
-            table.add_row(name, str(error), "")
+            cells = (name, str(error).partition(": ")[2], "")
         else:
             dialect = ", ".join(f"{rule}: {variant}" for rule, variant in backend.dialect.items())
             said = "; ".join((dialect, *backend.notes)).strip("; ")
-            table.add_row(name, f"{backend.library} {backend.version}", said or "none")
+            cells = (name, f"{backend.library} {backend.version}", said or "none")
+        table.add_row(*(Text(one_line(cell)) for cell in cells))  # no markup: attnspec[torch] is text
     Console(highlight=False, width=120).print(table)
 
 
@@ -108,12 +107,33 @@ def backends() -> None:
 def table(files: tuple[Path, ...]) -> None:
     """Print one table of the results of several runs; the exit status is that of the gravest."""
     from attnspec.conformance.report.report import Report
-    from attnspec.conformance.report.screen import screen
+    from attnspec.conformance.report.screen import screen, wants_color
     from attnspec.conformance.results import read
 
     report = Report(read(files))
-    click.echo(screen(report, color=sys.stdout.isatty()), nl=False)
+    click.echo(screen(report, color=wants_color(), every=True), nl=False)
     sys.exit(report.outcome.status)
+
+
+@main.command()
+@click.argument("before", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("after", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def compare(before: Path, after: Path) -> None:
+    """Compare the results of two runs: regressions, repairs, what is new and what is gone.
+
+    The exit status is 1 where there are regressions.
+    """
+    from attnspec.conformance.report.compare import compare as compared
+    from attnspec.conformance.report.outside import one_line
+    from attnspec.conformance.results import read
+
+    found = compared(read([before]), read([after]))
+    for name, comparison in found.items():
+        click.echo(one_line(name))
+        for line in comparison.lines():
+            click.echo(f"  {line}")
+    if any(comparison.of("regressions") for comparison in found.values()):
+        sys.exit(1)
 
 
 for command in (check, judge, init, export, smoke, serve, trace, vectors):

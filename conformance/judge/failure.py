@@ -72,8 +72,9 @@ class Raised(Exception):  # noqa: N818 - it reports an error of somebody else
 
 
 def _message(error: BaseException) -> str:
-    """Give the message of an exception, the beginning of a long one, and something of one that has none."""
+    """Take the beginning of a message: it may be of any length, and a kernel may say how it is made."""
     try:
-        return str(error)[:_MOST].strip()
-    except Exception as second:  # noqa: BLE001 - whatever somebody's exception does
-        return f"(its message raises {type(second).__name__})"
+        text = str(error)
+    except Exception:  # noqa: BLE001 - whatever its __str__ raises
+        return "a message that cannot be read"
+    return text[:_MOST].strip() + (f"... and {len(text) - _MOST} letters more" if len(text) > _MOST else "")

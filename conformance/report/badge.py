@@ -3,9 +3,15 @@
 import json
 from xml.sax.saxutils import escape
 
-from attnspec.conformance.report.report import Report
+from attnspec.conformance.report.headline import reached_by
+from attnspec.conformance.report.report import Outcome, Report
 
 _LABEL = "attnspec"
+_NOT_GOOD = {
+    Outcome.FAILS: "does not conform",
+    Outcome.NOT_LOADED: "not judged",
+    Outcome.NOT_WHOLE: "not judged whole",
+}
 _COLORS = {"good": ("brightgreen", "#4c1"), "part": ("yellow", "#dfb317"), "bad": ("red", "#e05d44")}
 
 
@@ -18,7 +24,7 @@ def to_json(report: Report) -> str:
     >>> from attnspec.conformance.report.badge import to_json
     >>> from attnspec.conformance.results import Results
     >>> to_json(Report(Results((), ())))
-    '{"schemaVersion": 1, "label": "attnspec", "message": "does not conform", "color": "red"}\n'
+    '{"schemaVersion": 1, "label": "attnspec", "message": "not judged", "color": "red"}\n'
     """
     message, mood = _said(report)
     badge = {"schemaVersion": 1, "label": _LABEL, "message": message, "color": _COLORS[mood][0]}
@@ -43,15 +49,13 @@ def to_svg(report: Report) -> str:
 
 def _said(report: Report) -> tuple[str, str]:
     if not report.good:
-        return "does not conform", "bad"
-    found = [report.standings(subject) for subject in report.results.subjects]
-    known = report.failures.known
-    more = f", {len(known)} known failures" if known else ""
-    if not all(found):
+        return _NOT_GOOD[report.outcome], "bad"
+    subjects = report.results.subjects
+    known = len(report.failures.known)
+    more = f", {known} known failure{'s' * (known > 1)}" if known else ""
+    if not all(map(report.standings, subjects)):
         return f"part of the suite passes{more}", "part"
-    reached = [
-        one.level
-        for one in found[0]
-        if all(other.reached for standings in found for other in standings if other.level == one.level)
-    ]
-    return (", ".join(reached) or "no level") + more, "good" if reached and not known else "part"
+    first, *others = (reached_by(report, subject) for subject in subjects)
+    reached = [name for name in first if all(name in its for its in others)]
+    more += ", others fail" if report.failures.new else ""  # outside of the level that is required
+    return (", ".join(reached) or "no level") + more, "good" if reached and not more else "part"

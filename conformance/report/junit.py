@@ -2,10 +2,13 @@
 
 from xml.etree import ElementTree as ET
 
+from attnspec import rules
 from attnspec.conformance.report.by_rule import about
+from attnspec.conformance.report.headline import headline_of
+from attnspec.conformance.report.links import address
 from attnspec.conformance.report.outside import plain
-from attnspec.conformance.report.report import Report
-from attnspec.conformance.report.summary import levels
+from attnspec.conformance.report.report import Outcome, Report
+from attnspec.conformance.report.summary import levels, totals
 from attnspec.conformance.report.text import finding, line, said
 from attnspec.conformance.results import Subject
 from attnspec.conformance.verdict import Verdict
@@ -14,12 +17,13 @@ from attnspec.conformance.verdict import Verdict
 def to_junit(report: Report) -> str:
     """Write a suite for each backend, and a case for each of its verdicts.
 
-    A failure is one; an error is one; what is unsupported or known to fail is skipped,
-    with the reason; a deviation and a SHOULD that is not met pass, and say so.
+    A failure is one; an error is one, and so is a case that was planned and not judged; what is
+    unsupported or known to fail is skipped, with the reason; a deviation and a SHOULD that is not
+    met pass, and say so.
 
     Examples
     --------
-    >>> from attnspec.conformance.report.report import Report
+    >>> from attnspec.conformance.report.report import Outcome, Report
     >>> from attnspec.conformance.report.junit import to_junit
     >>> from attnspec.conformance.results import Results, Subject
     >>> from attnspec.conformance.verdict import Verdict
@@ -33,16 +37,18 @@ def to_junit(report: Report) -> str:
     }
     for subject in report.results.subjects:
         suite = ET.SubElement(root, "testsuite", _counts(report, subject))
-        properties = ET.SubElement(suite, "properties")
-        _property(properties, "library", f"{subject.library} {subject.version}")
-        _property(properties, "levels", levels(report, subject))
-        if subject.note:
-            _property(properties, "note", subject.note)
+        _properties(suite, report, subject)
         for verdict in report.verdicts(subject):
             _case(suite, verdict, known.get(verdict, "").strip(), report.seed)
+        for name in _lost(report, subject):
+            _error(suite, name, "was to be judged, and was not")
         if subject.problem:
-            case = ET.SubElement(suite, "testcase", classname="attnspec", name="the run as a whole")
-            ET.SubElement(case, "error", message=plain(subject.problem))
+            _error(suite, "the run as a whole", subject.problem)
+    if report.failures.stale:
+        number = str(len(report.failures.stale))
+        suite = ET.SubElement(root, "testsuite", name="known failures", tests=number, errors=number)
+        for text in report.failures.stale:
+            _error(suite, text, text)
     ET.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
@@ -50,27 +56,61 @@ def to_junit(report: Report) -> str:
 def _counts(report: Report, subject: Subject) -> dict[str, str]:
     verdicts = report.verdicts(subject)
     new = [verdict.status for verdict in verdicts if verdict not in report.known_verdicts]
-    problem = bool(subject.problem)
+    errors = bool(subject.problem) + len(_lost(report, subject))
     return {
         "name": plain(subject.name),
-        "tests": str(len(verdicts) + problem),
+        "tests": str(len(verdicts) + errors),
         "failures": str(new.count("fail")),
-        "errors": str(new.count("error") + problem),
+        "errors": str(new.count("error") + errors),
         "skipped": str(len(verdicts) - len(new) + new.count("unsupported")),
+        "time": f"{sum(verdict.seconds for verdict in verdicts):.4f}",
     }
 
 
-def _property(properties: ET.Element, name: str, value: str) -> None:
-    ET.SubElement(properties, "property", name=name, value=plain(value))
+def _lost(report: Report, subject: Subject) -> tuple[str, ...]:
+    """Name the cases that were not judged; where none was, one error says why."""
+    if report.outcome_of(subject) is Outcome.NOT_LOADED:
+        return ()
+    return report.results.missing.get(subject.name, ())
+
+
+def _properties(suite: ET.Element, report: Report, subject: Subject) -> None:
+    said_of = {
+        "library": f"{subject.library} {subject.version}",
+        "headline": headline_of(report, subject),
+        "levels": levels(report, subject),
+        "totals": "; ".join(totals(report.verdicts(subject), report.known_verdicts)),
+        "note": subject.note,
+    }
+    properties = ET.SubElement(suite, "properties")
+    for name, value in said_of.items():
+        if value:
+            ET.SubElement(properties, "property", name=name, value=plain(value))
+
+
+def _error(suite: ET.Element, name: str, message: str) -> None:
+    case = ET.SubElement(suite, "testcase", classname="attnspec", name=plain(name))
+    ET.SubElement(case, "error", message=plain(message))
 
 
 def _case(suite: ET.Element, verdict: Verdict, known: str, seed: int | None) -> None:
-    rule = about(verdict) or "attnspec"
-    case = ET.SubElement(suite, "testcase", classname=f"attnspec.{rule}", name=plain(verdict.case))
+    rule = plain(about(verdict)) or "attnspec"
+    took = f"{verdict.seconds:.4f}"
+    name = plain(verdict.case)
+    case = ET.SubElement(suite, "testcase", classname=f"attnspec.{rule}", name=name, time=took)
     if known or verdict.status == "unsupported":
         ET.SubElement(case, "skipped", message=plain(known) or finding(verdict))
     elif verdict.bad:
         tag = "failure" if verdict.status == "fail" else "error"
-        ET.SubElement(case, tag, message=line(verdict), type=rule).text = said(verdict, seed)
+        found = ET.SubElement(case, tag, message=plain(line(verdict)), type=rule)
+        found.text = f"{said(verdict, seed)}\n{_where(rule)}".strip()
     elif verdict.status != "pass":
         ET.SubElement(case, "system-out").text = f"{verdict.status}: {finding(verdict)}"
+
+
+def _where(rule_id: str) -> str:
+    """Say where a rule can be read."""
+    rule = next((one for one in rules() if one.id == rule_id), None)
+    if rule is None:
+        return ""
+    return f"the rule: {address(rule) or f'attnspec explain {rule.id}'}"

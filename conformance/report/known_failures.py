@@ -1,43 +1,64 @@
 """Known failures: what a project knows to fail today, so that it can adopt the suite today."""
 
-import json
-import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from fnmatch import fnmatchcase
 
-from attnspec import SpecError, rules
 from attnspec.conformance.report.by_rule import about
-from attnspec.conformance.report.files import write_whole
-from attnspec.conformance.report.text import finding
+from attnspec.conformance.report.failures import ended
 from attnspec.conformance.results import Results
 from attnspec.conformance.verdict import Verdict
 
-_HEAD = """\
-# Known failures of the attnspec suite: they are reported, and fail no run. An entry whose cases
-# do not fail any more is an error. Give each a reason, and a link to where it is dealt with.
-"""
+#: How a case fails: a wrong result, an exception, or a process that ended or had to be ended.
+KINDS = ("fail", "error", "ended")
+#: What makes a name of cases a pattern.
+_WILD = frozenset("*?[")
 
 
 @dataclass(frozen=True)
 class Known:
-    """Cases that are known to fail under one rule.
+    """Cases that are known to fail under one rule, in one way, on one backend.
 
     Attributes
     ----------
     rule : str
+    backend : str
+        Its name, or a pattern.
+    status : str
+        One of `KINDS`.
     reason : str
         Why, in a sentence.
     link : str
         Where it is dealt with; may be empty.
     cases : tuple of str
-        Their names.
+        Their names, or patterns; empty for all that fail under the rule.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.known_failures import Known
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> entry = Known("MASK-6", "m:f", "fail", "filled with -1e9", cases=("masking-*",))
+    >>> wrong = Verdict("m:f", "masking-empty-last-float32", "", ("MASK-6",), "fail", rule="MASK-6")
+    >>> crashed = Verdict("m:f", "masking-empty-last-float32", "", ("MASK-6",), "error", rule="MASK-6")
+    >>> entry.holds_of(wrong), entry.holds_of(crashed)
+    (True, False)
     """
 
     rule: str
+    backend: str
+    status: str
     reason: str
-    link: str
-    cases: tuple[str, ...]
+    link: str = ""
+    cases: tuple[str, ...] = ()
+
+    def is_of(self, backend: str) -> bool:
+        """Whether it speaks of a backend."""
+        return fits(backend, self.backend)
+
+    def holds_of(self, verdict: Verdict) -> bool:
+        """Whether it speaks of a verdict."""
+        same = (self.rule, self.status) == (about(verdict), kind(verdict)) and self.is_of(verdict.backend)
+        return same and (not self.cases or any(fits(verdict.case, case) for case in self.cases))
 
 
 @dataclass(frozen=True)
@@ -58,70 +79,26 @@ class Sorted:
     stale: tuple[str, ...] = ()
 
 
-def read_known(path: Path) -> tuple[Known, ...]:
-    """Read a file of known failures.
-
-    Raises
-    ------
-    SpecError
-        When it is none, or an entry lacks its rule, reason, link or cases.
-    """
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise SpecError(f"known failures: expected {path} to be TOML, got {error}") from error
-    entries = document.get("known", [])
-    if set(document) - {"known"} or not isinstance(entries, list):
-        raise SpecError(
-            f"known failures: {path}: expected entries [[known]] alone, got {', '.join(document)}"
-        )
-    return tuple(_entry(path, number, entry) for number, entry in enumerate(entries, start=1))
+def kind(verdict: Verdict) -> str:
+    """Tell how a case fails: one of `KINDS`, and empty for a verdict that is no failure."""
+    if not verdict.bad:
+        return ""
+    return "ended" if ended(verdict) else verdict.status
 
 
-def _entry(path: Path, number: int, entry: object) -> Known:
-    place = f"known failures: {path}, entry {number}"
-    if not isinstance(entry, dict) or set(entry) != {"rule", "reason", "link", "cases"}:
-        raise SpecError(f"{place}: expected rule, reason, link and cases, got {entry!r}")
-    if entry["rule"] not in {rule.id for rule in rules()}:
-        raise SpecError(f"{place}: rule: expected one of the standard, got {entry['rule']!r}")
-    if not isinstance(entry["reason"], str) or not entry["reason"].strip():
-        raise SpecError(f"{place}: reason: expected a sentence, got {entry['reason']!r}")
-    cases = entry["cases"]
-    if not isinstance(cases, list) or not cases or not all(isinstance(case, str) for case in cases):
-        raise SpecError(f"{place}: cases: expected names of cases, got {cases!r}")
-    return Known(entry["rule"], entry["reason"], str(entry["link"]), tuple(cases))
+def fits(name: str, pattern: str) -> bool:
+    """Whether a name is one, or is of a pattern."""
+    return name == pattern or (is_pattern(pattern) and fnmatchcase(name, pattern))
 
 
-def write_known(path: Path, results: Results, before: Sequence[Known] = ()) -> int:
-    """Write all failures of a run as known ones.
+def is_pattern(case: str) -> bool:
+    """Whether it may stand for several cases."""
+    return bool(_WILD & set(case))
 
-    Reasons and links are kept where there are some, and so are the entries of
-    cases that a run of a part of the suite did not come to.
 
-    Returns
-    -------
-    int
-        The number of cases in it.
-    """
-    entries = _by_key(before)
-    ran = {verdict.case for verdict in results.verdicts}
-    groups: dict[tuple[str, str, str], set[str]] = {}
-    reasons: dict[str, str] = {}
-    for (rule, case), entry in entries.items():
-        if case not in ran and not results.whole:
-            groups.setdefault((rule, entry.reason, entry.link), set()).add(case)
-    for verdict in _failing(results):
-        rule, case = _key(verdict)
-        if rule:
-            kept = entries.get((rule, case))
-            reason = kept.reason if kept else reasons.setdefault(rule, _reason(verdict))
-            groups.setdefault((rule, reason, kept.link if kept else ""), set()).add(case)
-    lines = [_HEAD]
-    for (rule, reason, link), cases in groups.items():
-        lines += ["[[known]]", f'rule = "{rule}"', f"reason = {_quoted(reason)}", f"link = {_quoted(link)}"]
-        lines += ["cases = [", *(f"  {_quoted(case)}," for case in sorted(cases)), "]", ""]
-    write_whole(path, "\n".join(lines))
-    return sum(map(len, groups.values()))
+def find_known(verdict: Verdict, known: Iterable[Known]) -> Known | None:
+    """Find the first entry that speaks of a failure."""
+    return next((entry for entry in known if entry.holds_of(verdict)), None)
 
 
 def sort_failures(results: Results, known: Iterable[Known]) -> Sorted:
@@ -138,55 +115,40 @@ def sort_failures(results: Results, known: Iterable[Known]) -> Sorted:
     >>> from attnspec.conformance.results import Results
     >>> from attnspec.conformance.verdict import Verdict
     >>> verdict = Verdict("b", "masking-empty-last-float32", "", ("MASK-6",), "fail", rule="MASK-6")
-    >>> entry = Known("MASK-6", "filled with -1e9", "", ("masking-empty-last-float32",))
+    >>> entry = Known("MASK-6", "b", "fail", "filled with -1e9")
     >>> sort_failures(Results((), (verdict,)), [entry]).new
     ()
     """
-    entries = _by_key(known)
-    failing = _failing(results)
-    found = {_key(verdict) for verdict in failing}
-    ran = {verdict.case for verdict in results.verdicts}
-    stale = [
-        _stale(rule, case, ran, [other for other, one in found if one == case])
-        for rule, case in entries
-        if (rule, case) not in found and (case in ran or results.whole)
-    ]
+    entries = tuple(known)
+    found = [(verdict, find_known(verdict, entries)) for verdict in results.verdicts if verdict.bad]
     return Sorted(
-        tuple(verdict for verdict in failing if _key(verdict) not in entries),
-        tuple((verdict, entries[_key(verdict)]) for verdict in failing if _key(verdict) in entries),
-        tuple(stale),
+        tuple(verdict for verdict, entry in found if entry is None),
+        tuple((verdict, entry) for verdict, entry in found if entry is not None),
+        tuple(_stale(results, entries)),
     )
 
 
-def is_known(verdict: Verdict, known: Iterable[Known]) -> bool:
-    """Tell whether a failure is a known one."""
-    return _key(verdict) in _by_key(known)
+def _stale(results: Results, entries: Iterable[Known]) -> Iterator[str]:
+    """Say which entries do not hold any more; what was not judged says nothing of one."""
+    if any(header.seed is not None for header in results.headers):
+        return  # cases of these names are other problems
+    judged: dict[str, list[Verdict]] = {}
+    for verdict in results.verdicts:
+        judged.setdefault(verdict.case, []).append(verdict)
+    for entry in entries:
+        for case in entry.cases or ("*",):
+            found: Sequence[Verdict] = judged.get(case, ())
+            if is_pattern(case):
+                # Where not all was judged, what was not may be what fails.
+                found = results.verdicts if results.judged_whole else ()
+            its = [one for one in found if entry.is_of(one.backend) and fits(one.case, case)]
+            if its and not any(map(entry.holds_of, its)):
+                yield _say(entry, case, its)
 
 
-def _stale(rule: str, case: str, ran: set[str], now: Sequence[str]) -> str:
-    if now:
-        return f"{rule} {case}: fails under {' and '.join(sorted(now))} now; look at it again"
-    return (
-        f"{rule} {case}: does not fail {'any more' if case in ran else 'as there is no such case'}; remove it"
-    )
-
-
-def _by_key(known: Iterable[Known]) -> dict[tuple[str, str], Known]:
-    return {(entry.rule, case): entry for entry in known for case in entry.cases}
-
-
-def _failing(results: Results) -> list[Verdict]:
-    return [verdict for verdict in results.verdicts if verdict.bad]
-
-
-def _key(verdict: Verdict) -> tuple[str, str]:
-    return about(verdict), verdict.case
-
-
-def _reason(verdict: Verdict) -> str:
-    """Take what was found as a reason to begin with."""
-    return f"not looked into yet: {(finding(verdict) or verdict.status)[:120]}"
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+def _say(entry: Known, case: str, verdicts: Sequence[Verdict]) -> str:
+    place = f"{entry.rule} {case} on {entry.backend}"
+    now = sorted({f"{about(verdict)} ({kind(verdict)})" for verdict in verdicts if verdict.bad})
+    if now and not is_pattern(case):
+        return f"{place}: fails under {' and '.join(now)} now, not as {entry.status}; look at it again"
+    return f"{place}: does not fail any more; remove it"

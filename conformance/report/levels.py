@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from attnspec import ConformanceLevel, levels
+from attnspec import ConformanceLevel, SpecError, levels
 from attnspec.conformance.report.by_rule import by_rule
 from attnspec.conformance.verdict import Verdict
 
@@ -58,6 +58,39 @@ def standings(verdicts: Iterable[Verdict]) -> tuple[Standing, ...]:
             missing = {"NUM-3": ", ".join(loose)} | missing if loose else missing
         done[level.name] = Standing(level.name, missing)
     return tuple(done.values())
+
+
+def chain(name: str) -> tuple[ConformanceLevel, ...]:
+    """Give a level, and before it those that it builds on.
+
+    Raises
+    ------
+    SpecError
+        When there is none of that name.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.levels import chain
+    >>> [level.name for level in chain("cached")]
+    ['core', 'masked', 'cached']
+    """
+    known = {level.name: level for level in levels()}
+    if name not in known:
+        raise SpecError(f"level: got {name!r}, expected one of {', '.join(known)}")
+    level = known[name]
+    return (*(chain(level.builds_on) if level.builds_on else ()), level)
+
+
+def rules_of(name: str) -> tuple[str, ...]:
+    """Name the rules of a level and of those that it builds on.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.levels import rules_of
+    >>> "SOFT-1" in rules_of("masked"), "HEAD-1" in rules_of("masked")
+    (True, False)
+    """
+    return tuple(dict.fromkeys(r for one in chain(name) for r in (*one.rules, *one.where_offered)))
 
 
 def reached(verdicts: Iterable[Verdict]) -> tuple[str, ...]:

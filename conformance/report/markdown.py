@@ -1,38 +1,42 @@
 """A run as Markdown, for the summary of a pull request."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 
-from attnspec import find_rule
+from attnspec import find_rule, rules
+from attnspec.conformance.report.by_rule import about
 from attnspec.conformance.report.failures import Example, broken
-from attnspec.conformance.report.outside import plain
-from attnspec.conformance.report.report import Report
-from attnspec.conformance.report.summary import levels
+from attnspec.conformance.report.headline import headline, headline_of
+from attnspec.conformance.report.links import address
+from attnspec.conformance.report.outside import cut, plain
+from attnspec.conformance.report.report import Outcome, Report
+from attnspec.conformance.report.summary import COUNTED, counts
 from attnspec.conformance.report.text import details, title
 from attnspec.conformance.results import Subject
-from attnspec.conformance.verdict import STATUSES
 
-#: Rules that are shown with a failure each; the rest is counted.
+#: Rules that are shown with a failure each, and cases that are named; the rest is counted.
 _MOST_SHOWN = 20
+_ADDRESS = re.compile(r"https?://[\w.~:/?#@!$&'*+,;=%-]+")
 
 
 def to_markdown(report: Report) -> str:
-    """Write a table of the backends, then a failure for each broken rule, then what is known and stale.
+    """Write what it comes to, a table of the backends, a failure for each broken rule, what is known.
 
     Examples
     --------
-    >>> from attnspec.conformance.report.report import Report
+    >>> from attnspec.conformance.report.report import Outcome, Report
     >>> from attnspec.conformance.report.markdown import to_markdown
-    >>> from attnspec.conformance.results import Results, Subject
+    >>> from attnspec.conformance.results import Header, Results, Subject
     >>> from attnspec.conformance.verdict import Verdict
     >>> verdict = Verdict("b", "masking-004-float32", "", ("MASK-1",), "pass")
-    >>> print(to_markdown(Report(Results((Subject("b", "numpy", "2"),), (verdict,)))).splitlines()[0])
-    ## attnspec: conforms
+    >>> results = Results((Subject("b", "numpy", "2"),), (verdict,), (Header("1", "quick"),))
+    >>> print(to_markdown(Report(results)).splitlines()[0])
+    ## attnspec: passes the part of the suite that was run; levels are told of a whole run
     """
-    lines = [f"## attnspec: {_headline(report)}", "", *_table(report)]
+    lines = [f"## attnspec: {_text(headline(report))}", "", *_table(report), ""]
     for subject in report.results.subjects:
-        lines += [f"\n**error**: {_cell(subject.problem)}"] if subject.problem else []
-        lines += [f"\n{_cell(subject.name)}: {_cell(subject.note)}"] if subject.note else []
+        lines += _said_of(report, subject)
     examples = broken(report.failures.new)
     for example in examples[:_MOST_SHOWN]:
         lines += _details(example, report.seed)
@@ -40,31 +44,36 @@ def to_markdown(report: Report) -> str:
         lines += ["", f"and failures under {len(examples) - _MOST_SHOWN} more rules"]
     lines += _known(report)
     if report.failures.stale:
-        lines += ["", "Stale entries of known failures:", ""]
-        lines += [f"- {_cell(text)}" for text in report.failures.stale]
+        lines += ["", "Entries of known failures that do not hold any more:", ""]
+        lines += [f"- {code(text)}" for text in report.failures.stale]
     return "\n".join(lines) + "\n"
 
 
-def _headline(report: Report) -> str:
-    if not report.good:
-        return "does not conform"
-    number = len(report.failures.known)
-    return f"{number} known failures, and no other" if number else "conforms"
+def _said_of(report: Report, subject: Subject) -> Iterator[str]:
+    """Say what one backend comes to, and what was not judged of it."""
+    yield f"- {code(subject.name)}: {_text(headline_of(report, subject))}"
+    if subject.problem:
+        yield f"- **error**: {code(subject.problem)}"
+    missing = report.results.missing.get(subject.name, ())
+    if missing and report.outcome_of(subject) is not Outcome.NOT_LOADED:
+        more = f" and {len(missing) - _MOST_SHOWN} more" if len(missing) > _MOST_SHOWN else ""
+        names = ", ".join(map(code, missing[:_MOST_SHOWN]))
+        yield f"- **error**: {len(missing)} cases of {code(subject.name)} were not judged: {names}{more}"
+    if subject.note:
+        yield f"- {code(subject.name)}: {code(subject.note)}"
 
 
 def _table(report: Report) -> Iterator[str]:
-    yield f"| backend | library | {' | '.join(STATUSES)} | levels |"
-    yield "| --- " * (len(STATUSES) + 3) + "|"
+    yield f"| backend | library | calls | {' | '.join(COUNTED)} |"
+    yield "| --- " * (len(COUNTED) + 3) + "|"
     for subject in report.results.subjects:
-        yield f"| {' | '.join(_row(report, subject))} |"
-
-
-def _row(report: Report, subject: Subject) -> Iterator[str]:
-    counts = Counter(verdict.status for verdict in report.verdicts(subject))
-    yield _cell(subject.name)
-    yield _cell(f"{subject.library} {subject.version}")
-    yield from (str(counts[status]) for status in STATUSES)
-    yield levels(report, subject)
+        for name, refusal in (("values", False), ("refusals", True)):
+            its = [one for one in report.verdicts(subject) if one.refusal == refusal]
+            counted = counts(its, report.known_verdicts)
+            cells = [code(subject.name), code(f"{subject.library} {subject.version}"), name]
+            # In a table a bar ends a cell, within code too.
+            cells = [cell.replace("|", "\\|") for cell in cells]
+            yield f"| {' | '.join((*cells, *(str(counted[status]) for status in COUNTED)))} |"
 
 
 def _details(example: Example, seed: int | None) -> Iterator[str]:
@@ -73,9 +82,14 @@ def _details(example: Example, seed: int | None) -> Iterator[str]:
     while fence in found:
         fence += "`"
     more = f" (and {example.more} more)" if example.more else ""
-    summary = f"{_html(title(example.verdict))}{more}"
-    yield from ("", f"<details><summary>{summary}</summary>", "")
-    yield from (f"{fence}text", found, fence, "", "</details>")
+    rule = next((one for one in rules() if one.id == about(example.verdict)), None)
+    where = address(rule) if rule else ""
+    link = f' (<a href="{_html(where)}">the rule</a>)' if where else ""
+    yield from ("", f"<details><summary>{_html(plain(title(example.verdict)))}{more}{link}</summary>", "")
+    yield from (f"{fence}text", found, fence)
+    if rule and not where:
+        yield from ("", f"The rule in full: `attnspec explain {rule.id}`")
+    yield from ("", "</details>")
 
 
 def _known(report: Report) -> Iterator[str]:
@@ -83,13 +97,33 @@ def _known(report: Report) -> Iterator[str]:
     if counted:
         yield from ("", "Known failures:", "")
     for entry, number in counted.items():
-        link = f" ([link]({entry.link}))" if entry.link else ""
-        yield f"- {entry.rule} {find_rule(entry.rule).title}: {number} of it, {_cell(entry.reason)}{link}"
+        rule = find_rule(entry.rule)
+        name = f"[{rule.id}]({address(rule)})" if address(rule) else rule.id
+        link = f" ([link]({entry.link}))" if _ADDRESS.fullmatch(entry.link) else ""
+        link = link or (f" ({code(entry.link)})" if entry.link else "")
+        yield f"- {name} {rule.title}: known, {number} of it, {code(entry.reason)}{link}"
 
 
-def _cell(text: str) -> str:
-    return _html(plain(text)).replace("|", "\\|").replace("\n", " ")
+def code(text: str) -> str:
+    """Write a text from outside as code, in which nothing is a link, a tag or a mention.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.markdown import code
+    >>> print(code("a `b` <c>"))
+    ``a `b` <c>``
+    """
+    line = " ".join(cut(plain(text)).split()) or " "
+    longest = max((len(ticks) for ticks in re.findall("`+", line)), default=0)
+    fence = "`" * (longest + 1)
+    space = " " if line[0] == "`" or line[-1] == "`" else ""
+    return f"{fence}{space}{line}{space}{fence}"
+
+
+def _text(text: str) -> str:
+    """Write a text of ours, in which a status or a level from outside may stand."""
+    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", plain(text))
 
 
 def _html(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")

@@ -26,3 +26,15 @@ def cut(text: str) -> str:
     'x... and 500 letters more'
     """
     return text if len(text) <= _MOST else f"{text[:_MOST]}... and {len(text) - _MOST} letters more"
+
+
+def one_line(text: str) -> str:
+    r"""Make one line of a text, cut where it is too long.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.outside import one_line
+    >>> one_line("a\n  b")
+    'a b'
+    """
+    return cut(plain(" ".join(text[: 2 * _MOST].split())))

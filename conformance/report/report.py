@@ -1,12 +1,13 @@
 """What there is to report of a run, whatever the form: failures sorted, levels reached, good or not."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 
+from attnspec.conformance.report.by_rule import says
 from attnspec.conformance.report.known_failures import Known, Sorted, sort_failures
-from attnspec.conformance.report.levels import Standing, standings
+from attnspec.conformance.report.levels import Standing, chain, rules_of, standings
 from attnspec.conformance.results import Results, Subject
 from attnspec.conformance.verdict import Verdict
 
@@ -32,6 +33,9 @@ class Outcome(Enum):
         return self.value
 
 
+_GRAVEST_FIRST = (Outcome.NOT_LOADED, Outcome.FAILS, Outcome.NOT_WHOLE, Outcome.GOOD)
+
+
 @dataclass(frozen=True)
 class Report:
     """A run and what is known to fail in it.
@@ -41,35 +45,53 @@ class Report:
     results : Results
     known : sequence of Known
         The known failures; empty where there are none.
+    required : str
+        The level that decides whether the run is good; empty where everything does.
     """
 
     results: Results
     known: Sequence[Known] = ()
+    required: str = ""
+
+    @cached_property
+    def told(self) -> Results:
+        """The results that are told of: of a run of one level those that bear on its rules."""
+        if not self.results.level:
+            return self.results
+        rules = {*rules_of(self.results.level)}
+        verdicts = self.results.verdicts
+        return replace(self.results, verdicts=tuple(one for one in verdicts if rules & {*says(one)}))
 
     @cached_property
     def failures(self) -> Sorted:
         """The failures, new and known, and the entries that are stale."""
-        return sort_failures(self.results, self.known)
+        return sort_failures(self.told, self.known)
 
     @cached_property
     def known_verdicts(self) -> frozenset[Verdict]:
         """The failures that are known."""
         return frozenset(verdict for verdict, _ in self.failures.known)
 
-    @property
+    @cached_property
     def outcome(self) -> "Outcome":
         """How it ended, by the gravest of what happened."""
-        subjects = self.results.subjects
-        asked = {verdict.backend for verdict in self.results.verdicts}
-        judged = {verdict.backend for verdict in self.results.verdicts if verdict.status != "unsupported"}
-        if any(one.problem and one.name not in asked for one in subjects) or not subjects:
+        found = {self.outcome_of(subject) for subject in self.results.subjects} or {Outcome.NOT_LOADED}
+        if self.failures.stale and not self.required:
+            found.add(Outcome.FAILS)
+        return next(one for one in _GRAVEST_FIRST if one in found)
+
+    def outcome_of(self, subject: Subject) -> "Outcome":
+        """How it ended for one backend."""
+        asked = {verdict.status for verdict in self._all_of.get(subject.name, ())}
+        if subject.problem and not asked:
             return Outcome.NOT_LOADED
-        if self.failures.new or self.failures.stale:
+        whole = not subject.problem and not self.results.missing.get(subject.name) and asked - {"unsupported"}
+        if self.required:
+            reached = any(one.reached for one in self.standings(subject) if one.level == self.required)
+            return Outcome.NOT_WHOLE if not whole else Outcome.GOOD if reached else Outcome.FAILS
+        if any(verdict.backend == subject.name for verdict in self.failures.new):
             return Outcome.FAILS
-        missing = self.results.missing
-        if any(one.problem or missing.get(one.name) or one.name not in judged for one in subjects):
-            return Outcome.NOT_WHOLE
-        return Outcome.GOOD
+        return Outcome.GOOD if whole else Outcome.NOT_WHOLE
 
     @property
     def good(self) -> bool:
@@ -84,10 +106,29 @@ class Report:
 
     def verdicts(self, subject: Subject) -> list[Verdict]:
         """Those of one backend."""
-        return [verdict for verdict in self.results.verdicts if verdict.backend == subject.name]
+        return self._told_of.get(subject.name, [])
+
+    @cached_property
+    def _all_of(self) -> dict[str, list[Verdict]]:
+        return _by_backend(self.results)
+
+    @cached_property
+    def _told_of(self) -> dict[str, list[Verdict]]:
+        return _by_backend(self.told)
 
     def standings(self, subject: Subject) -> tuple[Standing, ...]:
-        """How one backend stands to each level; none where it was not judged by the whole suite."""
-        if not self.results.whole or subject.problem:
+        """How one backend stands to each level that was asked as a whole; none where it was not judged so."""
+        level = self.results.level
+        not_told = not self.results.whole and not level
+        if not_told or subject.problem or self.results.missing.get(subject.name):
             return ()
-        return standings(self.verdicts(subject))
+        found = standings(self.verdicts(subject))
+        asked = {one.name for one in chain(level)} if level else {one.level for one in found}
+        return tuple(one for one in found if one.level in asked)
+
+
+def _by_backend(results: Results) -> dict[str, list[Verdict]]:
+    found: dict[str, list[Verdict]] = {}
+    for verdict in results.verdicts:
+        found.setdefault(verdict.backend, []).append(verdict)
+    return found

@@ -1,16 +1,22 @@
-"""A run on the terminal: what fails, one table, and a line each for the rest."""
+"""A run on the terminal: what fails, a table, a line each for the rest, and what it comes to."""
 
+import os
+import shutil
+import sys
+import textwrap
 from collections.abc import Iterator, Mapping
 
 from rich.console import Console
 from rich.text import Text
 
 from attnspec.conformance.report.by_rule import about
+from attnspec.conformance.report.cell import STYLES
 from attnspec.conformance.report.failures import Example, broken, unmet
-from attnspec.conformance.report.outside import plain
-from attnspec.conformance.report.report import Report
-from attnspec.conformance.report.summary import levels, run, totals
-from attnspec.conformance.report.table import STYLES, table
+from attnspec.conformance.report.headline import headline_of
+from attnspec.conformance.report.outside import one_line, plain
+from attnspec.conformance.report.report import Outcome, Report
+from attnspec.conformance.report.summary import run, time, totals, used
+from attnspec.conformance.report.table import tables
 from attnspec.conformance.report.text import line, said
 
 
@@ -20,6 +26,7 @@ def screen(
     color: bool = False,
     width: int | None = None,
     diagnoses: Mapping[str, str] | None = None,
+    every: bool = False,
 ) -> str:
     """Write all that a run has to say on a terminal.
 
@@ -27,27 +34,42 @@ def screen(
     ----------
     report : Report
     color : bool, optional
-        With terminal colours.
+        With terminal colours, and links from rules to their chapters.
     width : int, optional
-        In columns; as wide as the table when not given.
+        In columns; by default that of the terminal, and 80 where there is none.
     diagnoses : mapping of str to str, optional
         By backend, what its failures are consistent with.
+    every : bool, optional
+        With every rule in the table, and not only those that there is something to say of.
     """
-    console = Console(
-        force_terminal=color, no_color=not color, width=width or _width(report), highlight=False
-    )
+    width = width or shutil.get_terminal_size().columns
+    console = Console(force_terminal=color, no_color=not color, width=width, highlight=False)
     with console.capture() as capture:
         console.print()
         for example in broken(report.failures.new):
             console.print(Text(shown(example, report.seed) + "\n"), soft_wrap=True)
         for name, text in (diagnoses or {}).items():
             console.print(Text(plain(f"{name}: {text}\n")), soft_wrap=True)
-        rows = table(report)
-        if rows.row_count:
-            console.print(rows)
+        for table in tables(report, width, every=every):
+            console.print(table)
         for text, style in _lines(report):
-            console.print(Text(plain(text), style=style), soft_wrap=True)
+            # A command or a path in an error can be copied as a whole.
+            shown_as = one_line(text) if style == STYLES["error"] else _folded(one_line(text), width)
+            console.print(Text(shown_as, style=style), soft_wrap=True)
     return capture.get()
+
+
+def wants_color() -> bool:
+    """Whether standard output is a terminal that shows colours, and nobody has said that it is not to."""
+    dumb = os.environ.get("TERM") == "dumb" or bool(os.environ.get("NO_COLOR"))
+    return sys.stdout.isatty() and not dumb
+
+
+def _folded(text: str, width: int) -> str:
+    """Fold a long line between words; what follows is indented."""
+    return textwrap.fill(
+        text, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def shown(example: Example, seed: int | None = None) -> str:
@@ -74,25 +96,24 @@ def _more(example: Example) -> str:
 
 
 def _lines(report: Report) -> Iterator[tuple[str, str]]:
-    """Give the lines below the table, each with its style."""
-    for example in unmet(report.results.verdicts):
+    """Give the lines below the table, each with its style; the last say what it all comes to."""
+    for example in unmet(report.told.verdicts):
         more = f" (and {example.more} more)" if example.more else ""
         yield f"{example.verdict.backend}: {line(example.verdict)}{more}", STYLES["should not met"]
     yield run(report.results), ""
     for subject in report.results.subjects:
-        yield f"{subject.name}: {totals(report.verdicts(subject))}", ""
-        yield f"{subject.name}: levels: {levels(report, subject)}", ""
-        if subject.note:
-            yield f"{subject.name}: {subject.note}", ""
+        verdicts = report.verdicts(subject)
+        lines = [*totals(verdicts, report.known_verdicts), used(verdicts), time(verdicts), subject.note]
+        for text in filter(None, lines if verdicts else [subject.note]):
+            yield f"{subject.name}: {text}", ""
     if report.failures.known:
-        yield f"{len(report.failures.known)} known failures, told of in the table alone", ""
+        number = len(report.failures.known)
+        yield f"{number} known failure{'s' * (number != 1)}, told of in the table alone", ""
     for text in report.failures.stale:
         yield f"error: known failures: {text}", STYLES["error"]
     for subject in report.results.subjects:
         if subject.problem:
             yield f"error: {subject.problem}", STYLES["error"]
-
-
-def _width(report: Report) -> int:
-    """Wide enough that nothing is cut, whatever the terminal: a table that wraps is no table."""
-    return 64 + sum(max(19, len(subject.name) + 3) for subject in report.results.subjects)
+    for subject in report.results.subjects:
+        good = report.outcome_of(subject) is Outcome.GOOD
+        yield f"{subject.name}: {headline_of(report, subject)}", "green" if good else "red"

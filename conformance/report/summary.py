@@ -1,14 +1,17 @@
-"""A run in lines: what was run, and for each backend its verdicts, the budget used, the levels reached."""
+"""A run in lines: what was run, and for each backend its verdicts, the budget used, the time it took."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from attnspec.backends import DTYPES
 from attnspec.conformance.judge.budget import CLASSES
+from attnspec.conformance.report.by_rule import KNOWN
 from attnspec.conformance.report.report import Report
 from attnspec.conformance.results import Results, Subject
 from attnspec.conformance.verdict import STATUSES, Verdict
 
+#: What is counted, in this order.
+COUNTED = (*STATUSES[:3], KNOWN, *STATUSES[3:])
 #: More rules than this are not named as what keeps a backend from a level.
 _MOST_NAMED = 6
 
@@ -23,45 +26,92 @@ def run(results: Results) -> str:
     >>> run(Results((), (), (Header("1", "quick", 7),)))
     'run: quick (seed 7)'
     """
-    parts = ", ".join(dict.fromkeys(header.part for header in results.headers)) or "nothing"
+    named = (f"level {one.level}" if one.part == "level" else one.part for one in results.headers)
+    parts = ", ".join(dict.fromkeys(named)) or "nothing"
     seeds = {header.seed for header in results.headers} - {None}
     if seeds:
         return f"run: {parts} (seed {', '.join(map(str, sorted(seeds, key=str)))})"
     return f"run: {parts} (the fixed cases; --seed N draws others)"
 
 
-def totals(verdicts: Iterable[Verdict]) -> str:
-    """Count the verdicts of one backend by status, and say how much of the budget was used.
+def counts(verdicts: Iterable[Verdict], known: Collection[Verdict] = ()) -> Counter[str]:
+    """Count verdicts by status, those that are known failures as such.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.summary import counts
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> failing = Verdict("b", "softmax-000-float32", "", ("SOFT-1",), "fail")
+    >>> counts([failing]), counts([failing], {failing})
+    (Counter({'fail': 1}), Counter({'known': 1}))
+    """
+    return Counter(KNOWN if verdict in known else verdict.status for verdict in verdicts)
+
+
+def totals(verdicts: Iterable[Verdict], known: Collection[Verdict] = ()) -> list[str]:
+    """Count the verdicts of one backend: on calls with a result, and on those that are to be refused.
 
     Examples
     --------
     >>> from attnspec.conformance.report.summary import totals
     >>> from attnspec.conformance.verdict import Verdict
-    >>> used = {"dtype": "float32", "share": 0.25, "accuracy": "full"}
-    >>> totals([Verdict("b", "softmax-000-float32", "", ("SOFT-1",), "pass", **used)])
-    '1 pass; of the budget used: float32 0.25 (full); most in softmax-000-float32'
+    >>> value = Verdict("b", "softmax-000-float32", "", ("SOFT-1",), "pass")
+    >>> refusal = Verdict("b", "errors-scale-1-float32", "", ("ERR-6",), "fail", refusal=True)
+    >>> totals([value, refusal])
+    ['values: 1 pass', 'refusals: 1 fail']
     """
     found = list(verdicts)
-    counts = Counter(verdict.status for verdict in found)
-    said = ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status])
-    return "; ".join((said or "no verdict", *_used(found)))
+    lines = []
+    for name, refusal in (("values", False), ("refusals", True)):
+        counted = counts((one for one in found if one.refusal == refusal), known)
+        said = ", ".join(f"{counted[status]} {status}" for status in COUNTED if counted[status])
+        lines += [f"{name}: {said}"] if said else []
+    return lines or ["no verdict"]
 
 
-def _used(verdicts: Iterable[Verdict]) -> list[str]:
-    """Say for each dtype how much of the budget was used, by which class, and where most of it was."""
+def used(verdicts: Iterable[Verdict]) -> str:
+    """Say for each dtype how much of the budget was used, by which class, and where most of it was.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.summary import used
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> most = {"dtype": "float32", "share": 0.25, "accuracy": "full"}
+    >>> used([Verdict("b", "softmax-000-float32", "", ("SOFT-1",), "pass", **most)])
+    'of the budget used: float32 0.25 (full); most in softmax-000-float32'
+    """
     shares: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
         if verdict.accuracy and verdict.dtype in DTYPES:
             shares.setdefault(verdict.dtype, []).append(verdict)
     if not shares:
-        return []
+        return ""
     parts = []
     for dtype in sorted(shares, key=DTYPES.index):
         most = max(verdict.share for verdict in shares[dtype])
         loosest = max((verdict.accuracy for verdict in shares[dtype]), key=_looseness)
         parts.append(f"{dtype} {most:.2f} ({loosest})")
     where = max((verdict for of_dtype in shares.values() for verdict in of_dtype), key=lambda one: one.share)
-    return [f"of the budget used: {', '.join(parts)}", f"most in {where.case}"]
+    return f"of the budget used: {', '.join(parts)}; most in {where.case}"
+
+
+def time(verdicts: Sequence[Verdict]) -> str:
+    """Say how long judging took, and the slowest case.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.summary import time
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> time([Verdict("b", "softmax-000-float32", "", ("SOFT-1",), "pass", seconds=0.25)])
+    'time: 0.2 s for 1 cases; the slowest, 0.25 s: softmax-000-float32'
+    """
+    taken = sum(verdict.seconds for verdict in verdicts)
+    if not taken:
+        return ""
+    slowest = max(verdicts, key=lambda verdict: verdict.seconds)
+    return (
+        f"time: {taken:.1f} s for {len(verdicts)} cases; the slowest, {slowest.seconds:.2f} s: {slowest.case}"
+    )
 
 
 def _looseness(accuracy: str) -> int:
@@ -72,15 +122,19 @@ def levels(report: Report, subject: Subject) -> str:
     """Say which levels a backend reaches, and what it lacks of the next."""
     found = report.standings(subject)
     if not found:
-        why = (
-            "the backend was not judged to the end" if subject.problem else "the suite was not run as a whole"
-        )
+        cut = subject.problem or report.results.missing.get(subject.name)
+        why = "the backend was not judged to the end" if cut else "the suite was not run as a whole"
         return f"not told, as {why}"
     reached = ", ".join(standing.level for standing in found if standing.reached) or "none"
-    lacking = [standing for standing in found if not standing.reached]
+    return f"{reached}{lacks(report, subject)}"
+
+
+def lacks(report: Report, subject: Subject) -> str:
+    """Say what a backend lacks of the level that it is nearest to; empty where it reaches all."""
+    lacking = [standing for standing in report.standings(subject) if not standing.reached]
     if not lacking:
-        return reached
+        return ""
     nearest = min(lacking, key=lambda standing: len(standing.missing))
-    lacks = [f"{rule} ({what})" for rule, what in nearest.missing.items()]
-    more = f" and {len(lacks) - _MOST_NAMED} more" if len(lacks) > _MOST_NAMED else ""
-    return f"{reached}; {nearest.level} lacks {', '.join(lacks[:_MOST_NAMED])}{more}"
+    rules = [f"{rule} ({what})" for rule, what in nearest.missing.items()]
+    more = f" and {len(rules) - _MOST_NAMED} more" if len(rules) > _MOST_NAMED else ""
+    return f"; {nearest.level} lacks {', '.join(rules[:_MOST_NAMED])}{more}"

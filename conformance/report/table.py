@@ -1,82 +1,163 @@
-"""The table of a run: a row for each rule, a column for each backend."""
+"""The tables of a run: a row for each rule that there is something to say of, and one for each chapter."""
 
 from collections import Counter
-from collections.abc import Mapping
-from types import MappingProxyType
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from attnspec import rules
-from attnspec.conformance.report.by_rule import KNOWN, NOT_SHOWN, by_rule
+from attnspec import Rule, rules
+from attnspec.conformance.report.by_rule import by_rule, says
+from attnspec.conformance.report.cell import STYLES, cell
+from attnspec.conformance.report.levels import rules_of
+from attnspec.conformance.report.links import page
 from attnspec.conformance.report.outside import plain
 from attnspec.conformance.report.report import Report
+from attnspec.conformance.results import Subject
 
-#: The colour of what is said of a rule.
-STYLES: Mapping[str, str] = MappingProxyType(
-    {
-        "pass": "green",
-        "fail": "bold red",
-        "error": "bold red",
-        KNOWN: "yellow",
-        "deviation": "yellow",
-        "should not met": "yellow",
-        NOT_SHOWN: "dim",
-        "unsupported": "dim",
-    }
-)
-#: How what does not hold is counted in a cell, the gravest first: those of a line stand beside each other.
-_WORDS = (
-    (("fail", "FAIL"), ("error", "ERROR")),
-    ((KNOWN, "known"),),
-    (("deviation", "deviation"), ("should not met", "not met")),
-    ((NOT_SHOWN, "not shown"),),
-)
+#: Of a rule on which only these were found there is nothing to say.
+_PLAIN = frozenset({"pass", "unsupported"})
+#: Columns of letters: of a rule's id or a chapter's name, of a backend, of a title.
+_RULE, _BACKEND, _TITLE = 10, 18, (20, 44)
+#: And of a backend that stands alone, at the least: its cells need not be folded.
+_ALONE = 22
+#: What a column takes besides its letters, and the last line.
+_EDGES, _END = 3, 1
+#: A run of a part that comes to no more rules than these is told rule by rule.
+_FEW = 12
 
 
-def table(report: Report) -> Table:
-    """Make the table of the rules that the run came to."""
-    found = [by_rule(report.verdicts(subject), report.known_verdicts) for subject in report.results.subjects]
-    shown = Table(title="attnspec conformance, by rule", title_justify="left")
-    shown.add_column("rule", no_wrap=True)
-    shown.add_column("", overflow="ellipsis", no_wrap=True, max_width=44)
-    for subject in report.results.subjects:
-        shown.add_column(Text(plain(f"{subject.name}\n{subject.version or 'not loaded'}")), no_wrap=True)
-    chapter = ""
-    for rule in rules():
-        if not any(rule.id in counts for counts in found):
-            continue
-        if chapter not in ("", rule.chapter):
-            shown.add_section()
-        chapter = rule.chapter
-        cells = (cell(counts.get(rule.id, Counter())) for counts in found)
-        shown.add_row(rule.id, rule.title, *(Text(text, style=STYLES[worst]) for text, worst in cells))
-    return shown
-
-
-def cell(counts: Mapping[str, int]) -> tuple[str, str]:
-    """Put what is said of one rule in a few words, with the status that colours them.
+def tables(report: Report, width: int, *, every: bool = False) -> Iterator[Table]:
+    """Make the tables of the rules that the run came to, each with as many backends as fit.
 
     Parameters
     ----------
-    counts : mapping of str to int
-        What is said, as in `by_rule`, and how often.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.report.table import cell
-    >>> cell({"pass": 1, "fail": 1})
-    ('FAIL 1 of 2', 'fail')
-    >>> cell({"pass": 3, "should not met": 2})
-    ('not met 2 of 5', 'should not met')
-    >>> cell({"pass": 3, "unsupported": 2}), cell({"unsupported": 2}), cell({})
-    (('pass 3', 'pass'), ('unsupported', 'unsupported'), ('', 'unsupported'))
+    report : Report
+    width : int
+        In columns.
+    every : bool, optional
+        With a row for every rule; by default those that only pass or are unsupported are counted
+        by chapter.
     """
-    judged = sum(number for status, number in counts.items() if status != "unsupported")
-    for words in _WORDS:
-        parts = [(status, f"{word} {counts[status]}") for status, word in words if counts.get(status)]
-        if parts:
-            return f"{', '.join(text for _, text in parts)} of {judged}", parts[0][0]
-    if counts.get("pass"):
-        return f"pass {counts['pass']}", "pass"
-    return ("unsupported" if counts else ""), "unsupported"
+    columns = [Column.of(report, subject) for subject in report.results.subjects]
+    columns = [column for column in columns if column.counts]
+    rows = [*_rows(report, columns, every=every)]
+    room = width - _END - _RULE - _EDGES
+    titled = len(columns) * (_BACKEND + _EDGES) + _TITLE[0] + _EDGES <= room
+    most = max(1, len(columns) if titled else room // (_BACKEND + _EDGES))
+    for start in range(0, len(columns), most):
+        some = columns[start : start + most]
+        yield _table(rows, some, room if titled else 0, sections=every)
+
+
+@dataclass(frozen=True)
+class Column:
+    """What is said of one backend.
+
+    Attributes
+    ----------
+    subject : Subject
+    counts : mapping of str to Counter
+        By rule, as in `by_rule`.
+    passed : mapping of str to set of str
+        By rule, the cases that hold it.
+    """
+
+    subject: Subject
+    counts: Mapping[str, Counter[str]]
+    passed: Mapping[str, set[str]]
+
+    @classmethod
+    def of(cls, report: Report, subject: Subject) -> "Column":
+        """Count what is said of a backend."""
+        verdicts = report.verdicts(subject)
+        passed: dict[str, set[str]] = {}
+        for verdict in verdicts:
+            for rule, status in says(verdict).items():
+                if status == "pass":
+                    passed.setdefault(rule, set()).add(verdict.case)
+        return cls(subject, by_rule(verdicts, report.known_verdicts), passed)
+
+    def of_rules(self, ids: Sequence[str]) -> tuple[str, str]:
+        """Say of rules that hold or are unsupported how many there are of each."""
+        holding = [rule for rule in ids if self.passed.get(rule)]
+        without = sum(bool(self.counts.get(rule)) for rule in ids) - len(holding)
+        if not holding:
+            return ("unsupported" if without else ""), "unsupported"
+        cases: set[str] = set().union(*(self.passed[rule] for rule in holding))
+        more = f"{without} unsupported" if without else f"{len(cases)} cases"
+        return f"{len(holding)} pass, {more}", "pass"
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A rule, or all others of a chapter."""
+
+    rules: tuple[Rule, ...]
+    single: bool
+    others: bool = False
+
+
+def _rows(report: Report, columns: Sequence[Column], *, every: bool) -> Iterator[_Row]:
+    asked = {rule for column in columns for rule in column.counts}
+    if report.results.level:
+        asked &= {*rules_of(report.results.level)}
+    found = [rule for rule in rules() if rule.id in asked]
+    told = {rule for column in columns for rule in column.counts if set(column.counts[rule]) - _PLAIN}
+    if every or (len(found) <= _FEW and not report.results.whole):
+        told = asked
+    for chapter in dict.fromkeys(rule.chapter for rule in found):
+        of_chapter = [rule for rule in found if rule.chapter == chapter]
+        yield from (_Row((rule,), single=True) for rule in of_chapter if rule.id in told)
+        rest = tuple(rule for rule in of_chapter if rule.id not in told)
+        if rest:
+            yield _Row(rest, single=False, others=len(rest) < len(of_chapter))
+
+
+def _table(rows: Sequence[_Row], columns: Sequence[Column], room: int, *, sections: bool) -> Table:
+    shown = Table(title="attnspec conformance, by rule", title_justify="left")
+    shown.add_column("rule", min_width=_RULE, no_wrap=True)
+    wide, title = _widths(columns, room) if room else (_BACKEND, 0)
+    if room:
+        shown.add_column("", overflow="ellipsis", no_wrap=True, max_width=title)
+    for column in columns:
+        heading = Text(plain(f"{column.subject.name}\n{column.subject.version or 'not loaded'}"))
+        shown.add_column(heading, overflow="fold", min_width=wide, max_width=wide)
+    chapter = ""
+    for row in rows:
+        if sections and chapter not in ("", row.rules[0].chapter):
+            shown.add_section()
+        chapter = row.rules[0].chapter
+        shown.add_row(*_head(row, with_title=bool(room)), *(_of(row, column) for column in columns))
+    return shown
+
+
+def _widths(columns: Sequence[Column], room: int) -> tuple[int, int]:
+    """Share out the room among the columns of backends, all of one width, and that of titles."""
+    number = len(columns)
+    left = room - _EDGES - number * (_BACKEND + _EDGES)
+    # Names are not folded where that can be helped: of one backend at the cost of titles.
+    wanted = max(_ALONE, *(len(column.subject.name) for column in columns))
+    kept = _TITLE[0] if number == 1 else _TITLE[1]
+    wide = max(_BACKEND, min(wanted, _BACKEND + (left - kept) // number))
+    return wide, min(_TITLE[1], left - (wide - _BACKEND) * number)
+
+
+def _head(row: _Row, *, with_title: bool) -> Iterator[Text]:
+    rule = row.rules[0]
+    if row.single:
+        yield Text(rule.id, style=Style(link=page(rule)))
+        title = rule.title
+    else:
+        yield Text(rule.chapter)
+        title = f"{len(row.rules)} {'other' if row.others else 'rule'}{'s' * (len(row.rules) > 1)}"
+    if with_title:
+        yield Text(title)
+
+
+def _of(row: _Row, column: Column) -> Text:
+    ids = [rule.id for rule in row.rules]
+    text, worst = cell(column.counts.get(ids[0], Counter())) if row.single else column.of_rules(ids)
+    return Text(text, style=STYLES[worst])

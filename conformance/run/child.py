@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec import SpecError, cases, find_rule
+from attnspec import Case, SpecError, cases, find_rule
 from attnspec.backends import Backend, BackendError, load
 from attnspec.backends.constraints import ANY, Constraints
 from attnspec.backends.user.unknown import unknown_arguments
@@ -27,6 +27,7 @@ from attnspec.case_json import read_cases
 from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.report.outside import cut
 from attnspec.conformance.results import Subject
 from attnspec.conformance.suite import groups, items, matches
 from attnspec.conformance.suite.group import Item
@@ -67,6 +68,7 @@ class Child:
         """Name the cases that are selected, before anything of the backend is loaded."""
         texts, fits = selection.pop("match"), selection.pop("fits")
         selection["constraints"] = Constraints.of_suffix(fits) if fits else ANY
+        selection.pop("level")  # its rules stand in the selection
         for rule in selection["rules"]:
             find_rule(rule)
         found = list(items(**selection))
@@ -77,7 +79,7 @@ class Child:
         found = [item for item in found if not texts or any(matches(item, one) for one in texts)]
         for start in range(0, len(found), _IN_A_LINE):
             part = found[start : start + _IN_A_LINE]
-            self.answer("planned", [[one.name, one.group, one.rules, one.dtype] for one in part])
+            self.answer("planned", [_planned(one) for one in part])
         self.answer("plan", len(found))
 
     def load(self, name: str) -> None:
@@ -134,7 +136,17 @@ def judged(backend: Backend, item: Item) -> Verdict:
     started = time.perf_counter()
     verdict = _once(backend, item)
     again = verdict.bad and _once(backend, item).status != verdict.status
-    return replace(verdict, seconds=round(time.perf_counter() - started, 4), repeatable=not again)
+    seconds = round(time.perf_counter() - started, 4)
+    reason = cut(verdict.reason)  # it may quote a message
+    return replace(verdict, seconds=seconds, repeatable=not again, refusal=_is_refusal(item), reason=reason)
+
+
+def _planned(item: Item) -> list[Any]:
+    return [item.name, item.group, item.rules, item.dtype, _is_refusal(item)]
+
+
+def _is_refusal(item: Item) -> bool:
+    return isinstance(item, Case) and item.misuse is not None
 
 
 def _once(backend: Backend, item: Item) -> Verdict:

@@ -206,7 +206,8 @@ class Pool:
 
     def _header(self, plan: tuple[Planned, ...]) -> Header:
         cases = tuple(case.name for case in plan)
-        return Header(__version__, self.selection.part, self.selection.seed, cases)
+        chosen = self.selection
+        return Header(__version__, chosen.part, chosen.seed, cases, level=chosen.level)
 
     def _any(self) -> Worker:
         """Take a process that has the backend loaded and nothing to do, or start one."""
@@ -243,4 +244,5 @@ def lost(backend: str, case: Planned, gone: Gone) -> Verdict:
         rule=case.rules[0],
         reason=str(gone),
         raised=gone.raised,
+        refusal=case.refusal,
     )

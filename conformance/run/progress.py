@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 #: Seconds between two lines, on a terminal and in a log.
 _ON_TERMINAL, _IN_LOG = 0.2, 30.0
+#: Letters of a name that stand in a line, so that the numbers after it are seen.
+_MOST = 30
 
 
 @dataclass
@@ -27,6 +29,7 @@ class Progress:
     failing: int = 0
     _started: float = field(default_factory=time.monotonic)
     _said: float = field(default_factory=time.monotonic)
+    _shown: int = 0
 
     def add(self, *, failing: bool) -> None:
         """Count a verdict, and say how far it is when it is time to."""
@@ -38,11 +41,10 @@ class Progress:
             return
         self._said = now
         if terminal:
-            width = shutil.get_terminal_size().columns - 1
-            sys.stderr.write(f"\r{self.text(now - self._started)[:width]:{width}}")
+            self._show(self.text(now - self._started)[: shutil.get_terminal_size().columns - 1])
         else:
             sys.stderr.write(self.text(now - self._started) + "\n")
-        sys.stderr.flush()
+            sys.stderr.flush()
 
     def text(self, seconds: float) -> str:
         """Say how far it is after some seconds.
@@ -52,13 +54,25 @@ class Progress:
         >>> from attnspec.conformance.run.progress import Progress
         >>> Progress("m:f", 400, judged=100, failing=2).text(5.0)
         'm:f: 100 of 400 cases judged, 2 failing, 15 s left'
+        >>> Progress("m:f", 4000, judged=100).text(5.0)
+        'm:f: 100 of 4000 cases judged, 3 min left'
         """
+        name = " ".join(self.name.split())
+        name = name if len(name) <= _MOST else f"{name[: _MOST - 3]}..."
         failing = f", {self.failing} failing" if self.failing else ""
         left = seconds / self.judged * (self.planned - self.judged) if self.judged else 0.0
-        return f"{self.name}: {self.judged} of {self.planned} cases judged{failing}, {left:.0f} s left"
+        time_left = f"{left / 60:.0f} min" if left >= 100 else f"{left:.0f} s"
+        return f"{name}: {self.judged} of {self.planned} cases judged{failing}, {time_left} left"
 
     def end(self) -> None:
-        """Clear the line of a terminal."""
-        if sys.stderr.isatty():
-            sys.stderr.write("\r" + " " * (shutil.get_terminal_size().columns - 1) + "\r")
+        """Clear the line of a terminal, if there is one."""
+        if self._shown:
+            self._show("")
+            sys.stderr.write("\r")
             sys.stderr.flush()
+
+    def _show(self, text: str) -> None:
+        """Write a line over the one before, which may have been longer."""
+        sys.stderr.write(f"\r{text:{self._shown}}")
+        sys.stderr.flush()
+        self._shown = len(text)

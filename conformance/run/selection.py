@@ -17,6 +17,8 @@ class Selection:
         Only the cases of these ids or names, or in these files of cases.
     match : tuple of str
         Only cases whose name, group or rules hold one of these texts, or fit one as a pattern.
+    level : str
+        The level whose rules they are; empty where they are not those of one.
     seed : int or None
         Of the generated cases; None for the fixed ones.
     fits : str
@@ -28,18 +30,23 @@ class Selection:
     >>> from attnspec.conformance.run.selection import Selection
     >>> Selection().part, Selection(quick=True).part, Selection(rules=("MASK-1",)).part
     ('whole', 'quick', 'chosen')
+    >>> Selection(rules=("SOFT-1",), level="core").part
+    'level'
     """
 
     quick: bool = False
     rules: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     match: tuple[str, ...] = ()
+    level: str = ""
     seed: int | None = None
     fits: str = ""
 
     @property
     def part(self) -> str:
-        """Which part of the suite that is: ``whole``, ``quick`` or ``chosen``."""
+        """Which part of the suite that is: ``whole``, ``level``, ``quick`` or ``chosen``."""
+        if self.level and not (self.quick or self.names or self.match):
+            return "level"
         if self.rules or self.names or self.match:
             return "chosen"
         return "quick" if self.quick else "whole"

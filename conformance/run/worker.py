@@ -34,6 +34,7 @@ class Planned:
     group: str
     rules: tuple[str, ...]
     dtype: str
+    refusal: bool = False
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ class Worker:
                 raise SpecError(thing)
             if kind == "plan":
                 return tuple(found)
-            found += [Planned(name, group, tuple(rules), dtype) for name, group, rules, dtype in thing]
+            found += [Planned(name, group, tuple(rules), *rest) for name, group, rules, *rest in thing]
 
     def load(self, name: str) -> Loaded:
         """Have the backend loaded, and tell what it is.

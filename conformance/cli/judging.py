@@ -1,0 +1,126 @@
+"""What the commands that judge have in common: run, print, write the reports, and end with the status."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from attnspec.conformance.report import formats
+from attnspec.conformance.run.selection import Selection
+
+if TYPE_CHECKING:
+    from attnspec.conformance.report.report import Report
+
+
+def judge_all(
+    names: Sequence[str],
+    selection: Selection,
+    *,
+    stop: bool,
+    jobs: str,
+    time_limit: float,
+    echo: bool,
+    cases: tuple[str, ...],
+    require: str | None,
+    every: bool,
+    results: Path | None,
+    known_failures: Path | None,
+    write_known_failures: Path | None,
+    **reports: Path | None,
+) -> None:
+    """Check the arguments, run, print, write the reports, and end with the status that tells it."""
+    from attnspec.conformance.report.files import check_writable
+    from attnspec.conformance.report.known_failures import find_known
+    from attnspec.conformance.report.known_file import read_known
+    from attnspec.conformance.report.outside import one_line
+    from attnspec.conformance.report.report import Outcome, Report
+    from attnspec.conformance.report.screen import screen, wants_color
+    from attnspec.conformance.run.run import run_all
+
+    wanted = [(formats.find_format(option, path), path) for option, path in reports.items() if path]
+    selection = replace(selection, names=cases)
+    _check_required(require, selection)
+    known = read_known(known_failures) if known_failures else ()
+    before = (
+        read_known(write_known_failures) if write_known_failures and write_known_failures.exists() else ()
+    )
+    files = [path for path in (results, write_known_failures, *(path for _, path in wanted)) if path]
+    for path in files:
+        check_writable(path)
+    if len({path.resolve() for path in files}) < len(files):
+        raise click.UsageError(f"expected a file for each report, got {', '.join(map(str, files))}")
+    ran = run_all(
+        names,
+        selection,
+        jobs=_jobs(jobs),
+        seconds=time_limit,
+        echo=echo,
+        path=results,
+        fails=lambda verdict: verdict.bad and not find_known(verdict, known),
+        stop=stop,
+    )
+    report = Report(ran.results, known, require or "")
+    try:
+        click.echo(screen(report, color=wants_color(), diagnoses=ran.diagnoses, every=every), nl=False)
+    finally:  # nobody may be reading any more
+        _write(report, wanted)
+    if ran.problem:
+        raise click.ClickException(ran.problem)
+    if ran.signal:
+        sys.exit(128 + ran.signal)
+    status = report.outcome.status
+    if write_known_failures:
+        from attnspec.conformance.report.known_file import write_known
+
+        number, problems = write_known(write_known_failures, report.told, (*known, *before))
+        for problem in problems:
+            click.echo(f"known failures: none written: {one_line(problem)}")
+        if number or not problems:
+            click.echo(f"{number} entries in {write_known_failures}: give each a reason and a link")
+        status = 0 if report.outcome is Outcome.FAILS and not problems else status
+    sys.exit(status)
+
+
+def _check_required(level: str | None, selection: Selection) -> None:
+    """Refuse to require a level that the run will not tell of."""
+    if level is None:
+        return
+    from attnspec.conformance.report.levels import chain
+
+    chain(level)
+    if selection.part not in ("whole", "level"):
+        raise click.UsageError("--require: a level is told of a whole run or of --level alone, got a part")
+    if selection.level and level not in (one.name for one in chain(selection.level)):
+        raise click.UsageError(
+            f"--require: got {level}, expected a level that --level {selection.level} asks"
+        )
+
+
+def _jobs(said: str) -> int:
+    """Read how many processes judge at once."""
+    if said == "auto":
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not re.fullmatch(r"[1-9][0-9]{0,2}", said):
+        raise click.UsageError(f"-n: expected a number from 1 to 999, or auto, got {said!r}")
+    return int(said)
+
+
+def _write(report: Report, wanted: Sequence[tuple[formats.Format, Path]]) -> None:
+    """Write every report that can be written, and then say which could not."""
+    from attnspec.conformance.report.files import write_whole
+
+    errors = []
+    for one, path in wanted:
+        try:
+            write_whole(path, one.write(report))
+        except OSError as error:
+            errors.append(f"--{one.option}: {error}")
+    if errors:
+        raise click.ClickException("; ".join(errors))

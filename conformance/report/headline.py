@@ -1,0 +1,84 @@
+"""What a run comes to, in a line: "conforms" is said of a run that is good, and of no other."""
+
+from attnspec.conformance.report.by_rule import about
+from attnspec.conformance.report.report import Outcome, Report
+from attnspec.conformance.report.summary import lacks
+from attnspec.conformance.results import Subject
+
+
+def headline(report: Report) -> str:
+    """Say what the run of one backend comes to, or that of several together.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.headline import headline
+    >>> from attnspec.conformance.report.report import Report
+    >>> from attnspec.conformance.results import Results
+    >>> headline(Report(Results((), ())))
+    'nothing was judged'
+    """
+    subjects = report.results.subjects
+    if report.failures.stale and report.outcome is Outcome.FAILS and not report.failures.new:
+        return "does not conform: entries of known failures do not hold any more"
+    if len(subjects) == 1:
+        return headline_of(report, subjects[0])
+    if not subjects:
+        return "nothing was judged"
+    if report.good:
+        reached = [set(reached_by(report, subject)) for subject in subjects]
+        names = [name for name in reached_by(report, subjects[0]) if all(name in its for its in reached)]
+        return _good(report, names, len(report.failures.known))
+    bad = [subject.name for subject in subjects if report.outcome_of(subject) is not Outcome.GOOD]
+    return f"{len(bad)} of {len(subjects)} backends do not conform, or were not judged whole"
+
+
+def headline_of(report: Report, subject: Subject) -> str:
+    """Say what the run of one backend comes to."""
+    outcome = report.outcome_of(subject)
+    if outcome is Outcome.NOT_LOADED:
+        return "was not judged: it could not be loaded"
+    reached = reached_by(report, subject)
+    failing = [verdict for verdict in report.failures.new if verdict.backend == subject.name]
+    if outcome is Outcome.FAILS:
+        rules = {about(verdict) for verdict in failing}
+        more = f"; reaches {_levels(reached)}" if reached else ""
+        more += lacks(report, subject)
+        if report.required:
+            return f"does not conform to level {report.required}{more}"
+        return f"does not conform: {_fail(len(failing))} under {_number(len(rules), 'rule')}{more}"
+    if outcome is Outcome.NOT_WHOLE:
+        missing = len(report.results.missing.get(subject.name, ()))
+        what = f"{_number(missing, 'case')} have no verdict" if missing else "nothing of it can be judged"
+        return f"was not judged whole: {(subject.problem and 'the run was cut off') or what}"
+    known = sum(verdict.backend == subject.name for verdict, _ in report.failures.known)
+    if failing:
+        return f"reaches level {report.required}, as required; {_fail(len(failing))} outside of it"
+    return _good(report, list(reached), known) + lacks(report, subject)
+
+
+def reached_by(report: Report, subject: Subject) -> tuple[str, ...]:
+    """Name the levels that a backend reaches."""
+    return tuple(standing.level for standing in report.standings(subject) if standing.reached)
+
+
+def _good(report: Report, reached: list[str], known: int) -> str:
+    but = f" but for {_number(known, 'known failure')}" if known else ""
+    if not report.results.whole and not report.results.level:
+        return f"passes the part of the suite that was run{but}; levels are told of a whole run"
+    if not report.good:  # something else in the run is not
+        return f"reaches {_levels(reached)}{but}"
+    if known:
+        return f"conforms{but}; reaches {_levels(reached)}"
+    return f"conforms to {_levels(reached)}"
+
+
+def _levels(names: list[str] | tuple[str, ...]) -> str:
+    return f"level{'s' * (len(names) > 1)} {', '.join(names)}" if names else "no level"
+
+
+def _fail(number: int) -> str:
+    return f"{_number(number, 'case')} {'fails' if number == 1 else 'fail'}"
+
+
+def _number(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"

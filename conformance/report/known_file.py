@@ -1,0 +1,142 @@
+"""The file of known failures: read, and written from what a run found."""
+
+import json
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from attnspec import SpecError, rules
+from attnspec.conformance.report.by_rule import about
+from attnspec.conformance.report.files import write_whole
+from attnspec.conformance.report.known_failures import KINDS, Known, find_known, fits, is_pattern, kind
+from attnspec.conformance.report.outside import one_line
+from attnspec.conformance.report.text import finding
+from attnspec.conformance.results import Results
+from attnspec.conformance.verdict import Verdict
+
+_HEAD = """\
+# Known failures of the attnspec suite: they are reported, and fail no run. An entry whose cases
+# do not fail any more is an error. Give each a reason, and a link to where it is dealt with.
+# An entry without cases is of all that fail so under its rule; cases and backends may be patterns.
+"""
+_NEEDED, _KEYS = {"rule", "backend", "status", "reason"}, {"link", "cases"}
+
+
+def read_known(path: Path) -> tuple[Known, ...]:
+    """Read a file of known failures.
+
+    Raises
+    ------
+    SpecError
+        When it is none, or an entry lacks its rule, backend, status or reason.
+    """
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise SpecError(f"known failures: expected {path} to be TOML, got {one_line(str(error))}") from error
+    entries = document.get("known", [])
+    if set(document) - {"known"} or not isinstance(entries, list):
+        got = one_line(", ".join(document))
+        raise SpecError(f"known failures: {path}: expected entries [[known]] alone, got {got}")
+    return tuple(_entry(path, number, entry) for number, entry in enumerate(entries, start=1))
+
+
+def _entry(path: Path, number: int, entry: object) -> Known:
+    place = f"known failures: {path}, entry {number}"
+    if not isinstance(entry, dict) or not _NEEDED <= set(entry) <= _NEEDED | _KEYS:
+        got = one_line(", ".join(entry) if isinstance(entry, dict) else repr(entry))
+        raise SpecError(
+            f"{place}: expected rule, backend, status, reason, and maybe link and cases, got {got}"
+        )
+    for key in (_NEEDED | _KEYS) - {"cases"}:
+        text = entry.get(key, "")
+        if not isinstance(text, str) or (key in _NEEDED and not text.strip()):
+            raise SpecError(f"{place}: {key}: expected a text, got {one_line(repr(text))}")
+    if entry["rule"] not in {rule.id for rule in rules()}:
+        raise SpecError(f"{place}: rule: expected one of the standard, got {one_line(repr(entry['rule']))}")
+    if entry["status"] not in KINDS:
+        got = one_line(repr(entry["status"]))
+        raise SpecError(f"{place}: status: expected one of {', '.join(KINDS)}, got {got}")
+    cases = entry.get("cases", ["*"])
+    if not isinstance(cases, list) or not cases or not all(isinstance(case, str) and case for case in cases):
+        raise SpecError(
+            f"{place}: cases: expected names of cases, or none at all, got {one_line(repr(cases))}"
+        )
+    return Known(**{**entry, "cases": tuple(entry.get("cases", ()))})
+
+
+def write_known(path: Path, results: Results, before: Sequence[Known] = ()) -> tuple[int, tuple[str, ...]]:
+    """Write all failures of a run as known ones.
+
+    Entries that hold are kept as they are, and so are those of which the run says nothing: of other
+    backends, and of cases that it did not come to. A backend that was not judged to the end gets no
+    entries; where there is no other, nothing is written.
+
+    Returns
+    -------
+    int
+        The number of entries in it; 0 where nothing was written.
+    tuple of str
+        Why there are none of some backends.
+    """
+    subjects = results.subjects
+    cut = [one for one in subjects if one.problem or results.missing.get(one.name)]
+    problems = tuple(one.problem or f"backend {one.name}: it was not judged whole" for one in cut)
+    judged = {one.name for one in subjects if one not in cut}
+    if not judged:
+        return 0, problems
+    verdicts = [verdict for verdict in results.verdicts if verdict.backend in judged]
+    whole = results.whole and all(header.seed is None for header in results.headers)
+    kept = [*_kept(dict.fromkeys(before), judged, verdicts, whole=whole)]
+    failing = [verdict for verdict in verdicts if verdict.bad and about(verdict)]
+    entries = (*kept, *_new([verdict for verdict in failing if find_known(verdict, kept) is None]))
+    write_whole(path, "\n".join([_HEAD, *(line for entry in entries for line in _lines(entry))]))
+    return len(entries), problems
+
+
+def _kept(
+    before: Sequence[Known] | dict[Known, None], judged: set[str], verdicts: Sequence[Verdict], *, whole: bool
+) -> Iterator[Known]:
+    """Keep of each entry what holds, and what the run says nothing of."""
+    for entry in before:
+        if not any(map(entry.is_of, judged)):
+            yield entry
+            continue
+        its = [verdict for verdict in verdicts if entry.is_of(verdict.backend)]
+        holding = [verdict.case for verdict in its if entry.holds_of(verdict)]
+        came_to = {verdict.case for verdict in its}
+        cases = tuple(
+            case
+            for case in entry.cases or ("*",)
+            if any(fits(one, case) for one in holding)
+            or (not whole and (is_pattern(case) or case not in came_to))
+        )
+        if cases:
+            yield replace(entry, cases=cases if entry.cases else ())
+
+
+def _new(failing: Sequence[Verdict]) -> Iterator[Known]:
+    """Make an entry of all that fail on one backend under one rule in one way."""
+    groups: dict[tuple[str, str, str], list[Verdict]] = {}
+    for verdict in failing:
+        groups.setdefault((about(verdict), verdict.backend, kind(verdict)), []).append(verdict)
+    for (rule, backend, status), its in groups.items():
+        # What was found is a reason to begin with.
+        reason = f"not looked into yet: {(finding(its[0]) or status)[:120]}"
+        cases = tuple(sorted({verdict.case for verdict in its if verdict.case}))
+        yield Known(rule, backend, status, reason, "", cases)
+
+
+def _lines(entry: Known) -> Iterator[str]:
+    yield "[[known]]"
+    for key in ("rule", "backend", "status", "reason", "link"):
+        yield f"{key} = {_quoted(getattr(entry, key))}"
+    if entry.cases:
+        yield from ("cases = [", *(f"  {_quoted(case)}," for case in entry.cases), "]")
+    yield ""
+
+
+def _quoted(text: str) -> str:
+    """Write a text as TOML does, which has no letters that stand alone as half a pair."""
+    return json.dumps(text.encode("utf-8", "replace").decode(), ensure_ascii=False).replace("\x7f", "\\u007f")
