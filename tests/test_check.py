@@ -236,4 +236,4 @@ def test_one_table_of_several_runs(check, tmp_path):
     done = CliRunner().invoke(main, ["table", str(tmp_path / "a"), str(tmp_path / "b")])
     assert done.exit_code == 1
     assert "FAIL " in done.stdout
-    assert "m:f (2)" in done.stdout, "two runs of one backend are not added up"
+    assert "m:f (b)" in done.stdout, "two runs of one backend are not added up"

@@ -213,8 +213,8 @@ COMMANDS = {
     "table": "FILES",
     "table absent.jsonl": "absent.jsonl",
     "table .": "FILES",
-    "table file": "run: nothing",
-    "table broken.json": "run: nothing",
+    "table file": "expected a header in its first line",
+    "table broken.json": "expected a header in its first line",
     "explain ZZZ-1": "rule: got 'ZZZ-1'",
     "rules --chapter zzz": "chapter: got 'zzz'",
     "smoke absent_module:f": "absent_module",
@@ -247,7 +247,7 @@ HEADER = line("header", Header("1", "whole", cases=("softmax-000-float32",)))
 SUBJECT_LINE, VERDICT, FOOTER = line("subject", SUBJECT), line("verdict", PASS), line("footer", Footer(1))
 #: What a file of results may hold that is no whole run, to what is said of it.
 FILES = {
-    "nothing": ("", "run: nothing"),
+    "nothing": ("", "expected a header in its first line"),
     "no header": (SUBJECT_LINE + VERDICT + FOOTER, "expected a header, got a subject"),
     "no footer": (HEADER + SUBJECT_LINE + VERDICT, "the run was cut off after softmax-000-float32"),
     "half a line": (HEADER + SUBJECT_LINE + VERDICT + FOOTER[:-5], "the run was cut off after"),
@@ -260,19 +260,19 @@ FILES = {
     "another schema": (HEADER.replace('"schema": 3', '"schema": 2'), "schema"),
     "no plan": (
         HEADER.replace('"cases"', '"cases_"') + SUBJECT_LINE + VERDICT + FOOTER,
-        "no file of results",
+        "line 1: header",
     ),
     "no status": (
         HEADER + SUBJECT_LINE + VERDICT.replace("pass", "fine") + FOOTER,
-        "status: expected one of",
+        "verdict.status: 'fine' is not one of",
     ),
-    "a list": ("[]\n", "no file of results"),
-    "a number": ("1\n", "no file of results"),
-    "deep": ("[" * 100_000 + "\n", "no file of results"),
+    "a list": ("[]\n", "line 1 is no line of results"),
+    "a number": ("1\n", "line 1 is no line of results"),
+    "deep": ("[" * 100_000 + "\n", "line 1 is no line of results"),
     "no text": ("\ud800", "no file of results"),
-    "a long line": ('{"header": "' + "x" * 1_000_000 + '"}\n', "no file of results"),
-    "another kind": ('{"end": {}}\n', "expected a subject"),
-    "two kinds": ('{"header": {}, "footer": {}}\n', "no file of results"),
+    "a long line": ('{"header": "' + "x" * 1_000_000 + '"}\n', "line 1 is no line of results"),
+    "another kind": ('{"end": {}}\n', "line 1: expected header, subject, verdict, footer, got end"),
+    "two kinds": ('{"header": {}, "footer": {}}\n', "line 1 is no line of results"),
 }
 
 
@@ -333,7 +333,7 @@ def test_a_call_that_ends_the_run_does_not_end_it_well(name, status, tmp_path):
 def test_results_that_cannot_be_written_cost_neither_the_run_nor_the_table():
     run = attnspec("hostile:right", "--case", CASES[0], "--results", "/dev/full", cwd=TESTS)
     assert run.returncode != 0
-    assert "hostile:right: 1 pass" in run.stdout
+    assert "hostile:right: passes" in run.stdout
     assert "No space left" in run.stderr
 
 
