@@ -10,6 +10,7 @@ from attnspec.backends.adapters.portable import portable_backend
 from attnspec.backends.backend import Backend, for_release
 from attnspec.backends.check import check_backend, check_device
 from attnspec.backends.errors import BackendError
+from attnspec.backends.library import LIBRARIES
 from attnspec.backends.names import (
     ADAPTERS,
     ALIASES,
@@ -71,12 +72,17 @@ def _load(name: str) -> Backend:
     settings = settings_of(name, options)
     if is_folder(place):
         (name,) = expand(name)
+    if place in LIBRARIES:  # a library's name stands for all its backends
+        found = expand(place)
+        if len(found) > 1:
+            raise BackendError(f"backend {name}: expected the name of one backend, got {', '.join(found)}")
+        (place,) = found
     configuration = _configuration(place)
     if configuration is not None:
         return configured_backend(name, configuration, settings)
     if place in PORTABLE or place in ADAPTERS:
-        found = _load_ours(place)
-        backend = replace(found, name=name, dtypes=settings.dtypes or found.dtypes, device=settings.device)
+        ours = _load_ours(place)
+        backend = replace(ours, name=name, dtypes=settings.dtypes or ours.dtypes, device=settings.device)
         if settings.device:
             check_device(backend)
         return backend

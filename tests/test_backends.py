@@ -266,3 +266,11 @@ def test_compiled_flex_attention_is_compiled_and_right():
     ):
         with pytest.raises(Unsupported, match=said):
             backend.attention(*arguments)
+
+
+def test_the_name_of_a_library_is_that_of_its_backend_where_it_has_but_one():
+    assert load("numpy").name == "numpy"
+    with pytest.raises(
+        BackendError, match="expected the name of one backend, got torch-portable, torch-sdpa"
+    ):
+        load("torch")
