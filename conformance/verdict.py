@@ -107,6 +107,14 @@ class Verdict:
         How long judging took.
     repeatable : bool
         False where the same call, repeated, gave another verdict.
+    alone : bool
+        False where the same call passes as the first one of a process; asked of a few failures of a run.
+    probed : bool
+        Whether the weights that differ were not returned, and seen by calls with the identity as value.
+    traits : tuple of str
+        What kind of call it is, as `attnspec.conformance.judge.traits` says it.
+    numbers : int
+        How many numbers stand in the arrays of its calls.
 
     Examples
     --------
@@ -134,6 +142,10 @@ class Verdict:
     declared: tuple[str, ...] = ()
     seconds: float = 0.0
     repeatable: bool = True
+    alone: bool = True
+    probed: bool = False
+    traits: tuple[str, ...] = ()
+    numbers: int = 0
 
     @property
     def bad(self) -> bool:
@@ -179,7 +191,7 @@ def from_json(entry: Mapping[str, Any]) -> Verdict:
     plain = dict(entry)
     if plain.get("status") not in STATUSES:
         raise ValueError(f"status: expected one of {', '.join(STATUSES)}, got {plain.get('status')!r}")
-    for name in ("rules", "declared"):
+    for name in ("rules", "declared", "traits"):
         plain[name] = tuple(plain.get(name, ()))
     if "share" in plain:
         plain["share"] = _number(plain["share"])

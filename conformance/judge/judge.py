@@ -18,6 +18,7 @@ from attnspec.conformance.judge.failure import Failure, Missing, Raised
 from attnspec.conformance.judge.figure import misprint
 from attnspec.conformance.judge.refusal import refused
 from attnspec.conformance.judge.relation import Relation
+from attnspec.conformance.judge.traits import numbers, traits
 from attnspec.conformance.verdict import Difference, Verdict
 from attnspec.dtypes import SHORT
 from attnspec.reference.budget.budget import Accuracy, Budget, budget
@@ -53,9 +54,16 @@ def judge(backend: Backend, item: Case | Relation) -> Verdict:
     >>> judge(load("numpy-portable"), find_case("masking-empty-last")).status
     'pass'
     """
+    verdict = _judged(backend, item)
+    seen = verdict.difference is not None and verdict.difference.output == "weights"
+    return replace(verdict, probed=seen and not backend.has("attention", "return_weights"))
+
+
+def _judged(backend: Backend, item: Case | Relation) -> Verdict:
     verdict = Verdict(
         backend.name, item.name, item.group, item.rules, "pass", item.dtype, getattr(item, "operation", "")
     )
+    verdict = replace(verdict, traits=traits(item), numbers=numbers(item))
     try:
         _require(backend, item)
         verdict = replace(verdict, rules=asked(backend, item))
@@ -190,6 +198,8 @@ def _judge_relation(backend: Backend, relation: Relation, verdict: Verdict) -> V
             found,
             case=verdict.case,
             group=verdict.group,
+            traits=verdict.traits,
+            numbers=verdict.numbers,
             rules=tuple(dict.fromkeys((*verdict.rules, *found.rules))),
         )
     reason, difference = ("", found) if isinstance(found, Difference) else (found, None)

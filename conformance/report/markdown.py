@@ -33,7 +33,7 @@ def to_markdown(report: Report) -> str:
     for subject in report.results.subjects:
         lines += [f"\n**error**: {_cell(subject.problem)}"] if subject.problem else []
         lines += [f"\n{_cell(subject.name)}: {_cell(subject.note)}"] if subject.note else []
-    examples = broken(report.failures.new)
+    examples = broken(report.failures.new, report.results.verdicts)
     for example in examples[:_MOST_SHOWN]:
         lines += _details(example, report.seed)
     if len(examples) > _MOST_SHOWN:
@@ -68,7 +68,7 @@ def _row(report: Report, subject: Subject) -> Iterator[str]:
 
 
 def _details(example: Example, seed: int | None) -> Iterator[str]:
-    first, _, rest = said(example.verdict, seed).partition("\n")
+    first, _, rest = said(example.verdict, seed, example.cause).partition("\n")
     fence = "```"
     while fence in rest:
         fence += "`"
