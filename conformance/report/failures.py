@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from attnspec.conformance.judge.traits import RELATED
+from attnspec.conformance.judge.traits import REFUSED, RELATED
 from attnspec.conformance.report.by_rule import about
 from attnspec.conformance.report.causes import Cause, causes
 from attnspec.conformance.verdict import BAD, Verdict
 
 #: Of the cases of a run, at most so many that it failed, and that it passed, are asked again.
-_ASKED_AGAIN = {True: 60, False: 120}
+_ASKED_AGAIN = {True: 100, False: 300}
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,8 @@ def asked_again(verdicts: Sequence[Verdict]) -> Iterator[tuple[str, str]]:
     iterator of (str, str)
         The name of each and its group.
     """
+    # Where values are wrong, what is refused and what is not tells nothing of them.
+    refusals = not any(one.status == "fail" and REFUSED not in one.traits for one in verdicts)
     for bad, most in _ASKED_AGAIN.items():
         names = [
             (verdict.case, verdict.group)
@@ -100,6 +102,7 @@ def asked_again(verdicts: Sequence[Verdict]) -> Iterator[tuple[str, str]]:
             if (verdict.status in BAD if bad else verdict.status == "pass")
             and verdict.case
             and not ended(verdict)
+            and (REFUSED in verdict.traits) == refusals
         ]
         yield from names[:: -(-len(names) // most) or 1]
 
