@@ -1,11 +1,12 @@
 """Diagnosis: which wrong implementation of the gallery gives what a failing backend gives.
 
-A name is given only where one entry of the gallery, or two or three that cannot be
-told apart, give the backend's results on every call: on those that it fails, and
-on those that it passes. Otherwise nothing is said.
+A name is given where one entry of the gallery, or two or three that cannot be told
+apart, give the backend's results on every call: on those that it fails, and on those
+that it passes. Where none does, the one is named that does so on nearly every call,
+with how many they are, if no other comes near. Otherwise nothing is said.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,6 +36,8 @@ _FEWEST = 2
 _FEWEST_ASKED = 10
 #: More entries than these are no name.
 _MOST = 3
+#: The part of the calls that it fails, and passes, on which an entry may give something else.
+_MISFITS = {True: 0.2, False: 0.1}
 #: What two results may be apart besides, as a part of the largest number in them.
 _UNITS = {"float64": 2.0**-40, "float32": 2.0**-17, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 _SHAPES = (MASKED[0], GROUPED[1], Shape((1, 1), 19, 35, 2, 2))
@@ -55,19 +58,23 @@ class Diagnosis:
     entries : tuple of Entry
         Those that give what the backend gives.
     failing, passing : int
-        On how many calls that it fails, and that it passes.
+        How many calls were compared that it fails, and that it passes.
     share : float
         How far off they are at most, in budgets.
+    fits, good : int
+        On how many of these the results are the same.
     """
 
     entries: tuple[Entry, ...]
     failing: int
     passing: int
     share: float
+    fits: int
+    good: int
 
     def __str__(self) -> str:
         names = ", or ".join(f"{one.name} ({one.sentence.rstrip('.')}; {one.rule})" for one in self.entries)
-        calls = f"{self.failing} of {self.failing} failing cases, {self.passing} passing ones"
+        calls = f"{self.fits} of {self.failing} failing cases, {self.good} of {self.passing} passing ones"
         return f"consistent with: {names} ({calls}, within {self.share:.1f} budgets)"
 
 
@@ -124,15 +131,45 @@ def diagnose(backend: Backend, asked: Iterable[Case], gallery: Gallery | None = 
     failing, passing = _asked(backend, asked)
     if len(failing) < _FEWEST:
         return None
-    fitting = list(gallery.entries)
-    worst = 0.0
-    for case, outputs in (*failing, *passing):
-        shares = [_share(backend, case, outputs, gallery.given(one, case)) for one in fitting]
-        fitting = [one for one, share in zip(fitting, shares, strict=True) if share <= _APART]
-        worst = max([worst, *(share for share in shares if share <= _APART)])
-        if not fitting:
-            return None
-    return Diagnosis(tuple(fitting), len(failing), len(passing), worst) if len(fitting) <= _MOST else None
+    tallies = [Tally(one) for one in gallery.entries]
+    for calls, bad in ((failing, True), (passing, False)):
+        most = len(calls) * (_MISFITS[bad])
+        for case, outputs in calls:
+            for tally in tallies:
+                tally.add(_share(backend, case, outputs, gallery.given(tally.entry, case)), bad=bad)
+            tallies = [one for one in tallies if one.misfits[bad] <= most]
+            if not tallies:
+                return None
+    return _chosen(tallies, len(failing), len(passing))
+
+
+@dataclass
+class Tally:
+    """On how many calls, failing ones and others, an entry gave something else than the backend."""
+
+    entry: Entry
+    misfits: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
+    share: float = 0.0
+
+    def add(self, share: float, *, bad: bool) -> None:
+        """Count a call, by how far apart the two results are."""
+        if share <= _APART:
+            self.share = max(self.share, share)
+        else:
+            self.misfits[bad] += 1
+
+
+def _chosen(tallies: Sequence[Tally], failing: int, passing: int) -> Diagnosis | None:
+    """Take what gives the same on every call; else what differs on few, where nothing else comes near."""
+    ordered = sorted(tallies, key=lambda one: sum(one.misfits.values()))
+    least = sum(ordered[0].misfits.values())
+    near = least if not least else 2 * least + 2
+    found = [one for one in ordered if sum(one.misfits.values()) <= near]
+    if len(found) > (_MOST if not least else 1):
+        return None
+    fits, good = failing - found[0].misfits[True], passing - found[0].misfits[False]
+    share = max(one.share for one in found)
+    return Diagnosis(tuple(one.entry for one in found), failing, passing, share, fits, good)
 
 
 Asked = list[tuple[Case, Outputs | None]]
