@@ -7,7 +7,7 @@ import click
 
 from attnspec import SpecError, __version__, find_rule, rules
 from attnspec.conformance.cli.check import check, judge
-from attnspec.conformance.cli.program import export, serve, smoke
+from attnspec.conformance.cli.program import dump, export, serve, smoke
 from attnspec.conformance.cli.trace import trace
 from attnspec.conformance.cli.vectors import vectors
 
@@ -100,7 +100,7 @@ def table(files: tuple[Path, ...]) -> None:
     click.echo(screen(Report(read(files)), color=sys.stdout.isatty()), nl=False)
 
 
-for command in (check, judge, export, smoke, serve, trace, vectors):
+for command in (check, judge, export, dump, smoke, serve, trace, vectors):
     main.add_command(command)
 
 

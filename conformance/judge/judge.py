@@ -1,6 +1,6 @@
 """The judge: one case or relation put to one backend, and what it gives compared with what it must give."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -101,11 +101,25 @@ def asked(backend: Backend, item: Case | Relation) -> tuple[str, ...]:
         When none is.
     """
     if isinstance(item, Relation):
-        return item.rules
+        returns = [name for name in _OUTPUT_OF.values() if backend.has("attention", f"return_{name}")]
+        return of_outputs(item.rules, returns)
     rules = tuple(rule for rule in item.rules if _is_asked(rule, backend, item))
     if not rules:
         raise Missing(f"{backend.name} does not return what {', '.join(item.rules)} is about")
     return rules
+
+
+def of_outputs(rules: tuple[str, ...], returns: Collection[str]) -> tuple[str, ...]:
+    """Leave out rules on outputs of attention that are not returned, but for the one a case is there for.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.judge.judge import of_outputs
+    >>> of_outputs(("MASK-6", "SOFT-7"), ()), of_outputs(("MASK-6", "SOFT-7"), ("lse",))
+    (('MASK-6',), ('MASK-6', 'SOFT-7'))
+    """
+    first, *others = rules
+    return first, *(rule for rule in others if _OUTPUT_OF.get(rule, "") in ("", *returns))
 
 
 def _is_asked(rule: str, backend: Backend, case: Case) -> bool:

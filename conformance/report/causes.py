@@ -7,7 +7,7 @@ have in common.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -48,6 +48,8 @@ _MASKING = {"mask", "bias", "is_causal", "window", "key_lengths", "query_lengths
 _CLEARER = 0.05
 #: A cause that leaves failures is followed by another, so often.
 _MOST_CAUSES = 4
+#: Ways to raise or to end that are shown, those put together among them.
+_MOST_WAYS = 4
 #: What is in common says less than this of failing and passing calls: then nothing is in common.
 _CLEAR = 0.55
 #: By how many of its budgets a result is off at most that was computed in half precision, by its dtype.
@@ -125,14 +127,25 @@ def causes(failures: Iterable[Verdict], verdicts: Iterable[Verdict] = ()) -> lis
     unsteady = _unsteady(found)
     for one in found:
         groups.setdefault(_kind(one, unsteady), []).append(one)
+    groups = _fewer(groups)
     made: list[Cause] = []
-    for key in sorted(groups, key=lambda key: (_ORDER.index(key[0]), -len(groups[key]))):
+    for key in sorted(groups, key=lambda key: (_ORDER[key[0]], -len(groups[key]), key)):
         made += _of_kind(key[0], groups[key], passing)
     return made
 
 
-#: In the order in which they are shown: what is not repeatable says nothing more of values.
-_ORDER = ("ended", "repeated", "earlier", "changed", "dtype", "raised", "", "refused")
+#: In what order they are shown; of values and of what is raised, what there is more of.
+_ORDER = {"ended": 0, "repeated": 1, "earlier": 1, "changed": 2, "dtype": 3, "": 4, "raised": 4, "refused": 5}
+
+
+def _fewer(groups: Mapping[tuple[str, ...], list[Verdict]]) -> dict[tuple[str, ...], list[Verdict]]:
+    """Put together what ends or raises in too many ways to be shown one by one, but for the commonest."""
+    kept: dict[tuple[str, ...], list[Verdict]] = {}
+    counts: Counter[str] = Counter()
+    for key, group in sorted(groups.items(), key=lambda item: -len(item[1])):
+        counts[key[0]] += 1
+        kept.setdefault(key if counts[key[0]] < _MOST_WAYS else (key[0],), []).extend(group)
+    return kept
 
 
 def _unsteady(failures: Iterable[Verdict]) -> str:

@@ -54,11 +54,7 @@ def broken(failures: Iterable[Verdict], verdicts: Iterable[Verdict] = ()) -> lis
     for verdict in failures:
         if verdict.bad:
             bad.setdefault(verdict.backend, []).append(verdict)
-    return [
-        _example(cause)
-        for backend, own in bad.items()
-        for cause in causes(own, judged.get(backend, ()))
-    ]
+    return [_example(cause) for backend, own in bad.items() for cause in causes(own, judged.get(backend, ()))]
 
 
 def _example(cause: Cause) -> Example:

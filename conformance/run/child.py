@@ -17,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from attnspec import SpecError, cases, find_rule
+from attnspec import OPERATIONS, SpecError, cases, find_rule
 from attnspec.backends import Backend, BackendError, load
 from attnspec.case_json import read_cases
 from attnspec.conformance.judge.deviation import not_shown
@@ -77,7 +77,10 @@ class Child:
         """Load the backend."""
         self._backend = load(name)
         library = self.backend.array_library
-        self.answer("loaded", asdict(subject_of(name, self.backend)) | {"compiles": bool(library.compile)})
+        outputs = OPERATIONS["attention"].outputs
+        returns = [one for one in outputs if self.backend.has("attention", f"return_{one}")]
+        told = {"compiles": bool(library.compile), "returns": returns}
+        self.answer("loaded", asdict(subject_of(name, self.backend)) | told)
 
     def judge(self, name: str, group: str) -> None:
         """Judge one case."""

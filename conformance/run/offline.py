@@ -3,7 +3,7 @@
 import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +101,35 @@ def export_calls(
     text = json.dumps(manifest, indent=1) + "\n"
     (folder / MANIFEST).write_text(text, encoding="ascii", newline="\n")
     return Export(len(recorder.lines), len(asked), left_out)
+
+
+def dump_case(item: Item, folder: Path, backend: Backend | None = None) -> int:
+    """Write the calls of one case or relation to a folder, as a program is sent them.
+
+    Parameters
+    ----------
+    item : Case or Relation
+    folder : Path
+        Made when it is not there.
+    backend : Backend, optional
+        That is asked for nothing that it does not offer.
+
+    Returns
+    -------
+    int
+        How many they are.
+    """
+    hello = EVERYTHING
+    if backend is not None:
+        offered = {
+            name: tuple(option for option in operation.options if backend.has(name, option))
+            for name, operation in OPERATIONS.items()
+            if backend.function(name) is not None
+        }
+        hello = Handshake("", "", backend.dtypes, offered)
+    calls = item.calls if isinstance(item, Relation) else (item,)
+    plain = [replace(case, id=item.id, layout={}) for case in calls]  # a file holds rows
+    return export_calls(plain, folder, hello).calls
 
 
 def _is_shown(item: Item) -> bool:

@@ -12,6 +12,7 @@ from typing import Self
 from attnspec import SpecError, __version__
 from attnspec.backends.errors import BackendError
 from attnspec.conformance.judge.deviation import shown
+from attnspec.conformance.judge.judge import of_outputs
 from attnspec.conformance.judge.traits import REFUSED, RELATED
 from attnspec.conformance.results import Footer, Header, Subject
 from attnspec.conformance.run.selection import Selection
@@ -166,8 +167,8 @@ class Pool:
                 try:
                     self._found.put(worker.verdict(self.seconds))
                 except Gone as gone:
+                    self._found.put(lost(self.name, waiting[0], gone, worker.returns))
                     worker = None
-                    self._found.put(lost(self.name, waiting[0], gone))
                     if problem := self._too_many(gone):
                         self._found.put(problem)
                         return
@@ -180,7 +181,9 @@ class Pool:
     def _compared(self, verdict: Verdict) -> Verdict:
         """Ask a process that has judged little else for one of the first failures: it may pass there."""
         again = Planned(verdict.case, verdict.group, verdict.rules, verdict.dtype)
-        asked = verdict.status == "fail" and verdict.repeatable and {RELATED, REFUSED}.isdisjoint(verdict.traits)
+        asked = (
+            verdict.status == "fail" and verdict.repeatable and {RELATED, REFUSED}.isdisjoint(verdict.traits)
+        )
         if not asked or len(self._groups) >= _MOST_ALONE or again.group in self._groups:
             return verdict
         self._groups.add(again.group)
@@ -248,13 +251,13 @@ def _queues(plan: tuple[Planned, ...], jobs: int, *, together: bool) -> list[deq
     return queues
 
 
-def lost(backend: str, case: Planned, gone: Gone) -> Verdict:
+def lost(backend: str, case: Planned, gone: Gone, returns: tuple[str, ...]) -> Verdict:
     """Give a verdict on the case that was being judged when a process ended."""
     return Verdict(
         backend,
         case.name,
         case.group,
-        case.rules,
+        of_outputs(case.rules, returns),
         "error",
         case.dtype,
         rule=case.rules[0],

@@ -65,6 +65,11 @@ class Worker:
     selection : Selection
     echo : bool, optional
         Whether what the backend prints is printed.
+
+    Attributes
+    ----------
+    returns : tuple of str
+        The outputs of attention that the backend returns when asked to, once it is loaded.
     """
 
     def __init__(self, selection: Selection, *, echo: bool = False) -> None:
@@ -73,6 +78,7 @@ class Worker:
         command = [sys.executable, "-P", "-m", "attnspec.conformance.run.child", told]
         self._process = Process(command, leads=True, echo=echo)
         self._asked = 0
+        self.returns: tuple[str, ...] = ()
 
     @property
     def idle(self) -> bool:
@@ -114,6 +120,7 @@ class Worker:
         if kind == "problem":
             raise BackendError(thing)
         compiles = thing.pop("compiles")
+        self.returns = tuple(thing.pop("returns"))
         return Subject(**thing), compiles
 
     def ask(self, case: Planned) -> None:

@@ -8,11 +8,15 @@ from typing import NamedTuple
 
 
 class Bug(NamedTuple):
-    """One wrong function: where it is, the rules of which one is its cause, and its twins in the gallery."""
+    """One wrong function: where it is, the rules of which one is its cause, and its twins in the gallery.
+
+    What ends the process has a kind of cause instead of a rule.
+    """
 
     place: str
     culprits: tuple[str, ...]
     twins: tuple[str, ...] = ()
+    kind: str = "no kind"
 
 
 _FOUND = {
@@ -55,7 +59,7 @@ _FOUND = {
     "effects:mask_of_the_first_call": (("ERR-13",), ("mask_of_an_earlier_call",)),
     "effects:nan_to_zero": (("NUM-11",), ()),
     "effects:more_queries_refused": (("SHAPE-5",), ()),
-    "effects:crashes_on_one_shape": ((), ()),
+    "effects:crashes_on_one_shape": ((), (), "ended"),
     "with_torch:mask_filled_where_true": (("MASK-1",), ("inverted_polarity",)),
     "with_torch:causal_bottom_right": (("MASK-3",), ("causal_bottom_right",)),
 }

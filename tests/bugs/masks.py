@@ -154,5 +154,7 @@ def segments_of_the_queries(
     if query_segment_ids is not None:
         ids = np.resize(query_segment_ids, (*query_segment_ids.shape[:-1], key.shape[-2]))
         same = query_segment_ids[..., :, None] == ids[..., None, :]
-        scores = np.where(same[..., None, :, :] if query.ndim > 2 and same.ndim > 2 else same, scores, -np.inf)
+        scores = np.where(
+            same[..., None, :, :] if query.ndim > 2 and same.ndim > 2 else same, scores, -np.inf
+        )
     return softmax(scores) @ value
