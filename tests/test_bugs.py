@@ -8,10 +8,10 @@ from bugs import BUGS
 from bugs.measure import PAGE, measure
 from test_cli import _here  # noqa: F401 - the modules are found here
 
-from attnspec.conformance.gallery import entry
 from attnspec import find_rule
+from attnspec.conformance.gallery import entry
 
-#: One of each kind of cause: an option, no option, a special case, a dtype, memory, chance, an error, a crash.
+#: One of each kind: an option, a row, a number, a tile, heads, a dtype, memory, chance, an error, a crash.
 SHOWN = (
     "bugs.masks:causal_bottom_right",
     "bugs.masks:filled_with_minus_1e9",

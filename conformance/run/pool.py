@@ -92,9 +92,8 @@ class Pool:
         for found in self._judge(first, plan, together=compiles):
             problem = found if isinstance(found, str) else ""
             if isinstance(found, Verdict):
-                found = self._compared(found)
-                verdicts.append(found)
-                yield found
+                verdicts.append(self._compared(found))
+                yield verdicts[-1]
                 problem = "stopped at the first failure" if stop(found) else ""
             if problem:
                 yield replace(subject, problem=f"backend {self.name}: {problem}")

@@ -3,6 +3,7 @@
 import ctypes
 
 import numpy as np
+
 from bugs.common import causal, heads, scored, softmax
 
 RANDOM = np.random.default_rng()

@@ -1,6 +1,7 @@
 """Bugs of who may attend to what."""
 
 import numpy as np
+
 from bugs.common import causal, entries, heads, scored, softmax
 
 

@@ -1,4 +1,4 @@
-"""How well a report tells what is wrong: measured on all bugs by ``python -m bugs.measure``, in this folder's parent.
+"""How well a report tells what is wrong: measured on all bugs by ``python -m bugs.measure`` in `tests`.
 
 Each bug is judged by the quick part of the suite, or with ``--whole`` by all of it. That takes some ten
 minutes; `tests/test_bugs.py` does so for some of them.
@@ -8,14 +8,13 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
-from bugs import BUGS, Bug
-
 from attnspec.conformance.report.failures import Example, broken
 from attnspec.conformance.report.report import Report
 from attnspec.conformance.report.reproduction import reproduction
 from attnspec.conformance.report.screen import screen, shown
 from attnspec.conformance.run.run import run_all
 from attnspec.conformance.run.selection import Selection
+from bugs import BUGS, Bug
 
 #: Lines of a page.
 PAGE = 60
@@ -110,18 +109,21 @@ def main() -> None:
         one = measure(bug, quick="--whole" not in options, reproduced="--fast" not in options)
         found.append(one)
         marks = f"{'first' if one.first else 'NOT FIRST':9} {'named' if one.named else '-':5}"
-        print(
-            f"{bug.place:40} {marks} {one.lines:3} lines {one.numbers:6} numbers {one.rules} {one.diagnosis[:90]}"
-        )
+        size = f"{one.lines:3} lines {one.numbers:6} numbers"
+        sys.stdout.write(f"{bug.place:40} {marks} {size} {one.rules} {one.diagnosis[:90]}\n")
         for text in one.failing:
-            print(f"    shows nothing: {text}")
+            sys.stdout.write(f"    shows nothing: {text}\n")
         sys.stdout.flush()
-    twins = [one for bug, one in zip(wanted, found, strict=True) if bug.twins]
-    print(
-        f"{len(found)} bugs: {sum(one.found for one in found)} found, {sum(one.first for one in found)} first, "
-        f"{sum(one.lines <= PAGE for one in found)} on a page, {sum(one.named for one in twins)} of "
-        f"{len(twins)} twins named, {sum(not one.failing for one in found)} with all reproductions"
-    )
+    counts = {
+        "bugs": len(found),
+        "found": sum(one.found for one in found),
+        "first": sum(one.first for one in found),
+        "on a page": sum(one.lines <= PAGE for one in found),
+        "with a twin": sum(bool(bug.twins) for bug in wanted),
+        "named": sum(one.named for one in found),
+        "with all reproductions": sum(not one.failing for one in found),
+    }
+    sys.stdout.write(", ".join(f"{number} {what}" for what, number in counts.items()) + "\n")
 
 
 if __name__ == "__main__":

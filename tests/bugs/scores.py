@@ -1,6 +1,7 @@
 """Bugs of scale, softcap and bias."""
 
 import numpy as np
+
 from bugs.common import causal, heads, scored, softmax
 
 

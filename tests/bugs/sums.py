@@ -1,6 +1,7 @@
 """Bugs of the softmax and of sums: denominators, sinks, lse, tiles."""
 
 import numpy as np
+
 from bugs.common import causal, heads, scored, softmax
 
 
