@@ -16,6 +16,7 @@ REFUSED, RELATED = "refused", "related"
 #: Of attention: what a call lacks or has besides its options. Each is the condition of some bug.
 NO_SCALE, SHARED, EMPTY, SPECIAL = "no scale", "shared heads", "empty row", "special numbers"
 MORE_QUERIES, OTHER_DEPTH, TILED, VIEWED = "more queries", "other value depth", "tiles", "layout"
+NOTHING = "empty axes"
 #: A score so large, or a row of scores all so low, that the exponential leaves float32.
 LARGE = "large scores"
 _LARGE = 80.0
@@ -75,6 +76,7 @@ def _of_attention(arguments: Mapping[str, Any]) -> set[str]:
         MORE_QUERIES: queries > keys,
         OTHER_DEPTH: value.shape[-1] != query.shape[-1],
         TILED: max(queries, keys) > _TILE,
+        NOTHING: 0 in (*query.shape, *key.shape),
         LARGE: _has_large_scores(arguments),
         EMPTY: _has_empty_row((*query.shape[:-1], keys), arguments),
     }

@@ -20,6 +20,7 @@ from attnspec.conformance.verdict import Verdict
 #: The rule that is broken where calls have this in common, unless the values say it more closely; of two
 #: things the one that stands first. Most calls have no scale: beside anything else it says little.
 _OWNERS = {
+    traits.NOTHING: "SHAPE-7",
     traits.EMPTY: "MASK-6",
     traits.LARGE: "SOFT-2",
     traits.VIEWED: "NUM-8",
@@ -184,15 +185,21 @@ def _of_kind(kind: str, failures: Sequence[Verdict], passing: Sequence[Verdict])
         ruled = Counter(map(about, failures)).most_common(1)[0][0]
         yield Cause(ruled, _shown_first(failures, lambda one: about(one) == ruled))
     elif kind == "refused":
-        yield Cause(about(failures[0]), tuple(failures), kind=kind)
+        commonest = Counter(map(about, failures)).most_common(1)[0][0]
+        yield Cause(commonest, _shown_first(failures, lambda one: about(one) == commonest), kind=kind)
     else:
-        yield from _divided(failures, passing, kind)
+        plain = [one for one in passing if not {traits.REFUSED, traits.RELATED} & set(one.traits)]
+        yield from _divided(failures, plain) if kind == "" else [_one(failures, plain, kind)]
 
 
-def _divided(failures: Sequence[Verdict], passing: Sequence[Verdict], kind: str) -> Iterator[Cause]:
+def _one(failures: Sequence[Verdict], plain: Sequence[Verdict], kind: str) -> Cause:
+    """Take what raises in one line, or ends in one way, for one cause, whatever the calls are about."""
+    return _named(failures, _common(failures, plain), plain, kind)
+
+
+def _divided(failures: Sequence[Verdict], plain: Sequence[Verdict]) -> Iterator[Cause]:
     """Divide failures by what the calls have in common, the most telling first."""
     # Several calls held against each other, and other operations, fail as the calls of attention do.
-    plain = [one for one in passing if not {traits.REFUSED, traits.RELATED} & set(one.traits)]
     left = list(failures)
     for number in range(_MOST_CAUSES):
         if not left:
@@ -200,7 +207,7 @@ def _divided(failures: Sequence[Verdict], passing: Sequence[Verdict], kind: str)
         common = _common([one for one in left if traits.RELATED not in one.traits] or left, plain)
         last = number == _MOST_CAUSES - 1
         own = [one for one in left if last or set(common.traits) <= _traits(one)]
-        yield _named(own, common, plain, kind)
+        yield _named(own, common, plain)
         left = [one for one in left if one not in own]
 
 
@@ -236,7 +243,7 @@ def _clarity(common: Common) -> float:
     return 5 * common.failing / (5 * common.failing + 4 * common.others + passing)
 
 
-def _named(own: Sequence[Verdict], common: Common, passing: Sequence[Verdict], kind: str) -> Cause:
+def _named(own: Sequence[Verdict], common: Common, passing: Sequence[Verdict], kind: str = "") -> Cause:
     """Name the rule of a cause: by what the values look like, by what is in common, by whose cases fail."""
     if _is_of_half(own):
         first = _shown_first(own, lambda one: about(one) == "NUM-3")

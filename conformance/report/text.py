@@ -92,6 +92,7 @@ _KINDS = {
 _COMMON = {
     traits.NO_SCALE: "without a scale",
     traits.SHARED: "with shared key heads",
+    traits.NOTHING: "with no queries, keys or batch entries",
     traits.EMPTY: "with a row that has nothing to attend to",
     traits.SPECIAL: "with NaN or infinity",
     traits.LARGE: "with large scores",
