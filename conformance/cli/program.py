@@ -88,7 +88,7 @@ def dump(folder: Path, name: str, program: str | None, seed: int | None) -> None
     calls = dump_case(find(name, seed), folder, backend)
     words = shlex.split(program) if program else ["PROGRAM"]
     # It is run in the folder, where its own path, and those of its files, would not be found.
-    command = shlex.join(str(Path(word).resolve()) if Path(word).is_file() else word for word in words)
+    command = shlex.join(str(Path(word).absolute()) if Path(word).is_file() else word for word in words)
     place = shlex.quote(str(folder))
     click.echo(f"{calls} calls in {folder}/calls.jsonl, their arrays in {folder}/calls")
     click.echo(f"run:   cd {place} && {command} < calls.jsonl")

@@ -47,6 +47,8 @@ _OFTENER = 0.2
 _MASKING = {"mask", "bias", "is_causal", "window", "key_lengths", "query_lengths", "key_segment_ids"}
 #: By how much two things in common have to say more than one.
 _CLEARER = 0.05
+#: Most calls have no scale: that they have it in common says less.
+_USUAL = 0.85
 #: A cause that leaves failures is followed by another, so often.
 _MOST_CAUSES = 4
 #: Ways to raise or to end that are shown, those put together among them.
@@ -205,7 +207,8 @@ def _divided(failures: Sequence[Verdict], plain: Sequence[Verdict]) -> Iterator[
         if not left:
             return
         common = _common([one for one in left if traits.RELATED not in one.traits] or left, plain)
-        last = number == _MOST_CAUSES - 1
+        # What is left over of one cause, with nothing in common, is not divided any further.
+        last = number == _MOST_CAUSES - 1 or (number > 0 and _clarity(common) < _CLEAR)
         own = [one for one in left if last or set(common.traits) <= _traits(one)]
         yield _named(own, common, plain)
         left = [one for one in left if one not in own]
@@ -240,7 +243,8 @@ def _clarity(common: Common) -> float:
     show in each call, what all its failures have in common is still the cause.
     """
     passing = common.judged - common.failing
-    return 5 * common.failing / (5 * common.failing + 4 * common.others + passing)
+    told = 5 * common.failing / (5 * common.failing + 4 * common.others + passing)
+    return told * _USUAL if common.traits == (traits.NO_SCALE,) else told
 
 
 def _named(own: Sequence[Verdict], common: Common, passing: Sequence[Verdict], kind: str = "") -> Cause:
@@ -300,8 +304,8 @@ def _shown_first(found: Sequence[Verdict], wanted: Callable[[Verdict], bool]) ->
     return tuple(sorted(found, key=lambda one: not wanted(one)))
 
 
-def _simplicity(one: Verdict) -> tuple[bool, bool, bool, int, bool, str]:
+def _simplicity(one: Verdict) -> tuple[bool, int, bool, int, bool, str]:
     """Order failures: single calls first, then those with a name, then by how many numbers they take."""
     named = bool(one.variant or one.precision)
-    related = traits.RELATED in one.traits
-    return one.status == "error", related, not named, one.numbers, bool(one.group), one.case
+    kind = 2 * (traits.RELATED in one.traits) + (traits.REFUSED in one.traits)
+    return one.status == "error", kind, not named, one.numbers, bool(one.group), one.case

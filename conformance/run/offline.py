@@ -3,7 +3,7 @@
 import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -127,9 +127,15 @@ def dump_case(item: Item, folder: Path, backend: Backend | None = None) -> int:
             if backend.function(name) is not None
         }
         hello = Handshake("", "", backend.dtypes, offered)
-    calls = item.calls if isinstance(item, Relation) else (item,)
-    plain = [replace(case, id=item.id, layout={}) for case in calls]  # a file holds rows
-    return export_calls(plain, folder, hello).calls
+    recorder = _Recorder(folder)
+    asked = _backend(recorder, hello, hello.dtypes, ())
+    for case in item.calls if isinstance(item, Relation) else (item,):
+        with suppress(Unsupported, Raised, Failure):
+            call(asked, case.operation, case.arguments)
+    folder.mkdir(parents=True, exist_ok=True)
+    text = "".join(f"{line}\n" for line in (HELLO, *recorder.lines, STOP))
+    (folder / CALLS).write_text(text, encoding="ascii", newline="\n")
+    return len(recorder.lines)
 
 
 def _is_shown(item: Item) -> bool:

@@ -12,8 +12,10 @@ def mask_filled_where_true(query, key, value, *, mask=None, scale=None):
     scores = query @ key.transpose(-1, -2) * (query.shape[-1] ** -0.5 if scale is None else scale)
     if mask is not None:
         scores = scores.masked_fill(mask, float("-inf"))
-    weights = torch.nan_to_num(torch.softmax(scores, dim=-1)) if scores.shape[-1] else scores
-    return (weights @ value).to(dtype)
+    if scores.shape[-1] == 0:
+        return (scores @ value).to(dtype)
+    empty = (scores == -torch.inf).all(-1, keepdim=True)
+    return (torch.softmax(scores, dim=-1).masked_fill(empty, 0) @ value).to(dtype)
 
 
 def causal_bottom_right(query, key, value, *, mask=None, is_causal=False, scale=None):
