@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from attnspec.conformance.judge.call import observe
     from attnspec.conformance.judge.expected import expected
-    from attnspec.conformance.judge.judge import judge
     from attnspec.conformance.suite import find, items
     from attnspec.conformance.verdict import Verdict
 
-__all__ = ["Verdict", "expected", "find", "items", "judge", "observe"]
+__all__ = ["Verdict", "expected", "find", "items", "observe"]
 
 _PLACES = {
     "observe": "judge.call",
     "expected": "judge.expected",
-    "judge": "judge.judge",
     "find": "suite",
     "items": "suite",
     "Verdict": "verdict",

@@ -34,7 +34,7 @@ def test_a_bug_is_found_and_told_in_a_page(bug):
     assert found.found
     assert found.first, found.rules
     assert found.lines <= PAGE
-    assert found.numbers <= 1000
+    assert found.numbers <= 3000, "what takes several calls takes more"
     assert found.failing == (), "each reproduction shows what it is printed for"
     assert found.named == (bool(bug.twins) and bug.place not in NOT_NAMED), found.diagnosis
 

@@ -141,7 +141,9 @@ def test_a_reproduction_prints_what_it_shows(difference, shown, capsys, monkeypa
     suite.observe = lambda *_: {"output": np.array([1, 4], "float32")}
     suite.expected = lambda *_: {"output": np.array([1.0, 2.0])}
     suite.judge = lambda *_: SimpleNamespace(difference="judged")
-    for module in (suite, backends):
+    judging = ModuleType("attnspec.conformance.judge.judge")
+    judging.judge = suite.judge
+    for module in (suite, backends, judging):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     program = reproduction(replace(FAIL, difference=difference))
     exec(program)

@@ -47,7 +47,7 @@ _OFTENER = 0.2
 _MASKING = {"mask", "bias", "is_causal", "window", "key_lengths", "query_lengths", "key_segment_ids"}
 #: By how much two things in common have to say more than one.
 _CLEARER = 0.05
-#: Most calls have no scale: that they have it in common says less.
+#: Most calls have no scale, and all of them nothing: where most of these pass, that says less.
 _USUAL = 0.85
 #: A cause that leaves failures is followed by another, so often.
 _MOST_CAUSES = 4
@@ -244,7 +244,8 @@ def _clarity(common: Common) -> float:
     """
     passing = common.judged - common.failing
     told = 5 * common.failing / (5 * common.failing + 4 * common.others + passing)
-    return told * _USUAL if common.traits == (traits.NO_SCALE,) else told
+    usual = common.traits in ((), (traits.NO_SCALE,)) and 2 * common.failing < common.judged
+    return told * _USUAL if usual else told
 
 
 def _named(own: Sequence[Verdict], common: Common, passing: Sequence[Verdict], kind: str = "") -> Cause:

@@ -46,25 +46,31 @@ def reproduction(verdict: Verdict, seed: int | None = None) -> str:
     backend = f"load({_quoted(verdict.backend)})"
     case = f"find({_quoted(verdict.case)}{'' if seed is None else f', seed={seed}'})"
     imports, lines = _program(verdict, backend, case)
-    head = ["from attnspec.backends import load", f"from attnspec.conformance import {imports}"]
-    return "\n".join([*head, *lines])
+    return "\n".join(["from attnspec.backends import load", *imports, *lines])
 
 
-def _program(verdict: Verdict, backend: str, case: str) -> tuple[str, list[str]]:
+def _program(verdict: Verdict, backend: str, case: str) -> tuple[list[str], list[str]]:
     """Give what is imported, and the lines after that."""
+    seen = ["from attnspec.conformance import find, observe"]
+    compared = ["from attnspec.conformance import expected, find, observe"]
     difference = verdict.difference
     if _is_judged_again(verdict):
         shown = "difference" if difference else "raised" if verdict.raised else "reason"
-        return "find, judge", [f"print(judge({backend}, {case}).{shown})"]
+        # By its full place: the folder of the judge bears the same name.
+        judging = [
+            "from attnspec.conformance import find",
+            "from attnspec.conformance.judge.judge import judge",
+        ]
+        return judging, [f"print(judge({backend}, {case}).{shown})"]
     if difference is None:
-        return "find, observe", [f"print(observe({backend}, {case}))"]
+        return seen, [f"print(observe({backend}, {case}))"]
     got, expected = (f"{of}{_select(difference)}" for of in (f"observe({backend}, case)", "expected(case)"))
     if difference.kind == "dtype":  # what is expected is float64
-        return "find, observe", [f"case = {case}", f"print({got})"]
+        return seen, [f"case = {case}", f"print({got})"]
     if not verdict.repeatable:
         loop = f"    print({got}, {expected})"
-        return "expected, find, observe", [f"case = {case}", "for _ in range(10):", loop]
-    return "expected, find, observe", [f"case = {case}", f"print({got}, {expected})"]
+        return compared, [f"case = {case}", "for _ in range(10):", loop]
+    return compared, [f"case = {case}", f"print({got}, {expected})"]
 
 
 def _is_judged_again(verdict: Verdict) -> bool:
