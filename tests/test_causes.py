@@ -6,10 +6,11 @@ from reported import ERROR, FAIL, PASS
 from attnspec import find_case
 from attnspec.conformance.judge.failure import own_place
 from attnspec.conformance.judge.traits import numbers, traits
-from attnspec.conformance.report.causes import Cause, Common, causes
+from attnspec.conformance.report.because import because
+from attnspec.conformance.report.causes import Cause, causes
+from attnspec.conformance.report.common import Common
 from attnspec.conformance.report.failures import broken
 from attnspec.conformance.report.screen import shown
-from attnspec.conformance.report.text import because
 from attnspec.conformance.suite import find
 from attnspec.conformance.verdict import Difference, Raise, Verdict
 

@@ -90,7 +90,7 @@ def asked_again(verdicts: Sequence[Verdict]) -> Iterator[tuple[str, str]]:
         The name of each and its group.
     """
     # Where values are wrong, what is refused and what is not tells nothing of them.
-    refusals = not any(one.status == "fail" and REFUSED not in one.traits for one in verdicts)
+    refusals = not any(one.bad and REFUSED not in one.traits for one in verdicts)
     for bad, most in _ASKED_AGAIN.items():
         names = [
             (verdict.case, verdict.group)
