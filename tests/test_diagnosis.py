@@ -8,12 +8,11 @@ import pytest
 from attnspec.backends import load
 from attnspec.conformance.gallery import correct_entries, entry
 from attnspec.conformance.meta.diagnosed import measure, on_another_base
+from attnspec.conformance.meta.probes import golden, probes
 from attnspec.conformance.report.diagnosis import (
     Diagnosis,
     Gallery,
     diagnose,
-    golden,
-    probes,
     said,
 )
 from attnspec.conformance.report.failures import asked_again

@@ -13,19 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from attnspec import Case, cases, find_rule
+from attnspec import Case, find_rule
 from attnspec.backends import DTYPES, Backend, Broken, Unsupported
 from attnspec.conformance.gallery import Entry, wrong_entries
 from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.call import Outputs, call
 from attnspec.conformance.judge.cause import looked_at
 from attnspec.conformance.judge.comparison import compare
-from attnspec.conformance.judge.dtypes import accepted, in_each, is_real
+from attnspec.conformance.judge.dtypes import accepted, is_real
 from attnspec.conformance.judge.expected import declared, differences
 from attnspec.conformance.judge.failure import Failure, Raised
 from attnspec.conformance.suite.group import Item
-from attnspec.conformance.suite.options import OPTIONS, drawn
-from attnspec.conformance.suite.problem import GROUPED, MASKED, Shape, problem_of
 from attnspec.conformance.verdict import Difference
 
 #: Two results that are each within a budget of the same number are within two of each other.
@@ -40,13 +38,6 @@ _MOST = 3
 _MISFITS = {True: 0.15, False: 0.1}
 #: What two results may be apart besides, as a part of the largest number in them.
 _UNITS = {"float64": 2.0**-40, "float32": 2.0**-17, "float16": 2.0**-10, "bfloat16": 2.0**-7}
-_SHAPES = (MASKED[0], GROUPED[1], Shape((1, 1), 19, 35, 2, 2))
-_PLAIN = (
-    Shape((), 2, 257, 2, 3),
-    Shape((), 33, 9, 20, 2),
-    Shape((2, 2), 4, 4, 3, 3),
-    Shape((2,), 3, 4, 2, 5),
-)
 
 
 @dataclass(frozen=True)
@@ -120,7 +111,8 @@ def diagnose(backend: Backend, asked: Iterable[Case], gallery: Gallery | None = 
 
     Examples
     --------
-    >>> from attnspec.conformance.report.diagnosis import diagnose, probes
+    >>> from attnspec.conformance.report.diagnosis import diagnose
+    >>> from attnspec.conformance.meta.probes import probes
     >>> from attnspec.conformance.gallery import entry
     >>> found = diagnose(entry("lse_negative").backend(), probes()[:12])
     >>> [one.name for one in found.entries], found.failing
@@ -203,27 +195,6 @@ def _is_offered(backend: Backend, case: Case) -> bool:
 
 def _is_refused(case: Case) -> bool:
     return case.misuse is not None and not case.misuse.allowed
-
-
-def golden() -> list[Case]:
-    """Take all golden vectors, each in one of the dtypes that hold it."""
-    each = [in_each(case) for case in cases()]
-    return [found[number % len(found)] for number, found in enumerate(each) if found]
-
-
-def probes(seed: int = 5) -> list[Case]:
-    """Make cases: each option beside nothing else, and plain ones, past tiles too."""
-    found = []
-    for number, shape in enumerate((*_SHAPES, *_PLAIN)):
-        for dtype in ("float32", "float16"):
-            for name in OPTIONS if number < len(_SHAPES) else ("plain",):
-                problem = problem_of(shape, dtype, seed + number)
-                needs, own = ({}, {}) if name == "plain" else drawn(problem, name)
-                rule = OPTIONS[name].rule if name in OPTIONS else "SOFT-1"
-                title, arguments = f"a probe of {name}", problem.arguments | needs | own
-                id_ = f"errors-probe-{name.replace('_', '-')}-{number}"
-                found.append(Case(id_, title, "errors", "attention", (rule,), arguments, group="probe"))
-    return found
 
 
 def diagnosis_of(backend: Backend, found: Iterable[Item]) -> str:
