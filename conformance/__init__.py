@@ -11,17 +11,15 @@ if TYPE_CHECKING:
     from attnspec.conformance.in_process import check
     from attnspec.conformance.judge.call import observe
     from attnspec.conformance.judge.expected import expected
-    from attnspec.conformance.judge.judge import judge
     from attnspec.conformance.suite import find, items
     from attnspec.conformance.verdict import Verdict
 
-__all__ = ["Verdict", "check", "expected", "find", "items", "judge", "observe"]
+__all__ = ["Verdict", "check", "expected", "find", "items", "observe"]
 
 _PLACES = {
     "check": "in_process",
     "observe": "judge.call",
     "expected": "judge.expected",
-    "judge": "judge.judge",
     "find": "suite",
     "items": "suite",
     "Verdict": "verdict",

@@ -112,6 +112,14 @@ class Verdict:
         by `Unsupported` or `NotImplementedError`; the reason is what it said.
     refusal : bool
         Whether the call is one that has to be refused, and not one with a result.
+    alone : bool
+        False where the same call passes as the first one of a process; asked of a few failures of a run.
+    probed : bool
+        Whether the weights that differ were not returned, and seen by calls with the identity as value.
+    traits : tuple of str
+        What kind of call it is, as `attnspec.conformance.judge.traits` says it.
+    numbers : int
+        How many numbers stand in the arrays of its calls.
 
     Examples
     --------
@@ -141,6 +149,10 @@ class Verdict:
     repeatable: bool = True
     declined: bool = False
     refusal: bool = False
+    alone: bool = True
+    probed: bool = False
+    traits: tuple[str, ...] = ()
+    numbers: int = 0
 
     @property
     def bad(self) -> bool:
@@ -186,7 +198,7 @@ def from_json(entry: Mapping[str, Any]) -> Verdict:
     plain = dict(entry)
     if plain.get("status") not in STATUSES:
         raise ValueError(f"status: expected one of {', '.join(STATUSES)}, got {plain.get('status')!r}")
-    for name in ("rules", "declared"):
+    for name in ("rules", "declared", "traits"):
         plain[name] = tuple(plain.get(name, ()))
     if "share" in plain:
         plain["share"] = _number(plain["share"])

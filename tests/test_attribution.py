@@ -12,8 +12,10 @@ from attnspec.conformance.judge.call import observe
 from attnspec.conformance.judge.dtypes import accepted, arguments_of, dtypes_of, in_dtype
 from attnspec.conformance.judge.expected import exact
 from attnspec.conformance.judge.failure import Missing
-from attnspec.conformance.judge.judge import asked, judge
+from attnspec.conformance.judge.hidden import without
+from attnspec.conformance.judge.judge import asked, judge, of_outputs
 from attnspec.conformance.judge.refusal import FITTING
+from attnspec.conformance.suite import find
 from attnspec.conformance.suite.problem import MASKED, problem_of
 
 PORTABLE = load("numpy-portable")
@@ -269,3 +271,25 @@ def test_a_golden_vector_asks_for_what_its_rules_are_about():
         asked(mute, replace(case, rules=("SOFT-6",)))
     half = replace(case, arguments=in_dtype(case.arguments, "float16"))
     assert asked(mute, half) == ("SOFT-1", "NUM-5")
+
+
+def test_weights_that_are_not_returned_are_told_to_be_seen_otherwise():
+    def flat(query, key, value, *, mask=None):
+        weights = np.zeros((*query.shape[:-1], key.shape[-2]), query.dtype)
+        weights[..., 0] = 1
+        return weights @ value
+
+    same = {"value": np.ones_like(PROBLEM.value)}  # any weights give the right output
+    own = replace(PORTABLE, name="own", attention=flat, companions={})
+    verdict = judge(own, case_of("SOFT-1", PROBLEM.arguments | same))
+    assert (verdict.status, verdict.difference.output, verdict.probed) == ("fail", "weights", True)
+    verdict = judge(giving(lambda o, e, w: (o, e, w + 1)), case_of("SOFT-1", PROBLEM.arguments))
+    assert (verdict.difference.output, verdict.probed) == ("weights", False)
+
+
+def test_rules_on_an_lse_are_not_asked_where_none_is_returned():
+    assert of_outputs(("SHAPE-7", "SOFT-7"), ()) == ("SHAPE-7",)
+    relation = find("numerics-call-repeated-plain-1-float32")
+    wide = replace(relation, rules=("NUM-9", "SOFT-6"))
+    assert asked(without(PORTABLE, "return_lse"), wide) == ("NUM-9",)
+    assert asked(PORTABLE, wide) == ("NUM-9", "SOFT-6")

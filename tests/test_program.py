@@ -319,3 +319,23 @@ def test_a_backend_served_as_a_program_gives_the_same_bits(tmp_path):
         mine, theirs = (call(backend, case.operation, arguments) for backend in (here, served))
         for name in mine.keys() | theirs.keys():
             assert mine[name].tobytes() == theirs[name].tobytes()
+
+
+def test_the_call_of_a_case_is_dumped_for_a_debugger(tmp_path):
+    folder, program = tmp_path / "a folder", EXAMPLES / "attention.py"
+    run = attnspec(
+        "dump", "--case", "masking-empty-last-float32", "--program", f"{sys.executable} {program}", folder
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.startswith(f"1 calls in {folder}/calls.jsonl")
+    (line,) = [line for line in run.stdout.splitlines() if line.startswith("run: ")]
+    fed = subprocess.run(line.removeprefix("run: "), shell=True, capture_output=True, text=True, check=True)
+    assert json.loads(fed.stdout.splitlines()[1])["id"] == 1, "hello is answered, and then the call"
+    assert "gdb -ex 'run < calls.jsonl' --args" in run.stdout
+    again = attnspec("dump", "--case", "masking-empty-last-float32", folder)
+    assert (again.returncode, "to be empty" in again.stderr) == (2, True)
+
+
+def test_a_relation_is_dumped_as_its_calls(tmp_path):
+    run = attnspec("dump", "--case", "errors-earlier-calls-mask-1-float32", tmp_path / "calls")
+    assert run.stdout.startswith("3 calls in "), "the fourth is the first once more"

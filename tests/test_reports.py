@@ -194,18 +194,20 @@ def test_no_line_of_ours_is_made_by_text_from_outside():
     assert len(screen(Report(replace(RESULTS, subjects=(long,))))) < 20_000
 
 
-def test_of_each_rule_the_plainest_failure_is_shown():
-    large = replace(FAIL, case="a", difference=replace(FAIL.difference, size=600))
-    nameless = replace(FAIL, case="b", variant="")
+def test_of_each_cause_one_failure_is_shown_and_the_others_are_counted():
+    large = replace(FAIL, case="a", numbers=600)
+    nameless = replace(FAIL, case="b", variant="", numbers=1)
     drawn = replace(FAIL, case="c", group="plain")
-    other = replace(FAIL, rule="MASK-5")
-    found = broken([ERROR, large, nameless, drawn, FAIL, other, UNMET, PASS])
-    assert [(example.verdict, example.more) for example in found] == [(FAIL, 3), (other, 0), (ERROR, 0)]
-    assert "(and 3 more of m:f under MASK-6)" in screen(
-        Report(replace(RESULTS, verdicts=(large, nameless, drawn, FAIL)))
-    )
-    raising = replace(ERROR, rules=("MASK-6",), group="")
-    assert broken([raising, nameless])[0].verdict == nameless, "values before exceptions"
+    other = replace(FAIL, case="d", rule="MASK-5", variant="", numbers=9)
+    verdicts = (ERROR, large, nameless, drawn, FAIL, other, UNMET, PASS)
+    found = broken(verdicts)
+    assert [(one.verdict, one.more, len(one.cause.failures)) for one in found] == [
+        (FAIL, 3, 5),
+        (ERROR, 0, 1),
+    ]
+    text = screen(Report(replace(RESULTS, verdicts=verdicts)))
+    assert "(and 3 more of m:f under MASK-6)" in text
+    assert "also: 1 case under another rule, with the same cause: MASK-5" in text
 
 
 def test_the_budget_used_by_dtype():

@@ -63,7 +63,7 @@ def test_from_fails_to_passes_by_the_page_alone(kernel):
     assert outcomes == [
         ("--quick", 1),
         ("-k HEAD-1", 0),
-        ("--case notation-lse", 0),
+        ("--case heads-eight-over-two", 0),
         ("-k MASK-6", 0),
         ("", 0),
     ]

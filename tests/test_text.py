@@ -2,7 +2,7 @@
 
 import sys
 from dataclasses import replace
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -40,8 +40,8 @@ def test_an_exception_in_full():
         "at /m.py, line 7, in f",
         "reproduce:",
         "    from attnspec.backends import load",
-        "    from attnspec.conformance import find, judge",
-        '    print(judge(load("m:f"), find("numerics-long-float32")))',
+        "    from attnspec.conformance import find, observe",
+        '    print(observe(load("m:f"), find("numerics-long-float32")))',
     ]
 
 
@@ -140,8 +140,10 @@ def test_a_reproduction_prints_what_it_shows(difference, shown, capsys, monkeypa
     suite.find = lambda name, seed=None: (name, seed)
     suite.observe = lambda *_: {"output": np.array([1, 4], "float32")}
     suite.expected = lambda *_: {"output": np.array([1.0, 2.0])}
-    suite.judge = lambda *_: "judged"
-    for module in (suite, backends):
+    suite.judge = lambda *_: SimpleNamespace(difference="judged")
+    judging = ModuleType("attnspec.conformance.judge.judge")
+    judging.judge = suite.judge
+    for module in (suite, backends, judging):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     program = reproduction(replace(FAIL, difference=difference))
     exec(program)

@@ -9,7 +9,7 @@ import click
 from attnspec import SpecError, __version__, find_rule, rules
 from attnspec.conformance.cli.check import check, judge
 from attnspec.conformance.cli.init import init
-from attnspec.conformance.cli.program import export, serve, smoke
+from attnspec.conformance.cli.program import dump, export, serve, smoke
 from attnspec.conformance.cli.trace import trace
 from attnspec.conformance.cli.vectors import vectors
 
@@ -136,7 +136,7 @@ def compare(before: Path, after: Path) -> None:
         sys.exit(1)
 
 
-for command in (check, judge, init, export, smoke, serve, trace, vectors):
+for command in (check, judge, init, export, dump, smoke, serve, trace, vectors):
     main.add_command(command)
 
 

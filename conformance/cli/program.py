@@ -1,5 +1,6 @@
-"""The commands around programs: ``attnspec smoke``, ``serve``, ``export`` and ``judge``."""
+"""The commands around programs: ``attnspec smoke``, ``serve``, ``export`` and ``dump``."""
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -67,3 +68,29 @@ def export(
     made = export_calls(found, folder, hello, dtypes, part)
     click.echo(f"{made.calls} calls in {folder}/calls.jsonl; answers are expected in {folder}/answers.jsonl")
     click.echo(f"{made.cases} cases are judged by them; {made.left_out} need a device that can be called")
+
+
+@click.command()
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--case", "name", required=True, metavar="ID", help="The case, by its name.")
+@click.option("--program", metavar="COMMAND", help="The program that is to be given it.")
+@click.option("--seed", type=int, metavar="N", help="Of the run, where it had one.")
+def dump(folder: Path, name: str, program: str | None, seed: int | None) -> None:
+    """Write the call of one case to a folder, and print the line that feeds it to a debugger."""
+    from attnspec import SpecError
+    from attnspec.backends import load
+    from attnspec.backends.names import name_program
+    from attnspec.conformance.run.offline import dump_case
+    from attnspec.conformance.suite import find
+
+    if folder.exists() and any(folder.iterdir()):
+        raise SpecError(f"folder: expected {folder} to be empty, got a folder with files")
+    backend = load(name_program(program)) if program else None
+    calls = dump_case(find(name, seed), folder, backend)
+    words = shlex.split(program) if program else ["PROGRAM"]
+    # It is run in the folder, where its own path, and those of its files, would not be found.
+    command = shlex.join(str(Path(word).absolute()) if Path(word).is_file() else word for word in words)
+    place = shlex.quote(str(folder))
+    click.echo(f"{calls} calls in {folder}/calls.jsonl, their arrays in {folder}/calls")
+    click.echo(f"run:   cd {place} && {command} < calls.jsonl")
+    click.echo(f"debug: cd {place} && gdb -ex 'run < calls.jsonl' --args {command}")

@@ -1,6 +1,6 @@
 """The judge: one case or relation put to one backend, and what it gives compared with what it must give."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from attnspec.conformance.judge.failure import Failure, Missing, Raised
 from attnspec.conformance.judge.figure import misprint
 from attnspec.conformance.judge.refusal import refused
 from attnspec.conformance.judge.relation import Relation
+from attnspec.conformance.judge.traits import numbers, traits
 from attnspec.conformance.verdict import Difference, Verdict
 from attnspec.dtypes import SHORT
 from attnspec.reference.budget.budget import Accuracy, Budget, budget
@@ -54,9 +55,16 @@ def judge(backend: Backend, item: Case | Relation) -> Verdict:
     >>> judge(load("numpy-portable"), find_case("masking-empty-last")).status
     'pass'
     """
+    verdict = _judged(backend, item)
+    seen = verdict.difference is not None and verdict.difference.output == "weights"
+    return replace(verdict, probed=seen and not backend.has("attention", "return_weights"))
+
+
+def _judged(backend: Backend, item: Case | Relation) -> Verdict:
     verdict = Verdict(
         backend.name, item.name, item.group, item.rules, "pass", item.dtype, getattr(item, "operation", "")
     )
+    verdict = replace(verdict, traits=traits(item), numbers=numbers(item))
     try:
         _require(backend, item)
         verdict = replace(verdict, rules=asked(backend, item))
@@ -95,11 +103,25 @@ def asked(backend: Backend, item: Case | Relation) -> tuple[str, ...]:
         When none is.
     """
     if isinstance(item, Relation):
-        return item.rules
+        returns = [name for name in _OUTPUT_OF.values() if backend.has("attention", f"return_{name}")]
+        return of_outputs(item.rules, returns)
     rules = tuple(rule for rule in item.rules if _is_asked(rule, backend, item))
     if not rules:
         raise Missing(f"{backend.name} does not return what {', '.join(item.rules)} is about")
     return rules
+
+
+def of_outputs(rules: tuple[str, ...], returns: Collection[str]) -> tuple[str, ...]:
+    """Leave out rules on outputs of attention that are not returned, but for the one a case is there for.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.judge.judge import of_outputs
+    >>> of_outputs(("MASK-6", "SOFT-7"), ()), of_outputs(("MASK-6", "SOFT-7"), ("lse",))
+    (('MASK-6',), ('MASK-6', 'SOFT-7'))
+    """
+    first, *others = rules
+    return first, *(rule for rule in others if _OUTPUT_OF.get(rule, "") in ("", *returns))
 
 
 def _is_asked(rule: str, backend: Backend, case: Case) -> bool:
@@ -195,6 +217,8 @@ def _judge_relation(backend: Backend, relation: Relation, verdict: Verdict) -> V
             found,
             case=verdict.case,
             group=verdict.group,
+            traits=verdict.traits,
+            numbers=verdict.numbers,
             rules=tuple(dict.fromkeys((*verdict.rules, *found.rules))),
         )
     reason, difference = ("", found) if isinstance(found, Difference) else (found, None)

@@ -15,7 +15,8 @@ from typing import Any
 from attnspec import Case
 from attnspec.backends import Backend
 from attnspec.conformance.gallery import Entry, entry, wrong_entries
-from attnspec.conformance.report.diagnosis import Gallery, diagnose, golden, probes
+from attnspec.conformance.meta.probes import golden, probes
+from attnspec.conformance.report.diagnosis import Gallery, diagnose
 
 #: Correct entries whose steps, together, make the other base.
 OTHER_BASE = (

@@ -1,25 +1,43 @@
-"""The failures to show: of each backend and rule that does not hold, the plainest one."""
+"""The failures to show: of each backend, one for each cause; and which cases are asked again."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from attnspec.conformance.judge.traits import REFUSED, RELATED
 from attnspec.conformance.report.by_rule import about
-from attnspec.conformance.verdict import BAD, Status, Verdict
+from attnspec.conformance.report.causes import Cause, causes
+from attnspec.conformance.verdict import BAD, Verdict
 
 #: Of the cases of a run, at most so many that it failed, and that it passed, are asked again.
-_ASKED_AGAIN = {True: 60, False: 120}
+_ASKED_AGAIN = {True: 100, False: 300}
 
 
 @dataclass(frozen=True)
 class Example:
-    """The plainest verdict of a backend under a rule, and how many more there are of the kind."""
+    """The failure of a backend that shows something best, and what there is beside it.
+
+    Attributes
+    ----------
+    verdict : Verdict
+    more : int
+        How many others there are under its rule.
+    cause : Cause or None
+        What it is an example of, with all that fails of it, under other rules too.
+    """
 
     verdict: Verdict
     more: int
+    cause: Cause | None = None
 
 
-def broken(verdicts: Iterable[Verdict]) -> list[Example]:
-    """Give an example of each rule that each backend breaks, the plainest first.
+def broken(failures: Iterable[Verdict], verdicts: Iterable[Verdict] = ()) -> list[Example]:
+    """Give an example of each cause for which each backend fails, the one to look at first at the front.
+
+    Parameters
+    ----------
+    failures : iterable of Verdict
+    verdicts : iterable of Verdict, optional
+        All of the run: what passes tells causes apart.
 
     Examples
     --------
@@ -27,14 +45,38 @@ def broken(verdicts: Iterable[Verdict]) -> list[Example]:
     >>> from attnspec.conformance.verdict import Verdict
     >>> failing = [Verdict("b", f"{name}-float32", "", ("MASK-1",), "fail") for name in ("long", "no")]
     >>> [(example.verdict.case, example.more) for example in broken(failing)]
-    [('no-float32', 1)]
+    [('long-float32', 1)]
     """
-    return _examples(verdicts, BAD)
+    judged: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        judged.setdefault(verdict.backend, []).append(verdict)
+    bad: dict[str, list[Verdict]] = {}
+    for verdict in failures:
+        if verdict.bad:
+            bad.setdefault(verdict.backend, []).append(verdict)
+    return [_example(cause) for backend, own in bad.items() for cause in causes(own, judged.get(backend, ()))]
+
+
+def _example(cause: Cause) -> Example:
+    """Show the first failure under the rule of the cause, whatever rule it was put under by itself."""
+    first = cause.failures[0]
+    if about(first) != cause.rule:
+        first = replace(first, rule=cause.rule, variant="", precision="")
+    # That an argument has no effect is said where it holds of each call that has it.
+    having = [one for one in cause.failures if first.ignored in one.traits and RELATED not in one.traits]
+    if first.ignored and any(one.ignored != first.ignored for one in having):
+        first = replace(first, ignored="")
+    more = sum(about(one) == cause.rule for one in cause.failures[1:])
+    return Example(first, more, cause)
 
 
 def unmet(verdicts: Iterable[Verdict]) -> list[Example]:
     """Give an example of each SHOULD that each backend does not meet."""
-    return _examples(verdicts, ("should not met",))
+    groups: dict[tuple[str, str], list[Verdict]] = {}
+    for verdict in verdicts:
+        if verdict.status == "should not met":
+            groups.setdefault((verdict.backend, about(verdict)), []).append(verdict)
+    return [Example(min(group, key=_plainness), len(group) - 1) for group in groups.values()]
 
 
 def asked_again(verdicts: Sequence[Verdict]) -> Iterator[tuple[str, str]]:
@@ -47,6 +89,8 @@ def asked_again(verdicts: Sequence[Verdict]) -> Iterator[tuple[str, str]]:
     iterator of (str, str)
         The name of each and its group.
     """
+    # Where values are wrong, what is refused and what is not tells nothing of them.
+    refusals = not any(one.bad and REFUSED not in one.traits for one in verdicts)
     for bad, most in _ASKED_AGAIN.items():
         names = [
             (verdict.case, verdict.group)
@@ -54,6 +98,7 @@ def asked_again(verdicts: Sequence[Verdict]) -> Iterator[tuple[str, str]]:
             if (verdict.status in BAD if bad else verdict.status == "pass")
             and verdict.case
             and not ended(verdict)
+            and (REFUSED in verdict.traits) == refusals
         ]
         yield from names[:: -(-len(names) // most) or 1]
 
@@ -70,18 +115,6 @@ def ended(verdict: Verdict) -> bool:
     """
     has_raised = verdict.raised is not None and bool(verdict.raised.type)
     return verdict.status == "error" and verdict.difference is None and not has_raised
-
-
-def _examples(verdicts: Iterable[Verdict], statuses: tuple[Status, ...]) -> list[Example]:
-    groups: dict[str, dict[str, list[Verdict]]] = {}
-    for verdict in verdicts:
-        if verdict.status in statuses:
-            groups.setdefault(verdict.backend, {}).setdefault(about(verdict), []).append(verdict)
-    return [
-        Example(min(group, key=_plainness), len(group) - 1)
-        for of_backend in groups.values()
-        for group in sorted(of_backend.values(), key=lambda group: min(map(_plainness, group)))
-    ]
 
 
 def _plainness(verdict: Verdict) -> tuple[bool, bool, bool, int, int, str]:

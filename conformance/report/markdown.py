@@ -37,7 +37,7 @@ def to_markdown(report: Report) -> str:
     lines = [f"## attnspec: {_text(headline(report))}", "", *_table(report), ""]
     for subject in report.results.subjects:
         lines += _said_of(report, subject)
-    examples = broken(report.failures.new)
+    examples = broken(report.failures.new, report.results.verdicts)
     for example in examples[:_MOST_SHOWN]:
         lines += _details(example, report.seed)
     if len(examples) > _MOST_SHOWN:
@@ -77,7 +77,7 @@ def _table(report: Report) -> Iterator[str]:
 
 
 def _details(example: Example, seed: int | None) -> Iterator[str]:
-    found = details(example.verdict, seed)
+    found = details(example.verdict, seed, example.cause)
     fence = "```"
     while fence in found:
         fence += "`"

@@ -1,15 +1,19 @@
 """Reproductions: a few lines of Python that show a failure without the suite, from its verdict alone."""
 
 import json
+import shlex
 
+from attnspec.backends.names import PROGRAM
+from attnspec.conformance.judge.traits import RELATED
 from attnspec.conformance.verdict import Difference, Verdict
 
 
 def reproduction(verdict: Verdict, seed: int | None = None) -> str:
     """Write the lines that show what a verdict says.
 
-    An element that is off is printed beside what it must be. Everything else, such as an
-    exception, a call that had to be refused or a relation between calls, is judged once more.
+    An element that is off is printed beside what it must be, and what is returned where nothing must
+    be. What raises, raises; what ends the process, ends it. What holds between several calls is judged
+    once more.
 
     Parameters
     ----------
@@ -34,24 +38,64 @@ def reproduction(verdict: Verdict, seed: int | None = None) -> str:
     print(observe(load("m:f"), case)["output"][2, 0], expected(case)["output"][2, 0])
     >>> print(reproduction(Verdict("m:f", "a-1-float32", "", ("MASK-6",), "error"), seed=7))
     from attnspec.backends import load
-    from attnspec.conformance import find, judge
-    print(judge(load("m:f"), find("a-1-float32", seed=7)))
+    from attnspec.conformance import find, observe
+    print(observe(load("m:f"), find("a-1-float32", seed=7)))
     """
     if not verdict.case:
         return ""
     backend = f"load({_quoted(verdict.backend)})"
     case = f"find({_quoted(verdict.case)}{'' if seed is None else f', seed={seed}'})"
-    lines = ["from attnspec.backends import load"]
+    imports, lines = _program(verdict, backend, case)
+    return "\n".join(["from attnspec.backends import load", *imports, *lines])
+
+
+def _program(verdict: Verdict, backend: str, case: str) -> tuple[list[str], list[str]]:
+    """Give what is imported, and the lines after that."""
+    seen = ["from attnspec.conformance import find, observe"]
+    compared = ["from attnspec.conformance import expected, find, observe"]
     difference = verdict.difference
-    # A relation says in `reason` what it found: what differs there are calls from each other.
-    if difference is None or difference.kind == "bits" or verdict.reason:
-        lines += ["from attnspec.conformance import find, judge", f"print(judge({backend}, {case}))"]
-        return "\n".join(lines)
+    if _is_judged_again(verdict):
+        shown = "difference" if difference else "raised" if verdict.raised else "reason"
+        # By its full place: the folder of the judge bears the same name.
+        judging = [
+            "from attnspec.conformance import find",
+            "from attnspec.conformance.judge.judge import judge",
+        ]
+        return judging, [f"print(judge({backend}, {case}).{shown})"]
+    if difference is None:
+        return seen, [f"print(observe({backend}, {case}))"]
     got, expected = (f"{of}{_select(difference)}" for of in (f"observe({backend}, case)", "expected(case)"))
-    shown = got if difference.kind == "dtype" else f"{got}, {expected}"  # what is expected is float64
-    imports = "find, observe" if difference.kind == "dtype" else "expected, find, observe"
-    lines += [f"from attnspec.conformance import {imports}", f"case = {case}", f"print({shown})"]
-    return "\n".join(lines)
+    if difference.kind == "dtype":  # what is expected is float64
+        return seen, [f"case = {case}", f"print({got})"]
+    if not verdict.repeatable:
+        loop = f"    print({got}, {expected})"
+        return compared, [f"case = {case}", "for _ in range(10):", loop]
+    return compared, [f"case = {case}", f"print({got}, {expected})"]
+
+
+def _is_judged_again(verdict: Verdict) -> bool:
+    """Whether it takes more than a call to show it: several, or a look at the inputs or at an error."""
+    # A relation says what differs between calls, and an error that has to name an argument is no result.
+    several = RELATED in verdict.traits or (verdict.difference is not None and verdict.reason != "")
+    bits = verdict.difference is not None and verdict.difference.kind == "bits"
+    return several or bits or verdict.rule in ("NUM-4", "ERR-12")
+
+
+def dumped(verdict: Verdict, seed: int | None = None) -> str:
+    """Write the command that puts the call of a program in a folder, for a debugger; empty for no program.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.reproduction import dumped
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> dumped(Verdict("program:./a.out -v", "a-1-float32", "", ("MASK-6",), "error"))
+    "attnspec dump --case a-1-float32 --program './a.out -v' FOLDER"
+    """
+    if not verdict.case or not verdict.backend.startswith(PROGRAM):
+        return ""
+    command = verdict.backend.removeprefix(PROGRAM).partition("?call_limit=")[0]
+    drawn = [] if seed is None else ["--seed", str(seed)]
+    return shlex.join(["attnspec", "dump", "--case", verdict.case, *drawn, "--program", command, "FOLDER"])
 
 
 def _select(difference: Difference) -> str:

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from rich.console import Console
 from rich.text import Text
 
-from attnspec.conformance.report.by_rule import about
 from attnspec.conformance.report.cell import STYLES
 from attnspec.conformance.report.failures import Example, broken, unmet
 from attnspec.conformance.report.headline import headline_of
@@ -46,7 +45,7 @@ def screen(
     console = Console(force_terminal=color, no_color=not color, width=width, highlight=False)
     with console.capture() as capture:
         console.print()
-        for example in broken(report.failures.new):
+        for example in broken(report.failures.new, report.results.verdicts):
             console.print(Text(shown(example, report.seed) + "\n"), soft_wrap=True)
         for name, text in (diagnoses or {}).items():
             console.print(Text(plain(f"{name}: {text}\n")), soft_wrap=True)
@@ -73,26 +72,19 @@ def _folded(text: str, width: int) -> str:
 
 
 def shown(example: Example, seed: int | None = None) -> str:
-    """Write a failure with the number of others like it.
+    """Write a failure with what else comes of its cause.
 
     Examples
     --------
-    >>> from attnspec.conformance.report.failures import Example
+    >>> from attnspec.conformance.report.failures import broken
     >>> from attnspec.conformance.report.screen import shown
     >>> from attnspec.conformance.verdict import Verdict
-    >>> shown(Example(Verdict("b", "c-float32", "", ("MASK-1",), "fail"), 2)).splitlines()[-1]
-    '(and 2 more of b under MASK-1)'
+    >>> failing = [Verdict("b", f"{rule}-float32", "", (rule,), "fail") for rule in ("SOFT-1", "NUM-3")]
+    >>> (example,) = broken(failing)
+    >>> shown(example).splitlines()[-1]
+    'also: 1 case under another rule, with the same cause: NUM-3'
     """
-    return said(example.verdict, seed) + _more(example)
-
-
-def _more(example: Example) -> str:
-    verdict = example.verdict
-    return (
-        f"\n(and {example.more} more of {plain(verdict.backend)} under {about(verdict)})"
-        if example.more
-        else ""
-    )
+    return said(example.verdict, seed, example.cause)
 
 
 def _lines(report: Report) -> Iterator[tuple[str, str]]:

@@ -1,15 +1,17 @@
-"""The text of a verdict: the one place where what was found becomes words, which nothing reads again."""
+"""The text of a verdict: where what was found becomes words, which nothing reads again."""
 
 from collections.abc import Iterator
 
 from attnspec import rules
+from attnspec.conformance.report.because import also, because
 from attnspec.conformance.report.by_rule import NOT_SHOWN, about, says
+from attnspec.conformance.report.causes import Cause
 from attnspec.conformance.report.outside import cut, plain
-from attnspec.conformance.report.reproduction import reproduction
+from attnspec.conformance.report.reproduction import dumped, reproduction
 from attnspec.conformance.verdict import Difference, Verdict
 
 
-def said(verdict: Verdict, seed: int | None = None) -> str:
+def said(verdict: Verdict, seed: int | None = None, cause: Cause | None = None) -> str:
     """Say what was found: the rule, the case, what differs, what it looks like, and how to see it again.
 
     Parameters
@@ -17,6 +19,8 @@ def said(verdict: Verdict, seed: int | None = None) -> str:
     verdict : Verdict
     seed : int, optional
         Of the run, for the reproduction.
+    cause : Cause, optional
+        What it is an example of.
 
     Returns
     -------
@@ -41,10 +45,10 @@ def said(verdict: Verdict, seed: int | None = None) -> str:
     """
     if not _is_finding(verdict):
         return finding(verdict)
-    return plain("\n".join([title(verdict), details(verdict, seed)]))
+    return plain("\n".join([title(verdict), details(verdict, seed, cause)]))
 
 
-def details(verdict: Verdict, seed: int | None = None) -> str:
+def details(verdict: Verdict, seed: int | None = None, cause: Cause | None = None) -> str:
     """Say what was found as `said` does, under a title that names the rule.
 
     Examples
@@ -58,9 +62,15 @@ def details(verdict: Verdict, seed: int | None = None) -> str:
     lines = [place(verdict), *_found(verdict), *_looks(verdict)]
     if not verdict.repeatable:
         lines.append("not repeatable: the same call, repeated, went otherwise")
+    if cause is not None:
+        lines += because(cause)
     program = reproduction(verdict, seed)
     if program:
         lines += ["reproduce:", *(f"    {line}" for line in program.splitlines())]
+    if command := dumped(verdict, seed):
+        lines.append(f"debug: {command}")
+    if cause is not None:
+        lines += also(verdict, cause)
     return plain("\n".join(lines))
 
 
@@ -132,6 +142,8 @@ def _is_finding(verdict: Verdict) -> bool:
 def _found(verdict: Verdict) -> Iterator[str]:
     if verdict.difference is not None:
         yield _differs(verdict.difference)
+    if verdict.probed:
+        yield "no weights are returned: they were seen by calls with the identity as value"
     if verdict.reason:
         yield cut(verdict.reason.strip())
     if verdict.raised is not None:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec import Case, SpecError, cases, find_rule
+from attnspec import OPERATIONS, Case, SpecError, cases, find_rule
 from attnspec.backends import Backend, BackendError, load
 from attnspec.backends.constraints import ANY, Constraints
 from attnspec.backends.user.unknown import unknown_arguments
@@ -86,12 +86,14 @@ class Child:
         """Load the backend."""
         self._backend = load(name)
         library = self.backend.array_library
+        outputs = OPERATIONS["attention"].outputs
         self.answer(
             "loaded",
             {
                 "subject": asdict(subject_of(name, self.backend)),
                 "compiles": bool(library.compile),
                 "fits": self.backend.constraints.suffix,
+                "returns": [one for one in outputs if self.backend.has("attention", f"return_{one}")],
             },
         )
 

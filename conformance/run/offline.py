@@ -110,6 +110,41 @@ def export_calls(
     return Export(len(recorder.lines), len(asked), left_out)
 
 
+def dump_case(item: Item, folder: Path, backend: Backend | None = None) -> int:
+    """Write the calls of one case or relation to a folder, as a program is sent them.
+
+    Parameters
+    ----------
+    item : Case or Relation
+    folder : Path
+        Made when it is not there.
+    backend : Backend, optional
+        That is asked for nothing that it does not offer.
+
+    Returns
+    -------
+    int
+        How many they are.
+    """
+    hello = EVERYTHING
+    if backend is not None:
+        offered = {
+            name: tuple(option for option in operation.options if backend.has(name, option))
+            for name, operation in OPERATIONS.items()
+            if backend.function(name) is not None
+        }
+        hello = Handshake("", "", backend.dtypes, offered)
+    recorder = _Recorder(folder)
+    asked = _backend(recorder, hello, hello.dtypes, ())
+    for case in item.calls if isinstance(item, Relation) else (item,):
+        with suppress(Unsupported, Raised, Failure):
+            call(asked, case.operation, case.arguments)
+    folder.mkdir(parents=True, exist_ok=True)
+    text = "".join(f"{line}\n" for line in (HELLO, *recorder.lines, STOP))
+    (folder / CALLS).write_text(text, encoding="ascii", newline="\n")
+    return len(recorder.lines)
+
+
 def _is_shown(item: Item) -> bool:
     """Whether answers in files can show it: a file holds rows, whatever lay in memory."""
     return not item.live if isinstance(item, Relation) else not item.layout

@@ -12,6 +12,8 @@ from typing import Self
 from attnspec import SpecError, __version__
 from attnspec.backends.errors import BackendError
 from attnspec.conformance.judge.deviation import shown
+from attnspec.conformance.judge.judge import of_outputs
+from attnspec.conformance.judge.traits import REFUSED, RELATED
 from attnspec.conformance.results import Footer, Header, Subject
 from attnspec.conformance.run.selection import Selection
 from attnspec.conformance.run.worker import Gone, Planned, Worker
@@ -21,6 +23,8 @@ from attnspec.conformance.verdict import Verdict
 _AHEAD = 4
 #: Times that a process may end, and that it may have to be ended, before a run is given up.
 MOST_ENDS, MOST_HANGS = 200, 3
+#: Failures, each of another group, that a process is asked for which has judged nothing before.
+_MOST_ALONE = 3
 
 Event = Header | Subject | Verdict | Footer
 
@@ -53,6 +57,8 @@ class Pool:
     _ends: int = 0
     _hangs: int = 0
     _stopped: bool = False
+    _other: Worker | None = None
+    _groups: set[str] = field(default_factory=set)
 
     def run(self, stop: Callable[[Verdict], bool] = lambda _: False) -> Iterator[Event]:
         """Judge, and yield the header with the plan, the subject, each verdict, and the footer.
@@ -91,8 +97,8 @@ class Pool:
         for found in self._judge(first, plan, together=loaded.compiles):
             problem = found if isinstance(found, str) else ""
             if isinstance(found, Verdict):
-                verdicts.append(found)
-                yield found
+                verdicts.append(self._compared(found))
+                yield verdicts[-1]
                 problem = "stopped at the first failure" if stop(found) else ""
             if problem:
                 yield replace(subject, problem=f"backend {self.name}: {problem}")
@@ -165,8 +171,8 @@ class Pool:
                 try:
                     self._found.put(worker.verdict(self.seconds))
                 except Gone as gone:
+                    self._found.put(lost(self.name, waiting[0], gone, worker.returns))
                     worker = None
-                    self._found.put(lost(self.name, waiting[0], gone))
                     if problem := self._too_many(gone):
                         self._found.put(problem)
                         return
@@ -175,6 +181,28 @@ class Pool:
             self._found.put(str(error))
         finally:
             self._found.put(None)
+
+    def _compared(self, verdict: Verdict) -> Verdict:
+        """Ask a process that has judged little else for one of the first failures: it may pass there."""
+        again = Planned(verdict.case, verdict.group, verdict.rules, verdict.dtype)
+        asked = (
+            verdict.status == "fail" and verdict.repeatable and {RELATED, REFUSED}.isdisjoint(verdict.traits)
+        )
+        if not asked or len(self._groups) >= _MOST_ALONE or again.group in self._groups:
+            return verdict
+        self._groups.add(again.group)
+        try:
+            if self._other is None:
+                self._other = self._start()
+                self._other.load(self.name)
+            for _ in range(2):  # what is not the same each time may pass once by chance
+                self._other.ask(again)
+                if self._other.verdict(self.seconds).bad:
+                    return verdict
+        except (BackendError, Gone):
+            self._groups.update(map(str, range(_MOST_ALONE)))  # and no other is asked
+            return verdict
+        return replace(verdict, alone=False)
 
     def _next(self, own: deque[Planned], queues: list[deque[Planned]]) -> Planned | None:
         """Take a case of one's own, or of the process that has most left, from the other end."""
@@ -232,13 +260,13 @@ def _queues(plan: tuple[Planned, ...], jobs: int, *, together: bool) -> list[deq
     return queues
 
 
-def lost(backend: str, case: Planned, gone: Gone) -> Verdict:
+def lost(backend: str, case: Planned, gone: Gone, returns: tuple[str, ...]) -> Verdict:
     """Give a verdict on the case that was being judged when a process ended."""
     return Verdict(
         backend,
         case.name,
         case.group,
-        case.rules,
+        of_outputs(case.rules, returns),
         "error",
         case.dtype,
         rule=case.rules[0],

@@ -119,7 +119,7 @@ class Session:
             return worker.verdict(self.config.getoption("--time-limit"))
         except Gone as gone:
             del self.workers[name]
-            return lost(name, case, gone)
+            return lost(name, case, gone, worker.returns)
 
     def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         """Take the folder of the suite for the suite."""

@@ -12,6 +12,7 @@ from typing import Any
 from attnspec import SpecError
 from attnspec.backends.errors import BackendError, Broken, Late
 from attnspec.backends.program.process import Process
+from attnspec.conformance.judge.failure import OURS, Place, own_place
 from attnspec.conformance.results import Subject
 from attnspec.conformance.run.selection import Selection
 from attnspec.conformance.verdict import Raise, Verdict, from_json
@@ -22,7 +23,7 @@ PLAN_LIMIT, IMPORT_LIMIT = 120.0, 120.0
 SEARCH_LIMIT = 3600.0
 #: Seconds in which a process that hangs says where.
 _TRACE_LIMIT = 0.5
-#: The innermost line of a stack, as `faulthandler` writes it.
+#: A line of a stack, as `faulthandler` writes it.
 _FRAME = re.compile(r'^  File "(.*)", line ([0-9]+) in (.*)$', re.MULTILINE)
 
 
@@ -72,6 +73,12 @@ class Gone(Broken):
         self.hung = hung
 
 
+def _below(frames: list[Place]) -> list[Place]:
+    """Leave out the calls of the standard library that have started this process."""
+    judging = [number for number, place in enumerate(frames) if place[0].startswith(OURS)]
+    return frames[judging[0] :] if judging else frames
+
+
 class Worker:
     """A process of `attnspec.conformance.run.child`.
 
@@ -80,6 +87,11 @@ class Worker:
     selection : Selection
     echo : bool, optional
         Whether what the backend prints is printed.
+
+    Attributes
+    ----------
+    returns : tuple of str
+        The outputs of attention that the backend returns when asked to, once it is loaded.
     """
 
     def __init__(self, selection: Selection, *, echo: bool = False) -> None:
@@ -88,6 +100,7 @@ class Worker:
         command = [sys.executable, "-P", "-m", "attnspec.conformance.run.child", told]
         self._process = Process(command, leads=True, echo=echo)
         self._asked: deque[str] = deque()
+        self.returns: tuple[str, ...] = ()
 
     @property
     def idle(self) -> bool:
@@ -128,6 +141,7 @@ class Worker:
             raise BackendError(f"backend {name}: expected it to be imported, got {how}") from gone
         if kind == "problem":
             raise BackendError(thing)
+        self.returns = tuple(thing["returns"])
         return Loaded(Subject(**thing["subject"]), thing["compiles"], thing["fits"])
 
     def ask(self, case: Planned) -> None:
@@ -188,10 +202,11 @@ class Worker:
             if hung:
                 self._process.tell_where(_TRACE_LIMIT)
             how = f"did not end in {seconds:g} s" if hung else f"its process {self._process.ended()}"
-            # Of several stacks the last; of a stack the first line, which is the innermost.
-            place = _FRAME.search(self._process.errors.rpartition("most recent call first")[2])
+            # Of several stacks the last; a stack begins with its innermost line.
+            stack = _FRAME.findall(self._process.errors.rpartition("most recent call first")[2])
             self.stop()
-            raised = Raise("", "", place[1], int(place[2]), place[3]) if place else None
+            frames = [(file, int(number), function) for file, number, function in reversed(stack)]
+            raised = Raise("", "", *own_place(_below(frames))) if frames else None
             raise Gone(how, raised, hung=hung) from None
         try:
             ((kind, thing),) = json.loads(line).items()

@@ -1,0 +1,105 @@
+"""What kind of call a case makes: its options, and what else of it a bug may depend on."""
+
+from collections.abc import Mapping
+from inspect import signature
+from typing import Any
+
+import numpy as np
+
+from attnspec import OPERATIONS, Case, SpecError
+from attnspec.conformance.judge.dtypes import is_real
+from attnspec.conformance.judge.relation import Relation
+from attnspec.reference.masking import allowed_keys
+
+#: A call that must raise; several calls that are held against each other.
+REFUSED, RELATED = "refused", "related"
+#: Of attention: what a call lacks or has besides its options. Each is the condition of some bug.
+NO_SCALE, SHARED, EMPTY, SPECIAL = "no scale", "shared heads", "empty row", "special numbers"
+MORE_QUERIES, OTHER_DEPTH, TILED, VIEWED = "more queries", "other value depth", "tiles", "layout"
+NOTHING = "empty axes"
+#: A score so large, or a row of scores all so low, that the exponential leaves float32.
+LARGE = "large scores"
+_LARGE = 80.0
+#: More keys than these fill a tile.
+_TILE = 16
+_MASKING = tuple(
+    name
+    for name in OPERATIONS["attention"].options
+    if name in signature(allowed_keys).parameters  # those that say who may attend to what
+)
+
+
+def traits(item: Case | Relation) -> tuple[str, ...]:
+    """Say what kind of call it is; of several calls, what any of them is.
+
+    Examples
+    --------
+    >>> from attnspec import find_case
+    >>> from attnspec.conformance.judge.traits import traits
+    >>> traits(find_case("masking-empty-last"))
+    ('empty row', 'mask', 'no scale')
+    """
+    if isinstance(item, Relation):
+        return tuple(sorted({RELATED, *(trait for case in item.calls for trait in _of_call(case))}))
+    return tuple(sorted(_of_call(item)))
+
+
+def numbers(item: Case | Relation) -> int:
+    """Count the numbers in the arrays of its calls: of two failures that with fewer is easier to look at."""
+    calls = item.calls if isinstance(item, Relation) else (item,)
+    return sum(np.asarray(thing).size for case in calls for thing in case.arguments.values())
+
+
+def _of_call(case: Case) -> set[str]:
+    operation = OPERATIONS[case.operation]
+    found = {name for name in case.arguments if name not in operation.arrays}
+    if case.misuse is not None and not case.misuse.allowed:
+        return found | {REFUSED}
+    if any(is_real(x) and not _is_plain(x) for name, x in case.arguments.items() if name != "bias"):
+        found.add(SPECIAL)
+    if case.layout:
+        found.add(VIEWED)
+    return found | _of_attention(case.arguments) if case.operation == "attention" else found
+
+
+def _is_plain(array: Any) -> bool:
+    """Whether all numbers are finite, but for minus infinity, which in a bias or a sink is a word."""
+    return bool((np.isfinite(array) | (array == -np.inf)).all())
+
+
+def _of_attention(arguments: Mapping[str, Any]) -> set[str]:
+    query, key, value = (arguments[name] for name in ("query", "key", "value"))
+    queries, keys = query.shape[-2], key.shape[-2]
+    has = {
+        NO_SCALE: "scale" not in arguments,
+        SHARED: query.shape[:-2] != key.shape[:-2],
+        MORE_QUERIES: queries > keys,
+        OTHER_DEPTH: value.shape[-1] != query.shape[-1],
+        TILED: max(queries, keys) > _TILE,
+        NOTHING: 0 in (*query.shape, *key.shape),
+        LARGE: _has_large_scores(arguments),
+        EMPTY: _has_empty_row((*query.shape[:-1], keys), arguments),
+    }
+    return {trait for trait, holds in has.items() if holds}
+
+
+def _has_large_scores(arguments: Mapping[str, Any]) -> bool:
+    query, key = (arguments[name].astype(np.float64) for name in ("query", "key"))
+    scale = arguments.get("scale", query.shape[-1] ** -0.5 if query.shape[-1] else 1.0)
+    bias = arguments.get("bias")
+    if key.ndim > 2 and key.shape[-3] and query.shape[-3] % key.shape[-3] == 0:
+        key = np.repeat(key, query.shape[-3] // key.shape[-3], axis=-3)
+    try:
+        with np.errstate(all="ignore"):
+            scores = scale * (query @ np.swapaxes(key, -1, -2)) + (0 if bias is None else bias)
+    except (ValueError, TypeError):
+        return False
+    return bool((np.abs(scores[np.isfinite(scores)]) > _LARGE).any())
+
+
+def _has_empty_row(shape: tuple[int, ...], arguments: Mapping[str, Any]) -> bool:
+    masking = {name: arguments[name] for name in _MASKING if name in arguments}
+    try:
+        return not allowed_keys(shape, **masking).any(axis=-1).all()
+    except (SpecError, ValueError, TypeError):  # what does not fit is no row at all
+        return False

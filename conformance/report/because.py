@@ -1,0 +1,73 @@
+"""The text of a cause: what its failures have in common, and what else comes of it."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from attnspec.conformance.judge import traits
+from attnspec.conformance.report.by_rule import about
+from attnspec.conformance.report.causes import Cause
+from attnspec.conformance.verdict import Verdict
+from attnspec.dtypes import DTYPES
+
+
+def because(cause: Cause) -> Iterator[str]:
+    """Say what the calls of a cause have in common, and what else is known of it.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.causes import Cause
+    >>> from attnspec.conformance.report.common import Common
+    >>> from attnspec.conformance.report.because import because
+    >>> list(because(Cause("MASK-1", (), Common(("mask",), 41, 43, 0, 820))))
+    ['fails: 41 of 43 calls with `mask`, 0 of 820 others']
+    """
+    if cause.kind in _KINDS:
+        yield _KINDS[cause.kind]
+    if cause.precision:
+        yield f"all that fails is off by no more than {cause.precision} would be: some step is done in it"
+    common = cause.common
+    if common.traits and common.failing + common.others > 1:
+        calls = " ".join(_COMMON.get(trait, f"with `{trait}`") for trait in common.traits)
+        others = f", {common.others} of {common.of_others} others" if common.of_others else ""
+        yield f"fails: {common.failing} of {common.judged} calls {calls}{others}"
+
+
+#: What kind of failures a cause is of, where it is not one of values.
+_KINDS = {
+    "repeated": "not repeatable: calls that failed were repeated, and some came out otherwise",
+    "earlier": "depends on earlier calls: what failed in the run passes as the first call of a process",
+}
+#: What calls have in common, in words; an option is called by its name.
+_COMMON = {
+    traits.NO_SCALE: "without a scale",
+    traits.SHARED: "with shared key heads",
+    traits.NOTHING: "with no queries, keys or batch entries",
+    traits.EMPTY: "with a row that has nothing to attend to",
+    traits.SPECIAL: "with NaN or infinity",
+    traits.LARGE: "with large scores",
+    traits.MORE_QUERIES: "with more queries than keys",
+    traits.OTHER_DEPTH: "with values of another depth than the queries",
+    traits.TILED: "with more than 16 keys or queries",
+    traits.VIEWED: "with arrays that do not lie in rows",
+    **{dtype: f"in {dtype}" for dtype in DTYPES},
+}
+
+
+def also(verdict: Verdict, cause: Cause) -> Iterator[str]:
+    """Count what else fails: under the rule of the cause, and under others."""
+    counted = Counter(map(about, cause.failures[1:]))
+    own = counted.pop(cause.rule, 0)
+    if own:
+        yield f"(and {own} more of {verdict.backend} under {cause.rule})"
+    cases, listed = sum(counted.values()), list(counted)
+    if not cases:
+        return
+    more = f" and {len(listed) - _MOST_RULES} more" if len(listed) > _MOST_RULES else ""
+    under = "another rule" if len(listed) == 1 else f"{len(listed)} other rules"
+    what = "calls that must be refused and are not" if cause.kind == "refused" else "with the same cause"
+    named = ", ".join(listed[:_MOST_RULES])
+    yield f"also: {cases} case{'s' * (cases > 1)} under {under}, {what}: {named}{more}"
+
+
+#: More rules than these are counted and not named.
+_MOST_RULES = 8

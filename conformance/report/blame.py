@@ -1,0 +1,110 @@
+"""The rule that a cause breaks: by what the values look like, by what is in common, by whose cases fail."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from attnspec import rules
+from attnspec.conformance.judge import traits
+from attnspec.conformance.report.by_rule import about
+from attnspec.conformance.report.common import Common, traits_of
+from attnspec.conformance.suite.options import OPTIONS
+from attnspec.conformance.verdict import Verdict
+
+#: The rule that is broken where calls have this in common, unless the values say it more closely; of two
+#: things the one that stands first. Most calls have no scale: beside anything else it says little.
+_OWNERS = {
+    traits.NOTHING: "SHAPE-7",
+    traits.EMPTY: "MASK-6",
+    traits.LARGE: "SOFT-2",
+    traits.VIEWED: "NUM-8",
+    "softcap": "SCORE-5",
+    "sinks": "SOFT-5",
+    traits.SHARED: "HEAD-1",
+    **{name: option.rule for name, option in OPTIONS.items()},
+    "dropout_mask": "DROP-1",
+    "query_segment_ids": "MASK-11",
+    "key_segment_ids": "MASK-11",
+    "float64": "NUM-2",
+    traits.NO_SCALE: "SCORE-2",
+    traits.MORE_QUERIES: "SHAPE-5",
+}
+#: Where that leaves several rules open, those that it may be, the likeliest first.
+_AMONG = {
+    (): ("SOFT-1", "SOFT-2", "SOFT-3", "SCORE-1", "NUM-3"),
+    (traits.TILED,): ("SOFT-3", "SOFT-2", "SHAPE-5"),
+    (traits.SPECIAL,): ("NUM-11", "NUM-12", "NUM-13", "NUM-14"),
+    (traits.OTHER_DEPTH,): ("SCORE-2", "SHAPE-3", "SOFT-3"),
+}
+#: A rule whose cases fail by so much more often is likelier than one before it.
+_OFTENER = 0.2
+_MASKING = {"mask", "bias", "is_causal", "window", "key_lengths", "query_lengths", "key_segment_ids"}
+#: By how many of its budgets a result is off at most that was computed in half precision, by its dtype.
+_HALF = {"float32": 2.0**13, "float64": 2.0**42}
+#: On fewer failures than these no precision is named.
+_FEW = 5
+_NEARLY = 0.8
+
+
+def rule_of(own: Sequence[Verdict], common: Common, passing: Sequence[Verdict]) -> str:
+    """Name the rule that failures break.
+
+    Parameters
+    ----------
+    own : sequence of Verdict
+        Failures of one cause.
+    common : Common
+        What their calls have in common.
+    passing : sequence of Verdict
+        Of the same run.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.blame import rule_of
+    >>> from attnspec.conformance.report.common import Common
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> rule_of([Verdict("b", "c", "g", ("SHAPE-1",), "fail")], Common(("mask",)), [])
+    'MASK-1'
+    """
+    return _looks(own) or _owner(own, common) or _whose(own, passing, common)
+
+
+def is_of_half(own: Sequence[Verdict]) -> bool:
+    """Tell whether nearly all is off by no more than half precision would have it, float32 too."""
+    found = [(one.dtype, one.difference) for one in own if one.difference]
+    within = [dtype for dtype, off in found if off.kind == "value" and off.share <= _HALF.get(dtype, 0.0)]
+    # Beyond what half precision holds there is no budget of it.
+    return len(own) >= _FEW and "float32" in within and len(within) >= _NEARLY * len(own)
+
+
+def _looks(own: Sequence[Verdict]) -> str:
+    """Name the rule whose variant, or whose precision, most of the values are those of; empty for none."""
+    named = [one for one in own if one.variant or one.precision]
+    if 2 * len(named) <= len(own):
+        return ""
+    looks = Counter((one.precision or about(one)) for one in named).most_common(1)[0][0]
+    return Counter(about(one) for one in named if looks in (one.precision, about(one))).most_common(1)[0][0]
+
+
+def _owner(own: Sequence[Verdict], common: Common) -> str:
+    if all(one.difference and one.difference.output == "lse" for one in own):
+        return "SOFT-7" if traits.EMPTY in common.traits else "SOFT-6"
+    if len(set(common.traits) & _MASKING) > 1:
+        return "MASK-4"
+    return next((rule for trait, rule in _OWNERS.items() if trait in common.traits), "")
+
+
+def _whose(own: Sequence[Verdict], passing: Sequence[Verdict], common: Common) -> str:
+    """Name the rule whose own cases fail most, among calls that have this in common."""
+    within = [one for one in passing if set(common.traits) <= traits_of(one)]
+    bad = Counter(one.rules[0] for one in own if one.rules and traits.RELATED not in one.traits)
+    good = Counter(one.rules[0] for one in within if one.rules)
+    bad = bad or Counter(map(about, own))
+    order = {rule: -number for number, rule in enumerate(rule.id for rule in rules())}
+    # One more than there are: that a single case fails says less than that five of five do.
+    often = {rule: bad[rule] / (bad[rule] + good[rule] + 1) for rule in bad}
+    likely = [rule for rule in _AMONG.get(common.traits, ()) if rule in often]
+    most = max(often[rule] for rule in likely or often)
+    return next(
+        (rule for rule in likely if often[rule] >= most - _OFTENER),
+        max(often, key=lambda rule: (often[rule], order.get(rule, 0))),
+    )

@@ -1,0 +1,177 @@
+"""Causes: failures put together that come of one thing, and the rule that says best what it is.
+
+What is said of a cause is counted and no guess: of the calls that have something in common so many
+fail, of all others so many. What ends the process, what raises in one line, what changes an input and
+what is not repeatable each has a cause of its own; the values that are left are divided by what they
+have in common.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from attnspec.conformance.judge import traits
+from attnspec.conformance.report.blame import is_of_half, rule_of
+from attnspec.conformance.report.by_rule import about
+from attnspec.conformance.report.common import CLEAR, Common, clarity, common_of, traits_of
+from attnspec.conformance.verdict import Verdict
+
+#: A cause that leaves failures is followed by another, so often.
+_MOST_CAUSES = 4
+#: Ways to raise or to end that are shown, those put together among them.
+_MOST_WAYS = 4
+_NOTHING = Common()
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Failures that come of one thing.
+
+    Attributes
+    ----------
+    rule : str
+        That it breaks.
+    failures : tuple of Verdict
+        The one to show first.
+    common : Common
+    kind : str
+        ``ended``, ``raised``, ``changed``, ``repeated``, ``earlier`` or ``refused``; empty for values.
+    precision : str
+        The dtype in whose budget all of them lie, where it is shorter than theirs.
+    """
+
+    rule: str
+    failures: tuple[Verdict, ...]
+    common: Common = _NOTHING
+    kind: str = ""
+    precision: str = ""
+
+
+def causes(failures: Iterable[Verdict], verdicts: Iterable[Verdict] = ()) -> list[Cause]:
+    """Put the failures of one backend together by cause, the one to look at first at the front.
+
+    Parameters
+    ----------
+    failures : iterable of Verdict
+    verdicts : iterable of Verdict, optional
+        All of the run: what passes tells causes apart.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.causes import causes
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> failing = [Verdict("b", r, "g", (r,), "fail", traits=("mask",)) for r in ("SOFT-1", "MASK-1")]
+    >>> passing = [Verdict("b", "c", "g", ("SOFT-1",), "pass")]
+    >>> [(cause.rule, len(cause.failures), cause.common.traits) for cause in causes(failing, passing)]
+    [('MASK-1', 2, ('mask',))]
+    """
+    passing = [one for one in verdicts if one.status in ("pass", "deviation")]
+    groups: dict[tuple[str, ...], list[Verdict]] = {}
+    found = sorted(failures, key=_simplicity)
+    unsteady = _unsteady(found)
+    for one in found:
+        groups.setdefault(_kind(one, unsteady), []).append(one)
+    groups = _fewer(groups)
+    made: list[Cause] = []
+    for key in sorted(groups, key=lambda key: (_ORDER[key[0]], -len(groups[key]), key)):
+        made += _of_kind(key[0], groups[key], passing)
+    return made
+
+
+#: In what order they are shown; of values and of what is raised, what there is more of.
+_ORDER = {"ended": 0, "repeated": 1, "earlier": 1, "changed": 2, "dtype": 3, "": 4, "raised": 4, "refused": 5}
+
+
+def _fewer(groups: Mapping[tuple[str, ...], list[Verdict]]) -> dict[tuple[str, ...], list[Verdict]]:
+    """Put together what ends or raises in too many ways to be shown one by one, but for the commonest."""
+    kept: dict[tuple[str, ...], list[Verdict]] = {}
+    counts: Counter[str] = Counter()
+    for key, group in sorted(groups.items(), key=lambda item: -len(item[1])):
+        counts[key[0]] += 1
+        kept.setdefault(key if counts[key[0]] < _MOST_WAYS else (key[0],), []).extend(group)
+    return kept
+
+
+def _unsteady(failures: Iterable[Verdict]) -> str:
+    """Tell whether the same call came out otherwise when repeated, or as the first call of a process."""
+    if any(not one.repeatable for one in failures):
+        return "repeated"
+    return "earlier" if any(not one.alone for one in failures) else ""
+
+
+def _kind(one: Verdict, unsteady: str) -> tuple[str, ...]:
+    raised = one.raised
+    if one.status == "error" and one.difference is None and not (raised and raised.type):
+        # Where it ended is known at times alone; how is known each time.
+        return "ended", one.reason
+    if about(one) == "NUM-4":
+        return ("changed",)
+    if traits.REFUSED in one.traits:
+        return ("refused",)
+    if unsteady:
+        return (unsteady,)
+    if raised is not None:
+        return "raised", raised.type, raised.file, str(raised.line)
+    return ("dtype",) if one.difference and one.difference.kind == "dtype" else ("",)
+
+
+def _of_kind(kind: str, failures: Sequence[Verdict], passing: Sequence[Verdict]) -> Iterator[Cause]:
+    if kind == "repeated":
+        # The ones that were seen to come out otherwise show it best.
+        yield Cause("NUM-9", tuple(sorted(failures, key=lambda one: one.repeatable)), kind=kind)
+    elif kind == "earlier":
+        # One alone would pass; several calls that are held against each other fail by themselves.
+        yield Cause("ERR-13", _shown_first(failures, lambda one: "ERR-13" in one.rules), kind=kind)
+    elif kind == "changed":
+        yield Cause("NUM-4", tuple(failures), kind=kind)
+    elif kind == "dtype":
+        ruled = Counter(map(about, failures)).most_common(1)[0][0]
+        yield Cause(ruled, _shown_first(failures, lambda one: about(one) == ruled))
+    elif kind == "refused":
+        commonest = Counter(map(about, failures)).most_common(1)[0][0]
+        yield Cause(commonest, _shown_first(failures, lambda one: about(one) == commonest), kind=kind)
+    else:
+        plain = [one for one in passing if not {traits.REFUSED, traits.RELATED} & set(one.traits)]
+        yield from _divided(failures, plain) if kind == "" else [_one(failures, plain, kind)]
+
+
+def _one(failures: Sequence[Verdict], plain: Sequence[Verdict], kind: str) -> Cause:
+    """Take what raises in one line, or ends in one way, for one cause, whatever the calls are about."""
+    return _named(failures, common_of(failures, plain), plain, kind)
+
+
+def _divided(failures: Sequence[Verdict], plain: Sequence[Verdict]) -> Iterator[Cause]:
+    """Divide failures by what the calls have in common, the most telling first."""
+    # Several calls held against each other, and other operations, fail as the calls of attention do.
+    left = list(failures)
+    for number in range(_MOST_CAUSES):
+        if not left:
+            return
+        common = common_of([one for one in left if traits.RELATED not in one.traits] or left, plain)
+        # What is left over of one cause, with nothing in common, is not divided any further.
+        last = number == _MOST_CAUSES - 1 or (number > 0 and clarity(common) < CLEAR)
+        own = [one for one in left if last or set(common.traits) <= traits_of(one)]
+        yield _named(own, common, plain)
+        left = [one for one in left if one not in own]
+
+
+def _named(own: Sequence[Verdict], common: Common, passing: Sequence[Verdict], kind: str = "") -> Cause:
+    """Make a cause of failures, with its rule."""
+    if is_of_half(own):
+        first = _shown_first(own, lambda one: about(one) == "NUM-3")
+        return Cause("NUM-3", first, common, kind, "float16")
+    if clarity(common) < CLEAR:
+        common = Common()
+    rule = rule_of(own, common, passing)
+    return Cause(rule, _shown_first(own, lambda one: about(one) == rule), common, kind)
+
+
+def _shown_first(found: Sequence[Verdict], wanted: Callable[[Verdict], bool]) -> tuple[Verdict, ...]:
+    return tuple(sorted(found, key=lambda one: not wanted(one)))
+
+
+def _simplicity(one: Verdict) -> tuple[bool, int, bool, int, bool, str]:
+    """Order failures: single calls first, then those with a name, then by how many numbers they take."""
+    named = bool(one.variant or one.precision)
+    kind = 2 * (traits.RELATED in one.traits) + (traits.REFUSED in one.traits)
+    return one.status == "error", kind, not named, one.numbers, bool(one.group), one.case

@@ -1,0 +1,71 @@
+"""What failing calls have in common that passing ones have not."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from attnspec.conformance.judge import traits
+from attnspec.conformance.verdict import Verdict
+
+#: What is in common says less than this of failing and passing calls: then nothing is in common.
+CLEAR = 0.55
+#: By how much two things in common have to say more than one.
+_CLEARER = 0.05
+#: Most calls have no scale, and all of them nothing: where most of these pass, that says less.
+_USUAL = 0.85
+
+
+@dataclass(frozen=True)
+class Common:
+    """What the calls of a cause have in common, and how many of them fail.
+
+    Attributes
+    ----------
+    traits : tuple of str
+        None where nothing tells them from others.
+    failing, judged : int
+        Of the calls that have it.
+    others, of_others : int
+        How many of the other calls fail, and how many there are.
+    """
+
+    traits: tuple[str, ...] = ()
+    failing: int = 0
+    judged: int = 0
+    others: int = 0
+    of_others: int = 0
+
+
+def traits_of(one: Verdict) -> set[str]:
+    """Give what a call has, its dtype too."""
+    return {*one.traits, one.dtype}
+
+
+def common_of(failing: Sequence[Verdict], passing: Sequence[Verdict]) -> Common:
+    """Find what tells failing calls best from passing ones."""
+    bad = [traits_of(one) for one in failing]
+    good = [traits_of(one) for one in passing]
+    single = sorted(set().union(*bad) - {traits.RELATED, "float32"})
+    best = max((_counted((), bad, good), *(_counted((one,), bad, good) for one in single)), key=clarity)
+    pairs = [_counted(two, bad, good) for two in combinations(single, 2)]
+    clearest = max(pairs, key=clarity, default=best)
+    return clearest if clarity(clearest) > clarity(best) + _CLEARER else best
+
+
+def _counted(wanted: tuple[str, ...], bad: Sequence[set[str]], good: Sequence[set[str]]) -> Common:
+    asked = set(wanted)
+    failing, passed = (sum(asked <= one for one in calls) for calls in (bad, good))
+    others = len(bad) - failing
+    return Common(wanted, failing, failing + passed, others, others + len(good) - passed)
+
+
+def clarity(common: Common) -> float:
+    """Give how well it tells failing calls from passing ones: 1 where each of these fails and no other.
+
+    A failure that is left out counts four times as much as a call that passes: of a bug that does not
+    show in each call, what all its failures have in common is still the cause.
+    """
+    passing = common.judged - common.failing
+    told = 5 * common.failing / (5 * common.failing + 4 * common.others + passing)
+    usual = common.traits in ((), (traits.NO_SCALE,)) and 2 * common.failing < common.judged
+    return told * _USUAL if usual else told

@@ -1,0 +1,190 @@
+"""Causes: failures of one thing are one block, the rule that says it best at its front."""
+
+import pytest
+from reported import ERROR, FAIL, PASS
+
+from attnspec import find_case
+from attnspec.conformance.judge.failure import own_place
+from attnspec.conformance.judge.traits import numbers, traits
+from attnspec.conformance.report.because import because
+from attnspec.conformance.report.causes import Cause, causes
+from attnspec.conformance.report.common import Common
+from attnspec.conformance.report.failures import broken
+from attnspec.conformance.report.screen import shown
+from attnspec.conformance.suite import find
+from attnspec.conformance.verdict import Difference, Raise, Verdict
+
+
+def verdicts(status, number, *rules, **fields):
+    """Verdicts of a kind that differ in their case alone."""
+    fields = {"dtype": "float32", "difference": Difference("value", "output", share=1e6)} | fields
+    if status == "pass":
+        fields["difference"] = None
+    return [
+        Verdict("b", f"{rules[0]}-{n}", "g", rules, status, rule=rules[0], **fields) for n in range(number)
+    ]
+
+
+def found(*lists):
+    """The causes of what fails among verdicts: their kinds, rules, and how many failures each has."""
+    every = [one for each in lists for one in each]
+    made = causes([one for one in every if one.bad], every)
+    return [(cause.kind, cause.rule, len(cause.failures)) for cause in made]
+
+
+def test_what_is_in_common_gives_the_rule_and_takes_the_consequences_with_it():
+    failing = [
+        verdicts("fail", 3, "SHAPE-1", traits=("no scale",)),
+        verdicts("fail", 4, "SOFT-1", traits=("mask", "no scale")),
+        verdicts("fail", 1, "NUM-9", traits=("no scale", "related")),
+    ]
+    passing = (
+        verdicts("pass", 9, "SCORE-3", traits=("scale",)),
+        verdicts("pass", 2, "SOFT-1", traits=("no scale",)),
+    )
+    assert found(*failing, *passing) == [("", "SCORE-2", 8)]
+    (cause,) = causes([one for each in failing for one in each], [one for each in passing for one in each])
+    assert cause.common.traits == ("no scale",)
+
+
+@pytest.mark.parametrize(
+    ("shared", "rule"),
+    [
+        (("mask",), "MASK-1"),
+        (("is_causal", "mask"), "MASK-4"),
+        (("bias", "softcap"), "SCORE-5"),
+        (("shared heads",), "HEAD-1"),
+        (("empty row", "mask"), "MASK-6"),
+        (("large scores",), "SOFT-2"),
+        (("special numbers",), "NUM-12"),
+    ],
+)
+def test_a_rule_for_what_is_in_common(shared, rule):
+    passing = [verdicts("pass", 20, "SOFT-1", traits=one) for one in ((), *((one,) for one in shared[1:]))]
+    failing = verdicts("fail", 9, "NUM-12", traits=shared)
+    alone = [verdicts("pass", 20, "SOFT-1", traits=(one,)) for one in shared if len(shared) > 1]
+    assert found(failing, *passing, *alone) == [("", rule, 9)]
+
+
+def test_without_anything_in_common_the_rule_whose_own_cases_fail():
+    failing = verdicts("fail", 5, "SOFT-2"), verdicts("fail", 1, "MASK-3")
+    passing = verdicts("pass", 5, "SOFT-1"), verdicts("pass", 9, "MASK-3")
+    assert found(*failing, *passing) == [("", "SOFT-2", 6)]
+
+
+def test_most_values_of_one_variant_name_their_rule():
+    named = verdicts("fail", 6, "HEAD-1", variant="tiled", traits=("mask",))
+    assert found(named, verdicts("fail", 2, "SOFT-1", traits=("mask",))) == [("", "HEAD-1", 8)]
+
+
+def test_results_off_as_in_half_precision():
+    off = Difference("value", "output", share=900.0)
+    failing = verdicts("fail", 9, "SOFT-1", difference=off)
+    (cause,) = causes(failing)
+    assert (cause.rule, cause.precision) == ("NUM-3", "float16")
+    assert found(failing, verdicts("fail", 9, "SOFT-1")) == [("", "SOFT-1", 18)]
+
+
+def test_two_things_are_two_causes():
+    failing = (
+        verdicts("fail", 9, "MASK-1", traits=("mask",)),
+        verdicts("fail", 3, "SOFT-5", traits=("sinks",)),
+    )
+    passing = verdicts("pass", 20, "SOFT-1"), verdicts("pass", 9, "SOFT-1", traits=("window",))
+    assert found(*failing, *passing) == [("", "MASK-1", 9), ("", "SOFT-5", 3)]
+
+
+def test_kinds_of_failures_are_apart_and_in_order():
+    raised = verdicts(
+        "error", 2, "SHAPE-5", difference=None, raised=Raise("ValueError", "no", "/m.py", 3, "f")
+    )
+    ended = verdicts(
+        "error", 2, "NUM-3", difference=None, reason="was killed", raised=Raise("", "", "/m.py", 9)
+    )
+    wrong = verdicts("fail", 3, "MASK-1", traits=("mask",))
+    changed = verdicts("fail", 2, "NUM-4", difference=None, reason="query: got changed by the call")
+    dtype = verdicts("fail", 2, "NUM-1", difference=Difference("dtype", "output", got="float64"))
+    refused = verdicts("fail", 5, "ERR-1", difference=None, reason="expected an error", traits=("refused",))
+    assert found(refused, wrong, raised, dtype, changed, ended) == [
+        ("ended", "NUM-3", 2),
+        ("changed", "NUM-4", 2),
+        ("", "NUM-1", 2),
+        ("", "MASK-1", 3),
+        ("raised", "SHAPE-5", 2),
+        ("refused", "ERR-1", 5),
+    ]
+
+
+def test_what_is_not_repeatable_is_said_once():
+    steady = verdicts("fail", 5, "SOFT-1", traits=("mask",))
+    flaky = verdicts("fail", 1, "MASK-3", repeatable=False)
+    refused = verdicts("fail", 5, "ERR-1", difference=None, reason="expected an error", traits=("refused",))
+    assert found(steady, flaky, refused) == [("repeated", "NUM-9", 6), ("refused", "ERR-1", 5)]
+    (first, _) = broken([*steady, *flaky, *refused])
+    text = shown(first)
+    assert text.startswith("NUM-9 A call repeated gives the same bits")
+    assert "not repeatable" in text
+    assert "also: 5 cases under another rule, with the same cause: SOFT-1" in text
+
+
+def test_what_passes_as_the_first_call_of_a_process_knows_of_earlier_ones():
+    failing = verdicts("fail", 5, "MASK-1", traits=("mask",)), verdicts("fail", 1, "SOFT-1", alone=False)
+    assert found(*failing) == [("earlier", "ERR-13", 6)]
+
+
+def test_many_ways_to_end_are_a_few_blocks():
+    ended = [verdicts("error", 1, "NUM-3", difference=None, reason=f"answered {n}") for n in range(90)]
+    assert [number for _, _, number in found(*ended)] == [87, 1, 1, 1]
+
+
+def test_the_shortest_failure_is_shown():
+    long, short = (verdicts("fail", 1, "MASK-1", traits=("mask",), numbers=n)[0] for n in (10280, 12))
+    (example,) = broken([long, short])
+    assert example.verdict is short
+
+
+def test_an_argument_without_effect_is_said_where_all_calls_with_it_show_it():
+    ignored = verdicts("fail", 3, "MASK-1", traits=("mask",), ignored="mask")
+    assert "equals the result without `mask`" in shown(broken(ignored)[0])
+    others = verdicts("fail", 3, "MASK-4", traits=("mask",))
+    assert "equals the result without" not in shown(broken([*ignored, *others])[0])
+
+
+def test_weights_that_are_not_returned_are_explained():
+    seen = verdicts(
+        "fail", 1, "MASK-1", difference=Difference("value", "weights", (0, 1), 1.0, 0.5), probed=True
+    )
+    assert "they were seen by calls with the identity as value" in shown(broken(seen)[0])
+
+
+def test_what_calls_have_in_common_in_words():
+    said = list(because(Cause("SCORE-2", (FAIL,), Common(("no scale",), 230, 310, 0, 54))))
+    assert said == ["fails: 230 of 310 calls without a scale, 0 of 54 others"]
+    assert list(because(Cause("SOFT-1", (FAIL,), Common((), 5, 9)))) == []
+
+
+def test_traits_of_calls():
+    assert traits(find_case("masking-empty-last")) == ("empty row", "mask", "no scale")
+    assert "refused" in traits(find_case("errors-depth"))
+    assert "shared heads" in traits(find_case("notation-lse"))
+    assert "related" in traits(find("errors-earlier-calls-mask-1-float32"))
+    assert numbers(find_case("masking-empty-last")) == sum(
+        x.size for x in find_case("masking-empty-last").arguments.values()
+    )
+
+
+@pytest.mark.parametrize(
+    ("frames", "place"),
+    [
+        ([("/me/a.py", 1, "f"), ("/me/b.py", 2, "g"), ("/lib/numpy/x.py", 3, "dot")], ("/me/b.py", 2, "g")),
+        ([("<frozen os>", 1, "f")], ("<frozen os>", 1, "f")),
+        ([], ("", 0, "")),
+    ],
+)
+def test_the_line_of_the_user_is_shown(frames, place):
+    assert own_place(frames) == place
+
+
+def test_of_several_backends_each_has_its_own():
+    other = [Verdict("c", "x", "", ("MASK-1",), "fail", rule="MASK-1")]
+    assert [one.verdict.backend for one in broken([FAIL, ERROR, PASS, *other])] == ["m:f", "m:f", "c"]
