@@ -101,7 +101,8 @@ def test_what_cannot_be_judged_at_all(name, ran, monkeypatch):
     assert UNUSABLE[name] in str(caught.value)
     for subject in results.subjects:
         if subject.name == name:
-            assert f"error: {caught.value}" in run.stdout
+            first, *rest = str(caught.value).splitlines()
+            assert "\n".join([f"error: {first}", *(f"    {line}".rstrip() for line in rest)]) in run.stdout
             assert not any(verdict.backend == name for verdict in results.verdicts)
 
 

@@ -351,7 +351,7 @@ def test_a_changed_value_says_so_and_names_its_rule(tmp_path):
 def test_only_an_unknown_case(tmp_path):
     (tmp_path / "scores.json").write_text((VECTORS / "scores.json").read_text())
     refused = vectors(tmp_path, "--only", "scores-999")
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert refused.stderr.startswith("Error: case: got 'scores-999'")
 
 

@@ -18,6 +18,9 @@ from attnspec.conformance.report.summary import run, time, totals, used
 from attnspec.conformance.report.table import tables
 from attnspec.conformance.report.text import line, said
 
+#: Lines of an error that are shown.
+_MOST_LINES = 12
+
 
 def screen(
     report: Report,
@@ -52,8 +55,8 @@ def screen(
         for table in tables(report, width, every=every):
             console.print(table)
         for text, style in _lines(report):
-            # A command or a path in an error can be copied as a whole.
-            shown_as = one_line(text) if style == STYLES["error"] else _folded(one_line(text), width)
+            # A command, a path or lines to write in an error can be copied as they are.
+            shown_as = _indented(text) if style == STYLES["error"] else _folded(one_line(text), width)
             console.print(Text(shown_as, style=style), soft_wrap=True)
     return capture.get()
 
@@ -62,6 +65,11 @@ def wants_color() -> bool:
     """Whether standard output is a terminal that shows colours, and nobody has said that it is not to."""
     dumb = os.environ.get("TERM") == "dumb" or bool(os.environ.get("NO_COLOR"))
     return sys.stdout.isatty() and not dumb
+
+
+def _indented(text: str) -> str:
+    """Indent what follows the first line: no text from outside looks like a line of ours."""
+    return "\n    ".join(one_line(line) for line in text.splitlines()[:_MOST_LINES])
 
 
 def _folded(text: str, width: int) -> str:
