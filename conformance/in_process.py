@@ -14,11 +14,11 @@ from attnspec.backends.library import library_of
 from attnspec.backends.user.function import backend_of
 from attnspec.backends.user.keys import OF_FUNCTIONS, check_keys, settings_of_table, written
 from attnspec.backends.user.unknown import looked_through, unknown_arguments
-from attnspec.conformance.judge.deviation import not_shown, shown
+from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.results import Header, Results, Subject
 from attnspec.conformance.suite import items
-from attnspec.conformance.verdict import Verdict
+from attnspec.conformance.verdict import Verdict, shown
 
 if TYPE_CHECKING:
     from attnspec.conformance.report.report import Report

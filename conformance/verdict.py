@@ -1,15 +1,17 @@
 """Verdicts: what the suite finds of one backend on one case, as data."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
-from attnspec.case_json import SPELLINGS, spell
+from attnspec.spelling import SPELLINGS, spell
 
 #: ``deviation`` is declared and was verified; ``should not met`` is an unmet SHOULD;
 #: ``unsupported`` counts neither for nor against a backend.
 Status = Literal["pass", "fail", "error", "unsupported", "deviation", "should not met"]
 STATUSES: tuple[Status, ...] = get_args(Status)
+#: The accuracy classes of NUM-3, from the tightest to the loosest.
+CLASSES: tuple[Literal["full", "cast", "storage"], ...] = ("full", "cast", "storage")
 #: Those by which a backend does not conform.
 BAD: tuple[Status, ...] = ("fail", "error")
 
@@ -158,6 +160,14 @@ class Verdict:
     def bad(self) -> bool:
         """Whether the backend does not conform by it."""
         return self.status in BAD
+
+
+def shown(verdicts: Iterable[Verdict]) -> set[str]:
+    """Name the deviations that the verdicts of one backend show, and the rules of declared variants."""
+    found = list(verdicts)
+    return {text for verdict in found for text in verdict.declared} | {
+        verdict.rule for verdict in found if verdict.status == "deviation"
+    }
 
 
 def to_json(thing: Any) -> Any:

@@ -1,7 +1,6 @@
 """Cases as JSON: any case, golden or generated, in the form of the vector files, and back."""
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -16,11 +15,7 @@ from attnspec.case import Alternative, Case, Figure, Misuse, Provenance
 from attnspec.errors import SpecError
 from attnspec.rule import CHAPTERS
 from attnspec.schema import read
-
-#: JSON has no spelling for these numbers; the vectors have.
-SPELLINGS: Mapping[str, float] = MappingProxyType(
-    {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
-)
+from attnspec.spelling import SPELLINGS, spell
 
 
 def to_json(case: Case) -> dict[str, Any]:
@@ -112,7 +107,7 @@ def decode(group: Mapping[str, Any]) -> Mapping[str, Any]:
     -------
     mapping
         Read-only. Arrays are read-only arrays, lists are tuples, and the names in
-        `SPELLINGS` are the numbers that they stand for.
+        `attnspec.spelling.SPELLINGS` are the numbers that they stand for.
 
     Examples
     --------
@@ -121,20 +116,6 @@ def decode(group: Mapping[str, Any]) -> Mapping[str, Any]:
     {'window': (2, None), 'scale': inf, 'is_causal': True}
     """
     return MappingProxyType({name: _decoded(thing) for name, thing in group.items()})
-
-
-def spell(number: float) -> float | str:
-    """Spell a number as a vector file does: as it is, or by name where JSON has no spelling.
-
-    Examples
-    --------
-    >>> from attnspec.case_json import spell
-    >>> spell(1.5), spell(float("-inf"))
-    (1.5, '-Infinity')
-    """
-    if math.isfinite(number):
-        return number
-    return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
 
 
 def array(tensor: Mapping[str, Any]) -> NDArray[Any]:

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from attnspec.backends import load
 from attnspec.conformance.cli.main import main
-from attnspec.conformance.judge.deviation import not_shown, shown
+from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.report.report import Outcome, Report
 from attnspec.conformance.report.screen import screen
@@ -18,6 +18,7 @@ from attnspec.conformance.run import pool
 from attnspec.conformance.run.run import run_all
 from attnspec.conformance.run.selection import Selection
 from attnspec.conformance.suite import items
+from attnspec.conformance.verdict import shown
 
 TESTS = os.path.dirname(__file__)
 

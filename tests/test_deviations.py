@@ -9,10 +9,10 @@ import pytest
 from attnspec import Case, Misuse
 from attnspec.backends import Backend, BackendError, Deviation, load
 from attnspec.backends.check import check_backend
-from attnspec.conformance.judge.deviation import not_shown, shown
+from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.suite import items
-from attnspec.conformance.verdict import Verdict
+from attnspec.conformance.verdict import Verdict, shown
 
 PORTABLE = load("numpy-portable")
 ARRAYS = {"query": np.ones((3, 4)), "key": np.ones((5, 4)), "value": np.arange(20.0).reshape(5, 4)}

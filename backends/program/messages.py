@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from attnspec import OPERATIONS
 from attnspec.backends.errors import Broken, Unsupported
 from attnspec.backends.program.handshake import PROTOCOL, parsed, short
-from attnspec.case_json import decode, spell
+from attnspec.case_json import decode
+from attnspec.spelling import spell
 
 HELLO = json.dumps({"do": "hello", "protocol": PROTOCOL})
 STOP = json.dumps({"do": "stop"})

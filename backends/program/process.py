@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -31,6 +31,8 @@ class Process:
         What to run, and its arguments.
     folder : Path, optional
         Where it is run; by default here.
+    environment : mapping of str to str, optional
+        Its environment variables; by default ours.
     leads : bool, optional
         Whether it leads a session of its own, so that what it starts ends with it.
     echo : bool, optional
@@ -43,7 +45,13 @@ class Process:
     """
 
     def __init__(
-        self, command: Sequence[str], folder: Path | None = None, *, leads: bool = False, echo: bool = False
+        self,
+        command: Sequence[str],
+        folder: Path | None = None,
+        *,
+        environment: Mapping[str, str] | None = None,
+        leads: bool = False,
+        echo: bool = False,
     ) -> None:
         self._leads = leads
         self._echo = echo
@@ -54,6 +62,7 @@ class Process:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd=folder,
+                env=environment,
                 # It is ended together with what it has started. A program of a backend is in a group of
                 # its own, and still in the session of the process that judges, which ends with it.
                 start_new_session=leads,

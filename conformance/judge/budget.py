@@ -15,8 +15,6 @@ from attnspec.reference.budget.budget import Accuracy, Budget, budget
 #: The latest budgets: a case is put to several backends, and to one again where it failed.
 _KNOWN: dict[Any, tuple[Mapping[str, Any], dict[str, Budget]]] = {}
 _MOST_KNOWN = 64
-#: From the tightest to the loosest.
-CLASSES: tuple[Accuracy, ...] = ("full", "cast", "storage")
 
 
 def required(backend: Backend, dtype: str) -> Accuracy:

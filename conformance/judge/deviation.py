@@ -1,6 +1,6 @@
 """Declared deviations: which of them a failure is, and which of them a run has not shown."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from attnspec import Case
 from attnspec.backends import Backend, Deviation
@@ -34,14 +34,6 @@ def declared_for(backend: Backend, rule: str, case: Case, output: str = "") -> D
         if deviation.covers(rule, case.arguments, dtype=case.dtype, output=output, group=case.group):
             return deviation
     return None
-
-
-def shown(verdicts: Iterable[Verdict]) -> set[str]:
-    """Name the deviations that the verdicts of one backend show, and the rules of declared variants."""
-    found = list(verdicts)
-    return {text for verdict in found for text in verdict.declared} | {
-        verdict.rule for verdict in found if verdict.status == "deviation"
-    }
 
 
 def not_shown(backend: Backend, shown: Collection[str]) -> list[Verdict]:

@@ -1,6 +1,6 @@
 """The judge: one case or relation put to one backend, and what it gives compared with what it must give."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 from attnspec import Case, find_rule
 from attnspec.backends import DTYPES, Backend, Broken, Unsupported
 from attnspec.backends.constraints import fits
-from attnspec.conformance.judge.budget import CLASSES, budgets_of, required
+from attnspec.conformance.judge.budget import budgets_of, required
 from attnspec.conformance.judge.call import Outputs, observe
 from attnspec.conformance.judge.cause import Cause, cause_of, looked_at
 from attnspec.conformance.judge.deviation import declared_for
@@ -17,23 +17,14 @@ from attnspec.conformance.judge.dtypes import is_real
 from attnspec.conformance.judge.expected import declared, differences
 from attnspec.conformance.judge.failure import Failure, Missing, Raised
 from attnspec.conformance.judge.figure import misprint
+from attnspec.conformance.judge.output_rules import OUTPUT_OF, of_outputs
 from attnspec.conformance.judge.refusal import refused
 from attnspec.conformance.judge.relation import Relation
 from attnspec.conformance.judge.traits import numbers, traits
-from attnspec.conformance.verdict import Difference, Verdict
+from attnspec.conformance.verdict import CLASSES, Difference, Verdict
 from attnspec.dtypes import SHORT
 from attnspec.reference.budget.budget import Accuracy, Budget, budget
 
-#: What a backend must return for a rule to be asked of it.
-_OUTPUT_OF = {
-    "SHAPE-4": "weights",
-    "SOFT-4": "weights",
-    "SHAPE-8": "lse",
-    "SOFT-6": "lse",
-    "SOFT-7": "lse",
-    "DROP-3": "lse",
-    "NUM-7": "lse",
-}
 #: Rules whose declared variant is a lower precision, and the precision that they ask for.
 _PRECISIONS = {"NUM-2": "float32", "NUM-5": "storage"}
 
@@ -103,7 +94,7 @@ def asked(backend: Backend, item: Case | Relation) -> tuple[str, ...]:
         When none is.
     """
     if isinstance(item, Relation):
-        returns = [name for name in _OUTPUT_OF.values() if backend.has("attention", f"return_{name}")]
+        returns = [name for name in OUTPUT_OF.values() if backend.has("attention", f"return_{name}")]
         return of_outputs(item.rules, returns)
     rules = tuple(rule for rule in item.rules if _is_asked(rule, backend, item))
     if not rules:
@@ -111,23 +102,10 @@ def asked(backend: Backend, item: Case | Relation) -> tuple[str, ...]:
     return rules
 
 
-def of_outputs(rules: tuple[str, ...], returns: Collection[str]) -> tuple[str, ...]:
-    """Leave out rules on outputs of attention that are not returned, but for the one a case is there for.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.judge.judge import of_outputs
-    >>> of_outputs(("MASK-6", "SOFT-7"), ()), of_outputs(("MASK-6", "SOFT-7"), ("lse",))
-    (('MASK-6',), ('MASK-6', 'SOFT-7'))
-    """
-    first, *others = rules
-    return first, *(rule for rule in others if _OUTPUT_OF.get(rule, "") in ("", *returns))
-
-
 def _is_asked(rule: str, backend: Backend, case: Case) -> bool:
     if rule in ("NUM-5", "NUM-6"):
         return case.dtype in SHORT
-    output = _OUTPUT_OF.get(rule)
+    output = OUTPUT_OF.get(rule)
     return output is None or case.misuse is not None or backend.has(case.operation, f"return_{output}")
 
 

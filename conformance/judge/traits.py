@@ -9,16 +9,23 @@ import numpy as np
 from attnspec import OPERATIONS, Case, SpecError
 from attnspec.conformance.judge.dtypes import is_real
 from attnspec.conformance.judge.relation import Relation
+from attnspec.conformance.traits import (
+    EMPTY,
+    LARGE,
+    MORE_QUERIES,
+    NO_SCALE,
+    NOTHING,
+    OTHER_DEPTH,
+    REFUSED,
+    RELATED,
+    SHARED,
+    SPECIAL,
+    TILED,
+    VIEWED,
+)
 from attnspec.reference.masking import allowed_keys
 
-#: A call that must raise; several calls that are held against each other.
-REFUSED, RELATED = "refused", "related"
-#: Of attention: what a call lacks or has besides its options. Each is the condition of some bug.
-NO_SCALE, SHARED, EMPTY, SPECIAL = "no scale", "shared heads", "empty row", "special numbers"
-MORE_QUERIES, OTHER_DEPTH, TILED, VIEWED = "more queries", "other value depth", "tiles", "layout"
-NOTHING = "empty axes"
-#: A score so large, or a row of scores all so low, that the exponential leaves float32.
-LARGE = "large scores"
+#: Beyond this size a score, or a row of scores all below its negative, counts as large.
 _LARGE = 80.0
 #: More keys than these fill a tile.
 _TILE = 16

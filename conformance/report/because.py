@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from attnspec.conformance.judge import traits
+from attnspec.conformance import traits
 from attnspec.conformance.report.by_rule import about
 from attnspec.conformance.report.causes import Cause
 from attnspec.conformance.verdict import Verdict

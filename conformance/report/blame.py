@@ -2,17 +2,17 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 
 from attnspec import rules
-from attnspec.conformance.judge import traits
+from attnspec.conformance import traits
 from attnspec.conformance.report.by_rule import about
 from attnspec.conformance.report.common import Common, traits_of
-from attnspec.conformance.suite.options import OPTIONS
 from attnspec.conformance.verdict import Verdict
 
 #: The rule that is broken where calls have this in common, unless the values say it more closely; of two
 #: things the one that stands first. Most calls have no scale: beside anything else it says little.
-_OWNERS = {
+_FIRST = {
     traits.NOTHING: "SHAPE-7",
     traits.EMPTY: "MASK-6",
     traits.LARGE: "SOFT-2",
@@ -20,7 +20,9 @@ _OWNERS = {
     "softcap": "SCORE-5",
     "sinks": "SOFT-5",
     traits.SHARED: "HEAD-1",
-    **{name: option.rule for name, option in OPTIONS.items()},
+}
+#: And behind the rules of the options themselves.
+_LAST = {
     "dropout_mask": "DROP-1",
     "query_segment_ids": "MASK-11",
     "key_segment_ids": "MASK-11",
@@ -43,6 +45,14 @@ _HALF = {"float32": 2.0**13, "float64": 2.0**42}
 #: On fewer failures than these no precision is named.
 _FEW = 5
 _NEARLY = 0.8
+
+
+@cache
+def _owners() -> dict[str, str]:
+    """Name the rule that is broken, by what the calls have in common."""
+    from attnspec.conformance.suite.options import OPTIONS  # it brings NumPy, which only a failure needs
+
+    return {**_FIRST, **{name: option.rule for name, option in OPTIONS.items()}, **_LAST}
 
 
 def rule_of(own: Sequence[Verdict], common: Common, passing: Sequence[Verdict]) -> str:
@@ -90,7 +100,7 @@ def _owner(own: Sequence[Verdict], common: Common) -> str:
         return "SOFT-7" if traits.EMPTY in common.traits else "SOFT-6"
     if len(set(common.traits) & _MASKING) > 1:
         return "MASK-4"
-    return next((rule for trait, rule in _OWNERS.items() if trait in common.traits), "")
+    return next((rule for trait, rule in _owners().items() if trait in common.traits), "")
 
 
 def _whose(own: Sequence[Verdict], passing: Sequence[Verdict], common: Common) -> str:

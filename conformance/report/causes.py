@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from attnspec.conformance.judge import traits
+from attnspec.conformance import traits
 from attnspec.conformance.report.blame import is_of_half, rule_of
 from attnspec.conformance.report.by_rule import about
 from attnspec.conformance.report.common import CLEAR, Common, clarity, common_of, traits_of

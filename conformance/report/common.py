@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from attnspec.conformance.judge import traits
+from attnspec.conformance import traits
 from attnspec.conformance.verdict import Verdict
 
 #: What is in common says less than this of failing and passing calls: then nothing is in common.

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from attnspec.conformance.judge.traits import REFUSED, RELATED
 from attnspec.conformance.report.by_rule import about
 from attnspec.conformance.report.causes import Cause, causes
+from attnspec.conformance.traits import REFUSED, RELATED
 from attnspec.conformance.verdict import BAD, Verdict
 
 #: Of the cases of a run, at most so many that it failed, and that it passed, are asked again.

@@ -4,7 +4,7 @@ import json
 import shlex
 
 from attnspec.backends.names import PROGRAM
-from attnspec.conformance.judge.traits import RELATED
+from attnspec.conformance.traits import RELATED
 from attnspec.conformance.verdict import Difference, Verdict
 
 

@@ -4,11 +4,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from attnspec.backends import DTYPES
-from attnspec.conformance.judge.budget import CLASSES
 from attnspec.conformance.report.by_rule import KNOWN
 from attnspec.conformance.report.report import Report
 from attnspec.conformance.results import Results, Subject
-from attnspec.conformance.verdict import STATUSES, Verdict
+from attnspec.conformance.verdict import CLASSES, STATUSES, Verdict
 
 #: What is counted, in this order.
 COUNTED = (*STATUSES[:3], KNOWN, *STATUSES[3:])

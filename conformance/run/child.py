@@ -57,6 +57,7 @@ class Child:
         self.files = files
         self.answer = answer
         self._backend: Backend | None = None
+        self._planned: dict[str, Item] = {}
 
     @property
     def backend(self) -> Backend:
@@ -77,6 +78,7 @@ class Child:
             if name not in named and not selection["rules"]:
                 raise SpecError(f"case: got {name!r}, expected an id such as masking-empty-last")
         found = [item for item in found if not texts or any(matches(item, one) for one in texts)]
+        self._planned = {item.name: item for item in found}
         for start in range(0, len(found), _IN_A_LINE):
             part = found[start : start + _IN_A_LINE]
             self.answer("planned", [_planned(one) for one in part])
@@ -122,7 +124,10 @@ class Child:
         self.answer("searched", {"good": found is None, "text": text})
 
     def _item(self, name: str, group: str) -> Item:
-        known = _of_group(group, self.seed, self.backend.constraints.suffix) if group else _golden()
+        if name in self._planned:
+            return self._planned[name]
+        made = _of_group(group, self.seed, self.backend.constraints.suffix) if group else {}
+        known = made or _golden(name.rpartition("-")[0])
         return known.get(name) or _of_files(self.files)[name]
 
 
@@ -171,9 +176,10 @@ def _of_group(group: str, seed: int | None, fits: str) -> dict[str, Item]:
     return {item.name: item for one in groups() if one.name == group for item in one.items(seed, constraints)}
 
 
-@lru_cache(maxsize=1)
-def _golden() -> dict[str, Item]:
-    return {item.name: item for case in cases() for item in in_each(case)}
+@lru_cache(maxsize=8)
+def _golden(id_: str) -> dict[str, Item]:
+    """Take a golden vector in each of its dtypes; nothing where there is none of the id."""
+    return {item.name: item for case in cases() if case.id == id_ for item in in_each(case)}
 
 
 @lru_cache(maxsize=1)

@@ -1,5 +1,6 @@
 """A run of the suite on one backend: a plan, processes that judge it, and what they find as it comes in."""
 
+import os
 import queue
 import threading
 from collections import deque
@@ -11,13 +12,12 @@ from typing import Self
 
 from attnspec import SpecError, __version__
 from attnspec.backends.errors import BackendError
-from attnspec.conformance.judge.deviation import shown
-from attnspec.conformance.judge.judge import of_outputs
-from attnspec.conformance.judge.traits import REFUSED, RELATED
+from attnspec.conformance.judge.output_rules import of_outputs
 from attnspec.conformance.results import Footer, Header, Subject
 from attnspec.conformance.run.selection import Selection
 from attnspec.conformance.run.worker import Gone, Planned, Worker
-from attnspec.conformance.verdict import Verdict
+from attnspec.conformance.traits import REFUSED, RELATED
+from attnspec.conformance.verdict import Verdict, shown
 
 #: Cases that a process is asked for at once, so that it need not wait for the next.
 _AHEAD = 4
@@ -221,7 +221,7 @@ class Pool:
         return f"given up after its process has ended {self._ends} times" if self._ends >= MOST_ENDS else ""
 
     def _start(self) -> Worker:
-        worker = Worker(self.selection, echo=self.echo)
+        worker = Worker(self.selection, threads=_share(self.jobs), echo=self.echo)
         with self._lock:
             self._workers.append(worker)
         return worker
@@ -258,6 +258,14 @@ def _queues(plan: tuple[Planned, ...], jobs: int, *, together: bool) -> list[deq
     for case in plan:
         queues[place[case.dtype if together else (case.group or case.name)]].append(case)
     return queues
+
+
+def _share(jobs: int) -> int:
+    """Give each of several processes its share of the cores; 0 leaves the number to the libraries.
+
+    Threads of several processes that wait for each other made a run on PyTorch six times as long.
+    """
+    return max(1, (os.cpu_count() or 1) // jobs) if jobs > 1 else 0
 
 
 def lost(backend: str, case: Planned, gone: Gone, returns: tuple[str, ...]) -> Verdict:

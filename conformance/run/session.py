@@ -8,14 +8,13 @@ import pytest
 
 from attnspec import SpecError, __version__
 from attnspec.backends import BackendError, expand
-from attnspec.conformance.judge.deviation import shown
 from attnspec.conformance.report.report import Report
 from attnspec.conformance.results import Footer, Header, Run, gathered
 from attnspec.conformance.run.plugin import SUITE
 from attnspec.conformance.run.pool import lost
 from attnspec.conformance.run.selection import Selection
 from attnspec.conformance.run.worker import Gone, Planned, Worker
-from attnspec.conformance.verdict import Verdict, from_json, to_json
+from attnspec.conformance.verdict import Verdict, from_json, shown, to_json
 
 #: Under this name a verdict travels in the report of its item, from an xdist worker too.
 _PROPERTY = "attnspec.verdict"

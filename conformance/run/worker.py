@@ -1,6 +1,7 @@
 """A process that judges a backend's cases, as the run sees it: asked, waited for, and ended."""
 
 import json
+import os
 import re
 import sys
 from collections import deque
@@ -85,6 +86,8 @@ class Worker:
     Parameters
     ----------
     selection : Selection
+    threads : int, optional
+        How many threads libraries should use, where the surroundings do not say; 0 leaves it to them.
     echo : bool, optional
         Whether what the backend prints is printed.
 
@@ -94,11 +97,13 @@ class Worker:
         The outputs of attention that the backend returns when asked to, once it is loaded.
     """
 
-    def __init__(self, selection: Selection, *, echo: bool = False) -> None:
+    def __init__(self, selection: Selection, *, threads: int = 0, echo: bool = False) -> None:
         told = json.dumps([selection.seed, *selection.files])
         # -P: a module in the current folder is not taken for one of the standard library or of ours.
         command = [sys.executable, "-P", "-m", "attnspec.conformance.run.child", told]
-        self._process = Process(command, leads=True, echo=echo)
+        # OpenMP's variable is read by OpenBLAS and PyTorch, too.
+        environment = {"OMP_NUM_THREADS": str(threads), **os.environ} if threads else None
+        self._process = Process(command, environment=environment, leads=True, echo=echo)
         self._asked: deque[str] = deque()
         self.returns: tuple[str, ...] = ()
 

@@ -112,11 +112,11 @@ def _of_chapter(
     chapter: str, names: Collection[str], constraints: Constraints, *, quick: bool, seed: int | None
 ) -> Iterator[Item]:
     for case in cases():
-        if case.chapter == chapter:
+        if case.chapter == chapter and _may_be_of(case.id, names):
             found = in_each(case)
             yield from found if not quick or chapter == "numerics" else _in_one_dtype(found)
     for group in groups():
-        if group.chapter == chapter and _may_hold(group, names):
+        if group.chapter == chapter and _may_be_of(group.id, names):
             made = tuple(group.items(seed, constraints))
             yield from _quick_part(made) if quick else made
 
@@ -132,9 +132,9 @@ def _in_one_dtype(found: tuple[Item, ...]) -> tuple[Item, ...]:
     return tuple(item for item in found if item.dtype == QUICK_DTYPE) or found[:1]
 
 
-def _may_hold(group: Group, names: Collection[str]) -> bool:
-    """Whether a group may have a case of one of some names: it need not be made otherwise."""
-    return not names or any(name.startswith(group.id) for name in names)
+def _may_be_of(beginning: str, names: Collection[str]) -> bool:
+    """Whether one of some names may begin so: what begins otherwise need not be made."""
+    return not names or any(name.startswith(beginning) for name in names)
 
 
 def matches(item: Item, text: str) -> bool:

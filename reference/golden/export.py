@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from attnspec import Case, SpecError
-from attnspec.case_json import spell
+from attnspec.spelling import spell
 
 FORMATS = ("safetensors", "npz")
 

@@ -13,11 +13,12 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from attnspec.case_json import decode, spell
+from attnspec.case_json import decode
 from attnspec.errors import SpecError
 from attnspec.reference.exact.balls import Settled
 from attnspec.reference.exact.evaluate import evaluate
 from attnspec.schema import SCHEMA, read
+from attnspec.spelling import spell
 
 
 @dataclass(frozen=True)

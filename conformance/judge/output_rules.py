@@ -1,0 +1,27 @@
+"""Rules about outputs that not every implementation returns."""
+
+from collections.abc import Collection
+
+#: What a backend must return for a rule to be asked of it.
+OUTPUT_OF = {
+    "SHAPE-4": "weights",
+    "SOFT-4": "weights",
+    "SHAPE-8": "lse",
+    "SOFT-6": "lse",
+    "SOFT-7": "lse",
+    "DROP-3": "lse",
+    "NUM-7": "lse",
+}
+
+
+def of_outputs(rules: tuple[str, ...], returns: Collection[str]) -> tuple[str, ...]:
+    """Leave out rules on outputs of attention that are not returned, but for the one a case is there for.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.judge.output_rules import of_outputs
+    >>> of_outputs(("MASK-6", "SOFT-7"), ()), of_outputs(("MASK-6", "SOFT-7"), ("lse",))
+    (('MASK-6',), ('MASK-6', 'SOFT-7'))
+    """
+    first, *others = rules
+    return first, *(rule for rule in others if OUTPUT_OF.get(rule, "") in ("", *returns))
