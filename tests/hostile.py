@@ -144,6 +144,13 @@ def answering_itself(query, key, value):
     return right(query, key, value)
 
 
+def answering_in_part(query, key, value):
+    for number in range(3, 64):
+        with contextlib.suppress(OSError):
+            os.write(number, b'{"verdict": {"case": "softmax-000-float64", "status": "fine"}}\n')
+    return right(query, key, value)
+
+
 def forking(query, key, value):
     os.fork()
     return right(query, key, value)

@@ -49,6 +49,7 @@ CALLS = {
     "without_standard_streams": (GOOD, ""),
     "writing_everywhere": (FAILS, "its process wrote what is no verdict"),
     "answering_itself": (FAILS, "its process answered to another question"),
+    "answering_in_part": (FAILS, "its process wrote what is no verdict"),
     "forking": (None, ""),  # either process may be the one that is heard
     "starting_a_process_that_stays": (GOOD, ""),
     "starting_a_thread_that_stays": (GOOD, ""),

@@ -24,12 +24,12 @@ class _Clean(click.Group):
     """Our own errors end in one line, not in a traceback."""
 
     def invoke(self, ctx: click.Context) -> object:
-        from attnspec.backends.errors import BackendError
+        from attnspec.backends.errors import BackendError, Broken
         from attnspec.conformance.report.outside import one_line
 
         try:
             return super().invoke(ctx)
-        except (SpecError, BackendError, ArithmeticError, OSError) as error:
+        except (SpecError, BackendError, Broken, ArithmeticError, OSError) as error:
             raise _Wrong(one_line(str(error))) from error
 
 

@@ -103,7 +103,11 @@ class Pool:
             if problem:
                 yield replace(subject, problem=f"backend {self.name}: {problem}")
                 return
-        missing = self._not_shown(verdicts)
+        try:
+            missing = self._not_shown(verdicts)
+        except (BackendError, Gone) as error:
+            yield replace(subject, problem=f"backend {self.name}: what it declares was not judged: {error}")
+            return
         yield from missing
         yield Footer(len(verdicts) + len(missing))
 

@@ -167,7 +167,11 @@ class Worker:
         if kind != "verdict" or thing.get("case") != expected:
             self.stop()  # what it has started may answer in its place
             raise Gone("its process answered to another question", None, hung=False)
-        return from_json(thing)
+        try:
+            return from_json(thing)
+        except (TypeError, ValueError):
+            self.stop()
+            raise Gone("its process wrote what is no verdict", None, hung=False) from None
 
     def not_shown(self, shown: set[str]) -> list[Verdict]:
         """Ask for an error for each thing that is declared and was not shown."""
