@@ -118,3 +118,28 @@ def test_the_package_runs_as_a_module():
         [sys.executable, "-m", "attnspec", "explain"], capture_output=True, text=True, check=False
     )
     assert "Usage: attnspec explain" in wrong.stderr
+
+
+def test_a_declared_alignment_breaks_no_other_rule():
+    """What stands after a query from the top left may be attended to from the bottom right."""
+
+    def attention(query, key, value, *, is_causal=False):
+        offset = key.shape[-2] - query.shape[-2]
+        return reference.attention(
+            query, key, value, is_causal=is_causal, query_offset=offset, dtype=query.dtype
+        )
+
+    found = check(attention, rules=["MASK-12", "MASK-3"], dialect={"MASK-3": "bottom-right"})
+    assert not any(verdict.bad for verdict in found.report.results.verdicts), found.text
+
+
+def test_what_takes_one_depth_alone_may_refuse_what_does_not_fit():
+    def deep(query, key, value):
+        if not query.shape[-1] == key.shape[-1] == value.shape[-1] == 64:
+            raise ValueError(f"query, key, value: expected a depth of 64, got {query.shape[-1]}")
+        return reference.attention(query, key, value, dtype=query.dtype)
+
+    found = check(deep, rules=["SHAPE-6"], depths=[64])
+    assert not any(verdict.bad for verdict in found.report.results.verdicts), found.text
+    refused = [verdict for verdict in found.report.results.verdicts if "+d64-" in verdict.case]
+    assert {verdict.status for verdict in refused} >= {"pass"}

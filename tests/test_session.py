@@ -103,3 +103,18 @@ def test_a_kernel_that_hangs_is_ended(tmp_path):
     (verdict,) = found.verdicts
     assert (verdict.case, verdict.status) == ("softmax-000-float64", "error")
     assert verdict.reason == "did not end in 2 s"
+
+
+def test_by_pytest_alone_what_takes_some_calls_alone_is_asked_those(tmp_path):
+    (tmp_path / "deep.py").write_text(
+        "from attnspec import reference\n"
+        "def attention(query, key, value):\n"
+        "    assert query.shape[-1] == 64\n"
+        "    return reference.attention(query, key, value, dtype=query.dtype)\n"
+    )
+    (tmp_path / "attnspec.toml").write_text('[backend]\nfunction = "deep:attention"\ndepths = [64]\n')
+    suite = ("-m", "pytest", "-q", "--pyargs", "attnspec.conformance", "-p", "no:cacheprovider")
+    words = (*suite, "--backend", "deep:attention", "--rule", "SCORE-2", "--quick")
+    ended = run(*words, cwd=tmp_path, PYTHONPATH=str(tmp_path))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "deep:attention: values: " in ended.stdout

@@ -78,8 +78,17 @@ def _require_fitting(backend: Backend, operation: str) -> None:
     """Make a call that fits: what raises whatever it is given refuses nothing."""
     function = backend.function(operation)
     if not any(known is function for known in _FIT):
-        call(backend, operation, in_dtype(FITTING[operation], backend.dtypes[0]))
+        arguments = _attention(backend) if operation == "attention" else FITTING[operation]
+        call(backend, operation, in_dtype(arguments, backend.dtypes[0]))
         _FIT.append(function)
+
+
+def _attention(backend: Backend) -> Mapping[str, Any]:
+    """Make a call of attention that fits what a backend takes."""
+    limits = backend.constraints
+    queries, keys = (3 + -3 % multiple for multiple in limits.multiple)
+    depth = limits.depths[0] if limits.depths else 4
+    return _ones(query=(2, queries, depth), key=(2, keys, depth), value=(2, keys, depth))
 
 
 #: Functions that have been seen to return, the latest of them: the call that fits need not be made anew.
@@ -94,4 +103,5 @@ def _require_named(message: str, arguments: tuple[str, ...]) -> None:
     """Look for the argument at fault, or one of those that do not fit each other, in an error (ERR-12)."""
     if re.search(rf"\b({'|'.join(arguments)})\b", message, re.IGNORECASE) is None:
         lines = message.strip().splitlines() or ["no message"]
-        raise Failure("ERR-12", f"expected an error that names {' or '.join(arguments)}, got: {lines[0]}")
+        named = " or ".join(dict.fromkeys(arguments))
+        raise Failure("ERR-12", f"expected an error that names {named}, got: {lines[0]}")

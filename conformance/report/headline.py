@@ -48,8 +48,12 @@ def headline_of(report: Report, subject: Subject) -> str:
         return f"does not conform: {_fail(len(failing))} under {_number(len(rules), 'rule')}{more}"
     if outcome is Outcome.NOT_WHOLE:
         missing = len(report.results.missing.get(subject.name, ()))
+        if subject.problem and missing:
+            return "was not judged whole: the run was cut off"
+        if subject.problem:  # an argument that is not understood, or most calls declined
+            return "was not judged whole: the error above says why, and what to write"
         what = f"{_number(missing, 'case')} have no verdict" if missing else "nothing of it can be judged"
-        return f"was not judged whole: {(subject.problem and 'the run was cut off') or what}"
+        return f"was not judged whole: {what}"
     known = sum(verdict.backend == subject.name for verdict, _ in report.failures.known)
     if failing:
         return f"reaches level {report.required}, as required; {_fail(len(failing))} outside of it"

@@ -1,6 +1,7 @@
 """The suite under pytest: an item for each case and backend, judged in a process of the backend's own."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from attnspec.conformance.results import Footer, Header, Run, gathered
 from attnspec.conformance.run.plugin import SUITE
 from attnspec.conformance.run.pool import lost
 from attnspec.conformance.run.selection import Selection
-from attnspec.conformance.run.worker import Gone, Planned, Worker
+from attnspec.conformance.run.worker import Gone, Loaded, Planned, Worker
 from attnspec.conformance.verdict import Verdict, from_json, shown, to_json
 
 #: Under this name a verdict travels in the report of its item, from an xdist worker too.
@@ -28,7 +29,7 @@ class Suite(pytest.Directory):
     def collect(self) -> Iterator["CaseItem"]:
         """Make an item of each case for each backend."""
         for name in self.session_.names:
-            for case in self.session_.plan:
+            for case in self.session_.plans[name]:
                 yield CaseItem.from_parent(self, name=f"{case.name}[{name}]", backend=name, case=case)
 
 
@@ -93,14 +94,26 @@ class Session:
             raise pytest.UsageError("--backend: expected what is to be judged, got nothing")
         try:
             self.names = list(dict.fromkeys(name for given in option("--backend") for name in expand(given)))
-            planner = Worker(self.selection)
-            try:
-                self.plan = planner.plan(self.selection)
-            finally:
-                planner.stop()
+            self.loaded = {name: self._load(name) for name in self.names}
+            limits = dict.fromkeys(one.fits for one in self.loaded.values())
+            planned = {fits: self._planned(fits) for fits in limits}
+            self.plans = {name: planned[one.fits] for name, one in self.loaded.items()}
         except (BackendError, SpecError) as error:
             raise pytest.UsageError(str(error)) from None
         self.runs: dict[str, Run] = {}
+
+    def _load(self, name: str) -> Loaded:
+        """Load a backend, in a process of its own that then judges it."""
+        self.workers[name] = Worker(self.selection)
+        return self.workers[name].load(name)
+
+    def _planned(self, fits: str) -> tuple[Planned, ...]:
+        """Plan what backends are asked that take only some calls, in a process that has loaded none."""
+        planner = Worker(self.selection)
+        try:
+            return planner.plan(replace(self.selection, fits=fits))
+        finally:
+            planner.stop()
 
     @property
     def controls(self) -> bool:
@@ -110,8 +123,7 @@ class Session:
     def judged(self, name: str, case: Planned) -> Verdict:
         """Have a case judged; a process that has ended is replaced."""
         if name not in self.workers:
-            self.workers[name] = Worker(self.selection)
-            self.workers[name].load(name)
+            self._load(name)
         worker = self.workers[name]
         worker.ask(case)
         try:
@@ -131,15 +143,11 @@ class Session:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Load the backends before any item is run; with xdist this process runs none."""
         items = [item for item in session.items if isinstance(item, CaseItem)]
-        selection = self.selection if len(items) == len(self.plan) * len(self.names) else _CHOSEN
+        selection = self.selection if len(items) == sum(map(len, self.plans.values())) else _CHOSEN
         for name in self.names if self.controls else ():
             cases = tuple(item.case.name for item in items if item.backend == name)
             run = self.runs[name] = Run(Header(__version__, selection.part, self.selection.seed, cases))
-            self.workers[name] = Worker(self.selection)
-            try:
-                run.add(self.workers[name].load(name).subject)
-            except BackendError as error:
-                raise pytest.UsageError(str(error)) from None
+            run.add(self.loaded[name].subject)
 
     def pytest_report_header(self) -> str:
         """Say which part is run, so that it can be run again."""
@@ -158,7 +166,12 @@ class Session:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Let a run fail that has judged less than its plan, or not shown what is declared."""
         for name, run in self.runs.items():
-            if run.header.part == "whole" and session.exitstatus <= pytest.ExitCode.TESTS_FAILED:
+            stopped = (
+                session.shouldfail or session.shouldstop or session.exitstatus > pytest.ExitCode.TESTS_FAILED
+            )
+            if run.header.part == "whole" and not stopped:
+                if name not in self.workers:  # the last case ended it
+                    self._load(name)
                 for verdict in self.workers[name].not_shown(shown(run.verdicts)):
                     run.add(verdict)
             run.add(Footer(len(run.verdicts)))
