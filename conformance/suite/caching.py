@@ -85,7 +85,8 @@ def attention_over_pages(draw: Draw) -> Iterator[Yielded]:
         for name, pages in (("key", key_pages), ("value", value_pages)):
             yield Call({"pages": pages, "block_table": table}, ("CACHE-4",), operation="gather_pages")
             gathered[name] = _gathered(pages, table)
-        yield {"query": problem.query, **gathered, "key_lengths": keys}
+        # Of attention alone: it says nothing of a table of pages that is not offered.
+        yield Call({"query": problem.query, **gathered, "key_lengths": keys}, ("MASK-9",))
 
 
 def _steps(cuts: tuple[int, ...]) -> Iterator[tuple[int, int]]:
