@@ -83,7 +83,8 @@ def judge_all(
         for problem in problems:
             click.echo(f"known failures: none written: {one_line(problem)}")
         if number or not problems:
-            click.echo(f"{number} entries in {write_known_failures}: give each a reason and a link")
+            entries = "1 entry" if number == 1 else f"{number} entries"
+            click.echo(f"{entries} in {write_known_failures}: give each a reason and a link")
         status = 0 if report.outcome is Outcome.FAILS and not problems else status
     sys.exit(status)
 
