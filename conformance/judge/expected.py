@@ -167,7 +167,7 @@ def differences(
 ) -> Iterator[Difference | float]:
     """Compare every output that was given with its value, in the dtypes that it may have.
 
-    Nothing is said of the weights of a row whose lse is NaN (NUM-11).
+    The weights of a row with a score of NaN or plus infinity are not defined (NUM-11).
 
     Yields
     ------
@@ -176,5 +176,11 @@ def differences(
     """
     for name, got in outputs.items():
         if name in values:
-            where = ~np.isnan(values["lse"])[..., None] if name == "weights" and "lse" in values else None
+            where = ~_undefined(values)[..., None] if name == "weights" and "lse" in values else None
             yield compare(name, got, values[name], budgets[name], *accepted(name, dtype), where=where)
+
+
+def _undefined(values: Mapping[str, Any]) -> Any:
+    """Find rows whose lse says that a score is NaN or plus infinity, and not that there are no keys."""
+    lse, weights = values["lse"], values["weights"]
+    return np.isnan(lse) | ((lse == np.inf) & np.isnan(weights).all(axis=-1))

@@ -52,11 +52,14 @@ def named_in_the_error_of_a_golden_vector(_draw: Draw) -> Iterator[Yielded]:
 
 
 @chapter.group("ERR-1", each=_ARRAYS)
-def mixed_dtypes(_draw: Draw, name: str) -> Iterator[Yielded]:
-    """One of the three arrays has another dtype than the others."""
+def mixed_dtypes(draw: Draw, name: str) -> Iterator[Yielded]:
+    """One of the three arrays has another dtype than the others: refused, or taken at its value."""
     for dtype, other in permutations(DTYPES, 2):
-        arguments = {key: np.ones((2, 3, 4), other if key == name else dtype) for key in _ARRAYS}
-        yield Call(arguments, misuse=Misuse(name))
+        (problem,) = draw.in_each_dtype(MASKED[0], dtypes=("float32",))
+        fine = np.round(problem.random.normal(size=problem.arguments[name].shape) * 1024) / 1024
+        arrays = {key: (fine if key == name else x) for key, x in problem.arguments.items()}
+        cast = {key: x.astype(other if key == name else dtype) for key, x in arrays.items()}
+        yield Call(cast, misuse=replace(Misuse(name), allowed=True))
 
 
 @chapter.group(

@@ -157,4 +157,6 @@ def options_together(draw: Draw) -> Iterator[Yielded]:
             options["bias"] = problem.broadcastable(bias.astype(problem.query.dtype))
         if "mask" in options:
             options["mask"] = problem.broadcastable(problem.random.random(problem.shape) < 0.7)
-        yield problem.arguments | options
+        # A rule about an option that is not there would pass without being asked.
+        of = {"scale": "SCORE-3", "bias": "SCORE-4", "softcap": "SCORE-5"}
+        yield Call(problem.arguments | options, ("MASK-4", *(of[name] for name in of if name in options)))

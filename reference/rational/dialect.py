@@ -15,6 +15,7 @@ SHOWN = MappingProxyType(
         "SOFT-7": ("plus-infinity", "finite"),
         "HEAD-1": ("tiled",),
         "POS-8": ("signed",),
+        "NUM-11": ("nan-lse",),
     }
 )
 
@@ -45,7 +46,7 @@ def checked(dialect: Mapping[str, str] | None) -> Mapping[str, str]:
     """
     kept = {}
     for rule, variant in (dialect or {}).items():
-        if rule == "SHAPE-6" or rule.startswith("NUM-"):
+        if rule == "SHAPE-6" or (rule.startswith("NUM-") and rule not in SHOWN):
             continue
         if variant not in SHOWN.get(rule, ()):
             known = ", ".join(SHOWN.get(rule, ())) or "no variant"

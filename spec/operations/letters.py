@@ -36,8 +36,8 @@ class Letter:
     divides: str = ""
 
 
-def _heads(name: str, meaning: str, noun: str = "heads", divides: str = "") -> Letter:
-    return Letter(name, meaning, noun, may_be_empty=False, divides=divides)
+def _heads(name: str, meaning: str, noun: str = "heads", empty: str = "", divides: str = "") -> Letter:
+    return Letter(name, meaning, noun, may_be_empty=False, empty=empty, divides=divides)
 
 
 def _depth(name: str, meaning: str, empty: str = "", noun: str = "depth") -> Letter:
@@ -50,11 +50,12 @@ LETTERS: Mapping[str, Letter] = MappingProxyType(
         letter.name: letter
         for letter in (
             Letter(BATCH, "batch axes, any number of them, none included", "batch"),
-            _heads("Hq", "heads of queries and of the output", "query heads"),
+            _heads("Hq", "heads of queries and of the output", "query heads", empty="ERR-5"),
             _heads(
                 "Hkv",
                 "heads of keys and values; `H` where they are as many as `Hq`",
                 "key heads",
+                empty="ERR-5",
                 divides="Hq",
             ),
             Letter("L", "query positions", "queries"),

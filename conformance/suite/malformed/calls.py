@@ -156,7 +156,7 @@ def _derived(operation: str) -> Iterator[Malformed]:
 
 def _is_fault(operation: str, fault: Fault, changes: Mapping[str, Any]) -> bool:
     """Leave out a shape that fits after all: a longer axis may be nobody else's."""
-    by_shape = fault.key not in ("dtype", "form", "bounds")
+    by_shape = fault.key not in ("dtype", "form", "bounds", "entries")
     return not by_shape or bool(misfits(operation, {**fitting(operation), **changes}))
 
 
