@@ -119,11 +119,11 @@ def side_by_side(call: Call, split: Array) -> Array:
 
 @step
 def check_heads(call: Attention) -> Attention:
-    """Key heads that divide the query heads (HEAD-2, ERR-5)."""
+    """Key heads that divide the query heads (HEAD-2, ERR-17)."""
     if call.query.ndim > 2:
         heads, of_key, of_value = (array.shape[-3] for array in (call.query, call.key, call.value))
-        need("query", heads > 0, "one head or more", heads, "ERR-5")
-        need("key", of_key > 0, "one head or more", of_key, "ERR-5")
+        need("query", heads > 0, "one head or more", heads, "ERR-17")
+        need("key", of_key > 0, "one head or more", of_key, "HEAD-2")
         need(
             "key",
             heads % of_key == 0,

@@ -126,7 +126,7 @@ def observe(backend: Backend, case: Case) -> Outputs:
         identity = np.eye(keys, depth, -start, dtype=value.dtype)  # (S, Dv): key `start + c` in column c
         probe = {**arguments, "value": np.broadcast_to(identity, value.shape)}
         slices.append(call(backend, case.operation, probe, case.layout)["output"])
-    none = np.zeros((*outputs["output"].shape[:-1], 0), value.dtype)
+    none = np.zeros((*outputs["output"].shape[:-1], 0), outputs["output"].dtype)
     outputs["weights"] = np.concatenate([none, *slices], axis=-1)[..., :keys]
     return outputs
 

@@ -74,6 +74,14 @@ def not_floating_point(_draw: Draw, which: tuple[str, str]) -> Iterator[Yielded]
         yield Call(arguments, misuse=Misuse("query" if name == "all" else name))
 
 
+@chapter.group("ERR-17")
+def no_heads(draw: Draw) -> Iterator[Yielded]:
+    """A call without heads is refused, or gives arrays without heads."""
+    for problem in draw.in_each_dtype(MASKED[0]):
+        arguments = {name: array[:, :0] for name, array in problem.arguments.items()}
+        yield Call(arguments, misuse=replace(Misuse("query"), allowed=True))
+
+
 @chapter.group("ERR-13", each=tuple(OPTIONS))
 def earlier_calls(draw: Draw, option: str) -> Iterator[Yielded]:
     """A call with one argument changed, and changed back, gives its own result each time."""

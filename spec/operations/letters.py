@@ -50,12 +50,12 @@ LETTERS: Mapping[str, Letter] = MappingProxyType(
         letter.name: letter
         for letter in (
             Letter(BATCH, "batch axes, any number of them, none included", "batch"),
-            _heads("Hq", "heads of queries and of the output", "query heads", empty="ERR-5"),
+            _heads("Hq", "heads of queries and of the output", "query heads"),
             _heads(
                 "Hkv",
                 "heads of keys and values; `H` where they are as many as `Hq`",
                 "key heads",
-                empty="ERR-5",
+                empty="HEAD-2",
                 divides="Hq",
             ),
             Letter("L", "query positions", "queries"),
