@@ -58,7 +58,7 @@ def cause_of(
         What it had to give.
     """
     rule = case.rules[0]
-    if difference.kind == "shape" and case.operation == "attention":
+    if difference.kind == "shape" and case.operation == "attention" and case.misuse is None:
         return Cause(_SHAPES[difference.output])
     if difference.kind == "dtype":
         return Cause("NUM-7" if difference.output == "lse" else "NUM-1")

@@ -33,7 +33,6 @@ VARIANTS = (
     "plus-infinity",  # SOFT-7
     "tiled",  # HEAD-1
     "signed",  # POS-8
-    "nan-lse",  # NUM-11
 )
 
 

@@ -114,7 +114,7 @@ def special_of(
     sinks = np.asarray(arguments.get("sinks", [-np.inf]), dtype=np.float64)  # (Hq,)
     if (nothing & (sinks == -np.inf)[:, None]).any():
         raise OracleError("scores: expected a finite one beside minus infinity, got none: not specified")
-    infinite = rows & ~(allowed & np.isnan(scores)).any(axis=-1) & (variant != "nan-lse")
+    infinite = rows & ~(allowed & np.isnan(scores)).any(axis=-1)
     return Special(rows, infinite, dropped, elements)
 
 

@@ -76,7 +76,7 @@ def attend(
             members.setdefault(score, []).append(j)
     broken = [x for j in allowed if isinstance(x := row[j], float) and not x < 0]
     if broken:  # NaN or plus infinity
-        return _broken(row, value, math.nan if dialect.get("NUM-11") == "nan-lse" else sum(broken))
+        return _broken(row, value, sum(broken))
     if not members and added and scores.sink is None:
         disallowed = [j for j in range(len(row)) if j not in set(allowed)]
         if disallowed and dialect.get("MASK-6") == "uniform":
