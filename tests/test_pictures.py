@@ -1,7 +1,7 @@
 """The pictures of the standard are those that the reference gives, and can be read."""
 
 import re
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -21,7 +21,7 @@ def test_the_stored_pictures_are_those_that_are_drawn():
 @pytest.mark.parametrize("name", DRAWN)
 def test_a_picture_is_small_and_says_in_words_what_it_shows(name):
     assert len(DRAWN[name].encode()) < 20_000
-    root = ElementTree.fromstring(DRAWN[name])
+    root = ET.fromstring(DRAWN[name])
     assert len(root.findtext(f"{SVG}title")) > 10
     assert len(root.findtext(f"{SVG}desc")) > 100
 
