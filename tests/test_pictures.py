@@ -68,3 +68,16 @@ def test_the_command_writes_them(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "FOLDER", tmp_path / "pictures")
     main()
     assert {path.name for path in (tmp_path / "pictures").iterdir()} == set(DRAWN)
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_letters_stand_inside_of_the_picture(name):
+    """At 7.5 units a letter, which is wide for letters of 12."""
+    root = ET.fromstring(DRAWN[name])
+    before = {"start": 0, "middle": 0.5, "end": 1}
+    for one in root.iter(f"{SVG}text"):
+        wide = 7.5 * len(one.text)
+        left = float(one.get("x")) - before[one.get("text-anchor")] * wide
+        assert left >= 0, one.text
+        assert left + wide <= float(root.get("width")), one.text
+        assert 10 <= float(one.get("y")) <= float(root.get("height")), one.text

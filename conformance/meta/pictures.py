@@ -25,7 +25,7 @@ FOLDER = Path(attnspec.__file__).resolve().parent / "pictures"
 INK, FILL = "#777777", "#2878d0"
 
 _CELL, _MARGIN, _LINE, _GAP = 20, 34, 15, 28
-_STEP, _BETWEEN, _LEFT, _MIDDLE, _RIGHT = 44, 22, 260, 280, 110
+_STEP, _BETWEEN, _LEFT, _MIDDLE, _RIGHT = 44, 22, 268, 290, 110
 
 
 @dataclass(frozen=True)
@@ -153,8 +153,9 @@ STEPS = (
         "MASK-4, MASK-5",
         (
             "mask, is_causal, window,",
-            "query_offset, query_lengths, key_lengths,",
-            "query_segment_ids, key_segment_ids",
+            "query_offset, query_lengths,",
+            "key_lengths, query_segment_ids,",
+            "key_segment_ids, bias",
         ),
     ),
     Step("softmax over the keys that are left", "SOFT-1, SOFT-5", ("sinks",), "lse"),
