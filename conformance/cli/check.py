@@ -117,6 +117,7 @@ def check(
     """
     from attnspec.backends.names import FILE, expand, name_program, with_options
     from attnspec.backends.user.configuration import find_configuration
+    from attnspec.backends.user.settings import check_options
 
     said = {"array": array, "device": device, "dtype": ",".join(dtypes) if dtypes else None}
     given = {option: thing for option, thing in said.items() if thing is not None}
@@ -130,6 +131,7 @@ def check(
             "and no such file here or above"
         )
     wanted = [name for one in asked for name in expand(with_options(one, given))] + own
+    check_options(wanted)
     if search is not None:
         from attnspec.conformance.run.run import search_all
 
