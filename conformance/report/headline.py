@@ -57,9 +57,8 @@ def headline_of(report: Report, subject: Subject) -> str:
     known = sum(verdict.backend == subject.name for verdict, _ in report.failures.known)
     if failing:
         return f"reaches level {report.required}, as required; {_fail(len(failing))} outside of it"
-    stale = report.failures.stale
-    if stale:  # the run fails for it, and nothing of the backend does
-        return f"does not fail, but {len(stale)} of its known failures do not hold any more: remove them"
+    if report.failures.stale:  # the run fails for it, and nothing of the backend does
+        return "does not fail, but entries of known failures do not hold any more: remove them"
     return _good(report, list(reached), known) + lacks(report, subject)
 
 

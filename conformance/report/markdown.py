@@ -43,6 +43,8 @@ def to_markdown(report: Report) -> str:
     if len(examples) > _MOST_SHOWN:
         lines += ["", f"and failures under {len(examples) - _MOST_SHOWN} more rules"]
     lines += _known(report)
+    if report.failures.hint:
+        lines += ["", _text(report.failures.hint)]
     if report.failures.stale:
         lines += ["", "Entries of known failures that do not hold any more:", ""]
         lines += [f"- {code(text)}" for text in report.failures.stale]

@@ -109,6 +109,8 @@ def _lines(report: Report) -> Iterator[tuple[str, str]]:
     if report.failures.known:
         number = len(report.failures.known)
         yield f"{number} known failure{'s' * (number != 1)}, told of in the table alone", ""
+    if report.failures.hint:
+        yield report.failures.hint, STYLES["should not met"]
     for text in report.failures.stale:
         yield f"error: known failures: {text}", STYLES["error"]
     for subject in report.results.subjects:
