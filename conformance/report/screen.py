@@ -11,7 +11,7 @@ from rich.text import Text
 
 from attnspec.conformance.report.cell import STYLES
 from attnspec.conformance.report.failures import Example, broken, unmet
-from attnspec.conformance.report.headline import headline_of
+from attnspec.conformance.report.headline import headline_of, why_not_whole
 from attnspec.conformance.report.outside import one_line, plain
 from attnspec.conformance.report.report import Outcome, Report
 from attnspec.conformance.report.summary import run, time, totals, used
@@ -114,8 +114,9 @@ def _lines(report: Report) -> Iterator[tuple[str, str]]:
     for text in report.failures.stale:
         yield f"error: known failures: {text}", STYLES["error"]
     for subject in report.results.subjects:
-        if subject.problem:
+        if subject.problem:  # as a whole; the last line of a backend says it in short
             yield f"error: {subject.problem}", STYLES["error"]
-    for subject in report.results.subjects:
         good = report.outcome_of(subject) is Outcome.GOOD
-        yield f"{subject.name}: {headline_of(report, subject)}", "green" if good else "red"
+        why = why_not_whole(report, subject)
+        comes_to = headline_of(report, subject) + (f": {why}" if why else "")
+        yield f"{subject.name}: {comes_to}", "green" if good else "red"
