@@ -61,9 +61,9 @@ def test_a_backend_and_single_cases():
 
 
 def test_calls_that_must_be_refused_are_counted_as_such():
-    found = check(load("numpy-portable"), cases=["softmax-000-float32", "errors-refused-scale-of-nan-1"])
-    refusals = {verdict.case: verdict.refusal for verdict in found.report.results.verdicts}
-    assert sorted(refusals.values()) == [False, True, True], refusals
+    found = check(load("numpy-portable"), cases=["softmax-000", "errors-refused-scale-of-nan-1"])
+    refusals = [verdict.refusal for verdict in found.report.results.verdicts]
+    assert refusals.count(True) == 2 < len(refusals)
     assert "refusals: 2 pass" in found.text
 
 
