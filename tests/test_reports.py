@@ -77,6 +77,7 @@ def test_the_screen_has_the_failures_one_table_and_a_line_each_for_the_rest():
     )
     unmet = "m:f: SHOULD not met: NUM-9 A call repeated gives the same bits: output[0]: got 1.0"
     assert unmet in flat(below)
+    assert "; fails no run; see attnspec explain NUM-9 run: chosen" in flat(below)
 
 
 def test_the_screen_of_what_conforms_is_a_line_for_each_chapter_and_the_levels_that_are_reached():

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from rich.console import Console
 from rich.text import Text
 
+from attnspec.conformance.report.by_rule import about
 from attnspec.conformance.report.cell import STYLES
 from attnspec.conformance.report.failures import Example, broken, unmet
 from attnspec.conformance.report.headline import headline_of, why_not_whole
@@ -99,7 +100,9 @@ def _lines(report: Report) -> Iterator[tuple[str, str]]:
     """Give the lines below the table, each with its style; the last say what it all comes to."""
     for example in unmet(report.told.verdicts):
         more = f" (and {example.more} more)" if example.more else ""
-        yield f"{example.verdict.backend}: {line(example.verdict)}{more}", STYLES["should not met"]
+        told = f"{example.verdict.backend}: {line(example.verdict)}{more}"
+        hint = f"fails no run; see attnspec explain {about(example.verdict)}"
+        yield f"{told}; {hint}", STYLES["should not met"]
     yield run(report.results), ""
     for subject in report.results.subjects:
         verdicts = report.verdicts(subject)
