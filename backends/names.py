@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from attnspec.backends.errors import BackendError
 from attnspec.backends.library import LIBRARIES
 from attnspec.backends.user import configuration
-from attnspec.backends.user.place import functions_in
+from attnspec.backends.user.place import functions_in, with_colon
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -108,6 +108,10 @@ def expand(wanted: str) -> tuple[str, ...]:
     if functions:
         said = " or ".join(f"{place}:{function}" for function in functions[:3])
         raise BackendError(f"backend: got {wanted!r}, a module; expected a function of it, such as {said}")
+    if meant := with_colon(place):
+        raise BackendError(
+            f"backend: got {wanted!r}, expected a colon before the function: {with_options(meant, options)}?"
+        )
     raise BackendError(
         f"backend: got {wanted!r}, expected a library ({', '.join(LIBRARIES)}), "
         f"one of {', '.join((*NAMES, *APART, *others))}, module:function, or a folder with {FILE}"

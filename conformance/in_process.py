@@ -4,8 +4,8 @@ What crashes or hangs takes the process with it; ``attnspec check`` runs each ba
 """
 
 import sys
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from attnspec import __version__
@@ -13,12 +13,14 @@ from attnspec.backends.backend import Backend, for_release
 from attnspec.backends.library import library_of
 from attnspec.backends.user.function import backend_of
 from attnspec.backends.user.keys import OF_FUNCTIONS, check_keys, settings_of_table, written
-from attnspec.backends.user.unknown import looked_through, unknown_arguments
+from attnspec.backends.user.unknown import looked_through
 from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.results import Header, Results, Subject
+from attnspec.conformance.results import Footer, Header, Run, gathered
+from attnspec.conformance.run.child import judged, subject_of
+from attnspec.conformance.run.selection import Selection
 from attnspec.conformance.suite import items
-from attnspec.conformance.verdict import Verdict, shown
+from attnspec.conformance.verdict import shown
 
 if TYPE_CHECKING:
     from attnspec.conformance.report.report import Report
@@ -98,18 +100,18 @@ def check(
     from attnspec.conformance.report.report import Report
 
     backend = _backend(function, name, said)
-    verdicts = tuple(
-        _judged(
-            backend, items(quick=quick, rules=rules, names=cases, seed=seed, constraints=backend.constraints)
-        )
-    )
-    part = "chosen" if rules or cases else "quick" if quick else "whole"
-    if part == "whole":
-        verdicts += tuple(not_shown(backend, shown(verdicts)))
-    subject = Subject(
-        backend.name, backend.library, backend.version, unknown_arguments(backend), "; ".join(backend.notes)
-    )
-    return Judged(Report(Results((subject,), verdicts, (Header(__version__, part, seed),))))
+    chosen = Selection(quick, tuple(rules), tuple(cases), seed=seed)
+    asked = [*items(quick=quick, rules=rules, names=cases, seed=seed, constraints=backend.constraints)]
+    run = Run(Header(__version__, chosen.part, seed, tuple(item.name for item in asked)))
+    run.add(subject_of(backend.name, backend))
+    for item in asked:
+        # As a run in a process of its own does it, but that whoever interrupts it ends it.
+        run.add(judged(backend, item, judge))
+        backend.array_library.release()
+    for verdict in not_shown(backend, shown(run.verdicts)) if chosen.part == "whole" else ():
+        run.add(verdict)
+    run.add(Footer(len(run.verdicts)))
+    return Judged(Report(gathered([run])))
 
 
 def _backend(function: Any, name: str, said: dict[str, Any]) -> Backend:
@@ -121,13 +123,3 @@ def _backend(function: Any, name: str, said: dict[str, Any]) -> Backend:
     library = library_of(module) if module else "numpy"
     made = backend_of(own, function, settings_of_table(where, own, table), library)
     return looked_through(for_release(made))
-
-
-def _judged(backend: Backend, chosen: Iterator[Any]) -> Iterator[Verdict]:
-    """Judge; a failure is repeated once, to tell whether it is one each time."""
-    for item in chosen:
-        verdict = judge(backend, item)
-        if verdict.bad and judge(backend, item).status != verdict.status:
-            verdict = replace(verdict, repeatable=False)
-        yield verdict
-        backend.array_library.release()

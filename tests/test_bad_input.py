@@ -153,6 +153,15 @@ def test_a_program_that_answers_badly_gets_a_verdict_on_every_case(tmp_path):
     assert sum(verdict.status == "error" for verdict in found.verdicts) > 3
 
 
+@pytest.mark.parametrize("words", [["numpy-portable", "--dtype", "float31"], ["badly:absent?dtype=float31"]])
+def test_a_dtype_that_there_is_not_is_a_wrong_command(words):
+    """And it is said before anything is loaded."""
+    run = CliRunner().invoke(main, ["check", *words])
+    assert run.exit_code == 2
+    (line,) = run.output.splitlines()
+    assert line.endswith("dtype: expected some of float16, bfloat16, float32, float64, got float31")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -18,6 +18,7 @@ from attnspec.conformance.suite.group import FITTED
 from attnspec.conformance.suite.problem import Shape, fitted
 
 DEEP = Constraints(axes=4, depths=(64,))
+DEPTH = Constraints(depths=(64,))
 TILED = Constraints(multiple=(1, 16), heads="equal")
 CAUSAL = Constraints(always={"is_causal": True})
 
@@ -81,6 +82,40 @@ def test_most_generated_cases_fit_and_say_so_in_their_names(constraints):
                 others = own.calls if isinstance(own, Relation) else (own,)
                 assert [one.fingerprint for one in cases] == [one.fingerprint for one in others]
     assert fit / total > 0.8
+
+
+def strict(query, key, value, *, scale=None, mask=None):
+    """A depth of 64 alone: of any other it does not look at what else is wrong."""
+    if query.shape[-1] != 64:
+        raise ValueError("no such depth")
+    return reference.attention(query, key, value, scale=scale, mask=mask, dtype=query.dtype)
+
+
+def test_calls_that_must_be_refused_are_drawn_to_fit_but_for_what_is_wrong():
+    backend = constrained(strict, DEPTH)
+    asked = ("refused: ", "named in the error: ", "mixed dtypes", "not floating point")
+    chosen = [one for one in items(constraints=DEPTH) if one.group.startswith(asked)]
+    found = [judge(backend, one) for one in chosen if one.dtype == "float32"]
+    assert {verdict.status for verdict in found} == {"pass", "unsupported"}
+    passing = {verdict.group for verdict in found if verdict.status == "pass"}
+    assert {"refused: scale of NaN", "refused: mask of integers", "named in the error: attention"} <= passing
+    assert "not floating point: int32 and key" in passing
+
+
+def test_relations_that_hold_beside_any_option_are_asked_with_what_is_always_on():
+    backend = constrained(always_causal, CAUSAL)
+    chosen = [
+        one for one in items(constraints=CAUSAL) if isinstance(one, Relation) and one.dtype == "float32"
+    ]
+    found = {one.name: judge(backend, one) for one in chosen}
+    assert {verdict.status for verdict in found.values()} == {"pass", "unsupported"}
+    passing = {verdict.group for verdict in found.values() if verdict.status == "pass"}
+    assert {
+        "call repeated: plain",
+        "batch entry alone",
+        "inputs beside: scale",
+        "earlier calls: scale",
+    } <= passing
 
 
 def test_without_constraints_the_names_are_as_they_were():

@@ -60,6 +60,22 @@ def test_a_backend_and_single_cases():
     assert len(found.report.results.verdicts) == 4
 
 
+def test_calls_that_must_be_refused_are_counted_as_such():
+    found = check(load("numpy-portable"), cases=["softmax-000", "errors-refused-scale-of-nan-1"])
+    refusals = [verdict.refusal for verdict in found.report.results.verdicts]
+    assert refusals.count(True) == 2 < len(refusals)
+    assert "refusals: 2 pass" in found.text
+
+
+def test_what_declines_everything_is_not_judged_and_says_why():
+    def kernel(query, key, value):
+        raise NotImplementedError("needs a GPU")
+
+    found = check(kernel, rules=["SCORE-2"])
+    assert found.report.outcome.status == 4
+    assert " ".join(found.text.split()).endswith("cases that its arguments offer: needs a GPU")
+
+
 def test_an_object_with_a_forward():
     class Layer:
         def __call__(self, *arrays, **options):

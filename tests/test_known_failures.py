@@ -9,6 +9,7 @@ from attnspec import SpecError
 from attnspec.conformance.report.known_failures import sort_failures
 from attnspec.conformance.report.known_file import read_known, write_known
 from attnspec.conformance.report.report import Report
+from attnspec.conformance.report.screen import screen
 from attnspec.conformance.results import Header
 from attnspec.conformance.verdict import Raise
 
@@ -89,6 +90,42 @@ def test_known_failures_are_written_and_keep_their_reasons(tmp_path):
     assert Report(RESULTS, read_known(path)).failures.new == ()
 
 
+def test_stale_entries_are_told_in_a_line_for_each_rule_and_backend():
+    cases = tuple(f"masking-{number}-float32" for number in range(5))
+    mended = tuple(replace(PASS, case=case) for case in cases)
+    moved = tuple(replace(FAIL, case=f"x-{number}", rule="MASK-5") for number in range(2))
+    entries = [
+        replace(KNOWN, cases=cases[:3]),
+        replace(KNOWN, status="error", cases=cases[3:]),
+        replace(KNOWN, rule="NUM-3", cases=cases[:1]),
+        replace(KNOWN, cases=("x-0", "x-1")),
+    ]
+    assert sort_failures(replace(WHOLE, verdicts=mended + moved), entries).stale == (
+        f"MASK-6 on m:f: 5 cases do not fail any more; remove them: {', '.join(cases[:3])} and 2 more",
+        "NUM-3 masking-0-float32 on m:f: does not fail any more; remove it",
+        "MASK-6 on m:f: 2 cases fail under MASK-5 (fail) now, not as fail; look at them again: x-0, x-1",
+    )
+
+
+@pytest.mark.parametrize("part", ["quick", "level", "chosen"])
+def test_a_file_of_a_part_says_so_where_a_whole_run_fails(part, tmp_path):
+    path = tmp_path / "known.toml"
+    small = replace(RESULTS, headers=(Header("1", part),))
+    write_known(path, replace(small, verdicts=(FAIL,)))
+    assert f'part = "{part}"' in path.read_text()
+    known = read_known(path)
+    hint = f"hint: the file of known failures was written from a {part} run"
+    new = replace(WHOLE, verdicts=(FAIL, replace(FAIL, case="masking-other")))
+    assert sort_failures(new, known).hint.startswith(hint)
+    assert hint in " ".join(screen(Report(new, known)).split())
+    assert sort_failures(replace(new, verdicts=(FAIL,)), known).hint == "", "nothing fails for it"
+    assert sort_failures(replace(new, headers=small.headers), known).hint == ""
+    write_known(path, new, known)
+    assert "part" not in path.read_text().replace("# ", ""), "now it is of the whole"
+    write_known(path, small, read_known(path))
+    assert sort_failures(new, read_known(path)).hint == "", "a part that is run later adds to it"
+
+
 def test_entries_by_rule_and_by_pattern_are_kept_as_they_are(tmp_path):
     path = tmp_path / "known.toml"
     for entry in (BY_RULE, BY_PATTERN):
@@ -154,6 +191,7 @@ def entry(**changes):
         ("known = 1", r"expected entries \[\[known\]\] alone, got known"),
         ("known = [1]", "entry 1: expected rule, backend, status, reason, and maybe link and cases, got 1"),
         *((entry(**{key: None}), "expected rule, backend, status") for key in list(LINES)[:4]),
+        ("part = 'some'\n" + entry(), "part: expected one of quick, level, chosen, got 'some'"),
         (entry(tests=["t"]), "expected rule, backend, status, reason, and maybe link and cases, got "),
         (entry(rule="X-1"), "entry 1: rule: expected one of the standard, got 'X-1'"),
         (entry(status="crash"), "status: expected one of fail, error, ended, got 'crash'"),

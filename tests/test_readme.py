@@ -5,8 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from attnspec import rules
 from attnspec.backends import NAMES
 
@@ -43,9 +41,3 @@ def test_the_table_is_one_that_the_command_prints():
 def test_ci_runs_the_command_of_the_readme():
     *_, tests = [line for line in block("sh")[1].splitlines() if "nox" in line]
     assert tests.replace("install nox", "install --quiet nox") in (ROOT / ".ci" / "run").read_text()
-
-
-@pytest.mark.parametrize("path", [*ROOT.glob("*.md"), *(ROOT / "spec").glob("*.md")], ids=lambda p: p.name)
-def test_links_lead_somewhere(path):
-    for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8")):
-        assert (path.parent / target).exists(), target

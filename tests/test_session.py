@@ -105,6 +105,44 @@ def test_a_kernel_that_hangs_is_ended(tmp_path):
     assert verdict.reason == "did not end in 2 s"
 
 
+#: The suite by pytest alone.
+SUITE = ("-m", "pytest", "-q", "--pyargs", "attnspec.conformance", "-p", "no:cacheprovider")
+
+
+def test_by_pytest_alone_a_level_is_asked_and_what_is_outside_of_it_fails_nothing(tmp_path):
+    (tmp_path / "filled.py").write_text(
+        "import numpy as np\n"
+        "from attnspec import reference\n"
+        "def attention(query, key, value, *, scale=None, mask=None):\n"
+        "    bias = None if mask is None else np.where(mask, 0, -30000).astype(query.dtype)\n"
+        "    return reference.attention(query, key, value, scale=scale, bias=bias, dtype=query.dtype)\n"
+    )
+    words = (*SUITE, "--backend", "filled:attention", "--level", "core", "--require", "core")
+    ended = run(*words, cwd=tmp_path, PYTHONPATH=str(tmp_path))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "filled:attention: conforms to level core" in " ".join(ended.stdout.split())
+    assert " xfailed" in ended.stdout, "a row with nothing to attend to is of another level"
+    wrong = (*SUITE, "--backend", "broken:no_scale", "--level", "core", "--require", "core")
+    ended = run(*wrong, cwd=tmp_path)
+    assert ended.returncode == 1
+    assert "broken:no_scale: does not conform to level core" in " ".join(ended.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--level", "nothing"], "ERROR: level: got 'nothing', expected one of core, masked"),
+        (["--level", "core", "--rule", "MASK-1"], "ERROR: --level: expected no --rule beside it, got both"),
+        (["--require", "core", "--quick"], "ERROR: --require: a level is told of a whole run or of --level"),
+        (["--require", "exact", "--level", "core"], "ERROR: --require: got exact, expected a level that"),
+    ],
+)
+def test_by_pytest_alone_levels_that_cannot_be_asked_for(words, message, tmp_path):
+    ended = run(*SUITE, "--backend", "broken:half", *words, cwd=tmp_path)
+    assert ended.returncode == pytest.ExitCode.USAGE_ERROR
+    assert message in ended.stderr
+
+
 def test_by_pytest_alone_what_takes_some_calls_alone_is_asked_those(tmp_path):
     (tmp_path / "deep.py").write_text(
         "from attnspec import reference\n"
@@ -113,8 +151,7 @@ def test_by_pytest_alone_what_takes_some_calls_alone_is_asked_those(tmp_path):
         "    return reference.attention(query, key, value, dtype=query.dtype)\n"
     )
     (tmp_path / "attnspec.toml").write_text('[backend]\nfunction = "deep:attention"\ndepths = [64]\n')
-    suite = ("-m", "pytest", "-q", "--pyargs", "attnspec.conformance", "-p", "no:cacheprovider")
-    words = (*suite, "--backend", "deep:attention", "--rule", "SCORE-2", "--quick")
+    words = (*SUITE, "--backend", "deep:attention", "--rule", "SCORE-2", "--quick")
     ended = run(*words, cwd=tmp_path, PYTHONPATH=str(tmp_path))
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "deep:attention: values: " in ended.stdout

@@ -1,7 +1,6 @@
 """The keys by which a function is described, in an ``attnspec.toml`` or in a decorator."""
 
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from attnspec import OPERATIONS
@@ -9,7 +8,7 @@ from attnspec.backends.constraints import Constraints
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import BackendError
 from attnspec.backends.user.convention import Convention
-from attnspec.backends.user.place import find
+from attnspec.backends.user.place import find, near
 from attnspec.backends.user.settings import Settings
 
 #: Key to what it has to be, in Python's words and in ours.
@@ -68,12 +67,6 @@ def check_keys(where: str, table: Mapping[str, Any], known: tuple[str, ...] = tu
 def written(said: Mapping[str, Any]) -> dict[str, Any]:
     """Take what is said in Python for what a file would say: tuples and sets are lists there."""
     return {key: list(thing) if isinstance(thing, tuple | set) else thing for key, thing in said.items()}
-
-
-def near(word: str, known: tuple[str, ...]) -> str:
-    """Ask for the known word that is nearest to another, in brackets; nothing where none is near."""
-    found = get_close_matches(word, known, 1)
-    return f" ({found[0]}?)" if found else ""
 
 
 def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settings:

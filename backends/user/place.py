@@ -9,6 +9,8 @@ import importlib.util
 import re
 import sys
 import sysconfig
+from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -43,7 +45,7 @@ def find(name: str, place: str) -> tuple[ModuleType, Any]:
         if not hasattr(found, part):
             raise BackendError(
                 f"backend {name}: expected {attribute} in {module}, got no such name"
-                + _instead(imported, module)
+                + _instead(imported, module, part)
             )
         found = getattr(found, part)
     return imported, found
@@ -94,6 +96,41 @@ def functions_in(module: str) -> tuple[str, ...]:
     # Those that can be attention first: three arrays.
     functions = [one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name[0] != "_"]
     return tuple(one.name for one in sorted(functions, key=lambda one: len(_arguments(one)) < 3))
+
+
+def near(word: str, known: Iterable[str]) -> str:
+    """Ask for the known word that is nearest to another, in brackets; nothing where none is near.
+
+    Examples
+    --------
+    >>> from attnspec.backends.user.place import near
+    >>> near("atention", ["attention", "other"]), near("x", ["attention"])
+    (' (attention?)', '')
+    """
+    found = get_close_matches(word, list(known), 1)
+    return f" ({found[0]}?)" if found else ""
+
+
+def with_colon(place: str) -> str:
+    """Write a place that has a dot before its attribute with a colon; empty where there is no such module.
+
+    Nothing is imported for it.
+
+    Examples
+    --------
+    >>> from attnspec.backends.user.place import with_colon
+    >>> with_colon("os.path.join"), with_colon("absent.attention")
+    ('os.path:join', '')
+    """
+    module, _, attribute = place.rpartition(".")
+    if not module or not _DOTTED.fullmatch(place):
+        return ""
+    functions = functions_in(module)
+    if functions:
+        return f"{module}:{next(iter(get_close_matches(attribute, functions, 1)), attribute)}"
+    top = module.partition(".")[0]
+    there = top in sys.modules or Path(top).is_dir() or importlib.util.find_spec(top) is not None
+    return f"{module}:{attribute}" if there else ""
 
 
 def _arguments(function: ast.FunctionDef) -> list[ast.arg]:
@@ -147,7 +184,7 @@ def _import_file(name: str, path: Path) -> ModuleType:
     return module
 
 
-def _instead(imported: ModuleType, module: str) -> str:
+def _instead(imported: ModuleType, module: str, absent: str) -> str:
     """Say what is there instead of a name that is not."""
     if module in sys.stdlib_module_names and Path(f"{module}.py").is_file():
         return f": {module} is a module of Python's own; for the file write ./{module}.py:FUNCTION"
@@ -156,4 +193,4 @@ def _instead(imported: ModuleType, module: str) -> str:
         for name, thing in vars(imported).items()
         if callable(thing) and name[0] != "_" and getattr(thing, "__module__", "") == imported.__name__
     ]
-    return f"; it has {', '.join(names[:8])}" if names else ""
+    return f"{near(absent, names)}; it has {', '.join(names[:8])}" if names else ""

@@ -20,11 +20,13 @@ from attnspec.backends.user.trials import Problem, guessed, trials
 from attnspec.reference import attention
 
 _OPERATION = OPERATIONS["attention"]
-#: Two batch entries, three heads, five queries, seven keys: no two sizes alike.
-_B, _H, _L, _S, _D = 2, 3, 5, 7, 4
+#: Two batch entries, three heads, five queries, seven keys: no two sizes alike, and none is a depth.
+_B, _H, _L, _S = 2, 3, 5, 7
+#: The depths that are tried: others than the first where that one is refused.
+_DEPTHS = (4, 8, 16, 32, 64, 96, 128, 256)
 _RETURNS = ((), ("output", "lse"), ("output", "weights"), ("output", "lse", "weights"))
 _LAYOUTS: tuple[Literal["BHSD", "BSHD"], ...] = ("BHSD", "BSHD")
-_SCALES = {"1 / sqrt(D)": _D**-0.5, "1": 1.0, "1 / D": 1 / _D, "sqrt(D)": _D**0.5}
+_POWERS = {"1 / sqrt(D)": -0.5, "1": 0.0, "1 / D": -1.0, "sqrt(D)": 0.5}
 
 
 @dataclass(frozen=True)
@@ -40,12 +42,15 @@ class Findings:
         Parameters that stand for nothing of the standard, or for something else than they seem to.
     why : mapping of str to str
         What each key of a configuration was concluded from.
+    depths : tuple of int
+        Of those that were tried the ones that it takes; empty where it takes the first.
     """
 
     convention: Convention
     dialect: Mapping[str, str] = field(default_factory=dict)
     ignore: tuple[str, ...] = ()
     why: Mapping[str, str] = field(default_factory=dict)
+    depths: tuple[int, ...] = ()
 
 
 def probe(backend: Backend, function: Callable[..., Any]) -> Findings:
@@ -73,30 +78,66 @@ def probe(backend: Backend, function: Callable[..., Any]) -> Findings:
     >>> probe(load("numpy-portable"), kernel).convention.names["is_causal"]
     'causal'
     """
-    return _Probe(backend, function).findings()
+    plainest = _Probe(backend, function, _DEPTHS[0])
+    convention = plainest.called()
+    if convention is not None:
+        return plainest.findings(convention)
+    probes = {depth: _Probe(backend, function, depth) for depth in _DEPTHS[1:]}
+    called = {depth: one.called() for depth, one in probes.items()}
+    found = {depth: convention for depth, convention in called.items() if convention is not None}
+    if not found:
+        raise _not_found(plainest, probes)
+    first = min(found)
+    findings = probes[first].findings(found[first])
+    others = ", ".join(str(depth) for depth in _DEPTHS if depth not in found)
+    why = {**findings.why, "depths": f"depths of {others} were refused, or taken for something else"}
+    return replace(findings, depths=tuple(found), why=why)
+
+
+def _not_found(plainest: "_Probe", others: Mapping[int, "_Probe"]) -> BackendError:
+    """Say what was tried, what the function itself has said to it, and what to write by hand."""
+    if isinstance(plainest.raised, BackendError):  # it cannot be called as attention, whatever the depth
+        return plainest.raised
+    said = ""
+    if plainest.raised is not None:
+        message = str(plainest.raised).strip() or "no message"
+        said = f"; the plainest call raised {type(plainest.raised).__name__}: {message}"
+    returned = [str(depth) for depth, one in {plainest.depth: plainest, **others}.items() if one.returned]
+    if returned:
+        said += f"; what it returned of depth {', '.join(returned)} is not attention"
+    tried = ", ".join(f"{ours} = {own}" for ours, own in plainest.names().items())
+    depths = ", ".join(map(str, _DEPTHS))
+    return BackendError(
+        f"backend {plainest.backend.name}: expected a way of calling it that gives attention, got none: "
+        f"tried {tried}, heads before and after positions, three axes and four, depths of {depths}{said}; "
+        "if it takes some calls alone, say so under [backend] of attnspec.toml, as in axes = 4, depths = [64]"
+    )
 
 
 class _Probe:
-    """One function being asked, and what is known of it so far."""
+    """One function being asked with arrays of one depth, and what is known of it so far."""
 
-    def __init__(self, backend: Backend, function: Callable[..., Any]) -> None:
-        self.backend, self.function = backend, function
+    def __init__(self, backend: Backend, function: Callable[..., Any], depth: int) -> None:
+        self.backend, self.function, self.depth = backend, function, depth
+        #: What the plainest call has raised, and whether any has returned something.
+        self.raised: Exception | None = None
+        self.returned = False
         random = np.random.default_rng(0)
         dtype = "float32" if "float32" in backend.dtypes else backend.dtypes[0]
         sizes = {"query": _L, "key": _S, "value": _S}
         self.arrays = {
-            name: random.normal(size=(_B, _H, size, _D)).astype(dtype) for name, size in sizes.items()
+            name: random.normal(size=(_B, _H, size, depth)).astype(dtype) for name, size in sizes.items()
         }
         mask = random.random((_B, _H, _L, _S)) < 0.5
         mask[..., 0], mask[..., 1] = True, False  # no row is empty, whatever True means
         self.problem = Problem(mask, random.normal(size=mask.shape).astype(dtype))
         self.why: dict[str, str] = {}
-        self.plain = _D**-0.5
+        self.plain = depth**-0.5
         self.guesses = guessed(function)
 
-    def findings(self) -> Findings:
-        """Ask one thing after the other."""
-        convention = self.with_axes(self.called())
+    def findings(self, called: Convention) -> Findings:
+        """Ask one thing after the other, from what the plainest call has shown."""
+        convention = self.with_axes(called)
         dialect: dict[str, str] = {}
         ignored = []
         for own, ours in self.guesses.items():
@@ -117,25 +158,26 @@ class _Probe:
         names = {ours: own for ours, own in convention.names.items() if ours != own}
         return Findings(replace(convention, names=names), dialect, tuple(ignored), self.why)
 
-    def called(self) -> Convention:
-        """Find layout, results and default scale by the plainest call."""
+    def names(self) -> dict[str, str]:
+        """Name what has to be given: the arrays, and what else has no default."""
         names = {ours[0]: own for own, ours in self.guesses.items() if ours and ours[0] in _OPERATION.arrays}
         needed = _required(self.function)
         for own, ours in self.guesses.items():
             if own in needed and ours and ours[0] not in names:
                 names[ours[0]] = own
+        return names
+
+    def called(self) -> Convention | None:
+        """Find layout, results and default scale by the plainest call; None where none gives attention."""
         for layout, returns, axes in product(_LAYOUTS, _RETURNS, (None, 3)):
-            convention = Convention(names, layout, "attend", axes, returns)
+            convention = Convention(self.names(), layout, "attend", axes, returns)
             arrays = self.cut(convention, self.arrays)
             got = self.run(convention, arrays)
-            for words, self.plain in _SCALES.items():
+            for words, power in _POWERS.items():
+                self.plain = self.depth**power
                 if got is not None and self.agrees(got, arrays):
                     return self.told(convention, words)
-        raise BackendError(
-            f"backend {self.backend.name}: expected a way of calling it that gives attention, got none: "
-            f"tried {', '.join(f'{ours} = {own}' for ours, own in names.items())}, heads before and after "
-            "positions, three axes and four"
-        )
+        return None
 
     def told(self, convention: Convention, scale: str) -> Convention:
         """Say what the plainest call has shown."""
@@ -145,7 +187,7 @@ class _Probe:
             self.why["returns"] = f"it returned {len(convention.returns)} arrays"
         if scale != "1 / sqrt(D)" and any("scale" in ours for ours in self.guesses.values()):
             self.why["given"] = f"its default scale is {scale}, not 1 / sqrt(D)"
-            self.plain = _D**-0.5
+            self.plain = self.depth**-0.5
             return replace(convention, given=("scale",), names={**convention.names, **self.name_of_scale()})
         return convention
 
@@ -204,9 +246,12 @@ class _Probe:
             function = adapted(self.backend.name, self.function, convention, self.backend.xp)
             got = function(*map(to, arrays.values()), **{**given, **dict.fromkeys(asked, True)})
             parts = [got] if len(names) == 1 else list(got)
-            return {name: self.backend.to_numpy(x) for name, x in zip(names, parts, strict=True)}
-        except Exception:  # noqa: BLE001 - whatever it raises, this is not how it is called
+            outputs = {name: self.backend.to_numpy(x) for name, x in zip(names, parts, strict=True)}
+        except Exception as error:  # noqa: BLE001 - whatever it raises, this is not how it is called
+            self.raised = self.raised or error
             return None
+        self.returned = True
+        return outputs
 
     def agrees(
         self,

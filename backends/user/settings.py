@@ -1,6 +1,6 @@
 """What is said of a function beside its name."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,3 +76,26 @@ def settings_of(name: str, options: Mapping[str, str]) -> Settings:
             f"backend {name}: dtype: expected some of {', '.join(DTYPES)}, got {options['dtype']}"
         )
     return Settings(options.get("array", ""), options.get("device", ""), dtypes)
+
+
+def check_options(names: Iterable[str]) -> None:
+    """Refuse options behind names of backends that there are not: what is said so is a wrong command.
+
+    Raises
+    ------
+    BackendError
+        Naming the option, what it got and what was expected.
+
+    Examples
+    --------
+    >>> from attnspec.backends.user.settings import check_options
+    >>> check_options(["m:f?dtype=float31"])  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    attnspec.backends.errors.BackendError: backend m:f?dtype=float31: dtype: expected some of float16, ...
+    """
+    from attnspec.backends.names import OFFLINE, PROGRAM, split_options
+
+    for name in names:
+        if not name.startswith((PROGRAM, OFFLINE)):  # these have others
+            settings_of(name, split_options(name)[1])

@@ -34,6 +34,8 @@ def _lines(place: str, array: str, found: Findings) -> Iterator[str]:
     yield f'layout = "{convention.layout}"' + _because(why, "layout")
     if convention.axes is not None:
         yield f"axes = {convention.axes}" + _because(why, "axes")
+    if found.depths:
+        yield f"depths = [{', '.join(map(str, found.depths))}]{_because(why, 'depths')}"
     if "mask" in why:
         yield f'mask = "{convention.mask}"' + _because(why, "mask")
     for key, words in (

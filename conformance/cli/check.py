@@ -113,10 +113,12 @@ def check(
 
     The exit status is 0 where all that was to be judged was judged and conforms, 1 where something
     fails, 2 where the command is wrong, 3 where what is to be judged cannot be loaded, and 4 where
-    not all of it was judged.
+    not all of it was judged, or nothing of what was asked for is offered. Where several of these
+    apply, it is the first of 3, 1 and 4.
     """
     from attnspec.backends.names import FILE, expand, name_program, with_options
     from attnspec.backends.user.configuration import find_configuration
+    from attnspec.backends.user.settings import check_options
 
     said = {"array": array, "device": device, "dtype": ",".join(dtypes) if dtypes else None}
     given = {option: thing for option, thing in said.items() if thing is not None}
@@ -130,6 +132,7 @@ def check(
             "and no such file here or above"
         )
     wanted = [name for one in asked for name in expand(with_options(one, given))] + own
+    check_options(wanted)
     if search is not None:
         from attnspec.conformance.run.run import search_all
 

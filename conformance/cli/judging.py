@@ -39,6 +39,7 @@ def judge_all(
     from attnspec.conformance.report.files import check_writable
     from attnspec.conformance.report.known_failures import find_known
     from attnspec.conformance.report.known_file import read_known
+    from attnspec.conformance.report.levels import check_required
     from attnspec.conformance.report.outside import one_line
     from attnspec.conformance.report.report import Outcome, Report
     from attnspec.conformance.report.screen import screen, wants_color
@@ -46,7 +47,7 @@ def judge_all(
 
     wanted = [(formats.find_format(option, path), path) for option, path in reports.items() if path]
     selection = replace(selection, names=cases)
-    _check_required(require, selection)
+    check_required(require, selection.part, selection.level)
     known = read_known(known_failures) if known_failures else ()
     before = (
         read_known(write_known_failures) if write_known_failures and write_known_failures.exists() else ()
@@ -87,21 +88,6 @@ def judge_all(
             click.echo(f"{entries} in {write_known_failures}: give each a reason and a link")
         status = 0 if report.outcome is Outcome.FAILS and not problems else status
     sys.exit(status)
-
-
-def _check_required(level: str | None, selection: Selection) -> None:
-    """Refuse to require a level that the run will not tell of."""
-    if level is None:
-        return
-    from attnspec.conformance.report.levels import chain
-
-    chain(level)
-    if selection.part not in ("whole", "level"):
-        raise click.UsageError("--require: a level is told of a whole run or of --level alone, got a part")
-    if selection.level and level not in (one.name for one in chain(selection.level)):
-        raise click.UsageError(
-            f"--require: got {level}, expected a level that --level {selection.level} asks"
-        )
 
 
 def _jobs(said: str) -> int:

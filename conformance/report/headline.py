@@ -1,6 +1,9 @@
 """What a run comes to, in a line: "conforms" is said of a run that is good, and of no other."""
 
+from collections import Counter
+
 from attnspec.conformance.report.by_rule import about
+from attnspec.conformance.report.outside import one_line
 from attnspec.conformance.report.report import Outcome, Report
 from attnspec.conformance.report.summary import lacks
 from attnspec.conformance.results import Subject
@@ -43,24 +46,61 @@ def headline_of(report: Report, subject: Subject) -> str:
         rules = {about(verdict) for verdict in failing}
         more = f"; reaches {_levels(reached)}" if reached else ""
         more += lacks(report, subject)
+        more += "; was not judged whole" if why_not_whole(report, subject) else ""
         if report.required:
             return f"does not conform to level {report.required}{more}"
         return f"does not conform: {_fail(len(failing))} under {_number(len(rules), 'rule')}{more}"
     if outcome is Outcome.NOT_WHOLE:
-        missing = len(report.results.missing.get(subject.name, ()))
-        if subject.problem and missing:
-            return "was not judged whole: the run was cut off"
-        if subject.problem:  # an argument that is not understood, or most calls declined
-            return "was not judged whole: the error above says why, and what to write"
-        what = f"{_number(missing, 'case')} have no verdict" if missing else "nothing of it can be judged"
-        return f"was not judged whole: {what}"
+        return "was not judged whole" if _judged(report, subject) else "was not judged"
     known = sum(verdict.backend == subject.name for verdict, _ in report.failures.known)
     if failing:
         return f"reaches level {report.required}, as required; {_fail(len(failing))} outside of it"
-    stale = report.failures.stale
-    if stale:  # the run fails for it, and nothing of the backend does
-        return f"does not fail, but {len(stale)} of its known failures do not hold any more: remove them"
+    if report.failures.stale:  # the run fails for it, and nothing of the backend does
+        return "does not fail, but entries of known failures do not hold any more: remove them"
     return _good(report, list(reached), known) + lacks(report, subject)
+
+
+def why_not_whole(report: Report, subject: Subject) -> str:
+    """Say in a line why not all was judged that was to be; empty where it was, and where nothing was loaded.
+
+    In it stand words of the implementation, so that it is not a part of the headline.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.headline import why_not_whole
+    >>> from attnspec.conformance.report.report import Report
+    >>> from attnspec.conformance.results import Results, Subject
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> lacking = Verdict("m:f", "c", "", ("MASK-1",), "unsupported", reason="m:f has no argument mask")
+    >>> subject = Subject("m:f", "numpy", "2.4")
+    >>> why_not_whole(Report(Results((subject,), (lacking,))), subject)
+    'nothing that was asked for is offered: it has no argument mask'
+    """
+    if report.outcome_of(subject) is Outcome.NOT_LOADED:
+        return ""
+    verdicts = report.verdicts(subject)
+    if subject.problem:
+        said = subject.problem.partition(": ")[2] if subject.problem.startswith("backend ") else ""
+        clause = (said or subject.problem).partition("; ")[0]  # what follows is what to write
+        messages = Counter(one.reason for one in verdicts if one.declined)
+        own = f": {messages.most_common(1)[0][0]}" if messages and clause.startswith("declined ") else ""
+        return one_line(clause + own)
+    missing = len(report.results.missing.get(subject.name, ()))
+    if missing:
+        return f"{_number(missing, 'case')} {'has' if missing == 1 else 'have'} no verdict"
+    if _judged(report, subject):
+        return ""
+    reasons = Counter(one.reason for one in verdicts if one.reason)
+    if not reasons:
+        return "nothing was asked"
+    (reason, _), *_ = reasons.most_common(1)
+    own = reason.removeprefix(f"{subject.name} ")
+    return one_line(f"nothing that was asked for is offered: {'it ' if own != reason else ''}{own}")
+
+
+def _judged(report: Report, subject: Subject) -> bool:
+    """Whether anything was judged of a backend: what is unsupported was not."""
+    return any(verdict.status != "unsupported" for verdict in report.verdicts(subject))
 
 
 def reached_by(report: Report, subject: Subject) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Known failures: what a project knows to fail today, so that it can adopt the suite today."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from attnspec.conformance.report.by_rule import about
@@ -32,6 +32,8 @@ class Known:
         Where it is dealt with; may be empty.
     cases : tuple of str
         Their names, or patterns; empty for all that fail under the rule.
+    part : str
+        The part of the suite that the file was written from; empty for the whole, and where nobody says.
 
     Examples
     --------
@@ -50,6 +52,7 @@ class Known:
     reason: str
     link: str = ""
     cases: tuple[str, ...] = ()
+    part: str = field(default="", compare=False)
 
     def is_of(self, backend: str) -> bool:
         """Whether it speaks of a backend."""
@@ -71,12 +74,15 @@ class Sorted:
         Those that are not.
     known : tuple of (Verdict, Known)
     stale : tuple of str
-        Of each entry that does not hold any more, what is to be done.
+        Of entries that do not hold any more, what is to be done: a line for each rule and backend.
+    hint : str
+        Why failures may be new only because the file is of a smaller part of the suite; empty else.
     """
 
     new: tuple[Verdict, ...]
     known: tuple[tuple[Verdict, Known], ...] = ()
     stale: tuple[str, ...] = ()
+    hint: str = ""
 
 
 def kind(verdict: Verdict) -> str:
@@ -121,15 +127,35 @@ def sort_failures(results: Results, known: Iterable[Known]) -> Sorted:
     """
     entries = tuple(known)
     found = [(verdict, find_known(verdict, entries)) for verdict in results.verdicts if verdict.bad]
+    new = tuple(verdict for verdict, entry in found if entry is None)
     return Sorted(
-        tuple(verdict for verdict, entry in found if entry is None),
+        new,
         tuple((verdict, entry) for verdict, entry in found if entry is not None),
-        tuple(_stale(results, entries)),
+        tuple(_told(_stale(results, entries))),
+        _hint(results, entries) if new else "",
     )
 
 
-def _stale(results: Results, entries: Iterable[Known]) -> Iterator[str]:
-    """Say which entries do not hold any more; what was not judged says nothing of one."""
+def _hint(results: Results, entries: Sequence[Known]) -> str:
+    """Say that the file is of a part of the suite, where the run is of another."""
+    part = next((entry.part for entry in entries if entry.part), "")
+    run = ", ".join(dict.fromkeys(header.part for header in results.headers))
+    if not part or run == part:
+        return ""
+    return (
+        f"hint: the file of known failures was written from a {part} run and knows the cases of that run "
+        f"alone, and this run is {run}: write it with --write-known-failures from a run such as this"
+    )
+
+
+#: An entry, one of its cases that does not hold any more, and how that fails now; empty where it does not.
+_Stale = tuple[Known, str, str]
+#: More cases than these are counted.
+_MOST_NAMED = 3
+
+
+def _stale(results: Results, entries: Iterable[Known]) -> Iterator[_Stale]:
+    """Find the entries that do not hold any more; what was not judged says nothing of one."""
     if any(header.seed is not None for header in results.headers):
         return  # cases of these names are other problems
     judged: dict[str, list[Verdict]] = {}
@@ -143,12 +169,23 @@ def _stale(results: Results, entries: Iterable[Known]) -> Iterator[str]:
                 found = results.verdicts if results.judged_whole else ()
             its = [one for one in found if entry.is_of(one.backend) and fits(one.case, case)]
             if its and not any(map(entry.holds_of, its)):
-                yield _say(entry, case, its)
+                now = sorted({f"{about(one)} ({kind(one)})" for one in its if one.bad})
+                otherwise = f"under {' and '.join(now)} now, not as {entry.status}" if now else ""
+                yield entry, case, "" if is_pattern(case) else otherwise
 
 
-def _say(entry: Known, case: str, verdicts: Sequence[Verdict]) -> str:
-    place = f"{entry.rule} {case} on {entry.backend}"
-    now = sorted({f"{about(verdict)} ({kind(verdict)})" for verdict in verdicts if verdict.bad})
-    if now and not is_pattern(case):
-        return f"{place}: fails under {' and '.join(now)} now, not as {entry.status}; look at it again"
-    return f"{place}: does not fail any more; remove it"
+def _told(stale: Iterable[_Stale]) -> Iterator[str]:
+    """Say it in a line for each rule and backend."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for entry, case, now in stale:
+        groups.setdefault((entry.rule, entry.backend, now), []).append(case)
+    for (rule, backend, now), cases in groups.items():
+        one, them = len(cases) == 1, "it" if len(cases) == 1 else "them"
+        named = ", ".join(cases[:_MOST_NAMED])
+        more = f" and {len(cases) - _MOST_NAMED} more" if len(cases) > _MOST_NAMED else ""
+        place = f"{rule} {named} on {backend}:" if one else f"{rule} on {backend}: {len(cases)} cases"
+        if now:
+            said = f"{'fails' if one else 'fail'} {now}; look at {them} again"
+        else:
+            said = f"{'does' if one else 'do'} not fail any more; remove {them}"
+        yield f"{place} {said}" + ("" if one else f": {named}{more}")

@@ -20,6 +20,8 @@ _HEAD = """\
 # do not fail any more is an error. Give each a reason, and a link to where it is dealt with.
 # An entry without cases is of all that fail so under its rule; cases and backends may be patterns.
 """
+#: What a run may be of that is not of the whole suite: a file that was written from it knows no other cases.
+_PARTS = ("quick", "level", "chosen")
 _NEEDED, _KEYS = {"rule", "backend", "status", "reason"}, {"link", "cases"}
 
 
@@ -36,13 +38,17 @@ def read_known(path: Path) -> tuple[Known, ...]:
     except (OSError, ValueError, RecursionError) as error:
         raise SpecError(f"known failures: expected {path} to be TOML, got {one_line(str(error))}") from error
     entries = document.get("known", [])
-    if set(document) - {"known"} or not isinstance(entries, list):
+    if set(document) - {"known", "part"} or not isinstance(entries, list):
         got = one_line(", ".join(document))
         raise SpecError(f"known failures: {path}: expected entries [[known]] alone, got {got}")
-    return tuple(_entry(path, number, entry) for number, entry in enumerate(entries, start=1))
+    part = document.get("part", "")
+    if part not in ("", *_PARTS):
+        got = one_line(repr(part))
+        raise SpecError(f"known failures: {path}: part: expected one of {', '.join(_PARTS)}, got {got}")
+    return tuple(_entry(path, number, entry, part) for number, entry in enumerate(entries, start=1))
 
 
-def _entry(path: Path, number: int, entry: object) -> Known:
+def _entry(path: Path, number: int, entry: object, part: str) -> Known:
     place = f"known failures: {path}, entry {number}"
     if not isinstance(entry, dict) or not _NEEDED <= set(entry) <= _NEEDED | _KEYS:
         got = one_line(", ".join(entry) if isinstance(entry, dict) else repr(entry))
@@ -63,7 +69,7 @@ def _entry(path: Path, number: int, entry: object) -> Known:
         raise SpecError(
             f"{place}: cases: expected names of cases, or none at all, got {one_line(repr(cases))}"
         )
-    return Known(**{**entry, "cases": tuple(entry.get("cases", ()))})
+    return Known(**{**entry, "cases": tuple(entry.get("cases", ())), "part": part})
 
 
 def write_known(path: Path, results: Results, before: Sequence[Known] = ()) -> tuple[int, tuple[str, ...]]:
@@ -91,8 +97,16 @@ def write_known(path: Path, results: Results, before: Sequence[Known] = ()) -> t
     kept = [*_kept(dict.fromkeys(before), judged, verdicts, whole=whole)]
     failing = [verdict for verdict in verdicts if verdict.bad and about(verdict)]
     entries = (*kept, *_new([verdict for verdict in failing if find_known(verdict, kept) is None]))
-    write_whole(path, "\n".join([_HEAD, *(line for entry in entries for line in _lines(entry))]))
+    part = next((one.part for one in before), _part(results)) if not results.whole else ""
+    head = [_HEAD, *([f'part = "{part}"  # of the suite, that this was written from', ""] if part else [])]
+    write_whole(path, "\n".join([*head, *(line for entry in entries for line in _lines(entry))]))
     return len(entries), problems
+
+
+def _part(results: Results) -> str:
+    """Name the part of the suite that a run is of; the smallest where it is of several."""
+    parts = {header.part for header in results.headers}
+    return next((part for part in reversed(_PARTS) if part in parts), "")
 
 
 def _kept(

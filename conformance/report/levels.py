@@ -93,6 +93,40 @@ def rules_of(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(r for one in chain(name) for r in (*one.rules, *one.where_offered)))
 
 
+def check_required(required: str | None, part: str, level: str) -> None:
+    """Refuse to require a level that a run will not tell of.
+
+    Parameters
+    ----------
+    required : str or None
+        The level; None for none.
+    part : str
+        The part of the suite that is run, as `Selection.part` says it.
+    level : str
+        The level whose rules alone are asked; empty for all.
+
+    Raises
+    ------
+    SpecError
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.levels import check_required
+    >>> check_required("core", "level", "masked")
+    >>> check_required("exact", "level", "masked")
+    Traceback (most recent call last):
+        ...
+    attnspec.errors.SpecError: --require: got exact, expected a level that --level masked asks
+    """
+    if required is None:
+        return
+    chain(required)
+    if part not in ("whole", "level"):
+        raise SpecError("--require: a level is told of a whole run or of --level alone, got a part")
+    if level and required not in (one.name for one in chain(level)):
+        raise SpecError(f"--require: got {required}, expected a level that --level {level} asks")
+
+
 def reached(verdicts: Iterable[Verdict]) -> tuple[str, ...]:
     """Name the levels that one backend reaches."""
     return tuple(standing.level for standing in standings(verdicts) if standing.reached)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from attnspec import find_rule, rules
 from attnspec.conformance.report.by_rule import about
 from attnspec.conformance.report.failures import Example, broken
-from attnspec.conformance.report.headline import headline, headline_of
+from attnspec.conformance.report.headline import headline, headline_of, why_not_whole
 from attnspec.conformance.report.links import address
 from attnspec.conformance.report.outside import cut, plain
 from attnspec.conformance.report.report import Outcome, Report
@@ -43,6 +43,8 @@ def to_markdown(report: Report) -> str:
     if len(examples) > _MOST_SHOWN:
         lines += ["", f"and failures under {len(examples) - _MOST_SHOWN} more rules"]
     lines += _known(report)
+    if report.failures.hint:
+        lines += ["", _text(report.failures.hint)]
     if report.failures.stale:
         lines += ["", "Entries of known failures that do not hold any more:", ""]
         lines += [f"- {code(text)}" for text in report.failures.stale]
@@ -54,6 +56,8 @@ def _said_of(report: Report, subject: Subject) -> Iterator[str]:
     yield f"- {code(subject.name)}: {_text(headline_of(report, subject))}"
     if subject.problem:
         yield f"- **error**: {code(subject.problem)}"
+    if why := why_not_whole(report, subject):
+        yield f"- not judged whole: {code(why)}"
     missing = report.results.missing.get(subject.name, ())
     if missing and report.outcome_of(subject) is not Outcome.NOT_LOADED:
         more = f" and {len(missing) - _MOST_SHOWN} more" if len(missing) > _MOST_SHOWN else ""

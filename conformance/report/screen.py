@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from rich.console import Console
 from rich.text import Text
 
+from attnspec.conformance.report.by_rule import about
 from attnspec.conformance.report.cell import STYLES
 from attnspec.conformance.report.failures import Example, broken, unmet
-from attnspec.conformance.report.headline import headline_of
+from attnspec.conformance.report.headline import headline_of, why_not_whole
 from attnspec.conformance.report.outside import one_line, plain
 from attnspec.conformance.report.report import Outcome, Report
 from attnspec.conformance.report.summary import run, time, totals, used
@@ -99,7 +100,9 @@ def _lines(report: Report) -> Iterator[tuple[str, str]]:
     """Give the lines below the table, each with its style; the last say what it all comes to."""
     for example in unmet(report.told.verdicts):
         more = f" (and {example.more} more)" if example.more else ""
-        yield f"{example.verdict.backend}: {line(example.verdict)}{more}", STYLES["should not met"]
+        told = f"{example.verdict.backend}: {line(example.verdict)}{more}"
+        hint = f"fails no run; see attnspec explain {about(example.verdict)}"
+        yield f"{told}; {hint}", STYLES["should not met"]
     yield run(report.results), ""
     for subject in report.results.subjects:
         verdicts = report.verdicts(subject)
@@ -109,11 +112,14 @@ def _lines(report: Report) -> Iterator[tuple[str, str]]:
     if report.failures.known:
         number = len(report.failures.known)
         yield f"{number} known failure{'s' * (number != 1)}, told of in the table alone", ""
+    if report.failures.hint:
+        yield report.failures.hint, STYLES["should not met"]
     for text in report.failures.stale:
         yield f"error: known failures: {text}", STYLES["error"]
     for subject in report.results.subjects:
-        if subject.problem:
+        if subject.problem:  # as a whole; the last line of a backend says it in short
             yield f"error: {subject.problem}", STYLES["error"]
-    for subject in report.results.subjects:
         good = report.outcome_of(subject) is Outcome.GOOD
-        yield f"{subject.name}: {headline_of(report, subject)}", "green" if good else "red"
+        why = why_not_whole(report, subject)
+        comes_to = headline_of(report, subject) + (f": {why}" if why else "")
+        yield f"{subject.name}: {comes_to}", "green" if good else "red"

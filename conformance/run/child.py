@@ -138,24 +138,6 @@ def subject_of(name: str, backend: Backend) -> Subject:
     return Subject(name, backend.library, backend.version, problem, notes)
 
 
-def judged(backend: Backend, item: Item) -> Verdict:
-    """Judge, and take the time; a failure is repeated once, to tell whether it is one each time."""
-    started = time.perf_counter()
-    verdict = _once(backend, item)
-    again = verdict.bad and _once(backend, item).status != verdict.status
-    seconds = round(time.perf_counter() - started, 4)
-    reason = cut(verdict.reason)  # it may quote a message
-    return replace(verdict, seconds=seconds, repeatable=not again, refusal=_is_refusal(item), reason=reason)
-
-
-def _planned(item: Item) -> list[Any]:
-    return [item.name, item.group, item.rules, item.dtype, _is_refusal(item)]
-
-
-def _is_refusal(item: Item) -> bool:
-    return isinstance(item, Case) and item.misuse is not None
-
-
 def _once(backend: Backend, item: Item) -> Verdict:
     try:
         # As NumPy has it by default, whatever a kernel sets for this process.
@@ -167,6 +149,24 @@ def _once(backend: Backend, item: Item) -> Verdict:
         return Verdict(
             backend.name, item.name, item.group, item.rules, "error", item.dtype, rule=rule, raised=raised
         )
+
+
+def judged(backend: Backend, item: Item, put: Callable[[Backend, Item], Verdict] = _once) -> Verdict:
+    """Judge, and take the time; a failure is repeated once, to tell whether it is one each time."""
+    started = time.perf_counter()
+    verdict = put(backend, item)
+    again = verdict.bad and put(backend, item).status != verdict.status
+    seconds = round(time.perf_counter() - started, 4)
+    reason = cut(verdict.reason)  # it may quote a message
+    return replace(verdict, seconds=seconds, repeatable=not again, refusal=_is_refusal(item), reason=reason)
+
+
+def _planned(item: Item) -> list[Any]:
+    return [item.name, item.group, item.rules, item.dtype, _is_refusal(item)]
+
+
+def _is_refusal(item: Item) -> bool:
+    return isinstance(item, Case) and item.misuse is not None
 
 
 @lru_cache(maxsize=2)

@@ -36,6 +36,8 @@ def pytest_load_initial_conftests(
         "--rule", action="append", default=[], metavar="ID", help="only cases that bear on this rule"
     )
     group.addoption("--case", action="append", default=[], metavar="ID", help="only this case")
+    group.addoption("--level", metavar="LEVEL", help="only what bears on the rules of this level")
+    group.addoption("--require", metavar="LEVEL", help="succeed where this level is reached")
     group.addoption("--seed", type=int, metavar="N", help="other generated cases (default: a fixed choice)")
     group.addoption("--time-limit", type=float, default=300.0, metavar="SECONDS", help="for one case (300)")
 

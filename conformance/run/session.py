@@ -9,6 +9,8 @@ import pytest
 
 from attnspec import SpecError, __version__
 from attnspec.backends import BackendError, expand
+from attnspec.conformance.report.by_rule import says
+from attnspec.conformance.report.levels import check_required, rules_of
 from attnspec.conformance.report.report import Report
 from attnspec.conformance.results import Footer, Header, Run, gathered
 from attnspec.conformance.run.plugin import SUITE
@@ -52,6 +54,10 @@ class CaseItem(pytest.Item):
         assert isinstance(suite, Suite)  # noqa: S101 - for the type checker: it makes the items
         verdict = suite.session_.judged(self.backend, self.case)
         self.user_properties.append((_PROPERTY, to_json(verdict)))
+        if verdict.bad and suite.session_.is_outside(verdict):
+            from attnspec.conformance.report.text import line
+
+            pytest.xfail(f"outside of the level: {line(verdict)}")
         if verdict.bad:
             raise Failed(verdict)
         if verdict.status == "unsupported":
@@ -80,19 +86,21 @@ class Session:
     Raises
     ------
     pytest.UsageError
-        When an option names a backend, rule or case that there is not.
+        When an option names a backend, rule, level or case that there is not.
     """
 
     def __init__(self, config: pytest.Config) -> None:
         option = config.getoption
         self.config = config
-        self.selection = Selection(
-            option("--quick"), tuple(option("--rule")), tuple(option("--case")), seed=option("--seed")
-        )
+        self.required = option("--require")
         self.workers: dict[str, Worker] = {}
         if not option("--backend"):
             raise pytest.UsageError("--backend: expected what is to be judged, got nothing")
         try:
+            self.selection = _selected(config)
+            check_required(self.required, self.selection.part, self.selection.level)
+            level = self.required or self.selection.level
+            self.counted = frozenset(rules_of(level) if level else ())
             self.names = list(dict.fromkeys(name for given in option("--backend") for name in expand(given)))
             self.loaded = {name: self._load(name) for name in self.names}
             limits = dict.fromkeys(one.fits for one in self.loaded.values())
@@ -114,6 +122,10 @@ class Session:
             return planner.plan(replace(self.selection, fits=fits))
         finally:
             planner.stop()
+
+    def is_outside(self, verdict: Verdict) -> bool:
+        """Whether a verdict is about no rule of the level that is required, or that alone is asked."""
+        return bool(self.counted) and self.counted.isdisjoint(says(verdict))
 
     @property
     def controls(self) -> bool:
@@ -146,7 +158,8 @@ class Session:
         selection = self.selection if len(items) == sum(map(len, self.plans.values())) else _CHOSEN
         for name in self.names if self.controls else ():
             cases = tuple(item.case.name for item in items if item.backend == name)
-            run = self.runs[name] = Run(Header(__version__, selection.part, self.selection.seed, cases))
+            header = Header(__version__, selection.part, self.selection.seed, cases, level=selection.level)
+            run = self.runs[name] = Run(header)
             run.add(self.loaded[name].subject)
 
     def pytest_report_header(self) -> str:
@@ -190,7 +203,25 @@ class Session:
     @property
     def report(self) -> Report:
         """What there is to say of the runs."""
-        return Report(gathered(self.runs.values()))
+        return Report(gathered(self.runs.values()), required=self.required or "")
+
+
+def _selected(config: pytest.Config) -> Selection:
+    """Read what of the suite is run.
+
+    Raises
+    ------
+    SpecError
+        When there is no such level, or rules are named beside one.
+    """
+    option = config.getoption
+    level, rules = option("--level"), tuple(option("--rule"))
+    if level and rules:
+        raise SpecError("--level: expected no --rule beside it, got both")
+    rules = rules_of(level) if level else rules
+    return Selection(
+        option("--quick"), rules, tuple(option("--case")), level=level or "", seed=option("--seed")
+    )
 
 
 #: A run from which pytest has deselected something.

@@ -159,7 +159,7 @@ def finite_garbage(draw: Draw, which: tuple[str, str]) -> Iterator[Yielded]:
         most = 30000 if size == "large" else FORMATS[str(problem.query.dtype)].largest
         pairs = ((0, 0), (most, -most), (-most, most))
         calls = tuple(_garbage(problem, gone, key, value) | options for key, value in pairs)
-        yield Calls(calls, _same_weights)
+        yield Calls(calls, _same_weights, beside=True)
 
 
 def _same_weights(backend: Backend, calls: tuple[Case, ...]) -> Found:

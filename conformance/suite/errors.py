@@ -13,30 +13,43 @@ from attnspec.case import Misuse
 from attnspec.conformance.judge.dtypes import in_dtype, in_each
 from attnspec.conformance.judge.relation import Found
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
-from attnspec.conformance.suite.malformed import malformed
+from attnspec.conformance.suite.malformed import Malformed, malformed
+from attnspec.conformance.suite.malformed.fitting import BATCHES, SIZES
 from attnspec.conformance.suite.options import OPTIONS, drawn
-from attnspec.conformance.suite.problem import MASKED
+from attnspec.conformance.suite.problem import MASKED, Shape
 
 chapter = Chapter("errors")
 
 _ARRAYS = ("query", "key", "value")
-_MALFORMED = {call.name: call for call in malformed()}
+#: Of three arrays of one shape.
+_ALIKE = Shape((2,), 3, 3, 4, 4)
+_MALFORMED = {call.name: call.operation for call in malformed()}
 
 
 @chapter.group("ERR-3", each=tuple(_MALFORMED))
-def refused(_draw: Draw, name: str) -> Iterator[Yielded]:
+def refused(draw: Draw, name: str) -> Iterator[Yielded]:
     """A call that cannot be honoured raises an error."""
-    call = _MALFORMED[name]
     other = ("float64", "float16", "bfloat16")[tuple(_MALFORMED).index(name) % 3]
-    for dtype in ("float32", other):
-        misuse = Misuse(call.argument, call.names)
-        yield Call(in_dtype(call.arguments, dtype), (call.rule,), call.operation, misuse=misuse)
+    for call in _fitted(draw, _MALFORMED[name]):
+        for dtype in ("float32", other) if call.name == name else ():
+            misuse = Misuse(call.argument, call.names)
+            yield Call(in_dtype(call.arguments, dtype), (call.rule,), call.operation, misuse=misuse)
+
+
+def _fitted(draw: Draw, operation: str) -> tuple[Malformed, ...]:
+    """Give malformed calls whose sizes are such as an implementation takes, but for what is wrong."""
+    if operation != "attention":
+        return malformed()
+    own = Shape((*BATCHES, SIZES["Hq"]), SIZES["L"], SIZES["S"], SIZES["D"], SIZES["Dv"])
+    fit = draw.fitted(own)
+    sizes = (("L", fit.queries), ("S", fit.keys), ("D", fit.depth), ("Dv", fit.value_depth))
+    return malformed(sizes if fit != own else ())
 
 
 @chapter.group("ERR-12", each=tuple(dict.fromkeys(call.operation for call in malformed())))
-def named_in_the_error(_draw: Draw, operation: str) -> Iterator[Yielded]:
+def named_in_the_error(draw: Draw, operation: str) -> Iterator[Yielded]:
     """The error of a call that is refused names the argument at fault."""
-    for call in malformed():
+    for call in _fitted(draw, operation):
         if call.operation == operation:
             misuse = Misuse(call.argument, call.names)
             yield Call(in_dtype(call.arguments, "float32"), operation=operation, misuse=misuse)
@@ -66,11 +79,13 @@ def mixed_dtypes(draw: Draw, name: str) -> Iterator[Yielded]:
     "ERR-2",
     each=tuple(product(("int32", "int64", "bool", "complex64"), ("all", *_ARRAYS))),
 )
-def not_floating_point(_draw: Draw, which: tuple[str, str]) -> Iterator[Yielded]:
+def not_floating_point(draw: Draw, which: tuple[str, str]) -> Iterator[Yielded]:
     """Integers, booleans and complex numbers are refused, in all arrays and in one."""
     dtype, name = which
+    shapes = draw.shapes(_ALIKE)
     for other in DTYPES[2:] if name != "all" else DTYPES[2:3]:
-        arguments = {key: np.ones((2, 3, 4), dtype if name in ("all", key) else other) for key in _ARRAYS}
+        given = {key: dtype if name in ("all", key) else other for key in _ARRAYS}
+        arguments = {key: np.ones(shapes[key], given[key]) for key in _ARRAYS}
         yield Call(arguments, misuse=Misuse("query" if name == "all" else name))
 
 
@@ -90,7 +105,7 @@ def earlier_calls(draw: Draw, option: str) -> Iterator[Yielded]:
         _, second = drawn(problem, option)
         before, after = (problem.arguments | needs | own for own in (first, second))
         plain = problem.arguments | needs
-        yield Calls((before, after, plain, before), _each_its_own, live=True)
+        yield Calls((before, after, plain, before), _each_its_own, live=True, beside=True)
 
 
 def _each_its_own(backend: Backend, calls: tuple[Case, ...]) -> Found:

@@ -130,12 +130,23 @@ class Call:
 
 @dataclass(frozen=True)
 class Calls:
-    """What a group yields for a relation: the calls, and what holds between their results."""
+    """What a group yields for a relation: the calls, and what holds between their results.
+
+    Attributes
+    ----------
+    calls : tuple
+    run : callable
+    rules, live
+        As in `Relation`.
+    beside : bool
+        Whether it holds as well where all its calls have one option more.
+    """
 
     calls: tuple[Arguments | Call, ...]
     run: Callable[[Any, tuple[Case, ...]], Found]
     rules: tuple[str, ...] = ()
     live: bool = False
+    beside: bool = False
 
 
 Yielded = Arguments | Call | Calls
@@ -179,7 +190,8 @@ class Group:
         draw = Draw(f"{self.chapter}: {self.name}", seed, constraints)
         for yielded in self.make(draw):
             made = self._made(yielded)
-            asked = with_always(made, constraints)
+            beside = isinstance(yielded, Calls) and yielded.beside
+            asked = with_always(made, constraints, beside=beside)
             number = counts[made.dtype] = counts.get(made.dtype, 0) + 1
             # Once one is another, all after it are called so: a problem may be drawn once for many cases.
             suffix = FITTED + constraints.suffix if draw.changed or asked is not made else ""
@@ -210,20 +222,30 @@ class Group:
         )
 
 
-def with_always(item: Item, constraints: Constraints) -> Item:
+def with_always(item: Item, constraints: Constraints, *, beside: bool = False) -> Item:
     """Ask a case with the options that an implementation always applies, where its values are the oracle's.
 
-    What holds between calls need not hold where one has an option more; and of a row without a finite
-    score, which it may leave, the standard says nothing.
+    So is a relation that holds beside any option. Of a row without a finite score, which such an option
+    may leave, the standard says nothing.
     """
-    if isinstance(item, Relation) or item.operation != "attention":
-        return item
+    if isinstance(item, Relation):
+        if not beside:
+            return item
+        calls = tuple(_as_case(with_always(call, constraints)) for call in item.calls)
+        all_have = all(constraints.always.keys() <= call.arguments.keys() for call in calls)
+        changed = any(one is not other for one, other in zip(calls, item.calls, strict=True))
+        return replace(item, calls=calls) if changed and all_have else item
     own = item.expected or item.misuse or item.alternatives
-    if own or constraints.always.keys() <= item.arguments.keys():
+    if item.operation != "attention" or own or constraints.always.keys() <= item.arguments.keys():
         return item
     if not all(np.isfinite(item.arguments[name]).all() for name in ("query", "key", "value")):
         return item
     return replace(item, arguments={**constraints.always, **item.arguments})
+
+
+def _as_case(item: Item) -> Case:
+    assert isinstance(item, Case)  # noqa: S101 - for the type checker: it was one
+    return item
 
 
 class Chapter(list[Group]):

@@ -89,7 +89,7 @@ def rounding_has_no_bias(draw: Draw) -> Iterator[Yielded]:
         shapes = draw.shapes(Shape((), 48, 48, 32, 32))
         arguments = {name: random.normal(size=shapes[name]).astype(dtype) for name in ("query", "key")}
         arguments["value"] = (1 + random.random(shapes["value"])).astype(dtype)
-        yield Calls((Call(arguments, outputs=("output",)),), _is_unbiased)
+        yield Calls((Call(arguments, outputs=("output",)),), _is_unbiased, beside=True)
 
 
 def _is_unbiased(backend: Backend, calls: tuple[Case, ...]) -> Found:
@@ -107,7 +107,7 @@ def inputs_beside(draw: Draw, option: str) -> Iterator[Yielded]:
     """Every input has the same bytes after the call."""
     for drawn_problem in draw.in_each_dtype(MASKED[0]):
         needs, own = drawn(drawn_problem, option)
-        yield Calls((drawn_problem.arguments | needs | own,), _only_called, live=True)
+        yield Calls((drawn_problem.arguments | needs | own,), _only_called, live=True, beside=True)
 
 
 @chapter.group("NUM-4")
@@ -118,7 +118,7 @@ def inputs_beside_each_other(draw: Draw) -> Iterator[Yielded]:
         options = {name: drawn(drawn_problem, name)[1] for name in every}
         for chosen in (every, ("mask", "bias", "is_causal"), ("bias", "is_causal"), ("mask", "bias")):
             own = {name: thing for option in chosen for name, thing in options[option].items()}
-            yield Calls((drawn_problem.arguments | own,), _only_called, live=True)
+            yield Calls((drawn_problem.arguments | own,), _only_called, live=True, beside=True)
 
 
 def _only_called(backend: Backend, calls: tuple[Case, ...]) -> Found:
@@ -148,7 +148,7 @@ def call_repeated(draw: Draw, option: str) -> Iterator[Yielded]:
             "mask": {"mask": np.random.default_rng(9).random(large.allowed.shape) < 0.7},
             "is_causal": {"is_causal": True},
         }
-        yield Calls((arrays | options[option],), _repeats, live=True)
+        yield Calls((arrays | options[option],), _repeats, live=True, beside=True)
 
 
 def _repeats(backend: Backend, calls: tuple[Case, ...]) -> Found:
@@ -165,7 +165,7 @@ def batch_entry_alone(draw: Draw) -> Iterator[Yielded]:
     for drawn_problem in draw.in_each_dtype(SHAPES[4]):
         batch = drawn_problem.arguments
         entries = [{name: array[n : n + 1] for name, array in batch.items()} for n in range(2)]
-        yield Calls((batch, *entries), _same_alone)
+        yield Calls((batch, *entries), _same_alone, beside=True)
 
 
 def _same_alone(backend: Backend, calls: tuple[Case, ...]) -> Found:

@@ -138,7 +138,7 @@ def output_alone(draw: Draw, hidden: tuple[str, ...]) -> Iterator[Yielded]:
     for problem in draw.problems():
         options: dict[str, Any] = {"mask": problem.mask(), "is_causal": True, "scale": 0.25}
         for taken in (options, {}):
-            yield Calls((problem.arguments | taken,), run, live=True)
+            yield Calls((problem.arguments | taken,), run, live=True, beside=True)
 
 
 @chapter.group("SOFT-4")

@@ -7,6 +7,7 @@ shape, its bounds and what it needs, and the rule that refuses it stands beside 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
@@ -53,9 +54,13 @@ class Malformed:
     asked: bool = True
 
 
+#: Sizes of attention's arrays by letter, other than those of `SIZES`; hashable, as lists are kept by them.
+Sizes = tuple[tuple[str, int], ...]
+
+
 @cache
-def malformed() -> tuple[Malformed, ...]:
-    """List every call that a rule asks to refuse.
+def malformed(sizes: Sizes = ()) -> tuple[Malformed, ...]:
+    """List every call that a rule asks to refuse, in the same order and by the same names in all sizes.
 
     Examples
     --------
@@ -63,15 +68,17 @@ def malformed() -> tuple[Malformed, ...]:
     >>> [call.name for call in malformed() if call.argument == "softcap" and call.operation == "attention"]
     ['softcap of NaN', 'softcap of infinity', 'softcap of minus infinity', 'softcap of 0', 'softcap below 0']
     """
-    return tuple(call for call in every() if call.asked)
+    return tuple(call for call in every(sizes) if call.asked)
 
 
 @cache
-def every() -> tuple[Malformed, ...]:
+def every(sizes: Sizes = ()) -> tuple[Malformed, ...]:
     """List every call that our own sources refuse, whether a rule asks for it or not."""
     found: dict[str, Malformed] = {}
     for operation in OPERATIONS:
-        for call in (*_derived(operation), *_alone(operation), *_resized(operation), *_by_hand(operation)):
+        own = {**SIZES, **dict(sizes if operation == "attention" else ())}
+        made = (make(operation, own) for make in (_derived, _alone, _resized, _by_hand))
+        for call in chain.from_iterable(made):
             # A companion shares words with the operator: "softcap of 0 in scores".
             beside = "" if call.operation == "attention" else f" in {call.operation}"
             name = NAMES.get(f"{call.name}{beside}") or f"{call.name}{beside}"
@@ -104,15 +111,22 @@ def mixed(operation: str, dtype: str, other: str) -> Iterator[Malformed]:
         yield Malformed(words, rule, argument, (argument, name), operation, MappingProxyType(cast))
 
 
-def _with(operation: str, argument: Argument) -> dict[str, Any]:
+def _with(operation: str, argument: Argument, sizes: Mapping[str, int] = SIZES) -> dict[str, Any]:
     """Give what has to be there for an argument to be looked at, and that one itself."""
     known = OPERATIONS[operation].arguments
     names = (*argument.needs, *argument.matters_with[:1], argument.name)
-    return {name: value_for(operation, known[name]) for name in names}
+    return {name: value_for(operation, known[name], sizes) for name in names}
 
 
 def _call(
-    operation: str, argument: Argument, words: str, key: str, changes: Mapping[str, Any], *, own: bool = False
+    operation: str,
+    argument: Argument,
+    words: str,
+    key: str,
+    changes: Mapping[str, Any],
+    sizes: Mapping[str, int],
+    *,
+    own: bool = False,
 ) -> Malformed:
     form = OPERATIONS[operation]
     rule = argument.refusals.get(key, argument.refusals.get("shape", argument.rule))
@@ -120,7 +134,7 @@ def _call(
     holding = [one.name for one in form.positional if argument.binds and _speaks_of(one, argument.binds)]
     names = dict.fromkeys((argument.name, *(name for name in changes if name in form.arrays), *holding))
     asked = not own and _is_asked(rule, argument, key) and not _has_a_variant(rule, argument, changes)
-    arguments = MappingProxyType({**fitting(operation), **changes})
+    arguments = MappingProxyType({**fitting(operation, sizes), **changes})
     return Malformed(words, rule, argument.name, tuple(names), operation, arguments, asked)
 
 
@@ -144,74 +158,77 @@ def _has_a_variant(rule: str, argument: Argument, changes: Mapping[str, Any]) ->
     return bool(find_rule(rule).variants) and given.ndim != len(argument.shape) - 1 + len(BATCHES)
 
 
-def _derived(operation: str) -> Iterator[Malformed]:
+def _derived(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
     """Make calls with one argument that is not what it has to be."""
     form = OPERATIONS[operation]
     for argument in form.arguments.values():
-        for fault in faults(operation, argument):
-            changes = _with(operation, argument) | {argument.name: fault.value}
-            if _is_fault(operation, fault, changes):
-                yield _call(operation, argument, fault.name, fault.key, changes, own=fault.own)
+        for fault in faults(operation, argument, sizes):
+            changes = _with(operation, argument, sizes) | {argument.name: fault.value}
+            if _is_fault(operation, fault, changes, sizes):
+                yield _call(operation, argument, fault.name, fault.key, changes, sizes, own=fault.own)
 
 
-def _is_fault(operation: str, fault: Fault, changes: Mapping[str, Any]) -> bool:
+def _is_fault(operation: str, fault: Fault, changes: Mapping[str, Any], sizes: Mapping[str, int]) -> bool:
     """Leave out a shape that fits after all: a longer axis may be nobody else's."""
     by_shape = fault.key not in ("dtype", "form", "bounds", "entries")
-    return not by_shape or bool(misfits(operation, {**fitting(operation), **changes}))
+    return not by_shape or bool(misfits(operation, {**fitting(operation, sizes), **changes}))
 
 
-def _alone(operation: str) -> Iterator[Malformed]:
+def _alone(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
     """Make calls with an argument, and without another that it needs."""
     known = OPERATIONS[operation].arguments
     for argument in known.values():
         for other in argument.needs:
             # Of two that need each other the missing one is at fault, or else the one that is there.
             mutual = argument.name in known[other].needs
-            changes = {argument.name: value_for(operation, argument)}
+            changes = {argument.name: value_for(operation, argument, sizes)}
             at_fault = known[other] if mutual else argument
-            yield _call(operation, at_fault, f"{argument.noun} alone", "alone", changes)
+            yield _call(operation, at_fault, f"{argument.noun} alone", "alone", changes, sizes)
 
 
-def _resized(operation: str) -> Iterator[Malformed]:
+def _resized(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
     """Make calls whose arrays fit each other, in a size that no call may have."""
     form = OPERATIONS[operation]
     for letter in LETTERS.values():
         # Where the letter is that of the operator: a cache of depth 0 is no call of attention.
         holding = [one for one in form.positional if letter.name in one.shape and one.axis("Hq", "Hkv")]
         if letter.empty and holding:
-            changes = _sized(operation, form, {letter.name: 0})
-            yield replace(_call(operation, holding[0], f"{letter.noun} of 0", "", changes), rule=letter.empty)
+            changes = _sized(operation, form, sizes, {letter.name: 0})
+            empty = _call(operation, holding[0], f"{letter.noun} of 0", "", changes, sizes)
+            yield replace(empty, rule=letter.empty)
         whole = LETTERS.get(letter.divides)
         if whole is not None and holding and any(whole.name in one.shape for one in form.positional):
-            more = _sized(operation, form, {letter.name: 2 * SIZES[whole.name]})
+            more = _sized(operation, form, sizes, {letter.name: 2 * sizes[whole.name]})
             words = f"more {letter.noun} than {whole.noun}"
-            yield _call(operation, holding[0], words, letter.name, more)
-            uneven = _sized(operation, form, {whole.name: SIZES[whole.name] + 1})
-            yield _call(operation, holding[0], f"{letter.noun} that do not divide", letter.name, uneven)
+            yield _call(operation, holding[0], words, letter.name, more, sizes)
+            uneven = _sized(operation, form, sizes, {whole.name: sizes[whole.name] + 1})
+            words = f"{letter.noun} that do not divide"
+            yield _call(operation, holding[0], words, letter.name, uneven, sizes)
 
 
-def _sized(operation: str, form: Operation, sizes: Mapping[str, int]) -> dict[str, Any]:
+def _sized(
+    operation: str, form: Operation, sizes: Mapping[str, int], others: Mapping[str, int]
+) -> dict[str, Any]:
     """Give the arrays that have one of some letters, in other sizes of these."""
     return {
-        one.name: value_for(operation, one, sizes)
+        one.name: value_for(operation, one, {**sizes, **others})
         for one in form.positional
-        if any(_speaks_of(one, letter) for letter in sizes)
+        if any(_speaks_of(one, letter) for letter in others)
     }
 
 
-def _by_hand(operation: str) -> Iterator[Malformed]:
+def _by_hand(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
     """Make calls that follow from nothing: two things at once, or a default that does not fit."""
     form, known = OPERATIONS[operation], OPERATIONS[operation].arguments
     if operation == "attention":
-        changes = _sized(operation, form, {"D": 0, "Dv": 0})
-        yield replace(
-            _call(operation, known["query"], "depth of 0 throughout", "", changes), rule=LETTERS["D"].empty
-        )
-        fewer = _sized(operation, form, {"Hkv": 1}) | {"sinks": np.ones(1)}
-        yield _call(operation, known["sinks"], "sinks for key heads", "shape", fewer)
+        changes = _sized(operation, form, sizes, {"D": 0, "Dv": 0})
+        empty = _call(operation, known["query"], "depth of 0 throughout", "", changes, sizes)
+        yield replace(empty, rule=LETTERS["D"].empty)
+        fewer = _sized(operation, form, sizes, {"Hkv": 1}) | {"sinks": np.ones(1)}
+        yield _call(operation, known["sinks"], "sinks for key heads", "shape", fewer, sizes)
     if operation == "append_cache":
-        changes = _sized(operation, form, {"N": SIZES["C"] + 1})
-        yield _call(operation, known["lengths"], "more than the cache has room for", "bounds", changes)
+        changes = _sized(operation, form, sizes, {"N": sizes["C"] + 1})
+        yield _call(operation, known["lengths"], "more than the cache has room for", "bounds", changes, sizes)
     if operation == "rotary":
-        changes = _sized(operation, form, {"D": 5})
-        yield _call(operation, known["rotary_depth"], "depth that is odd", "bounds", changes)
+        changes = _sized(operation, form, sizes, {"D": 5})
+        yield _call(operation, known["rotary_depth"], "depth that is odd", "bounds", changes, sizes)

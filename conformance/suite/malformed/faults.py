@@ -85,8 +85,8 @@ _FORMS: Mapping[str, tuple[tuple[str, str, Any, bool], ...]] = MappingProxyType(
 )
 
 
-def faults(operation: str, argument: Argument) -> Iterator[Fault]:
-    """List what may be wrong with an argument.
+def faults(operation: str, argument: Argument, sizes: Mapping[str, int] = SIZES) -> Iterator[Fault]:
+    """List what may be wrong with an argument, in calls of some sizes.
 
     Examples
     --------
@@ -99,31 +99,31 @@ def faults(operation: str, argument: Argument) -> Iterator[Fault]:
     for key, words, value, own in _FORMS.get(argument.kind, ()):
         yield Fault(f"{argument.noun} {words}", key, value, own)
     if argument.kind == "array":
-        yield from _of_array(operation, argument)
+        yield from _of_array(operation, argument, sizes)
     elif argument.kind == "integers":
-        yield from _of_entries(argument)
+        yield from _of_entries(argument, sizes)
     elif argument.bounds is not None and argument.kind != "window":
-        yield from _of_number(argument)
+        yield from _of_number(argument, sizes)
 
 
-def _of_array(operation: str, argument: Argument) -> Iterator[Fault]:
-    good = value_for(operation, argument)
+def _of_array(operation: str, argument: Argument, sizes: Mapping[str, int]) -> Iterator[Fault]:
+    good = value_for(operation, argument, sizes)
     for words, dtype in _DTYPES[argument.numbers].items():
         yield Fault(f"{argument.noun} of {words}", "dtype", np.ones(good.shape, dtype))
     if argument.bounds is not None:
-        least, most = _limits(argument)
+        least, most = _limits(argument, sizes)
         yield Fault(f"{argument.noun} below {least}", "bounds", _last(good, least - 1))
         yield Fault(f"{argument.noun} past the last", "bounds", _last(good, most + 1))
     if argument is OPERATIONS[operation].positional[0]:
         yield Fault(f"{argument.noun} of one axis", "axes", _like(good, good.shape[-1:]))
     elif argument.broadcasts:
-        yield from _of_broadcast(operation, argument)
+        yield from _of_broadcast(operation, argument, sizes)
     else:
         yield from _of_shape(operation, argument, good)
 
 
-def _of_broadcast(operation: str, argument: Argument) -> Iterator[Fault]:
-    whole = value_for(operation, argument, whole=True)
+def _of_broadcast(operation: str, argument: Argument, sizes: Mapping[str, int]) -> Iterator[Fault]:
+    whole = value_for(operation, argument, sizes, whole=True)
     queries, keys = whole.shape[-2:]
     yield Fault(f"{argument.noun} of swapped axes", "shape", _like(whole, (keys, queries)))
     yield Fault(f"{argument.noun} of too many axes", "shape", _like(whole, (1, *whole.shape)))
@@ -173,7 +173,7 @@ def _longer(argument: Argument, good: Any, place: int, letter: str, more: int) -
     return Fault(f"{argument.noun} of {words} {noun}", key, _like(good, tuple(shape)))
 
 
-def _of_entries(argument: Argument) -> Iterator[Fault]:
+def _of_entries(argument: Argument, sizes: Mapping[str, int]) -> Iterator[Fault]:
     """List what may be wrong with integers, one for each batch entry."""
     noun, several = argument.noun, f"{argument.noun}s"
     (entries,) = BATCHES
@@ -182,12 +182,12 @@ def _of_entries(argument: Argument) -> Iterator[Fault]:
     for words, shape in (
         (f"{several} for too many entries", (entries + 1,)),
         (f"one {noun} in an axis", (1,)),
-        (f"{several} for each query", (entries, SIZES["L"])),
+        (f"{several} for each query", (entries, sizes["L"])),
     ):
         yield Fault(words, "shape", np.ones(shape, np.int64))
     yield Fault(f"{noun} in an array without axes", "shape", np.ones((), np.int64), own=True)
     if argument.bounds is not None:
-        least, most = _limits(argument)
+        least, most = _limits(argument, sizes)
         letter = LETTERS[str(argument.bounds.most).partition("-")[0]]
         full = np.full(entries, most)
         for words, wrong in ((f"below {least}", least - 1), (f"past the {letter.noun}", most + 1)):
@@ -196,7 +196,7 @@ def _of_entries(argument: Argument) -> Iterator[Fault]:
             yield Fault(f"one {noun} {words}", entries_key, _last(full, wrong))
 
 
-def _of_number(argument: Argument) -> Iterator[Fault]:
+def _of_number(argument: Argument, sizes: Mapping[str, int]) -> Iterator[Fault]:
     """List what may be wrong with a number that has bounds."""
     bounds = argument.bounds
     if bounds is None:
@@ -208,24 +208,24 @@ def _of_number(argument: Argument) -> Iterator[Fault]:
         if bounds.most != "":
             yield Fault(f"{argument.noun} of {bounds.most}", "bounds", float(bounds.most))
         return
-    least, most = _limits(argument)
+    least, most = _limits(argument, sizes)
     yield Fault(f"{argument.noun} of {least - bounds.step}", "bounds", least - bounds.step)
     if bounds.step > 1:
         yield Fault(f"{argument.noun} that is odd", "bounds", least + 1)
     if bounds.most != "":
         yield Fault(f"{argument.noun} past the depth", "bounds", most + bounds.step)
     if argument.binds:
-        good = SIZES[argument.binds]
+        good = sizes[argument.binds]
         yield Fault(f"{argument.noun} that do not divide", "shape", good + 1)
         yield Fault(f"{argument.noun} of twice as many", "shape", 2 * good)
 
 
-def _limits(argument: Argument) -> tuple[int, int]:
+def _limits(argument: Argument, sizes: Mapping[str, int]) -> tuple[int, int]:
     """Give the least and the most integer that there may be."""
     bounds = argument.bounds
     if bounds is None or bounds.most == "":
         return (0 if bounds is None else bounds.least), 0
-    most = bounds.most if isinstance(bounds.most, int) else value_of(bounds.most, SIZES)
+    most = bounds.most if isinstance(bounds.most, int) else value_of(bounds.most, sizes)
     return bounds.least, (most or 0) - bounds.below
 
 

@@ -21,8 +21,14 @@ BATCHES = (2,)
 _DTYPES = MappingProxyType({"floating": "float64", "lse": "float64", "boolean": "bool", "integer": "int64"})
 
 
-def fitting(operation: str) -> dict[str, Any]:
+def fitting(operation: str, sizes: Mapping[str, int] = SIZES) -> dict[str, Any]:
     """Make a call that fits: all arrays, and no more than has to be given.
+
+    Parameters
+    ----------
+    operation : str
+    sizes : mapping of str to int, optional
+        By letter, where they are not those of `SIZES`.
 
     Examples
     --------
@@ -32,11 +38,11 @@ def fitting(operation: str) -> dict[str, Any]:
     ((2, 2, 4, 4), (2, 2, 1, 4), 0)
     """
     known = OPERATIONS[operation].arguments
-    return {name: value_for(operation, one) for name, one in known.items() if one.required}
+    return {name: value_for(operation, one, sizes) for name, one in known.items() if one.required}
 
 
 def value_for(
-    operation: str, argument: Argument, sizes: Mapping[str, int] | None = None, *, whole: bool = False
+    operation: str, argument: Argument, sizes: Mapping[str, int] = SIZES, *, whole: bool = False
 ) -> Any:
     """Make a value that fits for an argument; of an array all numbers are 1, and 0 where they are integers.
 
@@ -50,7 +56,9 @@ def value_for(
         Whether an array has all axes that it may have; one that broadcasts has two else.
     """
     otherwise = OPERATIONS[operation].otherwise
-    letters = {**SIZES, **{letter: SIZES[other] for letter, (_, other) in otherwise.items()}, **(sizes or {})}
+    own = {letter: size for letter, size in sizes.items() if size != SIZES.get(letter)}
+    letters = {**SIZES, **own}
+    letters = {**letters, **{letter: letters[other] for letter, (_, other) in otherwise.items()}, **own}
     least = argument.bounds.least if argument.bounds else 0
     if argument.kind == "array":
         shape = shape_of(argument.shape, Sizes(letters, BATCHES))

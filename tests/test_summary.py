@@ -1,0 +1,54 @@
+"""The lines of a run that count: budget, verdicts, time, levels, what was run."""
+
+from dataclasses import replace
+
+from reported import FAIL, PASS, PERFECT, RESULTS, SUBJECT
+
+from attnspec.conformance.report.report import Report
+from attnspec.conformance.report.screen import screen
+from attnspec.conformance.report.summary import levels, run, time, totals, used
+from attnspec.conformance.results import Header
+
+
+def test_the_budget_used_by_dtype():
+    cast = replace(PASS, case="a-float16", dtype="float16", share=0.9, accuracy="cast")
+    tight = replace(cast, share=0.1, accuracy="full")
+    none = replace(PASS, share=0.99, accuracy="")
+    assert used([PASS, cast, tight, none]) == (
+        "of the budget used: float16 0.90 (cast), float32 0.50 (full); most in a-float16"
+    )
+    assert used([]) == ""
+
+
+def test_values_and_refusals_are_counted_apart_and_what_is_known_as_such():
+    refused = replace(FAIL, case="r-float32", refusal=True)
+    assert totals([PASS, FAIL, refused, refused], {FAIL}) == ["values: 1 pass, 1 known", "refusals: 2 fail"]
+    assert totals([]) == ["no verdict"]
+
+
+def test_the_time_and_the_slowest_case():
+    slow = replace(PASS, case="slow-float32", seconds=1.5)
+    assert time([replace(PASS, seconds=0.5), slow]) == (
+        "time: 2.0 s for 2 cases; the slowest, 1.50 s: slow-float32"
+    )
+    assert time([PASS]) == ""
+    text = screen(Report(replace(RESULTS, verdicts=(slow,))))
+    assert "the slowest, 1.50 s: slow-float32" in " ".join(text.split())
+
+
+def test_levels_are_told_of_whole_runs_alone():
+    assert levels(Report(PERFECT), SUBJECT) == "core, masked, grouped, cached, exact"
+    assert levels(Report(RESULTS), SUBJECT) == "not told, as the suite was not run as a whole"
+    lost = replace(SUBJECT, problem="cut off")
+    assert levels(Report(replace(PERFECT, subjects=(lost,))), lost).startswith("not told, as the backend")
+    lame = tuple(v for v in PERFECT.verdicts if v.rules not in (("MASK-7",), ("MASK-9",)))
+    assert levels(Report(replace(PERFECT, verdicts=lame)), SUBJECT) == (
+        "core, masked, grouped, exact; cached lacks MASK-7 (not judged), MASK-9 (not judged)"
+    )
+
+
+def test_what_was_run_is_told_with_the_seed_and_reproduced_with_it():
+    seeded = replace(RESULTS, headers=(Header("1", "quick", 7), Header("1", "quick", 7)))
+    assert run(seeded) == "run: quick (seed 7)"
+    assert 'find("masking-empty-last-float32", seed=7)' in screen(Report(seeded))
+    assert Report(replace(seeded, headers=(*seeded.headers, Header("1")))).seed is None
