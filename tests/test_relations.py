@@ -200,7 +200,7 @@ BROKEN = {
         "caching-parts-of-its-own-two-1-float32",
         lse_of_base_two,
         "fail",
-        "CACHE-6",
+        "CACHE-10",
         "value",
     ),
     "_is_unbiased": (
