@@ -1,6 +1,6 @@
 """Why a case failed: the rule that a difference breaks, and what the result looks like."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,9 +11,9 @@ from attnspec.conformance.judge.call import Outputs
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.dtypes import LSES, accepted, is_real
 from attnspec.conformance.judge.expected import differ, differences, expected, of_values
+from attnspec.conformance.judge.variants import can_show
 from attnspec.conformance.verdict import Difference
 from attnspec.reference.budget.budget import Budget, budget
-from attnspec.reference.rational.dialect import SHOWN
 
 #: The rule that a wrong shape of an output of attention breaks, whatever the case is about.
 _SHAPES = {output.name: output.rule for output in OPERATIONS["attention"].results}
@@ -68,7 +68,11 @@ def cause_of(
         return Cause(rule)  # what a rule leaves open is no breach of another, whatever it looks like
     for name in ignored(backend, case, outputs):
         return Cause("ERR-3" if "ERR-3" in case.rules else rule, ignored=name)
-    return _variant(backend, case, outputs) or _precision(backend, case, outputs, values) or Cause(rule)
+    return (
+        _variant(backend, case, outputs, can_show(case, values, difference.output))
+        or _precision(backend, case, outputs, values)
+        or Cause(rule)
+    )
 
 
 def ignored(backend: Backend, case: Case, outputs: Outputs) -> list[str]:
@@ -117,10 +121,12 @@ def _precision(backend: Backend, case: Case, outputs: Outputs, values: Mapping[s
     return found if _fit(outputs, values, low, dtype) else None
 
 
-def _variant(backend: Backend, case: Case, outputs: Outputs) -> Cause | None:
+def _variant(
+    backend: Backend, case: Case, outputs: Outputs, variants: Iterable[tuple[str, str]]
+) -> Cause | None:
     """Tell whether values are those of a variant of the standard that is not declared."""
     dialect = of_values(backend.dialect)
-    for rule, variant in ((rule, variant) for rule, known in SHOWN.items() for variant in known):
+    for rule, variant in variants:
         showing = replace(backend, dialect={**backend.dialect, rule: variant})
         if _gave(showing, case, {**dialect, rule: variant}, (case, dialect), outputs, _SLACK):
             return Cause(rule, variant)
