@@ -8,6 +8,7 @@ from tests_support import backend_of
 
 from attnspec import Case, Misuse, find_case
 from attnspec.backends import load
+from attnspec.backends.user.convention import Convention, adapted
 from attnspec.conformance.judge.call import observe
 from attnspec.conformance.judge.dtypes import accepted, arguments_of, dtypes_of, in_dtype
 from attnspec.conformance.judge.expected import exact
@@ -236,6 +237,20 @@ def test_an_error_names_the_argument(message, names, named):
     assert verdict.status == ("pass" if named else "should not met")
     assert verdict.rule == ("" if named else "ERR-12")
     assert named or verdict.reason.startswith(f"expected an error that names {names[0]}, got: ")
+
+
+@pytest.mark.parametrize(("message", "named"), [("k: expected depth 4", True), ("keys do not fit", False)])
+def test_an_error_may_name_the_argument_as_the_function_does(message, named):
+    def kernel(q, k, v):
+        if q.shape[-1] != k.shape[-1]:
+            raise ValueError(message)
+        return PORTABLE.attention(q, k, v)
+
+    convention = Convention({"query": "q", "key": "k", "value": "v"})
+    backend = replace(PORTABLE, attention=adapted("m:kernel", kernel, convention, np))
+    arrays = {"query": np.ones((2, 4)), "key": np.ones((3, 5)), "value": np.ones((3, 4))}
+    verdict = judge(backend, case_of("ERR-12", arrays, misuse=Misuse("key")))
+    assert verdict.status == ("pass" if named else "should not met")
 
 
 def test_what_may_be_refused_is_judged_where_it_is_not():
