@@ -62,7 +62,7 @@ def _of_call(case: Case) -> set[str]:
     found = {name for name in case.arguments if name not in operation.arrays}
     if case.misuse is not None and not case.misuse.allowed:
         return found | {REFUSED}
-    if any(is_real(x) and not _is_plain(x) for name, x in case.arguments.items() if name != "bias"):
+    if any(is_real(x) and not _is_plain(x) for x in case.arguments.values()):
         found.add(SPECIAL)
     if case.layout:
         found.add(VIEWED)

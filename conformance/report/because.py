@@ -24,7 +24,7 @@ def because(cause: Cause) -> Iterator[str]:
     if cause.kind in _KINDS:
         yield _KINDS[cause.kind]
     if cause.precision:
-        yield f"all that fails is off by no more than {cause.precision} would be: some step is done in it"
+        yield f"all that fails is off by no more than {cause.precision} would be: a step may be done in it"
     common = cause.common
     if common.traits and common.failing + common.others > 1:
         calls = " ".join(map(in_words, common.traits))
