@@ -168,6 +168,7 @@ def test_what_calls_have_in_common_in_words():
 def test_traits_of_calls():
     assert traits(find_case("masking-empty-last")) == ("empty row", "mask", "no scale")
     assert "refused" in traits(find_case("errors-depth"))
+    assert "special numbers" in traits(find("numerics-number-that-is-none-query-7-float32")), "minus infinity"
     assert "shared heads" in traits(find_case("notation-lse"))
     assert "related" in traits(find("errors-earlier-calls-mask-1-float32"))
     assert numbers(find_case("masking-empty-last")) == sum(

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from attnspec import OPERATIONS, Case, find_rule
 from attnspec.backends import Backend
 from attnspec.conformance.judge.budget import budgets_of
@@ -13,12 +15,15 @@ from attnspec.conformance.judge.dtypes import LSES, accepted, is_real
 from attnspec.conformance.judge.expected import differ, differences, expected, of_values
 from attnspec.conformance.judge.variants import can_show
 from attnspec.conformance.verdict import Difference
+from attnspec.reference import attention
 from attnspec.reference.budget.budget import Budget, budget
 
 #: The rule that a wrong shape of an output of attention breaks, whatever the case is about.
 _SHAPES = {output.name: output.rule for output in OPERATIONS["attention"].results}
 #: Rules that an lse of too short a dtype breaks; in cases about others it is not looked at.
 _OF_LSE = ("NUM-7", "SHAPE-8", "SOFT-6", "SOFT-7", "DROP-3", "CACHE-6", "CACHE-7")
+#: By this part of its largest number no result is off by rounding.
+_FAR = 0.25
 #: A variant's own rounding is not that of the softmax for which budgets are derived.
 _SLACK = 8
 
@@ -84,11 +89,24 @@ def ignored(backend: Backend, case: Case, outputs: Outputs) -> list[str]:
         if name not in OPERATIONS[case.operation].arrays and case.operation == "attention":
             left_out = OPERATIONS[case.operation].together(name)
             less = {key: x for key, x in case.arguments.items() if key not in left_out}
-            if _gave(
+            if (dialect or _is_near(outputs, less)) and _gave(
                 backend, replace(case, arguments=less, expected={}), dialect, (case, dialect), outputs, 1
             ):
                 found.append(name)
     return found
+
+
+def _is_near(outputs: Outputs, arguments: Mapping[str, Any]) -> bool:
+    """Whether an output may be what a call gives, by the reference: the oracle takes far longer."""
+    wide = {name: x.astype(np.float64) if is_real(x) else x for name, x in arguments.items()}
+    if "output" not in outputs:
+        return True
+    try:
+        near = attention(**wide)
+        off = np.abs(outputs["output"].astype(np.float64) - near)
+    except (ValueError, TypeError):
+        return True
+    return not bool((off[np.isfinite(off)] > _FAR * np.abs(near[np.isfinite(near)]).max(initial=1.0)).any())
 
 
 def _of_golden(backend: Backend, case: Case, name: str, outputs: Outputs) -> Cause:

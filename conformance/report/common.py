@@ -83,7 +83,7 @@ def told(common: Common) -> Common:
     """
     rate, other = (part / max(whole, 1) for part, whole in _parts(common))
     once = common.failing == 1 < common.judged
-    often = not once and common.of_others and rate >= _OFTENER * other and common.failing >= 2 * common.others
+    often = not once and common.of_others and rate >= _OFTENER * other and common.failing >= common.others
     return common if often else Common()
 
 
