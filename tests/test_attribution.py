@@ -9,6 +9,7 @@ from tests_support import backend_of
 from attnspec import Case, Misuse, find_case
 from attnspec.backends import load
 from attnspec.backends.user.convention import Convention, adapted
+from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.call import observe
 from attnspec.conformance.judge.dtypes import accepted, arguments_of, dtypes_of, in_dtype
 from attnspec.conformance.judge.expected import exact
@@ -308,3 +309,17 @@ def test_rules_on_an_lse_are_not_asked_where_none_is_returned():
     wide = replace(relation, rules=("NUM-9", "SOFT-6"))
     assert asked(without(PORTABLE, "return_lse"), wide) == ("NUM-9",)
     assert asked(PORTABLE, wide) == ("NUM-9", "SOFT-6")
+
+
+def test_a_variant_that_has_the_values_of_the_standard_is_not_named():
+    """In this case heads that are tiled give the same lse: one that is off by little is not theirs."""
+    case = replace(find_case("scores-zero-scale"), rules=("SOFT-6",))
+    off = 4 * budgets_of(PORTABLE, case)["lse"]
+
+    def attention(query, key, value, *, scale=None, return_lse=False):
+        output, lse = PORTABLE.attention(query, key, value, scale=scale, return_lse=True)
+        return (output, lse + off) if return_lse else output
+
+    verdict = judge(replace(PORTABLE, attention=attention), case)
+    assert (verdict.status, verdict.difference.output) == ("fail", "lse")
+    assert (verdict.rule, verdict.variant) == ("SOFT-6", "")
