@@ -132,8 +132,8 @@ def test_the_headline_is_the_level_that_is_reached():
         (lame, f"conforms to levels {others}; cached lacks MASK-7 (not judged)"),
         (
             none,
-            "conforms to levels projected, multi-head, paged, merged, rotary, alibi; "
-            "core lacks SOFT-1 (deviation)",
+            "conforms to levels projected, multi-head, paged, merged, rotary, alibi"
+            "; core lacks SOFT-1 (deviation)",
         ),
     ):
         report = Report(replace(PERFECT, verdicts=verdicts))
