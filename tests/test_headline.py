@@ -127,14 +127,11 @@ def test_the_headline_is_the_level_that_is_reached():
     none = tuple(replace(one, status="deviation", rule="SOFT-1") for one in PERFECT.verdicts)
     lame = tuple(one for one in PERFECT.verdicts if one.rules != ("MASK-7",))
     others = ", ".join(one.name for one in levels() if one.name != "cached")
+    companions = "projected, multi-head, paged, merged, rotary, alibi"
     for verdicts, text in (
         (PERFECT.verdicts, "conforms to every level"),
         (lame, f"conforms to levels {others}; cached lacks MASK-7 (not judged)"),
-        (
-            none,
-            "conforms to levels projected, multi-head, paged, merged, rotary, alibi"
-            "; core lacks SOFT-1 (deviation)",
-        ),
+        (none, f"conforms to levels {companions}; core lacks SOFT-1 (deviation)"),
     ):
         report = Report(replace(PERFECT, verdicts=verdicts))
         assert report.good
