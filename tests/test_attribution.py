@@ -323,3 +323,16 @@ def test_a_variant_that_has_the_values_of_the_standard_is_not_named():
     verdict = judge(replace(PORTABLE, attention=attention), case)
     assert (verdict.status, verdict.difference.output) == ("fail", "lse")
     assert (verdict.rule, verdict.variant) == ("SOFT-6", "")
+
+
+def test_nan_in_an_unused_place_is_no_empty_row_gone_wrong():
+    """A kernel that multiplies by a weight of 0 meets a SHOULD less, and breaks no MUST."""
+
+    def multiplying(query, key, value, *, mask=None, key_lengths=None):
+        output = PORTABLE.attention(query, key, value, mask=mask, key_lengths=key_lengths)
+        return np.where(np.isnan(value).any(axis=-2, keepdims=True), np.nan, output)
+
+    own = replace(PORTABLE, name="own", attention=multiplying, companions={})
+    case = find_case("masking-nan-empty")
+    verdict = judge(own, replace(case, arguments=in_dtype(case.arguments, "float32")))
+    assert (verdict.status, verdict.rule) == ("should not met", "MASK-13")
