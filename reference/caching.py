@@ -57,16 +57,16 @@ def append_cache_of(call: Call, cache: Array, new: Array, *, lengths: Any) -> Ar
 
 @step
 def check_append(call: Call, cache: Array, new: Array, lengths: Any) -> Any:
-    """Lengths that leave room for the new positions (CACHE-1, CACHE-2)."""
+    """Lengths that leave room for the new positions (CACHE-2, CACHE-8)."""
     same_dtype(call, cache=cache, new=new)
     shape, got = tuple(cache.shape), tuple(new.shape)
-    need("cache", len(shape) >= 2, "two axes or more", f"shape {shape}", "CACHE-1")
+    need("cache", len(shape) >= 2, "two axes or more", f"shape {shape}", "ERR-16")
     fits = len(got) == len(shape) and (*got[:-2], got[-1]) == (*shape[:-2], shape[-1])
     need("new", fits, f"{shape} but for the positions", got, "SHAPE-6")
     room = shape[-2] - got[-2]
     need("lengths", room >= 0, f"room for {got[-2]} more", f"a capacity of {shape[-2]}", "CACHE-2")
-    lengths = integers(call, "lengths", lengths, shape[:-3], "CACHE-1")
-    within(call, "lengths", lengths, 0, room, "CACHE-2")
+    lengths = integers(call, "lengths", lengths, shape[:-3], "ERR-16")
+    within(call, "lengths", lengths, 0, room, "CACHE-2" if isinstance(lengths, int) else "CACHE-8")
     return lengths
 
 
@@ -127,13 +127,13 @@ def gather_pages_of(call: Call, pages: Array, block_table: Array) -> Array:
 
 @step
 def check_pages(call: Call, pages: Array, block_table: Array) -> Array:
-    """Pages that there are (CACHE-4, CACHE-5)."""
-    shape = tuple(real(call, "pages", pages, "CACHE-4").shape)
-    need("pages", len(shape) == 4, "four axes", f"shape {shape}", "CACHE-4")
-    table = tuple(array(call, "block_table", block_table, "CACHE-4").shape)
-    need("block_table", len(table) > 0, "one axis or more", "a single number", "CACHE-4")
-    taken = integers(call, "block_table", block_table, table, "CACHE-4")
-    within(call, "block_table", taken, 0, shape[0] - 1, "CACHE-5")
+    """Pages that there are, or -1 for none (CACHE-4, CACHE-5)."""
+    shape = tuple(real(call, "pages", pages, "ERR-2").shape)
+    need("pages", len(shape) == 4, "four axes", f"shape {shape}", "ERR-16")
+    table = tuple(array(call, "block_table", block_table, "ERR-16").shape)
+    need("block_table", len(table) > 0, "one axis or more", "a single number", "ERR-16")
+    taken = integers(call, "block_table", block_table, table, "ERR-16")
+    within(call, "block_table", taken, -1, shape[0] - 1, "CACHE-5")
     return taken
 
 
@@ -143,7 +143,8 @@ def gathered(call: Call, pages: Array, table: Array) -> Array:
     """Page after page of each sequence (CACHE-4)."""
     _, heads, size, depth = pages.shape
     *batch, length = table.shape
-    taken = call.xp.take(pages, reshaped(call.xp, table, (math.prod(table.shape),)), axis=0)
+    places = call.xp.where(table < 0, 0, table)  # what stands at an entry of -1 is not defined
+    taken = call.xp.take(pages, reshaped(call.xp, places, (math.prod(table.shape),)), axis=0)
     taken = reshaped(call.xp, taken, (*batch, length, heads, size, depth))
     taken = call.xp.moveaxis(taken, -4, -3)  # (*B, H, T, K, D)
     taken = reshaped(call.xp, taken, (*batch, heads, length * size, depth))
@@ -200,11 +201,11 @@ def merge_partials_of(call: Call, outputs: Array, lses: Array, *, return_lse: bo
 def check_partials(call: Call, outputs: Array, lses: Array) -> None:
     """Ask for an lse of each row of each part, in float32 or better (CACHE-6, NUM-7)."""
     shape = tuple(real(call, "outputs", outputs, "ERR-2").shape)
-    need("outputs", len(shape) >= 3 and shape[-1] > 0, "three axes or more", f"shape {shape}", "CACHE-6")
+    need("outputs", len(shape) >= 3 and shape[-1] > 0, "three axes or more", f"shape {shape}", "ERR-16")
     precise = ("float64",) if dtype_name(outputs) == "float64" else ("float32", "float64")
     got = dtype_name(array(call, "lses", lses, "ERR-2"))
     need("lses", got in precise, " or ".join(precise), got, "NUM-7")
-    need("lses", tuple(lses.shape) == shape[:-1], f"shape {shape[:-1]}", tuple(lses.shape), "CACHE-6")
+    need("lses", tuple(lses.shape) == shape[:-1], f"shape {shape[:-1]}", tuple(lses.shape), "ERR-16")
 
 
 @part
@@ -215,7 +216,10 @@ def _merge(call: Call, outputs: Array, lses: Array) -> tuple[Array, Array]:
 
 @step
 def merged(call: Call, outputs: Array, lses: Array) -> tuple[Array, Array]:
-    """Weigh parts by their shares of the denominator (CACHE-6), and use nothing of empty ones (CACHE-7)."""
+    """Weigh parts by their shares of the denominator (CACHE-6), and use nothing of empty ones (CACHE-7).
+
+    A row with a share that is NaN or infinite is NaN (CACHE-9).
+    """
     xp = call.xp
     top = largest(xp, lses, axis=0)[0, ...]
     top = xp.where(top == -math.inf, 0.0, top)
@@ -223,4 +227,4 @@ def merged(call: Call, outputs: Array, lses: Array) -> tuple[Array, Array]:
     total = xp.sum(shares, axis=0)
     kept = xp.where((lses == -math.inf)[..., None], 0.0, outputs)  # 0 * NaN is NaN
     output = xp.sum(shares[..., None] * kept, axis=0) / xp.where(total == 0, 1.0, total)[..., None]
-    return output, top + xp.log(total)
+    return output, xp.where(top == math.inf, top, top + xp.log(total))

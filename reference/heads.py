@@ -53,7 +53,7 @@ def split_heads_of(call: Call, features: Array, *, heads: int) -> Array:
 def check_split(call: Call, features: Array, heads: int) -> int:
     """As many heads as divide the features (HEAD-5)."""
     shape = tuple(real(call, "features", features, "ERR-2").shape)
-    need("features", len(shape) >= 2, "two axes or more", f"shape {shape}", "HEAD-3")
+    need("features", len(shape) >= 2, "two axes or more", f"shape {shape}", "ERR-16")
     heads = whole("heads", heads, 1, "HEAD-5")
     need("heads", shape[-1] and shape[-1] % heads == 0, f"a divisor of {shape[-1]} features", heads, "HEAD-5")
     return heads
@@ -103,7 +103,7 @@ def merge_heads(split: ArrayLike, *, dtype: DTypeLike = np.float64) -> NDArray[A
 def merge_heads_of(call: Call, split: Array) -> Array:
     """Merge, after a look at what fits."""
     shape = tuple(real(call, "split", split, "ERR-2").shape)
-    need("split", len(shape) >= 3, "three axes or more", f"shape {shape}", "HEAD-4")
+    need("split", len(shape) >= 3, "three axes or more", f"shape {shape}", "ERR-16")
     return side_by_side(call, split)
 
 
@@ -119,12 +119,18 @@ def side_by_side(call: Call, split: Array) -> Array:
 
 @step
 def check_heads(call: Attention) -> Attention:
-    """Key heads that divide the query heads (HEAD-2)."""
+    """Key heads that divide the query heads (HEAD-2, ERR-17)."""
     if call.query.ndim > 2:
         heads, of_key, of_value = (array.shape[-3] for array in (call.query, call.key, call.value))
-        need("query", heads > 0, "one head or more", heads, "HEAD-2")
-        good = of_key > 0 and heads % of_key == 0
-        need("key", good, f"a number of heads that divides the query's {heads}", of_key, "HEAD-2")
+        need("query", heads > 0, "one head or more", heads, "ERR-17")
+        need("key", of_key > 0, "one head or more", of_key, "HEAD-2")
+        need(
+            "key",
+            heads % of_key == 0,
+            f"a number of heads that divides the query's {heads}",
+            of_key,
+            "HEAD-2",
+        )
         need("value", of_value == of_key, f"{of_key} heads as in key", of_value, "HEAD-2")
     return call
 

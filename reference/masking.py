@@ -91,9 +91,9 @@ def allowed_of(call: Call, query: Array, key: Array, **options: Any) -> Mask:
 def check_masks(call: Attention) -> Attention:
     """Booleans that broadcast to the scores (MASK-1, DROP-1, ERR-4), and flags (ERR-3)."""
     if call.mask is not None:
-        booleans(call, "mask", call.mask, call.shape, "MASK-1")
+        booleans(call, "mask", call.mask, call.shape, "ERR-15")
     if call.dropout_mask is not None:
-        booleans(call, "dropout_mask", call.dropout_mask, call.shape, "DROP-1")
+        booleans(call, "dropout_mask", call.dropout_mask, call.shape, "ERR-15")
     flag("is_causal", call.is_causal)
     return call
 

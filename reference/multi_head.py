@@ -119,5 +119,5 @@ def check_multi_head(call: Call, given: Given) -> Given:
         expected = f"a number of columns that {count} heads divide"
         need(f"{name}_weight", divides, expected, columns[name], "HEAD-5")
     wanted = columns["query"] // heads * key_heads
-    need("key_weight", columns["key"] == wanted, f"{wanted} columns", columns["key"], "HEAD-6")
+    need("key_weight", columns["key"] == wanted, f"{wanted} columns", columns["key"], "SHAPE-6")
     return given

@@ -90,7 +90,7 @@ def check_dtypes(call: Attention) -> Attention:
 
 @step
 def check_axes(call: Attention) -> Attention:
-    """Depths, positions and batch axes that fit (SHAPE-1, SHAPE-6, ERR-5).
+    """Depths, positions and batch axes that fit (SHAPE-6, ERR-5).
 
     Examples
     --------
@@ -103,7 +103,7 @@ def check_axes(call: Attention) -> Attention:
     """
     query, key, value = (tuple(array.shape) for array in (call.query, call.key, call.value))
     for name, shape in (("query", query), ("key", key), ("value", value)):
-        need(name, len(shape) >= 2, "two axes or more", f"shape {shape}", "SHAPE-1")
+        need(name, len(shape) >= 2, "two axes or more", f"shape {shape}", "SHAPE-6")
         need(name, shape[-1] > 0, "a depth of 1 or more", 0, "ERR-5")
         same = len(shape) == len(query) and shape[:-3] == query[:-3]
         need(name, same, f"batch axes {query[:-3]} as in query", f"shape {shape}", "SHAPE-6")

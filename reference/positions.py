@@ -85,12 +85,12 @@ def check_rotary(
 ) -> tuple[Any, int]:
     """Ask for an even rotary depth from 2 to D (POS-6)."""
     shape = tuple(real(call, "features", features, "ERR-2").shape)
-    need("features", len(shape) >= 2, "two axes or more", f"shape {shape}", "POS-1")
-    need("base", number("base", base, "POS-1") > 0, "a positive number", base, "POS-1")
+    need("features", len(shape) >= 2, "two axes or more", f"shape {shape}", "ERR-16")
+    need("base", number("base", base, "POS-9") > 0, "a positive number", base, "POS-9")
     depth, most = shape[-1] if rotary_depth is None else rotary_depth, shape[-1]
     good = is_integer(depth) and depth % 2 == 0 and 2 <= depth <= most
     need("rotary_depth", good, f"an even number from 2 to {most}", repr(depth), "POS-6")
-    return integers(call, "offset", offset, shape[:-3], "POS-5"), int(depth)
+    return integers(call, "offset", offset, shape[:-3], "ERR-16"), int(depth)
 
 
 @step

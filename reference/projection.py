@@ -93,8 +93,8 @@ def check_projection(
 ) -> Array:
     """Shapes that fit; a weight is never transposed to fit (PROJ-3, PROJ-4)."""
     of_weight, of_bias = (f"{name}_{part}" if name else part for part in ("weight", "bias"))
-    need("convention", convention in ("row", "column"), "'row' or 'column'", repr(convention), "PROJ-1")
-    need("tokens", tokens.ndim >= 2, "two axes or more", f"shape {tuple(tokens.shape)}", "PROJ-1")
+    need("convention", convention in ("row", "column"), "'row' or 'column'", repr(convention), "ERR-16")
+    need("tokens", tokens.ndim >= 2, "two axes or more", f"shape {tuple(tokens.shape)}", "ERR-16")
     depth = tokens.shape[-1 if convention == "row" else -2]
     shape = tuple(weight.shape)
     inputs, features = (0, -1) if convention == "row" else (-1, 0)
@@ -102,8 +102,8 @@ def check_projection(
     fitting = f"({depth}, F)" if convention == "row" else f"(F, {depth})"
     need(of_weight, fits, f"shape {fitting} as tokens have depth {depth}", shape, "PROJ-4")
     if bias is not None:
-        got = tuple(real(call, of_bias, bias, "PROJ-3").shape)
-        need(of_bias, got == (shape[features],), f"shape ({shape[features]},)", got, "PROJ-3")
+        got = tuple(real(call, of_bias, bias, "ERR-2").shape)
+        need(of_bias, got == (shape[features],), f"shape ({shape[features]},)", got, "PROJ-6")
     return weight
 
 

@@ -98,7 +98,7 @@ def check_softcap(call: Attention) -> Attention:
 def check_bias(call: Attention) -> Attention:
     """Of a shape that broadcasts to the scores (SCORE-4)."""
     if call.bias is not None:
-        fitting("bias", real(call, "bias", call.bias, "SCORE-4"), call.shape, "SCORE-4")
+        fitting("bias", real(call, "bias", call.bias, "ERR-2"), call.shape, "ERR-15")
     return call
 
 

@@ -135,7 +135,9 @@ def normalised(call: Attention, e: Array, total: Array) -> Array:
 @step
 def lse(call: Attention, top: Array, total: Array) -> Array:
     """Logarithm of the denominator, of 0 minus infinity, in the working precision (SOFT-6, SOFT-7, NUM-7)."""
-    return call.xp.astype((top + call.xp.log(total))[..., 0], call.query.dtype, copy=False)
+    # Infinity less itself is NaN, so that `total` is; the logarithm of what is infinite is infinite (NUM-11).
+    found = call.xp.where(top == math.inf, top, top + call.xp.log(total))
+    return call.xp.astype(found[..., 0], call.query.dtype, copy=False)
 
 
 @step

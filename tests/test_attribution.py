@@ -8,6 +8,8 @@ from tests_support import backend_of
 
 from attnspec import Case, Misuse, find_case
 from attnspec.backends import load
+from attnspec.backends.user.convention import Convention, adapted
+from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.call import observe
 from attnspec.conformance.judge.dtypes import accepted, arguments_of, dtypes_of, in_dtype
 from attnspec.conformance.judge.expected import exact
@@ -238,6 +240,20 @@ def test_an_error_names_the_argument(message, names, named):
     assert named or verdict.reason.startswith(f"expected an error that names {names[0]}, got: ")
 
 
+@pytest.mark.parametrize(("message", "named"), [("k: expected depth 4", True), ("keys do not fit", False)])
+def test_an_error_may_name_the_argument_as_the_function_does(message, named):
+    def kernel(q, k, v):
+        if q.shape[-1] != k.shape[-1]:
+            raise ValueError(message)
+        return PORTABLE.attention(q, k, v)
+
+    convention = Convention({"query": "q", "key": "k", "value": "v"})
+    backend = replace(PORTABLE, attention=adapted("m:kernel", kernel, convention, np))
+    arrays = {"query": np.ones((2, 4)), "key": np.ones((3, 5)), "value": np.ones((3, 4))}
+    verdict = judge(backend, case_of("ERR-12", arrays, misuse=Misuse("key")))
+    assert verdict.status == ("pass" if named else "should not met")
+
+
 def test_what_may_be_refused_is_judged_where_it_is_not():
     """A bias of another dtype is refused, or taken at its value."""
     bias = np.round(np.random.default_rng(0).normal(size=PROBLEM.shape) * 1024) / 1024 + 100000
@@ -293,3 +309,30 @@ def test_rules_on_an_lse_are_not_asked_where_none_is_returned():
     wide = replace(relation, rules=("NUM-9", "SOFT-6"))
     assert asked(without(PORTABLE, "return_lse"), wide) == ("NUM-9",)
     assert asked(PORTABLE, wide) == ("NUM-9", "SOFT-6")
+
+
+def test_a_variant_that_has_the_values_of_the_standard_is_not_named():
+    """In this case heads that are tiled give the same lse: one that is off by little is not theirs."""
+    case = replace(find_case("scores-zero-scale"), rules=("SOFT-6",))
+    off = 4 * budgets_of(PORTABLE, case)["lse"]
+
+    def attention(query, key, value, *, scale=None, return_lse=False):
+        output, lse = PORTABLE.attention(query, key, value, scale=scale, return_lse=True)
+        return (output, lse + off) if return_lse else output
+
+    verdict = judge(replace(PORTABLE, attention=attention), case)
+    assert (verdict.status, verdict.difference.output) == ("fail", "lse")
+    assert (verdict.rule, verdict.variant) == ("SOFT-6", "")
+
+
+def test_nan_in_an_unused_place_is_no_empty_row_gone_wrong():
+    """A kernel that multiplies by a weight of 0 meets a SHOULD less, and breaks no MUST."""
+
+    def multiplying(query, key, value, *, mask=None, key_lengths=None):
+        output = PORTABLE.attention(query, key, value, mask=mask, key_lengths=key_lengths)
+        return np.where(np.isnan(value).any(axis=-2, keepdims=True), np.nan, output)
+
+    own = replace(PORTABLE, name="own", attention=multiplying, companions={})
+    case = find_case("masking-nan-empty")
+    verdict = judge(own, replace(case, arguments=in_dtype(case.arguments, "float32")))
+    assert (verdict.status, verdict.rule) == ("should not met", "MASK-13")

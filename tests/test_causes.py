@@ -1,5 +1,7 @@
 """Causes: failures of one thing are one block, the rule that says it best at its front."""
 
+from dataclasses import replace
+
 import pytest
 from reported import ERROR, FAIL, PASS
 
@@ -166,6 +168,7 @@ def test_what_calls_have_in_common_in_words():
 def test_traits_of_calls():
     assert traits(find_case("masking-empty-last")) == ("empty row", "mask", "no scale")
     assert "refused" in traits(find_case("errors-depth"))
+    assert "special numbers" in traits(find("numerics-number-that-is-none-query-7-float32")), "minus infinity"
     assert "shared heads" in traits(find_case("notation-lse"))
     assert "related" in traits(find("errors-earlier-calls-mask-1-float32"))
     assert numbers(find_case("masking-empty-last")) == sum(
@@ -188,3 +191,67 @@ def test_the_line_of_the_user_is_shown(frames, place):
 def test_of_several_backends_each_has_its_own():
     other = [Verdict("c", "x", "", ("MASK-1",), "fail", rule="MASK-1")]
     assert [one.verdict.backend for one in broken([FAIL, ERROR, PASS, *other])] == ["m:f", "m:f", "c"]
+
+
+def test_a_wrong_shape_is_no_wrong_value_and_has_a_block_of_its_own():
+    off = Difference("shape", "output", got="(2, 4)", expected="(2, 5)")
+    shapes = verdicts("fail", 5, "SHAPE-3", difference=off, traits=("other value depth", "shared heads"))
+    values = verdicts("fail", 9, "HEAD-1", traits=("shared heads",))
+    passing = verdicts("pass", 20, "SOFT-1"), verdicts("pass", 9, "SHAPE-3", traits=("other value depth",))
+    assert found(shapes, values, *passing) == [("", "HEAD-1", 9), ("", "SHAPE-3", 5)]
+    fewer = verdicts("fail", 3, "HEAD-1", traits=("other value depth", "shared heads"))
+    others = verdicts("fail", 1, "HEAD-1", traits=("mask",))
+    assert found(shapes, fewer, others, *passing) == [("", "SHAPE-3", 8), ("", "MASK-1", 1)]
+
+
+def test_what_writes_to_an_input_that_cannot_be_written_to_changes_it():
+    changed = verdicts("fail", 9, "NUM-4", difference=None, reason="key: got changed by the call")
+    raised = Raise("ValueError", "output array is read-only", "/m.py", 3, "f")
+    failing = verdicts("error", 2, "NUM-8", difference=None, raised=raised, traits=("layout",))
+    assert found(changed, failing, verdicts("pass", 9, "NUM-8")) == [("changed", "NUM-4", 11)]
+
+
+def test_of_two_things_that_tell_as_well_the_one_whose_cases_fail_is_told():
+    failing = verdicts("fail", 6, "SCORE-5", traits=("bias", "softcap"))
+    (cause,) = causes(failing, [*failing, *verdicts("pass", 20, "SOFT-1")])
+    assert (cause.rule, cause.common.traits) == ("SCORE-5", ("softcap",))
+
+
+def test_what_tells_more_than_chance_is_told_with_the_numbers():
+    failing = verdicts("fail", 8, "SCORE-3", traits=("scale",))
+    passing = verdicts("pass", 46, "SOFT-1", traits=("scale",)), verdicts("pass", 300, "SOFT-1")
+    (cause,) = causes(failing, [*failing, *(one for each in passing for one in each)])
+    assert list(because(cause)) == ["fails: 8 of 54 calls with `scale`, 0 of 300 others"]
+    common = verdicts("pass", 46, "SOFT-1", traits=("scale",))
+    (cause,) = causes(failing, [*failing, *common])
+    assert list(because(cause)) == [], "all calls have it"
+
+
+def test_a_call_that_fails_in_another_dtype_too_fails_of_the_same():
+    wide = [replace(one, case=f"{one.case}-float64") for one in verdicts("fail", 9, "NUM-3", dtype="float64")]
+    both = [replace(one, case=one.case.replace("64", "32"), dtype="float32") for one in wide[:2]]
+    assert found(wide, both, verdicts("pass", 40, "NUM-3")) == [("", "NUM-3", 11)]
+
+
+def test_a_larger_cause_takes_in_one_whose_calls_all_are_of_its_kind():
+    off = Difference("shape", "output", got="(2, 4)", expected="(2, 5)")
+    shapes = verdicts("fail", 9, "SHAPE-3", difference=off, traits=("mask",))
+    raised = Raise("ValueError", "no", "/m.py", 3, "f")
+    failing = verdicts("error", 2, "SHAPE-7", difference=None, raised=raised, traits=("empty axes", "mask"))
+    other = verdicts("error", 2, "SHAPE-7", difference=None, raised=raised, traits=("empty axes",))
+    passing = verdicts("pass", 9, "SOFT-1"), verdicts("pass", 9, "SOFT-1", traits=("empty axes",))
+    assert found(shapes, failing, *passing) == [("", "SHAPE-3", 11)]
+    assert found(shapes, failing, other, *passing) == [("", "SHAPE-3", 9), ("raised", "SHAPE-7", 4)]
+
+
+def test_a_variant_is_named_where_the_other_failures_are_those_of_it():
+    named = [replace(one, group="g") for one in verdicts("fail", 3, "SOFT-6", variant="base-2")]
+    assert "equals the variant `base-2`" in shown(broken(named)[0])
+    others = [replace(one, group="g", case=f"x{one.case}") for one in verdicts("fail", 3, "SOFT-6")]
+    assert "equals the variant" not in shown(broken([*named, *others])[0])
+
+
+def test_what_is_off_by_little_is_not_called_half_precision():
+    off = Difference("value", "output", share=15.0)
+    (cause,) = causes(verdicts("fail", 9, "SOFT-1", difference=off))
+    assert cause.precision == ""

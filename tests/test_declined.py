@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from attnspec import find_case, reference
+from attnspec import Case, Misuse, find_case, reference
 from attnspec.backends import Unsupported, load
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.verdict import from_json, to_json
@@ -51,3 +52,18 @@ def test_where_an_error_must_be_raised_it_is_one():
 
     backend = replace(PORTABLE, attention=attention, companions={})
     assert judge(backend, find_case("notation-misfit-positions")).status == "pass"
+
+
+@pytest.mark.parametrize("error", [NotImplementedError, ValueError])
+def test_what_is_not_offered_need_not_name_an_argument(error):
+    def attention(query, key, value):
+        if query.shape[-1] != key.shape[-1]:
+            raise error("not yet")
+        return reference.attention(query, key, value, dtype=query.dtype)
+
+    backend = replace(PORTABLE, attention=attention, companions={})
+    arrays = {name: np.ones((2, 3, depth)) for name, depth in (("query", 4), ("key", 5), ("value", 4))}
+    case = Case("errors-x", "", "errors", "attention", ("ERR-12",), arrays, misuse=Misuse("key"), group="x")
+    verdict = judge(backend, case)
+    assert verdict.status == ("should not met" if error is ValueError else "unsupported")
+    assert not verdict.declined, "it is no call that the standard offers"

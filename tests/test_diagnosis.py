@@ -20,6 +20,7 @@ from attnspec.conformance.run.pool import Pool
 from attnspec.conformance.run.selection import Selection
 from attnspec.conformance.verdict import Verdict
 from attnspec.reference import attention as reference
+from attnspec.reference.call import STEPS
 
 PROBES = probes(seed=11)
 GALLERY = Gallery()
@@ -104,3 +105,30 @@ def test_a_failing_run_is_diagnosed_in_the_process_that_judges():
 
 def test_where_nothing_fits_nothing_is_said():
     assert said(None) == ""
+
+
+def only_where(name, step, kept):
+    """An entry that has its bug in some calls, and is right in the others."""
+
+    def replaced(call, *rest):
+        return (entry(name).steps if kept(call) else {}).get(step, STEPS[step])(call, *rest)
+
+    return replace(entry("plain"), steps={step: replaced}).backend()
+
+
+def test_a_twin_that_fails_where_one_passes_is_not_named():
+    half = only_where("sink_scaled", "softmax_of", lambda call: call.queries != 19)
+    asked = [one for one in PROBES if "sinks" in one.arguments or not one.arguments.keys() & {"bias"}]
+    assert diagnose(half, asked, GALLERY) is None
+
+
+def test_what_differs_on_calls_of_one_kind_alone_is_similar_and_says_which():
+    finite = only_where("scale_without_the_root", "factor", lambda call: np.isfinite(call.query).all())
+    found = diagnose(finite, [*golden(), *PROBES], GALLERY)
+    assert names(found) == ["scale_without_the_root"]
+    assert str(found).startswith(
+        "similar to: scale_without_the_root (Divide by the depth; SCORE-2) (the same on"
+    )
+    assert str(found).endswith(
+        "all other cases are calls with NaN or infinity, where it gives something else)"
+    )

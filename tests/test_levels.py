@@ -12,7 +12,12 @@ from attnspec.conformance.report.levels import reached, rules_of, standings
 from attnspec.conformance.verdict import Verdict
 
 PAGE = (Path(attnspec.__file__).parent / "levels.md").read_text(encoding="utf-8")
-NAMES = ("core", "masked", "grouped", "cached", "exact")
+NAMES = (
+    *("core", "strict", "masked", "grouped", "cached", "padded", "segmented", "windowed", "biased", "capped"),
+    *("mergeable", "sinks", "weights", "dropout", "exact"),
+    *("projected", "multi-head", "paged", "merged", "rotary", "alibi"),
+)
+COMPANIONS = NAMES[-6:]
 
 
 def named():
@@ -33,13 +38,10 @@ def test_nothing_on_the_page_is_lost_by_the_loader():
 
 def test_the_levels_and_what_they_build_on():
     assert tuple(one.name for one in levels()) == NAMES
-    assert {one.name: one.builds_on for one in levels()} == {
-        "core": "",
-        "masked": "core",
-        "grouped": "core",
-        "cached": "masked",
-        "exact": "core",
-    }
+    on_masked = {"cached", "padded", "segmented", "windowed"}
+    assert {one.name for one in levels() if one.builds_on == "masked"} == on_masked
+    assert {one.name for one in levels() if not one.builds_on} == {"core", *COMPANIONS}
+    assert {one.builds_on for one in levels()} == {"", "core", "masked"}
     assert [one.name for one in levels() if one.accuracy] == ["exact"]
 
 
@@ -72,6 +74,11 @@ def perfect(**changes):
     ]
 
 
+def standing(name, verdicts):
+    """How what gave these verdicts stands to one level."""
+    return standings(verdicts)[NAMES.index(name)]
+
+
 def test_all_levels_are_reached_by_what_passes_everything():
     assert reached(perfect()) == NAMES
     assert reached([]) == ()
@@ -79,26 +86,27 @@ def test_all_levels_are_reached_by_what_passes_everything():
 
 @pytest.mark.parametrize("status", ["fail", "error", "deviation", "should not met", "unsupported"])
 @pytest.mark.parametrize(
-    ("rule", "kept"),
+    ("rule", "lost"),
     [
-        ("SOFT_1", ()),
-        ("MASK_6", ("core", "grouped", "exact")),
-        ("MASK_7", ("core", "masked", "grouped", "exact")),
-        ("HEAD_1", ("core", "masked", "cached", "exact")),
-        ("NUM_11", ("core", "masked", "grouped", "cached")),
-        ("SOFT_5", NAMES),
+        ("SOFT_1", NAMES[:-6]),
+        ("MASK_6", ("masked", "cached", "padded", "segmented", "windowed")),
+        ("MASK_7", ("cached",)),
+        ("HEAD_1", ("grouped",)),
+        ("NUM_11", ("exact",)),
+        ("MASK_13", ()),
+        ("POS_7", ("alibi",)),
     ],
 )
-def test_one_rule_that_does_not_pass_takes_the_levels_that_need_it(rule, kept, status):
+def test_one_rule_that_does_not_pass_takes_the_levels_that_need_it(rule, lost, status):
     verdicts = perfect(**{rule: status})
-    assert reached(verdicts) == kept
+    assert reached(verdicts) == tuple(name for name in NAMES if name not in lost)
     for standing in standings(verdicts):
-        assert standing.missing == ({} if standing.level in kept else {rule.replace("_", "-"): status})
+        assert standing.missing == ({rule.replace("_", "-"): status} if standing.level in lost else {})
 
 
 def test_what_is_not_offered_and_what_was_not_asked():
     assert reached(perfect(NUM_2="unsupported", NUM_5="unsupported")) == NAMES
-    assert reached(perfect(NUM_2="deviation")) == ()
+    assert reached(perfect(NUM_2="deviation")) == COMPANIONS
     first = standings([one for one in perfect() if one.rules != ("ERR-1",)])[0]
     assert first.missing == {"ERR-1": "not judged"}
 
@@ -110,26 +118,26 @@ def test_a_pass_beside_an_unsupported_test_is_a_pass_and_beside_a_failure_none()
 
 
 def test_a_deviation_is_from_its_own_rule_alone():
-    more = verdict(("MASK-1", "SOFT-5"), "deviation", rule="SOFT-5")
+    more = verdict(("MASK-1", "MASK-13"), "deviation", rule="MASK-13")
     assert reached([*perfect(), more]) == NAMES
     assert "masked" not in reached([*perfect(), replace(more, rule="MASK-1")])
 
 
 @pytest.mark.parametrize("status", ["fail", "should not met"])
 def test_what_breaks_one_rule_says_nothing_of_the_others(status):
-    more = verdict(("MASK-1", "SOFT-5"), status, rule="SOFT-5")
+    more = verdict(("MASK-1", "MASK-13"), status, rule="MASK-13")
     assert reached([*perfect(), more]) == NAMES
     alone = [one for one in perfect() if one.rules != ("MASK-1",)]
-    assert standings([*alone, more])[1].missing == {"MASK-1": "not judged"}
+    assert standing("masked", [*alone, more]).missing == {"MASK-1": "not judged"}
 
 
 def test_an_error_is_one_under_every_rule():
-    missing = standings([*perfect(), verdict(("SOFT-1", "MASK-1"), "error")])[1].missing
+    missing = standing("masked", [*perfect(), verdict(("SOFT-1", "MASK-1"), "error")]).missing
     assert missing == {"SOFT-1": "error", "MASK-1": "error"}
 
 
 def test_exact_asks_for_the_tightest_class():
     loose = verdict(("NUM-3",), "pass", accuracy="cast")
-    assert reached([*perfect(), loose]) == NAMES[:-1]
-    assert standings([*perfect(), loose])[-1].missing == {"NUM-3": "class cast in float16"}
+    assert reached([*perfect(), loose]) == tuple(name for name in NAMES if name != "exact")
+    assert standing("exact", [*perfect(), loose]).missing == {"NUM-3": "class cast in float16"}
     assert reached([*perfect(), replace(loose, accuracy="")]) == NAMES

@@ -59,7 +59,7 @@ def test_an_argument_cites_rules_and_letters_that_there_are(operation, argument)
     factors = {factor for axis in argument.shape if axis != BATCH for factor in axis.split("*")}
     assert factors | {argument.binds or "L"} <= set(LETTERS)
     assert {*argument.needs, *argument.matters_with} <= set(OPERATIONS[operation].options)
-    faults = {"dtype", "mixed", "form", "bounds", "alone", "shape", "axes"}
+    faults = {"dtype", "mixed", "form", "bounds", "entries", "alone", "shape", "axes"}
     assert set(argument.refusals) <= {*faults, *argument.shape}
     assert bool(argument.words) == (argument.kind == "word")
     assert bool(argument.shape) == (argument.kind in {"array", "integers"})

@@ -125,7 +125,7 @@ MISUSES = [
     ({"query": Q > 0, "key": K > 0, "value": V > 0}, "query: expected floating-point numbers, got bool"),
     ({"query": [[1.0], [1.0, 2.0]]}, "query: expected an array, got list"),
     ({"query": "words"}, "query: expected floating-point numbers, got <U5"),
-    ({"query": np.ones(4)}, "query: expected two axes or more, got shape (4,) [SHAPE-1]"),
+    ({"query": np.ones(4)}, "query: expected two axes or more, got shape (4,) [SHAPE-6]"),
     ({"query": np.ones((2, 3, 0))}, "query: expected a depth of 1 or more, got 0 [ERR-5]"),
     ({"key": None}, "key: expected an array, got None [ERR-2]"),
     ({"key": K[..., :3]}, "key: expected depth 4 as in query, got 3 [SHAPE-6]"),
@@ -142,13 +142,13 @@ MISUSES = [
     ({"mask": np.zeros((3, 5))}, "mask: expected bool, got float64; an additive mask is a bias [ERR-4]"),
     (
         {"mask": np.ones((3, 4), bool)},
-        "mask: expected a shape that broadcasts to (2, 3, 5), got (3, 4) [MASK-1]",
+        "mask: expected a shape that broadcasts to (2, 3, 5), got (3, 4) [ERR-15]",
     ),
     (
         {"mask": np.ones((2, 2, 3, 5), bool)},
         "mask: expected a shape that broadcasts to (2, 3, 5), got (2, 2, 3, 5)",
     ),
-    ({"bias": np.ones((5, 3))}, "bias: expected a shape that broadcasts to (2, 3, 5), got (5, 3) [SCORE-4]"),
+    ({"bias": np.ones((5, 3))}, "bias: expected a shape that broadcasts to (2, 3, 5), got (5, 3) [ERR-15]"),
     ({"bias": np.ones((3, 5), int)}, "bias: expected floating-point numbers, got int64"),
 ]
 
@@ -162,8 +162,8 @@ def test_attention_refuses(change, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"convention": "rows"}, "convention: expected 'row' or 'column', got 'rows' [PROJ-1]"),
-        ({"tokens": np.ones(3)}, "tokens: expected two axes or more, got shape (3,) [PROJ-1]"),
+        ({"convention": "rows"}, "convention: expected 'row' or 'column', got 'rows' [ERR-16]"),
+        ({"tokens": np.ones(3)}, "tokens: expected two axes or more, got shape (3,) [ERR-16]"),
         (
             {"weight": np.ones((2, 3))},
             "weight: expected shape (3, F) as tokens have depth 3, got (2, 3) [PROJ-4]",
@@ -172,8 +172,8 @@ def test_attention_refuses(change, message):
             {"weight": np.ones((3, 2, 1))},
             "weight: expected shape (3, F) as tokens have depth 3, got (3, 2, 1) [PROJ-4]",
         ),
-        ({"bias": np.ones(3)}, "bias: expected shape (2,), got (3,) [PROJ-3]"),
-        ({"bias": np.ones((1, 2))}, "bias: expected shape (2,), got (1, 2) [PROJ-3]"),
+        ({"bias": np.ones(3)}, "bias: expected shape (2,), got (3,) [PROJ-6]"),
+        ({"bias": np.ones((1, 2))}, "bias: expected shape (2,), got (1, 2) [PROJ-6]"),
     ],
 )
 def test_projection_refuses(change, message):

@@ -200,7 +200,7 @@ BROKEN = {
         "caching-parts-of-its-own-two-1-float32",
         lse_of_base_two,
         "fail",
-        "CACHE-6",
+        "CACHE-10",
         "value",
     ),
     "_is_unbiased": (
@@ -277,3 +277,8 @@ def test_a_relation_in_which_a_call_raises_is_an_error():
 
     verdict = judge(own(raising), find("softmax-one-key-gives-its-value-1-float32"))
     assert (verdict.status, verdict.rule, verdict.raised.message) == ("error", "SOFT-3", "not here")
+
+
+def test_an_option_may_have_its_effect_on_an_output_of_a_wrong_shape():
+    transposed = own(output_of(lambda output, _: np.swapaxes(output, -1, -2)))
+    assert judge(transposed, find("errors-option-has-an-effect-is-causal-1-float32")).status == "pass"

@@ -94,7 +94,7 @@ def test_the_quick_part_touches_every_rule_and_is_a_part():
     assert {rule for item in quick for rule in item.rules} == RULES
     names = [item.name for item in ALL]
     assert {item.name for item in quick} < set(names)
-    assert len(quick) < len(names) / 3
+    assert len(quick) < 0.35 * len(names)
     assert {item.dtype for item in quick} >= {"float16", "bfloat16", "float32", "float64"}
     golden = [item for item in quick if item.id == "softmax-lse-empty"]
     assert len(golden) == 1, "one dtype of a vector that is of no rule of dtypes"
@@ -209,3 +209,27 @@ def test_what_is_skipped_is_a_problem_of_the_suite():
     known = {f"{group.chapter}: {group.name}" for group in groups()}
     assert {group for group, _ in SKIPPED} <= known
     assert all(number in (0, 1) and skipped > 0 for (_, number), skipped in SKIPPED.items())
+
+
+#: Rules on what an option does, which a call without it passes without being asked.
+OF_OPTIONS: dict[str, set[str]] = {"SCORE-3": {"scale"}, "MASK-2": {"bias"}}
+for one in OPERATIONS["attention"].arguments.values():
+    if one.name in OPERATIONS["attention"].options and one.name != "scale" and "asks" not in one.role:
+        OF_OPTIONS.setdefault(one.rule, set()).add(one.name)
+
+
+@pytest.mark.parametrize("rule", sorted(OF_OPTIONS))
+def test_a_rule_on_an_option_is_cited_by_calls_that_have_it(rule):
+    """A function without the option would pass the rule for nothing."""
+    for item in ALL:
+        calls = [case for case in calls_of(item) if case.operation in ("attention", "scores")]
+        if rule in item.rules and calls:
+            assert any(OF_OPTIONS[rule] & {*case.arguments} for case in calls), item.name
+
+
+def test_grouped_heads_are_cited_by_calls_that_have_them():
+    for item in ALL:
+        calls = [case for case in calls_of(item) if case.operation == "attention"]
+        if "HEAD-1" in item.rules and calls:
+            shapes = [[case.arguments[name].shape[-3:-2] for name in ("query", "key")] for case in calls]
+            assert any(heads != shared for heads, shared in shapes), item.name

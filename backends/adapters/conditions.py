@@ -33,19 +33,6 @@ def has_other_length_of_value(arguments: Arguments) -> bool:
     return bool(arguments["key"].shape[-2] != arguments["value"].shape[-2])
 
 
-def has_infinite_score(arguments: Arguments) -> bool:
-    """Tell whether a call may have an infinite score, as one of what makes it is infinite.
-
-    Examples
-    --------
-    >>> from attnspec.backends.adapters.conditions import has_infinite_score
-    >>> has_infinite_score({"query": np.ones((1, 1)), "key": np.full((1, 1), np.inf)})
-    True
-    """
-    arrays = [arguments[name] for name in ("query", "key", "bias") if name in arguments]
-    return any(bool(np.isinf(array).any()) for array in arrays)
-
-
 def has_overflowing_score(arguments: Arguments, working: str = "float32") -> bool:
     """Tell whether queries and keys are finite, and a product of theirs may be infinite all the same.
 

@@ -170,3 +170,25 @@ def empty_part_counts_as_zero(call: Call, outputs: Array, lses: Array) -> Any:
 def merged_in_one_shape(_call: Call, outputs: Array, _lses: Array) -> None:
     """Refuse parts with more axes than one of heads."""
     need("outputs", outputs.ndim <= 4, "four axes at most", outputs.ndim, "CACHE-6")
+
+
+@wrong("check_append", "CACHE-8", "V")
+def one_length_that_is_too_large_clamped(call: Call, cache: Array, new: Array, lengths: Any) -> Any:
+    """Check one length for all, and clamp an array of them."""
+    array = np.asarray(lengths)
+    if array.ndim:
+        lengths = np.clip(array, 0, cache.shape[-2] - new.shape[-2]).astype(array.dtype)
+    return base.check_append(call, cache, new, lengths)
+
+
+@wrong("merged", "CACHE-9", "C")
+def part_of_nan_left_out(call: Call, outputs: Array, lses: Array) -> Any:
+    """Take a part whose lse is no finite number for an empty one."""
+    return base.merged(call, outputs, np.where(np.isfinite(lses), lses, -np.inf))
+
+
+@wrong("merged", "CACHE-10", "I")
+def merged_by_lses_to_base_2(call: Call, outputs: Array, lses: Array) -> Any:
+    """Weigh parts by powers of 2."""
+    output, lse = base.merged(call, outputs, lses * np.log(2))
+    return output, lse / np.log(2)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.backends import DTYPES
-from attnspec.conformance.gallery.entry import base, wrong
+from attnspec.conformance.gallery.entry import Array, base, wrong
 from attnspec.reference.errors import ArgumentError
 from attnspec.reference.notation import Attention
 
@@ -150,3 +150,29 @@ def errors_without_words(call: Attention) -> Any:
         return base.checked(call)
     except ArgumentError:
         raise ArgumentError("invalid argument") from None
+
+
+@wrong("check_masks", "ERR-15", "R")
+def mask_cut_to_the_scores(call: Attention) -> Any:
+    """Read as much of a mask as there are queries and keys."""
+    masks = {
+        name: getattr(call, name)[..., : call.queries, : call.keys]
+        for name in ("mask", "dropout_mask")
+        if getattr(call, name) is not None and getattr(call, name).ndim > 1
+    }
+    return base.check_masks(call.but(**masks))
+
+
+@wrong("checked", "ERR-17", "O")
+def no_heads_are_one(call: Attention) -> Any:
+    """Compute one head of zeros where there is none."""
+    if call.query.ndim > 2 and call.query.shape[-3] == 0 == call.key.shape[-3]:
+        one = {
+            name: np.zeros((*x.shape[:-3], 1, *x.shape[-2:]), x.dtype) for name, x in _arrays(call).items()
+        }
+        call = call.but(**one)
+    return base.checked(call)
+
+
+def _arrays(call: Attention) -> dict[str, Array]:
+    return {name: getattr(call, name) for name in _ARRAYS}

@@ -135,3 +135,18 @@ def no_batch_entries_refused(call: Attention) -> Any:
 def lse_with_an_axis_of_one(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
     """Keep the axis that the sum was taken over."""
     return base.returned(call, output, lse[..., None], weights)
+
+
+@wrong("entered", "SHAPE-9", "N")
+def keys_rounded_by_the_largest_of_all(call: Attention) -> Any:
+    """Round keys to 10 bits of the largest in the whole array, as a scale per tensor does."""
+    call = base.entered(call)
+    most = np.abs(call.key[np.isfinite(call.key)]).max(initial=0) or 1
+    return call.but(key=np.round(call.key / most * 1024) * most / 1024)
+
+
+@wrong("returned", "SHAPE-10", "H")
+def no_weights_beside_the_lse(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
+    """Return the output and the lse where the weights are asked for too."""
+    found = base.returned(call, output, lse, weights)
+    return found[:2] if isinstance(found, tuple) else found

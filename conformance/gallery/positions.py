@@ -134,3 +134,21 @@ def nearer_keys_taken_from(_call: Call, slopes: Array, p: Array, j: Array) -> An
 def distance_of_indices(call: Call, slopes: Array, p: Array, j: Array) -> Any:
     """Count distances from the index of the query and not from its position."""
     return base.distant(call, slopes, np.arange(p.shape[-2])[:, None] + 0 * p, j)
+
+
+@wrong("check_rotary", "POS-9", "K")
+def base_made_positive(
+    call: Call, features: Array, offset: Any, base_of_angles: float, rotary_depth: int | None
+) -> Any:
+    """Take 1 for a base that is not positive."""
+    good = base_of_angles if base_of_angles > 0 else 1.0
+    return base.check_rotary(call, features, offset, good, rotary_depth)
+
+
+@wrong("check_rotary", "ERR-16", "U")
+def offset_cut_to_an_integer(
+    call: Call, features: Array, offset: Any, base_of_angles: float, rotary_depth: int | None
+) -> Any:
+    """Take the whole part of an offset."""
+    whole = int(offset) if isinstance(offset, float) else offset
+    return base.check_rotary(call, features, whole, base_of_angles, rotary_depth)

@@ -78,3 +78,11 @@ def mask_transposed_in_columns(_call: Call, given: Given) -> Any:
     """Turn a mask round with the tokens, where they are columns."""
     turn = given["mask"] is not None and given["mask"].ndim > 1 and given["convention"] == "column"
     return given | {"mask": np.swapaxes(given["mask"], -1, -2)} if turn else given
+
+
+@wrong("check_projection", "PROJ-6", "U")
+def bias_with_an_axis_more(
+    call: Call, name: str, tokens: Array, weight: Array, _bias: Array | None, convention: Convention
+) -> Any:
+    """Take no notice of the shape of a bias."""
+    return base.check_projection(call, name, tokens, weight, None, convention)

@@ -52,7 +52,7 @@ def no_default_scale(call: Attention) -> Any:
 @wrong("factor", "SCORE-2", "K")
 def scale_without_the_root(call: Attention) -> Any:
     """Divide by the depth."""
-    return 1 / np.float32(call.query.shape[-1]) if call.scale is None else base.factor(call)
+    return 1 / call.query.shape[-1] if call.scale is None else base.factor(call)
 
 
 @wrong("factor", "SCORE-2", "K", "vllm-project/vllm-ascend#1958")

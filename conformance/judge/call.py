@@ -126,7 +126,7 @@ def observe(backend: Backend, case: Case) -> Outputs:
         identity = np.eye(keys, depth, -start, dtype=value.dtype)  # (S, Dv): key `start + c` in column c
         probe = {**arguments, "value": np.broadcast_to(identity, value.shape)}
         slices.append(call(backend, case.operation, probe, case.layout)["output"])
-    none = np.zeros((*outputs["output"].shape[:-1], 0), value.dtype)
+    none = np.zeros((*outputs["output"].shape[:-1], 0), outputs["output"].dtype)
     outputs["weights"] = np.concatenate([none, *slices], axis=-1)[..., :keys]
     return outputs
 
@@ -144,7 +144,7 @@ def _named(backend: Backend, names: list[str], returned: Any) -> Outputs:
     parts = [returned] if len(names) == 1 else returned
     if not isinstance(parts, tuple | list) or len(parts) != len(names):
         got = f"{len(parts)} of them" if isinstance(parts, tuple | list) else type(returned).__name__
-        raise Failure("SHAPE-3", f"result: expected a tuple of {', '.join(names)}, got {got}")
+        raise Failure("SHAPE-10", f"result: expected a tuple of {', '.join(names)}, got {got}")
     with suppress(Exception, SystemExit):
         return dict(zip(names, backend.to_numpy_all(parts), strict=True))
     # One by one then, to name the one at fault.

@@ -33,8 +33,21 @@ def lse_dtype(dtype: str) -> str:
 
 
 def accepted(output: str, dtype: str) -> tuple[str, ...]:
-    """List the dtypes that an output may have where the inputs have that dtype (NUM-1, NUM-7)."""
-    return FORMATS[dtype].accepted_of_lse if output == "lse" else (dtype,)
+    """List the dtypes that an output may have where the inputs have that dtype (NUM-1, NUM-7, POS-8).
+
+    Examples
+    --------
+    >>> from attnspec.conformance.judge.dtypes import accepted
+    >>> accepted("output", "float32"), accepted("bias", "float32")
+    (('float32',), ('float32', 'float64'))
+    """
+    if output == "lse":
+        return FORMATS[dtype].accepted_of_lse
+    if output == "bias":  # that of ALiBi
+        own = FORMATS[dtype]
+        wider = (name for name, one in FORMATS.items() if one.digits > own.digits and one.working == name)
+        return (dtype, *wider)
+    return (dtype,)
 
 
 def dtype_of(operation: str, arguments: Mapping[str, Any]) -> str:

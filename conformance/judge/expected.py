@@ -167,7 +167,8 @@ def differences(
 ) -> Iterator[Difference | float]:
     """Compare every output that was given with its value, in the dtypes that it may have.
 
-    Nothing is said of the weights of a row whose lse is NaN (NUM-11).
+    The weights of a row with a score of NaN or plus infinity are not defined, and its lse may be
+    NaN (NUM-11).
 
     Yields
     ------
@@ -176,5 +177,21 @@ def differences(
     """
     for name, got in outputs.items():
         if name in values:
-            where = ~np.isnan(values["lse"])[..., None] if name == "weights" and "lse" in values else None
-            yield compare(name, got, values[name], budgets[name], *accepted(name, dtype), where=where)
+            where = ~_undefined(values)[..., None] if name == "weights" and "lse" in values else None
+            value = _or_nan(values, got) if name == "lse" else values[name]
+            yield compare(name, got, value, budgets[name], *accepted(name, dtype), where=where)
+
+
+def _undefined(values: Mapping[str, Any]) -> Any:
+    """Find rows whose lse says that a score is NaN or plus infinity, and not that there are no keys."""
+    lse, weights = values["lse"], values["weights"]
+    return np.isnan(lse) | ((lse == np.inf) & np.isnan(weights).all(axis=-1))
+
+
+def _or_nan(values: Mapping[str, Any], got: Any) -> Any:
+    """Take NaN for right where the lse is plus infinity because a score is (NUM-11, CACHE-9)."""
+    lse = values["lse"]
+    if got.shape != lse.shape:
+        return lse
+    may_be = (lse == np.inf) & (_undefined(values) if "weights" in values else True)
+    return np.where(may_be & np.isnan(got.astype(np.float64)), np.nan, lse)

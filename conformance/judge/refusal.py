@@ -60,6 +60,8 @@ def refused(backend: Backend, case: Case) -> Outputs | None:
         # What may be computed is judged like any other result, the weights among it.
         outputs = (observe if case.misuse.allowed else _plain)(backend, case)
     except (Raised, Declined) as raised:
+        if isinstance(raised, Declined) and case.rules[0] == "ERR-12":
+            raise Missing(f"{backend.name} does not offer this call") from raised  # no word on an argument
         message = str(raised.error)
     else:
         if case.misuse.allowed:
@@ -70,8 +72,15 @@ def refused(backend: Backend, case: Case) -> Outputs | None:
         raise Failure(case.rules[0], f"expected an error, got {got}")
     _require_fitting(backend, case.operation)
     if case.rules[0] == "ERR-12":
-        _require_named(message, (case.misuse.argument, *case.misuse.named))
+        _require_named(message, _with_own(backend, (case.misuse.argument, *case.misuse.named)))
     return None
+
+
+def _with_own(backend: Backend, arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """Add the names that the function itself has for arguments: its errors know no others."""
+    convention = getattr(backend.attention, "convention", None)
+    names = convention.names if convention is not None else {}
+    return (*arguments, *(names[one] for one in arguments if one in names))
 
 
 def _require_fitting(backend: Backend, operation: str) -> None:
@@ -101,7 +110,7 @@ def _plain(backend: Backend, case: Case) -> Outputs:
 
 def _require_named(message: str, arguments: tuple[str, ...]) -> None:
     """Look for the argument at fault, or one of those that do not fit each other, in an error (ERR-12)."""
-    if re.search(rf"\b({'|'.join(arguments)})\b", message, re.IGNORECASE) is None:
+    if re.search(rf"\b({'|'.join(map(re.escape, arguments))})\b", message, re.IGNORECASE) is None:
         lines = message.strip().splitlines() or ["no message"]
         named = " or ".join(dict.fromkeys(arguments))
         raise Failure("ERR-12", f"expected an error that names {named}, got: {lines[0]}")

@@ -62,16 +62,17 @@ def _of_call(case: Case) -> set[str]:
     found = {name for name in case.arguments if name not in operation.arrays}
     if case.misuse is not None and not case.misuse.allowed:
         return found | {REFUSED}
-    if any(is_real(x) and not _is_plain(x) for name, x in case.arguments.items() if name != "bias"):
+    if any(is_real(x) and not _is_plain(name, x) for name, x in case.arguments.items()):
         found.add(SPECIAL)
     if case.layout:
         found.add(VIEWED)
     return found | _of_attention(case.arguments) if case.operation == "attention" else found
 
 
-def _is_plain(array: Any) -> bool:
+def _is_plain(name: str, array: Any) -> bool:
     """Whether all numbers are finite, but for minus infinity, which in a bias or a sink is a word."""
-    return bool((np.isfinite(array) | (array == -np.inf)).all())
+    is_word = (array == -np.inf) & (name in ("bias", "sinks"))
+    return bool((np.isfinite(array) | is_word).all())
 
 
 def _of_attention(arguments: Mapping[str, Any]) -> set[str]:

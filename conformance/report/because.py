@@ -24,12 +24,24 @@ def because(cause: Cause) -> Iterator[str]:
     if cause.kind in _KINDS:
         yield _KINDS[cause.kind]
     if cause.precision:
-        yield f"all that fails is off by no more than {cause.precision} would be: some step is done in it"
+        yield f"all that fails is off by no more than {cause.precision} would be: a step may be done in it"
     common = cause.common
     if common.traits and common.failing + common.others > 1:
-        calls = " ".join(_COMMON.get(trait, f"with `{trait}`") for trait in common.traits)
+        calls = " ".join(map(in_words, common.traits))
         others = f", {common.others} of {common.of_others} others" if common.of_others else ""
         yield f"fails: {common.failing} of {common.judged} calls {calls}{others}"
+
+
+def in_words(trait: str) -> str:
+    """Say what calls have in common, after the word "calls".
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.because import in_words
+    >>> in_words("mask"), in_words("empty axes")
+    ('with `mask`', 'with no queries, keys or batch entries')
+    """
+    return _COMMON.get(trait, f"with `{trait}`")
 
 
 #: What kind of failures a cause is of, where it is not one of values.

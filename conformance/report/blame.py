@@ -32,7 +32,7 @@ _LAST = {
 }
 #: Where that leaves several rules open, those that it may be, the likeliest first.
 _AMONG = {
-    (): ("SOFT-1", "SOFT-2", "SOFT-3", "SCORE-1", "NUM-3"),
+    (): ("SOFT-1", "SOFT-2", "SOFT-3", "SCORE-1", "SCORE-2", "NUM-3"),
     (traits.TILED,): ("SOFT-3", "SOFT-2", "SHAPE-5"),
     (traits.SPECIAL,): ("NUM-11", "NUM-12", "NUM-13", "NUM-14"),
     (traits.OTHER_DEPTH,): ("SCORE-2", "SHAPE-3", "SOFT-3"),
@@ -42,14 +42,23 @@ _OFTENER = 0.2
 _MASKING = {"mask", "bias", "is_causal", "window", "key_lengths", "query_lengths", "key_segment_ids"}
 #: By how many of its budgets a result is off at most that was computed in half precision, by its dtype.
 _HALF = {"float32": 2.0**13, "float64": 2.0**42}
+#: By so many budgets some result in float32 is off, where half precision is what it is off by.
+_COARSE = 200.0
 #: On fewer failures than these no precision is named.
 _FEW = 5
 _NEARLY = 0.8
 
 
 @cache
-def _owners() -> dict[str, str]:
-    """Name the rule that is broken, by what the calls have in common."""
+def owners() -> dict[str, str]:
+    """Name the rule that is broken, by what the calls have in common; of several things, by the first.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.blame import owners
+    >>> owners()["mask"]
+    'MASK-1'
+    """
     from attnspec.conformance.suite.options import OPTIONS  # it brings NumPy, which only a failure needs
 
     return {**_FIRST, **{name: option.rule for name, option in OPTIONS.items()}, **_LAST}
@@ -82,8 +91,9 @@ def is_of_half(own: Sequence[Verdict]) -> bool:
     """Tell whether nearly all is off by no more than half precision would have it, float32 too."""
     found = [(one.dtype, one.difference) for one in own if one.difference]
     within = [dtype for dtype, off in found if off.kind == "value" and off.share <= _HALF.get(dtype, 0.0)]
-    # Beyond what half precision holds there is no budget of it.
-    return len(own) >= _FEW and "float32" in within and len(within) >= _NEARLY * len(own)
+    most = max((off.share for dtype, off in found if dtype == "float32"), default=0.0)
+    # Beyond what half precision holds there is no budget of it; what is off by less is so by other things.
+    return len(own) >= _FEW and most >= _COARSE and len(within) >= _NEARLY * len(own)
 
 
 def _looks(own: Sequence[Verdict]) -> str:
@@ -100,7 +110,9 @@ def _owner(own: Sequence[Verdict], common: Common) -> str:
         return "SOFT-7" if traits.EMPTY in common.traits else "SOFT-6"
     if len(set(common.traits) & _MASKING) > 1:
         return "MASK-4"
-    return next((rule for trait, rule in _owners().items() if trait in common.traits), "")
+    # That more fails in float64 says nothing of it where other dtypes fail too.
+    having = set(common.traits) - ({"float64"} if common.others else set())
+    return next((rule for trait, rule in owners().items() if trait in having), "")
 
 
 def _whose(own: Sequence[Verdict], passing: Sequence[Verdict], common: Common) -> str:

@@ -8,18 +8,21 @@ have in common.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from attnspec.conformance import traits
-from attnspec.conformance.report.blame import is_of_half, rule_of
+from attnspec.conformance.report.blame import is_of_half, owners, rule_of
 from attnspec.conformance.report.by_rule import about
-from attnspec.conformance.report.common import CLEAR, Common, clarity, common_of, traits_of
+from attnspec.conformance.report.common import CLEAR, Common, clarity, common_of, told, traits_of
 from attnspec.conformance.verdict import Verdict
+from attnspec.dtypes import DTYPES
 
 #: A cause that leaves failures is followed by another, so often.
 _MOST_CAUSES = 4
 #: Ways to raise or to end that are shown, those put together among them.
 _MOST_WAYS = 4
+#: Of the calls with what a cause has in common so many fail, where it takes in others.
+_NEARLY = 0.9
 _NOTHING = Common()
 
 
@@ -71,15 +74,49 @@ def causes(failures: Iterable[Verdict], verdicts: Iterable[Verdict] = ()) -> lis
     unsteady = _unsteady(found)
     for one in found:
         groups.setdefault(_kind(one, unsteady), []).append(one)
-    groups = _fewer(groups)
+    groups = _with_shapes(_fewer(groups))
     made: list[Cause] = []
     for key in sorted(groups, key=lambda key: (_ORDER[key[0]], -len(groups[key]), key)):
         made += _of_kind(key[0], groups[key], passing)
-    return made
+    return _folded(made)
+
+
+def _folded(made: Sequence[Cause]) -> list[Cause]:
+    """Put a cause to a larger one that fails for nearly all calls of a kind, where all its own are of it."""
+    kept: list[Cause] = []
+    for cause in sorted(made, key=lambda one: -len(one.failures)):
+        wider = next((one for one in kept if _takes_in(one, cause)), None)
+        if wider is None:
+            kept.append(cause)
+        else:
+            kept[kept.index(wider)] = replace(wider, failures=(*wider.failures, *cause.failures))
+    order = [cause.failures[0] for cause in made]
+    return sorted(kept, key=lambda one: order.index(one.failures[0]))
+
+
+def _takes_in(wider: Cause, cause: Cause) -> bool:
+    having, common = set(wider.common.traits), wider.common
+    clear = bool(having) and common.failing >= _NEARLY * common.judged
+    apart = {wider.kind, cause.kind} & {"ended", "repeated", "earlier", "refused"}
+    # Wrong values do not make a wrong shape or dtype.
+    apart |= {_form(cause)} - {_form(wider), ""}
+    return clear and not apart and all(having <= traits_of(one) for one in cause.failures)
 
 
 #: In what order they are shown; of values and of what is raised, what there is more of.
-_ORDER = {"ended": 0, "repeated": 1, "earlier": 1, "changed": 2, "dtype": 3, "": 4, "raised": 4, "refused": 5}
+_ORDER = {
+    "ended": 0,
+    "repeated": 1,
+    "earlier": 1,
+    "changed": 2,
+    "dtype": 3,
+    "shape": 4,
+    "": 4,
+    "raised": 4,
+    "refused": 5,
+}
+#: What libraries say of an input that is not to be written to, and is: it would have been changed.
+_UNWRITABLE = ("read-only", "more than one element of the written-to tensor")
 
 
 def _fewer(groups: Mapping[tuple[str, ...], list[Verdict]]) -> dict[tuple[str, ...], list[Verdict]]:
@@ -90,6 +127,25 @@ def _fewer(groups: Mapping[tuple[str, ...], list[Verdict]]) -> dict[tuple[str, .
         counts[key[0]] += 1
         kept.setdefault(key if counts[key[0]] < _MOST_WAYS else (key[0],), []).extend(group)
     return kept
+
+
+def _form(cause: Cause) -> str:
+    """Tell whether it is about shapes or dtypes, and which; empty for neither."""
+    difference = cause.failures[0].difference
+    return difference.kind if difference and difference.kind in ("shape", "dtype") else ""
+
+
+def _with_shapes(groups: dict[tuple[str, ...], list[Verdict]]) -> dict[tuple[str, ...], list[Verdict]]:
+    """Put wrong values beside wrong shapes where these are more: some shapes come out right by chance."""
+    shapes, values = groups.get(("shape",), []), groups.get(("",), [])
+    having = set.intersection(*map(traits_of, shapes)) if shapes else set()
+    own = [one for one in values if having <= traits_of(one)] if len(shapes) > len(values) else []
+    left = [one for one in values if one not in own]
+    return {
+        key: shapes + own if key == ("shape",) else left if key == ("",) else group
+        for key, group in groups.items()
+        if key != ("",) or left
+    }
 
 
 def _unsteady(failures: Iterable[Verdict]) -> str:
@@ -104,7 +160,7 @@ def _kind(one: Verdict, unsteady: str) -> tuple[str, ...]:
     if one.status == "error" and one.difference is None and not (raised and raised.type):
         # Where it ended is known at times alone; how is known each time.
         return "ended", one.reason
-    if about(one) == "NUM-4":
+    if about(one) == "NUM-4" or (raised and any(text in raised.message for text in _UNWRITABLE)):
         return ("changed",)
     if traits.REFUSED in one.traits:
         return ("refused",)
@@ -112,7 +168,8 @@ def _kind(one: Verdict, unsteady: str) -> tuple[str, ...]:
         return (unsteady,)
     if raised is not None:
         return "raised", raised.type, raised.file, str(raised.line)
-    return ("dtype",) if one.difference and one.difference.kind == "dtype" else ("",)
+    kind = one.difference.kind if one.difference and traits.RELATED not in one.traits else ""
+    return (kind,) if kind in ("dtype", "shape") else ("",)
 
 
 def _of_kind(kind: str, failures: Sequence[Verdict], passing: Sequence[Verdict]) -> Iterator[Cause]:
@@ -122,22 +179,23 @@ def _of_kind(kind: str, failures: Sequence[Verdict], passing: Sequence[Verdict])
     elif kind == "earlier":
         # One alone would pass; several calls that are held against each other fail by themselves.
         yield Cause("ERR-13", _shown_first(failures, lambda one: "ERR-13" in one.rules), kind=kind)
-    elif kind == "changed":
-        yield Cause("NUM-4", tuple(failures), kind=kind)
-    elif kind == "dtype":
-        ruled = Counter(map(about, failures)).most_common(1)[0][0]
-        yield Cause(ruled, _shown_first(failures, lambda one: about(one) == ruled))
-    elif kind == "refused":
-        commonest = Counter(map(about, failures)).most_common(1)[0][0]
-        yield Cause(commonest, _shown_first(failures, lambda one: about(one) == commonest), kind=kind)
+    elif kind in ("changed", "dtype", "shape", "refused"):
+        ruled = "NUM-4" if kind == "changed" else Counter(map(about, failures)).most_common(1)[0][0]
+        common = Common() if kind == "refused" else told(common_of(failures, _plain(passing), owners()))
+        kept = kind if kind in ("changed", "refused") else ""
+        yield Cause(ruled, _shown_first(failures, lambda one: about(one) == ruled), common, kept)
     else:
-        plain = [one for one in passing if not {traits.REFUSED, traits.RELATED} & set(one.traits)]
+        plain = _plain(passing)
         yield from _divided(failures, plain) if kind == "" else [_one(failures, plain, kind)]
+
+
+def _plain(passing: Sequence[Verdict]) -> list[Verdict]:
+    return [one for one in passing if not {traits.REFUSED, traits.RELATED} & set(one.traits)]
 
 
 def _one(failures: Sequence[Verdict], plain: Sequence[Verdict], kind: str) -> Cause:
     """Take what raises in one line, or ends in one way, for one cause, whatever the calls are about."""
-    return _named(failures, common_of(failures, plain), plain, kind)
+    return _named(failures, common_of(failures, plain, owners()), plain, kind)
 
 
 def _divided(failures: Sequence[Verdict], plain: Sequence[Verdict]) -> Iterator[Cause]:
@@ -147,10 +205,14 @@ def _divided(failures: Sequence[Verdict], plain: Sequence[Verdict]) -> Iterator[
     for number in range(_MOST_CAUSES):
         if not left:
             return
-        common = common_of([one for one in left if traits.RELATED not in one.traits] or left, plain)
+        single = [one for one in left if traits.RELATED not in one.traits]
+        common = common_of(single or left, plain, owners())
         # What is left over of one cause, with nothing in common, is not divided any further.
         last = number == _MOST_CAUSES - 1 or (number > 0 and clarity(common) < CLEAR)
         own = [one for one in left if last or set(common.traits) <= traits_of(one)]
+        # The same call in another dtype fails of the same.
+        stems = {_stem(one) for one in own if set(common.traits) & set(DTYPES)}
+        own += [one for one in left if one not in own and _stem(one) in stems]
         yield _named(own, common, plain)
         left = [one for one in left if one not in own]
 
@@ -160,10 +222,12 @@ def _named(own: Sequence[Verdict], common: Common, passing: Sequence[Verdict], k
     if is_of_half(own):
         first = _shown_first(own, lambda one: about(one) == "NUM-3")
         return Cause("NUM-3", first, common, kind, "float16")
-    if clarity(common) < CLEAR:
-        common = Common()
-    rule = rule_of(own, common, passing)
-    return Cause(rule, _shown_first(own, lambda one: about(one) == rule), common, kind)
+    rule = rule_of(own, common if clarity(common) >= CLEAR else Common(), passing)
+    return Cause(rule, _shown_first(own, lambda one: about(one) == rule), told(common), kind)
+
+
+def _stem(one: Verdict) -> str:
+    return one.case.removesuffix(f"-{one.dtype}")
 
 
 def _shown_first(found: Sequence[Verdict], wanted: Callable[[Verdict], bool]) -> tuple[Verdict, ...]:

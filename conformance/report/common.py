@@ -1,6 +1,7 @@
 """What failing calls have in common that passing ones have not."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -13,6 +14,8 @@ CLEAR = 0.55
 _CLEARER = 0.05
 #: Most calls have no scale, and all of them nothing: where most of these pass, that says less.
 _USUAL = 0.85
+#: What is told is at least so many times as likely to fail as other calls are.
+_OFTENER = 3
 
 
 @dataclass(frozen=True)
@@ -41,15 +44,51 @@ def traits_of(one: Verdict) -> set[str]:
     return {*one.traits, one.dtype}
 
 
-def common_of(failing: Sequence[Verdict], passing: Sequence[Verdict]) -> Common:
-    """Find what tells failing calls best from passing ones."""
+def common_of(
+    failing: Sequence[Verdict], passing: Sequence[Verdict], owners: Mapping[str, str] | None = None
+) -> Common:
+    """Find what tells failing calls best from passing ones.
+
+    Parameters
+    ----------
+    failing, passing : sequence of Verdict
+    owners : mapping of str to str, optional
+        The rule that is broken where calls have something in common: of two things that tell as well,
+        the one is taken whose own cases fail.
+    """
     bad = [traits_of(one) for one in failing]
     good = [traits_of(one) for one in passing]
     single = sorted(set().union(*bad) - {traits.RELATED, "float32"})
-    best = max((_counted((), bad, good), *(_counted((one,), bad, good) for one in single)), key=clarity)
+    own = Counter(one.rules[0] for one in failing if one.rules)
+    owned = {trait: own[rule] for trait, rule in (owners or {}).items()}
+
+    def telling(one: Common) -> tuple[float, int]:
+        # What all calls have tells nothing, whoever's cases fail.
+        return clarity(one), sum(owned.get(trait, 0) for trait in one.traits) if one.of_others else 0
+
+    best = max((_counted((), bad, good), *(_counted((one,), bad, good) for one in single)), key=telling)
     pairs = [_counted(two, bad, good) for two in combinations(single, 2)]
-    clearest = max(pairs, key=clarity, default=best)
+    clearest = max(pairs, key=telling, default=best)
     return clearest if clarity(clearest) > clarity(best) + _CLEARER else best
+
+
+def told(common: Common) -> Common:
+    """Keep what is in common where it tells more than chance would, with the numbers; else nothing.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.common import Common, told
+    >>> told(Common(("mask",), 20, 150, 1, 200)).traits, told(Common(("mask",), 20, 50, 60, 150)).traits
+    (('mask',), ())
+    """
+    rate, other = (part / max(whole, 1) for part, whole in _parts(common))
+    once = common.failing == 1 < common.judged
+    often = not once and common.of_others and rate >= _OFTENER * other and common.failing >= common.others
+    return common if often else Common()
+
+
+def _parts(common: Common) -> tuple[tuple[int, int], tuple[int, int]]:
+    return (common.failing, common.judged), (common.others, common.of_others)
 
 
 def _counted(wanted: tuple[str, ...], bad: Sequence[set[str]], good: Sequence[set[str]]) -> Common:

@@ -1,12 +1,12 @@
 """Diagnosis: which wrong implementation of the gallery gives what a failing backend gives.
 
-A name is given where one entry of the gallery, or two or three that cannot be told
-apart, give the backend's results on every call: on those that it fails, and on those
-that it passes. Where none does, the one is named that does so on nearly every call,
-with how many they are, if no other comes near. Otherwise nothing is said.
+A name is given where one entry of the gallery, or two or three that cannot be told apart, give the
+backend's results on every call: on those that it fails, and on those that it passes. Where none does,
+the one that does so on every call but those of one kind, such as calls with NaN, is named as similar,
+and the kind with it. Otherwise nothing is said.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 
 from attnspec import Case, find_rule
 from attnspec.backends import DTYPES, Backend, Broken, Unsupported
+from attnspec.conformance import traits
 from attnspec.conformance.gallery import Entry, wrong_entries
 from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.call import Outputs, call
@@ -23,6 +24,8 @@ from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.dtypes import accepted, is_real
 from attnspec.conformance.judge.expected import declared, differences
 from attnspec.conformance.judge.failure import Failure, Raised
+from attnspec.conformance.judge.traits import traits as traits_of
+from attnspec.conformance.report.because import in_words
 from attnspec.conformance.suite.group import Item
 from attnspec.conformance.verdict import Difference
 
@@ -34,8 +37,10 @@ _FEWEST = 2
 _FEWEST_ASKED = 10
 #: More entries than these are no name.
 _MOST = 3
-#: The part of the calls that it fails, and passes, on which an entry may give something else.
-_MISFITS = {True: 0.15, False: 0.1}
+#: Kinds of calls in which two implementations with the same bug may differ by what else they do.
+_EDGES = frozenset({traits.SPECIAL, traits.NOTHING, traits.EMPTY, traits.LARGE})
+#: The part of the calls that it fails, and passes, on which a similar entry may give something else.
+_MISFITS = {True: 0.2, False: 0.1}
 #: What two results may be apart besides, as a part of the largest number in them.
 _UNITS = {"float64": 2.0**-40, "float32": 2.0**-17, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
@@ -54,6 +59,8 @@ class Diagnosis:
         How far off they are at most, in budgets.
     fits, good : int
         On how many of these the results are the same.
+    apart : str
+        The trait that all other calls have; empty where there are none.
     """
 
     entries: tuple[Entry, ...]
@@ -62,10 +69,14 @@ class Diagnosis:
     share: float
     fits: int
     good: int
+    apart: str = ""
 
     def __str__(self) -> str:
         names = ", or ".join(f"{one.name} ({one.sentence.rstrip('.')}; {one.rule})" for one in self.entries)
         calls = f"{self.fits} of {self.failing} failing cases, {self.good} of {self.passing} passing ones"
+        if self.apart:
+            others = f"all other cases are calls {in_words(self.apart)}, where it gives something else"
+            return f"similar to: {names} (the same on {calls}; {others})"
         return f"consistent with: {names} ({calls}, within {self.share:.1f} budgets)"
 
 
@@ -124,47 +135,60 @@ def diagnose(backend: Backend, asked: Iterable[Case], gallery: Gallery | None = 
     if len(failing) < _FEWEST:
         return None
     tallies = [Tally(one) for one in gallery.entries]
-    for calls, bad in ((failing, True), (passing, False)):
-        most = len(calls) * (_MISFITS[bad])
-        for case, outputs in calls:
-            for tally in tallies:
-                tally.add(_share(backend, case, outputs, gallery.given(tally.entry, case)), bad=bad)
-            tallies = [one for one in tallies if one.misfits[bad] <= most]
-            if not tallies:
-                return None
+    # What fails tells most entries from it at once, and plain calls tell more than others do.
+    calls = [(edges, bad, *one) for bad, some in ((True, failing), (False, passing)) for edges, one in some]
+    for edges, bad, case, outputs in sorted(calls, key=lambda one: (not one[1], bool(one[0]))):
+        for tally in tallies:
+            tally.add(_share(backend, case, outputs, gallery.given(tally.entry, case)), edges, bad=bad)
+        tallies = [one for one in tallies if one.is_near({True: len(failing), False: len(passing)})]
+        if not tallies:
+            return None
     return _chosen(tallies, len(failing), len(passing))
 
 
 @dataclass
 class Tally:
-    """On how many calls, failing ones and others, an entry gave something else than the backend."""
+    """On how many calls an entry gave something else, failing ones and others, and what they have in common.
+
+    Attributes
+    ----------
+    apart : frozenset of str
+        The kinds that each of these calls is of; all there are where there are no such calls.
+    """
 
     entry: Entry
     misfits: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
     share: float = 0.0
+    apart: frozenset[str] = _EDGES
 
-    def add(self, share: float, *, bad: bool) -> None:
+    def add(self, share: float, edges: frozenset[str], *, bad: bool) -> None:
         """Count a call, by how far apart the two results are."""
         if share <= _APART:
             self.share = max(self.share, share)
         else:
             self.misfits[bad] += 1
+            self.apart &= edges
+
+    def is_near(self, asked: Mapping[bool, int]) -> bool:
+        """Whether it gave something else on few of the calls at most, and on calls of one kind alone."""
+        return bool(self.apart) and all(self.misfits[bad] <= _MISFITS[bad] * asked[bad] for bad in asked)
 
 
 def _chosen(tallies: Sequence[Tally], failing: int, passing: int) -> Diagnosis | None:
-    """Take what gives the same on every call; else what differs on few, where nothing else comes near."""
-    ordered = sorted(tallies, key=lambda one: sum(one.misfits.values()))
-    least = sum(ordered[0].misfits.values())
-    near = least if not least else 2 * least + 2
-    found = [one for one in ordered if sum(one.misfits.values()) <= near]
-    if len(found) > (_MOST if not least else 1):
+    """Take what gives the same on every call; else the only one that does so on all but those of a kind."""
+    asked = {True: failing, False: passing}
+    found = [one for one in tallies if not any(one.misfits.values())]
+    if len(found) > _MOST or (not found and len(tallies) != 1):
         return None
-    fits, good = failing - found[0].misfits[True], passing - found[0].misfits[False]
-    share = max(one.share for one in found)
-    return Diagnosis(tuple(one.entry for one in found), failing, passing, share, fits, good)
+    chosen = found or tallies
+    fits, good = (number - chosen[0].misfits[bad] for bad, number in asked.items())
+    apart = "" if found else min(chosen[0].apart)
+    share = max(one.share for one in chosen)
+    return Diagnosis(tuple(one.entry for one in chosen), failing, passing, share, fits, good, apart)
 
 
-Asked = list[tuple[Case, Outputs | None]]
+#: Calls with what the backend gave, each with those of `_EDGES` that it is of.
+Asked = list[tuple[frozenset[str], tuple[Case, Outputs | None]]]
 
 
 def _asked(backend: Backend, asked: Iterable[Case]) -> tuple[Asked, Asked]:
@@ -180,11 +204,12 @@ def _asked(backend: Backend, asked: Iterable[Case]) -> tuple[Asked, Asked]:
             continue
         with suppress(Unsupported, Broken):
             outputs = _outputs(backend, case)
-            (failing if _fails(backend, case, outputs) else passing).append((case, outputs))
-    values = [one for one in failing if one[1] is not None and not _is_refused(one[0])]
+            edges = _EDGES & set(traits_of(case))
+            (failing if _fails(backend, case, outputs) else passing).append((edges, (case, outputs)))
+    values = [one for one in failing if one[1][1] is not None and not _is_refused(one[1][0])]
     if not values:
         return failing, passing
-    return values, [one for one in passing if not _is_refused(one[0])]
+    return values, [one for one in passing if not _is_refused(one[1][0])]
 
 
 def _is_offered(backend: Backend, case: Case) -> bool:

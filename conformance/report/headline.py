@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from attnspec import levels
 from attnspec.conformance.report.by_rule import about
 from attnspec.conformance.report.outside import one_line
 from attnspec.conformance.report.report import Outcome, Report
@@ -120,6 +121,8 @@ def _good(report: Report, reached: list[str], known: int) -> str:
 
 
 def _levels(names: list[str] | tuple[str, ...]) -> str:
+    if len(names) == len(levels()):
+        return "every level"
     return f"level{'s' * (len(names) > 1)} {', '.join(names)}" if names else "no level"
 
 

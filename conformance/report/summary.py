@@ -129,11 +129,13 @@ def levels(report: Report, subject: Subject) -> str:
 
 
 def lacks(report: Report, subject: Subject) -> str:
-    """Say what a backend lacks of the level that it is nearest to; empty where it reaches all."""
+    """Say what a backend lacks of the nearest level that it offers something of; empty where of none."""
     lacking = [standing for standing in report.standings(subject) if not standing.reached]
-    if not lacking:
+    offered = [one for one in lacking if {*one.missing.values()} != {"unsupported"}]
+    if not offered:
         return ""
-    nearest = min(lacking, key=lambda standing: len(standing.missing))
+    # Without `core` hardly any other is reached, whatever it lacks itself.
+    nearest = min(offered, key=lambda one: (one.level != "core", len(one.missing)))
     rules = [f"{rule} ({what})" for rule, what in nearest.missing.items()]
     more = f" and {len(rules) - _MOST_NAMED} more" if len(rules) > _MOST_NAMED else ""
     return f"; {nearest.level} lacks {', '.join(rules[:_MOST_NAMED])}{more}"

@@ -66,11 +66,13 @@ def named_in_the_error_of_a_golden_vector(_draw: Draw) -> Iterator[Yielded]:
 
 @chapter.group("ERR-1", each=_ARRAYS)
 def mixed_dtypes(draw: Draw, name: str) -> Iterator[Yielded]:
-    """One of the three arrays has another dtype than the others."""
-    shapes = draw.shapes(_ALIKE)
+    """One of the three arrays has another dtype than the others: refused, or taken at its value."""
     for dtype, other in permutations(DTYPES, 2):
-        arguments = {key: np.ones(shapes[key], other if key == name else dtype) for key in _ARRAYS}
-        yield Call(arguments, misuse=Misuse(name))
+        (problem,) = draw.in_each_dtype(MASKED[0], dtypes=("float32",))
+        fine = np.round(problem.random.normal(size=problem.arguments[name].shape) * 1024) / 1024
+        arrays = {key: (fine if key == name else x) for key, x in problem.arguments.items()}
+        cast = {key: x.astype(other if key == name else dtype) for key, x in arrays.items()}
+        yield Call(cast, misuse=replace(Misuse(name), allowed=True))
 
 
 @chapter.group(
@@ -85,6 +87,14 @@ def not_floating_point(draw: Draw, which: tuple[str, str]) -> Iterator[Yielded]:
         given = {key: dtype if name in ("all", key) else other for key in _ARRAYS}
         arguments = {key: np.ones(shapes[key], given[key]) for key in _ARRAYS}
         yield Call(arguments, misuse=Misuse("query" if name == "all" else name))
+
+
+@chapter.group("ERR-17")
+def no_heads(draw: Draw) -> Iterator[Yielded]:
+    """A call without heads is refused, or gives arrays without heads."""
+    for problem in draw.in_each_dtype(MASKED[0]):
+        arguments = {name: array[:, :0] for name, array in problem.arguments.items()}
+        yield Call(arguments, misuse=replace(Misuse("query"), allowed=True))
 
 
 @chapter.group("ERR-13", each=tuple(OPTIONS))

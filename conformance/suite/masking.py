@@ -40,7 +40,7 @@ def minus_infinity_in_the_bias(draw: Draw) -> Iterator[Yielded]:
         yield problem.arguments | {"bias": biased(problem)}
 
 
-@chapter.group("MASK-2", "MASK-1")
+@chapter.group("MASK-2")
 def additive_form_of_a_mask(draw: Draw) -> Iterator[Yielded]:
     """A bias of 0 and minus infinity gives what the boolean mask gives."""
     for problem in draw.problems():

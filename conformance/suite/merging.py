@@ -51,7 +51,18 @@ def parts_with_nothing_to_attend_to(draw: Draw, poison: float) -> Iterator[Yield
         yield Call(arguments, expected=exact("merge_partials", clean))
 
 
-@chapter.group("CACHE-6", "CACHE-7", "SOFT-6", "SOFT-7", each=tuple(_CUTS))
+@chapter.group("CACHE-9", operation="merge_partials", each=(np.nan, np.inf))
+def parts_that_are_not_numbers(draw: Draw, number: float) -> Iterator[Yielded]:
+    """The lse of one part is NaN or plus infinity in one row."""
+    for random, dtype in draw.generators():
+        arguments = _parts(random, dtype)
+        arguments["lses"][0, 1, 2] = number
+        arguments["lses"][2, 0, 1] = number
+        arguments["lses"][1, 0, 1] = -np.inf
+        yield arguments
+
+
+@chapter.group("CACHE-10", "CACHE-6", "CACHE-7", "SOFT-6", "SOFT-7", each=tuple(_CUTS))
 def parts_of_its_own(draw: Draw, cuts: str) -> Iterator[Yielded]:
     """Attention over parts of the keys, merged by the lse that it gave, is attention over all of them."""
     for problem in draw.problems(_SPLIT, 2):

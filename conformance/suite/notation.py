@@ -50,6 +50,15 @@ def heads_of_batch_entries(draw: Draw) -> Iterator[Yielded]:
         yield problem.arguments
 
 
+@chapter.group("SHAPE-9", each=_ARRAYS)
+def numbers_of_one_head(draw: Draw, name: str) -> Iterator[Yielded]:
+    """Large numbers in one head of one batch entry change nothing elsewhere."""
+    for problem in draw.problems(_BATCHED, 2):
+        array = problem.arguments[name].copy()
+        array[-1, 0] *= 64
+        yield problem.arguments | {name: array}
+
+
 @chapter.group("SHAPE-2")
 def two_axes(draw: Draw) -> Iterator[Yielded]:
     """Inputs without batch and head axes give a result without them."""
@@ -101,13 +110,13 @@ def misfits(_: Draw, misfit: str) -> Iterator[Yielded]:
     yield Call(_ones(*shapes), misuse=Misuse(at_fault, tuple(name for name in _ARRAYS if name != at_fault)))
 
 
-@chapter.group("MASK-1", "SCORE-4", each=("mask", "bias"))
+@chapter.group("ERR-15", each=("mask", "bias"))
 def misfit_of_the_scores(_: Draw, name: str) -> Iterator[Yielded]:
     """A mask or a bias with axes that are swapped or of another size raises an error."""
     for shape in ((5, 3), (4,), (2, 4, 5)):
         array = np.ones(shape, bool if name == "mask" else np.float32)
         arguments = _ones((2, 3, 4), (2, 5, 4), (2, 5, 4)) | {name: array}
-        yield Call(arguments, ({"mask": "MASK-1", "bias": "SCORE-4"}[name],), misuse=Misuse(name))
+        yield Call(arguments, misuse=Misuse(name))
 
 
 @chapter.group("SHAPE-6", each=("of one", "missing"))

@@ -1,7 +1,7 @@
 """The chapter `errors`: an argument that is accepted has its effect, alone and beside every other (ERR-3)."""
 
 from collections.abc import Callable, Iterator
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,8 @@ chapter = Chapter("errors")
 _SHAPE, _SHARED = MASKED[0], GROUPED[0]
 #: Longer than tiles of 16 and 32, and no multiple of them.
 _TILED = Shape((1, 1), 19, 35, 2, 2)
+#: Longer than tiles of 64 and 128, with many queries and with one.
+_LONG = (Shape((1, 4), 133, 139, 4, 3, groups=2), Shape((2, 2), 1, 139, 4, 3))
 _MASKS = ("mask", "bias", "is_causal", "query_offset", "window", "query_lengths", "key_lengths", "segments")
 #: An offset is always beside a causal mask, and a rate beside its mask.
 _PAIRS = (
@@ -76,9 +78,10 @@ def _differ(backend: Backend, calls: tuple[Case, ...]) -> Found:
     less, more = (observe(backend, case) for case in calls)
     few, many = (budgets_of(backend, case) for case in calls)
     for name, array in more.items():
-        compared = compare(
-            name, array, less[name].astype(np.float64), few[name] + many[name], str(array.dtype)
-        )
+        allowed = few[name] + many[name]
+        if allowed.shape != array.shape:  # a wrong shape is for other cases to tell
+            allowed = np.full(array.shape, allowed.max(initial=0.0))
+        compared = compare(name, array, less[name].astype(np.float64), allowed, str(array.dtype))
         if isinstance(compared, Difference):
             return None
     own = [name for name in calls[1].arguments if name not in calls[0].arguments]
@@ -139,6 +142,30 @@ def option_past_every_tile(draw: Draw, option: str) -> Iterator[Yielded]:
         yield Call(problem.arguments | needs | own, (OPTIONS[option].rule,))
 
 
+@chapter.group("ERR-3", each=tuple(product(OPTIONS, ("alone", "causal"))))
+def option_past_large_tiles(draw: Draw, which: tuple[str, str]) -> Iterator[Yielded]:
+    """An option holds past tiles of 64 and 128, alone and under a causal mask, and for one query."""
+    option, beside = which
+    for shape in _LONG[: 1 if option == "query_lengths" else 2]:  # one query has no length to be cut to
+        for problem in draw.in_each_dtype(shape, dtypes=("float32",)):
+            needs, own = drawn(problem, option)
+            causal: dict[str, Any] = {"is_causal": True} if beside == "causal" else {}
+            if causal and "query_offset" not in own:
+                causal["query_offset"] = problem.integers(-2, problem.shape[-1] - problem.shape[-2])
+            arguments = causal | _in_few_words(problem) | needs | own
+            yield Call(arguments, (OPTIONS[option].rule,), outputs=("output", "lse"))
+
+
+def _in_few_words(problem: Problem) -> dict[str, Any]:
+    """Draw queries and keys of a few words each: the oracles take one exponential for equal scores."""
+    arrays = {}
+    for name, count in (("query", 3), ("key", 6)):
+        array = problem.arguments[name]
+        words = problem.random.integers(0, min(count, array.shape[-2]), array.shape[-2])
+        arrays[name] = np.ascontiguousarray(array[..., words, :])
+    return arrays | {"value": problem.value}
+
+
 @chapter.group("MASK-4", "SCORE-3", "SCORE-4", "SCORE-5")
 def options_together(draw: Draw) -> Iterator[Yielded]:
     """Any of all options, mask and bias of every shape that broadcasts; rows may be left without a key."""
@@ -157,4 +184,6 @@ def options_together(draw: Draw) -> Iterator[Yielded]:
             options["bias"] = problem.broadcastable(bias.astype(problem.query.dtype))
         if "mask" in options:
             options["mask"] = problem.broadcastable(problem.random.random(problem.shape) < 0.7)
-        yield problem.arguments | options
+        # A rule about an option that is not there would pass without being asked.
+        of = {"scale": "SCORE-3", "bias": "SCORE-4", "softcap": "SCORE-5"}
+        yield Call(problem.arguments | options, ("MASK-4", *(of[name] for name in of if name in options)))

@@ -109,4 +109,7 @@ def scores_by_themselves(draw: Draw) -> Iterator[Yielded]:
     for problem in draw.problems(MASKED, 3):
         every = {"scale": 0.3, "softcap": 1.5, "bias": biased(problem)}
         options = {name: thing for name, thing in every.items() if problem.random.random() < 0.5}
-        yield Call({"query": problem.query, "key": problem.key} | options)
+        of = {"scale": "SCORE-3", "bias": "SCORE-4", "softcap": "SCORE-5"}
+        rules = ("SCORE-1", "SCORE-2", *(of[name] for name in options))
+        taken = rules if "scale" not in options else tuple(rule for rule in rules if rule != "SCORE-2")
+        yield Call({"query": problem.query, "key": problem.key} | options, taken)

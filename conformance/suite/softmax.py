@@ -120,7 +120,7 @@ def output_is_linear_in_the_values(draw: Draw) -> Iterator[Yielded]:
         yield Call(problem.arguments | {"value": value}, outputs=("output",))
 
 
-@chapter.group("SOFT-4", each=(("weights",), ("lse",), ("lse", "weights")))
+@chapter.group("SOFT-4", "SHAPE-10", each=(("weights",), ("lse",), ("lse", "weights")))
 def output_alone(draw: Draw, hidden: tuple[str, ...]) -> Iterator[Yielded]:
     """The output is the same when the weights or the lse are not asked for."""
 

@@ -117,6 +117,26 @@ def score_of_minus_infinity(draw: Draw) -> Iterator[Yielded]:
         yield problem.arguments | {"query": query, "key": key}
 
 
+@chapter.group("NUM-14", "SOFT-5")
+def scores_of_minus_infinity_beside_a_sink(draw: Draw) -> Iterator[Yielded]:
+    """With every score of a row at minus infinity the sink takes all of the weight, and the output is 0."""
+    for problem in draw.in_each_dtype(_WIDE):
+        query, key = problem.query.copy(), problem.key.copy()
+        query[..., 2, 0] = -np.inf
+        key[..., 0] = np.abs(key[..., 0]) + 1
+        yield problem.arguments | {"query": query, "key": key} | sinks(problem)
+
+
+@chapter.group("NUM-12", "DROP-1")
+def nan_in_a_value_that_is_dropped(draw: Draw) -> Iterator[Yielded]:
+    """NaN in a value reaches its element in each row, where its weight is dropped too."""
+    for problem in draw.in_each_dtype(_WIDE):
+        value, kept = problem.value.copy(), problem.mask()
+        value[1, 0, 3, 2] = np.nan
+        kept[1, 0, ::2, 3] = False
+        yield problem.arguments | {"value": value, "dropout_mask": kept, "dropout_rate": 0.5}
+
+
 @chapter.group("NUM-11", "NUM-12")
 def row_that_is_none_under_a_causal_mask(draw: Draw) -> Iterator[Yielded]:
     """NaN in the last query touches no row before it."""

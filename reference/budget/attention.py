@@ -163,7 +163,9 @@ def attention_budget(
 
 def repeat_heads(array: Budget, shape: tuple[int, ...]) -> Budget:
     """Repeat key heads in place until there is one for each query head (HEAD-1)."""
-    return array if array.ndim == 2 else np.repeat(array, shape[-3] // array.shape[-3], axis=-3)
+    if array.ndim == 2 or array.shape[-3] == 0:
+        return array
+    return np.repeat(array, shape[-3] // array.shape[-3], axis=-3)
 
 
 def _with_sink(

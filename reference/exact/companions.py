@@ -64,6 +64,14 @@ def _copied(values: NDArray[Any]) -> Settled:
 
 def _merge_partials(arguments: Mapping[str, Any], _variant: str | None, dtype: str) -> dict[str, Settled]:
     outputs, lses = (np.asarray(arguments[name], np.float64) for name in ("outputs", "lses"))
+    special = np.where(np.isnan(lses) | (lses == np.inf), lses, 0).sum(axis=0)  # NaN, infinity or 0
+    merged = _merge_finite(outputs, np.where(special == 0, lses, -np.inf), dtype)
+    merged["lse"].values[special != 0] = special[special != 0]
+    merged["output"].values[special != 0] = np.nan  # (CACHE-9)
+    return merged
+
+
+def _merge_finite(outputs: NDArray[np.float64], lses: NDArray[np.float64], dtype: str) -> dict[str, Settled]:
     shape = outputs.shape[1:]
     rows = list(np.ndindex(*shape[:-1]))
     parts = {row: [n for n in range(len(lses)) if lses[(n, *row)] != -np.inf] for row in rows}

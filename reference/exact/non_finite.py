@@ -20,6 +20,8 @@ class Special:
     ----------
     rows : (*B, Hq, L)
         Rows of NaN (NUM-11).
+    infinite : (*B, Hq, L)
+        Those of them whose lse is plus infinity.
     dropped : (*B, Hq, L, S)
         Allowed keys with a score of minus infinity: of weight 0 (NUM-14).
     elements : (*B, Hq, L, Dv)
@@ -27,6 +29,7 @@ class Special:
     """
 
     rows: NDArray[np.bool_]
+    infinite: NDArray[np.bool_]
     dropped: NDArray[np.bool_]
     elements: NDArray[np.float64]
 
@@ -35,8 +38,10 @@ class Special:
         output = results["output"]
         there = self.elements != 0  # NaN too
         output[there] = self.elements[there]
-        for values in results.values():
+        for name, values in results.items():
             values[self.rows] = np.nan
+            if name == "lse":
+                values[self.infinite] = np.inf
 
 
 def clean(array: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -97,13 +102,20 @@ def special_of(
         for j in range(shape[-1]):
             scores[(*index, j)] = _score(query[index], key[other][j], factor, full_bias[(*index, j)])
         attended = allowed[index]
+        if np.isinf(value[other][attended & (scores[index] == -np.inf)]).any():
+            raise OracleError(
+                "value: expected no infinity at a score of minus infinity, got one: not specified"
+            )
         for c in range(value.shape[-1]):
             elements[(*index, c)] = _sum(x for x in value[other][attended, c] if not np.isfinite(x))
     rows = (allowed & (np.isnan(scores) | (scores == np.inf))).any(axis=-1)
     dropped = allowed & (scores == -np.inf)
-    if (dropped.any(axis=-1) & ~rows & ~(allowed & ~dropped).any(axis=-1)).any():
+    nothing = dropped.any(axis=-1) & ~rows & ~(allowed & ~dropped).any(axis=-1)
+    sinks = np.asarray(arguments.get("sinks", [-np.inf]), dtype=np.float64)  # (Hq,)
+    if (nothing & (sinks == -np.inf)[:, None]).any():
         raise OracleError("scores: expected a finite one beside minus infinity, got none: not specified")
-    return Special(rows, dropped, elements)
+    infinite = rows & ~(allowed & np.isnan(scores)).any(axis=-1)
+    return Special(rows, infinite, dropped, elements)
 
 
 def _score(query: NDArray[np.float64], key: NDArray[np.float64], factor: float, bias: float) -> float:

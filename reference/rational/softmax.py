@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from operator import mul
@@ -74,13 +74,14 @@ def attend(
         score = row[j]
         if not isinstance(score, float):
             members.setdefault(score, []).append(j)
-        elif not score < 0:  # NaN or plus infinity
-            return _broken(row, value)
+    broken = [x for j in allowed if isinstance(x := row[j], float) and not x < 0]
+    if broken:  # NaN or plus infinity
+        return _broken(row, value, sum(broken))
     if not members and added and scores.sink is None:
         disallowed = [j for j in range(len(row)) if j not in set(allowed)]
         if disallowed and dialect.get("MASK-6") == "uniform":
             return _uniform(disallowed, -math.inf, len(row), value, kept)
-        return replace(_broken(row, value), lse=_lse_of_nothing(dialect))
+        return _broken(row, value, _lse_of_nothing(dialect))
     if scores.sink is not None:
         members.setdefault(scores.sink, [])
     if not members:
@@ -111,8 +112,8 @@ def _logarithm(groups: Sequence[_Group], total: Decimal) -> Decimal:
     return rest - rest * rest / 2 + rest * rest * rest / 3
 
 
-def _broken(row: Sequence[Key | float], value: Matrix) -> Row:
-    return Row([math.nan] * value.depth, math.nan, [math.nan] * len(row))
+def _broken(row: Sequence[Key | float], value: Matrix, lse: float) -> Row:
+    return Row([math.nan] * value.depth, lse, [math.nan] * len(row))
 
 
 def _empty(scores: Scores, keys: int, value: Matrix, kept: Kept, dialect: Mapping[str, str]) -> Row:

@@ -12,7 +12,7 @@ _PER_ENTRY = MappingProxyType({"form": "ERR-8", "dtype": "ERR-8", "shape": "ERR-
 _LENGTHS = MappingProxyType({**_PER_ENTRY, "bounds": "ERR-9"})
 _IDS = MappingProxyType({"dtype": "ERR-10", "shape": "ERR-10", "alone": "ERR-10"})
 _BESIDE_QUERY = MappingProxyType(
-    {"dtype": "ERR-2", "mixed": "ERR-1", "shape": "SHAPE-6", "Hkv": "HEAD-2", "axes": "SHAPE-1"}
+    {"dtype": "ERR-2", "mixed": "ERR-1", "shape": "SHAPE-6", "Hkv": "HEAD-2", "axes": "SHAPE-6"}
 )
 
 QUERY = Argument(
@@ -22,7 +22,7 @@ QUERY = Argument(
     ("data",),
     "SHAPE-1",
     (BATCH, "Hq", "L", "D"),
-    refusals=MappingProxyType({"dtype": "ERR-2", "shape": "SHAPE-6", "axes": "SHAPE-1"}),
+    refusals=MappingProxyType({"dtype": "ERR-2", "shape": "SHAPE-6", "axes": "SHAPE-6"}),
 )
 KEY = Argument(
     "key",
@@ -71,7 +71,7 @@ BIAS = Argument(
     broadcasts=True,
     minus_infinity=True,
     default=None,
-    refusals=MappingProxyType({"dtype": "ERR-2", "shape": "SCORE-4"}),
+    refusals=MappingProxyType({"dtype": "ERR-2", "shape": "ERR-15"}),
 )
 MASK = Argument(
     "mask",
@@ -83,7 +83,7 @@ MASK = Argument(
     "boolean",
     broadcasts=True,
     default=None,
-    refusals=MappingProxyType({"dtype": "ERR-4", "shape": "MASK-1"}),
+    refusals=MappingProxyType({"dtype": "ERR-4", "shape": "ERR-15"}),
 )
 IS_CAUSAL = Argument(
     "is_causal", "flag", "no keys after the query", ("masks",), "MASK-3", default=False, refusals=_FLAG
@@ -184,7 +184,7 @@ DROPOUT_MASK = Argument(
     "boolean",
     broadcasts=True,
     default=None,
-    refusals=MappingProxyType({"dtype": "ERR-4", "shape": "DROP-1"}),
+    refusals=MappingProxyType({"dtype": "ERR-4", "shape": "ERR-15"}),
 )
 DROPOUT_RATE = Argument(
     "dropout_rate",

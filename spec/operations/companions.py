@@ -34,7 +34,7 @@ def _weight(name: str, rule: str, shape: Shape, **refusals: str) -> Argument:
 
 
 def _bias(name: str, shape: Shape) -> Argument:
-    one = _array(name, "added to what that weight gives", "PROJ-3", shape, _rules(shape="PROJ-3"))
+    one = _array(name, "added to what that weight gives", "PROJ-3", shape, _rules(shape="PROJ-6"))
     return replace(one, default=None)
 
 
@@ -47,7 +47,7 @@ def _per_entry(name: str, meaning: str, rule: str, **refusals: str) -> Argument:
         rule,
         (BATCH,),
         "integer",
-        refusals=MappingProxyType({"form": rule, "dtype": rule, "shape": rule, **refusals}),
+        refusals=MappingProxyType({"form": "ERR-16", "dtype": "ERR-16", "shape": "ERR-16", **refusals}),
     )
 
 
@@ -77,12 +77,12 @@ _CONVENTION = Argument(
     "PROJ-1",
     default="row",
     words=("row", "column"),
-    refusals=MappingProxyType({"form": "PROJ-1"}),
+    refusals=MappingProxyType({"form": "ERR-16"}),
 )
 
 PROJECTION = Operation(
     _turning(
-        _array("tokens", "what is projected", "PROJ-1", (BATCH, "N", "E"), _rules(axes="PROJ-1")),
+        _array("tokens", "what is projected", "PROJ-1", (BATCH, "N", "E"), _rules(axes="ERR-16")),
         replace(_weight("weight", "PROJ-1", ("E", "F")), meaning="what they are multiplied by"),
     ),
     (
@@ -101,7 +101,7 @@ SCORES = Operation(
 
 SELF_ATTENTION = Operation(
     _turning(
-        _array("tokens", "what attends to itself", "PROJ-5", (BATCH, "L", "E"), _rules(axes="PROJ-1")),
+        _array("tokens", "what attends to itself", "PROJ-5", (BATCH, "L", "E"), _rules(axes="ERR-16")),
         _weight("query_weight", "PROJ-5", ("E", "D")),
         _weight("key_weight", "PROJ-5", ("E", "D"), D="SHAPE-6"),
         _weight("value_weight", "PROJ-5", ("E", "Dv")),
@@ -119,22 +119,22 @@ SELF_ATTENTION = Operation(
 )
 
 SPLIT_HEADS = Operation(
-    (_array("features", "of all heads side by side", "HEAD-3", (BATCH, "N", "H*D"), _rules(axes="HEAD-3")),),
+    (_array("features", "of all heads side by side", "HEAD-3", (BATCH, "N", "H*D"), _rules(axes="ERR-16")),),
     (_number_of_heads("heads", "H", "HEAD-5"),),
     (Output("split", (BATCH, "H", "N", "D"), rule="HEAD-3"),),
 )
 
 MERGE_HEADS = Operation(
-    (_array("split", "of each head", "HEAD-4", (BATCH, "H", "N", "D"), _rules(axes="HEAD-4")),),
+    (_array("split", "of each head", "HEAD-4", (BATCH, "H", "N", "D"), _rules(axes="ERR-16")),),
     (),
     (Output("merged", (BATCH, "N", "H*D"), rule="HEAD-4"),),
 )
 
 MULTI_HEAD_ATTENTION = Operation(
     (
-        _array("tokens", "what attends", "HEAD-6", (BATCH, "L", "E"), _rules(axes="PROJ-1")),
+        _array("tokens", "what attends", "HEAD-6", (BATCH, "L", "E"), _rules(axes="ERR-16")),
         _weight("query_weight", "HEAD-6", ("E", "Hq*D"), **{"Hq*D": "HEAD-5"}),
-        _weight("key_weight", "HEAD-6", ("E'", "Hkv*D"), **{"Hkv*D": "HEAD-6"}),
+        _weight("key_weight", "HEAD-6", ("E'", "Hkv*D"), **{"Hkv*D": "SHAPE-6"}),
         _weight("value_weight", "HEAD-6", ("E'", "Hkv*Dv"), **{"Hkv*Dv": "HEAD-5"}),
         _weight("output_weight", "HEAD-6", ("Hq*Dv", "F")),
     ),
@@ -165,12 +165,14 @@ MULTI_HEAD_ATTENTION = Operation(
 
 APPEND_CACHE = Operation(
     (
-        _array("cache", "what there is", "CACHE-1", (BATCH, "H", "C", "D"), _rules(axes="CACHE-1")),
+        _array("cache", "what there is", "CACHE-1", (BATCH, "H", "C", "D"), _rules(axes="ERR-16")),
         _array("new", "more", "CACHE-1", (BATCH, "H", "N", "D"), _rules(mixed="ERR-1", shape="SHAPE-6")),
     ),
     (
         replace(
-            _per_entry("lengths", "how many positions are held", "CACHE-1", bounds="CACHE-2"),
+            _per_entry(
+                "lengths", "how many positions are held", "CACHE-1", bounds="CACHE-2", entries="CACHE-8"
+            ),
             bounds=Bounds(0, "C-N"),
             called="length",
         ),
@@ -181,7 +183,7 @@ APPEND_CACHE = Operation(
 
 GATHER_PAGES = Operation(
     (
-        _array("pages", "keys or values", "CACHE-4", ("P", "H", "K", "D"), _rules(shape="CACHE-4")),
+        _array("pages", "keys or values", "CACHE-4", ("P", "H", "K", "D"), _rules(shape="ERR-16")),
         Argument(
             "block_table",
             "array",
@@ -190,8 +192,8 @@ GATHER_PAGES = Operation(
             "CACHE-4",
             (BATCH, "T"),
             "integer",
-            bounds=Bounds(0, "P", below=True),
-            refusals=MappingProxyType({"dtype": "CACHE-4", "axes": "CACHE-4", "bounds": "CACHE-5"}),
+            bounds=Bounds(-1, "P", below=True),
+            refusals=MappingProxyType({"dtype": "ERR-16", "axes": "ERR-16", "bounds": "CACHE-5"}),
             called="page",
         ),
     ),
@@ -201,12 +203,12 @@ GATHER_PAGES = Operation(
 
 MERGE_PARTIALS = Operation(
     (
-        _array("outputs", "of each part", "CACHE-6", ("N", BATCH, "H", "L", "Dv"), _rules(axes="CACHE-6")),
+        _array("outputs", "of each part", "CACHE-6", ("N", BATCH, "H", "L", "Dv"), _rules(axes="ERR-16")),
         replace(
-            _array("lses", "of each part", "CACHE-6", ("N", BATCH, "H", "L"), _rules(shape="CACHE-6")),
+            _array("lses", "of each part", "CACHE-6", ("N", BATCH, "H", "L"), _rules(shape="ERR-16")),
             numbers="lse",
             minus_infinity=True,
-            refusals=MappingProxyType({"dtype": "NUM-7", "shape": "CACHE-6"}),
+            refusals=MappingProxyType({"dtype": "NUM-7", "shape": "ERR-16"}),
         ),
     ),
     (RETURN_LSE,),
@@ -218,7 +220,7 @@ MERGE_PARTIALS = Operation(
 )
 
 ROTARY = Operation(
-    (_array("features", "what is turned", "POS-1", (BATCH, "H", "N", "D"), _rules(axes="POS-1")),),
+    (_array("features", "what is turned", "POS-1", (BATCH, "H", "N", "D"), _rules(axes="ERR-16")),),
     (
         replace(_per_entry("offset", "position of row 0", "POS-5"), default=0),
         Argument(
@@ -229,7 +231,7 @@ ROTARY = Operation(
             "POS-1",
             default=10000.0,
             bounds=Bounds(0, above=True),
-            refusals=MappingProxyType({"form": "POS-1", "bounds": "POS-1"}),
+            refusals=MappingProxyType({"form": "POS-9", "bounds": "POS-9"}),
         ),
         Argument(
             "interleaved",

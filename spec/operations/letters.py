@@ -36,8 +36,8 @@ class Letter:
     divides: str = ""
 
 
-def _heads(name: str, meaning: str, noun: str = "heads", divides: str = "") -> Letter:
-    return Letter(name, meaning, noun, may_be_empty=False, divides=divides)
+def _heads(name: str, meaning: str, noun: str = "heads", empty: str = "", divides: str = "") -> Letter:
+    return Letter(name, meaning, noun, may_be_empty=False, empty=empty, divides=divides)
 
 
 def _depth(name: str, meaning: str, empty: str = "", noun: str = "depth") -> Letter:
@@ -55,6 +55,7 @@ LETTERS: Mapping[str, Letter] = MappingProxyType(
                 "Hkv",
                 "heads of keys and values; `H` where they are as many as `Hq`",
                 "key heads",
+                empty="HEAD-2",
                 divides="Hq",
             ),
             Letter("L", "query positions", "queries"),

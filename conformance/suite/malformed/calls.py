@@ -170,7 +170,7 @@ def _derived(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
 
 def _is_fault(operation: str, fault: Fault, changes: Mapping[str, Any], sizes: Mapping[str, int]) -> bool:
     """Leave out a shape that fits after all: a longer axis may be nobody else's."""
-    by_shape = fault.key not in ("dtype", "form", "bounds")
+    by_shape = fault.key not in ("dtype", "form", "bounds", "entries")
     return not by_shape or bool(misfits(operation, {**fitting(operation, sizes), **changes}))
 
 

@@ -192,7 +192,8 @@ def _of_entries(argument: Argument, sizes: Mapping[str, int]) -> Iterator[Fault]
         full = np.full(entries, most)
         for words, wrong in ((f"below {least}", least - 1), (f"past the {letter.noun}", most + 1)):
             yield Fault(f"{noun} {words}", "bounds", wrong)
-            yield Fault(f"one {noun} {words}", "bounds", _last(full, wrong))
+            entries_key = "entries" if "entries" in argument.refusals else "bounds"
+            yield Fault(f"one {noun} {words}", entries_key, _last(full, wrong))
 
 
 def _of_number(argument: Argument, sizes: Mapping[str, int]) -> Iterator[Fault]:

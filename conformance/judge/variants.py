@@ -1,0 +1,57 @@
+"""Which variants of the standard a call can show: the oracle is asked for no others, as it takes its time."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from attnspec import Case
+from attnspec.reference.rational.dialect import SHOWN
+
+#: The arguments without all of which a variant changes nothing.
+_NEEDS: Mapping[str, tuple[str, ...]] = {
+    "SCORE-5": ("softcap", "bias"),
+    "MASK-2": ("bias",),
+    "MASK-3": ("is_causal",),
+    "MASK-8": ("window",),
+}
+#: Variants that change the lse and no other output.
+_OF_LSE = ("SOFT-6", "SOFT-7")
+
+
+def can_show(case: Case, values: Mapping[str, Any], off: str) -> Iterator[tuple[str, str]]:
+    """List the variants, with their rules, that may change the values of a call in the way that was seen.
+
+    Parameters
+    ----------
+    case : Case
+    values : mapping of str to array
+        What a backend had to give.
+    off : str
+        The first output that differs.
+
+    Examples
+    --------
+    >>> from attnspec import find_case
+    >>> from attnspec.conformance.judge.variants import can_show
+    >>> case = find_case("masking-empty-last")
+    >>> list(can_show(case, case.expected, "output"))
+    [('MASK-6', 'nan'), ('MASK-6', 'uniform')]
+    """
+    for rule, variants in SHOWN.items():
+        if _changes(rule, case, values, off):
+            yield from ((rule, variant) for variant in variants)
+
+
+def _changes(rule: str, case: Case, values: Mapping[str, Any], off: str) -> bool:
+    if rule in _NEEDS:
+        return all(name in case.arguments for name in _NEEDS[rule])
+    if rule == "POS-8":
+        return case.operation == "alibi_bias"
+    if rule == "HEAD-1":
+        shapes = [case.arguments[name].shape[:-2] for name in ("query", "key") if name in case.arguments]
+        return len(shapes) < 2 or shapes[0] != shapes[1]
+    lse, weights = values.get("lse"), values.get("weights")
+    if rule in _OF_LSE:
+        return off == "lse" and (rule == "SOFT-6" or lse is None or bool((lse == -np.inf).any()))
+    return weights is None or bool((weights == 0).all(axis=-1).any())
