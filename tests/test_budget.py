@@ -24,7 +24,7 @@ def test_a_budget_by_hand():
     query, key, value = np.array([[1.0]]), np.array([[0.0], [1.0]]), np.array([[0.0], [1.0]])
     got = budget("attention", {"query": query, "key": key, "value": value, "scale": 1.0}, "float32")["output"]
     p = 1 / (1 + np.exp(-1.0))  # of key 1, whose value 1 is the output's only part
-    off = [unit * (0 + 3 * 1 + 4), unit * (5 * 1 + 0 + 4)]  # of each exponential: score, shift, exponential
+    off = [unit * (0 + 3 * 1 + 4), unit * (7 * 1 + 0 + 4)]  # of each exponential: score, shift, exponential
     spread = (1 - p) * np.expm1(off[0]) * p + p * np.expm1(off[1]) * (1 - p)
     sums = 2 * (2 + 4) * unit * p
     merging = 2 * unit * (1 + 5 * np.log(2)) * p
@@ -39,8 +39,23 @@ def test_a_budget_by_hand_in_the_class_cast():
         budget("attention", arguments, "float16", accuracy=name)["output"][0, 0] for name in ("full", "cast")
     )
     p = 1 / (1 + np.exp(-1.0))
-    added = 2.0**-11 * max(p, 2 * p * (1 - p)) + 2.0**-25
-    assert np.isclose(cast - full, added * (1 + 2.0**-11), rtol=1e-6)
+    spread = 2 * p * (1 - p)
+    # An exponential may be off by 2**-13 besides, and a rounded weight by 2**-11.
+    added = np.expm1(2.0**-13) * spread + 2.0**-11 * max(p, spread) + 2.0**-25
+    assert np.isclose(cast - full, added * (1 + 2.0**-11), rtol=1e-5)
+
+
+def test_an_lse_of_approximate_exponentials():
+    """In the class cast of a half precision, and nowhere else, whether there are two keys or one."""
+    one = np.ones((1, 1))
+    for keys in (1, 2):
+        key = np.ones((keys, 1))
+        for dtype, added in (("float16", 2.0**-13), ("bfloat16", 2.0**-13), ("float32", 0), ("float64", 0)):
+            arguments = {"query": one, "key": key, "value": key}
+            full, cast = (
+                budget("attention", arguments, dtype, accuracy=name)["lse"][0] for name in ("full", "cast")
+            )
+            assert np.isclose(cast - full, added, rtol=1e-3, atol=0)
 
 
 def test_a_bias_is_rounded_once_more():
@@ -50,13 +65,13 @@ def test_a_bias_is_rounded_once_more():
     assert np.allclose(allowed, 2 * 1024 * 2.0**-53, rtol=1e-9)  # the sum, and the result
 
 
-def test_one_key_leaves_nothing_to_be_off_but_the_last_rounding():
+def test_one_key_leaves_nothing_to_be_off_but_the_last_rounding_and_an_approximate_exponential():
     one = np.ones((1, 1))
-    for accuracy in ("full", "cast"):
+    for accuracy, approximate in (("full", 0), ("cast", 2.0**-13)):
         allowed = budget(
             "attention", {"query": one, "key": one, "value": 1.5 * one}, "float16", accuracy=accuracy
         )
-        assert allowed["output"][0, 0] == 1.5 * 2.0**-11
+        assert allowed["output"][0, 0] == 1.5 * (approximate + 2.0**-11 * (1 + approximate))
 
 
 def test_one_key_after_dropout_has_a_weight_that_is_cast():
@@ -67,4 +82,22 @@ def test_one_key_after_dropout_has_a_weight_that_is_cast():
     full, cast = (
         budget("attention", arguments, "float16", accuracy=name)["output"][0, 0] for name in ("full", "cast")
     )
-    assert np.isclose(cast - full, 4 / 3 * 2.0**-11, rtol=2e-3)
+    assert np.isclose(cast - full, 4 / 3 * (2.0**-11 + 2.0**-13), rtol=2e-3)
+
+
+def test_a_score_by_hand():
+    """Two products and their sum, and six roundings for the scale."""
+    arguments = {"query": np.array([[1.0, 2.0]]), "key": np.array([[3.0, -1.0]])}
+    allowed = budget("scores", arguments, "float64")["scores"][0, 0]
+    size, value = 5 / np.sqrt(2), 1 / np.sqrt(2)
+    assert np.isclose(allowed, ((2 + 6) * size + value) * 2.0**-53, rtol=1e-9)
+
+
+def test_the_class_cast_allows_nothing_more_where_the_storage_is_the_longer_format():
+    one, two = np.ones((1, 1)), np.ones((2, 1))
+    arguments = {"query": one, "key": two, "value": two}
+    full, cast = (
+        budget("attention", arguments, "float64", accuracy=name, working="float32")["lse"]
+        for name in ("full", "cast")
+    )
+    assert full == cast

@@ -58,6 +58,18 @@ def test_the_signed_mean_catches_truncation_and_no_correct_rounding(name, dtype)
     assert share(FAULTS[name].function) > 1
 
 
+def test_the_signed_mean_lets_approximate_exponentials_have_a_sign():
+    """Two keys, whose exponentials are off by 2**-13 in opposite directions: every output is too large."""
+    rows = 2**16
+    weights, value = np.full((rows, 2), 0.5), np.array([[1.0], [3.0]])
+    exact = np.full((rows, 1), 2.0)
+    last = exact * 2.0**-11
+    for off, within in ((1, True), (2, False)):
+        got = exact + off * 2.0**-13
+        share = signed_mean(got, exact, last, dtype="float16", cast=(weights, value))
+        assert (share <= 1) is within
+
+
 def test_the_tables_of_the_chapter_are_of_these_algorithms_faults_and_data():
     for name in [*ALGORITHMS, *FAULTS]:
         assert f"\n| {name} |" in NUMERICS

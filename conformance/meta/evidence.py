@@ -26,6 +26,8 @@ RULES = ("full", "cast", "signed mean", "1e-2", "1e-3", "ONNX", "2x baseline")
 SEEDS: Mapping[str, int] = {"float16": 4, "bfloat16": 4, "float32": 4, "float64": 1}
 #: Absolute and relative tolerance.
 FIXED: Mapping[str, tuple[float, float]] = {"1e-2": (1e-2, 1e-2), "1e-3": (1e-3, 1e-3), "ONNX": (1e-7, 1e-3)}
+#: What is asked of the reference beside the output.
+_RETURNED: Mapping[str, Any] = {"return_lse": True, "return_weights": True}
 
 
 @dataclass(frozen=True)
@@ -38,12 +40,15 @@ class Subject:
     accuracy : {"full", "cast", "storage"} or None
         The class that it must meet; None for a fault.
     compute : callable
-        From a problem to the output in its dtype, or None where it does not apply.
+        From a problem to the result in its dtype, or None where it does not apply.
+    output : {"output", "lse"}
+        Which result it is.
     """
 
     name: str
     accuracy: Accuracy | None
     compute: Callable[[Problem], Array | None]
+    output: str = "output"
 
 
 @dataclass(frozen=True)
@@ -61,12 +66,13 @@ class Trial:
 def subjects() -> list[Subject]:
     """List the correct algorithms, the libraries installed, and the faults."""
     found = [
-        Subject(name, a.accuracy, partial(_computed, a.function, dtypes=a.dtypes))
+        Subject(name, a.accuracy, partial(_computed, a.function, dtypes=a.dtypes, output=a.output), a.output)
         for name, a in ALGORITHMS.items()
     ]
-    found += [Subject(name, accuracy, compute) for name, accuracy, compute in libraries()]
+    found += [Subject(*library) for library in libraries()]
     for name, fault in FAULTS.items():
-        found.append(Subject(name, None, partial(_computed, fault.function, dtypes=fault.dtypes)))
+        compute = partial(_computed, fault.function, dtypes=fault.dtypes, output=fault.output)
+        found.append(Subject(name, None, compute, fault.output))
     return found
 
 
@@ -94,51 +100,59 @@ def survey(*, quick: bool = False) -> list[Trial]:
 
 
 def _computed(
-    function: Callable[..., Array], given: Problem, *, dtypes: tuple[str, ...] = DTYPES
+    function: Callable[..., Array],
+    given: Problem,
+    *,
+    dtypes: tuple[str, ...] = DTYPES,
+    output: str = "output",
 ) -> Array | None:
     if given.dtype not in dtypes:
         return None
-    return run(function, given.query, given.key, given.value, given.allowed, scale=given.scale)
+    arrays = given.query, given.key, given.value, given.allowed
+    return run(function, *arrays, scale=given.scale, output=output)
 
 
 def _judge(given: Problem) -> Callable[[Array, Subject], dict[str, float]]:
     """Prepare what every rule needs to know of a problem, once for all subjects."""
     wide = {k: x if x.dtype == bool else x.astype(np.float64) for k, x in given.arguments.items()}
-    slack: Any = 0.0
-    expected: Array
-    weights: Array
+    slack: Mapping[str, Any] = {"output": 0.0, "lse": 0.0}
+    exact: dict[str, Array]
     if given.dtype == "float64":
-        exact = evaluate("attention", wide)
-        expected, weights = exact["output"].values, exact["weights"].values
+        exact = {name: settled.values for name, settled in evaluate("attention", wide).items()}
     else:  # float64 is exact enough here, and how exact is known
-        expected, weights = attention(**wide, return_weights=True)
-        slack = budget("attention", wide, "float64")["output"]
+        exact = dict(zip(("output", "lse", "weights"), attention(**wide, **_RETURNED), strict=True))
+        slack = budget("attention", wide, "float64")
 
-    def allowed(accuracy: Accuracy, working: str | None = None) -> Array:
+    def allowed(accuracy: Accuracy, working: str | None = None) -> dict[str, Array]:
         found = budget("attention", wide, given.dtype, accuracy=accuracy, working=working)
-        return np.asarray(found["output"] + slack)
+        return {name: np.asarray(found[name] + slack[name]) for name in ("output", "lse")}
 
     budgets = {accuracy: allowed(accuracy) for accuracy in ("full", "cast", "storage")}
     # What NUM-2 calls the variant `float32`.
     in_float32 = allowed("cast", "float32")
     computed = ALGORITHMS["all stored"].function
-    baseline = np.abs(np.asarray(_computed(computed, given), np.float64) - expected).max()
-    tolerances = {name: atol + rtol * np.abs(expected) for name, (atol, rtol) in FIXED.items()}
+    baseline = np.abs(np.asarray(_computed(computed, given), np.float64) - exact["output"]).max()
 
     # With much fewer elements even truncation could be chance.
-    may_be_biased = given.dataset in INDEPENDENT and given.dtype in SHORT and expected.size >= 1024
+    may_be_biased = given.dataset in INDEPENDENT and given.dtype in SHORT and exact["output"].size >= 1024
 
     def judge(got: Array, subject: Subject) -> dict[str, float]:
-        allowances = {**budgets, **tolerances}
+        expected = exact[subject.output]
+        allowances = {name: found[subject.output] for name, found in budgets.items()}
         if subject.name == "jax.nn" and given.dtype == "float64":
-            allowances["cast"] = in_float32
+            allowances["cast"] = in_float32[subject.output]
         allowances["own"] = allowances[subject.accuracy or "full"]
+        for name, (atol, rtol) in FIXED.items():
+            allowances[name] = atol + rtol * np.abs(expected)
         shares = {name: _share(got, expected, most) for name, most in allowances.items()}
+        if subject.output == "lse":
+            return shares
         if np.isfinite(baseline):
             shares["2x baseline"] = _share(got, expected, np.asarray(2 * baseline))
         if subject.accuracy != "storage" and may_be_biased:
-            cast = None if subject.accuracy == "full" else (weights, wide["value"])
-            shares["signed mean"] = signed_mean(got, expected, budgets["full"], dtype=given.dtype, cast=cast)
+            cast = None if subject.accuracy == "full" else (exact["weights"], wide["value"])
+            most = budgets["full"]["output"]
+            shares["signed mean"] = signed_mean(got, expected, most, dtype=given.dtype, cast=cast)
         return shares
 
     return judge
@@ -183,7 +197,8 @@ def detections(done: Sequence[Trial]) -> Table:
     for trial in done:
         accuracy = trial.subject.accuracy
         if accuracy != "storage":
-            name = f"correct, {accuracy}" if accuracy else trial.subject.name
+            of = "lse, correct" if trial.subject.output == "lse" else "correct"
+            name = f"{of}, {accuracy}" if accuracy else trial.subject.name
             groups.setdefault((name, trial.problem.dtype), []).append(trial)
     for (name, dtype), own in groups.items():
         cells, accuracy = [], own[0].subject.accuracy

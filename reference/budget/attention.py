@@ -14,8 +14,10 @@ from attnspec.reference.softmax import log_sum_exp, softmax
 
 #: Relative error of a library's exponential, logarithm or other such function: two units in the last place.
 EXPONENTIAL = 4
-#: Roundings of a score beside those of its sum: two factors sqrt(scale), two scaled inputs.
-SCALING = 4
+#: What an exponential may be off by besides where weights are cast: a quarter of float16's unit, for a cubic.
+APPROXIMATE = 2.0**-13
+#: Roundings of a score beside those of its sum: sqrt(D), its inverse, sqrt(scale) twice, two scaled inputs.
+SCALING = 6
 #: Roundings of a capped score beside its tanh: the quotient, the product.
 CAPPING = 2
 #: Roundings of an exponent's distance from the maximum: difference, conversion to base 2, its constant.
@@ -104,6 +106,7 @@ def attention_budget(
     query, key, value = arrays
     storage, work, of_lse = formats
     s, score_error = scores_and_errors(query, key, given, work, inherited and inherited[:2])
+    relative, absolute, approximate = _casting(accuracy, storage, work)
     allowed = allowed_keys(s.shape, **{name: given[name] for name in MASKING if name in given})
     if given["uniform_rows"]:
         empty = ~allowed.any(axis=-1, keepdims=True)
@@ -112,7 +115,7 @@ def attention_budget(
     value = repeat_heads(value, s.shape)
     kept = np.broadcast_to(given.get("dropout_mask", True), s.shape) / (1 - given.get("dropout_rate", 0.0))
     dropping = DROPPING * work.unit if "dropout_mask" in given else 0.0
-    places = slice(0, s.shape[-1])
+    places = s.shape[-1]
     s, score_error, allowed = _with_sink(s, score_error, allowed, given.get("sinks"))
     p: Budget = softmax(s, allowed).astype(np.float64)  # (*B, Hq, L, S), and a column for the sink
     keys = allowed.sum(axis=-1, keepdims=True)
@@ -120,7 +123,10 @@ def attention_budget(
     with np.errstate(invalid="ignore"):  # rows with nothing allowed
         below = np.where(allowed, top - s, 0)
     # Relative error of each exponential, before anything cancels; alone in its row, a key has weight 1.
-    exponent = np.where(keys > 1, score_error + work.unit * (SHIFTING * below + EXPONENTIAL), 0)
+    exponent = score_error + work.unit * (SHIFTING * below + EXPONENTIAL) + approximate
+    exponent = np.where(keys > 1, exponent, 0)
+    # An approximate exponential is rounded to 1 when it is cast; the sum has it as it is.
+    alone = approximate * (keys == 1)
     exponential = np.expm1(np.minimum(exponent, 700))
     sums = (keys + NORMALISING) * work.unit * (keys > 1)
     # Parts merged by exp(lse_part - lse): each lse is as wrong as its rounding and its logarithm.
@@ -128,18 +134,17 @@ def attention_budget(
     merging = 2 * work.unit * largest * (keys > 1)
     floor = work.normal * (allowed & (keys > 1))  # an exponential may be flushed to zero
     mean = (p * exponential).sum(axis=-1, keepdims=True)
-    lse = _lse_budget(
-        s, allowed, (p * score_error).sum(axis=-1), (mean + sums + merging)[..., 0], work, of_lse
-    )
-    p, exponential, floor = p[..., places], exponential[..., places], floor[..., places]
-    allowed = allowed[..., places]
-    weight_error = np.minimum(p * (exponential + mean + sums + merging), 1) + floor  # more says nothing
+    # The lse of one key alone has its score's error all the same.
+    of_one = (p * score_error).sum(axis=-1, keepdims=True) + alone
+    of_sum = np.where(keys > 1, mean + sums + merging, of_one)
+    lse = _lse_budget(s, allowed, of_sum[..., 0], work, of_lse)
+    p, exponential, floor = p[..., :places], exponential[..., :places], floor[..., :places]
+    allowed = allowed[..., :places]
+    # An error above 1 says nothing.
+    weight_error = np.minimum(p * (exponential + mean + sums + merging + alone), 1) + floor
     weight_error = kept * (weight_error + dropping * p)
     weights = rounded(kept * p, weight_error, storage)
 
-    relative, absolute = 0.0, 0.0
-    if accuracy == "cast" and storage is not work:
-        relative, absolute = storage.unit, storage.subnormal / 2
     q = kept * p
     size = q @ np.abs(value)  # (*B, Hq, L, Dv)
     output = q @ value
@@ -155,7 +160,7 @@ def attention_budget(
     underflow = (kept * (floor + absolute * (allowed & (keys > 1)))) @ np.abs(value) + keys * (
         keys > 1
     ) * work.normal * (size > 0)
-    error = spread + (2 * sums + merging + dropping) * size + cast + underflow
+    error = spread + (2 * sums + merging + dropping + alone) * size + cast + underflow
     if inherited is not None:
         error = error + (q + weight_error) @ repeat_heads(inherited[2], s.shape)
     return {"output": rounded(output, error, storage), "lse": lse, "weights": weights}
@@ -164,6 +169,13 @@ def attention_budget(
 def repeat_heads(array: Budget, shape: tuple[int, ...]) -> Budget:
     """Repeat key heads in place until there is one for each query head (HEAD-1)."""
     return array if array.ndim == 2 else np.repeat(array, shape[-3] // array.shape[-3], axis=-3)
+
+
+def _casting(accuracy: Accuracy, storage: Format, work: Format) -> tuple[float, float, float]:
+    """Tell what the class `cast` adds: to a weight of itself and in all, and to an exponential of itself."""
+    if accuracy == "cast" and storage.unit > work.unit:
+        return storage.unit, storage.subnormal / 2, APPROXIMATE
+    return 0.0, 0.0, 0.0
 
 
 def _with_sink(
@@ -182,16 +194,14 @@ def _with_sink(
 
 
 def _lse_budget(
-    s: Budget, allowed: NDArray[np.bool_], score_error: Budget, relative: Budget, work: Format, of_lse: Format
+    s: Budget, allowed: NDArray[np.bool_], relative: Budget, work: Format, of_lse: Format
 ) -> Budget:
     """Budget of the logarithm of a sum, from the relative error of the sum."""
     lse = log_sum_exp(s, allowed)
     finite = np.isfinite(lse)
     size = np.where(finite, np.abs(lse), 0)
-    count = allowed.sum(axis=-1)
-    logarithm = EXPONENTIAL * np.log(np.maximum(count, 1))
-    # One key alone has no exponential, but its score's error all the same.
-    error = np.where(count > 1, relative, score_error) + work.unit * (LOGARITHM * size + logarithm)
+    logarithm = EXPONENTIAL * np.log(np.maximum(allowed.sum(axis=-1), 1))
+    error = relative + work.unit * (LOGARITHM * size + logarithm)
     return np.where(finite, rounded(np.where(finite, lse, 0), error, of_lse), 0)
 
 
