@@ -14,6 +14,7 @@ from attnspec.conformance.judge.rounding_bias import signed_mean
 from attnspec.conformance.meta.algorithms import ALGORITHMS, Array, run
 from attnspec.conformance.meta.faults import FAULTS
 from attnspec.conformance.meta.libraries import libraries
+from attnspec.conformance.meta.merging import EXCEEDING, by_sigmoids, chain
 from attnspec.conformance.suite.datasets import INDEPENDENT, SIZES, Problem, problems
 from attnspec.dtypes import DTYPES, FORMATS, SHORT
 from attnspec.reference import attention
@@ -69,7 +70,11 @@ def subjects() -> list[Subject]:
         Subject(name, a.accuracy, partial(_computed, a.function, dtypes=a.dtypes, output=a.output), a.output)
         for name, a in ALGORITHMS.items()
     ]
+    sigmoids = partial(chain, parts=8, merge=by_sigmoids)
+    found.append(Subject("split in 8, merged by sigmoids", "full", partial(_computed, sigmoids)))
     found += [Subject(*library) for library in libraries()]
+    for name, (function, output) in EXCEEDING.items():
+        found.append(Subject(name, None, partial(_computed, function, output=output), output))
     for name, fault in FAULTS.items():
         compute = partial(_computed, fault.function, dtypes=fault.dtypes, output=fault.output)
         found.append(Subject(name, None, compute, fault.output))
@@ -196,7 +201,7 @@ def detections(done: Sequence[Trial]) -> Table:
     groups: dict[tuple[str, str], list[Trial]] = {}
     for trial in done:
         accuracy = trial.subject.accuracy
-        if accuracy != "storage":
+        if accuracy != "storage" and trial.subject.name not in EXCEEDING:
             of = "lse, correct" if trial.subject.output == "lse" else "correct"
             name = f"{of}, {accuracy}" if accuracy else trial.subject.name
             groups.setdefault((name, trial.problem.dtype), []).append(trial)
@@ -209,6 +214,21 @@ def detections(done: Sequence[Trial]) -> Table:
             cells.append("" if not judged or (accuracy, rule) == ("cast", "full") else many)
         sure = "" if accuracy else _best(own)
         table.add_row(name, dtype, str(len(own)), *cells, sure)
+    return table
+
+
+def excesses(done: Sequence[Trial]) -> Table:
+    """Tabulate, for every algorithm in use that exceeds the budget, on how many problems and by how much."""
+    table = Table("algorithm in use", "problems", *DTYPES, "where most, (L, S, D)")
+    for name in EXCEEDING:
+        own = [trial for trial in done if trial.subject.name == name]
+        cells = []
+        for dtype in DTYPES:
+            shares = [trial.shares["full"] for trial in own if trial.problem.dtype == dtype]
+            cells.append(f"{sum(share > 1 for share in shares)}, {max(shares):.3g} budgets")
+        at = max(own, key=lambda trial: trial.shares["full"]).problem
+        where = f"{at.dtype} {at.dataset} {(len(at.query), *at.key.shape)}"
+        table.add_row(name, str(len(own)), *cells, where)
     return table
 
 
@@ -248,10 +268,10 @@ def markdown(table: Table) -> str:
 @click.option("--quick", is_flag=True, help="One seed and small sizes: seconds instead of minutes.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print the tables as Markdown.")
 def main(*, quick: bool, as_markdown: bool) -> None:
-    """Print what the error budget lets pass and what it catches."""
+    """Print what the error budget lets pass, what in use exceeds it, and what it catches."""
     done = survey(quick=quick)
     console = Console(width=220, highlight=False)  # a table that wraps is no table
-    for table in (passes(done), detections(done)):
+    for table in (passes(done), excesses(done), detections(done)):
         if as_markdown:
             click.echo(markdown(table) + "\n")
         else:

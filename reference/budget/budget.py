@@ -143,10 +143,11 @@ def _merge_partials(given: Mapping[str, Any], formats: Formats, _accuracy: Accur
         lse = shift + np.log(total)
     finite = np.isfinite(lse)
     lse = np.where(finite, lse, 0)
-    # exp(e[n] - lse): the lse is rounded at its size, and the difference, its constant and base once each.
-    exponent = work.unit * (
-        LOGARITHM * np.where(np.isfinite(lses), np.abs(lses - lse), 0) + np.abs(lse) + 2 * EXPONENTIAL
-    )
+    # exp(e[n] - lse): the difference, its constant and base are rounded once each; and each time that two
+    # parts are merged the lse is, at its size, which is between that of the part and that of the whole.
+    below = np.where(np.isfinite(lses), np.abs(lses - lse), 0)
+    merges = max(parts - 1, 1)
+    exponent = work.unit * (LOGARITHM * below + merges * (np.abs(lse) + below + 2 * EXPONENTIAL))
     several = ((rates > 0).sum(axis=0) > 1)[..., None]
     moved = (p * np.abs(outputs) * np.expm1(exponent)[..., None]).sum(axis=0)
     error = several * (2 * moved + 2 * (parts + NORMALISING) * work.unit * size + parts * work.normal)
@@ -155,7 +156,9 @@ def _merge_partials(given: Mapping[str, Any], formats: Formats, _accuracy: Accur
         several, error, (2 * EXPONENTIAL * work.unit + np.abs(lse)[..., None] * work.unit) * size
     )
     lse_error = work.unit * (
-        parts + EXPONENTIAL * (1 + np.log(max(parts, 1))) + LOGARITHM * (np.abs(lse) + np.abs(shift))
+        merges * (np.abs(lse) + EXPONENTIAL + 1)
+        + EXPONENTIAL * (1 + np.log(max(parts, 1)))
+        + LOGARITHM * (np.abs(lse) + np.abs(shift))
     )
     return {
         "output": rounded(value, error, storage),
