@@ -101,3 +101,28 @@ def test_the_class_cast_allows_nothing_more_where_the_storage_is_the_longer_form
         for name in ("full", "cast")
     )
     assert full == cast
+
+
+def test_a_score_on_matrix_units_by_hand():
+    """Ten products in blocks of 4 and the sum before: 3 blocks of 5, cut off; and what rounds the inputs."""
+    arguments = {"query": np.ones((1, 10)), "key": np.ones((1, 10)), "scale": 1.0}
+    for profile, dtype, product, blocks in (
+        ("matrix", "float16", 0, 3),
+        ("tf32", "float32", 2 * 2.0**-10 + 2.0**-20, 3),
+        ("bf16", "float32", 2 * 2.0**-8 + 2.0**-16, 3),
+        ("bf16x3", "float32", 3 * 2.0**-16 + 2.0**-32, 8),
+        ("matrix", "float32", 0, 0),
+        ("tf32", "float64", 0, 0),
+    ):
+        allowed = budget("scores", arguments, dtype, profile=profile)["scores"][0, 0]
+        unit = FORMATS[FORMATS[dtype].working].unit
+        sums = blocks * 5 * 2 * unit if blocks else 10 * unit
+        error = 10 * (sums + 6 * unit + product)
+        assert np.isclose(allowed, error + FORMATS[dtype].unit * (10 + error), rtol=1e-9, atol=0)
+
+
+def test_a_value_is_rounded_by_a_profile_even_where_there_is_one_key():
+    one = np.ones((1, 1))
+    arguments = {"query": one, "key": one, "value": one}
+    allowed = budget("attention", arguments, "float32", profile="tf32")["output"][0, 0]
+    assert np.isclose(allowed, 2.0**-10 + 2.0**-20 + 2.0**-24 * (1 + 2.0**-10), rtol=1e-9, atol=0)

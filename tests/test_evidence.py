@@ -13,6 +13,7 @@ from attnspec.conformance.meta.algorithms import ALGORITHMS, run
 from attnspec.conformance.meta.evidence import survey
 from attnspec.conformance.meta.faults import FAULTS
 from attnspec.conformance.meta.merging import EXCEEDING, by_difference, by_sigmoids
+from attnspec.conformance.meta.units import UNITS
 from attnspec.conformance.suite.datasets import DATASETS, problem
 from attnspec.reference.budget.budget import budget
 from attnspec.reference.exact.evaluate import evaluate
@@ -40,6 +41,19 @@ def test_every_fault_exceeds_the_full_budget_somewhere_in_every_dtype_it_concern
     assert concerned == {(name, dtype) for name, fault in FAULTS.items() for dtype in fault.dtypes}
     seen = {(trial.subject.name, trial.problem.dtype) for trial in faulty if trial.shares["full"] > 1}
     assert concerned - seen == set()
+
+
+def test_what_a_unit_does_is_within_its_profile_and_a_fault_of_it_is_not(trials):
+    for name, unit in UNITS.items():
+        shares = [t.shares["profile"] for t in trials if t.subject.name == name]
+        assert shares
+        assert (max(shares) <= 1) is (unit.accuracy is not None), name
+
+
+def test_what_needs_a_profile_of_float32_is_not_full(trials):
+    for name, unit in UNITS.items():
+        if unit.dtypes == ("float32",):
+            assert any(t.shares["full"] > 1 for t in trials if t.subject.name == name)
 
 
 @pytest.mark.parametrize("name", ["result truncated", "weights truncated"])
@@ -115,7 +129,9 @@ def test_what_in_use_exceeds_its_budget_does(name, dataset, size):
 
 
 def test_the_tables_of_the_chapter_are_of_these_algorithms_faults_and_data():
-    for name in [*ALGORITHMS, *FAULTS, *EXCEEDING]:
+    for name in [*ALGORITHMS, *FAULTS, *EXCEEDING, *UNITS]:
         assert f"\n| {name} |" in NUMERICS
-    assert set(re.findall(r"(?:full|cast|signed mean): ([a-z0-9.-]+) \d+ of", NUMERICS)) <= set(DATASETS)
+    assert set(re.findall(r"(?:full|cast|profile|signed mean): ([a-z0-9.-]+) \d+ of", NUMERICS)) <= set(
+        DATASETS
+    )
     assert "TOO LARGE" not in NUMERICS

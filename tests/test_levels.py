@@ -133,3 +133,4 @@ def test_exact_asks_for_the_tightest_class():
     assert reached([*perfect(), loose]) == NAMES[:-1]
     assert standings([*perfect(), loose])[-1].missing == {"NUM-3": "class cast in float16"}
     assert reached([*perfect(), replace(loose, accuracy="")]) == NAMES
+    assert reached([*perfect(), replace(loose, dtype="float32", accuracy="tf32")]) == NAMES[:-1]

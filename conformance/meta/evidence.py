@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import click
@@ -15,6 +15,7 @@ from attnspec.conformance.meta.algorithms import ALGORITHMS, Array, run
 from attnspec.conformance.meta.faults import FAULTS
 from attnspec.conformance.meta.libraries import libraries
 from attnspec.conformance.meta.merging import EXCEEDING, by_sigmoids, chain
+from attnspec.conformance.meta.units import UNITS
 from attnspec.conformance.suite.datasets import INDEPENDENT, SIZES, Problem, problems
 from attnspec.dtypes import DTYPES, FORMATS, SHORT
 from attnspec.reference import attention
@@ -22,7 +23,7 @@ from attnspec.reference.budget.budget import Accuracy, budget
 from attnspec.reference.exact.evaluate import evaluate
 
 #: The rules that are compared, by the heading of their column.
-RULES = ("full", "cast", "signed mean", "1e-2", "1e-3", "ONNX", "2x baseline")
+RULES = ("full", "cast", "profile", "signed mean", "1e-2", "1e-3", "ONNX", "2x baseline")
 #: How many problems of each data set and size; the exact values of float64 take their time.
 SEEDS: Mapping[str, int] = {"float16": 4, "bfloat16": 4, "float32": 4, "float64": 1}
 #: Absolute and relative tolerance.
@@ -44,12 +45,15 @@ class Subject:
         From a problem to the result in its dtype, or None where it does not apply.
     output : {"output", "lse"}
         Which result it is.
+    profile : str
+        That it is allowed, of `PROFILES`.
     """
 
     name: str
     accuracy: Accuracy | None
     compute: Callable[[Problem], Array | None]
     output: str = "output"
+    profile: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,9 @@ def subjects() -> list[Subject]:
     ]
     sigmoids = partial(chain, parts=8, merge=by_sigmoids)
     found.append(Subject("split in 8, merged by sigmoids", "full", partial(_computed, sigmoids)))
+    for name, unit in UNITS.items():
+        compute = partial(_computed, unit.function, dtypes=unit.dtypes)
+        found.append(Subject(name, unit.accuracy, compute, profile=unit.profile))
     found += [Subject(*library) for library in libraries()]
     for name, (function, output) in EXCEEDING.items():
         found.append(Subject(name, None, partial(_computed, function, output=output), output))
@@ -128,13 +135,12 @@ def _judge(given: Problem) -> Callable[[Array, Subject], dict[str, float]]:
         exact = dict(zip(("output", "lse", "weights"), attention(**wide, **_RETURNED), strict=True))
         slack = budget("attention", wide, "float64")
 
-    def allowed(accuracy: Accuracy, working: str | None = None) -> dict[str, Array]:
-        found = budget("attention", wide, given.dtype, accuracy=accuracy, working=working)
+    @cache
+    def allowed(accuracy: Accuracy, working: str | None = None, profile: str = "") -> dict[str, Array]:
+        found = budget("attention", wide, given.dtype, accuracy=accuracy, working=working, profile=profile)
         return {name: np.asarray(found[name] + slack[name]) for name in ("output", "lse")}
 
     budgets = {accuracy: allowed(accuracy) for accuracy in ("full", "cast", "storage")}
-    # What NUM-2 calls the variant `float32`.
-    in_float32 = allowed("cast", "float32")
     computed = ALGORITHMS["all stored"].function
     baseline = np.abs(np.asarray(_computed(computed, given), np.float64) - exact["output"]).max()
 
@@ -144,9 +150,12 @@ def _judge(given: Problem) -> Callable[[Array, Subject], dict[str, float]]:
     def judge(got: Array, subject: Subject) -> dict[str, float]:
         expected = exact[subject.output]
         allowances = {name: found[subject.output] for name, found in budgets.items()}
-        if subject.name == "jax.nn" and given.dtype == "float64":
-            allowances["cast"] = in_float32[subject.output]
+        if subject.name == "jax.nn" and given.dtype == "float64":  # by NUM-2, the variant `float32`
+            allowances["cast"] = allowed("cast", "float32")[subject.output]
         allowances["own"] = allowances[subject.accuracy or "full"]
+        if subject.profile:
+            own: Accuracy = "cast" if given.dtype in SHORT else "full"
+            allowances["own"] = allowances["profile"] = allowed(own, profile=subject.profile)[subject.output]
         for name, (atol, rtol) in FIXED.items():
             allowances[name] = atol + rtol * np.abs(expected)
         shares = {name: _share(got, expected, most) for name, most in allowances.items()}
@@ -191,7 +200,7 @@ def passes(done: Sequence[Trial]) -> Table:
         at = max(own, key=lambda trial: trial.shares["own"]).problem
         where = f"{at.dtype} {at.dataset} {(len(at.query), *at.key.shape)}"
         bias = f"{max(biases):.2f}" if biases else ""
-        table.add_row(subject.name, subject.accuracy, str(len(own)), *cells, bias, where)
+        table.add_row(subject.name, subject.profile or subject.accuracy, str(len(own)), *cells, bias, where)
     return table
 
 
@@ -203,7 +212,7 @@ def detections(done: Sequence[Trial]) -> Table:
         accuracy = trial.subject.accuracy
         if accuracy != "storage" and trial.subject.name not in EXCEEDING:
             of = "lse, correct" if trial.subject.output == "lse" else "correct"
-            name = f"{of}, {accuracy}" if accuracy else trial.subject.name
+            name = f"{of}, {trial.subject.profile or accuracy}" if accuracy else trial.subject.name
             groups.setdefault((name, trial.problem.dtype), []).append(trial)
     for (name, dtype), own in groups.items():
         cells, accuracy = [], own[0].subject.accuracy
@@ -235,7 +244,7 @@ def excesses(done: Sequence[Trial]) -> Table:
 def _best(own: Sequence[Trial]) -> str:
     """Name for each of our rules the data set on which it finds the fault most often."""
     found = []
-    for rule in ("full", "cast", "signed mean"):
+    for rule in ("full", "cast", "profile", "signed mean"):
         rejected: dict[str, list[bool]] = {}
         for trial in own:
             # Rows shorter than a tile hold too few roundings to tell.

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from attnspec.dtypes import Format
 from attnspec.operations import OPERATIONS
-from attnspec.reference.budget.formats import Accuracy, Budget, rounded
+from attnspec.reference.budget.arithmetic import Arithmetic
+from attnspec.reference.budget.formats import Budget, rounded
 from attnspec.reference.masking import allowed_keys
 from attnspec.reference.softmax import log_sum_exp, softmax
 
@@ -37,7 +38,7 @@ def scores_and_errors(
     query: Budget,
     key: Budget,
     given: Mapping[str, Any],
-    work: Format,
+    arithmetic: Arithmetic,
     inherited: tuple[Budget, Budget] | None = None,
 ) -> tuple[Budget, Budget]:
     """Scores and their errors, with the errors that query and key bring along.
@@ -48,8 +49,7 @@ def scores_and_errors(
     key : (*B, Hkv, S, D)
     given : mapping
         The call.
-    work : Format
-        The working precision.
+    arithmetic : Arithmetic
     inherited : pair of arrays, optional
         Errors of query and key.
 
@@ -57,13 +57,14 @@ def scores_and_errors(
     -------
     pair of (*B, Hq, L, S)
     """
-    depth = query.shape[-1]
+    depth, work, profile = query.shape[-1], arithmetic.work, arithmetic.profile
     scale = given.get("scale")
     factor = 1 / np.sqrt(depth) if scale is None else float(scale)
     keys = np.swapaxes(repeat_heads(key, query.shape), -1, -2)
     value = factor * (query @ keys)
     size = abs(factor) * (np.abs(query) @ np.abs(keys))
-    error = (depth + SCALING) * (work.unit * size + abs(factor) * work.normal * (size > 0))
+    relative = profile.summing(depth, work.unit) + SCALING * work.unit + profile.product
+    error = relative * size + (depth + SCALING) * abs(factor) * work.normal * (size > 0)
     if inherited is not None:
         query_error = inherited[0]
         key_error = np.swapaxes(repeat_heads(inherited[1], query.shape), -1, -2)
@@ -88,8 +89,7 @@ def scores_and_errors(
 def attention_budget(
     arrays: tuple[Budget, Budget, Budget],
     given: Mapping[str, Any],
-    formats: tuple[Format, Format, Format],
-    accuracy: Accuracy,
+    arithmetic: Arithmetic,
     inherited: tuple[Budget, Budget, Budget] | None = None,
 ) -> dict[str, Budget]:
     """Budgets of output, lse and weights.
@@ -99,14 +99,13 @@ def attention_budget(
     arrays : query, key and value
     given : mapping
         The call, and under `uniform_rows` whether empty rows are means.
-    formats : storage, working and lse
-    accuracy : {"full", "cast", "storage"}
+    arithmetic : Arithmetic
     inherited : errors of query, key and value, optional
     """
     query, key, value = arrays
-    storage, work, of_lse = formats
-    s, score_error = scores_and_errors(query, key, given, work, inherited and inherited[:2])
-    relative, absolute, approximate = _casting(accuracy, storage, work)
+    storage, work, profile = arithmetic.storage, arithmetic.work, arithmetic.profile
+    s, score_error = scores_and_errors(query, key, given, arithmetic, inherited and inherited[:2])
+    relative, absolute, approximate = _casting(arithmetic)
     allowed = allowed_keys(s.shape, **{name: given[name] for name in MASKING if name in given})
     if given["uniform_rows"]:
         empty = ~allowed.any(axis=-1, keepdims=True)
@@ -128,7 +127,7 @@ def attention_budget(
     # An approximate exponential is rounded to 1 when it is cast; the sum has it as it is.
     alone = approximate * (keys == 1)
     exponential = np.expm1(np.minimum(exponent, 700))
-    sums = (keys + NORMALISING) * work.unit * (keys > 1)
+    sums = (profile.summing(keys, work.unit) + NORMALISING * work.unit) * (keys > 1)
     # Parts merged by exp(lse_part - lse): each lse is as wrong as its rounding and its logarithm.
     largest = np.where(keys > 0, np.abs(top), 0) + (1 + EXPONENTIAL) * np.log(np.maximum(keys, 1))
     merging = 2 * work.unit * largest * (keys > 1)
@@ -137,7 +136,7 @@ def attention_budget(
     # The lse of one key alone has its score's error all the same.
     of_one = (p * score_error).sum(axis=-1, keepdims=True) + alone
     of_sum = np.where(keys > 1, mean + sums + merging, of_one)
-    lse = _lse_budget(s, allowed, of_sum[..., 0], work, of_lse)
+    lse = _lse_budget(s, allowed, of_sum[..., 0], work, arithmetic.lse)
     p, exponential, floor = p[..., :places], exponential[..., :places], floor[..., :places]
     allowed = allowed[..., :places]
     # An error above 1 says nothing.
@@ -160,7 +159,9 @@ def attention_budget(
     underflow = (kept * (floor + absolute * (allowed & (keys > 1)))) @ np.abs(value) + keys * (
         keys > 1
     ) * work.normal * (size > 0)
-    error = spread + (2 * sums + merging + dropping + alone) * size + cast + underflow
+    # The weights' own rounding is in `cast`; this is that of the values.
+    rounding = profile.product - profile.inputs
+    error = spread + (2 * sums + merging + dropping + alone + rounding) * size + cast + underflow
     if inherited is not None:
         error = error + (q + weight_error) @ repeat_heads(inherited[2], s.shape)
     return {"output": rounded(output, error, storage), "lse": lse, "weights": weights}
@@ -171,11 +172,11 @@ def repeat_heads(array: Budget, shape: tuple[int, ...]) -> Budget:
     return array if array.ndim == 2 else np.repeat(array, shape[-3] // array.shape[-3], axis=-3)
 
 
-def _casting(accuracy: Accuracy, storage: Format, work: Format) -> tuple[float, float, float]:
-    """Tell what the class `cast` adds: to a weight of itself and in all, and to an exponential of itself."""
-    if accuracy == "cast" and storage.unit > work.unit:
-        return storage.unit, storage.subnormal / 2, APPROXIMATE
-    return 0.0, 0.0, 0.0
+def _casting(arithmetic: Arithmetic) -> tuple[float, float, float]:
+    """Tell what is added to a weight that meets values, of itself and in all, and to an exponential."""
+    if arithmetic.casts:
+        return arithmetic.storage.unit, arithmetic.storage.subnormal / 2, APPROXIMATE
+    return arithmetic.profile.inputs, 0.0, 0.0
 
 
 def _with_sink(
