@@ -76,8 +76,8 @@ def subjects() -> list[Subject]:
     ]
     sigmoids = partial(chain, parts=8, merge=by_sigmoids)
     found.append(Subject("split in 8, merged by sigmoids", "full", partial(_computed, sigmoids)))
-    for name, unit in UNITS.items():
-        compute = partial(_computed, unit.function, dtypes=unit.dtypes)
+    for name, unit in UNITS.items():  # which are slow to simulate
+        compute = partial(_computed, unit.function, dtypes=unit.dtypes, seeds=1)
         found.append(Subject(name, unit.accuracy, compute, profile=unit.profile))
     found += [Subject(*library) for library in libraries()]
     for name, (function, output) in EXCEEDING.items():
@@ -117,8 +117,9 @@ def _computed(
     *,
     dtypes: tuple[str, ...] = DTYPES,
     output: str = "output",
+    seeds: int = max(SEEDS.values()),
 ) -> Array | None:
-    if given.dtype not in dtypes:
+    if given.dtype not in dtypes or given.seed >= seeds:
         return None
     arrays = given.query, given.key, given.value, given.allowed
     return run(function, *arrays, scale=given.scale, output=output)
