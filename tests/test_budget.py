@@ -1,9 +1,17 @@
 """The error budget, against its terms written out by hand."""
 
+import re
+from fractions import Fraction
+from pathlib import Path
+
 import numpy as np
 
+import attnspec
 from attnspec.dtypes import FORMATS
 from attnspec.reference.budget.budget import budget
+from attnspec.reference.budget.profile import PROFILES
+
+NUMERICS = (Path(attnspec.__file__).parent / "numerics.md").read_text(encoding="utf-8")
 
 
 def test_formats_are_those_of_numpy():
@@ -126,3 +134,14 @@ def test_a_value_is_rounded_by_a_profile_even_where_there_is_one_key():
     arguments = {"query": one, "key": one, "value": one}
     allowed = budget("attention", arguments, "float32", profile="tf32")["output"][0, 0]
     assert np.isclose(allowed, 2.0**-10 + 2.0**-20 + 2.0**-24 * (1 + 2.0**-10), rtol=1e-9, atol=0)
+
+
+def test_the_chapter_has_the_profiles_as_they_are():
+    row = r"^\| `(\w+)` \| ([\w, ]+) \| (\S+) \| (\S+) \| (\d) \| (\d) \|$"
+    rows = re.findall(row, NUMERICS, re.MULTILINE)
+    assert [row[0] for row in rows] == list(PROFILES)
+    for name, dtypes, *parameters in rows:
+        for dtype in dtypes.split(", "):
+            found = PROFILES[name][dtype]
+            written = [float(Fraction(2) ** int(x[2:]) if "^" in x else int(x)) for x in parameters]
+            assert written == [found.inputs, found.left_out, found.terms, found.block]
