@@ -78,8 +78,8 @@ def aligned_sum(terms: Array, digits: int) -> Array:
     --------
     >>> import numpy as np
     >>> from attnspec.conformance.meta.units import aligned_sum
-    >>> aligned_sum(np.array([1.0, 2.0**-24, 2.0**-24, 2.0**-24]), 24)
-    array(1.)
+    >>> float(aligned_sum(np.array([1.0, 2.0**-24, 2.0**-24, 2.0**-24]), 24))
+    1.0
     """
     largest = np.abs(terms).max(axis=-1)
     spacing = np.ldexp(1.0, np.frexp(np.where(largest == 0, 1, largest))[1] - digits)

@@ -35,8 +35,8 @@ class Profile:
     Examples
     --------
     >>> from attnspec.reference.budget.profile import PLAIN, PROFILES
-    >>> PLAIN.summing(64, 2.0**-24) * 2**24, PROFILES["tf32"]["float32"].summing(64, 2.0**-24) * 2**24
-    (64.0, 160.0)
+    >>> [float(one.summing(64, 2.0**-24)) * 2**24 for one in (PLAIN, PROFILES["tf32"]["float32"])]
+    [64.0, 160.0]
     """
 
     inputs: float = 0.0
