@@ -42,6 +42,9 @@ class Backend:
     accuracy : {"cast", "full"}
         The class of NUM-3 that it is held to in half precision. The loosest,
         ``storage``, is a variant of NUM-5.
+    profile : str
+        How it computes products of matrices, where not in the working precision: a
+        name in `attnspec.reference.budget.profile.PROFILES`.
     versions : str
         The releases of the library for which dialect and deviations are declared, as pip writes a
         range, such as ``>=2.13,<2.14``; all where empty. `load` leaves out what is declared for others.
@@ -73,6 +76,7 @@ class Backend:
     deviations: tuple[Deviation, ...] = ()
     device: str = ""
     accuracy: str = "cast"
+    profile: str = ""
     versions: str = ""
     notes: tuple[str, ...] = ()
     cases: frozenset[str] = frozenset()
@@ -165,6 +169,22 @@ def for_release(backend: Backend) -> Backend:
         f"(declarations hold for {', or '.join(dict.fromkeys(gone))})"
     )
     return replace(backend, dialect=dialect, deviations=deviations, notes=(*backend.notes, note))
+
+
+def with_profile_noted(backend: Backend) -> Backend:
+    """Note the profile by which a backend is judged.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from attnspec.backends import load
+    >>> from attnspec.backends.backend import with_profile_noted
+    >>> with_profile_noted(replace(load("numpy-portable"), profile="tf32")).notes
+    ('its budget is that of the profile tf32',)
+    """
+    if not backend.profile:
+        return backend
+    return replace(backend, notes=(*backend.notes, f"its budget is that of the profile {backend.profile}"))
 
 
 def _parameters(function: Callable[..., Any]) -> frozenset[str]:

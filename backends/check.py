@@ -12,6 +12,7 @@ from attnspec.backends.constraints import Constraints
 from attnspec.backends.deviation import is_range
 from attnspec.backends.errors import BackendError
 from attnspec.dtypes import DTYPES
+from attnspec.reference.budget.profile import PROFILES
 
 
 def check_backend(name: str, backend: Backend) -> None:
@@ -50,6 +51,10 @@ def check_backend(name: str, backend: Backend) -> None:
         )
     if backend.accuracy not in ("cast", "full"):
         raise BackendError(f"backend {name}: accuracy: expected cast or full, got {backend.accuracy!r}")
+    if backend.profile not in ("", *PROFILES):
+        raise BackendError(
+            f"backend {name}: profile: expected one of {', '.join(PROFILES)}, got {backend.profile!r}"
+        )
     if not _are_words(backend.ignore):
         raise BackendError(
             f'backend {name}: ignore: expected names of parameters, such as ("enable_gqa",), '

@@ -102,7 +102,7 @@ class Verdict:
     share : float
         The largest share of its budget that an element used.
     accuracy : str
-        The tightest accuracy class that holds.
+        The tightest accuracy class that holds, or the profile that was needed.
     declared : tuple of str
         The declared deviations that showed, by `Deviation.id`.
     seconds : float

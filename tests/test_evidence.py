@@ -1,6 +1,7 @@
 """The error budget: no correct algorithm exceeds it, and every fault that shows does."""
 
 import re
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ from attnspec.conformance.judge.rounding_bias import signed_mean
 from attnspec.conformance.meta.algorithms import ALGORITHMS, run
 from attnspec.conformance.meta.evidence import survey
 from attnspec.conformance.meta.faults import FAULTS
+from attnspec.conformance.meta.merging import EXCEEDING, by_difference, by_sigmoids
+from attnspec.conformance.meta.units import UNITS
 from attnspec.conformance.suite.datasets import DATASETS, problem
 from attnspec.reference.budget.budget import budget
 from attnspec.reference.exact.evaluate import evaluate
@@ -40,6 +43,19 @@ def test_every_fault_exceeds_the_full_budget_somewhere_in_every_dtype_it_concern
     assert concerned - seen == set()
 
 
+def test_what_a_unit_does_is_within_its_profile_and_a_fault_of_it_is_not(trials):
+    for name, unit in UNITS.items():
+        shares = [t.shares["profile"] for t in trials if t.subject.name == name]
+        assert shares
+        assert (max(shares) <= 1) is (unit.accuracy is not None), name
+
+
+def test_what_needs_a_profile_of_float32_is_not_full(trials):
+    for name, unit in UNITS.items():
+        if unit.dtypes == ("float32",):
+            assert any(t.shares["full"] > 1 for t in trials if t.subject.name == name)
+
+
 @pytest.mark.parametrize("name", ["result truncated", "weights truncated"])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_the_signed_mean_catches_truncation_and_no_correct_rounding(name, dtype):
@@ -58,8 +74,64 @@ def test_the_signed_mean_catches_truncation_and_no_correct_rounding(name, dtype)
     assert share(FAULTS[name].function) > 1
 
 
+def test_the_signed_mean_lets_approximate_exponentials_have_a_sign():
+    """Two keys, whose exponentials are off by 2**-13 in opposite directions: every output is too large."""
+    rows = 2**16
+    weights, value = np.full((rows, 2), 0.5), np.array([[1.0], [3.0]])
+    exact = np.full((rows, 1), 2.0)
+    last = exact * 2.0**-11
+    for off, within in ((1, True), (2, False)):
+        got = exact + off * 2.0**-13
+        share = signed_mean(got, exact, last, dtype="float16", cast=(weights, value))
+        assert (share <= 1) is within
+
+
+@pytest.mark.parametrize("parts", [2, 8, 64, 256])
+def test_parts_merged_two_at_a_time_by_sigmoids_stay_within_the_budget_of_merging(parts):
+    """Each merge rounds the lse of what there is at its size."""
+    most = 0.0
+    for seed in range(8):
+        random = np.random.default_rng([parts, seed])
+        outputs, lses = random.normal(size=(parts, 4, 2)), 10000 + random.normal(size=(parts, 4))
+        arguments = {"outputs": outputs, "lses": lses}
+        exact = evaluate("merge_partials", arguments)
+        allowed = budget("merge_partials", arguments, "float64")
+        merged = reduce(by_sigmoids, zip(outputs, lses[..., None], strict=True))
+        for got, name in zip((merged[0], merged[1][:, 0]), ("output", "lse"), strict=True):
+            most = max(most, (np.abs(got - exact[name].values) / allowed[name]).max())
+    assert most <= 1
+
+
+def test_merging_by_a_difference_exceeds_it_where_a_part_of_small_weight_has_large_values():
+    arguments = {"outputs": np.array([[[1e6]], [[1 / 3]]]), "lses": np.array([[-30.0], [1.0]])}
+    parts = list(zip(arguments["outputs"], arguments["lses"][..., None], strict=True))
+    exact = evaluate("merge_partials", arguments)["output"].values
+    allowed = budget("merge_partials", arguments, "float64")["output"]
+    assert np.abs(by_sigmoids(*parts)[0] - exact) < allowed
+    assert np.abs(by_difference(*parts)[0] - exact) > 1000 * allowed
+
+
+@pytest.mark.parametrize(
+    ("name", "dataset", "size"),
+    [
+        ("merged by difference, 2 parts", "peaked-identity", (64, 16, 32)),
+        ("merged by difference, 8 parts", "peaked-identity", (64, 16, 32)),
+        ("denominator by logaddexp", "peaked", (2, 1024, 256)),
+        ("lse by logaddexp", "common-shift", (4, 1024, 1)),
+    ],
+)
+def test_what_in_use_exceeds_its_budget_does(name, dataset, size):
+    function, output = EXCEEDING[name]
+    given = problem(dataset, size, "float64", 0)
+    got = run(function, given.query, given.key, given.value, given.allowed, scale=given.scale, output=output)
+    exact = evaluate("attention", given.arguments)[output].values
+    assert (np.abs(got - exact) > budget("attention", given.arguments, "float64")[output]).any()
+
+
 def test_the_tables_of_the_chapter_are_of_these_algorithms_faults_and_data():
-    for name in [*ALGORITHMS, *FAULTS]:
+    for name in [*ALGORITHMS, *FAULTS, *EXCEEDING, *UNITS]:
         assert f"\n| {name} |" in NUMERICS
-    assert set(re.findall(r"(?:full|cast|signed mean): ([a-z0-9.-]+) \d+ of", NUMERICS)) <= set(DATASETS)
+    assert set(re.findall(r"(?:full|cast|profile|signed mean): ([a-z0-9.-]+) \d+ of", NUMERICS)) <= set(
+        DATASETS
+    )
     assert "TOO LARGE" not in NUMERICS

@@ -107,6 +107,38 @@ def test_a_pass_says_how_much_of_its_budget_it_used():
     assert 0 < verdict.share <= 1
 
 
+def in_tf32(query, key, value, *, scale=None):
+    """Attention of inputs that are cut off to 11 digits, as a unit does that is given float32."""
+    if query.dtype == np.float32:
+        cut = [(array.view(np.uint32) >> 13 << 13).view(np.float32) for array in (query, key, value)]
+        return PORTABLE.attention(*cut, scale=scale)
+    return PORTABLE.attention(query, key, value, scale=scale)
+
+
+@pytest.mark.parametrize(
+    ("profile", "dtype", "status", "accuracy"),
+    [
+        ("tf32", "float32", "pass", "tf32"),
+        ("bf16", "float32", "pass", "bf16"),
+        ("", "float32", "fail", ""),
+        ("matrix", "float32", "fail", ""),
+        ("bf16x3", "float32", "fail", ""),
+        ("tf32", "float64", "pass", "full"),
+        ("tf32", "float16", "pass", "full"),
+    ],
+)
+def test_a_result_that_needs_a_profile_has_its_class_and_is_never_full(profile, dtype, status, accuracy):
+    backend = Backend("tf32", PORTABLE.array_library, in_tf32, dtypes=DTYPES, profile=profile)
+    arguments = {name: array.astype(dtype) for name, array in drawn().items()}
+    verdict = judge(backend, asked("NUM-3", arguments))
+    assert (verdict.status, verdict.accuracy) == (status, accuracy)
+
+
+def test_a_result_that_does_not_need_its_profile_is_full():
+    verdict = judge(replace(PORTABLE, profile="tf32"), golden("softmax-000", "float32"))
+    assert (verdict.status, verdict.accuracy) == ("pass", "full")
+
+
 @pytest.mark.parametrize("name", ["bias", "boolean", "causal"])
 def test_normalising_over_the_whole_matrix_is_told_by_name(name):
     verdict = judge(backend_of("whole_matrix"), golden(f"masking-004-{name}"))

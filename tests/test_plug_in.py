@@ -265,7 +265,7 @@ def test_a_configuration_of_a_program(tmp_path):
 
 
 def test_what_a_configuration_declares(folder):
-    more = 'accuracy = "full"\narray = "numpy"\ndevice = "cpu"\n'
+    more = 'accuracy = "full"\nprofile = "tf32"\narray = "numpy"\ndevice = "cpu"\n'
     text = TOML.replace("axes = 4\n", f"axes = 4\n{more}")
     text += '[backend.dialect]\nMASK-6 = "nan"\n'
     text += (
@@ -276,6 +276,8 @@ def test_what_a_configuration_declares(folder):
     assert backend.dialect == {"MASK-6": "nan"}
     assert backend.deviations[0].rules == ("ERR-6",)
     assert (required(backend, "float16"), backend.device) == ("full", "cpu")
+    assert backend.profile == "tf32"
+    assert "its budget is that of the profile tf32" in backend.notes
 
 
 @pytest.mark.parametrize(
@@ -299,6 +301,10 @@ def test_what_a_configuration_declares(folder):
             r"dtypes: expected some of .*, got \('float32', 'float31'\)",
         ),
         (TOML.replace("axes = 4", 'accuracy = "storage"'), "accuracy: expected cast or full, got 'storage'"),
+        (
+            TOML.replace("axes = 4", 'profile = "tf23"'),
+            "profile: expected one of matrix, bf16x3, tf32, bf16, got 'tf23'",
+        ),
         (TOML + '[backend.dialect]\nMASK-6 = "purple"\n', "dialect: expected variants by rule id"),
         (TOML + '[[backend.deviations]]\nrules = ["ERR-6"]\n', "deviations: expected rules, reason, source"),
         (TOML.replace("kernels:kernel", "kernels:colonel"), "expected colonel in kernels, got no such name"),

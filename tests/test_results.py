@@ -14,7 +14,8 @@ from attnspec import SpecError, conformance
 from attnspec.conformance.cli.main import main
 from attnspec.conformance.report.report import Report
 from attnspec.conformance.results import SCHEMA, Footer, Header, Subject, line, read
-from attnspec.conformance.verdict import STATUSES, Difference, Raise, Verdict
+from attnspec.conformance.verdict import CLASSES, STATUSES, Difference, Raise, Verdict
+from attnspec.reference.budget.profile import PROFILES
 
 FORMAT = json.loads((Path(conformance.__file__).parent / "results.schema.json").read_text(encoding="utf-8"))
 KINDS = {**FORMAT["properties"], **FORMAT["$defs"]}
@@ -67,6 +68,8 @@ def test_the_schema_has_the_fields_that_are_written(kind, thing):
 def test_the_schema_is_of_the_version_and_the_statuses_that_are_written():
     assert KINDS["header"]["properties"]["schema"] == {"const": SCHEMA}
     assert KINDS["verdict"]["properties"]["status"]["enum"] == list(STATUSES)
+    needed = [name for name, found in PROFILES.items() if "float32" in found]
+    assert KINDS["verdict"]["properties"]["accuracy"]["enum"] == [*CLASSES, *needed]
     jsonschema.Draft202012Validator.check_schema(FORMAT)
 
 

@@ -18,6 +18,7 @@ def test_the_budget_used_by_dtype():
     assert used([PASS, cast, tight, none]) == (
         "of the budget used: float16 0.90 (cast), float32 0.50 (full); most in a-float16"
     )
+    assert used([PASS, replace(PASS, accuracy="tf32")]).startswith("of the budget used: float32 0.50 (tf32)")
     assert used([]) == ""
 
 

@@ -30,6 +30,7 @@ KEYS: Mapping[str, tuple[Any, str]] = {
     "given": (list, "a list of options"),
     "returns": _LIST,
     "accuracy": _STRING,
+    "profile": _STRING,
     "names": _TABLE,
     "ignore": _LIST,
     "dialect": _TABLE,
@@ -86,7 +87,8 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
         always=table.get("always", {}),
         given=tuple(table.get("given", ())),
     )
-    fields: dict[str, Any] = {key: table[key] for key in ("accuracy", "versions", "dialect") if key in table}
+    as_it_is = ("accuracy", "profile", "versions", "dialect")
+    fields: dict[str, Any] = {key: table[key] for key in as_it_is if key in table}
     if "ignore" in table:
         fields["ignore"] = tuple(table["ignore"])
     if "companions" in table:

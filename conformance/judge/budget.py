@@ -47,7 +47,7 @@ def budgets_of(backend: Backend, case: Case, accuracy: Accuracy | None = None) -
     """
     chosen = accuracy or required(backend, case.dtype)
     returned = backend.has("attention", "return_weights")
-    key = (id(case.arguments), chosen, returned, *sorted(backend.dialect.items()))
+    key = (id(case.arguments), chosen, backend.profile, returned, *sorted(backend.dialect.items()))
     if key not in _KNOWN:
         while len(_KNOWN) >= _MOST_KNOWN:
             del _KNOWN[next(iter(_KNOWN))]
@@ -60,6 +60,7 @@ def _computed(backend: Backend, case: Case, accuracy: Accuracy) -> dict[str, Bud
     operation, arguments, dtype = case.operation, case.arguments, case.dtype
     options: dict[str, Any] = {
         "accuracy": accuracy,
+        "profile": backend.profile,
         "working": backend.dialect.get("NUM-2") if dtype == "float64" else None,
         "uniform_rows": backend.dialect.get("MASK-6") == "uniform",
     }

@@ -24,6 +24,7 @@ from attnspec.conformance.judge.traits import numbers, traits
 from attnspec.conformance.verdict import CLASSES, Difference, Verdict
 from attnspec.dtypes import SHORT
 from attnspec.reference.budget.budget import Accuracy, Budget, budget
+from attnspec.reference.budget.profile import PROFILES
 
 #: Rules whose declared variant is a lower precision, and the precision that they ask for.
 _PRECISIONS = {"NUM-2": "float32", "NUM-5": "storage"}
@@ -226,9 +227,15 @@ def _by_level(verdict: Verdict) -> Verdict:
     return replace(verdict, status="should not met" if level == "SHOULD" else "unsupported")
 
 
-def _tightest(backend: Backend, case: Case, outputs: Outputs, values: Mapping[str, Any]) -> Accuracy:
-    """Find the tightest class that holds, given that the required one does."""
+def _tightest(backend: Backend, case: Case, outputs: Outputs, values: Mapping[str, Any]) -> str:
+    """Find the tightest class that holds, given that the required one does.
+
+    In a dtype whose classes are one, what needs a profile has the name of that.
+    """
     last = required(backend, case.dtype)
+    if case.dtype not in SHORT and case.dtype in PROFILES.get(backend.profile, {}):
+        plain = budgets_of(replace(backend, profile=""), case, last)
+        return last if _within(outputs, values, plain, case.dtype) else backend.profile
     for accuracy in CLASSES[: CLASSES.index(last)]:
         if _within(outputs, values, budgets_of(backend, case, accuracy), case.dtype):
             return accuracy
@@ -241,7 +248,8 @@ def _of_precision(backend: Backend, case: Case, outputs: Outputs, values: Mappin
         applies = case.dtype == "float64" if rule == "NUM-2" else case.dtype in SHORT
         if applies and rule in case.rules and backend.dialect.get(rule) == variant:
             accuracy: Accuracy = "full" if rule == "NUM-2" else "cast"
-            strict = budget(case.operation, case.arguments, case.dtype, accuracy=accuracy)
+            options: dict[str, Any] = {"accuracy": accuracy, "profile": backend.profile}
+            strict = budget(case.operation, case.arguments, case.dtype, **options)
             if not _within(outputs, values, strict, case.dtype):
                 return rule
     return ""

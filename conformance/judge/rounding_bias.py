@@ -6,6 +6,7 @@ import numpy as np
 
 from attnspec.conformance.meta.algorithms import Array
 from attnspec.dtypes import FORMATS
+from attnspec.reference.budget.attention import APPROXIMATE
 
 #: How often correct rounding may be called biased, by chance, on one problem.
 CHANCE = 1e-9
@@ -41,7 +42,9 @@ def signed_mean(
     last rounding, of whose signs nothing is assumed; plus roundings to `dtype`,
     each of mean 0, independent, and bounded: that of an output by ``u |o|``, that
     of a weight, in ``cast``, by ``u p``, which moves the sum of all errors of its
-    row by ``u p |sum_c v_c|``. By Hoeffding's inequality the sum of such errors
+    row by ``u p |sum_c v_c|``. In ``cast`` an exponential may be approximate, which
+    need not be unbiased: it moves that sum by at most `APPROXIMATE` times
+    ``p |sum_c (v_c - o_c)|``. By Hoeffding's inequality the sum of the others
     exceeds ``sqrt(2 log(4 / chance) * sum of squared bounds)`` with at most that
     chance, for two sums of two tails each: of the errors, which finds rounding downwards, and
     of the errors away from zero, which finds truncation.
@@ -63,12 +66,15 @@ def signed_mean(
     working = np.maximum(allowed - last, 0).sum()
     shares = []
     for signs in (np.ones_like(expected), np.sign(expected)):
-        squares = (last**2).sum()
+        squares, approximate = (last**2).sum(), 0.0
         if cast is not None:
             weights, value = cast
             together = signs @ value.T  # (L, S): by how much a weight moves the sum over its row
             squares += ((storage.unit * weights * together) ** 2).sum()
+            # An approximate exponential is off by its argument, and not by chance.
+            moved = together - (signs * expected).sum(axis=-1, keepdims=True)
+            approximate += APPROXIMATE * (weights * np.abs(moved)).sum()
         # Two sums with two tails each.
-        threshold = working + sqrt(2 * log(4 / CHANCE) * squares)
+        threshold = working + approximate + sqrt(2 * log(4 / CHANCE) * squares)
         shares.append(abs((signs * (got - expected)).sum()) / threshold)
     return float(max(shares))

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from attnspec.conformance.meta.algorithms import Array, Mask, dense, divided, rounded, sequential
-from attnspec.dtypes import DTYPES, SHORT
+from attnspec.dtypes import DTYPES, FORMATS, SHORT
 
 
 @dataclass(frozen=True)
@@ -17,14 +18,24 @@ class Fault:
 
     function: Callable[..., Array]
     dtypes: tuple[str, ...]
+    output: str = "output"
 
 
 def softmax_in_half(
-    query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, storage: Any
+    query: Array,
+    key: Array,
+    value: Array,
+    allowed: Mask,
+    *,
+    scale: float,
+    storage: Any,
+    result: str = "output",
 ) -> Array:
     """Take scores, exponentials, their sum and the weights in the storage dtype."""
     scores = (scale * (query @ key.T)).astype(storage)
     exponentials = _exponentials(scores, allowed)
+    if result == "lse":
+        return _lse(scores, exponentials, allowed, sequential)
     weights = divided(exponentials, sequential(exponentials)[:, None])
     return weights.astype(query.dtype) @ value
 
@@ -38,10 +49,20 @@ def scores_in_half(
 
 
 def sums_in_half(
-    query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, storage: Any
+    query: Array,
+    key: Array,
+    value: Array,
+    allowed: Mask,
+    *,
+    scale: float,
+    storage: Any,
+    result: str = "output",
 ) -> Array:
     """Accumulate both sums over the keys in the storage dtype."""
-    exponentials = _exponentials(scale * (query @ key.T), allowed)
+    scores = scale * (query @ key.T)
+    exponentials = _exponentials(scores, allowed)
+    if result == "lse":
+        return _lse(scores, exponentials.astype(storage), allowed, sequential)
     terms = (exponentials[:, None, :] * value.T).astype(storage)  # (L, Dv, S)
     return divided(sequential(terms), sequential(exponentials.astype(storage))[:, None])
 
@@ -53,7 +74,14 @@ def in_float32(query: Array, key: Array, value: Array, allowed: Mask, **options:
 
 
 def rough_exponential(
-    query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, **_: Any
+    query: Array,
+    key: Array,
+    value: Array,
+    allowed: Mask,
+    *,
+    scale: float,
+    result: str = "output",
+    **_: Any,
 ) -> Array:
     """Take exponentials that are off by up to 1e-3, more or less depending on the argument.
 
@@ -62,12 +90,19 @@ def rough_exponential(
     scores = scale * (query @ key.T)
     wave = np.sin(40 * (scores - _top(scores, allowed)))
     rough = _exponentials(scores, allowed) * (1 + 1e-3 * wave)
+    if result == "lse":
+        return _lse(scores, rough, allowed)
     return divided(rough @ value, rough.sum(axis=-1, keepdims=True))
 
 
-def missing_key(query: Array, key: Array, value: Array, allowed: Mask, **options: Any) -> Array:
+def missing_key(
+    query: Array, key: Array, value: Array, allowed: Mask, *, result: str = "output", **options: Any
+) -> Array:
     """Leave out the last key, where there is another."""
     kept = max(len(key) - 1, 1)
+    if result == "lse":
+        scores = options["scale"] * (query @ key[:kept].T)
+        return _lse(scores, _exponentials(scores, allowed[:, :kept]), allowed[:, :kept])
     return dense(query, key[:kept], value[:kept], allowed[:, :kept], **options)
 
 
@@ -105,10 +140,20 @@ def truncated(array: Array, storage: Any) -> Array:
     return cut
 
 
+def _sum(terms: Array) -> Array:
+    total: Array = terms.sum(axis=-1)
+    return total
+
+
 def _top(scores: Array, allowed: Mask) -> Array:
     top = np.where(allowed, scores, np.full_like(scores, -np.inf)).max(axis=-1, keepdims=True)
     shift: Array = np.where(np.isfinite(top), top, np.zeros_like(top))
     return shift
+
+
+def _lse(scores: Array, exponentials: Array, allowed: Mask, total: Callable[[Array], Array] = _sum) -> Array:
+    logarithm: Array = np.log(total(exponentials).astype(FORMATS[str(scores.dtype)].lse))
+    return logarithm + _top(scores, allowed)[:, 0]
 
 
 def _exponentials(scores: Array, allowed: Mask) -> Array:
@@ -127,5 +172,9 @@ FAULTS: Mapping[str, Fault] = MappingProxyType(
         "last key missing": Fault(missing_key, DTYPES),
         "result truncated": Fault(truncated_result, SHORT),
         "weights truncated": Fault(truncated_weights, SHORT),
+        "lse, softmax in half": Fault(partial(softmax_in_half, result="lse"), SHORT, "lse"),
+        "lse, sums in half": Fault(partial(sums_in_half, result="lse"), SHORT, "lse"),
+        "lse, exp off by 1e-3": Fault(partial(rough_exponential, result="lse"), DTYPES, "lse"),
+        "lse, last key missing": Fault(partial(missing_key, result="lse"), DTYPES, "lse"),
     }
 )

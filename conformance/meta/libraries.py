@@ -11,8 +11,8 @@ from attnspec.conformance.suite.datasets import Problem
 from attnspec.dtypes import numpy_dtype
 from attnspec.reference.budget.budget import Accuracy
 
-#: Name, the class of budget it must meet, the function.
-Library = tuple[str, Accuracy, Callable[[Problem], Array | None]]
+#: Name, the class of budget it must meet, the function, and what it computes.
+Library = tuple[str, Accuracy, Callable[[Problem], Array | None], str]
 
 
 def libraries() -> list[Library]:
@@ -20,11 +20,12 @@ def libraries() -> list[Library]:
     found: list[Library] = []
     if find_spec("torch"):
         found += [
-            ("torch, math", "full", _torch("MATH")),
-            ("torch, flash", "cast", _torch("FLASH_ATTENTION")),
+            ("torch, math", "full", _torch("MATH"), "output"),
+            ("torch, flash", "cast", _torch("FLASH_ATTENTION"), "output"),
+            ("lse, torch, flash", "cast", _torch_lse, "lse"),
         ]
     if find_spec("jax"):
-        found.append(("jax.nn", "cast", _jax()))
+        found.append(("jax.nn", "cast", _jax(), "output"))
     return found
 
 
@@ -35,18 +36,39 @@ def _torch(path: str) -> Callable[[Problem], Array | None]:
     def run(problem: Problem) -> Array | None:
         if problem.value.shape[-1] != problem.query.shape[-1]:
             return None  # the flash path takes one depth
-        dtype = getattr(torch, problem.dtype)
-        query, key, value = (
-            # Exact, as they were rounded before; the flash path wants rows in one piece.
-            torch.from_numpy(array.astype(np.float64, order="C")).to(dtype)[None, None]
-            for array in (problem.query, problem.key, problem.value)
-        )
+        query, key, value = _tensors(problem)
         mask = None if problem.allowed.all() else torch.from_numpy(problem.allowed)[None, None]
         with sdpa_kernel(getattr(SDPBackend, path)):
             output = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
         return np.asarray(output[0, 0].double().numpy()).astype(numpy_dtype(problem.dtype))
 
     return run
+
+
+def _torch_lse(problem: Problem) -> Array | None:
+    """Take the lse of the operator behind the flash path, which the public function does not return."""
+    import torch
+
+    if problem.value.shape[-1] != problem.query.shape[-1]:
+        return None
+    query, key, value = _tensors(problem)
+    mask = None
+    if not problem.allowed.all():  # which this operator takes as numbers to add
+        mask = torch.from_numpy(np.where(problem.allowed, 0.0, -np.inf)).to(query.dtype)[None, None]
+    operator = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu  # noqa: SLF001 - no other has it
+    lse = operator(query, key, value, attn_mask=mask)[1]
+    return np.asarray(lse.numpy()).reshape(len(problem.query))
+
+
+def _tensors(problem: Problem) -> Any:
+    import torch
+
+    dtype = getattr(torch, problem.dtype)
+    return tuple(
+        # Exact, as they were rounded before; the flash path wants rows in one piece.
+        torch.from_numpy(array.astype(np.float64, order="C")).to(dtype)[None, None]
+        for array in (problem.query, problem.key, problem.value)
+    )
 
 
 def _jax() -> Callable[[Problem], Array | None]:

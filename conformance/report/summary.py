@@ -8,6 +8,7 @@ from attnspec.conformance.report.by_rule import KNOWN
 from attnspec.conformance.report.report import Report
 from attnspec.conformance.results import Results, Subject
 from attnspec.conformance.verdict import CLASSES, STATUSES, Verdict
+from attnspec.reference.budget.profile import PROFILES
 
 #: What is counted, in this order.
 COUNTED = (*STATUSES[:3], KNOWN, *STATUSES[3:])
@@ -114,7 +115,7 @@ def time(verdicts: Sequence[Verdict]) -> str:
 
 
 def _looseness(accuracy: str) -> int:
-    return [str(name) for name in CLASSES].index(accuracy)
+    return [*map(str, CLASSES), *PROFILES].index(accuracy)
 
 
 def levels(report: Report, subject: Subject) -> str:

@@ -96,7 +96,7 @@ def _is_unbiased(backend: Backend, calls: tuple[Case, ...]) -> Found:
     (case,) = calls
     values = expected(case)
     cast = values["weights"], case.arguments["value"].astype(np.float64)
-    allowed = budget("attention", case.arguments, case.dtype)["output"]
+    allowed = budget("attention", case.arguments, case.dtype, profile=backend.profile)["output"]
     output = observe(backend, case)["output"].astype(np.float64)
     share = signed_mean(output, values["output"], allowed, dtype=case.dtype, cast=cast)
     return f"output: errors of one sign add up to {share:.3g} times what chance leaves" if share > 1 else None

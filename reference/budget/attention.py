@@ -8,14 +8,17 @@ from numpy.typing import NDArray
 
 from attnspec.dtypes import Format
 from attnspec.operations import OPERATIONS
-from attnspec.reference.budget.formats import Accuracy, Budget, rounded
+from attnspec.reference.budget.arithmetic import Arithmetic
+from attnspec.reference.budget.formats import Budget, rounded
 from attnspec.reference.masking import allowed_keys
 from attnspec.reference.softmax import log_sum_exp, softmax
 
 #: Relative error of a library's exponential, logarithm or other such function: two units in the last place.
 EXPONENTIAL = 4
-#: Roundings of a score beside those of its sum: two factors sqrt(scale), two scaled inputs.
-SCALING = 4
+#: What an exponential may be off by besides where weights are cast: a quarter of float16's unit, for a cubic.
+APPROXIMATE = 2.0**-13
+#: Roundings of a score beside those of its sum: sqrt(D), its inverse, sqrt(scale) twice, two scaled inputs.
+SCALING = 6
 #: Roundings of a capped score beside its tanh: the quotient, the product.
 CAPPING = 2
 #: Roundings of an exponent's distance from the maximum: difference, conversion to base 2, its constant.
@@ -35,7 +38,7 @@ def scores_and_errors(
     query: Budget,
     key: Budget,
     given: Mapping[str, Any],
-    work: Format,
+    arithmetic: Arithmetic,
     inherited: tuple[Budget, Budget] | None = None,
 ) -> tuple[Budget, Budget]:
     """Scores and their errors, with the errors that query and key bring along.
@@ -46,8 +49,7 @@ def scores_and_errors(
     key : (*B, Hkv, S, D)
     given : mapping
         The call.
-    work : Format
-        The working precision.
+    arithmetic : Arithmetic
     inherited : pair of arrays, optional
         Errors of query and key.
 
@@ -55,13 +57,14 @@ def scores_and_errors(
     -------
     pair of (*B, Hq, L, S)
     """
-    depth = query.shape[-1]
+    depth, work, profile = query.shape[-1], arithmetic.work, arithmetic.profile
     scale = given.get("scale")
     factor = 1 / np.sqrt(depth) if scale is None else float(scale)
     keys = np.swapaxes(repeat_heads(key, query.shape), -1, -2)
     value = factor * (query @ keys)
     size = abs(factor) * (np.abs(query) @ np.abs(keys))
-    error = (depth + SCALING) * (work.unit * size + abs(factor) * work.normal * (size > 0))
+    relative = profile.summing(depth, work.unit) + SCALING * work.unit + profile.product
+    error = relative * size + (depth + SCALING) * abs(factor) * work.normal * (size > 0)
     if inherited is not None:
         query_error = inherited[0]
         key_error = np.swapaxes(repeat_heads(inherited[1], query.shape), -1, -2)
@@ -86,8 +89,7 @@ def scores_and_errors(
 def attention_budget(
     arrays: tuple[Budget, Budget, Budget],
     given: Mapping[str, Any],
-    formats: tuple[Format, Format, Format],
-    accuracy: Accuracy,
+    arithmetic: Arithmetic,
     inherited: tuple[Budget, Budget, Budget] | None = None,
 ) -> dict[str, Budget]:
     """Budgets of output, lse and weights.
@@ -97,13 +99,13 @@ def attention_budget(
     arrays : query, key and value
     given : mapping
         The call, and under `uniform_rows` whether empty rows are means.
-    formats : storage, working and lse
-    accuracy : {"full", "cast", "storage"}
+    arithmetic : Arithmetic
     inherited : errors of query, key and value, optional
     """
     query, key, value = arrays
-    storage, work, of_lse = formats
-    s, score_error = scores_and_errors(query, key, given, work, inherited and inherited[:2])
+    storage, work, profile = arithmetic.storage, arithmetic.work, arithmetic.profile
+    s, score_error = scores_and_errors(query, key, given, arithmetic, inherited and inherited[:2])
+    relative, absolute, approximate = _casting(arithmetic)
     allowed = allowed_keys(s.shape, **{name: given[name] for name in MASKING if name in given})
     if given["uniform_rows"]:
         empty = ~allowed.any(axis=-1, keepdims=True)
@@ -112,7 +114,7 @@ def attention_budget(
     value = repeat_heads(value, s.shape)
     kept = np.broadcast_to(given.get("dropout_mask", True), s.shape) / (1 - given.get("dropout_rate", 0.0))
     dropping = DROPPING * work.unit if "dropout_mask" in given else 0.0
-    places = slice(0, s.shape[-1])
+    places = s.shape[-1]
     s, score_error, allowed = _with_sink(s, score_error, allowed, given.get("sinks"))
     p: Budget = softmax(s, allowed).astype(np.float64)  # (*B, Hq, L, S), and a column for the sink
     keys = allowed.sum(axis=-1, keepdims=True)
@@ -120,26 +122,28 @@ def attention_budget(
     with np.errstate(invalid="ignore"):  # rows with nothing allowed
         below = np.where(allowed, top - s, 0)
     # Relative error of each exponential, before anything cancels; alone in its row, a key has weight 1.
-    exponent = np.where(keys > 1, score_error + work.unit * (SHIFTING * below + EXPONENTIAL), 0)
+    exponent = score_error + work.unit * (SHIFTING * below + EXPONENTIAL) + approximate
+    exponent = np.where(keys > 1, exponent, 0)
+    # An approximate exponential is rounded to 1 when it is cast; the sum has it as it is.
+    alone = approximate * (keys == 1)
     exponential = np.expm1(np.minimum(exponent, 700))
-    sums = (keys + NORMALISING) * work.unit * (keys > 1)
+    sums = (profile.summing(keys, work.unit) + NORMALISING * work.unit) * (keys > 1)
     # Parts merged by exp(lse_part - lse): each lse is as wrong as its rounding and its logarithm.
     largest = np.where(keys > 0, np.abs(top), 0) + (1 + EXPONENTIAL) * np.log(np.maximum(keys, 1))
     merging = 2 * work.unit * largest * (keys > 1)
     floor = work.normal * (allowed & (keys > 1))  # an exponential may be flushed to zero
     mean = (p * exponential).sum(axis=-1, keepdims=True)
-    lse = _lse_budget(
-        s, allowed, (p * score_error).sum(axis=-1), (mean + sums + merging)[..., 0], work, of_lse
-    )
-    p, exponential, floor = p[..., places], exponential[..., places], floor[..., places]
-    allowed = allowed[..., places]
-    weight_error = np.minimum(p * (exponential + mean + sums + merging), 1) + floor  # more says nothing
+    # The lse of one key alone has its score's error all the same.
+    of_one = (p * score_error).sum(axis=-1, keepdims=True) + alone
+    of_sum = np.where(keys > 1, mean + sums + merging, of_one)
+    lse = _lse_budget(s, allowed, of_sum[..., 0], work, arithmetic.lse)
+    p, exponential, floor = p[..., :places], exponential[..., :places], floor[..., :places]
+    allowed = allowed[..., :places]
+    # An error above 1 says nothing.
+    weight_error = np.minimum(p * (exponential + mean + sums + merging + alone), 1) + floor
     weight_error = kept * (weight_error + dropping * p)
     weights = rounded(kept * p, weight_error, storage)
 
-    relative, absolute = 0.0, 0.0
-    if accuracy == "cast" and storage is not work:
-        relative, absolute = storage.unit, storage.subnormal / 2
     q = kept * p
     size = q @ np.abs(value)  # (*B, Hq, L, Dv)
     output = q @ value
@@ -155,7 +159,9 @@ def attention_budget(
     underflow = (kept * (floor + absolute * (allowed & (keys > 1)))) @ np.abs(value) + keys * (
         keys > 1
     ) * work.normal * (size > 0)
-    error = spread + (2 * sums + merging + dropping) * size + cast + underflow
+    # The weights' own rounding is in `cast`; this is that of the values.
+    rounding = profile.product - profile.inputs
+    error = spread + (2 * sums + merging + dropping + alone + rounding) * size + cast + underflow
     if inherited is not None:
         error = error + (q + weight_error) @ repeat_heads(inherited[2], s.shape)
     return {"output": rounded(output, error, storage), "lse": lse, "weights": weights}
@@ -166,6 +172,13 @@ def repeat_heads(array: Budget, shape: tuple[int, ...]) -> Budget:
     if array.ndim == 2 or array.shape[-3] == 0:
         return array
     return np.repeat(array, shape[-3] // array.shape[-3], axis=-3)
+
+
+def _casting(arithmetic: Arithmetic) -> tuple[float, float, float]:
+    """Tell what is added to a weight that meets values, of itself and in all, and to an exponential."""
+    if arithmetic.casts:
+        return arithmetic.storage.unit, arithmetic.storage.subnormal / 2, APPROXIMATE
+    return arithmetic.profile.inputs, 0.0, 0.0
 
 
 def _with_sink(
@@ -184,16 +197,14 @@ def _with_sink(
 
 
 def _lse_budget(
-    s: Budget, allowed: NDArray[np.bool_], score_error: Budget, relative: Budget, work: Format, of_lse: Format
+    s: Budget, allowed: NDArray[np.bool_], relative: Budget, work: Format, of_lse: Format
 ) -> Budget:
     """Budget of the logarithm of a sum, from the relative error of the sum."""
     lse = log_sum_exp(s, allowed)
     finite = np.isfinite(lse)
     size = np.where(finite, np.abs(lse), 0)
-    count = allowed.sum(axis=-1)
-    logarithm = EXPONENTIAL * np.log(np.maximum(count, 1))
-    # One key alone has no exponential, but its score's error all the same.
-    error = np.where(count > 1, relative, score_error) + work.unit * (LOGARITHM * size + logarithm)
+    logarithm = EXPONENTIAL * np.log(np.maximum(allowed.sum(axis=-1), 1))
+    error = relative + work.unit * (LOGARITHM * size + logarithm)
     return np.where(finite, rounded(np.where(finite, lse, 0), error, of_lse), 0)
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.dtypes import FORMATS, Format
+from attnspec.dtypes import FORMATS
 from attnspec.operations import OPERATIONS, Argument
+from attnspec.reference.budget.arithmetic import Arithmetic
 from attnspec.reference.budget.attention import (
     EXPONENTIAL,
     LOGARITHM,
@@ -20,6 +21,7 @@ from attnspec.reference.budget.attention import (
     scores_and_errors,
 )
 from attnspec.reference.budget.formats import Accuracy, Budget, rounded
+from attnspec.reference.budget.profile import PLAIN, PROFILES
 from attnspec.reference.heads import merge_heads, split_heads
 from attnspec.reference.positions import alibi_bias
 
@@ -40,6 +42,7 @@ def budget(
     *,
     accuracy: Accuracy = "full",
     working: str | None = None,
+    profile: str = "",
     uniform_rows: bool = False,
 ) -> dict[str, Budget]:
     """Compute the budget of every element of every output.
@@ -59,6 +62,9 @@ def budget(
         ``storage`` does everything in `dtype`.
     working : str, optional
         Another working precision than that of NUM-2 for `dtype`.
+    profile : str, optional
+        A name in `PROFILES`: how products of matrices are computed, where it is
+        not in the working precision.
     uniform_rows : bool, optional
         Whether a row with no allowed key is the mean of all values (the variant
         ``uniform`` of MASK-6) instead of 0.
@@ -82,14 +88,15 @@ def budget(
     given: dict[str, Any] = {"uniform_rows": uniform_rows}
     known = OPERATIONS[operation].arguments
     given |= {name: _wide(known[name], x) for name, x in arguments.items() if x is not None}
-    formats = (storage, work, FORMATS[storage.lse])
+    products = PROFILES[profile].get(dtype, PLAIN) if profile else PLAIN
+    arithmetic = Arithmetic(storage, work, FORMATS[storage.lse], accuracy, products)
     if operation == "attention":
-        return attention_budget((given["query"], given["key"], given["value"]), given, formats, accuracy)
+        return attention_budget((given["query"], given["key"], given["value"]), given, arithmetic)
     if operation == "self_attention":
-        return _self_attention(given, formats, accuracy)
+        return _self_attention(given, arithmetic)
     if operation == "multi_head_attention":
-        return _multi_head_attention(given, formats, accuracy)
-    return _COMPANIONS[operation](given, formats, accuracy)
+        return _multi_head_attention(given, arithmetic)
+    return _COMPANIONS[operation](given, arithmetic)
 
 
 def _wide(argument: Argument, thing: Any) -> Any:
@@ -100,23 +107,20 @@ def _wide(argument: Argument, thing: Any) -> Any:
     return np.where(np.isfinite(wide) | keeps, wide, 0)
 
 
-Formats = tuple[Format, Format, Format]
+def _projection(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+    value, error = _projected(given["tokens"], given["weight"], given.get("bias"), given, arithmetic)
+    return {"projected": rounded(value, error, arithmetic.storage)}
 
 
-def _projection(given: Mapping[str, Any], formats: Formats, _accuracy: Accuracy) -> dict[str, Budget]:
-    value, error = _projected(given["tokens"], given["weight"], given.get("bias"), given, formats[1])
-    return {"projected": rounded(value, error, formats[0])}
-
-
-def _scores(given: Mapping[str, Any], formats: Formats, _accuracy: Accuracy) -> dict[str, Budget]:
-    value, error = scores_and_errors(given["query"], given["key"], given, formats[1])
-    return {"scores": rounded(value, error, formats[0])}
+def _scores(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+    value, error = scores_and_errors(given["query"], given["key"], given, arithmetic)
+    return {"scores": rounded(value, error, arithmetic.storage)}
 
 
 def _copied(output: str, shape: Callable[[Mapping[str, Any]], tuple[int, ...]]) -> Any:
     """Numbers that are moved and not computed are off by nothing."""
 
-    def run(given: Mapping[str, Any], _formats: Formats, _accuracy: Accuracy) -> dict[str, Budget]:
+    def run(given: Mapping[str, Any], _: Arithmetic) -> dict[str, Budget]:
         return {output: np.zeros(shape(given))}
 
     return run
@@ -128,8 +132,8 @@ def _paged(given: Mapping[str, Any]) -> tuple[int, ...]:
     return (*batch, heads, count * size, depth)
 
 
-def _merge_partials(given: Mapping[str, Any], formats: Formats, _accuracy: Accuracy) -> dict[str, Budget]:
-    storage, work, of_lse = formats
+def _merge_partials(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+    storage, work, of_lse = arithmetic.storage, arithmetic.work, arithmetic.lse
     outputs, lses = given["outputs"], given["lses"]
     parts = len(lses)
     top = lses.max(axis=0, initial=-np.inf)
@@ -143,10 +147,11 @@ def _merge_partials(given: Mapping[str, Any], formats: Formats, _accuracy: Accur
         lse = shift + np.log(total)
     finite = np.isfinite(lse)
     lse = np.where(finite, lse, 0)
-    # exp(e[n] - lse): the lse is rounded at its size, and the difference, its constant and base once each.
-    exponent = work.unit * (
-        LOGARITHM * np.where(np.isfinite(lses), np.abs(lses - lse), 0) + np.abs(lse) + 2 * EXPONENTIAL
-    )
+    # exp(e[n] - lse): the difference, its constant and base are rounded once each; and each time that two
+    # parts are merged the lse is, at its size, which is between that of the part and that of the whole.
+    below = np.where(np.isfinite(lses), np.abs(lses - lse), 0)
+    merges = max(parts - 1, 1)
+    exponent = work.unit * (LOGARITHM * below + merges * (np.abs(lse) + below + 2 * EXPONENTIAL))
     several = ((rates > 0).sum(axis=0) > 1)[..., None]
     moved = (p * np.abs(outputs) * np.expm1(exponent)[..., None]).sum(axis=0)
     error = several * (2 * moved + 2 * (parts + NORMALISING) * work.unit * size + parts * work.normal)
@@ -155,7 +160,9 @@ def _merge_partials(given: Mapping[str, Any], formats: Formats, _accuracy: Accur
         several, error, (2 * EXPONENTIAL * work.unit + np.abs(lse)[..., None] * work.unit) * size
     )
     lse_error = work.unit * (
-        parts + EXPONENTIAL * (1 + np.log(max(parts, 1))) + LOGARITHM * (np.abs(lse) + np.abs(shift))
+        merges * (np.abs(lse) + EXPONENTIAL + 1)
+        + EXPONENTIAL * (1 + np.log(max(parts, 1)))
+        + LOGARITHM * (np.abs(lse) + np.abs(shift))
     )
     return {
         "output": rounded(value, error, storage),
@@ -163,8 +170,8 @@ def _merge_partials(given: Mapping[str, Any], formats: Formats, _accuracy: Accur
     }
 
 
-def _rotary(given: Mapping[str, Any], formats: Formats, accuracy: Accuracy) -> dict[str, Budget]:
-    storage, work, _ = formats
+def _rotary(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+    storage, work = arithmetic.storage, arithmetic.work
     features = given["features"]
     depth = given.get("rotary_depth") or features.shape[-1]
     starts = np.asarray(given.get("offset", 0))
@@ -179,7 +186,7 @@ def _rotary(given: Mapping[str, Any], formats: Formats, accuracy: Accuracy) -> d
     angle_error = np.where(position == 0, 0, work.unit * np.abs(angle) * (power + 1))
     # Cosine and sine are off by the angle's error, by their own, and in the class `cast` by storage.
     factor = angle_error + np.where(position == 0, 0, EXPONENTIAL * work.unit)
-    if accuracy == "cast" and storage is not work:
+    if arithmetic.casts:
         factor = factor + np.where(position == 0, 0, storage.unit)
     if given.get("interleaved", False):
         first, second = slice(0, depth, 2), slice(1, depth, 2)
@@ -196,8 +203,8 @@ def _rotary(given: Mapping[str, Any], formats: Formats, accuracy: Accuracy) -> d
     return {"rotated": np.where(error == 0, 0, rounded(value, error, storage))}
 
 
-def _alibi_bias(given: Mapping[str, Any], formats: Formats, _accuracy: Accuracy) -> dict[str, Budget]:
-    storage, work, _ = formats
+def _alibi_bias(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+    storage, work = arithmetic.storage, arithmetic.work
     value = alibi_bias(given["query"], given["key"], query_offset=given.get("query_offset", 0))
     heads = value.shape[-3] if value.ndim > 2 else 1
     # A slope by repeated multiplication is as many times off as there are heads before it.
@@ -205,30 +212,32 @@ def _alibi_bias(given: Mapping[str, Any], formats: Formats, _accuracy: Accuracy)
 
 
 def _projected(
-    tokens: Budget, weight: Budget, bias: Budget | None, given: Mapping[str, Any], work: Format
+    tokens: Budget, weight: Budget, bias: Budget | None, given: Mapping[str, Any], arithmetic: Arithmetic
 ) -> tuple[Budget, Budget]:
     columns = given.get("convention", "row") == "column"
     left, right = (weight, tokens) if columns else (tokens, weight)
     value, size = left @ right, np.abs(left) @ np.abs(right)
+    work, profile = arithmetic.work, arithmetic.profile
     depth = left.shape[-1]
+    relative = profile.summing(depth, work.unit) + profile.product
     if bias is not None:
         added = bias[:, None] if columns else bias
-        value, size, depth = value + added, size + np.abs(added), depth + 1
-    return value, depth * (work.unit * size + work.normal * (size > 0))
+        value, size, relative = value + added, size + np.abs(added), relative + work.unit
+    return value, relative * size + (depth + 1) * work.normal * (size > 0)
 
 
 def _projections(
-    given: Mapping[str, Any], formats: Formats, heads: Mapping[str, int | None]
+    given: Mapping[str, Any], arithmetic: Arithmetic, heads: Mapping[str, int | None]
 ) -> tuple[tuple[Budget, Budget, Budget], tuple[Budget, Budget, Budget]]:
     """Project to queries, keys and values as rows, split into heads where there are any; and their errors."""
     values, errors = [], []
     for name in ("query", "key", "value"):
         source = given["tokens"] if name == "query" else given.get("memory", given["tokens"])
         value, error = _projected(
-            source, given[f"{name}_weight"], given.get(f"{name}_bias"), given, formats[1]
+            source, given[f"{name}_weight"], given.get(f"{name}_bias"), given, arithmetic
         )
         # A projection is a result of its own and may be kept in the storage dtype.
-        pair = [value, rounded(value, error, formats[0])]
+        pair = [value, rounded(value, error, arithmetic.storage)]
         if given.get("convention", "row") == "column":
             pair = [np.swapaxes(array, -1, -2) for array in pair]
         count = heads.get(name)
@@ -239,47 +248,42 @@ def _projections(
     return (values[0], values[1], values[2]), (errors[0], errors[1], errors[2])
 
 
-def _self_attention(given: Mapping[str, Any], formats: Formats, accuracy: Accuracy) -> dict[str, Budget]:
+def _self_attention(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
     # With one head as an axis of its own, tokens may have batch axes.
-    values, errors = _projections(given, formats, {"query": 1, "key": 1, "value": 1})
+    values, errors = _projections(given, arithmetic, {"query": 1, "key": 1, "value": 1})
     mask = given.get("mask")
     if mask is not None and np.ndim(mask) > 2:
         given = {**given, "mask": np.asarray(mask)[..., None, :, :]}
-    output = attention_budget(values, given, formats, accuracy, errors)["output"][..., 0, :, :]
+    output = attention_budget(values, given, arithmetic, errors)["output"][..., 0, :, :]
     columns = given.get("convention", "row") == "column"
     return {"output": np.swapaxes(output, -1, -2) if columns else output}
 
 
-def _multi_head_attention(
-    given: Mapping[str, Any], formats: Formats, accuracy: Accuracy
-) -> dict[str, Budget]:
+def _multi_head_attention(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
     from attnspec.reference.attention import attention
 
-    storage, work, _ = formats
     count = given["heads"]
     key_count = given.get("key_heads") or count
-    values, errors = _projections(given, formats, {"query": count, "key": key_count, "value": key_count})
-    attended = attention_budget(values, given, formats, accuracy, errors)["output"]
+    values, errors = _projections(given, arithmetic, {"query": count, "key": key_count, "value": key_count})
+    attended = attention_budget(values, given, arithmetic, errors)["output"]
     options = {name: given[name] for name in _PASSED_ON if name in given}
     output = merge_heads(attention(*values, **options))  # (*B, L, heads * Dv)
     weight = given["output_weight"]
-    value, error = _projected(output, weight, given.get("output_bias"), {}, work)
+    value, error = _projected(output, weight, given.get("output_bias"), {}, arithmetic)
     error = error + merge_heads(attended) @ np.abs(weight)
-    return {"output": rounded(value, error, storage)}
+    return {"output": rounded(value, error, arithmetic.storage)}
 
 
-_COMPANIONS: Mapping[str, Callable[[Mapping[str, Any], Formats, Accuracy], dict[str, Budget]]] = (
-    MappingProxyType(
-        {
-            "projection": _projection,
-            "scores": _scores,
-            "split_heads": _copied("split", lambda g: split_heads(g["features"], heads=g["heads"]).shape),
-            "merge_heads": _copied("merged", lambda g: merge_heads(g["split"]).shape),
-            "append_cache": _copied("appended", lambda g: g["cache"].shape),
-            "gather_pages": _copied("gathered", _paged),
-            "merge_partials": _merge_partials,
-            "rotary": _rotary,
-            "alibi_bias": _alibi_bias,
-        }
-    )
+_COMPANIONS: Mapping[str, Callable[[Mapping[str, Any], Arithmetic], dict[str, Budget]]] = MappingProxyType(
+    {
+        "projection": _projection,
+        "scores": _scores,
+        "split_heads": _copied("split", lambda g: split_heads(g["features"], heads=g["heads"]).shape),
+        "merge_heads": _copied("merged", lambda g: merge_heads(g["split"]).shape),
+        "append_cache": _copied("appended", lambda g: g["cache"].shape),
+        "gather_pages": _copied("gathered", _paged),
+        "merge_partials": _merge_partials,
+        "rotary": _rotary,
+        "alibi_bias": _alibi_bias,
+    }
 )

@@ -1,0 +1,84 @@
+"""Profiles: what arithmetic the products of a device are done in, as parameters of the budget."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from attnspec.dtypes import SHORT
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How a product of two matrices is computed.
+
+    Attributes
+    ----------
+    inputs : float
+        Relative error of a factor, which is rounded or cut off to a shorter
+        format first; 0 where it is taken as it is.
+    left_out : float
+        What of a product is left out where factors are split into parts, relative
+        to the product.
+    terms : int
+        Products of such parts that make up one product.
+    block : int
+        How many products are aligned and added at a time, without being rounded
+        themselves; 0 where each product and each sum is rounded.
+    sums : float
+        Unit of the format that such blocks are added in.
+    truncated : bool
+        Whether what is shifted out of a block is cut off instead of rounded.
+
+    Examples
+    --------
+    >>> from attnspec.reference.budget.profile import PLAIN, PROFILES
+    >>> [float(one.summing(64, 2.0**-24)) * 2**24 for one in (PLAIN, PROFILES["tf32"]["float32"])]
+    [64.0, 160.0]
+    """
+
+    inputs: float = 0.0
+    left_out: float = 0.0
+    terms: int = 1
+    block: int = 0
+    sums: float = 2.0**-24
+    truncated: bool = True
+
+    @property
+    def product(self) -> float:
+        """Relative error of a product of two such factors, before it is added."""
+        return (2 + self.inputs) * self.inputs + self.left_out
+
+    def summing(self, count: Any, unit: float) -> Any:
+        """Error of a sum of that many products, relative to the sum of their absolute values.
+
+        Parameters
+        ----------
+        count : int or integer array
+        unit : float
+            That of the working precision.
+        """
+        if not self.block:
+            return count * unit
+        blocks = np.ceil(np.multiply(count, self.terms) / self.block)
+        return blocks * (self.block + 1) * (2 if self.truncated else 1) * self.sums
+
+
+#: Each operation is rounded to nearest in the working precision.
+PLAIN = Profile()
+
+#: Blocks of 4, the shortest in use, have the largest error.
+_UNITS = Profile(block=4)
+_SHORT = dict.fromkeys(SHORT, _UNITS)
+
+#: By name, from the tightest to the loosest, and by the dtype of the inputs; all others are plain.
+PROFILES: Mapping[str, Mapping[str, Profile]] = MappingProxyType(
+    {
+        "matrix": _SHORT,
+        "bf16x3": {**_SHORT, "float32": Profile(inputs=2.0**-16, left_out=2.0**-16, terms=3, block=4)},
+        "tf32": {**_SHORT, "float32": Profile(inputs=2.0**-10, block=4)},
+        "bf16": {**_SHORT, "float32": Profile(inputs=2.0**-8, block=4)},
+    }
+)
