@@ -203,9 +203,9 @@ GATHER_PAGES = Operation(
 
 MERGE_PARTIALS = Operation(
     (
-        _array("outputs", "of each part", "CACHE-6", ("N", BATCH, "H", "L", "Dv"), _rules(axes="ERR-16")),
+        _array("outputs", "of each part", "CACHE-6", ("M", BATCH, "H", "L", "Dv"), _rules(axes="ERR-16")),
         replace(
-            _array("lses", "of each part", "CACHE-6", ("N", BATCH, "H", "L"), _rules(shape="ERR-16")),
+            _array("lses", "of each part", "CACHE-6", ("M", BATCH, "H", "L"), _rules(shape="ERR-16")),
             numbers="lse",
             minus_infinity=True,
             refusals=MappingProxyType({"dtype": "NUM-7", "shape": "ERR-16"}),
