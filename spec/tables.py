@@ -51,7 +51,7 @@ def arguments(*operations: str) -> str:
     --------
     >>> from attnspec.tables import arguments
     >>> print(arguments("alibi_bias").splitlines()[2])
-    | `query` | floating-point | `(*B, Hq, L, D)` | its shape alone counts | data |  | [SHAPE-1] |
+    | `query` | floating-point | `(*B, Hq, L, D)` | only its shape and dtype count | data |  | [SHAPE-1] |
     """
     rows: list[tuple[str, ...]] = []
     for name in operations:
