@@ -130,8 +130,10 @@ def test_a_malformed_rule_is_named(text, message):
 
 
 def test_a_sentence_and_a_variant_are_read_without_their_links():
-    text = "It MUST ([A-2], [words](README.md#words)) give `x[i]`.\n\nVariants:\n\n- `a`: [JAX 0.10.2][releases].\n"
-    (rule,) = parse("chapter", f"### A-1 Title\n\n{text}")
+    sentence = "It MUST ([A-2], [words](README.md#words)) give `x[i]`."
+    (rule,) = parse(
+        "chapter", f"### A-1 Title\n\n{sentence}\n\nVariants:\n\n- `a`: [JAX 0.10.2][releases].\n"
+    )
     assert rule.sentence == "It MUST (A-2, words) give `x[i]`."
     assert [variant.text for variant in rule.variants] == ["JAX 0.10.2."]
 
