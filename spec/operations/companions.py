@@ -34,7 +34,7 @@ def _weight(name: str, rule: str, shape: Shape, **refusals: str) -> Argument:
 
 
 def _bias(name: str, shape: Shape) -> Argument:
-    one = _array(name, "added to what that weight gives", "PROJ-3", shape, _rules(shape="PROJ-6"))
+    one = _array(name, "added to the product with that weight", "PROJ-3", shape, _rules(shape="PROJ-6"))
     return replace(one, default=None)
 
 
