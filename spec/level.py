@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from attnspec.errors import SpecError
+from attnspec.rule import DEFINITIONS
 
 _SECTION = re.compile(r"^## (?P<name>.+)$", re.MULTILINE)
 _ID = re.compile(r"\b[A-Z]+-[1-9][0-9]*\b")
@@ -70,7 +71,7 @@ def _sections() -> list[tuple[str, str]]:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise SpecError(f"levels: expected the file {path.name} beside level.py ({error})") from error
-    _, *parts = _SECTION.split(text)
+    _, *parts = _SECTION.split(text.partition(DEFINITIONS)[0])
     return list(zip(parts[::2], parts[1::2], strict=True))
 
 

@@ -24,10 +24,15 @@ CHAPTERS = (
     "errors",
 )
 
+#: The line before the list of where the links to rules lead, at the end of a page.
+DEFINITIONS = "<!-- rules -->"
+
 Level = Literal["MUST", "SHOULD", "MAY"]
 
 _HEADING = re.compile(r"^(?P<id>[A-Z]+-[1-9][0-9]*) (?P<title>\S.*)$")
 _LEVEL = re.compile(r"\b(MUST|SHOULD|MAY)\b")
+#: A link to a heading, to a definition at the end of the page, or to a rule: what is read is its text.
+_LINK = re.compile(r"\[([^][`]+)\](?:\([^()\s]+\)|\[[a-z-]+\])|\[([A-Z]+-[1-9][0-9]*)\]")
 _VARIANT = re.compile(r"^`(?P<name>[a-z0-9-]+)`: (?P<text>\S.*)$", re.DOTALL)
 
 
@@ -60,7 +65,7 @@ class Rule:
     level : {"MUST", "SHOULD", "MAY"}
         The requirement word of the sentence.
     sentence : str
-        The sentence itself, on one line.
+        The sentence itself, on one line, without its links.
     chapter : str
         The chapter, as in `CHAPTERS`.
     variants : tuple of Variant
@@ -151,7 +156,7 @@ def parse(chapter: str, text: str) -> list[Rule]:
             item_depth -= 1
         if token.type != "inline":
             continue
-        content = " ".join(token.content.split())
+        content = _without_links(" ".join(token.content.split()))
         if opener == "heading_open":
             heading, variants_follow = _HEADING.match(content), False
             if heading and tokens[index + 2].type != "paragraph_open":
@@ -165,6 +170,10 @@ def parse(chapter: str, text: str) -> list[Rule]:
         elif not item_depth:
             variants_follow = content.startswith("Variants")
     return found
+
+
+def _without_links(text: str) -> str:
+    return _LINK.sub(lambda link: link[1] or link[2], text)
 
 
 def _is_last(found: list[Rule], rule_id: str) -> bool:

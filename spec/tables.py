@@ -50,8 +50,8 @@ def arguments(*operations: str) -> str:
     Examples
     --------
     >>> from attnspec.tables import arguments
-    >>> print(arguments("scores").splitlines()[4])
-    | `scale` | number |  | factor of the dot products; `1 / sqrt(D)` without it | scores | `None` | SCORE-2 |
+    >>> print(arguments("alibi_bias").splitlines()[2])
+    | `query` | floating-point | `(*B, Hq, L, D)` | only its shape and dtype count | data |  | [SHAPE-1] |
     """
     rows: list[tuple[str, ...]] = []
     for name in operations:
@@ -144,13 +144,13 @@ def _of_argument(one: Argument) -> tuple[str, ...]:
         one.meaning,
         ", ".join(one.role),
         "" if one.required else f"`{one.default!r}`",
-        one.rule,
+        f"[{one.rule}]",
     )
 
 
 def _of_output(one: Output) -> tuple[str, ...]:
     asked = f"with `{one.option}`" if one.option else "always"
-    return f"gives `{one.name}`", _KINDS[one.numbers], _shape_of(one), asked, "", "", one.rule
+    return f"gives `{one.name}`", _KINDS[one.numbers], _shape_of(one), asked, "", "", f"[{one.rule}]"
 
 
 def _names(names: Iterable[str]) -> str:

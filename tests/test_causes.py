@@ -124,7 +124,7 @@ def test_what_is_not_repeatable_is_said_once():
     assert found(steady, flaky, refused) == [("repeated", "NUM-9", 6), ("refused", "ERR-1", 5)]
     (first, _) = broken([*steady, *flaky, *refused])
     text = shown(first)
-    assert text.startswith("NUM-9 A call repeated gives the same bits")
+    assert text.startswith("NUM-9 A repeated call gives the same bits")
     assert "not repeatable" in text
     assert "also: 5 cases under another rule, with the same cause: SOFT-1" in text
 

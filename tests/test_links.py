@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from attnspec import find_rule, rules
-from attnspec.conformance.report.links import anchor
+from attnspec import CHAPTERS, citations, find_rule, rules
+from attnspec.citations import anchor
 
 ROOT = Path(__file__).parent.parent
 #: Folders that are ours; what is built and installed lies beside them.
@@ -142,3 +142,22 @@ def test_terms_of_the_glossary_are_in_order():
     )
     assert len(terms) > 50
     assert terms == sorted(set(terms), key=str.lower)
+
+
+@pytest.mark.parametrize("path", SPEC, ids=name)
+def test_rules_that_running_text_cites_are_linked(path):
+    """Mended by `python -m attnspec.citations spec/*.md`."""
+    text = path.read_text(encoding="utf-8")
+    assert text == citations.cited(text)
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_no_text_of_a_chapter_names_a_rule_without_a_link(chapter):
+    """Found by the parser of Markdown, which knows nothing of what writes the links."""
+    each = tokens(ROOT / "spec" / f"{chapter}.md")
+    linked = {index + 1 for index, token in enumerate(each) if token.type == "link_open"}
+    headings = {index + 2 for index, token in enumerate(each) if token.type == "heading_open"}
+    known = {rule.id for rule in rules()}
+    for index, token in enumerate(each):
+        if token.type == "text" and not {index} & (linked | headings):
+            assert not known & {*re.findall(r"[A-Z]+-\d+", token.content)}

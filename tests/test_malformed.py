@@ -23,7 +23,7 @@ HANDFUL = (
     "one key length past the keys",
     "ids of keys of booleans",
     "sinks of integers",
-    "lses of more positions in merge_partials",
+    "lses of more parts in merge_partials",
     "offsets for each query in rotary",
 )
 #: No arrays where arrays are wanted: NumPy's functions make them of it, those of the Array API do not.

@@ -87,7 +87,7 @@ def test_a_letter_is_used_and_cites_a_rule(letter):
 
 @pytest.mark.parametrize(
     "sized",
-    [{"L": 0}, {"S": 0}, {"N": 0}, {"C": 0, "N": 0}, {"P": 0, "T": 0}, {"K": 0}, {"T": 0}],
+    [{"L": 0}, {"S": 0}, {"N": 0}, {"M": 0}, {"C": 0, "N": 0}, {"P": 0, "T": 0}, {"K": 0}, {"T": 0}],
     ids="-".join,
 )
 def test_what_may_be_empty_is_taken(sized):

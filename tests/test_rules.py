@@ -129,6 +129,15 @@ def test_a_malformed_rule_is_named(text, message):
         parse("chapter", text)
 
 
+def test_a_sentence_and_a_variant_are_read_without_their_links():
+    sentence = "It MUST ([A-2], [words](README.md#words)) give `x[i]`."
+    (rule,) = parse(
+        "chapter", f"### A-1 Title\n\n{sentence}\n\nVariants:\n\n- `a`: [JAX 0.10.2][releases].\n"
+    )
+    assert rule.sentence == "It MUST (A-2, words) give `x[i]`."
+    assert [variant.text for variant in rule.variants] == ["JAX 0.10.2."]
+
+
 def test_a_list_that_is_not_of_variants_is_left_alone():
     (rule,) = parse("chapter", "### A-1 Title\n\nIt MUST.\n\nFor example:\n\n- this\n- that\n")
     assert rule.variants == ()

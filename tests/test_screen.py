@@ -49,7 +49,7 @@ def test_the_screen_has_the_failures_one_table_and_a_line_each_for_the_rest():
         "m:f: of the budget used: float32 0.50 (full); most in softmax-000-float32 "
         "m:f: does not conform: 2 cases fail under 2 rules"
     )
-    unmet = "m:f: SHOULD not met: NUM-9 A call repeated gives the same bits: output[0]: got 1.0"
+    unmet = "m:f: SHOULD not met: NUM-9 A repeated call gives the same bits: output[0]: got 1.0"
     assert unmet in flat(below)
     assert "; fails no run; see attnspec explain NUM-9 run: chosen" in flat(below)
 

@@ -104,7 +104,7 @@ def test_what_is_no_failure_takes_a_line_or_none():
 
 def test_what_is_no_must_is_said_to_be_none():
     assert line(UNMET) == (
-        "SHOULD not met: NUM-9 A call repeated gives the same bits: "
+        "SHOULD not met: NUM-9 A repeated call gives the same bits: "
         "output[0]: got 1.0, expected 1.5 (1 of 2 elements have other bits)"
     )
     assert line(NOT_SHOWN).startswith("not shown: NUM-10 ")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import attnspec
 from attnspec import Rule
+from attnspec.citations import anchor
 
 
 def address(rule: Rule) -> str:
@@ -14,27 +15,14 @@ def address(rule: Rule) -> str:
     Examples
     --------
     >>> from attnspec import find_rule
-    >>> from attnspec.conformance.report.links import address, anchor
+    >>> from attnspec.conformance.report.links import address
+    >>> from attnspec.citations import anchor
     >>> rule = find_rule("MASK-6")
     >>> address(rule).rpartition("/spec/")[2] in ("", f"masking.md#{anchor(rule)}")
     True
     """
     home = _home()
     return f"{home}/blob/main/spec/{rule.chapter}.md#{anchor(rule)}" if home else ""
-
-
-def anchor(rule: Rule) -> str:
-    """Give the name of the heading of a rule within the page of its chapter.
-
-    Examples
-    --------
-    >>> from attnspec import find_rule
-    >>> from attnspec.conformance.report.links import anchor
-    >>> anchor(find_rule("MASK-6"))
-    'mask-6-a-row-with-nothing-to-attend-to-gives-zero'
-    """
-    heading = f"{rule.id} {rule.title}".lower()
-    return "".join(letter for letter in heading if letter.isalnum() or letter in " -_").replace(" ", "-")
 
 
 def page(rule: Rule) -> str:

@@ -82,7 +82,7 @@ def title(verdict: Verdict) -> str:
     >>> from attnspec.conformance.report.text import title
     >>> from attnspec.conformance.verdict import Verdict
     >>> title(Verdict("b", "repeated-float32", "", ("NUM-9",), "should not met"))
-    'SHOULD not met: NUM-9 A call repeated gives the same bits'
+    'SHOULD not met: NUM-9 A repeated call gives the same bits'
     """
     rule = about(verdict)
     titles = {known.id: known.title for known in rules()}
@@ -130,7 +130,7 @@ def line(verdict: Verdict) -> str:
     >>> from attnspec.conformance.report.text import line
     >>> from attnspec.conformance.verdict import Verdict
     >>> line(Verdict("m:f", "c", "", ("NUM-9",), "should not met", reason="got other bits"))
-    'SHOULD not met: NUM-9 A call repeated gives the same bits: got other bits'
+    'SHOULD not met: NUM-9 A repeated call gives the same bits: got other bits'
     """
     return ": ".join(filter(None, (title(verdict), finding(verdict))))
 

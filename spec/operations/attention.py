@@ -45,7 +45,7 @@ VALUE = Argument(
 SCALE = Argument(
     "scale",
     "number",
-    "factor of the dot products; `1 / sqrt(D)` without it",
+    "factor of the dot products; `1 / sqrt(D)` by default",
     ("scores",),
     "SCORE-2",
     default=None,
@@ -153,7 +153,7 @@ QUERY_SEGMENT_IDS = Argument(
 KEY_SEGMENT_IDS = Argument(
     "key_segment_ids",
     "array",
-    "of keys, likewise",
+    "of keys; only equal ids attend",
     ("masks",),
     "MASK-11",
     (BATCH, "S"),
@@ -189,7 +189,7 @@ DROPOUT_MASK = Argument(
 DROPOUT_RATE = Argument(
     "dropout_rate",
     "number",
-    "kept weights are divided by one less it",
+    "kept weights are divided by 1 minus this rate",
     ("weights",),
     "DROP-2",
     default=0.0,

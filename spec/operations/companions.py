@@ -34,7 +34,7 @@ def _weight(name: str, rule: str, shape: Shape, **refusals: str) -> Argument:
 
 
 def _bias(name: str, shape: Shape) -> Argument:
-    one = _array(name, "added to what that weight gives", "PROJ-3", shape, _rules(shape="PROJ-6"))
+    one = _array(name, "added to the product with that weight", "PROJ-3", shape, _rules(shape="PROJ-6"))
     return replace(one, default=None)
 
 
@@ -119,7 +119,15 @@ SELF_ATTENTION = Operation(
 )
 
 SPLIT_HEADS = Operation(
-    (_array("features", "of all heads side by side", "HEAD-3", (BATCH, "N", "H*D"), _rules(axes="ERR-16")),),
+    (
+        _array(
+            "features",
+            "features of all heads, side by side",
+            "HEAD-3",
+            (BATCH, "N", "H*D"),
+            _rules(axes="ERR-16"),
+        ),
+    ),
     (_number_of_heads("heads", "H", "HEAD-5"),),
     (Output("split", (BATCH, "H", "N", "D"), rule="HEAD-3"),),
 )
@@ -144,7 +152,7 @@ MULTI_HEAD_ATTENTION = Operation(
         replace(
             _array(
                 "memory",
-                "what keys and values are projected from; the tokens without it",
+                "what keys and values are projected from; the tokens by default",
                 "HEAD-7",
                 (BATCH, "S", "E'"),
                 _rules(mixed="ERR-1", shape="SHAPE-6"),
@@ -165,8 +173,16 @@ MULTI_HEAD_ATTENTION = Operation(
 
 APPEND_CACHE = Operation(
     (
-        _array("cache", "what there is", "CACHE-1", (BATCH, "H", "C", "D"), _rules(axes="ERR-16")),
-        _array("new", "more", "CACHE-1", (BATCH, "H", "N", "D"), _rules(mixed="ERR-1", shape="SHAPE-6")),
+        _array(
+            "cache", "keys or values that are held", "CACHE-1", (BATCH, "H", "C", "D"), _rules(axes="ERR-16")
+        ),
+        _array(
+            "new",
+            "keys or values to append",
+            "CACHE-1",
+            (BATCH, "H", "N", "D"),
+            _rules(mixed="ERR-1", shape="SHAPE-6"),
+        ),
     ),
     (
         replace(
@@ -203,9 +219,9 @@ GATHER_PAGES = Operation(
 
 MERGE_PARTIALS = Operation(
     (
-        _array("outputs", "of each part", "CACHE-6", ("N", BATCH, "H", "L", "Dv"), _rules(axes="ERR-16")),
+        _array("outputs", "of each part", "CACHE-6", ("M", BATCH, "H", "L", "Dv"), _rules(axes="ERR-16")),
         replace(
-            _array("lses", "of each part", "CACHE-6", ("N", BATCH, "H", "L"), _rules(shape="ERR-16")),
+            _array("lses", "of each part", "CACHE-6", ("M", BATCH, "H", "L"), _rules(shape="ERR-16")),
             numbers="lse",
             minus_infinity=True,
             refusals=MappingProxyType({"dtype": "NUM-7", "shape": "ERR-16"}),
@@ -220,13 +236,13 @@ MERGE_PARTIALS = Operation(
 )
 
 ROTARY = Operation(
-    (_array("features", "what is turned", "POS-1", (BATCH, "H", "N", "D"), _rules(axes="ERR-16")),),
+    (_array("features", "features to rotate", "POS-1", (BATCH, "H", "N", "D"), _rules(axes="ERR-16")),),
     (
         replace(_per_entry("offset", "position of row 0", "POS-5"), default=0),
         Argument(
             "base",
             "number",
-            "of the angles' powers",
+            "base of the angles",
             ("form",),
             "POS-1",
             default=10000.0,
@@ -245,7 +261,7 @@ ROTARY = Operation(
         Argument(
             "rotary_depth",
             "integer",
-            "how many features are turned; all without it",
+            "how many features are rotated; all by default",
             ("form",),
             "POS-4",
             default=None,
@@ -260,10 +276,10 @@ ROTARY = Operation(
 ALIBI_BIAS = Operation(
     # Their shapes alone count: they may be of two dtypes.
     (
-        replace(QUERY, meaning="its shape alone counts"),
+        replace(QUERY, meaning="only its shape and dtype count"),
         replace(
             KEY,
-            meaning="its shape alone counts",
+            meaning="only its shape and dtype count",
             refusals={key: rule for key, rule in KEY.refusals.items() if key != "mixed"},
         ),
     ),

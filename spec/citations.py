@@ -1,0 +1,71 @@
+"""Links from the ids of rules in running text to the rules.
+
+``python -m attnspec.citations spec/*.md`` writes them into pages beside the chapters: it puts every id in
+brackets and lists where they lead at the end of the page, under the line ``<!-- rules -->``.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+from attnspec.rule import DEFINITIONS, Rule, rules
+
+_ID = r"[A-Z]+-[1-9][0-9]*"
+_DEFINITION = re.compile(rf"^\[{_ID}\]: .*\n", re.MULTILINE)
+#: Where an id is no citation: programs, parts that data makes, headings, quotations, code and links.
+_KEPT = (
+    r"^```.*?^```$|^<!-- begin.*?^<!-- end.*?-->$|^<!-- [a-z_, ]+ -->$.*?^<!-- end -->$|^#.*?$|^>.*?$"
+    r"|`[^`\n]*`|\[[^][]*\]\([^()\s]*\)|\[[^][`]*\](?:\[[a-z-]+\])?"
+)
+_CITED = re.compile(rf"(?P<kept>{_KEPT})|\b(?P<id>{_ID})\b", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+_LINKED = re.compile(rf"\[({_ID})\](?!\()")
+
+
+def anchor(rule: Rule) -> str:
+    """Give the name of the heading of a rule within the page of its chapter.
+
+    Examples
+    --------
+    >>> from attnspec import find_rule
+    >>> from attnspec.citations import anchor
+    >>> anchor(find_rule("MASK-6"))
+    'mask-6-a-row-with-nothing-to-attend-to-gives-zero'
+    """
+    heading = f"{rule.id} {rule.title}".lower()
+    return "".join(letter for letter in heading if letter.isalnum() or letter in " -_").replace(" ", "-")
+
+
+def cited(page: str) -> str:
+    r"""Link every rule that the running text of a page cites, and list where the links lead.
+
+    Examples
+    --------
+    >>> from attnspec.citations import cited
+    >>> print(cited("A row may be empty (MASK-6), as `MASK-6` says.\n"))
+    A row may be empty ([MASK-6]), as `MASK-6` says.
+    <BLANKLINE>
+    <!-- rules -->
+    [MASK-6]: masking.md#mask-6-a-row-with-nothing-to-attend-to-gives-zero
+    <BLANKLINE>
+    """
+    text = _DEFINITION.sub("", page.replace(f"{DEFINITIONS}\n", "")).rstrip("\n")
+    known = {rule.id: rule for rule in rules()}
+
+    def link(match: re.Match[str]) -> str:
+        return f"[{match['id']}]" if match["id"] in known else match[0]
+
+    text = _CITED.sub(link, text)
+    found = {*_LINKED.findall(_CODE.sub("", text))}
+    lines = [f"[{id_}]: {rule.chapter}.md#{anchor(rule)}" for id_, rule in known.items() if id_ in found]
+    return "\n".join([text, *(["", DEFINITIONS, *lines] if lines else []), ""])
+
+
+def main(paths: list[str]) -> None:
+    """Write the links of some pages anew."""
+    for path in map(Path, paths):
+        path.write_text(cited(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
