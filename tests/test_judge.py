@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests_support import backend_of
 
-from attnspec import Case, find_case
+from attnspec import Case, find_case, reference
 from attnspec.backends import DTYPES, Backend, Unsupported, load
 from attnspec.conformance.judge.call import call, observe
 from attnspec.conformance.judge.dtypes import arguments_of, dtypes_of
@@ -305,6 +305,25 @@ def test_the_variant_finite_takes_an_lse_that_is_low_and_no_other(lse, status):
     verdict = judge(backend, asked("SOFT-7", MASKED))
     assert (verdict.status, verdict.rule) == (status, "SOFT-7")
     assert judge(replace(backend, dialect={}), asked("SOFT-7", MASKED)).status == "fail"
+
+
+def key_position(query, key, *, query_offset=0):
+    """The bias of BLOOM: slope times the key's position, from the slopes of the reference."""
+    first = reference.alibi_bias(query[..., :1, :], key)  # minus slope times the position of the key
+    return np.broadcast_to(-first, (*query.shape[:-1], key.shape[-2])).astype(query.dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("case_id", ["positions-alibi", "positions-alibi-offset-batch", "positions-alibi-twelve"])
+def test_a_bias_by_the_position_of_the_key_is_named_and_verified(case_id, dtype):
+    backend = replace(PORTABLE, companions={"alibi_bias": key_position}, dtypes=DTYPES)
+    case = golden(case_id, dtype)
+    undeclared = judge(backend, case)
+    assert (undeclared.status, undeclared.rule, undeclared.variant) == ("fail", "POS-8", "key-position")
+    declared = replace(backend, dialect={"POS-8": "key-position"})
+    verdict = judge(declared, case)
+    assert (verdict.status, verdict.rule, verdict.variant) == ("deviation", "POS-8", "key-position")
+    assert judge(replace(declared, companions=PORTABLE.companions), case).status == "fail"
 
 
 BEHAVIOURS = {

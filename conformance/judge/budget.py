@@ -63,6 +63,11 @@ def _computed(backend: Backend, case: Case, accuracy: Accuracy) -> dict[str, Bud
         "working": backend.dialect.get("NUM-2") if dtype == "float64" else None,
         "uniform_rows": backend.dialect.get("MASK-6") == "uniform",
     }
+    if operation == "alibi_bias" and backend.dialect.get("POS-8") == "key-position":
+        # Each row is that of a query at position 0, which is as far from key j as j says.
+        first = {**arguments, "query": arguments["query"][..., :1, :], "query_offset": 0}
+        row = budget(operation, first, dtype, **options)["bias"]
+        return {"bias": np.broadcast_to(row, (*arguments["query"].shape[:-1], row.shape[-1]))}
     if operation != "attention":
         return budget(operation, arguments, dtype, **options)
     arguments = in_plain_words(arguments, backend.dialect)

@@ -33,6 +33,7 @@ VARIANTS = (
     "plus-infinity",  # SOFT-7
     "tiled",  # HEAD-1
     "signed",  # POS-8
+    "key-position",
 )
 
 

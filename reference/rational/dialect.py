@@ -14,7 +14,7 @@ SHOWN = MappingProxyType(
         "SOFT-6": ("base-2",),
         "SOFT-7": ("plus-infinity", "finite"),
         "HEAD-1": ("tiled",),
-        "POS-8": ("signed",),
+        "POS-8": ("signed", "key-position"),
     }
 )
 
