@@ -286,8 +286,9 @@ def test_a_figure_is_held_against_the_backend_too():
     ("lse", "status"),
     [
         (-2.4e38, "deviation"),
-        (-1.1e30, "deviation"),
-        (-1e30, "fail"),
+        (-49993.98, "deviation"),
+        (-10001.0, "deviation"),
+        (-10000.0, "fail"),
         (0.0, "fail"),
         (np.inf, "fail"),
         (np.nan, "fail"),
@@ -306,6 +307,37 @@ def test_the_variant_finite_takes_an_lse_that_is_low_and_no_other(lse, status):
     verdict = judge(backend, asked("SOFT-7", MASKED))
     assert (verdict.status, verdict.rule) == (status, "SOFT-7")
     assert judge(replace(backend, dialect={}), asked("SOFT-7", MASKED)).status == "fail"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "sunk", "status"),
+    [
+        (np.inf, np.inf, False, "deviation"),
+        (np.inf, -np.inf, False, "deviation"),
+        (-np.inf, -np.inf, False, "pass"),
+        (np.inf, 0.0, False, "fail"),
+        (np.inf, np.nan, False, "fail"),
+        (np.inf, np.inf, True, "deviation"),
+        (np.inf, -np.inf, True, "fail"),
+    ],
+)
+def test_the_variant_plus_infinity_takes_minus_infinity_in_rows_of_nothing_without_sinks(
+    first, second, sunk, status
+):
+    """For the two empty rows, one by one."""
+
+    def attention(query, key, value, *, key_lengths=None, sinks=None, return_lse=False):
+        options = {"key_lengths": key_lengths, "sinks": sinks}
+        output, found = PORTABLE.attention(query, key, value, **options, return_lse=True)
+        found = np.where(key_lengths == np.zeros_like(found), [first, second], found).astype(found.dtype)
+        return (output, found) if return_lse else output
+
+    backend = replace(PORTABLE, attention=attention, companions={}, dialect={"SOFT-7": "plus-infinity"})
+    arguments = {name: MASKED[name][None] for name in ("query", "key", "value")} | {"key_lengths": 0}
+    if sunk:
+        arguments["sinks"] = np.ones(1)
+    verdict = judge(backend, asked("SOFT-7", arguments))
+    assert (verdict.status, verdict.rule) == (status, "" if status == "pass" else "SOFT-7")
 
 
 def key_position(query, key, *, query_offset=0):
