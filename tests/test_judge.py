@@ -8,10 +8,12 @@ from tests_support import backend_of
 
 from attnspec import Case, find_case, reference
 from attnspec.backends import DTYPES, Backend, Unsupported, load
+from attnspec.conformance.gallery import entry
 from attnspec.conformance.judge.call import call, observe
 from attnspec.conformance.judge.dtypes import arguments_of, dtypes_of
 from attnspec.conformance.judge.failure import Failure, Missing
 from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.suite import find
 from attnspec.conformance.verdict import Raise
 from attnspec.dtypes import numpy_dtype
 
@@ -95,7 +97,8 @@ def test_a_verdict_names_backend_case_rules_and_dtype():
     verdict = judge(backend_of("no_scale"), golden("softmax-000"))
     assert (verdict.backend, verdict.case, verdict.group) == ("broken:no_scale", "softmax-000-float64", "")
     assert (verdict.dtype, verdict.operation, verdict.status) == ("float64", "attention", "fail")
-    assert verdict.rule == verdict.rules[0] == "SOFT-1"
+    assert verdict.rules == ("SOFT-1", "SOFT-3", "SCORE-2")
+    assert (verdict.rule, verdict.variant) == ("SCORE-2", "one")
     difference = verdict.difference
     assert (difference.kind, difference.output) == ("value", "output")
     assert difference.share == pytest.approx(abs(difference.got - difference.expected) / difference.allowed)
@@ -338,6 +341,19 @@ def test_the_variant_plus_infinity_takes_minus_infinity_in_rows_of_nothing_witho
         arguments["sinks"] = np.ones(1)
     verdict = judge(backend, asked("SOFT-7", arguments))
     assert (verdict.status, verdict.rule) == (status, "" if status == "pass" else "SOFT-7")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("case_id", ["softmax-002", "notation-value-depth", "scores-default-scale-2"])
+def test_a_default_scale_of_one_is_named_and_verified(case_id, dtype):
+    backend = replace(entry("no_default_scale").backend(), dtypes=DTYPES)
+    case = find(f"{case_id}-{dtype}")
+    undeclared = judge(backend, case)
+    assert (undeclared.status, undeclared.rule, undeclared.variant) == ("fail", "SCORE-2", "one")
+    declared = replace(backend, dialect={"SCORE-2": "one"})
+    verdict = judge(declared, case)
+    assert (verdict.status, verdict.rule, verdict.variant) == ("deviation", "SCORE-2", "one")
+    assert judge(replace(declared, attention=PORTABLE.attention), case).status == "fail"
 
 
 def key_position(query, key, *, query_offset=0):

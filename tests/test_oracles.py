@@ -119,6 +119,8 @@ def test_the_oracles_agree_with_every_argument_at_once(batch):
 @pytest.mark.parametrize(
     ("rule", "variant", "options"),
     [
+        ("SCORE-2", "one", {}),
+        ("SCORE-2", "one", {"softcap": 0.5}),
         ("SCORE-5", "after-bias", {"softcap": 0.5, "bias": np.array([1.0, -2.0, 0.5, 0.0, -np.inf])}),
         ("MASK-2", "added", {"bias": np.full((3, 5), -np.inf)}),
         ("MASK-3", "bottom-right", {"is_causal": True}),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec import Case
+from attnspec import OPERATIONS, Case
 from attnspec.backends import Backend
 from attnspec.dtypes import SHORT
 from attnspec.reference.budget.budget import Accuracy, Budget, budget
@@ -58,6 +58,8 @@ def budgets_of(backend: Backend, case: Case, accuracy: Accuracy | None = None) -
 
 def _computed(backend: Backend, case: Case, accuracy: Accuracy) -> dict[str, Budget]:
     operation, arguments, dtype = case.operation, case.arguments, case.dtype
+    if backend.dialect.get("SCORE-2") == "one" and "scale" in OPERATIONS[operation].arguments:
+        arguments = {"scale": 1.0, **{name: x for name, x in arguments.items() if x is not None}}
     options: dict[str, Any] = {
         "accuracy": accuracy,
         "working": backend.dialect.get("NUM-2") if dtype == "float64" else None,

@@ -21,6 +21,7 @@ from attnspec.reference.exact.head import Head, exact_mean, matrix, rational, we
 
 #: The variants whose values the oracle knows.
 VARIANTS = (
+    "one",  # SCORE-2
     "after-bias",  # SCORE-5
     "added",  # MASK-2
     "bottom-right",  # MASK-3

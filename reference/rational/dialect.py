@@ -6,6 +6,7 @@ from types import MappingProxyType
 #: Variants that change values, by rule.
 SHOWN = MappingProxyType(
     {
+        "SCORE-2": ("one",),
         "SCORE-5": ("after-bias",),
         "MASK-2": ("added",),
         "MASK-3": ("bottom-right",),
