@@ -82,6 +82,9 @@ def budget(
     given: dict[str, Any] = {"uniform_rows": uniform_rows}
     known = OPERATIONS[operation].arguments
     given |= {name: _wide(known[name], x) for name, x in arguments.items() if x is not None}
+    if given.get("convention") == "linear":  # each weight is that of rows, transposed
+        given = {name: x.T if name.endswith("weight") else x for name, x in given.items()}
+        given["convention"] = "row"
     formats = (storage, work, FORMATS[storage.lse])
     if operation == "attention":
         return attention_budget((given["query"], given["key"], given["value"]), given, formats, accuracy)
