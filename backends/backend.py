@@ -54,6 +54,9 @@ class Backend:
         The names of the cases that it has answers to; all where empty.
     constraints : Constraints
         Which calls of attention it takes at all; problems are drawn to fit them.
+    given : tuple of str
+        Options of attention that it is always given, as it has no default for them, or another than
+        the standard's: rules about the default are not asked of it.
     ignore : tuple of str
         Parameters of its functions that the standard does not have, let alone on purpose.
     not_understood : tuple of str
@@ -81,6 +84,7 @@ class Backend:
     notes: tuple[str, ...] = ()
     cases: frozenset[str] = frozenset()
     constraints: Constraints = field(default_factory=Constraints)
+    given: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     not_understood: tuple[str, ...] = ()
 

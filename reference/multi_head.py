@@ -1,6 +1,6 @@
 """Multi-head attention, self or cross: projections, heads, attention, and back (HEAD-6, HEAD-7)."""
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -28,6 +28,7 @@ def multi_head_attention(
     key_bias: ArrayLike | None = None,
     value_bias: ArrayLike | None = None,
     output_bias: ArrayLike | None = None,
+    convention: Literal["row", "linear"] = "row",
     scale: float | None = None,
     mask: ArrayLike | None = None,
     is_causal: bool = False,
@@ -48,7 +49,9 @@ def multi_head_attention(
     memory : (*B, S, E'), optional
         What keys and values are projected from; the tokens when not given.
     query_bias, key_bias, value_bias, output_bias : optional
-        One number for each column of the weight of that name.
+        One number for each feature that the weight of that name gives.
+    convention : {"row", "linear"}
+        Of the weights: as above, or each its transpose, as linear layers hold it.
     scale, mask, is_causal
         As in `attention`; the mask broadcasts to (*B, heads, L, S).
     dtype : data type, optional
@@ -87,7 +90,9 @@ def multi_head_attention_of(call: Call, **given: Any) -> Array:
     given = check_multi_head(call, given | {"source": source, "key_heads": key_heads})
 
     def rows(name: str, tokens: Array) -> Array:
-        return project(call, name, tokens, given[f"{name}_weight"], given[f"{name}_bias"], "row")
+        return project(
+            call, name, tokens, given[f"{name}_weight"], given[f"{name}_bias"], given["convention"]
+        )
 
     query = rows("query", given["tokens"])  # (*B, L, heads * D)
     key, value = (rows(name, given["source"]) for name in ("key", "value"))
@@ -105,15 +110,19 @@ def check_multi_head(call: Call, given: Given) -> Given:
     same_dtype(call, **{name: given[name] for name in names if given[name] is not None})
     batch, of_source = tuple(given["tokens"].shape[:-2]), tuple(given["source"].shape[:-2])
     need("memory", of_source == batch, f"batch axes {batch} as in tokens", of_source, "SHAPE-6")
+    convention = given["convention"]
+    need("convention", convention in ("row", "linear"), "'row' or 'linear'", repr(convention), "ERR-16")
+    inputs, features = (0, -1) if convention == "row" else (-1, 0)
     heads = whole("heads", given["heads"], 1, "HEAD-5")
     key_heads = whole("key_heads", given["key_heads"], 1, "HEAD-2")
     need("key_heads", heads % key_heads == 0, f"a divisor of the {heads} heads", key_heads, "HEAD-2")
     for name in ("query", "key", "value"):
         depth = given["tokens" if name == "query" else "source"].shape[-1]
         shape = tuple(given[f"{name}_weight"].shape)
-        fits = len(shape) == 2 and shape[0] == depth
-        need(f"{name}_weight", fits, f"shape ({depth}, F)", shape, "PROJ-4")
-    columns = {name: given[f"{name}_weight"].shape[-1] for name in ("query", "key", "value")}
+        fits = len(shape) == 2 and shape[inputs] == depth
+        fitting = f"({depth}, F)" if convention == "row" else f"(F, {depth})"
+        need(f"{name}_weight", fits, f"shape {fitting}", shape, "PROJ-4")
+    columns = {name: given[f"{name}_weight"].shape[features] for name in ("query", "key", "value")}
     for name, count in (("query", heads), ("value", key_heads)):
         divides = columns[name] % count == 0
         expected = f"a number of columns that {count} heads divide"

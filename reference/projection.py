@@ -10,7 +10,7 @@ from attnspec.reference.errors import need, real, same_dtype
 from attnspec.reference.evaluate import evaluate
 from attnspec.reference.notation import narrow, stored, wide
 
-Convention = Literal["row", "column"]
+Convention = Literal["row", "column", "linear"]
 
 
 def projection(
@@ -21,14 +21,14 @@ def projection(
     convention: Convention = "row",
     dtype: DTypeLike = np.float64,
 ) -> NDArray[Any]:
-    """Project tokens by a weight: ``tokens W + b`` or ``W tokens + b``.
+    """Project tokens by a weight: ``tokens W + b``, ``W tokens + b`` or ``tokens W^T + b``.
 
     Parameters
     ----------
     tokens : (*B, N, E), or (*B, E, N) in the column convention
-    weight : (E, F), or (F, E) in the column convention
+    weight : (E, F), or (F, E) in the column and the linear convention
     bias : (F,), optional
-    convention : {"row", "column"}
+    convention : {"row", "column", "linear"}
     dtype : data type, optional
         Working precision and dtype of the result.
 
@@ -43,7 +43,7 @@ def projection(
 
     Notes
     -----
-    Rules PROJ-1 to PROJ-4.
+    Rules PROJ-1 to PROJ-4, PROJ-6 and PROJ-7.
 
     Examples
     --------
@@ -93,9 +93,10 @@ def check_projection(
 ) -> Array:
     """Shapes that fit; a weight is never transposed to fit (PROJ-3, PROJ-4)."""
     of_weight, of_bias = (f"{name}_{part}" if name else part for part in ("weight", "bias"))
-    need("convention", convention in ("row", "column"), "'row' or 'column'", repr(convention), "ERR-16")
+    known = ("row", "column", "linear")
+    need("convention", convention in known, "'row', 'column' or 'linear'", repr(convention), "ERR-16")
     need("tokens", tokens.ndim >= 2, "two axes or more", f"shape {tuple(tokens.shape)}", "ERR-16")
-    depth = tokens.shape[-1 if convention == "row" else -2]
+    depth = tokens.shape[-2 if convention == "column" else -1]
     shape = tuple(weight.shape)
     inputs, features = (0, -1) if convention == "row" else (-1, 0)
     fits = len(shape) == 2 and shape[inputs] == depth and 0 not in shape
@@ -108,13 +109,15 @@ def check_projection(
 
 
 @step
-def projected(_call: Call, tokens: Array, weight: Array, convention: Convention) -> Array:
-    """``tokens W`` or ``W tokens`` (PROJ-1, PROJ-2)."""
-    return tokens @ weight if convention == "row" else weight @ tokens
+def projected(call: Call, tokens: Array, weight: Array, convention: Convention) -> Array:
+    """``tokens W``, ``W tokens`` or ``tokens W^T`` (PROJ-1, PROJ-2, PROJ-7)."""
+    if convention == "column":
+        return weight @ tokens
+    return tokens @ (weight if convention == "row" else call.xp.matrix_transpose(weight))
 
 
 @step
 def shifted(_call: Call, found: Array, bias: Array, convention: Convention) -> Array:
     """Add one number a feature: a column of rows, a row of columns (PROJ-3)."""
     # Not the same for columns: where N = F that adds the vector along the tokens.
-    return found + (bias if convention == "row" else bias[:, None])
+    return found + (bias[:, None] if convention == "column" else bias)

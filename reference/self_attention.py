@@ -36,10 +36,10 @@ def self_attention(
     Parameters
     ----------
     tokens : (*B, L, E), or (*B, E, L) in the column convention
-    query_weight, key_weight : (E, D), or (D, E) in the column convention
-    value_weight : (E, Dv), or (Dv, E) in the column convention
+    query_weight, key_weight : (E, D), or (D, E) in the column and the linear convention
+    value_weight : (E, Dv), or (Dv, E) in the column and the linear convention
     query_bias, key_bias, value_bias : (D,), (D,) and (Dv,), optional
-    convention : {"row", "column"}
+    convention : {"row", "column", "linear"}
         Of the tokens, the weights and the result.
     scale, mask, is_causal
         As in `attention`.

@@ -80,9 +80,9 @@ def output_shapes(operation: str, arguments: Arguments) -> dict[str, tuple[int, 
     {'split': (2, 3, 4)}
     """
     found = sizes(operation, arguments)
-    columns = arguments.get("convention") == "column"
+    convention = arguments.get("convention")
     return {
-        output.name: shape_of(turned(output.shape) if output.turns and columns else output.shape, found)
+        output.name: shape_of(turned(output.shape) if convention in output.turns else output.shape, found)
         for output in OPERATIONS[operation].results
     }
 
@@ -116,14 +116,14 @@ def bound(operation: str, arguments: Arguments) -> tuple[Sizes, list[str]]:
         if argument.shape and is_array(arguments.get(argument.name))
     }
     found = Sizes()
-    columns = arguments.get("convention") == "column"
+    convention = arguments.get("convention")
     for argument in form.named:
         count = arguments.get(argument.name)
         if argument.binds and type(count) is int and count > 0:
             found.letters[argument.binds] = count
     problems: list[str] = []
     for argument, array in arrays.items():
-        shape = turned(argument.shape) if argument.turns and columns else argument.shape
+        shape = turned(argument.shape) if convention in argument.turns else argument.shape
         if BATCH in shape and found.batch is None and form.headless:
             found.headless = len(array.shape) == len(shape) - 2
         if found.headless and found.batch is None:
@@ -232,5 +232,5 @@ def is_array(x: Any) -> bool:
 
 
 def turned(shape: Shape) -> Shape:
-    """Exchange the last two axes, as the column convention does; a vector stays as it is."""
+    """Exchange the last two axes, as a convention does; a vector stays as it is."""
     return (*shape[:-2], shape[-1], shape[-2]) if len(shape) > 1 else shape

@@ -161,12 +161,17 @@ def _shape(shape: Shape) -> str:
     return f"`({', '.join(' * '.join(letter.split('*')) if letter != BATCH else BATCH for letter in shape)})`"
 
 
+#: What a table calls a convention.
+_CONVENTIONS = {"column": "columns", "linear": "linear"}
+
+
 def _shape_of(one: Argument | Output) -> str:
-    """Write a shape, and that of the column convention where it is another."""
+    """Write a shape, and that of other conventions where it is another."""
     if not one.shape:
         return ""
     plain, other = _shape(one.shape), _shape(turned(one.shape))
-    return f"{plain}, columns {other}" if one.turns and plain != other else plain
+    words = " and ".join(_CONVENTIONS[word] for word in one.turns)
+    return f"{plain}, {words} {other}" if words and plain != other else plain
 
 
 def _kind(one: Argument) -> str:

@@ -14,7 +14,7 @@ from attnspec.dtypes import DTYPES, FORMATS, SHORT, numbers_of, numpy_dtype
 from attnspec.fitting import misfits
 from attnspec.operations import LETTERS, REQUIRED
 from attnspec.operations.letters import BATCH, value_of
-from attnspec.sizes import output_shapes, shape_of, sizes
+from attnspec.sizes import output_shapes, shape_of, sizes, turned
 
 HOME = Path(attnspec.__file__).parent
 EVERY = [(operation, one) for operation, form in OPERATIONS.items() for one in form.arguments.values()]
@@ -112,8 +112,9 @@ def test_the_arguments_of_a_golden_vector_fit(case):
     found = sizes(case.operation, case.arguments)
     for name, one in OPERATIONS[case.operation].arguments.items():
         x = case.arguments.get(name)
-        if isinstance(x, np.ndarray) and not one.broadcasts and case.arguments.get("convention") != "column":
-            assert shape_of(one.shape, found) == x.shape
+        if isinstance(x, np.ndarray) and not one.broadcasts:
+            turns = case.arguments.get("convention") in one.turns
+            assert shape_of(turned(one.shape) if turns else one.shape, found) == x.shape
     shapes = output_shapes(case.operation, case.arguments)
     assert {name: x.shape for name, x in case.expected.items()} == shapes
 
@@ -129,7 +130,7 @@ def test_the_arguments_of_a_golden_vector_fit(case):
         ("attention", {"window": (1,)}, "window: got (1,), expected two, each None or an integer from 0"),
         ("attention", {"bias": 0.0}, "bias: got 0.0, expected an array"),
         ("append_cache", {"lengths": 4}, "expected an integer or integers from 0 to C - N, which is 3"),
-        ("projection", {"convention": "rows"}, "convention: got rows, expected row or column"),
+        ("projection", {"convention": "rows"}, "convention: got rows, expected row or column or linear"),
         ("merge_partials", {"lses": np.ones((1, 2, 2, 3), "float16")}, "got dtype float16, expected float64"),
         ("multi_head_attention", {"key_heads": 3}, "key_weight: got shape (2, 8), expected (2, 12)"),
     ],

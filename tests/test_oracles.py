@@ -119,6 +119,8 @@ def test_the_oracles_agree_with_every_argument_at_once(batch):
 @pytest.mark.parametrize(
     ("rule", "variant", "options"),
     [
+        ("SCORE-2", "one", {}),
+        ("SCORE-2", "one", {"softcap": 0.5}),
         ("SCORE-5", "after-bias", {"softcap": 0.5, "bias": np.array([1.0, -2.0, 0.5, 0.0, -np.inf])}),
         ("MASK-2", "added", {"bias": np.full((3, 5), -np.inf)}),
         ("MASK-3", "bottom-right", {"is_causal": True}),
@@ -199,8 +201,14 @@ def test_the_oracles_agree_on_the_companions(seed):
     for operation, arguments in companions(np.random.default_rng(seed)):
         found = exact.evaluate(operation, arguments)
         assert same_values(found, rational.evaluate(operation, arguments)), operation
-    signed = exact.evaluate("alibi_bias", arguments := companions(np.random.default_rng(0))[9][1], "signed")
-    assert same_values(signed, rational.evaluate("alibi_bias", arguments, {"POS-8": "signed"}))
+
+
+@pytest.mark.parametrize("variant", ["signed", "key-position"])
+def test_the_oracles_agree_on_variants_of_alibi(variant):
+    for _, arguments in companions(np.random.default_rng(0))[8:10]:
+        found = exact.evaluate("alibi_bias", arguments, variant)
+        assert not same_values(found, rational.evaluate("alibi_bias", arguments))
+        assert same_values(found, rational.evaluate("alibi_bias", arguments, {"POS-8": variant}))
 
 
 def test_mpmath_agrees():

@@ -14,12 +14,15 @@ from attnspec import cases, reference
 from attnspec.backends import BackendError, Unsupported, load
 from attnspec.backends.names import expand, split_options
 from attnspec.backends.user.convention import Convention, adapted
+from attnspec.backends.user.function import backend_of
+from attnspec.backends.user.settings import Settings
 from attnspec.conformance.judge.budget import required
 from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.judge.failure import Failure
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.results import read
+from attnspec.conformance.suite import find
 
 NAMES = {
     "query": "q",
@@ -315,3 +318,34 @@ def test_a_configuration_that_says_nothing(text, message, folder):
     with pytest.raises(BackendError, match=message) as caught:
         load(str(folder))
     assert re.fullmatch(r"backend \S+: .*", str(caught.value).splitlines()[0])
+
+
+def scale_required(query, key, value, *, scale, softcap=None):
+    """Attention without a default for its scale."""
+    return reference.attention(query, key, value, scale=scale, softcap=softcap).astype(query.dtype)
+
+
+def scale_required_by_another_name(q, k, v, sm_scale):
+    """The same with names of its own."""
+    return reference.attention(q, k, v, scale=sm_scale).astype(q.dtype)
+
+
+@pytest.mark.parametrize("convention", [None, {"query": "q", "key": "k", "value": "v", "scale": "sm_scale"}])
+def test_a_scale_that_has_to_be_given_is_given_and_its_default_is_not_asked(convention):
+    function = scale_required if convention is None else scale_required_by_another_name
+    settings = Settings(convention=None if convention is None else Convention(convention))
+    backend = backend_of("own", function, settings, "numpy")
+    assert backend.given == ("scale",)
+    verdict = judge(backend, find("softmax-002-float32"))
+    assert (verdict.status, verdict.rules) == ("pass", ("SOFT-1", "SOFT-3"))
+    verdict = judge(backend, find("scores-default-scale-beside-other-value-depths-1-float32"))
+    assert verdict.status == "unsupported"
+    assert verdict.reason == "own is always given scale, and shows no default"
+    given = judge(backend, find("scores-given-scale-1-0-1-float32"))
+    assert (given.status, given.rules) == ("pass", ("SCORE-3",))
+
+
+def test_an_option_with_a_default_is_left_out_and_its_default_is_asked():
+    backend = backend_of("own", load("numpy-portable").attention, Settings(), "numpy")
+    assert backend.given == ()
+    assert judge(backend, find("softmax-002-float32")).rules == ("SOFT-1", "SOFT-3", "SCORE-2")

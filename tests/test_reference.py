@@ -162,7 +162,7 @@ def test_attention_refuses(change, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"convention": "rows"}, "convention: expected 'row' or 'column', got 'rows' [ERR-16]"),
+        ({"convention": "rows"}, "convention: expected 'row', 'column' or 'linear', got 'rows' [ERR-16]"),
         ({"tokens": np.ones(3)}, "tokens: expected two axes or more, got shape (3,) [ERR-16]"),
         (
             {"weight": np.ones((2, 3))},

@@ -27,7 +27,8 @@ def lse_of_empty_rows_is_the_fill(call, top, total):
 
 
 #: Variants that have no values which a case could hold: a result of lower precision depends on the order of
-#: its sums, and a fill is any number below -1e30. Each with a golden vector and an implementation to show it.
+#: its sums, and a fill is any number below -10000. Each has a golden vector and an
+#: implementation to show it.
 OF_NO_VALUES = {
     ("NUM-2", "float32"): ("numerics-float64-float64", entry("softmax_in_float32")),
     ("NUM-5", "storage"): ("numerics-half-float16", entry("softmax_in_half")),

@@ -156,6 +156,20 @@ def adapted(name: str, function: Callable[..., Any], convention: Convention, xp:
     return run
 
 
+def always_given(name: str, function: Callable[..., Any], convention: Convention) -> tuple[str, ...]:
+    """Name the options that a function is given in each call of it by `adapted`.
+
+    Examples
+    --------
+    >>> from attnspec.backends.user.convention import Convention, always_given
+    >>> def kernel(query, key, value, *, scale, is_causal=False):
+    ...     return query
+    >>> always_given("m:kernel", kernel, Convention())
+    ('scale',)
+    """
+    return given_by_default(function, native_names(name, function, convention.names), convention.given)
+
+
 def _without_always(
     call: dict[str, Any], always: Mapping[str, Any], native: Mapping[str, str]
 ) -> dict[str, Any]:

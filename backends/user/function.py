@@ -10,7 +10,7 @@ from attnspec.backends.check import check_backend, check_device, check_signature
 from attnspec.backends.errors import BackendError
 from attnspec.backends.library import LIBRARIES, library_of, load_library
 from attnspec.backends.library.library import Library
-from attnspec.backends.user.convention import Convention, adapted
+from attnspec.backends.user.convention import Convention, adapted, always_given
 from attnspec.backends.user.place import find
 from attnspec.backends.user.settings import Settings
 from attnspec.backends.user.unknown import not_understood
@@ -59,12 +59,14 @@ def backend_of(name: str, found: Any, settings: Settings, library: str) -> Backe
     runs_on = _library(name, settings.array or library)
     function = as_function(name, found)
     unknown: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
     if settings.convention is not None:
         native, function = function, adapted(name, function, settings.convention, runs_on.xp)
+        given = always_given(name, native, settings.convention)
         unknown = not_understood(native, mapped=settings.convention.names.values())
     check_signature(name, function)
     # What a function takes besides cannot be seen; NumPy code is rarely written for half precision.
-    backend = Backend(name, runs_on, function, runs_on.default_dtypes, not_understood=unknown)
+    backend = Backend(name, runs_on, function, runs_on.default_dtypes, given=given, not_understood=unknown)
     return with_settings(name, backend, settings)
 
 
@@ -116,13 +118,17 @@ def with_settings(name: str, backend: Backend, settings: Settings) -> Backend:
 
 
 def _brought_up(name: str, backend: Backend) -> Backend:
-    """Have calls brought up to the axes, and free of the options, that a backend is constrained to."""
+    """Have calls brought up to the axes, free of the options, and with those, that a backend asks for."""
+    if hasattr(backend.attention, "convention"):
+        return backend
     convention = Convention(axes=backend.constraints.axes, always=backend.constraints.always)
-    if convention == Convention() or hasattr(backend.attention, "convention"):
+    given = always_given(name, backend.attention, convention)
+    if convention == Convention() and not given:
         return backend
     unknown = (*backend.not_understood, *not_understood(backend.attention))
     attention = adapted(name, backend.attention, convention, backend.xp)
-    return replace(backend, attention=attention, not_understood=tuple(dict.fromkeys(unknown)))
+    given = tuple(dict.fromkeys((*backend.given, *given)))
+    return replace(backend, attention=attention, given=given, not_understood=tuple(dict.fromkeys(unknown)))
 
 
 def _library(name: str, library: str) -> Library:

@@ -19,15 +19,23 @@ def square_weight_transposed(call: Call, tokens: Array, weight: Array, conventio
 @wrong("projected", "PROJ-2", "V")
 def columns_taken_for_rows(call: Call, tokens: Array, weight: Array, convention: Convention) -> Any:
     """Multiply from the right in either convention, where that fits."""
-    fits = tokens.shape[-1] == weight.shape[0] == weight.shape[1]
+    square = weight.shape[0] == weight.shape[1]
+    fits = convention == "column" and square and tokens.shape[-1] == weight.shape[0]
     return base.projected(call, tokens, weight, "row" if fits else convention)
+
+
+@wrong("projected", "PROJ-7", "V")
+def linear_taken_for_row(call: Call, tokens: Array, weight: Array, convention: Convention) -> Any:
+    """Multiply by the weight of a linear layer as it is held, where it is square."""
+    square = convention == "linear" and weight.shape[0] == weight.shape[1]
+    return base.projected(call, tokens, weight, "row" if square else convention)
 
 
 @wrong("projected", "PROJ-1", "G")
 def odd_depth_cut(call: Call, tokens: Array, weight: Array, convention: Convention) -> Any:
     """Take the features of a token in pairs, and leave the last of an odd number."""
     even = weight.shape[0] // 2 * 2
-    if convention == "column" or not even:
+    if convention != "row" or not even:
         return base.projected(call, tokens, weight, convention)
     return tokens[..., :even] @ weight[:even]
 
@@ -41,7 +49,7 @@ def bias_along_the_tokens(call: Call, found: Array, bias: Array, convention: Con
 @wrong("shifted", "PROJ-3", "V")
 def bias_scaled_by_the_tokens(call: Call, found: Array, bias: Array, convention: Convention) -> Any:
     """Add the bias once for each token, to their sum."""
-    return base.shifted(call, found, bias * found.shape[-2 if convention == "row" else -1], convention)
+    return base.shifted(call, found, bias * found.shape[-1 if convention == "column" else -2], convention)
 
 
 @wrong("check_projection", "PROJ-4", "U")
@@ -49,7 +57,7 @@ def weight_transposed_to_fit(
     call: Call, name: str, tokens: Array, weight: Array, bias: Array | None, convention: Convention
 ) -> Any:
     """Turn a weight round that would fit the other way."""
-    depth = tokens.shape[-1 if convention == "row" else -2]
+    depth = tokens.shape[-2 if convention == "column" else -1]
     fits = weight.shape[0 if convention == "row" else -1] == depth
     return base.check_projection(call, name, tokens, weight if fits else weight.T, bias, convention)
 
@@ -69,7 +77,7 @@ def bias_of_the_value_dropped(_call: Call, given: Given) -> Any:
 @wrong("check_self", "PROJ-5", "K")
 def scale_of_the_token_depth(_call: Call, given: Given) -> Any:
     """Divide by the root of the depth before the projection."""
-    depth = given["tokens"].shape[-1 if given["convention"] == "row" else -2]
+    depth = given["tokens"].shape[-2 if given["convention"] == "column" else -1]
     return given if given["scale"] is not None else given | {"scale": 1 / depth**0.5}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec import Case
+from attnspec import OPERATIONS, Case
 from attnspec.backends import Backend
 from attnspec.dtypes import SHORT
 from attnspec.reference.budget.budget import Accuracy, Budget, budget
@@ -58,12 +58,19 @@ def budgets_of(backend: Backend, case: Case, accuracy: Accuracy | None = None) -
 
 def _computed(backend: Backend, case: Case, accuracy: Accuracy) -> dict[str, Budget]:
     operation, arguments, dtype = case.operation, case.arguments, case.dtype
+    if backend.dialect.get("SCORE-2") == "one" and "scale" in OPERATIONS[operation].arguments:
+        arguments = {"scale": 1.0, **{name: x for name, x in arguments.items() if x is not None}}
     options: dict[str, Any] = {
         "accuracy": accuracy,
         "profile": backend.profile,
         "working": backend.dialect.get("NUM-2") if dtype == "float64" else None,
         "uniform_rows": backend.dialect.get("MASK-6") == "uniform",
     }
+    if operation == "alibi_bias" and backend.dialect.get("POS-8") == "key-position":
+        # Each row is that of a query at position 0, which is as far from key j as j says.
+        first = {**arguments, "query": arguments["query"][..., :1, :], "query_offset": 0}
+        row = budget(operation, first, dtype, **options)["bias"]
+        return {"bias": np.broadcast_to(row, (*arguments["query"].shape[:-1], row.shape[-1]))}
     if operation != "attention":
         return budget(operation, arguments, dtype, **options)
     arguments = in_plain_words(arguments, backend.dialect)

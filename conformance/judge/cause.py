@@ -149,6 +149,10 @@ def _variant(
     """Tell whether values are those of a variant of the standard that is not declared."""
     dialect = of_values(backend.dialect)
     for rule, variant in variants:
+        # Most calls leave the scale out, and the oracle takes long: the reference is asked first.
+        quick = rule == "SCORE-2" and not dialect and case.operation == "attention"
+        if quick and not _is_near(outputs, {**case.arguments, "scale": 1.0}):
+            continue
         showing = replace(backend, dialect={**backend.dialect, rule: variant})
         if _gave(showing, case, {**dialect, rule: variant}, (case, dialect), outputs, _SLACK):
             return Cause(rule, variant)

@@ -21,7 +21,7 @@ from attnspec.reference.rational.evaluate import evaluate
 _KNOWN: dict[tuple[str, tuple[tuple[str, str], ...]], Outputs] = {}
 _MOST_KNOWN = 3000
 #: Below this an lse of nothing is the fill of a library, by the variant `finite` of SOFT-7.
-_FILL = -1e30
+_FILL = -1e4
 
 
 def exact(
@@ -131,24 +131,28 @@ def declared(
     plain, dialect = expected(case), of_values(backend.dialect, case)
     if not dialect:
         return plain, ""
-    values = _filled(expected(case, dialect), dialect, outputs)
+    values = _left_open(expected(case, dialect), plain, dialect, outputs)
     if not differ(values, plain, budgets, outputs):
         return values, ""
     for rule, variant in dialect.items():
-        alone = _filled(expected(case, {rule: variant}), {rule: variant}, outputs)
+        alone = _left_open(expected(case, {rule: variant}), plain, {rule: variant}, outputs)
         if differ(alone, plain, budgets, outputs):
             return values, rule
     return values, next(iter(dialect))
 
 
-def _filled(values: Mapping[str, Any], dialect: Mapping[str, str], outputs: Outputs) -> Mapping[str, Any]:
-    """Take an lse for right that the variant `finite` of SOFT-7 leaves open, if it is as low as it says."""
-    if dialect.get("SOFT-7") != "finite" or not {"lse"} <= set(values) & set(outputs):
+def _left_open(
+    values: Mapping[str, Any], plain: Mapping[str, Any], dialect: Mapping[str, str], outputs: Outputs
+) -> Mapping[str, Any]:
+    """Take the lse of a row of nothing as it was given, where a variant of SOFT-7 leaves it open."""
+    variant = dialect.get("SOFT-7")
+    if variant is None or not {"lse"} <= set(values) & set(outputs):
         return values
     expected, got = values["lse"], outputs["lse"].astype(np.float64)
     if got.shape != expected.shape:
         return values
-    return {**values, "lse": np.where((expected == -np.inf) & (got < _FILL), got, expected)}
+    taken = got < _FILL if variant == "finite" else got == -np.inf
+    return {**values, "lse": np.where((plain["lse"] == -np.inf) & taken, got, expected)}
 
 
 def differ(

@@ -29,6 +29,9 @@ from attnspec.reference.budget.profile import PROFILES
 #: Rules whose declared variant is a lower precision, and the precision that they ask for.
 _PRECISIONS = {"NUM-2": "float32", "NUM-5": "storage"}
 
+#: Rules about what an option is where it is not given.
+_DEFAULTS = {"SCORE-2": "scale"}
+
 
 def judge(backend: Backend, item: Case | Relation) -> Verdict:
     """Put one case or relation to one backend.
@@ -99,15 +102,30 @@ def asked(backend: Backend, item: Case | Relation) -> tuple[str, ...]:
         return of_outputs(item.rules, returns)
     rules = tuple(rule for rule in item.rules if _is_asked(rule, backend, item))
     if not rules:
-        raise Missing(f"{backend.name} does not return what {', '.join(item.rules)} is about")
+        raise Missing(_why_none(backend, item))
     return rules
 
 
 def _is_asked(rule: str, backend: Backend, case: Case) -> bool:
     if rule in ("NUM-5", "NUM-6"):
         return case.dtype in SHORT
+    if _without_default(rule, backend, case):
+        return False
     output = OUTPUT_OF.get(rule)
     return output is None or case.misuse is not None or backend.has(case.operation, f"return_{output}")
+
+
+def _without_default(rule: str, backend: Backend, case: Case) -> str:
+    """Name the option that a rule gives a default for, and that a backend has no such default for."""
+    option = _DEFAULTS.get(rule, "")
+    return option if case.operation == "attention" and option in backend.given else ""
+
+
+def _why_none(backend: Backend, case: Case) -> str:
+    options = [option for rule in case.rules if (option := _without_default(rule, backend, case))]
+    if options:
+        return f"{backend.name} is always given {', '.join(options)}, and shows no default"
+    return f"{backend.name} does not return what {', '.join(case.rules)} is about"
 
 
 def _require(backend: Backend, item: Case | Relation) -> None:

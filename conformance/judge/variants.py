@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec import Case
+from attnspec import OPERATIONS, Case
 from attnspec.reference.rational.dialect import SHOWN
 
 #: The arguments without all of which a variant changes nothing.
@@ -44,6 +44,8 @@ def can_show(case: Case, values: Mapping[str, Any], off: str) -> Iterator[tuple[
 
 
 def _changes(rule: str, case: Case, values: Mapping[str, Any], off: str) -> bool:
+    if rule == "SCORE-2":
+        return "scale" in OPERATIONS[case.operation].arguments and case.arguments.get("scale") is None
     if rule in _NEEDS:
         return all(name in case.arguments for name in _NEEDS[rule])
     if rule == "POS-8":

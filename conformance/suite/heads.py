@@ -75,6 +75,16 @@ def multi_head_attention(draw: Draw, key_heads: int) -> Iterator[Yielded]:
         yield arguments | {name: thing for name, thing in every.items() if random.random() < 0.5}
 
 
+@chapter.group("HEAD-6", "PROJ-7", operation="multi_head_attention", each=(4, 2))
+def multi_head_attention_of_linear_layers(draw: Draw, key_heads: int) -> Iterator[Yielded]:
+    """Each of the four weights is held as a linear layer holds it, square ones among them."""
+    for index, (random, dtype) in enumerate(draw.generators()):
+        arguments = _tokens_and_weights(random, dtype, 4, key_heads, width=8 if index // 2 % 2 else 5)
+        for name in ("query", "key", "value", "output"):
+            arguments[f"{name}_weight"] = np.ascontiguousarray(arguments[f"{name}_weight"].T)
+        yield arguments | {"convention": "linear"}
+
+
 @chapter.group(
     "HEAD-6", "MASK-6", operation="multi_head_attention", each=("nothing", "some keys", "all keys of a row")
 )
@@ -107,16 +117,16 @@ def cross_attention(draw: Draw, depth: int) -> Iterator[Yielded]:
 
 
 def _tokens_and_weights(
-    random: np.random.Generator, dtype: str, heads: int, key_heads: int, *, memory: int = 0
+    random: np.random.Generator, dtype: str, heads: int, key_heads: int, *, memory: int = 0, width: int = 5
 ) -> dict[str, Any]:
-    """Draw two batch entries of three tokens of depth 5; heads of depth 2, of 3 for the values.
+    """Draw two batch entries of three tokens of a width; heads of depth 2, of 3 for the values.
 
     `memory` is the depth of what keys and values are projected from, if that is not the tokens.
     """
-    inner = memory or 5
+    inner = memory or width
     shapes = {
-        "tokens": (2, 3, 5),
-        "query_weight": (5, heads * 2),
+        "tokens": (2, 3, width),
+        "query_weight": (width, heads * 2),
         "key_weight": (inner, key_heads * 2),
         "value_weight": (inner, key_heads * 3),
         "output_weight": (heads * 3, 4),

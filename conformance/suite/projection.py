@@ -1,4 +1,4 @@
-"""The chapter `projection`: tokens to queries, keys and values, in two conventions."""
+"""The chapter `projection`: tokens to queries, keys and values, in three conventions."""
 
 from collections.abc import Iterator
 
@@ -12,10 +12,11 @@ chapter = Chapter("projection")
 
 #: (tokens, depth in, features): square among them, where a transposed weight raises no error.
 _SIZES = ((4, 4, 4), (3, 5, 2), (3, 3, 5), (1, 3, 3))
-_CONVENTIONS = ("row", "column")
+_CONVENTIONS = ("row", "column", "linear")
+_RULE = {"row": "PROJ-1", "column": "PROJ-2", "linear": "PROJ-7"}
 
 
-@chapter.group("PROJ-1", "PROJ-2", "PROJ-3", operation="projection", each=_CONVENTIONS)
+@chapter.group("PROJ-1", "PROJ-2", "PROJ-7", "PROJ-3", operation="projection", each=_CONVENTIONS)
 def both_conventions(draw: Draw, convention: str) -> Iterator[Yielded]:
     """Rows are multiplied from the right, columns from the left, and the bias goes to the features."""
     for index, (random, dtype) in enumerate(draw.generators(8)):
@@ -26,16 +27,17 @@ def both_conventions(draw: Draw, convention: str) -> Iterator[Yielded]:
         }
         if convention == "column":
             arrays = {name: np.ascontiguousarray(array.T) for name, array in arrays.items()}
+        if convention == "linear":
+            arrays["weight"] = np.ascontiguousarray(arrays["weight"].T)
         bias = grid(random, (features,), 1.0).astype(dtype)
-        rule = {"row": "PROJ-1", "column": "PROJ-2"}[convention]
-        yield Call({**arrays, "bias": bias, "convention": convention}, (rule, "PROJ-3"))
+        yield Call({**arrays, "bias": bias, "convention": convention}, (_RULE[convention], "PROJ-3"))
 
 
 @chapter.group("PROJ-3", operation="projection", each=_CONVENTIONS)
 def one_bias_a_feature(draw: Draw, convention: str) -> Iterator[Yielded]:
     """With a weight of zeros the result is the bias, although either axis has its length."""
     bias = grid(np.random.default_rng(draw.number()), (3,), 2.0)
-    expected = np.broadcast_to(bias if convention == "row" else bias[:, None], (2, 3, 3))
+    expected = np.broadcast_to(bias[:, None] if convention == "column" else bias, (2, 3, 3))
     for dtype in DTYPES:
         arguments = {"tokens": np.ones((2, 3, 3), dtype), "weight": np.zeros((3, 3), dtype)}
         given = {**arguments, "bias": bias.astype(dtype), "convention": convention}
@@ -52,5 +54,7 @@ def attention_of_three_projections(draw: Draw, convention: str) -> Iterator[Yiel
             arrays[f"{name}_bias"] = grid(random, (features,), 1.0)
         if convention == "column":
             arrays = {name: array.T if array.ndim == 2 else array for name, array in arrays.items()}
+        if convention == "linear":
+            arrays = {name: array.T if name.endswith("weight") else array for name, array in arrays.items()}
         cast = {name: np.ascontiguousarray(array).astype(dtype) for name, array in arrays.items()}
         yield {**cast, "convention": convention}

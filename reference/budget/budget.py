@@ -90,6 +90,9 @@ def budget(
     given |= {name: _wide(known[name], x) for name, x in arguments.items() if x is not None}
     products = PROFILES[profile].get(dtype, PLAIN) if profile else PLAIN
     arithmetic = Arithmetic(storage, work, FORMATS[storage.lse], accuracy, products)
+    if given.get("convention") == "linear":  # each weight is that of rows, transposed
+        given = {name: x.T if name.endswith("weight") else x for name, x in given.items()}
+        given["convention"] = "row"
     if operation == "attention":
         return attention_budget((given["query"], given["key"], given["value"]), given, arithmetic)
     if operation == "self_attention":

@@ -168,7 +168,7 @@ def head_of(
     sink = None if sinks is None else float(np.asarray(sinks)[index[-1] if index else 0])
     return Head(
         products=query * key.transpose(),
-        scale=scale_of(arguments.get("scale"), query.ncols()),
+        scale=scale_of(arguments.get("scale"), query.ncols(), variant),
         softcap=None if softcap is None else rational(softcap),
         capped_bias=variant == "after-bias",
         bias=bias[index],

@@ -173,7 +173,8 @@ def _alibi_bias(arguments: Mapping[str, Any], variant: str | None, dtype: str) -
         *outer, i, j = place
         start = int(starts[tuple(outer[:-1])]) if outer else int(starts)
         ahead = j - (i + start)
-        return exponents[outer[-1] if outer else 0], ahead if variant == "signed" else -abs(ahead)
+        factors = {"signed": ahead, "key-position": j}
+        return exponents[outer[-1] if outer else 0], factors.get(variant or "", -abs(ahead))
 
     def balls() -> list[arb]:
         return [arb(2) ** arb(exponent) * times for exponent, times in map(factor, places)]

@@ -21,6 +21,7 @@ from attnspec.reference.exact.head import Head, exact_mean, matrix, rational, we
 
 #: The variants whose values the oracle knows.
 VARIANTS = (
+    "one",  # SCORE-2
     "after-bias",  # SCORE-5
     "added",  # MASK-2
     "bottom-right",  # MASK-3
@@ -33,6 +34,7 @@ VARIANTS = (
     "plus-infinity",  # SOFT-7
     "tiled",  # HEAD-1
     "signed",  # POS-8
+    "key-position",
 )
 
 
@@ -136,6 +138,8 @@ def _project_heads(
 ) -> Settled:
     """Merge heads and apply the last projection, still in balls."""
     weight = matrix(arguments["output_weight"])
+    if arguments.get("convention") == "linear":
+        weight = weight.transpose()
     bias = arguments.get("output_bias")
     added = [rational(x) for x in (np.zeros(weight.ncols()) if bias is None else bias)]
     queries, depth = heads[0][0].shape[0], heads[0][1].ncols()
@@ -189,7 +193,10 @@ def _projected(arguments: Mapping[str, Any], tokens: NDArray[Any], name: str = "
     """Project by the weight and bias of that name."""
     prefix = f"{name}_" if name else ""
     given, weight = matrix(tokens), matrix(arguments[f"{prefix}weight"])
-    columns = arguments.get("convention", "row") == "column"
+    convention = arguments.get("convention", "row")
+    columns = convention == "column"
+    if convention == "linear":
+        weight = weight.transpose()
     projected = weight * given if columns else given * weight
     bias = arguments.get(f"{prefix}bias")
     if bias is not None:

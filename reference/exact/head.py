@@ -20,7 +20,7 @@ class Scale:
     radicand: int = 1
 
 
-def scale_of(given: Any, depth: int) -> Scale:
+def scale_of(given: Any, depth: int, variant: str | None = None) -> Scale:
     """Take a scale as it is given, or the default for a depth (SCORE-2, SCORE-3).
 
     Examples
@@ -31,6 +31,8 @@ def scale_of(given: Any, depth: int) -> Scale:
     """
     if given is not None:
         return Scale(rational(given))
+    if variant == "one":
+        return Scale(fmpq(1))
     root = isqrt(depth)
     return Scale(fmpq(1, root)) if root * root == depth else Scale(fmpq(1), depth)
 

@@ -6,6 +6,7 @@ from types import MappingProxyType
 #: Variants that change values, by rule.
 SHOWN = MappingProxyType(
     {
+        "SCORE-2": ("one",),
         "SCORE-5": ("after-bias",),
         "MASK-2": ("added",),
         "MASK-3": ("bottom-right",),
@@ -14,7 +15,7 @@ SHOWN = MappingProxyType(
         "SOFT-6": ("base-2",),
         "SOFT-7": ("plus-infinity", "finite"),
         "HEAD-1": ("tiled",),
-        "POS-8": ("signed",),
+        "POS-8": ("signed", "key-position"),
     }
 )
 

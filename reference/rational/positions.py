@@ -59,9 +59,16 @@ def alibi_bias(arguments: Arguments, dialect: Mapping[str, str]) -> dict[str, ND
     for index in itertools.product(*map(range, result.shape)):
         *entry, i, j = index
         p = i + (of_entry(arguments.get("query_offset", 0), batch, index) or 0)
-        distance = j - p if dialect.get("POS-8") == "signed" else -abs(p - j)
-        result[index] = float(slopes[entry[-1] if entry else 0] * distance)
+        times = _steps(p, j, dialect.get("POS-8"))
+        result[index] = float(slopes[entry[-1] if entry else 0] * times)
     return {"bias": result}
+
+
+def _steps(p: int, j: int, variant: str | None) -> int:
+    """Give what the slope is multiplied by, for a query at position `p` and a key at `j`."""
+    if variant == "key-position":
+        return j
+    return j - p if variant == "signed" else -abs(p - j)
 
 
 def _slopes(heads: int) -> list[Decimal]:

@@ -13,8 +13,8 @@ def projection(arguments: Arguments) -> dict[str, NDArray[np.float64]]:
     """Compute the projection of tokens, of every batch entry."""
     tokens, weight = np.asarray(arguments["tokens"]), np.asarray(arguments["weight"])
     columns = arguments.get("convention") == "column"
-    if columns:
-        tokens, weight = tokens.swapaxes(-1, -2), weight.T
+    tokens = tokens.swapaxes(-1, -2) if columns else tokens
+    weight = _of_rows(weight, arguments)
     result = np.zeros((*tokens.shape[:-1], weight.shape[-1]))  # (*B, N, F)
     for index in indices(tokens.shape):
         projected = _projected(tokens[index], weight, arguments.get("bias"))
@@ -29,8 +29,7 @@ def self_attention(arguments: Arguments, dialect: Dialect) -> dict[str, NDArray[
     columns = arguments.get("convention") == "column"
     tokens = np.asarray(arguments["tokens"])
     tokens = tokens.swapaxes(-1, -2) if columns else tokens
-    weights = {name: np.asarray(arguments[f"{name}_weight"]) for name in ("query", "key", "value")}
-    weights = {name: weight.T if columns else weight for name, weight in weights.items()}
+    weights = {name: _of_rows(arguments[f"{name}_weight"], arguments) for name in ("query", "key", "value")}
     result = np.zeros((*tokens.shape[:-1], weights["value"].shape[-1]))  # (*B, N, Dv)
     shape = (*tokens.shape[:-1], tokens.shape[-2])
     given = {name: arguments.get(name) for name in ("scale", "mask", "is_causal")}
@@ -47,7 +46,7 @@ def self_attention(arguments: Arguments, dialect: Dialect) -> dict[str, NDArray[
 
 def multi_head_attention(arguments: Arguments, dialect: Dialect) -> dict[str, NDArray[np.float64]]:
     """Compute attention of projections that are split into heads, merged and projected once more."""
-    tokens, weight = np.asarray(arguments["tokens"]), np.asarray(arguments["output_weight"])
+    tokens, weight = np.asarray(arguments["tokens"]), _of_rows(arguments["output_weight"], arguments)
     memory = arguments.get("memory")
     memory = tokens if memory is None else np.asarray(memory)
     result = np.zeros((*tokens.shape[:-1], weight.shape[-1]))  # (*B, L, F)
@@ -67,7 +66,12 @@ def _merged_heads(
     given = {name: arguments.get(name) for name in ("scale", "mask", "is_causal")}
     sources = {"query": (tokens, count), "key": (memory, shared), "value": (memory, shared)}
     query, key, value = (
-        _split(_projected(source[index], arguments[f"{name}_weight"], arguments.get(f"{name}_bias")), heads)
+        _split(
+            _projected(
+                source[index], _of_rows(arguments[f"{name}_weight"], arguments), arguments.get(f"{name}_bias")
+            ),
+            heads,
+        )
         for name, (source, heads) in sources.items()
     )
     merged: list[list[Number]] = [[] for _ in range(tokens.shape[-2])]
@@ -77,6 +81,12 @@ def _merged_heads(
         for i, row in enumerate(rows):
             merged[i] += row.output
     return merged
+
+
+def _of_rows(weight: Any, arguments: Arguments) -> NDArray[Any]:
+    """Turn a weight of columns or of a linear layer into that of rows."""
+    array = np.asarray(weight)
+    return array.T if arguments.get("convention") in ("column", "linear") else array
 
 
 def _projected_output(merged: list[list[Number]], weight: NDArray[Any], bias: Any) -> list[list[float]]:

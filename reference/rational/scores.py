@@ -118,7 +118,10 @@ def head_scores(
         if not math.isfinite(sink):
             raise ValueError(f"sinks: expected finite numbers or -inf, got {sink} [unspecified]")
         lone = exact([[sink]])
-    numerator, exponent, root, radicand = _factor(query.depth, arguments.get("scale"))
+    given_scale = arguments.get("scale")
+    if given_scale is None and dialect.get("SCORE-2") == "one":
+        given_scale = 1.0
+    numerator, exponent, root, radicand = _factor(query.depth, given_scale)
     exponent += query.exponent + key.exponent
     common = max((x.exponent for x in (bias, lone) if x is not None), default=0)
     if radicand == 1:  # one unit for all

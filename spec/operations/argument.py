@@ -74,8 +74,8 @@ class Argument:
         Of the array.
     broadcasts : bool
         Whether any shape will do that broadcasts to that one.
-    turns : bool
-        Whether the column convention exchanges its last two axes.
+    turns : tuple of str
+        The conventions that exchange its last two axes, by their words.
     minus_infinity : bool
         Whether minus infinity in it is no number but says that something is not there.
     default : object
@@ -108,7 +108,7 @@ class Argument:
     shape: Shape = ()
     numbers: Numbers = "floating"
     broadcasts: bool = False
-    turns: bool = False
+    turns: tuple[str, ...] = ()
     minus_infinity: bool = False
     default: Any = REQUIRED
     binds: str = ""
@@ -155,8 +155,8 @@ class Output:
         In letters.
     numbers : {"floating", "lse"}
         ``floating`` is the dtype of the first array.
-    turns : bool
-        Whether the column convention exchanges its last two axes.
+    turns : tuple of str
+        The conventions that exchange its last two axes, by their words.
     option : str
         The argument that asks for it; empty for what is always returned.
     rule : str
@@ -168,7 +168,7 @@ class Output:
     name: str
     shape: Shape
     numbers: Literal["floating", "lse"] = "floating"
-    turns: bool = False
+    turns: tuple[str, ...] = ()
     option: str = ""
     rule: str = ""
     since: str = "2026.11.21"

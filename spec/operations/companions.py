@@ -1,6 +1,6 @@
 """The companions of the operator: every argument of the operations that have chapters of their own."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -64,9 +64,15 @@ def _number_of_heads(name: str, binds: str, rule: str) -> Argument:
     )
 
 
-def _turning(*arguments: Argument) -> tuple[Argument, ...]:
-    """Have the column convention exchange their axes."""
-    return tuple(replace(argument, turns=True) for argument in arguments)
+def _turning(tokens: Argument, *weights: Argument) -> tuple[Argument, ...]:
+    """Have conventions exchange their axes: in columns those of all, in linear layers those of weights."""
+    turned = (replace(weight, turns=("column", "linear")) for weight in weights)
+    return replace(tokens, turns=("column",)), *turned
+
+
+def _of_linear_layers(*weights: Argument) -> Iterator[Argument]:
+    """Have the linear convention exchange the axes of weights, and no other."""
+    return (replace(weight, turns=("linear",)) for weight in weights)
 
 
 _CONVENTION = Argument(
@@ -76,7 +82,7 @@ _CONVENTION = Argument(
     ("form",),
     "PROJ-1",
     default="row",
-    words=("row", "column"),
+    words=("row", "column", "linear"),
     refusals=MappingProxyType({"form": "ERR-16"}),
 )
 
@@ -89,7 +95,7 @@ PROJECTION = Operation(
         replace(_bias("bias", ("F",)), meaning="added to every projected token"),
         _CONVENTION,
     ),
-    (Output("projected", (BATCH, "N", "F"), turns=True, rule="PROJ-1"),),
+    (Output("projected", (BATCH, "N", "F"), turns=("column",), rule="PROJ-1"),),
 )
 
 SCORES = Operation(
@@ -115,7 +121,7 @@ SELF_ATTENTION = Operation(
         replace(MASK, shape=(BATCH, "L", "L")),
         IS_CAUSAL,
     ),
-    (Output("output", (BATCH, "L", "Dv"), turns=True, rule="PROJ-5"),),
+    (Output("output", (BATCH, "L", "Dv"), turns=("column",), rule="PROJ-5"),),
 )
 
 SPLIT_HEADS = Operation(
@@ -141,10 +147,12 @@ MERGE_HEADS = Operation(
 MULTI_HEAD_ATTENTION = Operation(
     (
         _array("tokens", "what attends", "HEAD-6", (BATCH, "L", "E"), _rules(axes="ERR-16")),
-        _weight("query_weight", "HEAD-6", ("E", "Hq*D"), **{"Hq*D": "HEAD-5"}),
-        _weight("key_weight", "HEAD-6", ("E'", "Hkv*D"), **{"Hkv*D": "SHAPE-6"}),
-        _weight("value_weight", "HEAD-6", ("E'", "Hkv*Dv"), **{"Hkv*Dv": "HEAD-5"}),
-        _weight("output_weight", "HEAD-6", ("Hq*Dv", "F")),
+        *_of_linear_layers(
+            _weight("query_weight", "HEAD-6", ("E", "Hq*D"), **{"Hq*D": "HEAD-5"}),
+            _weight("key_weight", "HEAD-6", ("E'", "Hkv*D"), **{"Hkv*D": "SHAPE-6"}),
+            _weight("value_weight", "HEAD-6", ("E'", "Hkv*Dv"), **{"Hkv*Dv": "HEAD-5"}),
+            _weight("output_weight", "HEAD-6", ("Hq*Dv", "F")),
+        ),
     ),
     (
         _number_of_heads("heads", "Hq", "HEAD-5"),
@@ -163,6 +171,7 @@ MULTI_HEAD_ATTENTION = Operation(
         _bias("key_bias", ("Hkv*D",)),
         _bias("value_bias", ("Hkv*Dv",)),
         _bias("output_bias", ("F",)),
+        replace(_CONVENTION, meaning="of weights", rule="PROJ-7", words=("row", "linear")),
         SCALE,
         MASK,
         IS_CAUSAL,

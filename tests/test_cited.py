@@ -1,0 +1,99 @@
+"""What cites a rule is about it, as far as the data of operations and the sentences of rules can tell."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from attnspec import OPERATIONS, cases, find_rule
+from attnspec.conformance.judge.relation import Relation
+from attnspec.conformance.suite import items
+from attnspec.operations import REQUIRED
+
+#: Chapters on every operation, by the prefix of their rules.
+GENERAL = {"SHAPE", "NUM", "ERR"}
+#: What operations are made of besides what their tables name.
+PARTS = {
+    "attention": {"SCORE", "MASK", "SOFT", "HEAD", "DROP", "CACHE"},
+    "self_attention": {"SCORE", "MASK", "SOFT", "PROJ"},
+    "multi_head_attention": {"SCORE", "MASK", "SOFT", "PROJ", "HEAD"},
+    "scores": {"SCORE", "HEAD"},
+}
+#: Rules on any argument whatsoever.
+ON_EVERY_ARGUMENT = {"ERR-3"}
+#: What a sentence calls an argument, where that is neither its name nor its noun.
+CALLED = {"is_causal": "causal", "query_offset": "offset", "bias": "disallow"}
+VECTORS = list(cases())
+GENERATED = [item for item in items(quick=True) if item.group and not isinstance(item, Relation)]
+
+
+def names(rule, argument):
+    """Whether the sentence of a rule speaks of an argument."""
+    sentence = find_rule(rule).sentence
+    words = {argument.name, argument.noun, CALLED.get(argument.name, argument.name)}
+    return any(re.search(rf"\b{re.escape(word)}", sentence) for word in words)
+
+
+def unnamed(case):
+    """List the options that a case gives, that no rule of it speaks of, and that none of these needs."""
+    form = OPERATIONS[case.operation].arguments
+    given = [form[name] for name, x in case.arguments.items() if x is not None]
+    given = [one for one in given if one.default is not REQUIRED]
+    if ON_EVERY_ARGUMENT & set(case.rules):
+        return []
+    cited = set(case.rules)
+    named = [
+        one
+        for one in given
+        if cited & {one.rule, *one.refusals.values()} or any(names(rule, one) for rule in case.rules)
+    ]
+    needed = {name for one in named for name in (*one.needs, *one.matters_with)}
+    return [one.name for one in given if one not in named and one.name not in needed]
+
+
+def chapters(operation):
+    """The prefixes of rules that can bear on an operation."""
+    form = OPERATIONS[operation]
+    rules = {rule for one in form.arguments.values() for rule in (one.rule, *one.refusals.values())}
+    rules |= {one.rule for one in form.results}
+    return {rule.partition("-")[0] for rule in rules} | GENERAL | PARTS.get(operation, set())
+
+
+def of_other_operations(case):
+    """List the rules of a case that cannot bear on its operation."""
+    return [rule for rule in case.rules if rule.partition("-")[0] not in chapters(case.operation)]
+
+
+def refuses(rule):
+    """Whether the sentence of a rule asks for a refusal, or says what one has to say (ERR-12)."""
+    return bool(re.search(r"\braise an error\b|\brefused?\b|^An error\b", find_rule(rule).sentence))
+
+
+@pytest.mark.parametrize("case", [case for case in VECTORS if case.misuse is None], ids=str)
+def test_each_option_of_a_vector_is_named_by_a_rule_of_it(case):
+    assert unnamed(case) == []
+
+
+@pytest.mark.parametrize("case", [case for case in VECTORS if case.misuse is not None], ids=str)
+def test_a_malformed_vector_cites_a_rule_that_refuses(case):
+    assert any(refuses(rule) for rule in case.rules)
+
+
+def test_a_generated_malformed_call_cites_a_rule_that_refuses():
+    malformed = [case for case in GENERATED if case.misuse is not None]
+    assert malformed
+    assert [case.name for case in malformed if not any(refuses(rule) for rule in case.rules)] == []
+
+
+def test_the_rules_of_a_case_can_bear_on_its_operation():
+    assert [
+        (case.name, found) for case in (*VECTORS, *GENERATED) if (found := of_other_operations(case))
+    ] == []
+
+
+def test_what_is_not_about_its_rules_is_found():
+    case = next(case for case in VECTORS if case.id == "scores-softcap")
+    assert unnamed(replace(case, rules=("SHAPE-1",))) == ["scale", "softcap"]
+    assert of_other_operations(replace(case, rules=("SCORE-5", "POS-8"))) == ["POS-8"]
+    assert not refuses("SCORE-5")
+    assert refuses("SCORE-6")
