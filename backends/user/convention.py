@@ -208,7 +208,7 @@ def _swapped(array: Any, xp: Any) -> Any:
 def _of_axes(call: dict[str, Any], axes: int | None) -> dict[str, Any]:
     """Bring arrays up to a number of axes; such as differ in it are let alone, to be refused."""
     found = {call[array].ndim for array in _OPERATION.arrays}
-    if axes is None or found == {axes} or len(found) > 1 or found < {2}:
+    if axes is None or found == {axes} or len(found) > 1 or min(found) < 2:
         return dict(call)
     (got,) = found
     if got > axes:

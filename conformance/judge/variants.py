@@ -36,7 +36,7 @@ def can_show(case: Case, values: Mapping[str, Any], off: str) -> Iterator[tuple[
     >>> from attnspec.conformance.judge.variants import can_show
     >>> case = find_case("masking-empty-last")
     >>> list(can_show(case, case.expected, "output"))
-    [('MASK-6', 'nan'), ('MASK-6', 'uniform')]
+    [('SCORE-2', 'one'), ('MASK-6', 'nan'), ('MASK-6', 'uniform')]
     """
     for rule, variants in SHOWN.items():
         if _changes(rule, case, values, off):

@@ -146,6 +146,12 @@ _OF_MATH = (
         "torch/heads_of_value",
         when=has_other_heads_of_value,
     ),
+    Deviation(
+        ("HEAD-2",),
+        "no key heads are taken beside query heads, and give 0",
+        "torch/no_key_heads",
+        when=lambda arguments: 0 in arguments["key"].shape[:-2] and 0 not in arguments["query"].shape[:-2],
+    ),
 )
 _OF_FLASH = (
     Deviation(
