@@ -132,7 +132,7 @@ def _rows(report: Report, columns: Sequence[Column], *, every: bool) -> Iterator
 
 
 def _beyond(found: Sequence[Rule], column: Column) -> set[str]:
-    """Name failing rules that are counted only: where many fail of one cause, those of most cases stand for all."""
+    """Name the failing rules that are counted only: where many fail, those of most cases have a row."""
     failing = [rule for rule in found if column.failures(rule.id)]
     if len(failing) <= _MOST_FAILING:
         return set()
