@@ -86,7 +86,7 @@ def test_chapters_of_which_nothing_is_offered_share_the_last_row():
     )
     text = screen(Report(replace(PERFECT, verdicts=verdicts)))
     number = sum(chapter in lacking for chapter in chapter_of.values())
-    assert f"│ 2 others   │ positions, dropout: {number} rules " in text
+    assert f"│ 2 others   │ {number} rules: positions, dropout " in text
     assert row(text, "2 others") == ["unsupported"]
     assert not any(f"│ {chapter} " in text for chapter in lacking)
     assert "│ masking " in text

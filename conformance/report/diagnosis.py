@@ -3,7 +3,8 @@
 A name is given where one entry of the gallery, or two or three that cannot be told apart, give the
 backend's results on every call: on those that it fails, and on those that it passes. Where none does,
 the one that does so on every call but those of one kind, such as calls with NaN, is named as similar,
-and the kind with it. Otherwise nothing is said.
+and the kind with it; or the one that does so on every call that fails and nearly all that pass. Otherwise
+nothing is said.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,6 +42,9 @@ _MOST = 3
 _EDGES = frozenset({traits.SPECIAL, traits.NOTHING, traits.EMPTY, traits.LARGE})
 #: The part of the calls that it fails, and passes, on which a similar entry may give something else.
 _MISFITS = {True: 0.2, False: 0.1}
+#: The part of the calls that it passes on which one may, of any kind, that gives the same on all it fails,
+#: and how many these must be.
+_FEW_MISFITS, _MANY = 0.03, 10
 #: What two results may be apart besides, as a part of the largest number in them.
 _UNITS = {"float64": 2.0**-40, "float32": 2.0**-17, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
@@ -77,6 +81,8 @@ class Diagnosis:
         if self.apart:
             others = f"all other cases are calls {in_words(self.apart)}, where it gives something else"
             return f"similar to: {names} (the same on {calls}; {others})"
+        if (self.fits, self.good) != (self.failing, self.passing):
+            return f"similar to: {names} (the same on {calls})"
         return f"consistent with: {names} ({calls}, within {self.share:.1f} budgets)"
 
 
@@ -170,19 +176,21 @@ class Tally:
             self.apart &= edges
 
     def is_near(self, asked: Mapping[bool, int]) -> bool:
-        """Whether it gave something else on few of the calls at most, and on calls of one kind alone."""
-        return bool(self.apart) and all(self.misfits[bad] <= _MISFITS[bad] * asked[bad] for bad in asked)
+        """Whether it gave something else on few calls of one kind alone, or on very few that pass."""
+        of_a_kind = self.apart and all(self.misfits[bad] <= _MISFITS[bad] * asked[bad] for bad in asked)
+        few = asked[True] >= _MANY and self.misfits[False] <= _FEW_MISFITS * asked[False]
+        return bool(of_a_kind or (few and not self.misfits[True]))
 
 
 def _chosen(tallies: Sequence[Tally], failing: int, passing: int) -> Diagnosis | None:
-    """Take what gives the same on every call; else the only one that does so on all but those of a kind."""
+    """Take what gives the same on every call; else the only one that is near."""
     asked = {True: failing, False: passing}
     found = [one for one in tallies if not any(one.misfits.values())]
     if len(found) > _MOST or (not found and len(tallies) != 1):
         return None
     chosen = found or tallies
     fits, good = (number - chosen[0].misfits[bad] for bad, number in asked.items())
-    apart = "" if found else min(chosen[0].apart)
+    apart = "" if found else min(chosen[0].apart, default="")
     share = max(one.share for one in chosen)
     return Diagnosis(tuple(one.entry for one in chosen), failing, passing, share, fits, good, apart)
 

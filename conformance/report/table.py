@@ -194,7 +194,7 @@ def _head(row: _Row, *, with_title: bool) -> Iterator[Text]:
         several = len(chapters) > 1
         yield Text(f"{len(chapters)} others" if several else rule.chapter)
         title = f"{len(row.rules)} {'other' if row.others else 'rule'}{'s' * (len(row.rules) > 1)}"
-        title = f"{', '.join(chapters)}: {title}" if several else title
+        title = f"{title}: {', '.join(chapters)}" if several else title
     if with_title:
         yield Text(title)
 
