@@ -108,6 +108,14 @@ def test_what_is_far_off_tells_the_cause_though_more_is_off_by_a_rounding():
     assert found(gross, *fine, *passing, few) == [("", "SOFT-2", 9), ("", "NUM-3", 40)]
 
 
+def test_what_is_off_by_a_rounding_stands_behind_what_is_wrong():
+    rounded = Difference("value", "output", got=1.0, expected=1.0 + 1e-7, share=2.0)
+    fine = verdicts("fail", 9, "NUM-9", traits=("mask",), difference=rounded)
+    wrong = verdicts("fail", 3, "SOFT-5", traits=("sinks",), difference=Difference("pattern", "output"))
+    passing = [verdicts("pass", 30, "SOFT-1", traits=(one,)) for one in ("mask", "sinks")]
+    assert found(fine, wrong, *passing) == [("", "SOFT-5", 3), ("", "NUM-3", 9)]
+
+
 def test_an_lse_that_is_not_minus_infinity_is_that_of_a_row_with_nothing():
     low = Difference("pattern", "lse", got=1.0, expected=float("-inf"))
     failing = verdicts("fail", 9, "MASK-10", traits=("query_lengths",), difference=low)

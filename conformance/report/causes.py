@@ -208,7 +208,9 @@ def _of_kind(kind: str, failures: Sequence[Verdict], passing: Sequence[Verdict])
         yield Cause(ruled, _shown_first(failures, lambda one: about(one) == ruled), common, kept)
     else:
         plain = _plain(passing)
-        yield from _divided(failures, plain) if kind == "" else [_one(failures, plain, kind)]
+        divided = _divided(failures, plain) if kind == "" else [_one(failures, plain, kind)]
+        # What is off by a rounding tells least of what is wrong.
+        yield from sorted(divided, key=lambda cause: cause.rule == "NUM-3" and not cause.precision)
 
 
 def _plain(passing: Sequence[Verdict]) -> list[Verdict]:
