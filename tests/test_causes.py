@@ -170,8 +170,8 @@ def test_kinds_of_failures_are_apart_and_in_order():
     assert found(refused, wrong, raised, dtype, changed, ended) == [
         ("ended", "NUM-3", 2),
         ("changed", "NUM-4", 2),
-        ("", "NUM-1", 2),
         ("", "MASK-1", 3),
+        ("", "NUM-1", 2),
         ("raised", "SHAPE-5", 2),
         ("refused", "ERR-1", 5),
     ]

@@ -125,13 +125,13 @@ def _takes_in(wider: Cause, cause: Cause) -> bool:
     return clear and not apart and all(having <= traits_of(one) for one in cause.failures)
 
 
-#: In what order they are shown; of values and of what is raised, what there is more of.
+#: In what order they are shown; of values, shapes, dtypes and of what is raised, what there is more of.
 _ORDER = {
     "ended": 0,
     "repeated": 1,
     "earlier": 1,
     "changed": 2,
-    "dtype": 3,
+    "dtype": 4,
     "shape": 4,
     "": 4,
     "raised": 4,
