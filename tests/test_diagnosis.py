@@ -129,7 +129,7 @@ def test_what_differs_on_calls_of_one_kind_alone_is_similar_and_says_which():
     )
 
 
-def test_what_differs_on_very_few_passing_calls_is_similar():
+def test_what_differs_on_very_few_calls_is_similar():
     asked = {True: 10, False: 100}
 
     def tally(failing, passing):
@@ -138,6 +138,8 @@ def test_what_differs_on_very_few_passing_calls_is_similar():
     assert tally(0, 3).is_near(asked)
     assert not tally(0, 4).is_near(asked)
     assert not tally(1, 0).is_near(asked)
+    assert tally(3, 0).is_near({**asked, True: 100})
+    assert not tally(4, 0).is_near({**asked, True: 100})
     assert not tally(0, 3).is_near({**asked, True: 9}), "of so few failing calls it says too little"
     found = Diagnosis((entry("sink_scaled"),), 10, 100, 0.5, 10, 97)
     assert str(found).startswith("similar to: sink_scaled (")

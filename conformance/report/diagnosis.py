@@ -3,7 +3,7 @@
 A name is given where one entry of the gallery, or two or three that cannot be told apart, give the
 backend's results on every call: on those that it fails, and on those that it passes. Where none does,
 the one that does so on every call but those of one kind, such as calls with NaN, is named as similar,
-and the kind with it; or the one that does so on every call that fails and nearly all that pass. Otherwise
+and the kind with it; or the one that does so on nearly every call, few of any kind left out. Otherwise
 nothing is said.
 """
 
@@ -42,8 +42,7 @@ _MOST = 3
 _EDGES = frozenset({traits.SPECIAL, traits.NOTHING, traits.EMPTY, traits.LARGE})
 #: The part of the calls that it fails, and passes, on which a similar entry may give something else.
 _MISFITS = {True: 0.2, False: 0.1}
-#: The part of the calls that it passes on which one may, of any kind, that gives the same on all it fails,
-#: and how many these must be.
+#: The part of both on which one may on calls of any kind, and how many calls must fail for that.
 _FEW_MISFITS, _MANY = 0.03, 10
 #: What two results may be apart besides, as a part of the largest number in them.
 _UNITS = {"float64": 2.0**-40, "float32": 2.0**-17, "float16": 2.0**-10, "bfloat16": 2.0**-7}
@@ -176,10 +175,10 @@ class Tally:
             self.apart &= edges
 
     def is_near(self, asked: Mapping[bool, int]) -> bool:
-        """Whether it gave something else on few calls of one kind alone, or on very few that pass."""
+        """Whether it gave something else on few calls of one kind alone, or on very few."""
         of_a_kind = self.apart and all(self.misfits[bad] <= _MISFITS[bad] * asked[bad] for bad in asked)
-        few = asked[True] >= _MANY and self.misfits[False] <= _FEW_MISFITS * asked[False]
-        return bool(of_a_kind or (few and not self.misfits[True]))
+        few = all(self.misfits[bad] <= _FEW_MISFITS * asked[bad] for bad in asked)
+        return bool(of_a_kind or (few and asked[True] >= _MANY))
 
 
 def _chosen(tallies: Sequence[Tally], failing: int, passing: int) -> Diagnosis | None:
@@ -202,7 +201,7 @@ Asked = list[tuple[frozenset[str], tuple[Case, Outputs | None]]]
 def _asked(backend: Backend, asked: Iterable[Case]) -> tuple[Asked, Asked]:
     """Make the calls that can tell, and give those that the backend fails and those that it passes.
 
-    What it does not offer is not asked. Where values are wrong, calls that it has to refuse, or that raise
+    What it does not offer is not asked. Where values are wrong, calls that it has to refuse or may, or that raise
     though they must not, are another matter; what a SHOULD or a MAY leaves open tells nothing.
     """
     failing: Asked = []
@@ -214,10 +213,10 @@ def _asked(backend: Backend, asked: Iterable[Case]) -> tuple[Asked, Asked]:
             outputs = _outputs(backend, case)
             edges = _EDGES & set(traits_of(case))
             (failing if _fails(backend, case, outputs) else passing).append((edges, (case, outputs)))
-    values = [one for one in failing if one[1][1] is not None and not _is_refused(one[1][0])]
+    values = [one for one in failing if one[1][1] is not None and one[1][0].misuse is None]
     if not values:
         return failing, passing
-    return values, [one for one in passing if not _is_refused(one[1][0])]
+    return values, [one for one in passing if one[1][0].misuse is None]
 
 
 def _is_offered(backend: Backend, case: Case) -> bool:
