@@ -201,8 +201,8 @@ Asked = list[tuple[frozenset[str], tuple[Case, Outputs | None]]]
 def _asked(backend: Backend, asked: Iterable[Case]) -> tuple[Asked, Asked]:
     """Make the calls that can tell, and give those that the backend fails and those that it passes.
 
-    What it does not offer is not asked. Where values are wrong, calls that it has to refuse or may, or that raise
-    though they must not, are another matter; what a SHOULD or a MAY leaves open tells nothing.
+    What it does not offer is not asked. Where values are wrong, calls that it has to refuse or may, or
+    that raise though they must not, are another matter; what a SHOULD or a MAY leaves open tells nothing.
     """
     failing: Asked = []
     passing: Asked = []
