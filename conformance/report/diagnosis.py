@@ -44,6 +44,8 @@ _EDGES = frozenset({traits.SPECIAL, traits.NOTHING, traits.EMPTY, traits.LARGE})
 _MISFITS = {True: 0.2, False: 0.1}
 #: The part of both on which one may on calls of any kind, and how many calls must fail for that.
 _FEW_MISFITS, _MANY = 0.03, 10
+#: And on how many that pass at most, as a part of those that fail.
+_BESIDES = 0.1
 #: What two results may be apart besides, as a part of the largest number in them.
 _UNITS = {"float64": 2.0**-40, "float32": 2.0**-17, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
@@ -178,6 +180,8 @@ class Tally:
         """Whether it gave something else on few calls of one kind alone, or on very few."""
         of_a_kind = self.apart and all(self.misfits[bad] <= _MISFITS[bad] * asked[bad] for bad in asked)
         few = all(self.misfits[bad] <= _FEW_MISFITS * asked[bad] for bad in asked)
+        # It is wrong where the other is: not on many calls besides, compared to those.
+        few &= self.misfits[False] <= _BESIDES * asked[True]
         return bool(of_a_kind or (few and asked[True] >= _MANY))
 
 
