@@ -120,6 +120,15 @@ def closing_all_files(query, key, value):
     return right(query, key, value)
 
 
+def breaking_the_judge(query, key, value):
+    """What stands for a fault of ours: a part of the judge raises, and the call itself does not."""
+    from attnspec.conformance.judge import judge
+
+    if query.ndim == 2:
+        judge.budgets_of = None
+    return right(query, key, value)
+
+
 def closing_the_standard_streams(query, key, value):
     os.closerange(0, 3)
     return right(query, key, value)

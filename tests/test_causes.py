@@ -2,13 +2,14 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from reported import ERROR, FAIL, PASS
 
-from attnspec import find_case
+from attnspec import Case, find_case
 from attnspec.conformance.judge.failure import own_place
 from attnspec.conformance.judge.traits import numbers, traits
-from attnspec.conformance.report.because import because
+from attnspec.conformance.report.because import because, in_words
 from attnspec.conformance.report.causes import Cause, causes
 from attnspec.conformance.report.common import Common
 from attnspec.conformance.report.failures import broken
@@ -59,6 +60,11 @@ def test_what_is_in_common_gives_the_rule_and_takes_the_consequences_with_it():
         (("empty row", "mask"), "MASK-6"),
         (("large scores",), "SOFT-2"),
         (("special numbers",), "NUM-12"),
+        (("negative scale",), "SCORE-3"),
+        (("key_lengths of 0",), "MASK-9"),
+        (("query_offset by entry",), "MASK-7"),
+        (("open on the left",), "MASK-8"),
+        (("negative key_segment_ids",), "MASK-11"),
     ],
 )
 def test_a_rule_for_what_is_in_common(shared, rule):
@@ -87,6 +93,60 @@ def test_results_off_as_in_half_precision():
     assert found(failing, verdicts("fail", 9, "SOFT-1")) == [("", "SOFT-1", 18)]
 
 
+def test_what_is_far_off_tells_the_cause_though_more_is_off_by_a_rounding():
+    def off(by, share):
+        return Difference("value", "output", got=1.0 + by, expected=1.0, share=share)
+
+    gross = verdicts("fail", 9, "SOFT-2", traits=("bias", "large scores"), difference=off(0.5, 1e6))
+    fine = [
+        verdicts("fail", 20, "MASK-3", traits=(one,), difference=off(1e-7, 2.0)) for one in ("mask", "window")
+    ]
+    passing = [
+        verdicts("pass", 90, "SOFT-1", traits=one) for one in (("bias",), ("mask",), ("window",), ("sinks",))
+    ]
+    few = verdicts("pass", 3, "SOFT-1", traits=("large scores",))
+    assert found(gross, *fine, *passing, few) == [("", "SOFT-2", 9), ("", "NUM-3", 40)]
+
+
+def test_what_is_off_by_a_rounding_stands_behind_what_is_wrong():
+    rounded = Difference("value", "output", got=1.0, expected=1.0 + 1e-7, share=2.0)
+    fine = verdicts("fail", 9, "NUM-9", traits=("mask",), difference=rounded)
+    wrong = verdicts("fail", 3, "SOFT-5", traits=("sinks",), difference=Difference("pattern", "output"))
+    passing = [verdicts("pass", 30, "SOFT-1", traits=(one,)) for one in ("mask", "sinks")]
+    assert found(fine, wrong, *passing) == [("", "SOFT-5", 3), ("", "NUM-3", 9)]
+
+
+def test_an_lse_that_is_not_minus_infinity_is_that_of_a_row_with_nothing():
+    low = Difference("pattern", "lse", got=1.0, expected=float("-inf"))
+    failing = verdicts("fail", 9, "MASK-10", traits=("query_lengths",), difference=low)
+    passing = verdicts("pass", 20, "SOFT-1")
+    assert found(failing, passing) == [("", "SOFT-7", 9)]
+    other = verdicts("fail", 9, "MASK-10", traits=("query_lengths",), difference=replace(low, expected=2.0))
+    assert found(other, passing) == [("", "SOFT-6", 9)]
+
+
+def test_a_single_call_has_the_rule_of_its_case():
+    failing = verdicts("fail", 1, "MASK-3", traits=("is_causal", "shared heads", "tiles of 64"))
+    passing = verdicts("pass", 20, "SOFT-1", traits=("is_causal",)), verdicts("pass", 3, "SOFT-1")
+    assert found(failing, *passing) == [("", "MASK-3", 1)]
+
+
+def test_two_kinds_of_calls_that_fail_under_one_rule_are_one_block():
+    failing = (
+        verdicts("fail", 9, "MASK-4", traits=("is_causal", "key_lengths")),
+        verdicts("fail", 3, "MASK-4", traits=("key_lengths", "window")),
+    )
+    options = ("is_causal", "key_lengths", "window")
+    passing = [verdicts("pass", 90, "SOFT-1", traits=(one,)) for one in options]
+    assert found(*failing, *passing) == [("", "MASK-4", 12)]
+    every = [one for each in (*failing, *passing) for one in each]
+    (cause,) = causes([one for one in every if one.bad], every)
+    assert list(because(cause)) == [
+        "fails: 9 of 9 calls with `is_causal` with `key_lengths`, 3 of 273 others",
+        "fails: 3 of 3 calls with `key_lengths` with `window`, 0 of 270 others",
+    ]
+
+
 def test_two_things_are_two_causes():
     failing = (
         verdicts("fail", 9, "MASK-1", traits=("mask",)),
@@ -110,8 +170,8 @@ def test_kinds_of_failures_are_apart_and_in_order():
     assert found(refused, wrong, raised, dtype, changed, ended) == [
         ("ended", "NUM-3", 2),
         ("changed", "NUM-4", 2),
-        ("", "NUM-1", 2),
         ("", "MASK-1", 3),
+        ("", "NUM-1", 2),
         ("raised", "SHAPE-5", 2),
         ("refused", "ERR-1", 5),
     ]
@@ -163,6 +223,30 @@ def test_what_calls_have_in_common_in_words():
     said = list(because(Cause("SCORE-2", (FAIL,), Common(("no scale",), 230, 310, 0, 54))))
     assert said == ["fails: 230 of 310 calls without a scale, 0 of 54 others"]
     assert list(because(Cause("SOFT-1", (FAIL,), Common((), 5, 9)))) == []
+    assert in_words("negative scale") == "with a negative `scale`"
+    assert in_words("query_offset by entry") == "with `query_offset` that differ between batch entries"
+    assert in_words("tiles of 64") == "with more than 64 keys or queries"
+
+
+def test_traits_of_numbers_and_sizes():
+    x = np.ones((2, 1, 1, 2), np.float32)
+    keys = np.ones((2, 1, 65, 2), np.float32)
+
+    def of(**options):
+        arguments = {"query": x, "key": keys, "value": keys, **options}
+        return {*traits(Case("c", "", "errors", "attention", ("ERR-3",), arguments))} - {*options}
+
+    plain = {"no scale", "one query", "tiles", "tiles of 32", "tiles of 64"}
+    assert of() == plain
+    assert of(scale=-1.0) == plain - {"no scale"} | {"negative scale"}
+    assert of(key_lengths=np.array([0, 3])) >= {"key_lengths of 0", "key_lengths by entry", "empty row"}
+    assert of(key_lengths=np.array([3, 3])) == plain
+    assert of(window=(None, 2)) == plain | {"open on the left"}
+    assert of(window=(2, None)) == plain | {"open on the right"}
+    assert "negative query_offset" in of(query_offset=-1, is_causal=True)
+    largest = np.full_like(x, 1e200, dtype=np.float64)
+    many = np.full_like(keys, 1e200, dtype=np.float64)
+    assert "large scores" in of(query=largest, key=many, value=many), "they overflow"
 
 
 def test_traits_of_calls():
@@ -199,9 +283,9 @@ def test_a_wrong_shape_is_no_wrong_value_and_has_a_block_of_its_own():
     values = verdicts("fail", 9, "HEAD-1", traits=("shared heads",))
     passing = verdicts("pass", 20, "SOFT-1"), verdicts("pass", 9, "SHAPE-3", traits=("other value depth",))
     assert found(shapes, values, *passing) == [("", "HEAD-1", 9), ("", "SHAPE-3", 5)]
-    fewer = verdicts("fail", 3, "HEAD-1", traits=("other value depth", "shared heads"))
-    others = verdicts("fail", 1, "HEAD-1", traits=("mask",))
-    assert found(shapes, fewer, others, *passing) == [("", "SHAPE-3", 8), ("", "MASK-1", 1)]
+    fewer = verdicts("fail", 2, "HEAD-1", traits=("other value depth", "shared heads"))
+    others = verdicts("fail", 2, "HEAD-1", traits=("mask",))
+    assert found(shapes, fewer, others, *passing) == [("", "SHAPE-3", 7), ("", "MASK-1", 2)]
 
 
 def test_what_writes_to_an_input_that_cannot_be_written_to_changes_it():

@@ -9,12 +9,7 @@ from attnspec.backends import load
 from attnspec.conformance.gallery import correct_entries, entry
 from attnspec.conformance.meta.diagnosed import measure, on_another_base
 from attnspec.conformance.meta.probes import golden, probes
-from attnspec.conformance.report.diagnosis import (
-    Diagnosis,
-    Gallery,
-    diagnose,
-    said,
-)
+from attnspec.conformance.report.diagnosis import Diagnosis, Gallery, Tally, diagnose, said
 from attnspec.conformance.report.failures import asked_again
 from attnspec.conformance.run.pool import Pool
 from attnspec.conformance.run.selection import Selection
@@ -132,3 +127,22 @@ def test_what_differs_on_calls_of_one_kind_alone_is_similar_and_says_which():
     assert str(found).endswith(
         "all other cases are calls with NaN or infinity, where it gives something else)"
     )
+
+
+def test_what_differs_on_very_few_calls_is_similar():
+    asked = {True: 30, False: 100}
+
+    def tally(failing, passing):
+        return Tally(entry("sink_scaled"), {True: failing, False: passing}, apart=frozenset())
+
+    assert tally(0, 3).is_near(asked)
+    assert not tally(0, 4).is_near({**asked, True: 100})
+    assert not tally(0, 3).is_near({**asked, True: 29}), "it is wrong on too much besides"
+    assert not tally(1, 0).is_near(asked)
+    assert tally(3, 0).is_near({**asked, True: 100})
+    assert not tally(4, 0).is_near({**asked, True: 100})
+    assert tally(0, 0).is_near({**asked, True: 10})
+    assert not tally(0, 0).is_near({**asked, True: 9}), "of so few failing calls it says too little"
+    found = Diagnosis((entry("sink_scaled"),), 10, 100, 0.5, 10, 97)
+    assert str(found).startswith("similar to: sink_scaled (")
+    assert str(found).endswith("(the same on 10 of 10 failing cases, 97 of 100 passing ones)")

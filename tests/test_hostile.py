@@ -92,6 +92,18 @@ def test_what_a_call_may_do(name, monkeypatch):
     assert not left_over(), "what it has started ends with it"
 
 
+def test_a_failure_of_the_judge_is_not_put_to_the_implementation(monkeypatch):
+    monkeypatch.chdir(TESTS)
+    results = run_all(["hostile:breaking_the_judge"], Selection(names=CASES)).results
+    report = Report(results)
+    assert [one.case for one in results.verdicts] == [CASES[1]], "no verdict on what was not judged"
+    assert report.outcome is NOT_WHOLE
+    text = " ".join(screen(report).split())
+    assert f"internal error of attnspec, not of the implementation: judge {CASES[0]}: TypeError" in text
+    assert "(judge.py, line " in text
+    assert "does not conform" not in text
+
+
 def left_over():
     """Processes of a kernel that are still there."""
     found = []

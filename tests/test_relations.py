@@ -282,3 +282,17 @@ def test_a_relation_in_which_a_call_raises_is_an_error():
 def test_an_option_may_have_its_effect_on_an_output_of_a_wrong_shape():
     transposed = own(output_of(lambda output, _: np.swapaxes(output, -1, -2)))
     assert judge(transposed, find("errors-option-has-an-effect-is-causal-1-float32")).status == "pass"
+
+
+def test_results_that_do_not_fit_each_other_are_a_matter_of_their_shapes():
+    @wraps(right)
+    def exchanged(query, key, value, *, return_lse=False, return_weights=False, **options):
+        output, lse, weights = right(
+            query, key, value, return_lse=True, return_weights=True, **options
+        )  # in another order than they are asked for
+        asked = [found for found, is_asked in ((weights, return_lse), (lse, return_weights)) if is_asked]
+        return (output, *asked) if asked else output
+
+    verdict = judge(own(exchanged), find("softmax-returned-weights-are-those-used-2-float32"))
+    assert (verdict.status, verdict.rule) == ("fail", "SHAPE-4")
+    assert (verdict.difference.kind, verdict.difference.output) == ("shape", "weights")

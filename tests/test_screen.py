@@ -45,11 +45,11 @@ def test_the_screen_has_the_failures_one_table_and_a_line_each_for_the_rest():
     below = text.partition("└")[2]
     assert flat(below).endswith(
         "run: chosen (the fixed cases; --seed N draws others) "
-        "m:f: values: 1 pass, 1 fail, 1 error, 2 unsupported, 1 deviation, 1 should not met "
-        "m:f: of the budget used: float32 0.50 (full); most in softmax-000-float32 "
+        "values: 1 pass, 1 fail, 1 error, 2 unsupported, 1 deviation, 1 should not met "
+        "of the budget used: float32 0.50 "
         "m:f: does not conform: 2 cases fail under 2 rules"
     )
-    unmet = "m:f: SHOULD not met: NUM-9 A repeated call gives the same bits: output[0]: got 1.0"
+    unmet = "SHOULD not met: NUM-9: output[0]: got 1.0"
     assert unmet in flat(below)
     assert "; fails no run; see attnspec explain NUM-9 run: chosen" in flat(below)
 
@@ -75,6 +75,36 @@ def test_what_does_not_plainly_pass_has_a_row_above_the_rest_of_its_chapter():
     assert "m:f: does not conform: 1 case fails under 1 rule; reaches levels core, strict, grouped, " in flat(
         text
     )
+
+
+def test_chapters_of_which_nothing_is_offered_share_the_last_row():
+    lacking = ("positions", "dropout")
+    chapter_of = {rule.id: rule.chapter for rule in rules()}
+    verdicts = tuple(
+        replace(one, status="unsupported") if chapter_of[one.rules[0]] in lacking else one
+        for one in PERFECT.verdicts
+    )
+    text = screen(Report(replace(PERFECT, verdicts=verdicts)))
+    number = sum(chapter in lacking for chapter in chapter_of.values())
+    assert f"│ 2 others   │ {number} rules: positions, dropout " in text
+    assert row(text, "2 others") == ["unsupported"]
+    assert not any(f"│ {chapter} " in text for chapter in lacking)
+    assert "│ masking " in text
+
+
+def test_where_many_rules_fail_those_of_most_cases_have_a_row_and_the_others_are_counted():
+    masking = [rule.id for rule in rules() if rule.chapter == "masking"]
+    failing = tuple(
+        replace(FAIL, case=f"{rule}-{number}", rules=(rule,), rule=rule)
+        for most, rule in enumerate(masking)
+        for number in range(most)
+    )
+    shown = Report(replace(PERFECT, verdicts=(*PERFECT.verdicts, *failing)))
+    text = screen(shown)
+    told = re.findall(r"^│ (MASK-[0-9]+)", text.partition("by rule")[2], re.MULTILINE)
+    assert told == masking[-2:]
+    assert row(text, "masking") == [f"{len(masking) - 3} FAIL, 1 pass"]
+    assert f"│ {masking[1]} " in screen(shown, every=True)
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 7])

@@ -16,9 +16,10 @@ def test_the_budget_used_by_dtype():
     tight = replace(cast, share=0.1, accuracy="full")
     none = replace(PASS, share=0.99, accuracy="")
     assert used([PASS, cast, tight, none]) == (
-        "of the budget used: float16 0.90 (cast), float32 0.50 (full); most in a-float16"
+        "of the budget used: float16 0.90 (cast), float32 0.50; most in a-float16"
     )
     assert used([PASS, replace(PASS, accuracy="tf32")]).startswith("of the budget used: float32 0.50 (tf32)")
+    assert used([PASS]) == "of the budget used: float32 0.50"
     assert used([]) == ""
 
 
@@ -33,6 +34,7 @@ def test_the_time_and_the_slowest_case():
     assert time([replace(PASS, seconds=0.5), slow]) == (
         "time: 2.0 s for 2 cases; the slowest, 1.50 s: slow-float32"
     )
+    assert time([slow] * 9) == "time: 13.5 s for 9 cases", "each took as long"
     assert time([PASS]) == ""
     text = screen(Report(replace(RESULTS, verdicts=(slow,))))
     assert "the slowest, 1.50 s: slow-float32" in " ".join(text.split())

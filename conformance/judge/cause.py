@@ -13,13 +13,12 @@ from attnspec.conformance.judge.call import Outputs
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.dtypes import LSES, accepted, is_real
 from attnspec.conformance.judge.expected import differ, differences, expected, of_values
+from attnspec.conformance.judge.shapes import RULES
 from attnspec.conformance.judge.variants import can_show
 from attnspec.conformance.verdict import Difference
 from attnspec.reference import attention
 from attnspec.reference.budget.budget import Budget, budget
 
-#: The rule that a wrong shape of an output of attention breaks, whatever the case is about.
-_SHAPES = {output.name: output.rule for output in OPERATIONS["attention"].results}
 #: Rules that an lse of too short a dtype breaks; in cases about others it is not looked at.
 _OF_LSE = ("NUM-7", "SHAPE-8", "SOFT-6", "SOFT-7", "DROP-3", "CACHE-6", "CACHE-7")
 #: By this part of its largest number no result is off by rounding.
@@ -64,7 +63,7 @@ def cause_of(
     """
     rule = case.rules[0]
     if difference.kind == "shape" and case.operation == "attention" and case.misuse is None:
-        return Cause(_SHAPES[difference.output])
+        return Cause(RULES[difference.output])
     if difference.kind == "dtype":
         return Cause("NUM-7" if difference.output == "lse" else "NUM-1")
     if find_rule(rule).level != "MUST":

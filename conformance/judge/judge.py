@@ -20,6 +20,7 @@ from attnspec.conformance.judge.figure import misprint
 from attnspec.conformance.judge.output_rules import OUTPUT_OF, of_outputs
 from attnspec.conformance.judge.refusal import refused
 from attnspec.conformance.judge.relation import Relation
+from attnspec.conformance.judge.shapes import misshapen
 from attnspec.conformance.judge.traits import numbers, traits
 from attnspec.conformance.verdict import CLASSES, Difference, Verdict
 from attnspec.dtypes import SHORT
@@ -206,7 +207,12 @@ def _failed(verdict: Verdict, cause: Cause, difference: Difference) -> Verdict:
 
 
 def _judge_relation(backend: Backend, relation: Relation, verdict: Verdict) -> Verdict:
-    found = relation.holds(backend)
+    try:
+        found = relation.holds(backend)
+    except (ValueError, IndexError):  # of the relation's own sums: results that do not fit each other
+        if (wrong := misshapen(backend, relation.calls)) is None:
+            raise
+        raise wrong from None
     if found is None:
         return verdict
     if isinstance(found, Verdict):  # one of the cases of a sequence

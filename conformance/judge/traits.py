@@ -15,20 +15,30 @@ from attnspec.conformance.traits import (
     MORE_QUERIES,
     NO_SCALE,
     NOTHING,
+    ONE_QUERY,
+    OPEN_LEFT,
+    OPEN_RIGHT,
     OTHER_DEPTH,
     REFUSED,
     RELATED,
     SHARED,
     SPECIAL,
     TILED,
+    TILED_32,
+    TILED_64,
     VIEWED,
+    by_entry,
+    negative,
+    zero,
 )
 from attnspec.reference.masking import allowed_keys
 
 #: Beyond this size a score, or a row of scores all below its negative, counts as large.
 _LARGE = 80.0
-#: More keys than these fill a tile.
-_TILE = 16
+#: More keys, or queries, than these fill a tile.
+_TILES = {TILED: 16, TILED_32: 32, TILED_64: 64}
+#: Options that are a number, or one for each batch entry.
+_NUMBERS = ("query_offset", "key_lengths", "query_lengths")
 _MASKING = tuple(
     name
     for name in OPERATIONS["attention"].options
@@ -83,12 +93,27 @@ def _of_attention(arguments: Mapping[str, Any]) -> set[str]:
         SHARED: query.shape[:-2] != key.shape[:-2],
         MORE_QUERIES: queries > keys,
         OTHER_DEPTH: value.shape[-1] != query.shape[-1],
-        TILED: max(queries, keys) > _TILE,
+        ONE_QUERY: queries == 1,
         NOTHING: 0 in (*query.shape, *key.shape),
         LARGE: _has_large_scores(arguments),
         EMPTY: _has_empty_row((*query.shape[:-1], keys), arguments),
+        **{trait: max(queries, keys) > size for trait, size in _TILES.items()},
+        **_of_numbers(arguments),
     }
     return {trait for trait, holds in has.items() if holds}
+
+
+def _of_numbers(arguments: Mapping[str, Any]) -> dict[str, bool]:
+    """Say what is remarkable of the numbers in options, and of the bounds of a window."""
+    left, right = arguments.get("window", (0, 0))
+    found = {OPEN_LEFT: left is None, OPEN_RIGHT: right is None}
+    for name, x in arguments.items():
+        numbers = np.asarray(x)
+        if numbers.dtype.kind in "iu" or (numbers.dtype.kind == "f" and not numbers.ndim):
+            found[negative(name)] = bool((numbers < 0).any())
+            found[zero(name)] = bool((numbers == 0).any())
+            found[by_entry(name)] = numbers.size > 1 and name in _NUMBERS and numbers.min() != numbers.max()
+    return found
 
 
 def _has_large_scores(arguments: Mapping[str, Any]) -> bool:
@@ -99,10 +124,12 @@ def _has_large_scores(arguments: Mapping[str, Any]) -> bool:
         key = np.repeat(key, query.shape[-3] // key.shape[-3], axis=-3)
     try:
         with np.errstate(all="ignore"):
-            scores = scale * (query @ np.swapaxes(key, -1, -2)) + (0 if bias is None else bias)
+            products = query @ np.swapaxes(key, -1, -2)
+            scores = scale * products + (0 if bias is None else bias)
     except (ValueError, TypeError):
         return False
-    return bool((np.abs(scores[np.isfinite(scores)]) > _LARGE).any())
+    overflows = np.isfinite(query).all() and np.isfinite(key).all() and not np.isfinite(products).all()
+    return bool(overflows or (np.abs(scores[np.isfinite(scores)]) > _LARGE).any())
 
 
 def _has_empty_row(shape: tuple[int, ...], arguments: Mapping[str, Any]) -> bool:

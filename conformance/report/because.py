@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from attnspec.conformance import traits
 from attnspec.conformance.report.by_rule import about
 from attnspec.conformance.report.causes import Cause
+from attnspec.conformance.report.common import Common
 from attnspec.conformance.verdict import Verdict
 from attnspec.dtypes import DTYPES
 
@@ -25,7 +26,11 @@ def because(cause: Cause) -> Iterator[str]:
         yield _KINDS[cause.kind]
     if cause.precision:
         yield f"all that fails is off by no more than {cause.precision} would be: a step may be done in it"
-    common = cause.common
+    for common in (cause.common, *cause.further):
+        yield from _counted(common)
+
+
+def _counted(common: Common) -> Iterator[str]:
     if common.traits and common.failing + common.others > 1:
         calls = " ".join(map(in_words, common.traits))
         others = f", {common.others} of {common.of_others} others" if common.of_others else ""
@@ -40,8 +45,16 @@ def in_words(trait: str) -> str:
     >>> from attnspec.conformance.report.because import in_words
     >>> in_words("mask"), in_words("empty axes")
     ('with `mask`', 'with no queries, keys or batch entries')
+    >>> in_words("key_lengths of 0")
+    'with `key_lengths` of 0'
     """
-    return _COMMON.get(trait, f"with `{trait}`")
+    option = traits.option_of(trait)
+    numbers = {
+        traits.negative(option): f"with a negative `{option}`",
+        traits.zero(option): f"with `{option}` of 0",
+        traits.by_entry(option): f"with `{option}` that differ between batch entries",
+    }
+    return _COMMON.get(trait) or numbers.get(trait, f"with `{trait}`")
 
 
 #: What kind of failures a cause is of, where it is not one of values.
@@ -60,6 +73,11 @@ _COMMON = {
     traits.MORE_QUERIES: "with more queries than keys",
     traits.OTHER_DEPTH: "with values of another depth than the queries",
     traits.TILED: "with more than 16 keys or queries",
+    traits.TILED_32: "with more than 32 keys or queries",
+    traits.TILED_64: "with more than 64 keys or queries",
+    traits.ONE_QUERY: "with one query",
+    traits.OPEN_LEFT: "with a window open on the left",
+    traits.OPEN_RIGHT: "with a window open on the right",
     traits.VIEWED: "with arrays that do not lie in rows",
     **{dtype: f"in {dtype}" for dtype in DTYPES},
 }

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
+from math import inf
 
 from attnspec import rules
 from attnspec.conformance import traits
@@ -31,9 +32,11 @@ _LAST = {
     traits.MORE_QUERIES: "SHAPE-5",
 }
 #: Where that leaves several rules open, those that it may be, the likeliest first.
-_AMONG = {
+_AMONG: dict[tuple[str, ...], tuple[str, ...]] = {
     (): ("SOFT-1", "SOFT-2", "SOFT-3", "SCORE-1", "SCORE-2", "NUM-3"),
-    (traits.TILED,): ("SOFT-3", "SOFT-2", "SHAPE-5"),
+    **dict.fromkeys(
+        [(traits.TILED,), (traits.TILED_32,), (traits.TILED_64,)], ("SOFT-3", "SOFT-2", "SHAPE-5")
+    ),
     (traits.SPECIAL,): ("NUM-11", "NUM-12", "NUM-13", "NUM-14"),
     (traits.OTHER_DEPTH,): ("SCORE-2", "SHAPE-3", "SOFT-3"),
 }
@@ -44,6 +47,12 @@ _MASKING = {"mask", "bias", "is_causal", "window", "key_lengths", "query_lengths
 _HALF = {"float32": 2.0**13, "float64": 2.0**42}
 #: By so many budgets some result in float32 is off, where half precision is what it is off by.
 _COARSE = 200.0
+#: And half of those in float32 by so many.
+_MIDDLE = 10.0
+#: By more than this part of the number a result is off by no rounding.
+_GROSS = 0.05
+#: By fewer budgets than these a result may be off by rounding that goes wrong.
+_FEW_BUDGETS = 100.0
 #: On fewer failures than these no precision is named.
 _FEW = 5
 _NEARLY = 0.8
@@ -61,7 +70,11 @@ def owners() -> dict[str, str]:
     """
     from attnspec.conformance.suite.options import OPTIONS  # it brings NumPy, which only a failure needs
 
-    return {**_FIRST, **{name: option.rule for name, option in OPTIONS.items()}, **_LAST}
+    options = {**{name: option.rule for name, option in OPTIONS.items()}, **_LAST}
+    kinds = (traits.negative, traits.zero, traits.by_entry)
+    numbers = {kind(name): rule for name, rule in options.items() for kind in kinds}
+    sides = dict.fromkeys((traits.OPEN_LEFT, traits.OPEN_RIGHT), options["window"])
+    return {**_FIRST, **numbers, **sides, **options}
 
 
 def rule_of(own: Sequence[Verdict], common: Common, passing: Sequence[Verdict]) -> str:
@@ -84,6 +97,8 @@ def rule_of(own: Sequence[Verdict], common: Common, passing: Sequence[Verdict]) 
     >>> rule_of([Verdict("b", "c", "g", ("SHAPE-1",), "fail")], Common(("mask",)), [])
     'MASK-1'
     """
+    if not common.traits and _is_of_rounding(own):
+        return _looks(own) or "NUM-3"
     return _looks(own) or _owner(own, common) or _whose(own, passing, common)
 
 
@@ -91,9 +106,27 @@ def is_of_half(own: Sequence[Verdict]) -> bool:
     """Tell whether nearly all is off by no more than half precision would have it, float32 too."""
     found = [(one.dtype, one.difference) for one in own if one.difference]
     within = [dtype for dtype, off in found if off.kind == "value" and off.share <= _HALF.get(dtype, 0.0)]
-    most = max((off.share for dtype, off in found if dtype == "float32"), default=0.0)
+    shares = sorted(off.share for dtype, off in found if dtype == "float32")
+    coarse = bool(shares) and shares[-1] >= _COARSE and shares[len(shares) // 2] >= _MIDDLE
     # Beyond what half precision holds there is no budget of it; what is off by less is so by other things.
-    return len(own) >= _FEW and most >= _COARSE and len(within) >= _NEARLY * len(own)
+    return len(own) >= _FEW and coarse and len(within) >= _NEARLY * len(own)
+
+
+def is_gross(one: Verdict) -> bool:
+    """Tell whether a result is off by a good part of itself, and not by a rounding that went wrong."""
+    off = one.difference
+    if off is None or not isinstance(off.got, float) or not isinstance(off.expected, float):
+        return off is not None and off.kind == "pattern"
+    return off.kind == "pattern" or not abs(off.got - off.expected) <= _GROSS * max(1.0, abs(off.expected))
+
+
+def _is_of_rounding(own: Sequence[Verdict]) -> bool:
+    """Tell whether nearly all is off by a few budgets, and nothing by much."""
+    off = [one.difference.share for one in own if one.difference and one.difference.kind == "value"]
+    few = sum(share <= _FEW_BUDGETS for share in off)
+    if 2 * sum(bool(one.ignored or one.variant) for one in own) > len(own):
+        return False  # it looks like something else
+    return bool(own) and few >= _NEARLY * len(own) and not any(map(is_gross, own))
 
 
 def _looks(own: Sequence[Verdict]) -> str:
@@ -107,8 +140,10 @@ def _looks(own: Sequence[Verdict]) -> str:
 
 def _owner(own: Sequence[Verdict], common: Common) -> str:
     if all(one.difference and one.difference.output == "lse" for one in own):
-        return "SOFT-7" if traits.EMPTY in common.traits else "SOFT-6"
-    if len(set(common.traits) & _MASKING) > 1:
+        nothing = sum(one.difference is not None and one.difference.expected == -inf for one in own)
+        return "SOFT-7" if traits.EMPTY in common.traits or 2 * nothing > len(own) else "SOFT-6"
+    options = set(map(traits.option_of, common.traits))
+    if len(options & _MASKING) > 1:
         return "MASK-4"
     # That more fails in float64 says nothing of it where other dtypes fail too.
     having = set(common.traits) - ({"float64"} if common.others else set())

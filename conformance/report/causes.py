@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from attnspec.conformance import traits
-from attnspec.conformance.report.blame import is_of_half, owners, rule_of
+from attnspec.conformance.report.blame import is_gross, is_of_half, owners, rule_of
 from attnspec.conformance.report.by_rule import about
 from attnspec.conformance.report.common import CLEAR, Common, clarity, common_of, told, traits_of
 from attnspec.conformance.verdict import Verdict
@@ -41,6 +41,8 @@ class Cause:
         ``ended``, ``raised``, ``changed``, ``repeated``, ``earlier`` or ``refused``; empty for values.
     precision : str
         The dtype in whose budget all of them lie, where it is shorter than theirs.
+    further : tuple of Common
+        What calls have in common that fail under the same rule besides.
     """
 
     rule: str
@@ -48,6 +50,7 @@ class Cause:
     common: Common = _NOTHING
     kind: str = ""
     precision: str = ""
+    further: tuple[Common, ...] = ()
 
 
 def causes(failures: Iterable[Verdict], verdicts: Iterable[Verdict] = ()) -> list[Cause]:
@@ -91,7 +94,26 @@ def _folded(made: Sequence[Cause]) -> list[Cause]:
         else:
             kept[kept.index(wider)] = replace(wider, failures=(*wider.failures, *cause.failures))
     order = [cause.failures[0] for cause in made]
-    return sorted(kept, key=lambda one: order.index(one.failures[0]))
+    return _of_one_rule(sorted(kept, key=lambda one: order.index(one.failures[0])))
+
+
+def _of_one_rule(made: Iterable[Cause]) -> list[Cause]:
+    """Put wrong values under one rule together, those of the first at the front."""
+    kept: list[Cause] = []
+    for cause in made:
+        first = next((one for one in kept if _is_same(one, cause)), None)
+        if first is None:
+            kept.append(cause)
+        else:
+            failures, further = (*first.failures, *cause.failures), (*first.further, cause.common)
+            kept[kept.index(first)] = replace(first, failures=failures, further=further)
+    return kept
+
+
+def _is_same(one: Cause, other: Cause) -> bool:
+    """Whether both are wrong values under one rule."""
+    forms = {one.kind, other.kind, _form(one), _form(other)}
+    return forms == {""} and (one.rule, one.precision) == (other.rule, other.precision)
 
 
 def _takes_in(wider: Cause, cause: Cause) -> bool:
@@ -103,13 +125,13 @@ def _takes_in(wider: Cause, cause: Cause) -> bool:
     return clear and not apart and all(having <= traits_of(one) for one in cause.failures)
 
 
-#: In what order they are shown; of values and of what is raised, what there is more of.
+#: In what order they are shown; of values, shapes, dtypes and of what is raised, what there is more of.
 _ORDER = {
     "ended": 0,
     "repeated": 1,
     "earlier": 1,
     "changed": 2,
-    "dtype": 3,
+    "dtype": 4,
     "shape": 4,
     "": 4,
     "raised": 4,
@@ -186,7 +208,9 @@ def _of_kind(kind: str, failures: Sequence[Verdict], passing: Sequence[Verdict])
         yield Cause(ruled, _shown_first(failures, lambda one: about(one) == ruled), common, kept)
     else:
         plain = _plain(passing)
-        yield from _divided(failures, plain) if kind == "" else [_one(failures, plain, kind)]
+        divided = _divided(failures, plain) if kind == "" else [_one(failures, plain, kind)]
+        # What is off by a rounding tells least of what is wrong.
+        yield from sorted(divided, key=lambda cause: cause.rule == "NUM-3" and not cause.precision)
 
 
 def _plain(passing: Sequence[Verdict]) -> list[Verdict]:
@@ -202,11 +226,20 @@ def _divided(failures: Sequence[Verdict], plain: Sequence[Verdict]) -> Iterator[
     """Divide failures by what the calls have in common, the most telling first."""
     # Several calls held against each other, and other operations, fail as the calls of attention do.
     left = list(failures)
+    common = common_of(_singles(left), plain, owners())
+    gross = [one for one in left if is_gross(one)]
+    if gross and clarity(common) < CLEAR and not is_of_half(left):
+        # What is far off may tell what it is of, where what is off by its rounding hides it.
+        fine = [one for one in left if one not in gross]
+        common = common_of(_singles(gross), [*plain, *_singles(fine)], owners())
+        if clarity(common) >= CLEAR and told(common).traits:
+            own = [one for one in gross if set(common.traits) <= traits_of(one)]
+            yield _named(own, common, plain)
+            left = [one for one in left if one not in own]
     for number in range(_MOST_CAUSES):
         if not left:
             return
-        single = [one for one in left if traits.RELATED not in one.traits]
-        common = common_of(single or left, plain, owners())
+        common = common_of(_singles(left), plain, owners())
         # What is left over of one cause, with nothing in common, is not divided any further.
         last = number == _MOST_CAUSES - 1 or (number > 0 and clarity(common) < CLEAR)
         own = [one for one in left if last or set(common.traits) <= traits_of(one)]
@@ -217,12 +250,19 @@ def _divided(failures: Sequence[Verdict], plain: Sequence[Verdict]) -> Iterator[
         left = [one for one in left if one not in own]
 
 
+def _singles(found: Sequence[Verdict]) -> Sequence[Verdict]:
+    """Leave out several calls held against each other, where there is anything else."""
+    return [one for one in found if traits.RELATED not in one.traits] or found
+
+
 def _named(own: Sequence[Verdict], common: Common, passing: Sequence[Verdict], kind: str = "") -> Cause:
     """Make a cause of failures, with its rule."""
     if is_of_half(own):
         first = _shown_first(own, lambda one: about(one) == "NUM-3")
         return Cause("NUM-3", first, common, kind, "float16")
-    rule = rule_of(own, common if clarity(common) >= CLEAR else Common(), passing)
+    # A single call has too much that others have not.
+    clear = clarity(common) >= CLEAR and len(own) > 1
+    rule = rule_of(own, common if clear else Common(), passing)
     return Cause(rule, _shown_first(own, lambda one: about(one) == rule), told(common), kind)
 
 

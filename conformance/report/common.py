@@ -56,8 +56,8 @@ def common_of(
         The rule that is broken where calls have something in common: of two things that tell as well,
         the one is taken whose own cases fail.
     """
-    bad = [traits_of(one) for one in failing]
-    good = [traits_of(one) for one in passing]
+    bad = Counter(frozenset(traits_of(one)) for one in failing)
+    good = Counter(frozenset(traits_of(one)) for one in passing)
     single = sorted(set().union(*bad) - {traits.RELATED, "float32"})
     own = Counter(one.rules[0] for one in failing if one.rules)
     owned = {trait: own[rule] for trait, rule in (owners or {}).items()}
@@ -91,11 +91,15 @@ def _parts(common: Common) -> tuple[tuple[int, int], tuple[int, int]]:
     return (common.failing, common.judged), (common.others, common.of_others)
 
 
-def _counted(wanted: tuple[str, ...], bad: Sequence[set[str]], good: Sequence[set[str]]) -> Common:
+#: How many calls there are with the same traits.
+Calls = Mapping[frozenset[str], int]
+
+
+def _counted(wanted: tuple[str, ...], bad: Calls, good: Calls) -> Common:
     asked = set(wanted)
-    failing, passed = (sum(asked <= one for one in calls) for calls in (bad, good))
-    others = len(bad) - failing
-    return Common(wanted, failing, failing + passed, others, others + len(good) - passed)
+    failing, passed = (sum(n for one, n in calls.items() if asked <= one) for calls in (bad, good))
+    others = sum(bad.values()) - failing
+    return Common(wanted, failing, failing + passed, others, others + sum(good.values()) - passed)
 
 
 def clarity(common: Common) -> float:

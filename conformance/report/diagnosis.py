@@ -3,7 +3,8 @@
 A name is given where one entry of the gallery, or two or three that cannot be told apart, give the
 backend's results on every call: on those that it fails, and on those that it passes. Where none does,
 the one that does so on every call but those of one kind, such as calls with NaN, is named as similar,
-and the kind with it. Otherwise nothing is said.
+and the kind with it; or the one that does so on nearly every call, few of any kind left out. Otherwise
+nothing is said.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,6 +42,10 @@ _MOST = 3
 _EDGES = frozenset({traits.SPECIAL, traits.NOTHING, traits.EMPTY, traits.LARGE})
 #: The part of the calls that it fails, and passes, on which a similar entry may give something else.
 _MISFITS = {True: 0.2, False: 0.1}
+#: The part of both on which one may on calls of any kind, and how many calls must fail for that.
+_FEW_MISFITS, _MANY = 0.03, 10
+#: And on how many that pass at most, as a part of those that fail.
+_BESIDES = 0.1
 #: What two results may be apart besides, as a part of the largest number in them.
 _UNITS = {"float64": 2.0**-40, "float32": 2.0**-17, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
@@ -77,6 +82,8 @@ class Diagnosis:
         if self.apart:
             others = f"all other cases are calls {in_words(self.apart)}, where it gives something else"
             return f"similar to: {names} (the same on {calls}; {others})"
+        if (self.fits, self.good) != (self.failing, self.passing):
+            return f"similar to: {names} (the same on {calls})"
         return f"consistent with: {names} ({calls}, within {self.share:.1f} budgets)"
 
 
@@ -170,19 +177,23 @@ class Tally:
             self.apart &= edges
 
     def is_near(self, asked: Mapping[bool, int]) -> bool:
-        """Whether it gave something else on few of the calls at most, and on calls of one kind alone."""
-        return bool(self.apart) and all(self.misfits[bad] <= _MISFITS[bad] * asked[bad] for bad in asked)
+        """Whether it gave something else on few calls of one kind alone, or on very few."""
+        of_a_kind = self.apart and all(self.misfits[bad] <= _MISFITS[bad] * asked[bad] for bad in asked)
+        few = all(self.misfits[bad] <= _FEW_MISFITS * asked[bad] for bad in asked)
+        # It is wrong where the other is: not on many calls besides, compared to those.
+        few &= self.misfits[False] <= _BESIDES * asked[True]
+        return bool(of_a_kind or (few and asked[True] >= _MANY))
 
 
 def _chosen(tallies: Sequence[Tally], failing: int, passing: int) -> Diagnosis | None:
-    """Take what gives the same on every call; else the only one that does so on all but those of a kind."""
+    """Take what gives the same on every call; else the only one that is near."""
     asked = {True: failing, False: passing}
     found = [one for one in tallies if not any(one.misfits.values())]
     if len(found) > _MOST or (not found and len(tallies) != 1):
         return None
     chosen = found or tallies
     fits, good = (number - chosen[0].misfits[bad] for bad, number in asked.items())
-    apart = "" if found else min(chosen[0].apart)
+    apart = "" if found else min(chosen[0].apart, default="")
     share = max(one.share for one in chosen)
     return Diagnosis(tuple(one.entry for one in chosen), failing, passing, share, fits, good, apart)
 
@@ -194,8 +205,8 @@ Asked = list[tuple[frozenset[str], tuple[Case, Outputs | None]]]
 def _asked(backend: Backend, asked: Iterable[Case]) -> tuple[Asked, Asked]:
     """Make the calls that can tell, and give those that the backend fails and those that it passes.
 
-    What it does not offer is not asked. Where values are wrong, calls that it has to refuse, or that raise
-    though they must not, are another matter; what a SHOULD or a MAY leaves open tells nothing.
+    What it does not offer is not asked. Where values are wrong, calls that it has to refuse or may, or
+    that raise though they must not, are another matter; what a SHOULD or a MAY leaves open tells nothing.
     """
     failing: Asked = []
     passing: Asked = []
@@ -206,10 +217,10 @@ def _asked(backend: Backend, asked: Iterable[Case]) -> tuple[Asked, Asked]:
             outputs = _outputs(backend, case)
             edges = _EDGES & set(traits_of(case))
             (failing if _fails(backend, case, outputs) else passing).append((edges, (case, outputs)))
-    values = [one for one in failing if one[1][1] is not None and not _is_refused(one[1][0])]
+    values = [one for one in failing if one[1][1] is not None and one[1][0].misuse is None]
     if not values:
         return failing, passing
-    return values, [one for one in passing if not _is_refused(one[1][0])]
+    return values, [one for one in passing if one[1][0].misuse is None]
 
 
 def _is_offered(backend: Backend, case: Case) -> bool:

@@ -17,7 +17,7 @@ from attnspec.conformance.report.outside import one_line, plain
 from attnspec.conformance.report.report import Outcome, Report
 from attnspec.conformance.report.summary import run, time, totals, used
 from attnspec.conformance.report.table import tables
-from attnspec.conformance.report.text import line, said
+from attnspec.conformance.report.text import brief, said
 
 #: Lines of an error that are shown.
 _MOST_LINES = 12
@@ -96,19 +96,28 @@ def shown(example: Example, seed: int | None = None) -> str:
     return said(example.verdict, seed, example.cause)
 
 
+def _of_a_should(example: Example) -> str:
+    """Say which SHOULD is not met and what was found, without the title, which stands in the table."""
+    rule, more = about(example.verdict), f" ({example.more + 1} cases)" if example.more else ""
+    found = brief(example.verdict)
+    return f"SHOULD not met: {rule}{more}: {found}; fails no run; see attnspec explain {rule}"
+
+
 def _lines(report: Report) -> Iterator[tuple[str, str]]:
     """Give the lines below the table, each with its style; the last say what it all comes to."""
+    # Of one backend alone each line is about it.
+    alone = len(report.results.subjects) == 1
     for example in unmet(report.told.verdicts):
-        more = f" (and {example.more} more)" if example.more else ""
-        told = f"{example.verdict.backend}: {line(example.verdict)}{more}"
-        hint = f"fails no run; see attnspec explain {about(example.verdict)}"
-        yield f"{told}; {hint}", STYLES["should not met"]
+        named = "" if alone else f"{example.verdict.backend}: "
+        yield f"{named}{_of_a_should(example)}", STYLES["should not met"]
     yield run(report.results), ""
     for subject in report.results.subjects:
         verdicts = report.verdicts(subject)
-        lines = [*totals(verdicts, report.known_verdicts), used(verdicts), time(verdicts), subject.note]
-        for text in filter(None, lines if verdicts else [subject.note]):
-            yield f"{subject.name}: {text}", ""
+        lines = [*totals(verdicts, report.known_verdicts), used(verdicts), time(verdicts)]
+        for text in filter(None, lines if verdicts else []):
+            yield f"{'' if alone else f'{subject.name}: '}{text}", ""
+        if subject.note:
+            yield f"{subject.name}: {subject.note}", ""
     if report.failures.known:
         number = len(report.failures.known)
         yield f"{number} known failure{'s' * (number != 1)}, told of in the table alone", ""

@@ -14,6 +14,10 @@ from attnspec.reference.budget.profile import PROFILES
 COUNTED = (*STATUSES[:3], KNOWN, *STATUSES[3:])
 #: More rules than this are not named as what keeps a backend from a level.
 _MOST_NAMED = 6
+#: A case is named that used so much of its budget.
+_NEAR = 0.9
+#: A case is named that took so much of the time.
+_SLOW = 0.2
 
 
 def run(results: Results) -> str:
@@ -70,7 +74,7 @@ def totals(verdicts: Iterable[Verdict], known: Collection[Verdict] = ()) -> list
 
 
 def used(verdicts: Iterable[Verdict]) -> str:
-    """Say for each dtype how much of the budget was used, by which class, and where most of it was.
+    """Say for each dtype how much of the budget was used at most, and by which class where not the tightest.
 
     Examples
     --------
@@ -78,7 +82,7 @@ def used(verdicts: Iterable[Verdict]) -> str:
     >>> from attnspec.conformance.verdict import Verdict
     >>> most = {"dtype": "float32", "share": 0.25, "accuracy": "full"}
     >>> used([Verdict("b", "softmax-000-float32", "", ("SOFT-1",), "pass", **most)])
-    'of the budget used: float32 0.25 (full); most in softmax-000-float32'
+    'of the budget used: float32 0.25'
     """
     shares: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
@@ -90,13 +94,14 @@ def used(verdicts: Iterable[Verdict]) -> str:
     for dtype in sorted(shares, key=DTYPES.index):
         most = max(verdict.share for verdict in shares[dtype])
         loosest = max((verdict.accuracy for verdict in shares[dtype]), key=_looseness)
-        parts.append(f"{dtype} {most:.2f} ({loosest})")
-    where = max((verdict for of_dtype in shares.values() for verdict in of_dtype), key=lambda one: one.share)
-    return f"of the budget used: {', '.join(parts)}; most in {where.case}"
+        parts.append(f"{dtype} {most:.2f}" + (f" ({loosest})" if loosest != CLASSES[0] else ""))
+    full = max((one for of_dtype in shares.values() for one in of_dtype), key=lambda one: one.share)
+    where = f"; most in {full.case}" if full.share >= _NEAR else ""
+    return f"of the budget used: {', '.join(parts)}{where}"
 
 
 def time(verdicts: Sequence[Verdict]) -> str:
-    """Say how long judging took, and the slowest case.
+    """Say how long judging took, and which case took a good part of it.
 
     Examples
     --------
@@ -109,9 +114,10 @@ def time(verdicts: Sequence[Verdict]) -> str:
     if not taken:
         return ""
     slowest = max(verdicts, key=lambda verdict: verdict.seconds)
-    return (
-        f"time: {taken:.1f} s for {len(verdicts)} cases; the slowest, {slowest.seconds:.2f} s: {slowest.case}"
-    )
+    told = f"time: {taken:.1f} s for {len(verdicts)} cases"
+    if slowest.seconds < _SLOW * taken:
+        return told
+    return f"{told}; the slowest, {slowest.seconds:.2f} s: {slowest.case}"
 
 
 def _looseness(accuracy: str) -> int:

@@ -25,6 +25,10 @@ _RULE, _BACKEND, _TITLE = 10, 18, (20, 44)
 _ALONE = 22
 #: What a column takes besides its letters, and the last line.
 _EDGES, _END = 3, 1
+#: Where more rules than these fail, so many of each chapter have a row.
+_MOST_FAILING, _WORST = 8, 2
+#: Chapters that are told in one row, where nothing of them is offered.
+_TWO = 2
 #: A run of a part that comes to no more rules than these is told rule by rule.
 _FEW = 12
 
@@ -43,7 +47,7 @@ def tables(report: Report, width: int, *, every: bool = False) -> Iterator[Table
     """
     columns = [Column.of(report, subject) for subject in report.results.subjects]
     columns = [column for column in columns if column.counts]
-    rows = [*_rows(report, columns, every=every)]
+    rows = _merged([*_rows(report, columns, every=every)], columns)
     room = width - _END - _RULE - _EDGES
     titled = len(columns) * (_BACKEND + _EDGES) + _TITLE[0] + _EDGES <= room
     most = max(1, len(columns) if titled else room // (_BACKEND + _EDGES))
@@ -80,8 +84,17 @@ class Column:
                     passed.setdefault(rule, set()).add(verdict.case)
         return cls(subject, by_rule(verdicts, report.known_verdicts), passed)
 
+    def failures(self, rule: str) -> int:
+        """Count the cases that fail under a rule."""
+        counts = self.counts.get(rule, Counter())
+        return counts["fail"] + counts["error"]
+
     def of_rules(self, ids: Sequence[str]) -> tuple[str, str]:
-        """Say of rules that hold or are unsupported how many there are of each."""
+        """Say of rules that are not told one by one how many there are of each kind."""
+        failing = sum(bool(self.failures(rule)) for rule in ids)
+        if failing:
+            passing = sum(bool(self.passed.get(rule)) and not self.failures(rule) for rule in ids)
+            return f"{failing} FAIL" + (f", {passing} pass" if passing else ""), "fail"
         holding = [rule for rule in ids if self.passed.get(rule)]
         without = sum(bool(self.counts.get(rule)) for rule in ids) - len(holding)
         if not holding:
@@ -108,12 +121,38 @@ def _rows(report: Report, columns: Sequence[Column], *, every: bool) -> Iterator
     told = {rule for column in columns for rule in column.counts if set(column.counts[rule]) - _PLAIN}
     if every or (len(found) <= _FEW and not report.results.whole):
         told = asked
+    if len(columns) == 1 and not every:
+        told = told - _beyond(found, columns[0])
     for chapter in dict.fromkeys(rule.chapter for rule in found):
         of_chapter = [rule for rule in found if rule.chapter == chapter]
         yield from (_Row((rule,), single=True) for rule in of_chapter if rule.id in told)
         rest = tuple(rule for rule in of_chapter if rule.id not in told)
         if rest:
             yield _Row(rest, single=False, others=len(rest) < len(of_chapter))
+
+
+def _beyond(found: Sequence[Rule], column: Column) -> set[str]:
+    """Name the failing rules that are counted only: where many fail, those of most cases have a row."""
+    failing = [rule for rule in found if column.failures(rule.id)]
+    if len(failing) <= _MOST_FAILING:
+        return set()
+    worst: dict[str, list[str]] = {}
+    for rule in sorted(failing, key=lambda rule: -column.failures(rule.id)):
+        worst.setdefault(rule.chapter, []).append(rule.id)
+    return {rule for of_chapter in worst.values() for rule in of_chapter[_WORST:]}
+
+
+def _merged(rows: Sequence[_Row], columns: Sequence[Column]) -> list[_Row]:
+    """Put the chapters of which nothing is offered in one row, the last."""
+    without = [row for row in rows if not row.single and not any(_holds(row, column) for column in columns)]
+    if len(without) < _TWO:
+        return [*rows]
+    kept = [row for row in rows if row not in without]
+    return [*kept, _Row(tuple(rule for row in without for rule in row.rules), single=False)]
+
+
+def _holds(row: _Row, column: Column) -> bool:
+    return any(column.passed.get(rule.id) for rule in row.rules)
 
 
 def _table(rows: Sequence[_Row], columns: Sequence[Column], room: int, *, sections: bool) -> Table:
@@ -151,8 +190,11 @@ def _head(row: _Row, *, with_title: bool) -> Iterator[Text]:
         yield Text(rule.id, style=Style(link=page(rule)))
         title = rule.title
     else:
-        yield Text(rule.chapter)
+        chapters = [*dict.fromkeys(each.chapter for each in row.rules)]
+        several = len(chapters) > 1
+        yield Text(f"{len(chapters)} others" if several else rule.chapter)
         title = f"{len(row.rules)} {'other' if row.others else 'rule'}{'s' * (len(row.rules) > 1)}"
+        title = f"{title}: {', '.join(chapters)}" if several else title
     if with_title:
         yield Text(title)
 

@@ -122,6 +122,21 @@ def finding(verdict: Verdict) -> str:
     return plain(lines[0].partition("\n")[0]) if lines else ""
 
 
+def brief(verdict: Verdict) -> str:
+    """Say in a line what was found, of a difference where it is and the two values alone.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.text import brief
+    >>> from attnspec.conformance.verdict import Difference, Verdict
+    >>> off = Difference("pattern", "output", (2, 0), float("nan"), 0.0, count=2, size=6)
+    >>> brief(Verdict("m:f", "c", "", ("MASK-13",), "should not met", difference=off))
+    'output[2, 0]: got nan, expected 0.0'
+    """
+    difference = verdict.difference
+    return plain(_values(difference)) if difference is not None else finding(verdict)
+
+
 def line(verdict: Verdict) -> str:
     """Say in one line which rule does not hold, and what was found.
 
@@ -155,17 +170,21 @@ def _found(verdict: Verdict) -> Iterator[str]:
             yield f"at {raised.file}, line {raised.line}{function}"
 
 
-def _differs(difference: Difference) -> str:
+def _values(difference: Difference) -> str:
     element = f"[{', '.join(map(str, difference.element))}]" if difference.element else ""
-    place = f"{difference.output}{element}"
-    got, expected = difference.got, difference.expected
+    kind = f"{difference.kind} " if difference.kind in ("shape", "dtype") else ""
+    return f"{difference.output}{element}: got {kind}{difference.got}, expected {difference.expected}"
+
+
+def _differs(difference: Difference) -> str:
+    values, got, expected = _values(difference), difference.got, difference.expected
     counted = f"{difference.count} of {difference.size} elements"
     if difference.kind in ("shape", "dtype"):
-        return f"{place}: got {difference.kind} {got}, expected {expected}"
+        return values
     if difference.kind == "pattern":
-        return f"{place}: got {got}, expected {expected} ({counted} differ in being NaN or infinite)"
+        return f"{values} ({counted} differ in being NaN or infinite)"
     if difference.kind == "bits":
-        return f"{place}: got {got}, expected {expected} ({counted} have other bits)"
+        return f"{values} ({counted} have other bits)"
     off = (
         f", off by {abs(got - expected):.3g}"
         if isinstance(got, float) and isinstance(expected, float)
@@ -174,7 +193,7 @@ def _differs(difference: Difference) -> str:
     none = difference.share == float("inf")
     budgets = "nothing may be off here" if none else f"{difference.share:.3g} budgets"
     allowed = f"allowed {difference.allowed:.3g}: {budgets}"
-    return f"{place}: got {got}, expected {expected}{off}, {allowed} ({counted} are off)"
+    return f"{values}{off}, {allowed} ({counted} are off)"
 
 
 def _looks(verdict: Verdict) -> Iterator[str]:

@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from functools import lru_cache
@@ -227,10 +228,19 @@ def main() -> None:
     seed, *files = json.loads(sys.argv[1])
     child = Child(seed, tuple(files), answer)
     for request in _requests(requests):
+        asked = " ".join(str(part) for part in (request["do"], request.get("name", "")) if part)
         try:
             getattr(child, request.pop("do"))(**request)
         except (BackendError, SpecError) as error:
             answer("problem", str(error))
+        except Exception as error:  # noqa: BLE001 - what an implementation raises is a verdict
+            answer("internal", f"not of the implementation: {asked}: {_told(error)}")
+
+
+def _told(error: Exception) -> str:
+    """Say what was raised and where."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(last.filename).name}, line {last.lineno}, {last.name})"
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from attnspec.backends.errors import BackendError
 from attnspec.conformance.judge.output_rules import of_outputs
 from attnspec.conformance.results import Footer, Header, Subject
 from attnspec.conformance.run.selection import Selection
-from attnspec.conformance.run.worker import Gone, Planned, Worker
+from attnspec.conformance.run.worker import Gone, InternalError, Planned, Worker
 from attnspec.conformance.traits import REFUSED, RELATED
 from attnspec.conformance.verdict import Verdict, shown
 
@@ -59,6 +59,7 @@ class Pool:
     _stopped: bool = False
     _other: Worker | None = None
     _groups: set[str] = field(default_factory=set)
+    _internal: list[str] = field(default_factory=list)
 
     def run(self, stop: Callable[[Verdict], bool] = lambda _: False) -> Iterator[Event]:
         """Judge, and yield the header with the plan, the subject, each verdict, and the footer.
@@ -103,6 +104,10 @@ class Pool:
             if problem:
                 yield replace(subject, problem=f"backend {self.name}: {problem}")
                 return
+        if self._internal:
+            more = f" (and {len(self._internal) - 1} more)" if self._internal[1:] else ""
+            yield replace(subject, problem=f"backend {self.name}: {self._internal[0]}{more}")
+            return
         try:
             missing = self._not_shown(verdicts)
         except (BackendError, Gone) as error:
@@ -172,19 +177,26 @@ class Pool:
                     worker.load(self.name)
                     for case in waiting:
                         worker.ask(case)
-                try:
-                    self._found.put(worker.verdict(self.seconds))
-                except Gone as gone:
-                    self._found.put(lost(self.name, waiting[0], gone, worker.returns))
-                    worker = None
-                    if problem := self._too_many(gone):
-                        self._found.put(problem)
-                        return
+                worker, problem = self._heard(worker, waiting[0])
+                if problem:
+                    self._found.put(problem)
+                    return
                 waiting.popleft()
         except BackendError as error:  # it could be loaded before
             self._found.put(str(error))
         finally:
             self._found.put(None)
+
+    def _heard(self, worker: Worker, case: Planned) -> tuple[Worker | None, str]:
+        """Wait for a verdict; give the process, if it is still there, and why no other is to be started."""
+        try:
+            self._found.put(worker.verdict(self.seconds))
+        except InternalError as error:  # the case has no verdict
+            self._internal.append(str(error))
+        except Gone as gone:
+            self._found.put(lost(self.name, case, gone, worker.returns))
+            return None, self._too_many(gone)
+        return worker, ""
 
     def _compared(self, verdict: Verdict) -> Verdict:
         """Ask a process that has judged little else for one of the first failures: it may pass there."""

@@ -74,6 +74,10 @@ class Gone(Broken):
         self.hung = hung
 
 
+class InternalError(BackendError):
+    """The judge raised, where the implementation had not: that says nothing of it."""
+
+
 def _below(frames: list[Place]) -> list[Place]:
     """Leave out the calls of the standard library that have started this process."""
     judging = [number for number, place in enumerate(frames) if place[0].startswith(OURS)]
@@ -161,8 +165,14 @@ class Worker:
         ------
         Gone
             When there is none in time, or the process ended.
+        InternalError
+            When the judge failed.
         """
-        kind, thing = self._receive(seconds)
+        try:
+            kind, thing = self._receive(seconds)
+        except InternalError:
+            self._asked.popleft()
+            raise
         expected = self._asked.popleft()
         if kind != "verdict" or thing.get("case") != expected:
             self.stop()  # what it has started may answer in its place
@@ -222,4 +232,6 @@ class Worker:
         except (ValueError, AttributeError):
             self.stop()
             raise Gone("its process wrote what is no verdict", None, hung=False) from None
+        if kind == "internal":
+            raise InternalError(f"internal error of attnspec, {thing}")
         return kind, thing

@@ -27,6 +27,13 @@ def boolean_mask(draw: Draw, axes: str) -> Iterator[Yielded]:
 
 
 @chapter.group("MASK-1")
+def mask_of_batch_entries(draw: Draw) -> Iterator[Yielded]:
+    """A mask of each batch entry holds for all heads of it."""
+    for problem in draw.problems(MASKED[:3], 3):
+        yield problem.arguments | {"mask": problem.mask()[..., :1, :, :]}
+
+
+@chapter.group("MASK-1")
 def mask_of_true(draw: Draw) -> Iterator[Yielded]:
     """A mask that allows every key changes nothing."""
     for problem in draw.problems():

@@ -63,6 +63,14 @@ def broadcast_bias(draw: Draw, axes: str) -> Iterator[Yielded]:
         yield problem.arguments | {"bias": problem.array(*shape, amplitude=3.0), "scale": 0.25}
 
 
+@chapter.group("SCORE-4")
+def bias_of_batch_entries(draw: Draw) -> Iterator[Yielded]:
+    """A bias of each batch entry is added to the scores of all heads of it."""
+    for problem in draw.problems(MASKED[:3], 3):
+        bias = problem.array(*problem.batch, 1, *problem.shape[-2:], amplitude=3.0)
+        yield problem.arguments | {"bias": bias, "scale": 0.25}
+
+
 @chapter.group("SCORE-1")
 def queries_are_rows(draw: Draw) -> Iterator[Yielded]:
     """A query that equals a key far from all others attends to that key alone."""
