@@ -199,7 +199,7 @@ def test_the_printed_reproduction_runs(capsys):
     [
         (["check", "torhc"], "Error: backend: got 'torhc', expected a library (numpy, strict, torch, "),
         (["explain", "MASK-99"], "Error: rule: got 'MASK-99', expected an id such as MASK-9"),
-        (["rules", "--chapter", "poetry"], "Error: chapter: got 'poetry', expected one of notation"),
+        (["rules", "--chapter", "poetry"], "Error: chapter: expected one of notation"),
         (["table", "broken.py"], "Error: results: broken.py, line 1 is no line of results"),
         (["table", "absent.json"], "Error: Invalid value for 'FILES...'"),
         (["vectors", "write", "absent"], "Error: Invalid value for 'FOLDER'"),

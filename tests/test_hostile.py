@@ -184,7 +184,7 @@ COMMANDS = {
     "check numpy-portable --nonsense": "--nonsense",
     "check numpy-portable --results .": "--results",
     "check numpy-portable --results file/x": "file",
-    "check numpy-portable --junit a.xml --markdown a.xml": "expected a file for each report",
+    "check numpy-portable --junit a.xml --markdown a.xml": "reports: expected a different file for each",
     "check numpy-portable --badge x.png": "badge",
     "check numpy-portable --known-failures absent.toml": "known failures: expected absent.toml",
     "check numpy-portable --known-failures file": "known failures",

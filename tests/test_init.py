@@ -118,7 +118,7 @@ def test_a_file_that_is_there_is_not_written_over():
     Path("attnspec.toml").write_text("mine")
     run = CliRunner().invoke(main, ["init", "conventions:jax_nn"])
     assert run.exit_code == 2
-    assert "attnspec.toml: expected none here, got one; --force writes over it" in run.output
+    assert "attnspec.toml: expected no such file in this folder, got one; --force overwrites it" in run.output
     assert Path("attnspec.toml").read_text() == "mine"
     assert CliRunner().invoke(main, ["init", "conventions:jax_nn", "--force"]).exit_code == 0
     assert Path("attnspec.toml").read_text() != "mine"

@@ -268,4 +268,4 @@ def test_every_key_is_documented():
     (block,) = [part.partition("```")[0] for part in page.split("```toml\n")[1:]]
     table = tomllib.loads(block)["backend"]
     assert set(KEYS) - set(table) == {"program", "call_limit"}, "the example has every other key"
-    assert "`program` there is `call_limit`" in page
+    assert "With `program` the only other key is `call_limit`" in page

@@ -203,7 +203,7 @@ def test_export_and_judge_from_the_command_line(tmp_path):
     words = ["--dtype", "float32", "--chapter", "masking", "--quick"]
     run = attnspec("export", calls, *words)
     assert run.returncode == 0, run.stderr
-    assert "cases are judged by them" in run.stdout
+    assert "they judge " in run.stdout
     answer(calls, "broken:inverted_mask")
     results = tmp_path / "offline.jsonl"
     run = attnspec("judge", calls, "--results", results)

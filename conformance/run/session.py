@@ -217,7 +217,7 @@ def _selected(config: pytest.Config) -> Selection:
     option = config.getoption
     level, rules = option("--level"), tuple(option("--rule"))
     if level and rules:
-        raise SpecError("--level: expected no --rule beside it, got both")
+        raise SpecError("--level: expected either --level or --rule, got both")
     rules = rules_of(level) if level else rules
     return Selection(
         option("--quick"), rules, tuple(option("--case")), level=level or "", seed=option("--seed")
