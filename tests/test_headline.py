@@ -17,7 +17,7 @@ from attnspec.conformance.report.screen import screen
 from attnspec.conformance.report.summary import run
 from attnspec.conformance.results import Footer, Header, Run, gathered
 
-UNKNOWN = "backend m:f: not understood: causal (is_causal?); nothing of it is judged. Give the names"
+UNKNOWN = "backend m:f: not understood: causal (is_causal?); no case tests this. Map each"
 GIVEN_UP = "backend m:f: given up after 3 cases that did not end"
 DECLINED = replace(UNSUPPORTED, declined=True, reason="needs a GPU")
 

@@ -119,7 +119,7 @@ IMPORTS = {
     "import attnspec.absent": "needs attnspec.absent, which is not installed",
     "attention = 3": "expected a function or a Backend, got int",
     "attention = None": "expected a function or a Backend, got NoneType",
-    "": "expected attention in kernel, got no such name",
+    "": "expected kernel to have attention, got no such attribute",
 }
 #: And those that can be judged all the same.
 IMPORTED = (
@@ -160,7 +160,7 @@ def test_what_an_import_may_do_and_be_judged(source, tmp_path, monkeypatch):
 COMMANDS = {
     "check": "backend: expected a name, a library, module:function",
     "check ''": "backend: got ''",
-    "check torhc": "backend: got 'torhc'",
+    "check torhc": "got 'torhc'",
     "check numpy-portable --rule MASK-99": "rule: got 'MASK-99'",
     "check numpy-portable --rule nonsense": "rule: got 'NONSENSE'",
     "check numpy-portable -k MASK-99": "rule: got 'MASK-99'",
