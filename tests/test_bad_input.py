@@ -123,7 +123,7 @@ def test_a_function_that_never_returns(monkeypatch):
     assert (verdict.status, verdict.reason) == ("error", "did not end in 1 s")
     text = screen(Report(results))
     assert "did not end in 1 s" in text
-    assert "error: backend badly:never_returning: given up after 1 cases that did not end" in text
+    assert "error: backend badly:never_returning: abandoned after 1 cases that did not end" in text
 
 
 def test_a_program_that_cannot_be_judged_at_all(tmp_path):
