@@ -1,7 +1,7 @@
-"""Implementations of the standard, each brought to the one signature.
+"""Implementations of the specification, each with the canonical signature.
 
-Adapters translate names and layouts and never repair a result. Importing this loads
-names and errors; what needs an array library is loaded when it is asked for.
+Adapters translate names and layouts and never change a result. Importing this package loads
+names and errors only; array libraries are loaded on demand.
 """
 
 from importlib import import_module
@@ -36,7 +36,7 @@ __all__ = [
     "load_library",
 ]
 
-#: Where the rest is, which loads NumPy and more.
+#: Modules of the names that need NumPy.
 _LATE = {
     "Library": "library.library",
     "Backend": "backend",
@@ -48,7 +48,7 @@ _LATE = {
 
 
 def __getattr__(name: str) -> object:
-    """Load the rest late: the command line needs names alone."""
+    """Load these on demand, because most commands need only names."""
     if name in _LATE:
         return getattr(import_module(f"attnspec.backends.{_LATE[name]}"), name)
     raise AttributeError(f"module 'attnspec.backends' has no attribute {name!r}")

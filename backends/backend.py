@@ -1,4 +1,4 @@
-"""A backend: one implementation behind the one signature."""
+"""A backend: one implementation with the canonical signature."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -21,46 +21,44 @@ class Backend:
     Attributes
     ----------
     name : str
-        By which it is asked for.
+        The name in commands and results.
     array_library : Library
-        What it runs on, as `attnspec.backends.load_library` gives it.
+        The library that it runs on, from `attnspec.backends.load_library`.
     attention : callable
         The operator, with canonical names. **Its signature is its list of
         capabilities**: an argument that it does not have is unsupported.
     dtypes : tuple of str
-        The dtypes it takes, some of `DTYPES`.
+        The dtypes that it takes, some of `DTYPES`.
     companions : mapping of str to callable
-        Other operations of the standard that it has, by name.
+        Other operations of the specification that it has, by name.
     dialect : mapping of str to str
-        Rule id to the variant of that rule which it shows. Declared is not
-        excused: the suite verifies the variant.
+        Rule id to the variant of that rule that it shows. The suite verifies the variant.
     deviations : tuple of Deviation
-        What it does against a rule where no variant says so.
+        How it breaks rules in ways that no variant describes.
     device : str
-        Where its arrays are put and expected, as the library names it; empty for
-        where the library puts them.
+        The device of its arrays, as the library names it; empty for the default device.
     accuracy : {"cast", "full"}
-        The class of NUM-3 that it is held to in half precision. The loosest,
+        The accuracy class of NUM-3 that applies in half precision. The loosest class,
         ``storage``, is a variant of NUM-5.
     profile : str
-        How it computes products of matrices, where not in the working precision: a
-        name in `attnspec.reference.budget.profile.PROFILES`.
+        How it computes matrix products, if not in the working precision: a name in
+        `attnspec.reference.budget.profile.PROFILES`.
     versions : str
-        The releases of the library for which dialect and deviations are declared, as pip writes a
-        range, such as ``>=2.13,<2.14``; all where empty. `load` leaves out what is declared for others.
+        The library releases to which dialect and deviations apply, as a version specifier such as
+        ``>=2.13,<2.14``; empty for all. For another release, `load` leaves them out.
     notes : tuple of str
-        What a report should say of it.
+        Notes for reports.
     cases : frozenset of str
-        The names of the cases that it has answers to; all where empty.
+        The names of the cases that it has answers to; empty for all.
     constraints : Constraints
-        Which calls of attention it takes at all; problems are drawn to fit them.
+        Constraints on calls of attention. Generated cases fit them.
     given : tuple of str
-        Options of attention that it is always given, as it has no default for them, or another than
-        the standard's: rules about the default are not asked of it.
+        Options of attention that every call passes, because it has no default for them, or another
+        default than the specification. Rules about the default are not asked of it.
     ignore : tuple of str
-        Parameters of its functions that the standard does not have, let alone on purpose.
+        Parameters of its functions that are not in the specification and are never passed.
     not_understood : tuple of str
-        Other such parameters, as `load` finds them: a run of it has to fail.
+        Other such parameters, as `load` finds them. If there are any, the run fails.
 
     Examples
     --------
@@ -104,33 +102,33 @@ class Backend:
         return self.array_library.xp
 
     def function(self, operation: str) -> Callable[..., Any] | None:
-        """Return the function for an operation, None where there is none."""
+        """Return the function for an operation, or None."""
         return self.attention if operation == "attention" else self.companions.get(operation)
 
     def has(self, operation: str, argument: str) -> bool:
-        """Whether the operation is there and takes that argument by name."""
+        """Whether the backend has the operation and its function takes the argument."""
         function = self.function(operation)
         return function is not None and argument in _parameters(function)
 
     def to_library(self, array: NDArray[Any]) -> Any:
         """Copy an array into the library."""
-        # In rows: a fused kernel may take no other layout, and another one would be tried in its stead.
+        # Row-major: with another layout a library may silently use another kernel.
         return self.array_library.to_library(np.array(array, order="C"), self.device)
 
     def to_numpy(self, array: Any) -> NDArray[Any]:
-        """Copy an array of the library out of it.
+        """Copy an array of the library to NumPy.
 
         Raises
         ------
         TypeError
-            When it is no array at all.
+            If it is not an array.
         ValueError
-            When it is on another device than was given.
+            If it is on the wrong device.
         """
         return self.to_numpy_all([array])[0]
 
     def to_numpy_all(self, arrays: Sequence[Any]) -> list[NDArray[Any]]:
-        """Copy arrays out of the library together: what lazy ones share is computed once.
+        """Copy arrays of the library to NumPy; lazy arrays are computed together.
 
         Raises
         ------
@@ -145,7 +143,7 @@ class Backend:
 
 
 def for_release(backend: Backend) -> Backend:
-    """Leave out what is declared for other releases than the one that is there, and note that.
+    """Remove declarations for other releases than the installed one, and add a note.
 
     Examples
     --------
@@ -154,7 +152,7 @@ def for_release(backend: Backend) -> Backend:
     >>> from attnspec.backends.backend import for_release
     >>> older = replace(load("numpy-portable"), dialect={"MASK-6": "nan"}, versions=">=1.0,<1.1")
     >>> for_release(older).dialect, for_release(older).notes  # doctest: +ELLIPSIS
-    ({}, ('nothing is declared for numpy 2... (declarations hold for >=1.0,<1.1)',))
+    ({}, ('no deviation is declared for numpy 2... (declarations are for >=1.0,<1.1)',))
     """
     hold = holds(backend.versions, backend.version)
     dialect = backend.dialect if hold else {}
@@ -167,16 +165,16 @@ def for_release(backend: Backend) -> Backend:
     gone += [x.versions or backend.versions for x in backend.deviations if x not in deviations]
     if not gone:
         return backend
-    said = "nothing is" if not dialect and not deviations else "not all is"
+    said = "no deviation is" if not dialect and not deviations else "not every deviation is"
     note = (
         f"{said} declared for {backend.library} {backend.version} "
-        f"(declarations hold for {', or '.join(dict.fromkeys(gone))})"
+        f"(declarations are for {', or '.join(dict.fromkeys(gone))})"
     )
     return replace(backend, dialect=dialect, deviations=deviations, notes=(*backend.notes, note))
 
 
 def with_profile_noted(backend: Backend) -> Backend:
-    """Note the profile by which a backend is judged.
+    """Add a note on the profile of a backend.
 
     Examples
     --------
@@ -184,18 +182,18 @@ def with_profile_noted(backend: Backend) -> Backend:
     >>> from attnspec.backends import load
     >>> from attnspec.backends.backend import with_profile_noted
     >>> with_profile_noted(replace(load("numpy-portable"), profile="tf32")).notes
-    ('its budget is that of the profile tf32',)
+    ('judged with the budget of profile tf32',)
     """
     if not backend.profile:
         return backend
-    return replace(backend, notes=(*backend.notes, f"its budget is that of the profile {backend.profile}"))
+    return replace(backend, notes=(*backend.notes, f"judged with the budget of profile {backend.profile}"))
 
 
 def _parameters(function: Callable[..., Any]) -> frozenset[str]:
-    """Name the parameters of a function: asked for at every call, and slow to find."""
+    """Return the parameter names of a function; cached, because every call needs them."""
     try:
         return _known_parameters(function)
-    except TypeError:  # an object that cannot be hashed may be called all the same
+    except TypeError:  # a callable object may not be hashable
         return _known_parameters.__wrapped__(function)
 
 

@@ -1,4 +1,4 @@
-"""What is refused of a backend before anything is judged, field by field."""
+"""Check the fields of a backend before it is judged."""
 
 import inspect
 from collections.abc import Mapping
@@ -16,12 +16,12 @@ from attnspec.reference.budget.profile import PROFILES
 
 
 def check_backend(name: str, backend: Backend) -> None:
-    """Refuse a backend whose fields say nothing that the standard knows.
+    """Check the fields of a backend.
 
     Raises
     ------
     BackendError
-        Naming the field, what it got and what was expected.
+        If a field is invalid.
 
     Examples
     --------
@@ -65,18 +65,18 @@ def check_backend(name: str, backend: Backend) -> None:
 
 
 def check_constraints(name: str, constraints: Constraints) -> None:
-    """Refuse constraints that no call can fit.
+    """Check the fields of constraints.
 
     Raises
     ------
     BackendError
-        Naming the field, what it got and what was expected.
+        If a field is invalid.
     """
     flags = tuple(key for key, one in OPERATIONS["attention"].arguments.items() if one.kind == "flag")
     numbers = (*constraints.depths, *constraints.multiple)
     for field, got, good, expected in (
         ("axes", constraints.axes, constraints.axes in (None, 3, 4), "3 or 4"),
-        ("depths and multiple", numbers, all(type(x) is int and x > 0 for x in numbers), "integers from 1"),
+        ("depths and multiple", numbers, all(type(x) is int and x > 0 for x in numbers), "positive integers"),
         ("heads", constraints.heads, constraints.heads in ("grouped", "equal"), "grouped or equal"),
         (
             "always",
@@ -96,7 +96,9 @@ def _are_words(names: Any) -> bool:
 def _check_declarations(name: str, backend: Backend) -> None:
     known = {(rule.id, variant.name) for rule in rules() for variant in rule.variants}
     if not isinstance(backend.dialect, Mapping) or not set(backend.dialect.items()) <= known:
-        raise BackendError(f"backend {name}: dialect: expected variants by rule id, got {backend.dialect!r}")
+        raise BackendError(
+            f"backend {name}: dialect: expected a mapping of rule ids to variants, got {backend.dialect!r}"
+        )
     ids = {rule.id for rule in rules()}
     for deviation in backend.deviations:
         if not deviation.rules or not set(deviation.rules) <= ids or not deviation.source:
@@ -111,13 +113,13 @@ def _check_declarations(name: str, backend: Backend) -> None:
 
 
 def check_signature(name: str, function: Any) -> None:
-    """Refuse a function that cannot be called as attention.
+    """Check that the signature of a function is one of attention.
 
     Raises
     ------
     BackendError
-        When it is no function, lacks an array, or requires an argument that the
-        standard does not have.
+        If it is not a function, lacks an array, or requires an argument that is not in
+        the specification.
 
     Examples
     --------
@@ -154,17 +156,17 @@ def check_signature(name: str, function: Any) -> None:
         more = [one for one in required if one not in known]
         raise BackendError(
             f"backend {name}: expected {', '.join(arrays)}, got {', '.join(required)}; "
-            f"give {', '.join(more)} a default, or bind it: functools.partial"
+            f"give {', '.join(more)} a default, or bind it with functools.partial"
         )
 
 
 def check_device(backend: Backend) -> None:
-    """Refuse a device that the library does not have.
+    """Check that the library can put an array on the device.
 
     Raises
     ------
     BackendError
-        With the first line of what the library says.
+        If it cannot, with the first line of the library's error.
     """
     try:
         backend.to_library(np.ones(1, backend.dtypes[0]))

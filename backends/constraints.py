@@ -1,4 +1,4 @@
-"""What an implementation demands of every call: axes, depths, lengths, heads, options always on."""
+"""Constraints of an implementation on every call: axes, depths, lengths, heads, constant options."""
 
 import re
 from collections.abc import Mapping
@@ -13,21 +13,21 @@ _SUFFIX = re.compile(r"(?!$)(a[34])?(-?d\d+(\.\d+)*)?(-?l\d+)?(-?s\d+)?(-?always
 
 @dataclass(frozen=True)
 class Constraints:
-    """Which calls of attention an implementation takes at all.
+    """Constraints on the calls of attention that an implementation takes.
 
     Attributes
     ----------
     axes : int or None
-        The number of axes of query, key and value, where it takes but one. A call with fewer is
-        brought up to it by axes of length one.
+        The number of axes of query, key and value, if it takes only one number. Arrays with
+        fewer get leading axes of length one.
     depths : tuple of int
-        The depths that it takes; any where empty.
+        The depths that it takes; empty for any.
     multiple : tuple of int
-        Of what the number of queries and that of keys have to be a multiple.
+        The numbers of queries and of keys must be multiples of these.
     heads : {"grouped", "equal"}
-        ``equal`` where there have to be as many key heads as query heads.
+        ``equal`` if there must be as many key heads as query heads.
     always : mapping
-        Options that it always applies, and the value that each then has.
+        Options that it always applies, with their values.
 
     Examples
     --------
@@ -44,7 +44,7 @@ class Constraints:
 
     @property
     def suffix(self) -> str:
-        """How the names of cases say that they are drawn to fit; empty where others are drawn for nobody."""
+        """The suffix of the names of cases that are generated to fit; empty without constraints."""
         queries, keys = self.multiple
         on = [name for name, value in self.always.items() if value is True]
         parts = (
@@ -58,12 +58,12 @@ class Constraints:
 
     @classmethod
     def of_suffix(cls, suffix: str) -> "Constraints":
-        """Read back what `suffix` says: as much as is needed to draw the same cases.
+        """Parse a suffix, as far as it determines the generated cases.
 
         Raises
         ------
         ValueError
-            When it is no such suffix.
+            If the suffix is invalid.
 
         Examples
         --------
@@ -73,7 +73,7 @@ class Constraints:
         """
         found: dict[str, Any] = {"a": None, "depths": (), "l": 1, "s": 1, "always": {}}
         if not _SUFFIX.fullmatch(suffix):
-            raise ValueError(f"case: got +{suffix}, expected such as +d64.128-s16")
+            raise ValueError(f"case: expected a suffix such as +d64.128-s16, got +{suffix}")
         for part in suffix.split("-"):
             if part.startswith("always"):
                 found["always"] = dict.fromkeys(part.split(".")[1:], True)
@@ -84,12 +84,12 @@ class Constraints:
         return cls(found["a"], found["depths"], (found["l"], found["s"]), always=found["always"])
 
 
-#: Those of whoever takes every call.
+#: No constraints.
 ANY = Constraints()
 
 
 def fits(constraints: Constraints, arguments: Mapping[str, Any]) -> str:
-    """Tell why a call of attention does not fit what an implementation takes; empty where it does.
+    """Return the reason that a call of attention violates constraints; empty if it does not.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def fits(constraints: Constraints, arguments: Mapping[str, Any]) -> str:
     >>> from attnspec.backends.constraints import Constraints, fits
     >>> one = np.ones((2, 3, 4))
     >>> fits(Constraints(depths=(64,)), {"query": one, "key": one, "value": one})
-    'takes depths of 64 alone, not 4'
+    'takes only depths of 64, got 4'
     """
     arrays = [arguments.get(name) for name in _OPERATION.arrays]
     if not all(getattr(array, "ndim", 0) > 1 for array in arrays):
@@ -107,19 +107,19 @@ def fits(constraints: Constraints, arguments: Mapping[str, Any]) -> str:
     assert key is not None  # noqa: S101
     axes = {array.ndim for array in arrays if array is not None}
     if constraints.axes is not None and max(axes) > constraints.axes:
-        return f"takes arrays of {constraints.axes} axes, not of {max(axes)}"
+        return f"takes only arrays of {constraints.axes} axes, got {max(axes)}"
     for array in arrays:
         if array is not None and constraints.depths and array.shape[-1] not in constraints.depths:
-            said = ", ".join(map(str, constraints.depths))
-            return f"takes depths of {said} alone, not {array.shape[-1]}"
+            said = " or ".join(map(str, constraints.depths))
+            return f"takes only depths of {said}, got {array.shape[-1]}"
     for what, array, multiple in zip(("queries", "keys"), (query, key), constraints.multiple, strict=True):
         if array.shape[-2] % multiple:
-            return f"takes multiples of {multiple} {what} alone, not {array.shape[-2]}"
+            return f"takes only multiples of {multiple} {what}, got {array.shape[-2]}"
     heads, key_heads = ((1, *array.shape)[-3] for array in (query, key))
     if constraints.heads == "equal" and heads != key_heads:
-        return f"takes as many key heads as query heads, not {key_heads} for {heads}"
+        return f"takes only as many key heads as query heads, got {key_heads} for {heads}"
     for name, value in constraints.always.items():
         given = arguments.get(name, _OPERATION.arguments[name].default)
         if given is not value and given != value:
-            return f"always has {name} = {value}, not {given}"
+            return f"always applies {name} = {value}, got {given}"
     return ""

@@ -1,4 +1,4 @@
-"""Deviations: what an implementation is known to do against a rule, and for which releases that is said."""
+"""Declared deviations from rules, and the releases that they apply to."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,28 +10,28 @@ from packaging.version import InvalidVersion, Version
 
 @dataclass(frozen=True)
 class Deviation:
-    """What an implementation is known to do against a rule, without a variant that says it.
+    """A known way in which an implementation breaks a rule, without a variant that describes it.
 
-    It is as narrow as possible: what it does not cover is a failure as ever. It has to
-    show in every whole run of the suite.
+    Declare it as narrowly as possible: a failure that it does not cover is a failure. Every
+    whole run of the suite must show it.
 
     Attributes
     ----------
     rules : tuple of str
-        The rule that is broken, and others to which the suite may trace the same thing.
+        The rule that is broken, and other rules under which the suite may report it.
     reason : str
-        What happens instead, in a few words.
+        What the implementation does instead.
     source : str
         A script in ``backends/findings`` that shows it with the library alone, or a link.
     dtypes, outputs : tuple of str
-        Those that it shows in; all where empty.
+        The dtypes and outputs that show it; empty for all.
     versions : str
-        The releases that it is said of, as pip writes a range; where empty, those of its backend.
+        The library releases that it applies to, as a version specifier; empty for those of the backend.
     groups : tuple of str
-        The groups of generated cases that show it, by their exact names; all where empty. For what
-        `when` cannot tell.
+        The groups of generated cases that show it; empty for all. Use this if `when` cannot
+        express the condition.
     when : callable, optional
-        Tells whether a call, by its arguments, is one of those that show it.
+        Whether a call with the given arguments shows it.
 
     Examples
     --------
@@ -54,27 +54,27 @@ class Deviation:
 
     @property
     def id(self) -> str:
-        """By which it is told from others of the same backend."""
+        """The id, unique in its backend."""
         return f"{self.rules[0]} {self.source}"
 
     @property
     def is_general(self) -> bool:
-        """Whether it is of every call that its rule is about."""
+        """Whether it covers every call of its rules."""
         return not (self.dtypes or self.outputs or self.groups or self.when)
 
     def covers(
         self, rule: str, arguments: Mapping[str, Any], *, dtype: str = "", output: str = "", group: str = ""
     ) -> bool:
-        """Whether a rule that is broken is one that is declared, for just such a call.
+        """Whether the deviation covers a broken rule in a given call.
 
         Parameters
         ----------
         rule : str
             The rule that is broken.
         arguments : mapping
-            Those of the call that shows it, as NumPy arrays.
+            The arguments of the call, as NumPy arrays.
         dtype, output, group : str, optional
-            That of the call, the output that shows it, and the group of the case.
+            The dtype of the call, the output that is wrong, and the group of the case.
         """
         return (
             rule in self.rules
@@ -86,7 +86,7 @@ class Deviation:
 
 
 def is_range(versions: str) -> bool:
-    """Whether a text is a range of versions; an empty one is that of all.
+    """Whether a text is a version specifier; an empty one allows all versions.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def is_range(versions: str) -> bool:
 
 
 def holds(versions: str, version: str) -> bool:
-    """Whether a version is in a range; one that is none as pip knows them is in no range but that of all.
+    """Whether a version matches a specifier; an invalid version matches only an empty one.
 
     Examples
     --------

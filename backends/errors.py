@@ -1,24 +1,24 @@
-"""What can be wrong with a backend, or with a call of it."""
+"""Errors of backends and of calls."""
 
 
 class BackendError(Exception):
-    """A backend that cannot be used, in one line: what was asked for, got and expected."""
+    """A backend cannot be used. The message names what was expected and what was got."""
 
 
 class Unsupported(Exception):  # noqa: N818 - a verdict, not a fault
-    """A call that the implementation does not offer, as its documentation says.
+    """The implementation does not offer a call, according to its documentation.
 
-    An adapter raises it for what a signature cannot tell, such as two arguments
-    that may not be given together.
+    An adapter raises this for limits that a signature cannot express, such as two arguments
+    that exclude each other.
     """
 
 
 class Broken(Exception):  # noqa: N818 - a verdict on an implementation, not a fault of ours
-    """A call that came to no end of its own: a crash, no answer in time, an answer that is none.
+    """A call crashed, did not end in time, or had an invalid answer.
 
-    It is neither a result nor a refusal, and stands for neither.
+    This is neither a result nor a refusal.
     """
 
 
 class Late(Broken):
-    """A call that had no answer in time."""
+    """A call had no answer within the time limit."""

@@ -1,6 +1,6 @@
-"""The names of backends: which there are, and how those of users are written.
+"""The names of backends, and the syntax of names of user backends.
 
-Light on purpose: the command line needs names before anything else.
+This module imports little, because every command needs it at start.
 """
 
 from collections.abc import Mapping
@@ -30,13 +30,13 @@ ADAPTERS = MappingProxyType(
         "jax-nn-jit": ("jax", "jax.nn:jit_backend"),
     }
 )
-#: Other names that a backend goes by: on NumPy the portable source is the reference itself.
+#: Aliases. On NumPy the portable backend is the reference itself.
 ALIASES = MappingProxyType({"numpy-reference": "numpy-portable"})
-#: Judged by their own names alone and not by their library's: these need more than it, here a C++ compiler.
+#: Backends that the name of their library does not include, because they need a C++ compiler.
 APART = ("torch-flex-compiled",)
-#: The backends that run the one source in Array API calls, one for each library.
+#: The backends that run the reference through the Array API, one for each library.
 PORTABLE = MappingProxyType({f"{library}-portable": library for library in LIBRARIES})
-#: What a library's name stands for.
+#: The backends that the name of a library includes.
 _OF_LIBRARY = MappingProxyType(
     {
         library: (
@@ -48,22 +48,22 @@ _OF_LIBRARY = MappingProxyType(
 )
 NAMES = tuple(name for names in _OF_LIBRARY.values() for name in names)
 
-#: Where other packages register backends of their own: a name each, and a `Backend` or what returns one.
+#: The entry point group of backends: a name, and a `Backend` or a function that returns one.
 GROUP = "attnspec.backends"
 
 #: The file that makes a folder a backend.
 FILE = configuration.FILE
 
-#: What stands before the command of a program.
+#: The prefix of the command of a program.
 PROGRAM = "program:"
-#: And before a folder of answers.
+#: The prefix of a folder of answers.
 OFFLINE = "offline:"
 
 
 def registered() -> "dict[str, tuple[EntryPoint, ...]]":
-    """Find the backends that installed packages register, by name; more than one of a name is a mistake.
+    """Return the entry points of installed packages by name; `load` refuses a name with two.
 
-    A name of ours is not theirs to take.
+    A package cannot replace a name of this project.
     """
     from importlib.metadata import entry_points
 
@@ -75,15 +75,15 @@ def registered() -> "dict[str, tuple[EntryPoint, ...]]":
 
 
 def expand(wanted: str) -> tuple[str, ...]:
-    """Turn what was asked for into names of backends.
+    """Expand an argument of a command to names of backends.
 
-    A library's name stands for all its backends. ``module:function`` stands for itself. A folder
-    stands for the function that its configuration is of, where that is found from here.
+    A library expands to all its backends, ``module:function`` to itself, and a folder to the
+    function of its configuration, if `load` finds that configuration from the current folder.
 
     Raises
     ------
     BackendError
-        When nothing goes by that name.
+        If there is no such backend.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def expand(wanted: str) -> tuple[str, ...]:
     >>> expand("torhc")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    attnspec.backends.errors.BackendError: backend: got 'torhc', expected a library (numpy, ...
+    attnspec.backends.errors.BackendError: backend: expected a library (numpy, ...
     """
     place, options = split_options(wanted)
     if place in ALIASES:
@@ -107,31 +107,32 @@ def expand(wanted: str) -> tuple[str, ...]:
     functions = functions_in(place)
     if functions:
         said = " or ".join(f"{place}:{function}" for function in functions[:3])
-        raise BackendError(f"backend: got {wanted!r}, a module; expected a function of it, such as {said}")
+        raise BackendError(f"backend: expected a function, such as {said}, got the module {wanted!r}")
     if meant := with_colon(place):
         raise BackendError(
-            f"backend: got {wanted!r}, expected a colon before the function: {with_options(meant, options)}?"
+            f"backend: expected a colon before the function, {with_options(meant, options)}, got {wanted!r}"
         )
     raise BackendError(
-        f"backend: got {wanted!r}, expected a library ({', '.join(LIBRARIES)}), "
-        f"one of {', '.join((*NAMES, *APART, *others))}, module:function, or a folder with {FILE}"
+        f"backend: expected a library ({', '.join(LIBRARIES)}), "
+        f"one of {', '.join((*NAMES, *APART, *others))}, module:function, or a folder with {FILE}, "
+        f"got {wanted!r}"
     )
 
 
 def _of_folder(name: str) -> str:
-    """Name the backend of a folder: by its function, where `load` finds the folder from here."""
+    """Return the function of a folder's configuration if `load` finds it from here, else the folder."""
     found = configuration.find_configuration(Path.cwd())
     here = found is not None and found.parent == Path(name).resolve()
     return (configuration.configured_function(Path(name)) if here else "") or name
 
 
 def is_folder(name: str) -> bool:
-    """Whether a name is that of a folder with an ``attnspec.toml``, or with a part of ``pyproject.toml``."""
+    """Whether a name is that of a folder with a configuration."""
     return not name.startswith((PROGRAM, OFFLINE)) and configuration.configuration_in(Path(name)) is not None
 
 
 def name_program(command: str, call_limit: float | None = None) -> str:
-    """Name the backend that a program is.
+    """Return the name of the backend for a program.
 
     Examples
     --------
@@ -143,7 +144,7 @@ def name_program(command: str, call_limit: float | None = None) -> str:
 
 
 def with_options(name: str, options: Mapping[str, str]) -> str:
-    """Write options behind the name of a backend, as `split_options` reads them.
+    """Append options to the name of a backend, in the syntax of `split_options`.
 
     Examples
     --------
@@ -155,7 +156,7 @@ def with_options(name: str, options: Mapping[str, str]) -> str:
 
 
 def split_options(name: str) -> tuple[str, dict[str, str]]:
-    """Split what was asked for into a place and its options, written after it as in a URL.
+    """Split a name into a place and its options, written as in the query of a URL.
 
     Examples
     --------

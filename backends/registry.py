@@ -1,4 +1,4 @@
-"""Backends by name: ours, those that packages register, functions, programs, folders."""
+"""Load backends by name: adapters, entry points of packages, functions, programs, folders."""
 
 import re
 from collections.abc import Callable
@@ -35,23 +35,22 @@ from attnspec.backends.user.unknown import looked_through
 
 
 def load(name: str) -> Backend:
-    """Load a backend: one of `NAMES`, one that a package registers, or ``module:function``.
+    """Load a backend: one of `NAMES`, an entry point of a package, or ``module:function``.
 
-    What is declared for other releases of its library than the one that is installed is left
-    out, and noted.
+    Declarations for other releases of its library than the installed one are left out, with a note.
 
     Parameters
     ----------
     name : str
-        The object behind ``module:function``, or ``./file.py:function``, is a function with
-        canonical names or a `Backend`. Modules are looked for in the current folder, too. If a
-        configuration, here or further up, is of that function, it holds.
+        The object at ``module:function`` or ``./file.py:function`` is a function with canonical
+        names or a `Backend`. Modules may be in the current folder. If a configuration in the
+        current folder or its parents is of that function, it applies.
 
     Raises
     ------
     BackendError
-        When the name is unknown, a library or a compiler is missing, an import fails, or what is
-        found cannot be called as attention.
+        If the name is unknown, a library or a compiler is missing, an import fails, or the object
+        cannot be called as attention.
 
     Examples
     --------
@@ -72,7 +71,7 @@ def _load(name: str) -> Backend:
     settings = settings_of(name, options)
     if is_folder(place):
         (name,) = expand(name)
-    if place in LIBRARIES:  # a library's name stands for all its backends
+    if place in LIBRARIES:
         found = expand(place)
         if len(found) > 1:
             raise BackendError(f"backend {name}: expected the name of one backend, got {', '.join(found)}")
@@ -93,7 +92,7 @@ def _load(name: str) -> Backend:
 
 
 def _configuration(place: str) -> Path | None:
-    """Find the configuration of a folder, or that of a function which is found from here."""
+    """Find the configuration of a folder, or that of a function if it is found from here."""
     if is_folder(place):
         return configuration_in(Path(place))
     if ":" in place and configured_function(Path.cwd()) == place:
@@ -117,24 +116,27 @@ def _load_ours(name: str) -> Backend:
 
 
 def _load_registered(name: str) -> Backend:
-    """Load what a package registers; whatever is wrong with it is said of that name alone."""
+    """Load the entry point of a package; any error is a BackendError of that name."""
     entries = registered()[name]
     packages = [entry.dist.name if entry.dist else "an unknown package" for entry in entries]
     places = [f"{entry.value} of {package}" for entry, package in zip(entries, packages, strict=True)]
     origins = " and ".join(sorted(places))
     place = f"backend {name}: entry point {GROUP}: {origins}"
     if len(entries) > 1:
-        raise BackendError(f"{place}: expected one of the name, got {len(entries)}")
+        raise BackendError(f"{place}: expected one entry point of this name, got {len(entries)}")
     try:
         found = entries[0].load()
         made = found if isinstance(found, Backend) else found()
-    except BaseException as error:  # whatever somebody's package raises, SystemExit too
+    except BaseException as error:  # a package may raise anything, such as SystemExit
         lines = str(error).splitlines() or [""]
         raise BackendError(
-            f"{place}: expected a Backend or what returns one, got {type(error).__name__}: {lines[0]}"
+            f"{place}: expected a Backend or a function that returns one, "
+            f"got {type(error).__name__}: {lines[0]}"
         ) from error
     if not isinstance(made, Backend):
-        raise BackendError(f"{place}: expected a Backend or what returns one, got {type(made).__name__}")
+        raise BackendError(
+            f"{place}: expected a Backend or a function that returns one, got {type(made).__name__}"
+        )
     return made
 
 
@@ -144,7 +146,7 @@ def _load_program(name: str) -> Backend:
     command, options = split_options(name.removeprefix(PROGRAM))
     limit = options.pop("call_limit", str(CALL_LIMIT))
     if options or not re.fullmatch(r"[0-9]+(\.[0-9]+)?", limit):
-        raise BackendError(f"backend {name}: expected no option but call_limit=SECONDS")
+        raise BackendError(f"backend {name}: expected only the option call_limit=SECONDS, got {name}")
     backend = program_backend(name, command, seconds=float(limit))
     check_backend(name, backend)
     return backend

@@ -43,13 +43,13 @@ FUNCTIONS = {
 #: What cannot be judged at all, to what is said of it.
 UNUSABLE = {
     "badly:misnamed": "expected query, key, value, got query, keys, values",
-    "program:./absent": "expected ./absent to be a program that can be run",
+    "program:./absent": "expected ./absent to be an executable program",
     "badly:no_function": "expected a function or a Backend, got int",
-    "badly:absent": "expected absent in badly, got no such name",
+    "badly:absent": "expected badly to have absent, got no such attribute",
     "badly_written:f": "importing badly_written raised SyntaxError",
     "badly:f?array=absent_library": "array: expected absent_library to be installed, got none",
-    "program:./not_executable": "expected ./not_executable to be a program that can be run",
-    "offline:absent": "manifest.json to be a file of text",
+    "program:./not_executable": "expected ./not_executable to be an executable program",
+    "offline:absent": "manifest.json to be a text file",
 }
 
 
@@ -123,7 +123,7 @@ def test_a_function_that_never_returns(monkeypatch):
     assert (verdict.status, verdict.reason) == ("error", "did not end in 1 s")
     text = screen(Report(results))
     assert "did not end in 1 s" in text
-    assert "error: backend badly:never_returning: given up after 1 cases that did not end" in text
+    assert "error: backend badly:never_returning: abandoned after 1 cases that did not end" in text
 
 
 def test_a_program_that_cannot_be_judged_at_all(tmp_path):

@@ -95,7 +95,7 @@ def test_a_level_selects_its_rules_and_those_that_it_builds_on(check):
     ("words", "message"),
     [
         (["--level", "gold"], "level: got 'gold', expected one of core, masked, grouped, cached, exact"),
-        (["--level", "core", "--rule", "MASK-6"], "--level: expected no --rule beside it"),
+        (["--level", "core", "--rule", "MASK-6"], "--level: expected either --level or --rule, got both"),
         (["--require", "gold"], "level: got 'gold'"),
         (["--require", "core", "--quick"], "--require: a level is told of a whole run"),
         (["--require", "core", "-k", "mask"], "--require: a level is told of a whole run"),
@@ -158,7 +158,7 @@ def test_failures_made_known_then_known_then_mended(check, tmp_path):
     known = tmp_path / "known.toml"
     done = check("--write-known-failures", known)
     assert done.exit_code == 0, "to adopt the suite today"
-    assert done.stdout.splitlines()[-1] == f"2 entries in {known}: give each a reason and a link"
+    assert done.stdout.splitlines()[-1] == f"2 entries in {known}: add a reason and a link to each"
     assert len(read_known(known)) == 2
     done = check("--known-failures", known)
     assert done.exit_code == 0
@@ -173,7 +173,7 @@ def test_no_known_failures_are_written_of_a_run_that_was_cut_off(check, tmp_path
     known = tmp_path / "known.toml"
     done = check("--write-known-failures", known, "-x")
     assert done.exit_code == 1
-    assert "known failures: none written: stopped" in done.stdout
+    assert "known failures: not written: stopped" in done.stdout
     assert not known.exists()
     done = check("--write-known-failures", known, ends=lambda: signal.raise_signal(signal.SIGINT))
     assert done.exit_code == 130

@@ -71,18 +71,18 @@ def test_a_registered_backend_is_found_by_its_name(name):
 
 def test_what_it_declares_holds_for_its_releases():
     assert load("acme-dated").dialect == {}
-    assert "declarations hold for >=1.0,<1.1" in load("acme-dated").notes[0]
+    assert "declarations are for >=1.0,<1.1" in load("acme-dated").notes[0]
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
         ("acme-odd", r"dtypes: expected some of float16, .*, got \('float31',\)"),
-        ("acme-breaking", "expected a Backend or what returns one, got RuntimeError: no device"),
-        ("acme-nothing", "expected a Backend or what returns one, got int"),
-        ("acme-absent", "expected a Backend or what returns one, got AttributeError"),
-        ("acme-missing", "expected a Backend or what returns one, got ModuleNotFoundError"),
-        ("acme-twice", "acme_attention:made of zebra: expected one of the name, got 2"),
+        ("acme-breaking", "expected a Backend or a function that returns one, got RuntimeError: no device"),
+        ("acme-nothing", "expected a Backend or a function that returns one, got int"),
+        ("acme-absent", "expected a Backend or a function that returns one, got AttributeError"),
+        ("acme-missing", "expected a Backend or a function that returns one, got ModuleNotFoundError"),
+        ("acme-twice", "acme_attention:made of zebra: expected one entry point of this name, got 2"),
     ],
 )
 def test_a_broken_one_is_one_line_about_that_name(name, message):
@@ -114,4 +114,4 @@ def test_they_are_listed():
     shown = " ".join(listed.output.split())
     assert "acme-made numpy 2" in shown
     assert "acme-breaking entry point attnspec.backends:" in shown
-    assert "(declarations hold for >=1.0,<1.1)" in shown
+    assert "(declarations are for >=1.0,<1.1)" in shown

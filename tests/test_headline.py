@@ -17,8 +17,8 @@ from attnspec.conformance.report.screen import screen
 from attnspec.conformance.report.summary import run
 from attnspec.conformance.results import Footer, Header, Run, gathered
 
-UNKNOWN = "backend m:f: not understood: causal (is_causal?); nothing of it is judged. Give the names"
-GIVEN_UP = "backend m:f: given up after 3 cases that did not end"
+UNKNOWN = "backend m:f: not understood: causal (is_causal?); no case tests this. Map each"
+GIVEN_UP = "backend m:f: abandoned after 3 cases that did not end"
 DECLINED = replace(UNSUPPORTED, declined=True, reason="needs a GPU")
 
 
@@ -37,7 +37,7 @@ def declining(*verdicts):
     ("results", "last"),
     [
         (with_problem(UNKNOWN, PASS), "m:f: was not judged whole: not understood: causal (is_causal?)"),
-        (with_problem(GIVEN_UP, PASS), "m:f: was not judged whole: given up after 3 cases that did not end"),
+        (with_problem(GIVEN_UP, PASS), "m:f: was not judged whole: abandoned after 3 cases that did not end"),
         (
             with_problem(GIVEN_UP, FAIL),
             f"m:f: does not conform: 1 case fails under 1 rule; was not judged whole: {GIVEN_UP[13:]}",

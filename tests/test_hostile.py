@@ -131,7 +131,7 @@ IMPORTS = {
     "import attnspec.absent": "needs attnspec.absent, which is not installed",
     "attention = 3": "expected a function or a Backend, got int",
     "attention = None": "expected a function or a Backend, got NoneType",
-    "": "expected attention in kernel, got no such name",
+    "": "expected kernel to have attention, got no such attribute",
 }
 #: And those that can be judged all the same.
 IMPORTED = (
@@ -172,7 +172,7 @@ def test_what_an_import_may_do_and_be_judged(source, tmp_path, monkeypatch):
 COMMANDS = {
     "check": "backend: expected a name, a library, module:function",
     "check ''": "backend: got ''",
-    "check torhc": "backend: got 'torhc'",
+    "check torhc": "got 'torhc'",
     "check numpy-portable --rule MASK-99": "rule: got 'MASK-99'",
     "check numpy-portable --rule nonsense": "rule: got 'NONSENSE'",
     "check numpy-portable -k MASK-99": "rule: got 'MASK-99'",
@@ -196,7 +196,7 @@ COMMANDS = {
     "check numpy-portable --nonsense": "--nonsense",
     "check numpy-portable --results .": "--results",
     "check numpy-portable --results file/x": "file",
-    "check numpy-portable --junit a.xml --markdown a.xml": "expected a file for each report",
+    "check numpy-portable --junit a.xml --markdown a.xml": "reports: expected a different file for each",
     "check numpy-portable --badge x.png": "badge",
     "check numpy-portable --known-failures absent.toml": "known failures: expected absent.toml",
     "check numpy-portable --known-failures file": "known failures",

@@ -109,16 +109,16 @@ def test_a_convention_is_found_out_and_passes(name):
 def test_every_conclusion_has_its_reason():
     CliRunner().invoke(main, ["init", "conventions:flash_attn_func"])
     text = Path("attnspec.toml").read_text()
-    assert 'layout = "BSHD"  # the results are right with heads after positions' in text
+    assert 'layout = "BSHD"  # the results are correct with heads after positions' in text
     assert 'MASK-3 = "bottom-right"  # its causal mask is aligned at the bottom right' in text
-    assert "  # let alone: " in text
+    assert "  # no canonical argument, or " in text
 
 
 def test_a_file_that_is_there_is_not_written_over():
     Path("attnspec.toml").write_text("mine")
     run = CliRunner().invoke(main, ["init", "conventions:jax_nn"])
     assert run.exit_code == 2
-    assert "attnspec.toml: expected none here, got one; --force writes over it" in run.output
+    assert "attnspec.toml: expected no such file in this folder, got one; --force overwrites it" in run.output
     assert Path("attnspec.toml").read_text() == "mine"
     assert CliRunner().invoke(main, ["init", "conventions:jax_nn", "--force"]).exit_code == 0
     assert Path("attnspec.toml").read_text() != "mine"
@@ -138,9 +138,9 @@ def test_a_file_that_is_there_is_not_written_over():
         ),
         (
             "conventions:with_what_nobody_has",
-            "expected nothing required but the standard's arguments, got workspace",
+            "expected only canonical arguments to be required, got workspace",
         ),
-        ("conventions:absent", "expected absent in conventions, got no such name"),
+        ("conventions:absent", "expected conventions to have absent, got no such attribute"),
     ],
 )
 def test_what_cannot_be_found_out(place, message):

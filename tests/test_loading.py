@@ -49,8 +49,8 @@ def half_named(query, K, V):
 
 layer = Layer()
 """
-SHORT_NAMES = """expected query, key, value, got q, k, v; write in attnspec.toml \
-(`attnspec init mine_to_load:of_short_names` finds out more):
+SHORT_NAMES = """expected query, key, value, got q, k, v; write this in attnspec.toml, \
+or run `attnspec init mine_to_load:of_short_names`:
 [backend]
 function = "mine_to_load:of_short_names"
 [backend.names]
@@ -119,21 +119,33 @@ def test_two_files_of_one_name_are_two_modules(folder):
         ),
         ("mine_to_load:of_odd_names", 'query = "a"\nkey = "b"\nvalue = "c"'),
         ("mine_to_load:half_named", 'key = "K"\nvalue = "V"'),
-        ("mine_to_load:Layer", "got the class Layer; make one, layer = Layer(...), and ask for :layer"),
+        (
+            "mine_to_load:Layer",
+            "got the class Layer; create an instance, layer = Layer(...), and name it: :layer",
+        ),
         ("mine_to_load:Layer.forward", "give self a default, or bind it"),
-        ("mine_to_load:atention", "in mine_to_load, got no such name (attention?); it has attention,"),
-        ("mine_to_load.attention", "expected a colon before the function: mine_to_load:attention?"),
-        ("mine_to_load.atention", "expected a colon before the function: mine_to_load:attention?"),
-        ("pack.attention", "expected a colon before the function: pack:attention?"),
+        ("mine_to_load:atention", "got no such attribute (attention?); it has attention,"),
+        ("mine_to_load.attention", "expected a colon before the function, mine_to_load:attention, got"),
+        ("mine_to_load.atention", "expected a colon before the function, mine_to_load:attention, got"),
+        ("pack.attention", "expected a colon before the function, pack:attention, got"),
         ("absent_module.attention", "expected a library (numpy, strict, "),
-        ("mine_to_load.py", "a module; expected a function of it, such as mine_to_load.py:attention or"),
-        ("mine_to_load", "a module; expected a function of it, such as mine_to_load:attention or"),
+        ("mine_to_load.py", "expected a function, such as mine_to_load.py:attention or"),
+        ("mine_to_load", "expected a function, such as mine_to_load:attention or"),
         ("./absent.py:attention", "expected a file absent.py, got none"),
-        ("absent_module:attention", "expected a module absent_module, got none in this folder or installed"),
-        ("pack.absent:attention", "expected a module pack.absent, got none in this folder or installed"),
-        ("needing:attention", "importing needing needs triton_absent, which is not installed; pip install"),
+        (
+            "absent_module:attention",
+            "expected a module absent_module, got none in this folder or installed",
+        ),
+        (
+            "pack.absent:attention",
+            "expected a module pack.absent, got none in this folder or installed",
+        ),
+        ("needing:attention", "needing imports triton_absent, which is not installed; pip install"),
         ("below/badly.py:attention", "importing below/badly.py raised SyntaxError"),
-        ("token:attention", "token is a module of Python's own; for the file write ./token.py:FUNCTION"),
+        (
+            "token:attention",
+            "token is a module of the standard library; to name the file, write ./token.py:FUNCTION",
+        ),
     ],
 )
 def test_what_cannot_be_used_says_what_to_write(folder, place, message):
@@ -215,25 +227,25 @@ def test_a_backend_with_a_configuration_is_called_by_its_function(folder, monkey
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('layuot = "BSHD"', "attnspec.toml: got 'layuot' (layout?), expected some of function"),
+        ('layuot = "BSHD"', "got 'layuot' (layout?)"),
         ('layout = "SBHD"', "layout: expected BHSD or BSHD, got 'SBHD'"),
         ("axes = true", "axes: expected 3 or 4, got True"),
-        ("depths = [0]", "depths: expected integers from 1, got [0]"),
-        ("multiple = [1, 2, 3]", "multiple: expected one integer, or two, got [1, 2, 3]"),
+        ("depths = [0]", "depths: expected positive integers, got [0]"),
+        ("multiple = [1, 2, 3]", "multiple: expected one integer or two, got [1, 2, 3]"),
         ('heads = "same"', "heads: expected grouped or equal, got 'same'"),
         ("always = { window = 3 }", "always: expected flags that are true, such as is_causal, got"),
-        ('given = ["colour"]', "given: expected options of the standard, got colour"),
+        ('given = ["colour"]', "given: expected options of the specification, got colour"),
         ('names = { q = "query" }', 'names: expected ours = "yours", got q = "query"; write query = "q"'),
         ('names = { is_casual = "causal" }', "got is_casual (is_causal?)"),
         (
             'names = { mask = "is_causal" }',
-            "names: expected a parameter for each argument, got is_causal for mask and is_causal",
+            "names: expected a different parameter for each argument, got is_causal for mask and is_causal",
         ),
         (
             'names = { window = "scale" }',
-            "names: expected a parameter for each argument, got scale for scale and window",
+            "names: expected a different parameter for each argument, got scale for scale and window",
         ),
-        ('companions = { rotery = "a:b" }', "companions: got 'rotery' (rotary?), expected some of"),
+        ('companions = { rotery = "a:b" }', "got 'rotery' (rotary?)"),
     ],
 )
 def test_a_key_that_is_wrong_is_named(folder, text, message):
@@ -268,4 +280,4 @@ def test_every_key_is_documented():
     (block,) = [part.partition("```")[0] for part in page.split("```toml\n")[1:]]
     table = tomllib.loads(block)["backend"]
     assert set(KEYS) - set(table) == {"program", "call_limit"}, "the example has every other key"
-    assert "`program` there is `call_limit`" in page
+    assert "With `program` the only other key is `call_limit`" in page

@@ -132,16 +132,16 @@ def version(folder):
 @pytest.mark.parametrize(
     ("harm", "message"),
     [
-        (delete("manifest.json"), "manifest.json to be a file of text, got .*No such file"),
-        (write("manifest.json", "{}"), "manifest.json: expected it as attnspec export wrote it"),
-        (write("manifest.json", '{"attnspec'), "manifest.json: expected it as attnspec export wrote it"),
+        (delete("manifest.json"), "manifest.json to be a text file, got .*No such file"),
+        (write("manifest.json", "{}"), "manifest.json: expected the file that attnspec export wrote"),
+        (write("manifest.json", '{"attnspec'), "manifest.json: expected the file that attnspec export wrote"),
         (version, "expected calls exported by attnspec 20.*, got 1999.1.1"),
-        (delete("answers.jsonl"), "answers.jsonl to be a file of text, got .*No such file"),
+        (delete("answers.jsonl"), "answers.jsonl to be a text file, got .*No such file"),
         (write("answers.jsonl", ""), "hello: expected a JSON object, got ''"),
         (lambda folder: rewrite(folder, lines_of(folder)[1:]), "hello: protocol: expected 1, got None"),
         (
             lambda folder: rewrite(folder, [*lines_of(folder), '{"id": 999}']),
-            r"answers.jsonl, line \d: got an answer to call 999, expected calls of manifest.json alone",
+            r"answers.jsonl, line \d: expected the id of a call in manifest.json, got 999",
         ),
     ],
 )
@@ -158,13 +158,13 @@ def test_a_folder_that_cannot_be_judged(harm, message, folder):
         (lambda folder: rewrite(folder, lines_of(folder)[:1]), r"gave no answer to call 1 \(calls/0001\)$"),
         (
             lambda folder: rewrite(folder, [lines_of(folder)[0], lines_of(folder)[1][:20]]),
-            "gave no answer to call 1 .*; line 2 of answers.jsonl is no answer",
+            "gave no answer to call 1 .*; line 2 of answers.jsonl is not an answer",
         ),
         (
             lambda folder: rewrite(folder, [*lines_of(folder), lines_of(folder)[1]]),
             r"gave two answers to call 1, the second in line \d",
         ),
-        (delete("calls/0001/output.bin"), "output.bin: expected a file that can be read"),
+        (delete("calls/0001/output.bin"), "output.bin: expected a readable file"),
         (write("calls/0001/output.bin", "x"), "output.bin: expected 24 bytes .*, got 1"),
         (delete("calls/0001/query.bin"), "call 1: expected its arrays as exported, got .*No such file"),
         (write("calls/0001/query.bin", "x"), "call 1: expected its arrays as exported, got other bytes"),
@@ -203,7 +203,7 @@ def test_export_and_judge_from_the_command_line(tmp_path):
     words = ["--dtype", "float32", "--chapter", "masking", "--quick"]
     run = attnspec("export", calls, *words)
     assert run.returncode == 0, run.stderr
-    assert "cases are judged by them" in run.stdout
+    assert "they judge " in run.stdout
     answer(calls, "broken:inverted_mask")
     results = tmp_path / "offline.jsonl"
     run = attnspec("judge", calls, "--results", results)
@@ -222,7 +222,7 @@ def test_export_and_judge_from_the_command_line(tmp_path):
     assert run.returncode == 2
     assert "Error: folder: expected" in run.stderr
     assert attnspec("export", tmp_path / "x", "--dtype", "float31").stderr.startswith(
-        "Error: dtype: got float31"
+        "Error: dtype: expected some of float16"
     )
 
 

@@ -42,20 +42,20 @@ def misbehaving(mode, limit=20.0):
             r"was killed by SIGSEGV before it answered; its standard error ends:\n    about to crash",
         ),
         ("exits", "ended with status 3 before it answered"),
-        ("answers_in_garbage", "answered in broken JSON: got 'no JSON at all'"),
-        ("answers_in_bytes", r"answered in no text: got '\\xff\\xfe'"),
+        ("answers_in_garbage", "answered with invalid JSON: got 'no JSON at all'"),
+        ("answers_in_bytes", r"answered with invalid UTF-8: got '\\xff\\xfe'"),
         (
             "answers_without_end",
-            'gave half an answer: got \'{"id": 1, "sta\' without the end of a line, and ended',
+            'gave an incomplete answer: got \'{"id": 1, "sta\' without a newline, and ended',
         ),
-        ("answers_in_megabytes", "gave half an answer: got a line longer than 1048576 bytes"),
-        ("answers_out_of_order", "answered out of order: got an answer to call 0, expected 1"),
+        ("answers_in_megabytes", "gave an incomplete answer: got a line longer than 1048576 bytes"),
+        ("answers_out_of_order", r"answered out of order: expected an answer to call \d, got \d"),
         (
             "answers_in_riddles",
-            "gave no answer that is known: expected ok with tensors, refused or unsupported",
+            "gave an invalid answer: expected status ok with tensors, refused or unsupported",
         ),
-        ("names_no_output", "gave a part of the answer: expected output, got no output"),
-        ("writes_no_output", r"output.bin: expected a file that can be read, got \[Errno 2\]"),
+        ("names_no_output", "gave an incomplete answer: expected output, got no output"),
+        ("writes_no_output", r"output.bin: expected a readable file, got \[Errno 2\]"),
         ("writes_half_the_output", r"output.bin: expected 48 bytes for float64 of shape \(2, 3\), got 24"),
         ("writes_too_much", r"output.bin: expected 48 bytes for float64 of shape \(2, 3\), got 96"),
         ("has_no_such_dtype", 'output.bin: expected a dtype and a shape, got \'{"dtype": "float31"'),
@@ -65,9 +65,7 @@ def misbehaving(mode, limit=20.0):
 def test_what_a_program_does_wrong_is_told_apart(mode, message):
     backend = misbehaving(mode)
     for _ in range(2):  # started anew after the first
-        with pytest.raises(
-            Broken, match=message.replace("expected 1", r"expected \d").replace("call 0", r"call \d")
-        ):
+        with pytest.raises(Broken, match=message):
             call(backend, "attention", ONE)
 
 
@@ -81,23 +79,23 @@ def test_a_program_that_hangs_is_waited_for_once_for_each_call_and_then_given_up
         call(backend, "attention", ONE)
     assert time.monotonic() - started < 0.05, "the same call again"
     for size in range(5):
-        with pytest.raises(Broken, match=r"gave no answer|not asked any more"):
+        with pytest.raises(Broken, match=r"gave no answer|not called again"):
             call(backend, "attention", {name: np.ones((2, 4 + size)) for name in ONE})
-    with pytest.raises(Broken, match=r"not asked any more: 5 calls had no answer in 0\.1 s"):
+    with pytest.raises(Broken, match=r"not called again: 5 calls had no answer in 0\.1 s"):
         call(backend, "attention", {name: np.ones((1, 1)) for name in ONE})
 
 
 @pytest.mark.parametrize(
     ("mode", "message"),
     [
-        ("ends_at_once", "hello: expected an answer, but it ended with status 4 before it answered"),
+        ("ends_at_once", "hello: expected an answer, but the program ended with status 4 before it answered"),
         ("greets_wrongly", r"hello: expected a JSON object, got '\[\"hello\"\]'"),
         ("speaks_another_version", "hello: protocol: expected 1, got 2"),
         ("has_no_dtypes", r"hello: dtypes: expected some of float16, .*, got \['float31'\]"),
         ("has_no_attention", "hello: operations: expected an object with attention"),
         ("has_unknown_options", r"hello: attention: expected some of scale, .*, got \['attn_mask'\]"),
-        ("has_an_unknown_dialect", "dialect: expected variants by rule id"),
-        ("does_not_greet", r"hello: expected an answer, but it gave no answer in 0\.1 s"),
+        ("has_an_unknown_dialect", "dialect: expected a mapping of rule ids to variants"),
+        ("does_not_greet", r"hello: expected an answer, but the program gave no answer in 0\.1 s"),
     ],
 )
 def test_a_program_that_cannot_be_used_is_refused_in_one_line(mode, message, monkeypatch):
@@ -111,8 +109,8 @@ def test_a_program_that_cannot_be_used_is_refused_in_one_line(mode, message, mon
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("./absent", r"expected \./absent to be a program that can be run, got .*No such file"),
-        (str(Path(__file__)), r"to be a program that can be run, got .*Permission denied"),
+        ("./absent", r"expected \./absent to be an executable program, got .*No such file"),
+        (str(Path(__file__)), r"to be an executable program, got .*Permission denied"),
         ("", "expected a command, got none"),
         ("'x", "expected a command, got"),
     ],
@@ -123,7 +121,7 @@ def test_what_is_no_program(command, message):
 
 
 def test_a_program_with_an_unknown_option():
-    with pytest.raises(BackendError, match="expected no option but call_limit=SECONDS"):
+    with pytest.raises(BackendError, match="expected only the option call_limit=SECONDS, got"):
         load("program:cat?call_limit=soon")
 
 
@@ -136,7 +134,7 @@ def test_what_is_no_fault(mode):
 def test_an_answer_too_many_is_found_at_the_next_call():
     backend = misbehaving("answers_twice")
     call(backend, "attention", ONE)
-    with pytest.raises(Broken, match="out of order: got an answer to call 1, expected 2"):
+    with pytest.raises(Broken, match="out of order: expected an answer to call 2, got 1"):
         call(backend, "attention", ONE)
     call(backend, "attention", ONE)
 
@@ -155,8 +153,7 @@ def test_a_program_that_does_not_stop_is_ended(monkeypatch):
     path = Path(__file__).parent / "misbehaving.py"
     words = [sys.executable, "-S", str(path)]
     assert (
-        program.Program("p", [*words, "does_not_stop"], 1.0).close()
-        == "did not end in 0.1 s when told to stop"
+        program.Program("p", [*words, "does_not_stop"], 1.0).close() == "did not end within 0.1 s after stop"
     )
     monkeypatch.undo()
     assert program.Program("p", [*words, "does_well"], 1.0).close() == ""
@@ -198,7 +195,7 @@ def test_a_folder_of_any_name(tmp_path, monkeypatch):
 
 
 def test_what_json_cannot_hold_is_not_asked(tmp_path):
-    with pytest.raises(Unsupported, match="scale: expected what JSON can hold, got complex"):
+    with pytest.raises(Unsupported, match="scale: expected a value that JSON can represent, got complex"):
         write_call(1, "attention", {"scale": 1j}, tmp_path, ".")
 
 

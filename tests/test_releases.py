@@ -43,14 +43,16 @@ def test_with_another_release_nothing_is_declared_and_that_is_said():
     backend = declaring("2.14.1", dialect={"MASK-6": "nan"}, deviations=(DEPTH,), versions=">=2.13,<2.14")
     left = for_release(backend)
     assert (left.dialect, left.deviations) == ({}, ())
-    assert left.notes == ("nothing is declared for numpy 2.14.1 (declarations hold for >=2.13,<2.14)",)
+    assert left.notes == ("no deviation is declared for numpy 2.14.1 (declarations are for >=2.13,<2.14)",)
 
 
 def test_a_deviation_may_have_a_range_of_its_own():
     wide = replace(ANY_SCALE, versions=">=2.10")
     left = for_release(declaring("2.14.1", deviations=(DEPTH, wide), versions=">=2.13,<2.14"))
     assert left.deviations == (wide,)
-    assert left.notes == ("not all is declared for numpy 2.14.1 (declarations hold for >=2.13,<2.14)",)
+    assert left.notes == (
+        "not every deviation is declared for numpy 2.14.1 (declarations are for >=2.13,<2.14)",
+    )
     mended = replace(DEPTH, versions="<2.14")
     left = for_release(declaring("2.14.1", dialect={"MASK-6": "nan"}, deviations=(mended,)))
     assert (left.dialect, left.deviations) == ({"MASK-6": "nan"}, ())
@@ -68,7 +70,7 @@ def test_an_adapter_of_another_release_is_loaded_without_what_is_declared(monkey
     monkeypatch.setattr(file, "LIBRARY", replace(file.LIBRARY, version="2.99.0"))
     later = load("torch-sdpa")
     assert (later.version, later.dialect, later.deviations) == ("2.99.0", {}, ())
-    assert later.notes == ("nothing is declared for torch 2.99.0 (declarations hold for >=2.13,<2.14)",)
+    assert later.notes == ("no deviation is declared for torch 2.99.0 (declarations are for >=2.13,<2.14)",)
     assert load("torch-portable").notes == ()
 
 

@@ -132,7 +132,10 @@ def test_by_pytest_alone_a_level_is_asked_and_what_is_outside_of_it_fails_nothin
     ("words", "message"),
     [
         (["--level", "nothing"], "ERROR: level: got 'nothing', expected one of core, masked"),
-        (["--level", "core", "--rule", "MASK-1"], "ERROR: --level: expected no --rule beside it, got both"),
+        (
+            ["--level", "core", "--rule", "MASK-1"],
+            "ERROR: --level: expected either --level or --rule, got both",
+        ),
         (["--require", "core", "--quick"], "ERROR: --require: a level is told of a whole run or of --level"),
         (["--require", "exact", "--level", "core"], "ERROR: --require: got exact, expected a level that"),
     ],

@@ -340,7 +340,7 @@ def test_a_changed_value_says_so_and_names_its_rule(tmp_path):
     checked = vectors(tmp_path, "--check")
     assert checked.returncode == 1
     assert "VALUE CHANGED: scores-000 (SCORE-1, SCORE-3)" in checked.stderr
-    assert "expected the files as they are, got other bytes" in checked.stderr
+    assert "expected the files to be up to date, got other bytes" in checked.stderr
     assert vectors(tmp_path, "--only", "scores-002").returncode == 0
     assert "-0.0913" in (tmp_path / "scores.json").read_text(), "another case is left alone"
     assert vectors(tmp_path).returncode == 0

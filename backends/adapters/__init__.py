@@ -1,1 +1,1 @@
-"""Adapters: the attention of libraries behind the one signature."""
+"""Adapters from functions of libraries to the canonical signature."""

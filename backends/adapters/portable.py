@@ -1,4 +1,4 @@
-"""The one source in Array API calls, as a backend on any library."""
+"""The reference as a backend, through the Array API of any library."""
 
 from attnspec.backends.backend import Backend
 from attnspec.backends.library import load_library
@@ -6,7 +6,7 @@ from attnspec.reference import functions
 
 
 def portable_backend(name: str) -> Backend:
-    """Run it on the library that its name begins with.
+    """Make the backend from its name, ``LIBRARY-portable``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Array libraries, one file each. None is loaded before it is asked for."""
+"""Array libraries, one file each, loaded on demand."""
 
 import sys
 from importlib import import_module
@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from attnspec.backends.library.library import Library
 
-#: The libraries that have a file here, by name, and the package that each is. The first is the one taken
-#: where nothing tells.
+#: Name of a library to its package. The first is the default.
 LIBRARIES = MappingProxyType(
     {"numpy": "numpy", "strict": "array_api_strict", "torch": "torch", "jax": "jax", "dask": "dask"}
 )
@@ -21,7 +20,7 @@ def load_library(name: str) -> "Library":
     Raises
     ------
     ModuleNotFoundError
-        When it is not installed.
+        If it is not installed.
 
     Examples
     --------
@@ -39,7 +38,7 @@ def load_library(name: str) -> "Library":
 
 
 def library_of(module: Any) -> str:
-    """Name the library that a module computes with: the one that it imports, or has things from.
+    """Return the library that a module imports, or that objects in it are from.
 
     Examples
     --------
@@ -57,7 +56,7 @@ def library_of(module: Any) -> str:
 
 
 def release() -> None:
-    """Have each library that is loaded let go of what it keeps of the calls before."""
+    """Clear the caches of each loaded library."""
     for name in LIBRARIES:
         module = sys.modules.get(f"{__name__}.{name}")
         if module is not None:

@@ -1,6 +1,6 @@
-"""Dask: arrays are lazy, and computed when they are brought to NumPy.
+"""Dask: arrays are lazy, and computed when they are converted to NumPy.
 
-Checks that look at numbers, such as that of a length (ERR-9), compute what they look at.
+Checks of values, such as that of a length (ERR-9), compute the array that they check.
 """
 
 import warnings
@@ -13,18 +13,18 @@ import dask
 
 from attnspec.backends.library.library import array_api_library
 
-# No threads: what the suite asks is small, and starting them takes longer than computing it.
+# No threads: the arrays of the suite are small, and starting threads takes longer than computing.
 dask.config.set(scheduler="synchronous")
 
-#: They index by an array, and with one element in it Dask's result has a wrong shape (dask issue 6709).
+#: These index by an array. With one element in it, Dask's result has a wrong shape (dask issue 6709).
 _LACKS = ("append_cache", "gather_pages")
 
 
 def _compute(arrays: Sequence[Any]) -> Sequence[Any]:
-    """Compute what is lazy; a lazy call is judged by its results, not by what it warns of."""
+    """Compute lazy arrays, without the warnings that this raises."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        # What is computed once is not worth optimizing.
+        # Optimizing a graph that is computed once does not pay.
         computed: tuple[Any, ...] = dask.compute(*arrays, optimize_graph=False)
         return computed
 

@@ -1,7 +1,7 @@
 """JAX.
 
-Loading it switches JAX to 64-bit numbers for the whole process: without that,
-JAX quietly makes every float64 a float32, and nothing could be said of float64.
+Importing this enables 64-bit numbers in JAX for the whole process. Otherwise JAX silently
+converts float64 to float32, and float64 could not be tested.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ jax.config.update("jax_enable_x64", True)
 
 
 def _to_library(array: NDArray[Any], device: str) -> Any:
-    # Not `jnp.asarray`, which compiles an identity for every shape.
+    # `jnp.asarray` would compile an identity function for every shape.
     return jax.device_put(array, jax.devices(device)[0] if device else None)
 
 

@@ -1,4 +1,4 @@
-"""An array library as an object: all that is done with it differently than with another."""
+"""An array library as an object: the operations that differ between libraries."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from attnspec.dtypes import DTYPES
 
-#: Makes of a function of arrays one that is compiled whole for each shape.
+#: Compiles a function of arrays as a whole, for each shape.
 Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def _nothing() -> None:
-    """Do nothing, where a library has nothing to be done."""
+    """Do nothing."""
 
 
 def _as_they_are(arrays: Sequence[Any]) -> Sequence[Any]:
@@ -34,29 +34,27 @@ class Library:
     xp : module
         Its array namespace, as array-api-compat gives it.
     to_library : callable
-        Given a NumPy array that nobody else holds and a device, puts it into the library. The
-        device is as the library names it; empty for where the library puts it.
+        Converts a NumPy array and a device to an array of the library. The array has no other
+        owner. The device is as the library names it; empty for the default device.
     to_numpy : callable
-        Given one of its arrays, and the device that it is expected on, gives a NumPy array. It
-        may raise ValueError for another device.
+        Converts an array of the library and its expected device to a NumPy array. It may raise
+        ValueError for another device.
     dtypes : tuple of str
-        Those of the standard that it has.
+        The dtypes of the specification that the library has.
     default_dtypes : tuple of str
-        Those that a function on it is judged in where it does not say.
+        The dtypes that a function on the library is judged in by default.
     strides : {"none", "positive", "any"}
-        Which strides a view may have that is made from outside, by slicing; with none the
-        layout is the library's own affair.
+        The strides that a view by slicing may have; ``none`` if the library hides the layout.
     lacks : tuple of str
-        Operations that the source in Array API calls cannot have on it.
+        Operations that the reference cannot compute on the library.
     compile : callable, optional
-        How parts of that source are compiled that look at shapes alone; without it they run as
-        they stand.
+        Compiles the parts of the reference that read shapes only; without it they run eagerly.
     prepare_eager : callable
-        Called before functions are run on it operation by operation.
+        Called before functions run eagerly on the library.
     compute : callable
-        Has lazy arrays computed, several at once.
+        Computes several lazy arrays together.
     release : callable
-        Lets go, between calls, of what the library keeps of those before and never needs again.
+        Clears caches of the library that later calls do not need.
 
     Examples
     --------
@@ -82,7 +80,7 @@ class Library:
 
 
 def array_api_library(name: str, version: str, xp: Any, **more: Any) -> Library:
-    """Make the object of a library that needs nothing but its Array API, and NumPy's on the way out.
+    """Make a `Library` for which the Array API and `numpy.asarray` are enough.
 
     Parameters
     ----------
@@ -107,5 +105,5 @@ def _put(xp: Any, array: NDArray[Any], device: str) -> Any:
 
 
 def _take(array: Any, _device: str) -> NDArray[Any]:
-    # Not `np.array(array)`: asked for a copy, some draw a deprecation warning.
+    # `np.array(array)` raises a deprecation warning for some libraries.
     return np.asarray(array).copy()

@@ -1,4 +1,4 @@
-"""array-api-strict: anything beyond the Array API raises, and there is no half precision."""
+"""array-api-strict: raises for anything beyond the Array API; it has no half precision."""
 
 import array_api_strict
 

@@ -13,7 +13,7 @@ from attnspec.dtypes import DTYPES
 
 def _to_library(array: NDArray[Any], device: str) -> Any:
     if array.dtype.name == "bfloat16":
-        # NumPy and PyTorch share no type for it, but its bits.
+        # PyTorch does not read NumPy's bfloat16, so its bits are passed as int16.
         placed = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     else:
         placed = torch.from_numpy(array)
@@ -23,14 +23,14 @@ def _to_library(array: NDArray[Any], device: str) -> Any:
 def _to_numpy(array: Any, device: str) -> NDArray[Any]:
     expected = device.partition(":")[0] or "cpu"
     if array.device.type != expected:
-        raise ValueError(f"on {array.device.type}, expected on {expected}")
+        raise ValueError(f"device: expected {expected}, got {array.device.type}")
     array = array.detach().cpu()
     if array.dtype == torch.bfloat16:
         return np.asarray(array.view(torch.int16)).copy().view("bfloat16")
     return np.asarray(array).copy()
 
 
-#: A view that runs backwards is none that PyTorch knows.
+#: PyTorch has no negative strides.
 LIBRARY = Library(
     "torch",
     torch.__version__,

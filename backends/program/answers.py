@@ -1,4 +1,4 @@
-"""Answers in a folder as a backend: what was computed elsewhere, looked up call by call."""
+"""A backend that reads the answers in a folder, which another machine computed."""
 
 import hashlib
 import json
@@ -21,19 +21,19 @@ CALLS, ANSWERS, MANIFEST = "calls.jsonl", "answers.jsonl", "manifest.json"
 
 
 def fingerprint(line: str, folder: Path) -> str:
-    """Tell a call by its operation, its arguments, and the bytes of its arrays.
+    """Hash the operation, the arguments and the bytes of the arrays of a call.
 
     Parameters
     ----------
     line : str
         The call as a message.
     folder : Path
-        Where its arrays are.
+        The folder of its arrays.
 
     Raises
     ------
     OSError
-        When one of them cannot be read.
+        If an array cannot be read.
     """
     call = json.loads(line)
     options = {name: thing for name, thing in call["options"].items() if not name.startswith("return_")}
@@ -46,19 +46,19 @@ def fingerprint(line: str, folder: Path) -> str:
 
 
 def recorded_backend(name: str, folder: Path) -> Backend:
-    """Make a backend of the answers in a folder.
+    """Make a backend from the answers in a folder.
 
     Parameters
     ----------
     name : str
-        By which it was asked for.
+        The requested name.
     folder : Path
         As ``attnspec export`` made it, with ``answers.jsonl`` beside the calls.
 
     Raises
     ------
     BackendError
-        When a file is missing, or is not what it must be.
+        If a file is missing or invalid.
     """
     manifest = _manifest(name, folder)
     first, *answers = _lines(name, folder / ANSWERS) or [""]
@@ -86,19 +86,19 @@ def recorded_backend(name: str, folder: Path) -> Backend:
 
 
 def cases_of(name: str, folder: Path) -> tuple[str, ...]:
-    """Name the cases that were exported, where they are not the whole suite; none where they are.
+    """Return the names of the exported cases; empty if they are the whole suite.
 
     Raises
     ------
     BackendError
-        When the folder has no manifest.
+        If the folder has no valid manifest.
     """
     manifest = _manifest(name, folder)
     return () if manifest["part"] == "whole" else tuple(manifest["cases"])
 
 
 class Recorded:
-    """The answers by call.
+    """The answers, indexed by call.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class Recorded:
     folder : Path
     manifest : mapping
     answers : list of str
-        Lines, that of the handshake left out.
+        The lines of answers, without the handshake.
     """
 
     def __init__(self, name: str, folder: Path, manifest: Mapping[str, Any], answers: list[str]) -> None:
@@ -120,11 +120,11 @@ class Recorded:
         for place, line in enumerate(answers, start=2):
             number = _number(line)
             if number is None:
-                self._stray = self._stray or f"; line {place} of {ANSWERS} is no answer"
+                self._stray = self._stray or f"; line {place} of {ANSWERS} is not an answer"
             elif number not in known:
                 raise BackendError(
-                    f"backend {name}: {ANSWERS}, line {place}: got an answer to call {number}, "
-                    f"expected calls of {MANIFEST} alone"
+                    f"backend {name}: {ANSWERS}, line {place}: expected the id of a call in {MANIFEST}, "
+                    f"got {number}"
                 )
             elif number in self._answers:
                 self._broken[number] = f"gave two answers to call {number}, the second in line {place}"
@@ -132,13 +132,13 @@ class Recorded:
                 self._answers[number] = line
 
     def run(self, operation: str, arguments: Mapping[str, Any]) -> NDArray[Any] | tuple[NDArray[Any], ...]:
-        """Look a call up.
+        """Return the recorded result of a call.
 
         Raises
         ------
         Refused, Unsupported, Broken
-            As `attnspec.backends.program.messages.read_answer`; Broken too where there is no
-            answer, or the arrays of the call are not those that were exported.
+            As `attnspec.backends.program.messages.read_answer`. Also Broken if there is no
+            answer, or if the arrays of the call differ from those exported.
         """
         call = self._calls.get(_of_arguments(operation, arguments))
         if call is None:
@@ -177,7 +177,7 @@ def _manifest(name: str, folder: Path) -> dict[str, Any]:
         complete, version = False, ""
     if not complete:
         raise BackendError(
-            f"backend {name}: {MANIFEST}: expected it as attnspec export wrote it, got other text"
+            f"backend {name}: {MANIFEST}: expected the file that attnspec export wrote, got other contents"
         )
     if version != __version__:
         raise BackendError(
@@ -191,7 +191,7 @@ def _lines(name: str, path: Path) -> list[str]:
     try:
         return path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise BackendError(f"backend {name}: expected {path} to be a file of text, got {error}") from error
+        raise BackendError(f"backend {name}: expected {path} to be a text file, got {error}") from error
 
 
 def _number(line: str) -> int | None:

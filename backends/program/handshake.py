@@ -1,6 +1,6 @@
-"""The handshake: what a program says of itself before it is called.
+"""The handshake: a program declares what it offers before the first call.
 
-On the wire it is named hello (``conformance/protocol.md``), for programs of users depend on that word.
+The message of the protocol is named hello (``conformance/protocol.md``).
 """
 
 import json
@@ -12,13 +12,13 @@ from attnspec import OPERATIONS
 from attnspec.backends.errors import BackendError
 from attnspec.dtypes import DTYPES
 
-#: The version of the protocol that is spoken here.
+#: The version of the protocol.
 PROTOCOL = 1
 
 
 @dataclass(frozen=True)
 class Handshake:
-    """What an implementation says of itself."""
+    """The declarations of an implementation."""
 
     name: str
     version: str
@@ -33,13 +33,13 @@ def parse_handshake(name: str, line: str) -> Handshake:
     Parameters
     ----------
     name : str
-        Of the backend, for messages.
+        The name of the backend, for messages.
     line : str
 
     Raises
     ------
     BackendError
-        When it is none that can be used, naming the member at fault.
+        If the answer is invalid, with the name of the member.
 
     Examples
     --------
@@ -67,8 +67,8 @@ def parse_handshake(name: str, line: str) -> Handshake:
     for operation, options in operations.items():
         if operation not in OPERATIONS:
             raise BackendError(
-                f"backend {name}: hello: operations: got {operation!r}, "
-                f"expected some of {', '.join(OPERATIONS)}"
+                f"backend {name}: hello: operations: expected some of {', '.join(OPERATIONS)}, "
+                f"got {operation!r}"
             )
         known = OPERATIONS[operation].options
         if not isinstance(options, list) or not set(map(str, options)) <= set(known):
@@ -88,7 +88,7 @@ def parse_handshake(name: str, line: str) -> Handshake:
 
 
 def parsed(line: str) -> Any:
-    """Parse a line of JSON; what is none is None."""
+    """Parse a line of JSON; None if it is invalid."""
     try:
         return json.loads(line)
     except (ValueError, RecursionError):
@@ -96,5 +96,5 @@ def parsed(line: str) -> Any:
 
 
 def short(text: str) -> str:
-    """Quote the beginning of a text."""
+    """Quote the start of a text."""
     return repr(text if len(text) <= 120 else f"{text[:120]}...")

@@ -1,6 +1,6 @@
 """The messages of the protocol: calls and answers as lines of JSON, and their arrays as files.
 
-What they mean to a program is described in ``conformance/protocol.md``.
+``conformance/protocol.md`` describes them.
 """
 
 import inspect
@@ -25,25 +25,25 @@ STOP = json.dumps({"do": "stop"})
 
 
 def write_call(number: int, operation: str, arguments: Mapping[str, Any], folder: Path, said: str) -> str:
-    """Write the arrays of a call into a folder, and the call as a line.
+    """Write the arrays of a call to a folder, and return the call as a line.
 
     Parameters
     ----------
     number : int
-        By which the answer refers to it.
+        The id of the call.
     operation : str
     arguments : mapping
-        By canonical name, ``return_lse`` and its like among them.
+        By canonical name, including ``return_lse`` and ``return_weights``.
     folder : Path
-        Where the arrays go, each as ``NAME.bin``: the bare numbers in row-major
+        The folder for the arrays, each as ``NAME.bin``: the elements in row-major
         order, little-endian.
     said : str
-        The folder as the line has it.
+        The folder as written in the line.
 
     Raises
     ------
     Unsupported
-        When an argument cannot be put into JSON.
+        If an argument cannot be written as JSON.
     """
     tensors, options = {}, {}
     for name, thing in arguments.items():
@@ -59,18 +59,18 @@ def write_call(number: int, operation: str, arguments: Mapping[str, Any], folder
         if place == 0 or options.get(f"return_{output}") is True
     ]
     call = {"do": "run", "id": number, "operation": operation, "folder": said, "want": want}
-    # Names of folders as they are: a program that searches the text need not know escapes.
+    # Names of folders are not escaped, so that a program can search the text.
     return json.dumps(call | {"options": options, "tensors": tensors}, allow_nan=False, ensure_ascii=False)
 
 
 def read_call(line: str, folder: Path | None = None) -> tuple[int, str, dict[str, Any], Path]:
-    """Read a call as it was written: its number, the operation, the arguments, the folder.
+    """Read a call: its number, the operation, the arguments and the folder.
 
     Parameters
     ----------
     line : str
     folder : Path, optional
-        Against which the folder of the line is understood.
+        The folder that the folder of the line is relative to.
     """
     call = json.loads(line)
     place = (folder or Path()) / call["folder"]
@@ -86,17 +86,19 @@ def read_answer(line: str, number: int, want: Sequence[str], folder: Path) -> tu
     Raises
     ------
     Refused
-        When the program refuses the call.
+        If the program refuses the call.
     Unsupported
-        When it does not offer it.
+        If the program declines the call.
     Broken
-        When it is no answer to this call.
+        If it is not a valid answer to this call.
     """
     answer = parsed(line)
     if not isinstance(answer, dict):
-        raise Broken(f"answered in broken JSON: got {short(line)} (standard output is for answers alone)")
+        raise Broken(
+            f"answered with invalid JSON: got {short(line)} (only answers may go to standard output)"
+        )
     if answer.get("id") != number:
-        raise Broken(f"answered out of order: got an answer to call {answer.get('id')!r}, expected {number}")
+        raise Broken(f"answered out of order: expected an answer to call {number}, got {answer.get('id')!r}")
     status, message = answer.get("status"), str(answer.get("message", ""))
     if status == "refused":
         raise Refused(message)
@@ -105,26 +107,26 @@ def read_answer(line: str, number: int, want: Sequence[str], folder: Path) -> tu
     tensors = answer.get("tensors")
     if status != "ok" or not isinstance(tensors, dict):
         raise Broken(
-            "gave no answer that is known: expected ok with tensors, refused or unsupported, "
+            "gave an invalid answer: expected status ok with tensors, refused or unsupported, "
             f"got {short(line)}"
         )
     missing = [name for name in want if name not in tensors]
     if missing:
-        raise Broken(f"gave a part of the answer: expected {', '.join(want)}, got no {', '.join(missing)}")
+        raise Broken(f"gave an incomplete answer: expected {', '.join(want)}, got no {', '.join(missing)}")
     return tuple(read_array(folder / f"{name}.bin", tensors[name]) for name in want)
 
 
-class Refused(Exception):  # noqa: N818 - it stands for an error of somebody else
+class Refused(Exception):  # noqa: N818 - it represents an error of the program
     """A program refused a call, as a function does by raising."""
 
 
 def read_array(path: Path, tensor: Any) -> NDArray[Any]:
-    """Read an array from the bare numbers in a file.
+    """Read an array from a file of its elements.
 
     Raises
     ------
     Broken
-        When what is said of it is no dtype and shape, or the file has another size.
+        If the dtype or the shape is invalid, or the file has the wrong size.
     """
     try:
         dtype = np.dtype(tensor["dtype"]).newbyteorder("<")
@@ -143,19 +145,19 @@ def read_array(path: Path, tensor: Any) -> NDArray[Any]:
             )
         return np.frombuffer(path.read_bytes(), dtype).reshape(shape)
     except OSError as error:
-        raise Broken(f"{path.name}: expected a file that can be read, got {error}") from error
+        raise Broken(f"{path.name}: expected a readable file, got {error}") from error
 
 
 def as_function(
     operation: str, options: Sequence[str], run: Callable[[str, Mapping[str, Any]], Any]
 ) -> Callable[..., Any]:
-    """Make a function with the canonical names of an operation, and of the given options alone.
+    """Make a function with the canonical names of an operation, and only the given options.
 
     Parameters
     ----------
     operation : str
     options : sequence of str
-        Those that are supported: the signature is the list of capabilities.
+        The supported options.
     run : callable
         Called with the operation and the arguments by name.
 
@@ -174,13 +176,13 @@ def as_function(
     def function(*arrays: Any, **given: Any) -> Any:
         return run(operation, signature.bind(*arrays, **given).arguments)
 
-    function.__signature__ = signature  # type: ignore[attr-defined] # what inspect looks for
+    function.__signature__ = signature  # type: ignore[attr-defined] # read by inspect
     function.__name__ = operation
     return function
 
 
 def _plain(name: str, thing: Any) -> Any:
-    """Spell what is no array as the vectors do: no numbers that JSON does not have, lists for pairs."""
+    """Encode an option as in the golden vectors: names for non-finite numbers, lists for pairs."""
     if isinstance(thing, tuple | list):
         return [_plain(name, part) for part in thing]
     if isinstance(thing, np.generic):
@@ -189,4 +191,4 @@ def _plain(name: str, thing: Any) -> Any:
         return spell(thing)
     if thing is None or isinstance(thing, bool | int | str):
         return thing
-    raise Unsupported(f"{name}: expected what JSON can hold, got {type(thing).__name__}")
+    raise Unsupported(f"{name}: expected a value that JSON can represent, got {type(thing).__name__}")

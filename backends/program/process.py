@@ -1,4 +1,4 @@
-"""A process that is written to and read from line by line, and may crash, hang or chatter as it likes."""
+"""A process with line input and output, which may crash, hang or print anything."""
 
 import contextlib
 import os
@@ -14,34 +14,34 @@ from typing import IO
 
 from attnspec.backends.errors import BackendError, Broken, Late
 
-#: Bytes in one line of an answer; more is no answer.
+#: Maximum number of bytes in one line of an answer.
 LONGEST_LINE = 1 << 20
-#: Lines that may wait to be read, and bytes of standard error that are kept.
+#: Maximum number of queued lines, and of bytes of standard error that are kept.
 _MOST_LINES, _MOST_NOISE = 100, 1 << 16
-#: Seconds that it may take to end when asked to.
+#: Seconds to wait for the process to end after the last message.
 _STOP_LIMIT = 5.0
 
 
 class Process:
-    """A running program with lines in and out.
+    """A running program with line input and output.
 
     Parameters
     ----------
     command : sequence of str
-        What to run, and its arguments.
+        The program and its arguments.
     folder : Path, optional
-        Where it is run; by default here.
+        Its working directory; the default is the current one.
     environment : mapping of str to str, optional
-        Its environment variables; by default ours.
+        Its environment variables; the default is those of this process.
     leads : bool, optional
-        Whether it leads a session of its own, so that what it starts ends with it.
+        Whether it leads a new session, so that `stop` can end all processes that it starts.
     echo : bool, optional
-        Whether its standard error is passed on to ours.
+        Whether to copy its standard error to that of this process.
 
     Raises
     ------
     BackendError
-        When it cannot be started.
+        If it cannot be started.
     """
 
     def __init__(
@@ -56,21 +56,21 @@ class Process:
         self._leads = leads
         self._echo = echo
         try:
-            self._process = subprocess.Popen(  # noqa: S603 - what the user asked to run
+            self._process = subprocess.Popen(  # noqa: S603 - the command is the user's
                 list(command),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd=folder,
                 env=environment,
-                # It is ended together with what it has started. A program of a backend is in a group of
-                # its own, and still in the session of the process that judges, which ends with it.
+                # `stop` ends the process and all that it has started. The program of a backend has its own
+                # process group, but stays in the session of the judging process, and ends with it.
                 start_new_session=leads,
                 process_group=None if leads else 0,
             )
         except (OSError, ValueError) as error:
             raise BackendError(
-                f"program: expected {command[0]} to be a program that can be run, got {error}"
+                f"program: expected {command[0]} to be an executable program, got {error}"
             ) from error
         self._lines: queue.Queue[bytes | None] = queue.Queue()
         self._noise = b""
@@ -82,7 +82,7 @@ class Process:
             reader.start()
 
     def send(self, line: str) -> None:
-        """Write a line to its standard input; one that has ended is found out by `receive`."""
+        """Write a line to its standard input; `receive` reports if the process has ended."""
         assert self._process.stdin is not None  # noqa: S101 - for the type checker: it is a pipe
         with contextlib.suppress(OSError):
             self._process.stdin.write(line.encode() + b"\n")
@@ -94,9 +94,9 @@ class Process:
         Raises
         ------
         Late
-            When there is none in time.
+            If there is no line in time.
         Broken
-            When it ends instead, or the line is no text.
+            If the process ends first, or the line is invalid.
         """
         deadline = time.monotonic() + seconds
         try:
@@ -107,12 +107,12 @@ class Process:
             raise Broken(f"{self.ended()} before it answered{self.noise()}")
         if not line.endswith(b"\n"):
             long = f"a line longer than {LONGEST_LINE} bytes"
-            got = long if len(line) >= LONGEST_LINE else f"{_start(line)} without the end of a line"
-            raise Broken(f"gave half an answer: got {got}, and {self.ended()}{self.noise()}")
+            got = long if len(line) >= LONGEST_LINE else f"{_start(line)} without a newline"
+            raise Broken(f"gave an incomplete answer: got {got}, and {self.ended()}{self.noise()}")
         try:
             return line.decode().strip()
         except UnicodeDecodeError:
-            raise Broken(f"answered in no text: got {_start(line)}{self.noise()}") from None
+            raise Broken(f"answered with invalid UTF-8: got {_start(line)}{self.noise()}") from None
 
     @property
     def running(self) -> bool:
@@ -126,21 +126,21 @@ class Process:
         return self._noise.decode(errors="replace")
 
     def tell_where(self, seconds: float) -> None:
-        """Have a Python process write its stack to standard error, where it has registered that."""
+        """Make a Python process write its stack to standard error, if it has registered a handler."""
         if hasattr(signal, "SIGUSR1"):
             with contextlib.suppress(OSError):
                 self._process.send_signal(signal.SIGUSR1)
             time.sleep(seconds)
 
     def noise(self) -> str:
-        """Quote the end of what it wrote to standard error, as a part of a message."""
+        """Quote the end of its standard error, for a message."""
         lines = self.errors.strip().splitlines()[-5:]
         return (
             "; its standard error ends:\n" + "\n".join(f"    {line[:200]}" for line in lines) if lines else ""
         )
 
     def stop(self, line: str = "") -> str:
-        """Ask it to end by a last line, then make it end; tell how it did, empty where it did well."""
+        """Send a last line, then end it; return how it ended, empty if with status 0."""
         if line:
             self.send(line)
         with contextlib.suppress(OSError):
@@ -150,7 +150,7 @@ class Process:
             status = self._process.wait(_STOP_LIMIT if line else 0)
         except subprocess.TimeoutExpired:
             status = None
-        # Whatever it has started goes too.
+        # End the processes that it has started, too.
         if self._leads:
             for member in _session(self._process.pid):
                 with contextlib.suppress(OSError):
@@ -166,18 +166,18 @@ class Process:
             if pipe is not None and not reader.is_alive():
                 pipe.close()
         if status is None:
-            return f"did not end in {_STOP_LIMIT:g} s when told to stop"
+            return f"did not end within {_STOP_LIMIT:g} s after stop"
         return _said(status) if status else ""
 
     def ended(self) -> str:
-        """Tell how it ended, or that it does not answer any more."""
+        """Return how it ended, or that it closed its standard output."""
         try:
             return _said(self._process.wait(1.0))
         except subprocess.TimeoutExpired:
             return "closed its standard output"
 
     def _read_lines(self, pipe: IO[bytes]) -> None:
-        """Queue what it writes, line by line; what nobody reads is dropped, as it answers nothing."""
+        """Queue the lines that it writes; drop lines when the queue is full."""
         while line := pipe.readline(LONGEST_LINE):
             if self._lines.qsize() < _MOST_LINES:
                 self._lines.put(line)
@@ -192,11 +192,11 @@ class Process:
 
 
 def _session(leader: int) -> list[int]:
-    """List the processes of a session, where the system tells: groups of their own are among them."""
+    """List the processes of a session, on systems with /proc, including other process groups."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, IndexError):
-            # What follows the name, which is in brackets: state, parent, group, session.
+            # The fields after the name in brackets are state, parent, group and session.
             if stat.read_text(errors="replace").rpartition(")")[2].split()[3] == str(leader):
                 found.append(int(stat.parent.name))
     return found

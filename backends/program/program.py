@@ -1,4 +1,4 @@
-"""A program in any language as a backend, over the protocol of ``conformance/protocol.md``."""
+"""A backend that runs a program in any language, over the protocol of ``conformance/protocol.md``."""
 
 import atexit
 import shlex
@@ -20,32 +20,32 @@ from attnspec.backends.program.handshake import Handshake, parse_handshake
 from attnspec.backends.program.messages import HELLO, STOP, as_function, read_answer, write_call
 from attnspec.backends.program.process import Process
 
-#: Seconds that one call may take, and the start of the program.
+#: Time limits in seconds: of one call, and of the start of the program.
 CALL_LIMIT, START_LIMIT = 20.0, 60.0
-#: Calls without an answer in time after which a program is not asked any more.
+#: Number of calls without an answer in time after which the program is not called again.
 _MOST_HANGS = 5
 
 
 def program_backend(
     name: str, command: str, *, seconds: float = CALL_LIMIT, folder: Path | None = None
 ) -> Backend:
-    """Start a program, and make a backend of what it says of itself.
+    """Start a program, and make a backend from its handshake.
 
     Parameters
     ----------
     name : str
-        By which the backend was asked for.
+        The requested name of the backend.
     command : str
         The program and its arguments, as a shell would split them.
     seconds : float, optional
-        That one call may take.
+        Time limit for one call.
     folder : Path, optional
-        Where it is run; by default here.
+        Its working directory; the default is the current one.
 
     Raises
     ------
     BackendError
-        When it cannot be started, or its handshake is none.
+        If it cannot be started, or its handshake is invalid.
     """
     try:
         words = shlex.split(command)
@@ -66,7 +66,7 @@ def program_backend(
 
 
 class Program:
-    """A program that is started when it is first needed, and again after it broke.
+    """A program that is restarted after an error.
 
     Parameters
     ----------
@@ -75,14 +75,14 @@ class Program:
     words : list of str
         The command.
     seconds : float
-        That one call may take.
+        Time limit for one call.
     place : Path, optional
-        Where it is run; by default here.
+        Its working directory; the default is the current one.
 
     Raises
     ------
     BackendError
-        When it cannot be started, or its handshake is none.
+        If it cannot be started, or its handshake is invalid.
     """
 
     def __init__(self, name: str, words: list[str], seconds: float, place: Path | None = None) -> None:
@@ -90,13 +90,15 @@ class Program:
         self._process: Process | None = None
         self._folder = Path(tempfile.mkdtemp(prefix="attnspec-"))
         self._number = 0
-        #: Calls that had no answer in time, so that none is waited for twice.
+        #: Calls that had no answer in time; they are not repeated.
         self._hung: dict[tuple[str, ...], str] = {}
         try:
             self._start()
         except Broken as broken:
             self.close()
-            raise BackendError(f"backend {name}: hello: expected an answer, but it {broken}") from broken
+            raise BackendError(
+                f"backend {name}: hello: expected an answer, but the program {broken}"
+            ) from broken
         except BackendError:
             self.close()
             raise
@@ -107,10 +109,10 @@ class Program:
         Raises
         ------
         Refused, Unsupported, Broken
-            As `attnspec.backends.program.messages.read_answer`; after `Broken` the program is
-            started anew for the next call.
+            As `attnspec.backends.program.messages.read_answer`. After `Broken` the program is
+            restarted for the next call.
         """
-        shutil.rmtree(self._folder, ignore_errors=True)  # no answer is one left over from an earlier call
+        shutil.rmtree(self._folder, ignore_errors=True)  # no result may be left from an earlier call
         self._folder.mkdir(exist_ok=True)
         self._number += 1
         line = write_call(self._number, operation, arguments, self._folder, str(self._folder))
@@ -122,15 +124,13 @@ class Program:
         if call in self._hung:
             raise Broken(self._hung[call])
         if len(self._hung) >= _MOST_HANGS:
-            raise Broken(
-                f"is not asked any more: {len(self._hung)} calls had no answer in {self._seconds:g} s"
-            )
+            raise Broken(f"is not called again: {len(self._hung)} calls had no answer in {self._seconds:g} s")
         try:
             process = self._process or self._start()
             process.send(line)
             parts = read_answer(process.receive(self._seconds), self._number, want, self._folder)
         except BackendError as error:
-            raise Broken(f"could not be started again: {error}") from error
+            raise Broken(f"could not be restarted: {error}") from error
         except Broken as broken:
             if isinstance(broken, Late):
                 self._hung[call] = str(broken)
@@ -139,7 +139,7 @@ class Program:
         return parts if len(parts) > 1 else parts[0]
 
     def close(self) -> str:
-        """Stop the program; tell how it ended, empty where it did well."""
+        """Stop the program; return how it ended, empty if with status 0."""
         process, self._process = self._process, None
         ended = process.stop(STOP) if process is not None else ""
         shutil.rmtree(self._folder, ignore_errors=True)

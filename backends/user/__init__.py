@@ -1,1 +1,1 @@
-"""Backends of users: a function, a `Backend`, or an ``attnspec.toml``."""
+"""User backends: a function, a `Backend`, or an ``attnspec.toml``."""

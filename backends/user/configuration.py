@@ -1,4 +1,4 @@
-"""A backend as a file says: ``attnspec.toml``, or ``[tool.attnspec]`` in ``pyproject.toml``."""
+"""Backends from a file: ``attnspec.toml``, or ``[tool.attnspec]`` in ``pyproject.toml``."""
 
 import re
 import tomllib
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 #: The file that makes a folder a backend.
 FILE = "attnspec.toml"
-#: And the one that may have a part for it.
+#: The file that may have a table for a backend.
 PROJECT = "pyproject.toml"
 _PART = re.compile(r"^\s*\[tool\.attnspec\b", re.MULTILINE)
 
 
 def find_configuration(folder: Path) -> Path | None:
-    """Look for a configuration in a folder, and upward from it.
+    """Find the configuration in a folder or in its nearest parent that has one.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def find_configuration(folder: Path) -> Path | None:
 
 
 def configuration_in(folder: Path) -> Path | None:
-    """Give the configuration that stands in a folder itself; None where there is none."""
+    """Return the configuration in a folder itself, or None."""
     if (folder / FILE).is_file():
         return folder / FILE
     project = folder / PROJECT
@@ -53,9 +53,9 @@ def configuration_in(folder: Path) -> Path | None:
 
 
 def configured_function(folder: Path) -> str:
-    """Name the function that the configuration found from a folder is of; empty where there is none.
+    """Return the function of the configuration that `find_configuration` finds, or an empty string.
 
-    By that name the backend is called, and under that name `load` finds it with its configuration.
+    It is the name of the backend, under which `load` finds it with its configuration.
     """
     path = find_configuration(folder)
     return str(_table(str(folder), path).get("function", "")) if path else ""
@@ -67,16 +67,16 @@ def configured_backend(name: str, path: Path, over: "Settings | None" = None) ->
     Parameters
     ----------
     name : str
-        By which it was asked for.
+        The requested name.
     path : Path
-        The file. Modules are looked for beside it, and a program is run there.
+        The file. Modules are imported from its folder, and a program runs there.
     over : Settings, optional
-        What holds before that which the file says.
+        Settings that override those in the file.
 
     Raises
     ------
     BackendError
-        When the file cannot be read, a key in it is not known, or what it says is not so.
+        If the file cannot be read, has an unknown key, or has an invalid value.
     """
     from attnspec.backends.user.function import load_user
     from attnspec.backends.user.keys import settings_of_table
@@ -92,12 +92,12 @@ def configured_backend(name: str, path: Path, over: "Settings | None" = None) ->
 
 
 def read_configuration(name: str, path: Path) -> dict[str, Any]:
-    """Read the table of a configuration, its keys known and each of the kind that it has to be.
+    """Read the table of a configuration, and check its keys and the types of its values.
 
     Raises
     ------
     BackendError
-        Naming the key, what it got and what was expected.
+        If a key is unknown or has a value of the wrong type.
     """
     from attnspec.backends.user.keys import check_keys
 
@@ -105,7 +105,8 @@ def read_configuration(name: str, path: Path) -> dict[str, Any]:
     check_keys(f"backend {name}: {path.name}", table)
     if ("function" in table) == ("program" in table):
         raise BackendError(
-            f"backend {name}: {path.name}: expected either function or program, got neither or both"
+            f"backend {name}: {path.name}: expected either function or program, "
+            f"got {'both' if 'function' in table else 'neither'}"
         )
     return table
 
@@ -134,8 +135,8 @@ def _program(name: str, path: Path, table: Mapping[str, Any]) -> "Backend":
     other = set(table) - {"program", "call_limit"}
     if other:
         raise BackendError(
-            f"backend {name}: {path.name}: got {', '.join(sorted(other))}, "
-            "expected a program to say the rest itself"
+            f"backend {name}: {path.name}: expected only call_limit beside program, "
+            f"got {', '.join(sorted(other))}; a program declares the rest in its handshake"
         )
     seconds = float(table.get("call_limit", CALL_LIMIT))
     backend = program_backend(name, table["program"], seconds=seconds, folder=path.parent)

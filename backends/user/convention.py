@@ -1,4 +1,4 @@
-"""A function of other names and another layout, brought to the one signature."""
+"""Adapt a function with other names and another layout to the canonical signature."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from attnspec.backends.user.native import check_names, given_by_default, native_
 from attnspec.operations.letters import BATCH, HEADS
 
 _OPERATION = OPERATIONS["attention"]
-#: Arguments with axes of the batch but none of heads: (*B, L), (*B, S), (*B).
+#: Arguments with batch axes but no heads axis: (*B, L), (*B, S), (*B).
 _BY_ENTRY = tuple(
     one.name for one in _OPERATION.named if one.axis(BATCH) is not None and one.axis(*HEADS) is None
 )
@@ -19,29 +19,29 @@ _BY_ENTRY = tuple(
 
 @dataclass(frozen=True)
 class Convention:
-    """How a function differs from the canonical one in all but what it computes.
+    """How the interface of a function differs from the canonical one.
 
     Attributes
     ----------
     names : mapping of str to str
-        Canonical name to the function's name, of arguments that have another. Mask and
-        bias may have one, where the dtype tells which of them is given.
+        Canonical name to the function's name, for arguments whose names differ. Mask and
+        bias may share a name if the function tells them apart by their dtype.
     layout : {"BHSD", "BSHD"}
-        Whether heads stand before positions, as in the standard, or after them.
+        Whether heads come before positions, as in the specification, or after them.
     mask : {"attend", "ignore"}
         What True in a mask means to the function.
     axes : int or None
-        The number of axes that its arrays must have, where it takes but one. Fewer
-        are brought up to it by axes of length one; a call with more is unsupported.
+        The number of axes that its arrays must have, if it takes only one number.
+        Arrays with fewer get leading axes of length one; a call with more is unsupported.
     returns : tuple of str
-        What it returns, where that does not depend on ``return_lse`` and
-        ``return_weights``.
+        Its results, if they do not depend on ``return_lse`` and ``return_weights``.
     always : mapping
-        Flags that it always applies. A call without one of them is unsupported, and
-        one that it has no parameter for is not passed.
+        Flags that it always applies. A call without such a flag is unsupported. A flag
+        that the function has no parameter for is not passed.
     given : tuple of str
-        Options that it is always given: those that it has no default for, or another
-        than the standard's. A call without one is made with the standard's default.
+        Options to pass in every call, because the default of the function is not the
+        specified one. A call without the option passes the specified default. Options
+        that the function requires are always passed.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)
@@ -54,12 +54,12 @@ class Convention:
 
 
 def check_convention(name: str, convention: Convention) -> None:
-    """Refuse a convention that says nothing.
+    """Check the fields of a convention.
 
     Raises
     ------
     BackendError
-        Naming the field, what it got and what was expected.
+        If a field is invalid.
     """
     check_names(name, convention.names)
     for what, got, expected in (
@@ -79,12 +79,12 @@ def check_convention(name: str, convention: Convention) -> None:
     wrong = [option for option in convention.given if option not in _OPERATION.options]
     if wrong:
         raise BackendError(
-            f"backend {name}: given: expected options of the standard, got {', '.join(map(str, wrong))}"
+            f"backend {name}: given: expected options of the specification, got {', '.join(map(str, wrong))}"
         )
 
 
 def adapted(name: str, function: Callable[..., Any], convention: Convention, xp: Any) -> Callable[..., Any]:
-    """Make a function with the canonical signature of one with another convention.
+    """Wrap a function with another convention in one with the canonical signature.
 
     Parameters
     ----------
@@ -98,8 +98,8 @@ def adapted(name: str, function: Callable[..., Any], convention: Convention, xp:
     Raises
     ------
     BackendError
-        When the function lacks an array, or a name that it is said to have, or requires
-        an argument that is none of the standard's.
+        If the function has no parameter for an array or for a name of the convention, or
+        requires an argument that is not in the specification.
 
     Examples
     --------
@@ -141,8 +141,10 @@ def adapted(name: str, function: Callable[..., Any], convention: Convention, xp:
         if "mask" in native and native["mask"] == native.get("bias"):
             call = _in_one(call, xp)
         if convention.mask == "ignore" and call.get("mask") is not None:
-            call["mask"] = ~call["mask"]  # numbers stay numbers, for the function to refuse
-        # What was not given is not passed: the function has its own default for it.
+            call["mask"] = ~call[
+                "mask"
+            ]  # raises no error for a mask of integers: the function must refuse it
+        # Options that the call does not have are not passed: the function uses its default.
         returned = function(**{native[canonical]: thing for canonical, thing in call.items()})
         given_names = convention.returns or ("output", *wanted)
         parts = dict(zip(given_names, [returned] if len(given_names) == 1 else list(returned), strict=True))
@@ -151,8 +153,8 @@ def adapted(name: str, function: Callable[..., Any], convention: Convention, xp:
         kept = [_without_axes(parts[output], outer, convention.axes) for output in ("output", *wanted)]
         return kept[0] if len(kept) == 1 else tuple(kept)
 
-    run.__signature__ = signature  # type: ignore[attr-defined] # what inspect looks for
-    run.convention = convention  # type: ignore[attr-defined] # by which it is known to be brought up
+    run.__signature__ = signature  # type: ignore[attr-defined] # read by inspect
+    run.convention = convention  # type: ignore[attr-defined] # marks it as adapted
     return run
 
 
@@ -173,18 +175,18 @@ def always_given(name: str, function: Callable[..., Any], convention: Convention
 def _without_always(
     call: dict[str, Any], always: Mapping[str, Any], native: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Let pass a call that has the options which are always applied, without those it cannot be given."""
+    """Decline a call without the options that are always applied; drop those without a parameter."""
     for option, value in always.items():
         if call.get(option, _OPERATION.arguments[option].default) != value:
-            raise Unsupported(f"it always has {option} = {value}")
+            raise Unsupported(f"the function always applies {option} = {value}")
     return {option: thing for option, thing in call.items() if option not in always or option in native}
 
 
 def _in_one(call: dict[str, Any], xp: Any) -> dict[str, Any]:
-    """Give mask and bias as the one argument that a function has for both, and tells apart by the dtype."""
+    """Combine mask and bias into one argument, for a function that tells them apart by the dtype."""
     mask, bias = call.pop("mask", None), call.pop("bias", None)
     if mask is not None and "bool" not in str(mask.dtype):
-        raise TypeError(f"mask: expected booleans, got {mask.dtype}: the function takes numbers as a bias")
+        raise TypeError(f"mask: expected booleans, got {mask.dtype}, which the function takes as a bias")
     if bias is not None and "float" not in str(bias.dtype):
         raise TypeError(f"bias: expected floating-point numbers, got {bias.dtype}")
     if mask is not None and bias is not None:  # a mask is a bias of minus infinity (MASK-2)
@@ -193,12 +195,12 @@ def _in_one(call: dict[str, Any], xp: Any) -> dict[str, Any]:
 
 
 def _default(option: str, query: Any) -> Any:
-    """Give what the standard takes for an option that a call does not have."""
+    """Return the specified default of an option."""
     return query.shape[-1] ** -0.5 if option == "scale" else _OPERATION.arguments[option].default
 
 
 def _swapped(array: Any, xp: Any) -> Any:
-    """Exchange the axes of heads and positions; two axes have no heads."""
+    """Exchange the axes of heads and positions, if there are heads."""
     if array.ndim < 3:
         return array
     order = [*range(array.ndim - 3), array.ndim - 2, array.ndim - 3, array.ndim - 1]
@@ -206,17 +208,17 @@ def _swapped(array: Any, xp: Any) -> Any:
 
 
 def _of_axes(call: dict[str, Any], axes: int | None) -> dict[str, Any]:
-    """Bring arrays up to a number of axes; such as differ in it are let alone, to be refused."""
+    """Add leading axes; arrays with different numbers of axes stay, for the function to refuse."""
     found = {call[array].ndim for array in _OPERATION.arrays}
     if axes is None or found == {axes} or len(found) > 1 or min(found) < 2:
         return dict(call)
     (got,) = found
     if got > axes:
-        raise Unsupported(f"it takes arrays of {axes} axes, not of {got}")
+        raise Unsupported(f"the function takes only arrays of {axes} axes, got {got}")
     call = dict(call)
     for array in _OPERATION.arrays:
         call[array] = call[array].reshape((1,) * (axes - got) + tuple(call[array].shape))
-    if axes == 4:  # there is a batch axis now where there was none
+    if axes == 4:  # a batch axis may have been added
         for option in _BY_ENTRY:
             if getattr(call.get(option), "shape", None) is not None and call[option].ndim < 2:
                 call[option] = call[option].reshape((1, *call[option].shape))
@@ -224,7 +226,7 @@ def _of_axes(call: dict[str, Any], axes: int | None) -> dict[str, Any]:
 
 
 def _without_axes(array: Any, outer: tuple[int, ...], axes: int | None) -> Any:
-    """Take the axes away again that `_of_axes` has put before those of a call."""
+    """Remove the leading axes that `_of_axes` added."""
     added = 0 if axes is None else axes - 2 - len(outer)
     if added <= 0 or tuple(array.shape[:added]) != (1,) * added:
         return array

@@ -1,4 +1,4 @@
-"""A function at a place, probed and described: what ``attnspec init`` writes."""
+"""Describe a function as an ``attnspec.toml``, for ``attnspec init``."""
 
 from attnspec.backends.backend import Backend
 from attnspec.backends.errors import BackendError
@@ -10,23 +10,25 @@ from attnspec.backends.user.written import as_toml
 
 
 def described(place: str, array: str = "") -> str:
-    """Find out how a function is called, and describe that as an ``attnspec.toml``.
+    """Infer how a function is called, and return the text of an ``attnspec.toml``.
 
     Parameters
     ----------
     place : str
         ``module:function`` or ``./file.py:function``.
     array : str, optional
-        The library that it runs on; by default what its module imports.
+        The library that it runs on. The default is the library that its module imports.
 
     Raises
     ------
     BackendError
-        When it cannot be found, or no way of calling it gives attention.
+        If the function cannot be found, or no tried call computes attention.
     """
     module, found = find(place, place)
     if isinstance(found, Backend):
-        raise BackendError(f"backend {place}: expected a function, got a Backend, which says all this itself")
+        raise BackendError(
+            f"backend {place}: expected a function, got a Backend, which needs no attnspec.toml"
+        )
     function = as_function(place, found)
     library = load_library(array or library_of(module))
     backend = Backend(place, library, function, library.default_dtypes)

@@ -1,4 +1,4 @@
-"""Backends of users: a function, an object with a `forward`, or a `Backend`."""
+"""Backends from a user's object: a function, an object with a `forward`, or a `Backend`."""
 
 import inspect
 from collections.abc import Callable
@@ -17,41 +17,41 @@ from attnspec.backends.user.unknown import not_understood
 
 
 def load_user(name: str, place: str, settings: Settings) -> Backend:
-    """Load what ``module:attribute`` names.
+    """Load the backend at ``module:attribute``.
 
     Parameters
     ----------
     name : str
-        By which the backend was asked for.
+        The requested name.
     place : str
-        Where it is, ``module:attribute`` or ``./file.py:attribute``.
+        ``module:attribute`` or ``./file.py:attribute``.
     settings : Settings
 
     Raises
     ------
     BackendError
-        When there is none, or it cannot be used.
+        If the object does not exist or cannot be used.
     """
     module, found = find(name, place)
     return backend_of(name, found, settings, library_of(module))
 
 
 def backend_of(name: str, found: Any, settings: Settings, library: str) -> Backend:
-    """Make a backend of a user's object.
+    """Make a backend from a user's object.
 
     Parameters
     ----------
     name : str
     found : object
-        A function, an object that is called as one, or a `Backend`.
+        A function, a callable object, or a `Backend`.
     settings : Settings
     library : str
-        That it runs on, where the settings do not say it.
+        The library that it runs on, unless the settings name one.
 
     Raises
     ------
     BackendError
-        When it cannot be used.
+        If the object cannot be used.
     """
     if isinstance(found, Backend):
         return with_settings(name, found, settings)
@@ -65,44 +65,44 @@ def backend_of(name: str, found: Any, settings: Settings, library: str) -> Backe
         given = always_given(name, native, settings.convention)
         unknown = not_understood(native, mapped=settings.convention.names.values())
     check_signature(name, function)
-    # What a function takes besides cannot be seen; NumPy code is rarely written for half precision.
+    # The signature does not show the dtypes; NumPy code rarely supports half precision.
     backend = Backend(name, runs_on, function, runs_on.default_dtypes, given=given, not_understood=unknown)
     return with_settings(name, backend, settings)
 
 
 def as_function(name: str, found: Any) -> Callable[..., Any]:
-    """Take an object for the function that it is called as: a module of a neural network by its `forward`.
+    """Return the function that calls an object; a module has the signature of its `forward`.
 
     Raises
     ------
     BackendError
-        When it is none, saying what to write.
+        If the object is a class or is not callable.
     """
     if inspect.isclass(found):
         one = found.__name__.lower()
         raise BackendError(
             f"backend {name}: expected a function, got the class {found.__name__}; "
-            f"make one, {one} = {found.__name__}(...), and ask for :{one}"
+            f"create an instance, {one} = {found.__name__}(...), and name it: :{one}"
         )
     if not callable(found):
         raise BackendError(f"backend {name}: expected a function or a Backend, got {type(found).__name__}")
     if inspect.isroutine(found) or not hasattr(found, "forward"):
         return found  # type: ignore[no-any-return]
 
-    def run(*arrays: Any, **options: Any) -> Any:  # called as a whole: its hooks are a part of it
+    def run(*arrays: Any, **options: Any) -> Any:  # not `forward` itself: that would skip the hooks
         return found(*arrays, **options)
 
-    run.__signature__ = inspect.signature(found.forward)  # type: ignore[attr-defined] # what inspect looks for
+    run.__signature__ = inspect.signature(found.forward)  # type: ignore[attr-defined] # read by inspect
     return run
 
 
 def with_settings(name: str, backend: Backend, settings: Settings) -> Backend:
-    """Give a backend the name by which it was asked for, which stands in results, and what is said of it.
+    """Apply the requested name and the settings to a backend.
 
     Raises
     ------
     BackendError
-        When that cannot be used.
+        If the backend or a setting is invalid.
     """
     check_backend(name, backend)
     told = replace(
@@ -118,7 +118,7 @@ def with_settings(name: str, backend: Backend, settings: Settings) -> Backend:
 
 
 def _brought_up(name: str, backend: Backend) -> Backend:
-    """Have calls brought up to the axes, free of the options, and with those, that a backend asks for."""
+    """Adapt calls to the axes, the constant options and the given options of a backend."""
     if hasattr(backend.attention, "convention"):
         return backend
     convention = Convention(axes=backend.constraints.axes, always=backend.constraints.always)

@@ -1,4 +1,4 @@
-"""A decorator that says of a function what an ``attnspec.toml`` would."""
+"""A decorator with the keys of an ``attnspec.toml``."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -9,20 +9,20 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def implementation(**said: Any) -> Callable[[_Function], _Function]:
-    """Say of a function how it is called and what it takes; the function itself stays as it is.
+    """Describe how a function is called and what it takes, without changing it.
 
     Parameters
     ----------
     **said
-        The keys of an ``attnspec.toml`` that speak of a function: ``names``, ``layout``, ``mask``,
+        The keys of an ``attnspec.toml`` that describe a function: ``names``, ``layout``, ``mask``,
         ``axes``, ``depths``, ``multiple``, ``heads``, ``always``, ``given``, ``returns``, ``ignore``,
         ``array``, ``device``, ``dtypes``, ``accuracy``, ``dialect``, ``deviations``, ``versions``,
-        ``companions``, the functions themselves here.
+        ``companions``. Companions are given as functions.
 
     Raises
     ------
     BackendError
-        When a key is not known, or what it says is of another kind.
+        If a key is unknown or has a value of the wrong type.
 
     Examples
     --------

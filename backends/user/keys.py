@@ -1,4 +1,4 @@
-"""The keys by which a function is described, in an ``attnspec.toml`` or in a decorator."""
+"""The keys that describe a function, in an ``attnspec.toml`` or in a decorator."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.place import find, near
 from attnspec.backends.user.settings import Settings
 
-#: Key to what it has to be, in Python's words and in ours.
+#: Key to the type of its value, and the words for it in messages.
 _STRING, _LIST, _TABLE = (str, "a string"), (list, "a list"), (dict, "a table")
 KEYS: Mapping[str, tuple[Any, str]] = {
     "function": _STRING,
@@ -24,7 +24,7 @@ KEYS: Mapping[str, tuple[Any, str]] = {
     "mask": _STRING,
     "axes": (int, "3 or 4"),
     "depths": (list, "a list of integers"),
-    "multiple": ((int, list), "an integer, or one for queries and one for keys"),
+    "multiple": ((int, list), "an integer or a list of two integers"),
     "heads": _STRING,
     "always": _TABLE,
     "given": (list, "a list of options"),
@@ -38,16 +38,17 @@ KEYS: Mapping[str, tuple[Any, str]] = {
     "deviations": _LIST,
     "versions": _STRING,
 }
-#: Those that say what a function is like, and so what a decorator may say.
+#: The keys that a decorator may have.
 OF_FUNCTIONS = tuple(key for key in KEYS if key not in ("function", "program", "call_limit"))
 
 
 def check_keys(where: str, table: Mapping[str, Any], known: tuple[str, ...] = tuple(KEYS)) -> None:
-    """Refuse a key that is not known, by the nearest that is, and a value that is of another kind.
+    """Refuse unknown keys and values of the wrong type.
 
     Raises
     ------
     BackendError
+        If a key is unknown, with the nearest known key, or a value has the wrong type.
 
     Examples
     --------
@@ -55,28 +56,28 @@ def check_keys(where: str, table: Mapping[str, Any], known: tuple[str, ...] = tu
     >>> check_keys("attnspec.toml", {"layuot": "BSHD"})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    attnspec.backends.errors.BackendError: attnspec.toml: got 'layuot' (layout?), expected some of ...
+    attnspec.backends.errors.BackendError: attnspec.toml: expected some of ..., got 'layuot' (layout?)
     """
     for key, thing in table.items():
         if key not in known:
-            raise BackendError(f"{where}: got {key!r}{near(key, known)}, expected some of {', '.join(known)}")
+            raise BackendError(f"{where}: expected some of {', '.join(known)}, got {key!r}{near(key, known)}")
         kind, words = KEYS[key]
         if not isinstance(thing, kind) or isinstance(thing, bool):
             raise BackendError(f"{where}: {key}: expected {words}, got {thing!r}")
 
 
 def written(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Take what is said in Python for what a file would say: tuples and sets are lists there."""
+    """Convert keys given in Python to those of a file, which has lists for tuples and sets."""
     return {key: list(thing) if isinstance(thing, tuple | set) else thing for key, thing in said.items()}
 
 
 def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settings:
-    """Make settings of the keys that describe a function.
+    """Make settings from the keys that describe a function.
 
     Raises
     ------
     BackendError
-        Naming the key, what it got and what was expected.
+        If a value is invalid.
     """
     convention = Convention(
         names=table.get("names", {}),
@@ -108,12 +109,12 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
 
 
 def constraints_of(where: str, table: Mapping[str, Any]) -> Constraints:
-    """Read what calls are taken at all.
+    """Read the constraints on calls.
 
     Raises
     ------
     BackendError
-        Naming the key, what it got and what was expected.
+        If a value is invalid.
 
     Examples
     --------
@@ -125,9 +126,9 @@ def constraints_of(where: str, table: Mapping[str, Any]) -> Constraints:
     both = [multiple, multiple] if isinstance(multiple, int) else list(multiple)
     for key, numbers in (("depths", table.get("depths", ())), ("multiple", both)):
         if not all(type(number) is int and number > 0 for number in numbers):
-            raise BackendError(f"{where}: {key}: expected integers from 1, got {table[key]!r}")
+            raise BackendError(f"{where}: {key}: expected positive integers, got {table[key]!r}")
     if len(both) != 2:
-        raise BackendError(f"{where}: multiple: expected one integer, or two, got {multiple!r}")
+        raise BackendError(f"{where}: multiple: expected one integer or two, got {multiple!r}")
     return Constraints(
         axes=table.get("axes"),
         depths=tuple(table.get("depths", ())),
@@ -138,13 +139,13 @@ def constraints_of(where: str, table: Mapping[str, Any]) -> Constraints:
 
 
 def _companions(where: str, name: str, table: Mapping[str, Any]) -> dict[str, Callable[..., Any]]:
-    """Find the companions, by place; in a decorator a function is itself."""
+    """Import the companions; a decorator gives them as functions."""
     for operation in table:
         if operation not in OPERATIONS or operation == "attention":
             known = tuple(one for one in OPERATIONS if one != "attention")
             raise BackendError(
-                f"{where}: companions: got {operation!r}{near(operation, known)}, "
-                f"expected some of {', '.join(known)}"
+                f"{where}: companions: expected some of {', '.join(known)}, "
+                f"got {operation!r}{near(operation, known)}"
             )
     return {
         operation: place if callable(place) else find(name, str(place))[1]
@@ -158,7 +159,7 @@ def _deviation(where: str, entry: Any) -> Deviation:
         return entry
     if not isinstance(entry, dict) or not {"rules", "reason", "source"} <= set(entry) <= known:
         raise BackendError(
-            f"{where}: deviations: expected rules, reason, source and perhaps "
+            f"{where}: deviations: expected rules, reason, source and optionally "
             f"dtypes, outputs, versions, groups, got {entry!r}"
         )
     settled: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The names that a function has for the arguments of the standard, and what to write where they differ."""
+"""The names that a function has for the canonical arguments."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -13,11 +13,12 @@ _STARS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def check_names(name: str, names: Mapping[str, str]) -> None:
-    """Refuse names of arguments that there are not, or that are given the wrong way round, or twice.
+    """Refuse unknown canonical names, and mappings in the wrong direction.
 
     Raises
     ------
     BackendError
+        If a key is not a canonical name, or a value is not a string.
     """
     known = (*_OPERATION.arrays, *_OPERATION.options)
     wrong = [canonical for canonical in names if canonical not in known]
@@ -36,7 +37,7 @@ def check_names(name: str, names: Mapping[str, str]) -> None:
 
 
 def native_names(name: str, function: Callable[..., Any], names: Mapping[str, str]) -> dict[str, str]:
-    """Give the function's name of each argument that it has, by canonical name.
+    """Map each canonical argument that a function has to the function's name for it.
 
     Parameters
     ----------
@@ -44,13 +45,13 @@ def native_names(name: str, function: Callable[..., Any], names: Mapping[str, st
         For messages.
     function : callable
     names : mapping of str to str
-        Canonical name to the function's, of arguments that have another.
+        Canonical name to the function's name, for arguments whose names differ.
 
     Raises
     ------
     BackendError
-        When the function lacks an array or a name that it is said to have, when two arguments
-        have one name, or when it requires what the standard does not have.
+        If the function has no parameter for an array or for a name in `names`, if two arguments
+        share a name, or if it requires an argument that is not in the specification.
     """
     parameters = inspect.signature(function).parameters
     takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
@@ -70,14 +71,14 @@ def native_names(name: str, function: Callable[..., Any], names: Mapping[str, st
         other = next(key for key, value in native.items() if value == own)
         if other != one and {other, one} != {"mask", "bias"}:
             raise BackendError(
-                f"backend {name}: names: expected a parameter for each argument, "
+                f"backend {name}: names: expected a different parameter for each argument, "
                 f"got {own} for {other} and {one}"
             )
     required = [own for own in _required(function) if own not in native.values()]
     if required:
         raise BackendError(
-            f"backend {name}: expected nothing required but the standard's arguments, "
-            f"got {', '.join(required)}; give it a default, or bind it: functools.partial"
+            f"backend {name}: expected only canonical arguments to be required, "
+            f"got {', '.join(required)}; add a default, or bind it with functools.partial"
         )
     return native
 
@@ -85,7 +86,7 @@ def native_names(name: str, function: Callable[..., Any], names: Mapping[str, st
 def given_by_default(
     function: Callable[..., Any], native: Mapping[str, str], given: Sequence[str]
 ) -> tuple[str, ...]:
-    """Name the options that a function is always given: it has no default for them, or not the standard's."""
+    """Return the options to pass in every call: those in `given` and those without a default."""
     required = _required(function)
     return tuple(
         option
@@ -95,13 +96,13 @@ def given_by_default(
 
 
 def what_to_write(name: str, parameters: Sequence[str], names: Mapping[str, str] | None = None) -> str:
-    """Write the lines by which arrays of other names are found; nothing where they cannot be guessed.
+    """Suggest an ``attnspec.toml`` for arrays with other names; empty if they cannot be guessed.
 
     Examples
     --------
     >>> from attnspec.backends.user.native import what_to_write
     >>> print(what_to_write("my:kernel", ["q", "k", "v", "causal"]))
-    ; write in attnspec.toml (`attnspec init my:kernel` finds out more):
+    ; write this in attnspec.toml, or run `attnspec init my:kernel`:
     [backend]
     function = "my:kernel"
     [backend.names]
@@ -119,7 +120,7 @@ def what_to_write(name: str, parameters: Sequence[str], names: Mapping[str, str]
         told[array] = own
     lines = [f'{canonical} = "{own}"' for canonical, own in told.items()]
     place = name.partition("?")[0]
-    head = f"; write in attnspec.toml (`attnspec init {place}` finds out more):"
+    head = f"; write this in attnspec.toml, or run `attnspec init {place}`:"
     return "\n".join((head, "[backend]", f'function = "{place}"', "[backend.names]", *lines))
 
 

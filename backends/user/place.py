@@ -1,6 +1,6 @@
-"""Where a user's code is: ``module:attribute`` or ``./file.py:attribute``, imported and looked into.
+"""Import a user's code from ``module:attribute`` or ``./file.py:attribute``.
 
-Light on purpose, as `attnspec.backends.names` is: it loads no array library before the user's module does.
+This module imports no array library, so that the user's module is the first to import one.
 """
 
 import ast
@@ -21,30 +21,30 @@ _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def find(name: str, place: str) -> tuple[ModuleType, Any]:
-    """Import a module and take what is asked for out of it.
+    """Import a module and return an attribute of it.
 
     Parameters
     ----------
     name : str
-        By which the backend was asked for.
+        The requested name of the backend.
     place : str
-        ``module:attribute``, or the path of a file in place of the module.
+        ``module:attribute``, or ``./file.py:attribute``.
 
     Raises
     ------
     BackendError
-        When there is no such module or name in it, or the import fails.
+        If the module or the attribute does not exist, or the import fails.
     """
     module, _, attribute = place.rpartition(":")
     if not _DOTTED.fullmatch(attribute) or not (is_file(module) or _DOTTED.fullmatch(module)):
-        raise BackendError(f"backend: got {place!r}, expected module:function or ./file.py:function")
+        raise BackendError(f"backend: expected module:function or ./file.py:function, got {place!r}")
     put_on_path(Path.cwd())
     imported = _import(name, module)
     found: Any = imported
     for part in attribute.split("."):
         if not hasattr(found, part):
             raise BackendError(
-                f"backend {name}: expected {attribute} in {module}, got no such name"
+                f"backend {name}: expected {module} to have {attribute}, got no such attribute"
                 + _instead(imported, module, part)
             )
         found = getattr(found, part)
@@ -64,9 +64,9 @@ def is_file(module: str) -> bool:
 
 
 def put_on_path(folder: Path) -> None:
-    """Let modules of a folder be imported: after Python's own, before what is installed.
+    """Insert a folder into `sys.path`, after the standard library and before installed packages.
 
-    A file `types.py` or `json.py` in the folder then breaks nothing.
+    A file `types.py` or `json.py` in the folder then does not hide the standard module.
     """
     here = str(folder.resolve())
     if here not in sys.path:
@@ -80,7 +80,7 @@ def put_on_path(folder: Path) -> None:
 
 
 def functions_in(module: str) -> tuple[str, ...]:
-    """Name the functions that a module of this folder defines, without importing it.
+    """List the functions that a module in this folder defines, without importing it.
 
     Examples
     --------
@@ -93,13 +93,13 @@ def functions_in(module: str) -> tuple[str, ...]:
         tree = ast.parse(path.read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError):
         return ()
-    # Those that can be attention first: three arrays.
+    # Functions with three arguments first: they may be attention.
     functions = [one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name[0] != "_"]
     return tuple(one.name for one in sorted(functions, key=lambda one: len(_arguments(one)) < 3))
 
 
 def near(word: str, known: Iterable[str]) -> str:
-    """Ask for the known word that is nearest to another, in brackets; nothing where none is near.
+    """Return the nearest known word as a suggestion in brackets; empty if none is near.
 
     Examples
     --------
@@ -112,9 +112,9 @@ def near(word: str, known: Iterable[str]) -> str:
 
 
 def with_colon(place: str) -> str:
-    """Write a place that has a dot before its attribute with a colon; empty where there is no such module.
+    """Replace the last dot of a place with a colon; empty if there is no such module.
 
-    Nothing is imported for it.
+    The module is not imported.
 
     Examples
     --------
@@ -149,16 +149,16 @@ def _import(name: str, module: str) -> ModuleType:
                 f"backend {name}: expected a module {module}, got none in this folder or installed"
             ) from error
         raise BackendError(
-            f"backend {name}: importing {module} needs {missing}, which is not installed; "
+            f"backend {name}: {module} imports {missing}, which is not installed; "
             f"pip install {missing.partition('.')[0]}"
         ) from error
-    except BaseException as error:  # whatever a user's module raises, SystemExit too
+    except BaseException as error:  # a user's module may raise anything, such as SystemExit
         kind = type(error).__name__
         raise BackendError(f"backend {name}: importing {module} raised {kind}: {error}") from error
 
 
 def _import_file(name: str, path: Path) -> ModuleType:
-    """Import a file, as a part of its package if it is in one, whatever its name is."""
+    """Import a file, as part of its package if it is in one."""
     if not path.is_file():
         raise BackendError(f"backend {name}: expected a file {path}, got none")
     folder, parts = path.resolve().parent, [path.stem]
@@ -185,9 +185,11 @@ def _import_file(name: str, path: Path) -> ModuleType:
 
 
 def _instead(imported: ModuleType, module: str, absent: str) -> str:
-    """Say what is there instead of a name that is not."""
+    """Suggest what to write instead of an absent attribute."""
     if module in sys.stdlib_module_names and Path(f"{module}.py").is_file():
-        return f": {module} is a module of Python's own; for the file write ./{module}.py:FUNCTION"
+        return (
+            f": {module} is a module of the standard library; to name the file, write ./{module}.py:FUNCTION"
+        )
     names = [
         name
         for name, thing in vars(imported).items()

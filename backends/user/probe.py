@@ -1,7 +1,7 @@
-"""How a function wants to be called: its conventions, found by calling it on one small problem.
+"""Infer the conventions of a function by calling it on one small problem.
 
-Each guess is a `Convention`, and it holds where the results are the reference's. Whether they are
-right to the last digit is not asked here: that is what the suite is for.
+Each guess is a `Convention`. It is accepted if the results are close to those of the reference. The
+tolerance is large, because the suite tests accuracy.
 """
 
 import inspect
@@ -20,9 +20,9 @@ from attnspec.backends.user.trials import Problem, guessed, trials
 from attnspec.reference import attention
 
 _OPERATION = OPERATIONS["attention"]
-#: Two batch entries, three heads, five queries, seven keys: no two sizes alike, and none is a depth.
+#: Batch entries, heads, queries and keys: all different, and none is a depth.
 _B, _H, _L, _S = 2, 3, 5, 7
-#: The depths that are tried: others than the first where that one is refused.
+#: The depths to try: the others only if the first fails.
 _DEPTHS = (4, 8, 16, 32, 64, 96, 128, 256)
 _RETURNS = ((), ("output", "lse"), ("output", "weights"), ("output", "lse", "weights"))
 _LAYOUTS: tuple[Literal["BHSD", "BSHD"], ...] = ("BHSD", "BSHD")
@@ -31,7 +31,7 @@ _POWERS = {"1 / sqrt(D)": -0.5, "1": 0.0, "1 / D": -1.0, "sqrt(D)": 0.5}
 
 @dataclass(frozen=True)
 class Findings:
-    """What was found of a function.
+    """The inferred description of a function.
 
     Attributes
     ----------
@@ -39,11 +39,11 @@ class Findings:
     dialect : mapping of str to str
         Variants that it shows, by rule.
     ignore : tuple of str
-        Parameters that stand for nothing of the standard, or for something else than they seem to.
+        Parameters without a canonical argument, or whose behaviour does not match their name.
     why : mapping of str to str
-        What each key of a configuration was concluded from.
+        The reason for each key of the configuration.
     depths : tuple of int
-        Of those that were tried the ones that it takes; empty where it takes the first.
+        The tried depths that it takes; empty if it takes the first.
     """
 
     convention: Convention
@@ -54,18 +54,18 @@ class Findings:
 
 
 def probe(backend: Backend, function: Callable[..., Any]) -> Findings:
-    """Find out how a function is called.
+    """Infer how a function is called.
 
     Parameters
     ----------
     backend : Backend
-        Gives the name and the library; its own function is not looked at.
+        Provides the name and the library; its function is not used.
     function : callable
 
     Raises
     ------
     BackendError
-        When no way of calling it gives attention.
+        If no tried call computes attention.
 
     Examples
     --------
@@ -90,36 +90,36 @@ def probe(backend: Backend, function: Callable[..., Any]) -> Findings:
     first = min(found)
     findings = probes[first].findings(found[first])
     others = ", ".join(str(depth) for depth in _DEPTHS if depth not in found)
-    why = {**findings.why, "depths": f"depths of {others} were refused, or taken for something else"}
+    why = {**findings.why, "depths": f"with depths {others} it raised an error or did not compute attention"}
     return replace(findings, depths=tuple(found), why=why)
 
 
 def _not_found(plainest: "_Probe", others: Mapping[int, "_Probe"]) -> BackendError:
-    """Say what was tried, what the function itself has said to it, and what to write by hand."""
-    if isinstance(plainest.raised, BackendError):  # it cannot be called as attention, whatever the depth
+    """Make an error that lists what was tried, the error of the function, and what to write."""
+    if isinstance(plainest.raised, BackendError):  # its signature is wrong, for any depth
         return plainest.raised
     said = ""
     if plainest.raised is not None:
         message = str(plainest.raised).strip() or "no message"
-        said = f"; the plainest call raised {type(plainest.raised).__name__}: {message}"
+        said = f"; the call without options raised {type(plainest.raised).__name__}: {message}"
     returned = [str(depth) for depth, one in {plainest.depth: plainest, **others}.items() if one.returned]
     if returned:
-        said += f"; what it returned of depth {', '.join(returned)} is not attention"
+        said += f"; with depth {', '.join(returned)} it returned something other than attention"
     tried = ", ".join(f"{ours} = {own}" for ours, own in plainest.names().items())
     depths = ", ".join(map(str, _DEPTHS))
     return BackendError(
-        f"backend {plainest.backend.name}: expected a way of calling it that gives attention, got none: "
-        f"tried {tried}, heads before and after positions, three axes and four, depths of {depths}{said}; "
-        "if it takes some calls alone, say so under [backend] of attnspec.toml, as in axes = 4, depths = [64]"
+        f"backend {plainest.backend.name}: expected some call to compute attention, got none: "
+        f"tried {tried}, heads before and after positions, three and four axes, depths {depths}{said}; "
+        "if it takes only some shapes, add them to [backend] in attnspec.toml, as in axes = 4, depths = [64]"
     )
 
 
 class _Probe:
-    """One function being asked with arrays of one depth, and what is known of it so far."""
+    """Calls of one function with arrays of one depth, and what they have shown so far."""
 
     def __init__(self, backend: Backend, function: Callable[..., Any], depth: int) -> None:
         self.backend, self.function, self.depth = backend, function, depth
-        #: What the plainest call has raised, and whether any has returned something.
+        #: The first exception, and whether any call has returned.
         self.raised: Exception | None = None
         self.returned = False
         random = np.random.default_rng(0)
@@ -129,14 +129,14 @@ class _Probe:
             name: random.normal(size=(_B, _H, size, depth)).astype(dtype) for name, size in sizes.items()
         }
         mask = random.random((_B, _H, _L, _S)) < 0.5
-        mask[..., 0], mask[..., 1] = True, False  # no row is empty, whatever True means
+        mask[..., 0], mask[..., 1] = True, False  # no row is empty, with either meaning of True
         self.problem = Problem(mask, random.normal(size=mask.shape).astype(dtype))
         self.why: dict[str, str] = {}
         self.plain = depth**-0.5
         self.guesses = guessed(function)
 
     def findings(self, called: Convention) -> Findings:
-        """Ask one thing after the other, from what the plainest call has shown."""
+        """Test one parameter after the other, starting from the convention of the call without options."""
         convention = self.with_axes(called)
         dialect: dict[str, str] = {}
         ignored = []
@@ -147,19 +147,19 @@ class _Probe:
             if found is not None:
                 convention, variants = found
                 dialect |= variants
-                if ours[:2] == ("mask", "bias") and "mask" in convention.names:  # of either, by its dtype
+                if ours[:2] == ("mask", "bias") and "mask" in convention.names:  # one parameter for both
                     convention = next(
                         (both for both, _ in self.meaning(convention, own, ("bias",))), convention
                     )
-            elif own not in _OPERATION.arguments:  # what has our name is asked all the same
+            elif own not in _OPERATION.arguments:  # a canonical name is tested by the suite in any case
                 ignored.append(own)
         if ignored:
-            self.why["ignore"] = "let alone: nothing of the standard, or something else than the name says"
+            self.why["ignore"] = "no canonical argument, or it does not do what its name says"
         names = {ours: own for ours, own in convention.names.items() if ours != own}
         return Findings(replace(convention, names=names), dialect, tuple(ignored), self.why)
 
     def names(self) -> dict[str, str]:
-        """Name what has to be given: the arrays, and what else has no default."""
+        """Map the arrays and the other arguments without a default to the function's names."""
         names = {ours[0]: own for own, ours in self.guesses.items() if ours and ours[0] in _OPERATION.arrays}
         needed = _required(self.function)
         for own, ours in self.guesses.items():
@@ -168,7 +168,7 @@ class _Probe:
         return names
 
     def called(self) -> Convention | None:
-        """Find layout, results and default scale by the plainest call; None where none gives attention."""
+        """Infer layout, results and default scale from a call without options; None if none fits."""
         for layout, returns, axes in product(_LAYOUTS, _RETURNS, (None, 3)):
             convention = Convention(self.names(), layout, "attend", axes, returns)
             arrays = self.cut(convention, self.arrays)
@@ -180,9 +180,9 @@ class _Probe:
         return None
 
     def told(self, convention: Convention, scale: str) -> Convention:
-        """Say what the plainest call has shown."""
+        """Record the reasons that the call without options has given."""
         place = "before" if convention.layout == "BHSD" else "after"
-        self.why["layout"] = f"the results are right with heads {place} positions"
+        self.why["layout"] = f"the results are correct with heads {place} positions"
         if convention.returns:
             self.why["returns"] = f"it returned {len(convention.returns)} arrays"
         if scale != "1 / sqrt(D)" and any("scale" in ours for ours in self.guesses.values()):
@@ -192,26 +192,26 @@ class _Probe:
         return convention
 
     def name_of_scale(self) -> dict[str, str]:
-        """Give the name of its scale."""
+        """Return the name of the scale parameter."""
         return {"scale": next(own for own, ours in self.guesses.items() if "scale" in ours)}
 
     def with_axes(self, convention: Convention) -> Convention:
-        """Find the numbers of axes that it takes."""
+        """Infer the numbers of axes that it takes."""
         if convention.axes == 3:
-            self.why["axes"] = "four axes were refused, three were not"
+            self.why["axes"] = "it raised an error with four axes, and not with three"
             return convention
         for fewer in (1, 2):
             arrays = {name: x[(0,) * fewer] for name, x in self.arrays.items()}
             got = self.run(convention, arrays)
             if got is None or not self.agrees(got, arrays):
-                self.why["axes"] = f"{4 - fewer} axes were refused, or taken for something else"
+                self.why["axes"] = f"with {4 - fewer} axes it raised an error or did not compute attention"
                 return replace(convention, axes=4)
         return replace(convention, axes=None)
 
     def meaning(
         self, convention: Convention, own: str, guesses: tuple[str, ...]
     ) -> Iterator[tuple[Convention, dict[str, str]]]:
-        """Try what a parameter may stand for: the convention with it, and the variants that it shows."""
+        """Yield the conventions that confirm a guess for a parameter, with the variants that it shows."""
         for ours in guesses:
             if ours in convention.names and convention.names[ours] != own:
                 continue
@@ -226,7 +226,7 @@ class _Probe:
                 yield trial.convention, trial.variants
 
     def cut(self, convention: Convention, things: Mapping[str, Any]) -> dict[str, Any]:
-        """Leave the batch out of what goes with three axes; sinks have none."""
+        """Drop the batch axis if the function takes three axes; sinks have none."""
         gone = convention.axes == 3
         return {
             name: x[0] if gone and isinstance(x, np.ndarray) and name != "sinks" else x
@@ -236,7 +236,7 @@ class _Probe:
     def run(
         self, convention: Convention, arrays: Mapping[str, Any], options: Mapping[str, Any] | None = None
     ) -> dict[str, Any] | None:
-        """Make one call; None where it raises or returns something else."""
+        """Make one call; None if it raises or returns the wrong number of results."""
         to = self.backend.to_library
         asked = [f"return_{name}" for name in convention.returns[1:]]
         given = {key: to(x) if isinstance(x, np.ndarray) else x for key, x in (options or {}).items()}
@@ -247,7 +247,7 @@ class _Probe:
             got = function(*map(to, arrays.values()), **{**given, **dict.fromkeys(asked, True)})
             parts = [got] if len(names) == 1 else list(got)
             outputs = {name: self.backend.to_numpy(x) for name, x in zip(names, parts, strict=True)}
-        except Exception as error:  # noqa: BLE001 - whatever it raises, this is not how it is called
+        except Exception as error:  # noqa: BLE001 - any exception means that the guess is wrong
             self.raised = self.raised or error
             return None
         self.returned = True
@@ -259,7 +259,7 @@ class _Probe:
         arrays: Mapping[str, Any],
         options: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Whether results are those of attention with some options, about."""
+        """Whether results are close to those of the reference with the given options."""
         options = {"scale": self.plain, **(options or {})}
         wide = [x.astype(np.float64) for x in arrays.values()]
         output, lse, weights = attention(*wide, **options, return_lse=True, return_weights=True)

@@ -1,4 +1,4 @@
-"""What is said of a function beside its name."""
+"""Settings of a backend, from its name or from a configuration."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,20 +11,20 @@ from attnspec.dtypes import DTYPES
 
 @dataclass(frozen=True)
 class Settings:
-    """What is said of a function beside its name.
+    """Settings of a backend.
 
     Attributes
     ----------
     array : str
-        The library that it runs on: one of `LIBRARIES`, or a module with ``asarray``.
+        The array library: one of `LIBRARIES`, or a module with ``asarray``.
     device : str
-        Where its arrays are put, as the library names it.
+        The device for its arrays, as the library names it.
     dtypes : tuple of str
-        Those to judge it in.
+        The dtypes to judge it in.
     convention : Convention or None
         Its names and layout.
     fields : mapping
-        More fields of its `Backend`.
+        Other fields of its `Backend`.
     """
 
     array: str = ""
@@ -34,7 +34,7 @@ class Settings:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     def over(self, other: "Settings") -> "Settings":
-        """Put these before others: what is said here holds, and for the rest what is said there.
+        """Merge with other settings; these take precedence.
 
         Examples
         --------
@@ -52,12 +52,12 @@ class Settings:
 
 
 def settings_of(name: str, options: Mapping[str, str]) -> Settings:
-    """Read what stands behind the name of a backend.
+    """Read the options after the name of a backend.
 
     Raises
     ------
     BackendError
-        When it is not known.
+        If an option or a dtype is unknown.
 
     Examples
     --------
@@ -79,12 +79,12 @@ def settings_of(name: str, options: Mapping[str, str]) -> Settings:
 
 
 def check_options(names: Iterable[str]) -> None:
-    """Refuse options behind names of backends that there are not: what is said so is a wrong command.
+    """Check the options after the names of backends, before anything is loaded.
 
     Raises
     ------
     BackendError
-        Naming the option, what it got and what was expected.
+        If an option or a dtype is unknown.
 
     Examples
     --------
@@ -97,5 +97,5 @@ def check_options(names: Iterable[str]) -> None:
     from attnspec.backends.names import OFFLINE, PROGRAM, split_options
 
     for name in names:
-        if not name.startswith((PROGRAM, OFFLINE)):  # these have others
+        if not name.startswith((PROGRAM, OFFLINE)):  # these have other options
             settings_of(name, split_options(name)[1])

@@ -1,4 +1,4 @@
-"""What a probe tries: guesses at what a parameter stands for, and a call for each that would show it."""
+"""The guesses that a probe tries for a parameter, with a call that would confirm each."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ _OPERATION = OPERATIONS["attention"]
 
 @dataclass(frozen=True)
 class Problem:
-    """What is given beside query, key and value, of shape (B, H, L, S)."""
+    """Mask and bias of the probed calls, of shape (B, H, L, S)."""
 
     mask: NDArray[np.bool_]
     bias: NDArray[Any]
@@ -30,13 +30,13 @@ class Trial:
     Attributes
     ----------
     convention : Convention
-        By which the call is made.
+        The convention of the call.
     given, meant : mapping
-        The options of the call, and those that the reference takes for the same result.
+        The options of the call, and those with which the reference gives the same result.
     variants : mapping of str to str
-        That it shows if it holds.
+        The variants that the function shows if the guess is right.
     why : str
-        What to say then.
+        The reason to write then.
     """
 
     convention: Convention
@@ -47,21 +47,21 @@ class Trial:
 
 
 def trials(named: Convention, ours: str, problem: Problem) -> Iterator[Trial]:
-    """List the calls that would show that a parameter is one of the standard's.
+    """Yield calls that would confirm that a parameter is a given canonical argument.
 
     Parameters
     ----------
     named : Convention
-        With the name of the parameter in it.
+        The convention, with the name of the parameter.
     ours : str
-        The argument that it may be.
+        The canonical argument.
     problem : Problem
     """
     queries, keys = problem.mask.shape[-2:]
     if ours == "mask":
         given = {"mask": problem.mask}
-        yield Trial(named, given, given, {}, "True in it allows")
-        yield Trial(replace(named, mask="ignore"), given, given, {}, "True in it disallows")
+        yield Trial(named, given, given, {}, "True means: attend")
+        yield Trial(replace(named, mask="ignore"), given, given, {}, "True means: do not attend")
     elif ours == "is_causal":
         on: dict[str, Any] = {"is_causal": True}
         yield Trial(named, on, on, {}, "its causal mask is aligned at the top left")
@@ -76,7 +76,7 @@ def trials(named: Convention, ours: str, problem: Problem) -> Iterator[Trial]:
 
 
 def _values(problem: Problem) -> dict[str, Any]:
-    """Give a value of each other option that makes a difference."""
+    """Return a value for each other option that changes the result."""
     batch, heads, queries, keys = problem.mask.shape
     return {
         "scale": 0.3,
@@ -90,7 +90,9 @@ def _values(problem: Problem) -> dict[str, Any]:
 
 
 def guessed(function: Callable[..., Any]) -> dict[str, tuple[str, ...]]:
-    """Guess what each parameter stands for, the likeliest first; the first three that are left are arrays.
+    """Guess the canonical argument of each parameter, most likely first.
+
+    The first parameters without a guess are taken for the missing arrays.
 
     Examples
     --------

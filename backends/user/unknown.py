@@ -1,7 +1,7 @@
-"""Parameters of a user's function that the standard does not have: found, and never dropped in silence.
+"""Find the parameters of a user's function that are not in the specification, and report them.
 
-A signature is a list of capabilities. A name that is not understood would be a capability
-that nobody asks for, and a function with such names alone would pass without being judged.
+No case passes a parameter that is not understood. A function with only such parameters would
+pass without being tested, so the run must not ignore them silently.
 """
 
 import functools
@@ -20,17 +20,16 @@ _STARS: dict[Any, str] = {inspect.Parameter.VAR_KEYWORD: "**", inspect.Parameter
 def not_understood(
     function: Callable[..., Any], operation: str = "attention", mapped: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """Name the parameters that are none of the standard's.
+    """List the parameters that are not in the specification.
 
-    Names that begin with an underscore are the function's own, and what
-    `functools.partial` has bound by name is said already.
+    Names that begin with an underscore and names that `functools.partial` has bound are left out.
 
     Parameters
     ----------
     function : callable
     operation : str
     mapped : collection of str
-        Names of the function's that stand for canonical ones.
+        Names of the function that are mapped to canonical names.
 
     Examples
     --------
@@ -48,7 +47,7 @@ def not_understood(
 
 
 def looked_through(backend: Backend) -> Backend:
-    """Add to a backend what is not understood of its functions, less what it says is to be ignored.
+    """Record in a backend the parameters that are not understood, except those in `ignore`.
 
     Examples
     --------
@@ -68,9 +67,9 @@ def looked_through(backend: Backend) -> Backend:
 
 
 def unknown_arguments(backend: Backend) -> str:
-    """Say which parameters are not understood, what they may be, and what to write; empty for none.
+    """Describe the parameters that are not understood and what to write; empty if there are none.
 
-    A run of a backend of which this says something has to fail.
+    If this is not empty, the run must fail.
 
     Examples
     --------
@@ -79,9 +78,9 @@ def unknown_arguments(backend: Backend) -> str:
     >>> from attnspec.backends.user.unknown import unknown_arguments
     >>> mine = replace(load("numpy-portable"), not_understood=("causal", "attn_mask"))
     >>> print(unknown_arguments(mine))  # doctest: +NORMALIZE_WHITESPACE
-    not understood: causal (is_causal?), attn_mask (mask or bias?); nothing of it is judged.
-    Give the standard's names, say is_causal = "causal" under [backend.names] of attnspec.toml,
-    or let it alone on purpose: ignore = ["causal", "attn_mask"]
+    not understood: causal (is_causal?), attn_mask (mask or bias?); no case tests this.
+    Map each to a canonical name, such as is_causal = "causal" under [backend.names] in attnspec.toml,
+    or ignore it: ignore = ["causal", "attn_mask"]
     """
     names = backend.not_understood
     if not names:
@@ -91,16 +90,16 @@ def unknown_arguments(backend: Backend) -> str:
     example = next((f'{ours[0]} = "{name}"' for name, ours in guesses.items() if ours), 'OURS = "YOURS"')
     written = ", ".join(f'"{name.rpartition(" ")[2]}"' for name in names)
     return (
-        f"not understood: {said}; nothing of it is judged. Give the standard's names, "
-        f"say {example} under [backend.names] of attnspec.toml, "
-        f"or let it alone on purpose: ignore = [{written}]"
+        f"not understood: {said}; no case tests this. Map each to a canonical name, "
+        f"such as {example} under [backend.names] in attnspec.toml, "
+        f"or ignore it: ignore = [{written}]"
     )
 
 
 def _hint(name: str) -> str:
-    """Say what a parameter may be."""
+    """Suggest the meaning of a parameter."""
     if name.startswith("*"):
-        return "what it takes cannot be seen: name it"
+        return "the signature does not show what it takes: list it in names"
     if ": " in name:  # of a companion
         return ""
     return f"{' or '.join(found)}?" if (found := meant(name)) else NO_COUNTERPART.get(name, "")

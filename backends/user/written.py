@@ -1,4 +1,4 @@
-"""What was found of a function, written as an ``attnspec.toml``."""
+"""Write the findings of a probe as an ``attnspec.toml``."""
 
 from collections.abc import Iterator, Mapping
 
@@ -6,7 +6,7 @@ from attnspec.backends.user.probe import Findings
 
 
 def as_toml(place: str, array: str, found: Findings) -> str:
-    """Write a configuration, with what each key was concluded from.
+    """Return the text of a configuration, with a reason for each key.
 
     Examples
     --------
@@ -15,7 +15,7 @@ def as_toml(place: str, array: str, found: Findings) -> str:
     >>> from attnspec.backends.user.written import as_toml
     >>> found = Findings(Convention(layout="BSHD"), why={"layout": "it was so"})
     >>> print(as_toml("my:kernel", "numpy", found))
-    # Found out by calling the function: `attnspec check` judges it by this.
+    # Inferred by calling the function; `attnspec check` reads this file.
     [backend]
     function = "my:kernel"
     array = "numpy"
@@ -27,7 +27,7 @@ def as_toml(place: str, array: str, found: Findings) -> str:
 
 def _lines(place: str, array: str, found: Findings) -> Iterator[str]:
     convention, why = found.convention, found.why
-    yield "# Found out by calling the function: `attnspec check` judges it by this."
+    yield "# Inferred by calling the function; `attnspec check` reads this file."
     yield "[backend]"
     yield f'function = "{place}"'
     yield f'array = "{array}"'

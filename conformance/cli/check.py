@@ -17,43 +17,51 @@ from attnspec.conformance.run.selection import Selection
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-class _Seconds(click.ParamType):  # type: ignore[type-arg] # click has none to give at run time
-    """A time limit: neither none at all nor for ever, and a number."""
+class _Seconds(click.ParamType):  # type: ignore[type-arg] # not subscriptable at run time
+    """A time limit in seconds; zero, infinity and NaN are refused."""
 
     name = "seconds"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Read it."""
+        """Convert an option to seconds."""
         seconds = click.FLOAT.convert(value, param, ctx)
-        if not 0.1 <= seconds <= 86400.0:  # NaN is not either
+        if not 0.1 <= seconds <= 86400.0:  # true for NaN too
             self.fail(f"expected 0.1 to 86400 seconds, got {value}", param, ctx)
         return float(seconds)
 
 
 _SECONDS = _Seconds()
 _REPORTS = (
-    click.option("--results", type=_FILE, help="Write the verdicts here as JSON lines."),
+    click.option("--results", type=_FILE, help="Write the verdicts to this file as JSON lines."),
     *(click.option(f"--{option}", type=_FILE, help=text) for option, text in formats.options().items()),
-    click.option("--known-failures", type=_FILE, help="What is known to fail, and fails no run."),
-    click.option("--write-known-failures", type=_FILE, help="Write all that fails to such a file."),
-    click.option("-x", "stop", is_flag=True, help="Stop at the first failure that is not known."),
-    click.option("-n", "jobs", default="1", metavar="N", help="Judge in N processes at once, or auto (1)."),
+    click.option(
+        "--known-failures", type=_FILE, help="Read known failures from this file; they do not fail the run."
+    ),
+    click.option(
+        "--write-known-failures", type=_FILE, help="Write all failures to this file as known failures."
+    ),
+    click.option("-x", "stop", is_flag=True, help="Stop at the first failure that is not a known failure."),
+    click.option("-n", "jobs", default="1", metavar="N", help="Number of processes, or auto (default: 1)."),
     click.option(
         "--time-limit",
         type=_SECONDS,
         default=300.0,
         metavar="SECONDS",
-        help="For one case (300).",
+        help="Time limit for one case (default: 300).",
     ),
-    click.option("-s", "echo", is_flag=True, help="Print what the implementation prints."),
-    click.option("--case", "cases", multiple=True, metavar="ID", help="Only this case, by its id or name."),
-    click.option("--require", metavar="LEVEL", help="Succeed where this level is reached, and only there."),
-    click.option("--table", "every", is_flag=True, help="Print every rule, not only what does not pass."),
+    click.option("-s", "echo", is_flag=True, help="Print the output of the implementation."),
+    click.option(
+        "--case", "cases", multiple=True, metavar="ID", help="Run only this case, given by its id or name."
+    ),
+    click.option("--require", metavar="LEVEL", help="Succeed if and only if this level is reached."),
+    click.option(
+        "--table", "every", is_flag=True, help="Print every rule, not only those that do not fully pass."
+    ),
 )
 
 
 def _reporting(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that both commands have."""
+    """Add the options that check and judge share."""
     for option in reversed(_REPORTS):
         command = option(command)
     return command
@@ -61,35 +69,44 @@ def _reporting(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.command()
 @click.argument("backend", nargs=-1)
-@click.option("--backend", "also", multiple=True, metavar="NAME", help="The same as an argument.")
+@click.option(
+    "--backend", "also", multiple=True, metavar="NAME", help="Judge this backend; same as the argument."
+)
 @click.option(
     "--program",
     "programs",
     multiple=True,
     metavar="COMMAND",
-    help="A program in any language that speaks the protocol.",
+    help="Judge a program in any language that speaks the protocol.",
 )
-@click.option("--array", metavar="LIBRARY", help="What a function runs on: numpy, torch, jax or a module.")
-@click.option("--device", metavar="NAME", help="Where its arrays are put, such as cuda.")
-@click.option("--dtype", "dtypes", multiple=True, metavar="DTYPE", help="Only in this dtype.")
-@click.option("--call-limit", type=_SECONDS, metavar="SECONDS", help="For one call of a program (20).")
-@click.option("--quick", is_flag=True, help="A fixed part of the suite that touches every rule.")
+@click.option(
+    "--array", metavar="LIBRARY", help="Array library of the function: numpy, torch, jax or a module."
+)
+@click.option("--device", metavar="NAME", help="Device for the arrays, such as cuda.")
+@click.option("--dtype", "dtypes", multiple=True, metavar="DTYPE", help="Run only cases of this dtype.")
+@click.option(
+    "--call-limit",
+    type=_SECONDS,
+    metavar="SECONDS",
+    help="Time limit for one call of a program (default: 20).",
+)
+@click.option("--quick", is_flag=True, help="Run a fixed part of the suite that touches every rule.")
 @click.option(
     "-k",
     "match",
     multiple=True,
     metavar="TEXT",
-    help="Only cases with TEXT, as in 'empty or MASK-4', in their name, group or rules.",
+    help="Run only cases with TEXT, such as 'empty or MASK-4', in their name, group or rules.",
 )
-@click.option("--rule", "rules", multiple=True, metavar="ID", help="Only cases that bear on this rule.")
+@click.option("--rule", "rules", multiple=True, metavar="ID", help="Run only cases of this rule.")
 @click.option(
     "--search",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Draw N legal calls, and shrink one that is wrong.",
+    help="Generate N valid random calls, and shrink a failing one.",
 )
-@click.option("--level", metavar="LEVEL", help="Only what bears on the rules of this level, such as core.")
-@click.option("--seed", type=int, metavar="N", help="Other generated cases.")
+@click.option("--level", metavar="LEVEL", help="Run only cases of the rules of this level, such as core.")
+@click.option("--seed", type=int, metavar="N", help="Seed of the generated cases.")
 @_reporting
 def check(
     backend: tuple[str, ...],
@@ -107,14 +124,15 @@ def check(
     seed: int | None,
     **reports: Any,
 ) -> None:
-    """Judge backends: names, libraries, module:function of your own, or a folder with attnspec.toml.
+    """Judge backends.
 
-    Without any of these it is what the attnspec.toml here or above describes.
+    BACKEND is the name of a backend, a library, module:function, or a folder with attnspec.toml.
+    The default is the attnspec.toml in this folder or in the nearest parent folder that has one.
 
-    The exit status is 0 where all that was to be judged was judged and conforms, 1 where something
-    fails, 2 where the command is wrong, 3 where what is to be judged cannot be loaded, and 4 where
-    not all of it was judged, or nothing of what was asked for is offered. Where several of these
-    apply, it is the first of 3, 1 and 4.
+    The exit status is 0 if all planned cases were judged and the backends conform, 1 if a case
+    fails, 2 if the command is wrong, 3 if a backend cannot be loaded, and 4 if some planned cases
+    were not judged or the backend offers none of them. If several apply, the status is the first
+    of 3, 1 and 4.
     """
     from attnspec.backends.names import FILE, expand, name_program, with_options
     from attnspec.backends.user.configuration import find_configuration
@@ -128,8 +146,8 @@ def check(
     asked = [*backend, *also] or ([] if own else default)
     if not asked and not own:
         raise click.UsageError(
-            f"backend: expected a name, a library, module:function, or a folder with {FILE}, got nothing, "
-            "and no such file here or above"
+            f"backend: expected a name, a library, module:function, or a folder with {FILE}, got no argument "
+            f"and no {FILE} in this folder or its parents"
         )
     wanted = [name for one in asked for name in expand(with_options(one, given))] + own
     check_options(wanted)
@@ -144,7 +162,7 @@ def check(
         from attnspec.conformance.report.levels import rules_of
 
         if found:
-            raise click.UsageError("--level: expected no --rule beside it, got both")
+            raise click.UsageError("--level: expected either --level or --rule, got both")
         found = rules_of(level)
     judge_all(wanted, Selection(quick, found, match=texts, level=level or "", seed=seed), **reports)
 
@@ -153,12 +171,12 @@ def check(
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @_reporting
 def judge(folder: Path, **reports: Any) -> None:
-    """Judge the answers to the calls that `attnspec export` wrote to a folder."""
+    """Judge the answers to the calls that `attnspec export` wrote to FOLDER."""
     from attnspec.backends import load
     from attnspec.backends.names import OFFLINE
     from attnspec.backends.program.answers import cases_of
 
     name = f"{OFFLINE}{folder}"
-    load(name)  # what is wrong with the folder as a whole is said at once
+    load(name)  # reports a problem with the whole folder before the run
     reports["cases"] = reports["cases"] or cases_of(name, folder)
     judge_all([name], Selection(), **reports)

@@ -1,4 +1,4 @@
-"""What the commands that judge have in common: run, print, write the reports, and end with the status."""
+"""The part that ``attnspec check`` and ``attnspec judge`` share."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def judge_all(
     write_known_failures: Path | None,
     **reports: Path | None,
 ) -> None:
-    """Check the arguments, run, print, write the reports, and end with the status that tells it."""
+    """Check the arguments, run, print, write the reports, and exit with the status of the run."""
     from attnspec.conformance.report.files import check_writable
     from attnspec.conformance.report.known_failures import find_known
     from attnspec.conformance.report.known_file import read_known
@@ -56,7 +56,9 @@ def judge_all(
     for path in files:
         check_writable(path)
     if len({path.resolve() for path in files}) < len(files):
-        raise click.UsageError(f"expected a file for each report, got {', '.join(map(str, files))}")
+        raise click.UsageError(
+            f"reports: expected a different file for each, got {', '.join(map(str, files))}"
+        )
     ran = run_all(
         names,
         selection,
@@ -70,7 +72,7 @@ def judge_all(
     report = Report(ran.results, known, require or "")
     try:
         click.echo(screen(report, color=wants_color(), diagnoses=ran.diagnoses, every=every), nl=False)
-    finally:  # nobody may be reading any more
+    finally:  # the pipe that standard output goes to may be closed
         _write(report, wanted)
     if ran.problem:
         raise click.ClickException(ran.problem)
@@ -82,25 +84,25 @@ def judge_all(
 
         number, problems = write_known(write_known_failures, report.told, (*known, *before))
         for problem in problems:
-            click.echo(f"known failures: none written: {one_line(problem)}")
+            click.echo(f"known failures: not written: {one_line(problem)}")
         if number or not problems:
             entries = "1 entry" if number == 1 else f"{number} entries"
-            click.echo(f"{entries} in {write_known_failures}: give each a reason and a link")
+            click.echo(f"{entries} in {write_known_failures}: add a reason and a link to each")
         status = 0 if report.outcome is Outcome.FAILS and not problems else status
     sys.exit(status)
 
 
 def _jobs(said: str) -> int:
-    """Read how many processes judge at once."""
+    """Convert the option -n to a number of processes."""
     if said == "auto":
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if not re.fullmatch(r"[1-9][0-9]{0,2}", said):
-        raise click.UsageError(f"-n: expected a number from 1 to 999, or auto, got {said!r}")
+        raise click.UsageError(f"-n: expected an integer from 1 to 999 or auto, got {said!r}")
     return int(said)
 
 
 def _write(report: Report, wanted: Sequence[tuple[formats.Format, Path]]) -> None:
-    """Write every report that can be written, and then say which could not."""
+    """Write every report that can be written, then raise for those that could not."""
     from attnspec.conformance.report.files import write_whole
 
     errors = []

@@ -15,13 +15,13 @@ from attnspec.conformance.cli.vectors import vectors
 
 
 class _Wrong(click.ClickException):
-    """What is wrong, in one line; the status 1 would say that something judged does not conform."""
+    """An error in one line, with status 2: status 1 means that a backend does not conform."""
 
     exit_code = 2
 
 
 class _Clean(click.Group):
-    """Our own errors end in one line, not in a traceback."""
+    """A group that prints errors of this package in one line, without a traceback."""
 
     def invoke(self, ctx: click.Context) -> object:
         from attnspec.backends.errors import BackendError, Broken
@@ -36,20 +36,20 @@ class _Clean(click.Group):
 @click.group(cls=_Clean, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="attnspec")
 def main() -> None:
-    """The standard that attention implementations are measured against."""
+    """Test implementations of scaled dot-product attention against a specification."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a letter that a terminal does not have ends nothing
+            stream.reconfigure(errors="replace")  # the terminal's encoding may lack a character
 
 
 @main.command("rules")
-@click.option("--chapter", help="Only the rules of one chapter.")
+@click.option("--chapter", help="List only the rules of this chapter.")
 def list_rules(chapter: str | None) -> None:
-    """List the rules of the standard."""
+    """List the rules of the specification."""
     found = [rule for rule in rules() if chapter in (None, rule.chapter)]
     if not found:
         known = ", ".join(dict.fromkeys(rule.chapter for rule in rules()))
-        raise SpecError(f"chapter: got {chapter!r}, expected one of {known}")
+        raise SpecError(f"chapter: expected one of {known}, got {chapter!r}")
     from rich.console import Console
     from rich.table import Table
 
@@ -62,7 +62,7 @@ def list_rules(chapter: str | None) -> None:
 @main.command()
 @click.argument("rule_id", metavar="ID")
 def explain(rule_id: str) -> None:
-    """Print a rule: its sentence, its variants, the vectors that bear on it."""
+    """Print a rule: its sentence, its variants and its golden vectors."""
     rule = find_rule(rule_id.upper())
     click.echo(f"{rule.id} {rule.title}   ({rule.level}, chapter {rule.chapter})\n")
     click.echo(click.wrap_text(rule.sentence, 80))
@@ -77,7 +77,7 @@ def explain(rule_id: str) -> None:
 
 @main.command()
 def backends() -> None:
-    """List the backends, and which of them can be used here."""
+    """List the backends and the reason if one cannot be used."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -105,7 +105,7 @@ def backends() -> None:
     "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 def table(files: tuple[Path, ...]) -> None:
-    """Print one table of the results of several runs; the exit status is that of the gravest."""
+    """Print one table of the results of several runs; exit with the worst status."""
     from attnspec.conformance.report.report import Report
     from attnspec.conformance.report.screen import screen, wants_color
     from attnspec.conformance.results import read
@@ -119,9 +119,9 @@ def table(files: tuple[Path, ...]) -> None:
 @click.argument("before", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("after", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def compare(before: Path, after: Path) -> None:
-    """Compare the results of two runs: regressions, repairs, what is new and what is gone.
+    """Compare the results of two runs: regressions, repairs, new and removed cases.
 
-    The exit status is 1 where there are regressions.
+    The exit status is 1 if there are regressions.
     """
     from attnspec.conformance.report.compare import compare as compared
     from attnspec.conformance.report.outside import one_line

@@ -7,10 +7,12 @@ import click
 
 @click.command()
 @click.argument("rule_ids", nargs=-1, metavar="[ID]...")
-@click.option("--no-backends", is_flag=True, help="Load no backend to ask how it deviates.")
-@click.option("--cases", "needed", is_flag=True, help="List golden vectors that no wrong entry fails (slow).")
+@click.option("--no-backends", is_flag=True, help="Do not load backends to list their deviations.")
+@click.option(
+    "--cases", "needed", is_flag=True, help="List golden vectors that no gallery entry needs (slow)."
+)
 def trace(rule_ids: tuple[str, ...], *, no_backends: bool, needed: bool) -> None:
-    """Trace each rule to chapter, vectors, groups, gallery and backends; fails where there are gaps."""
+    """Trace each rule to its vectors, groups, gallery entries and backends; fail on gaps."""
     from attnspec.conformance.meta.trace import deviating, gaps, lines, traced, unneeded
 
     found = traced({} if no_backends else deviating())

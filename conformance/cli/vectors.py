@@ -1,4 +1,4 @@
-"""The commands of ``attnspec vectors``: keep the golden vectors."""
+"""The commands of ``attnspec vectors``."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import click
 
 @click.group()
 def vectors() -> None:
-    """Keep the golden vectors and the expected values: write, lint, export."""
+    """Write, lint and export the golden vectors and the expected values."""
 
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -15,10 +15,10 @@ _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 @vectors.command()
 @click.argument("folder", type=_FOLDER)
-@click.option("--check", "only_check", is_flag=True, help="Write nothing; fail when the bytes would change.")
-@click.option("--only", metavar="ID", help="Compute one case, take the others as they stand.")
+@click.option("--check", "only_check", is_flag=True, help="Write nothing; fail if a byte would change.")
+@click.option("--only", metavar="ID", help="Compute only this case and keep the others.")
 def write(folder: Path, only_check: bool, only: str | None) -> None:
-    """Compute the vectors of a folder anew by the exact oracle (needs python-flint)."""
+    """Compute the vectors of FOLDER with the exact oracle (requires python-flint)."""
     try:
         from attnspec.reference.golden.write import rewrite
     except ModuleNotFoundError as error:
@@ -32,35 +32,35 @@ def write(folder: Path, only_check: bool, only: str | None) -> None:
             click.echo(f"{file.path.name}: VALUE CHANGED: {changed}", err=True)
         if file.stale and not only_check:
             file.path.write_text(file.text, encoding="utf-8", newline="\n")
-        state = "as it was" if not file.stale else "would change" if only_check else "rewritten"
+        state = "unchanged" if not file.stale else "would change" if only_check else "rewritten"
         click.echo(f"{file.path.name}: {state}")
     if stale and only_check:
         raise click.ClickException(
-            "vectors: expected the files as they are, got other bytes; run `nox -s vectors`"
+            "vectors: expected the files to be up to date, got other bytes; run `nox -s vectors`"
         )
 
 
 @vectors.command()
 @click.argument("folder", type=_FOLDER)
-@click.option("--check", "only_check", is_flag=True, help="Write nothing; fail when the bytes would change.")
+@click.option("--check", "only_check", is_flag=True, help="Write nothing; fail if a byte would change.")
 def expected(folder: Path, only_check: bool) -> None:
-    """Compute the expected values of the generated cases of a folder anew, by both oracles."""
+    """Compute the expected values of the generated cases with both oracles."""
     from attnspec.conformance.judge.store import PATH
     from attnspec.conformance.meta.expected import stored
 
     path, data = folder / PATH.name, stored()
     stale = not path.exists() or path.read_bytes() != data
     if stale and only_check:
-        raise click.ClickException("vectors: expected the file as it is, got other bytes")
+        raise click.ClickException("vectors: expected the file to be up to date, got other bytes")
     if stale:
         path.write_bytes(data)
-    click.echo(f"{path.name}: {'rewritten' if stale else 'as it was'}")
+    click.echo(f"{path.name}: {'rewritten' if stale else 'unchanged'}")
 
 
 @vectors.command("lint")
 @click.argument("folder", type=_FOLDER, required=False)
 def lint_vectors(folder: Path | None) -> None:
-    """List what is wrong with the vectors of a folder, by default those of the standard."""
+    """List the problems of the vectors in FOLDER (default: those of the specification)."""
     from attnspec.lint import lint
     from attnspec.schema import VECTORS
 
@@ -68,14 +68,14 @@ def lint_vectors(folder: Path | None) -> None:
     for problem in problems:
         click.echo(problem)
     if problems:
-        raise click.ClickException(f"vectors: got {len(problems)} problems, expected none")
+        raise click.ClickException(f"vectors: expected no problems, got {len(problems)}")
 
 
 @vectors.command()
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--format", "kind", default="safetensors", help="safetensors (default) or npz.")
 def export(folder: Path, kind: str) -> None:
-    """Write the golden vectors to a folder as binary files, with a manifest."""
+    """Write the golden vectors to FOLDER as binary files, with a manifest."""
     from attnspec import cases
     from attnspec.reference.golden.export import export as write_files
 
@@ -85,7 +85,7 @@ def export(folder: Path, kind: str) -> None:
 
 @vectors.command()
 def path() -> None:
-    """Print the folder of the vectors: plain JSON, for any language that can parse it."""
+    """Print the folder of the golden vectors, which are JSON files."""
     from attnspec.schema import VECTORS
 
     click.echo(VECTORS)

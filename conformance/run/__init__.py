@@ -1,1 +1,1 @@
-"""Running the suite: in a process of its own, as a program, by files."""
+"""Run the suite: in separate processes, under pytest, over the protocol, and by files."""

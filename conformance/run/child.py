@@ -1,6 +1,6 @@
-"""The process that calls a backend: it is told what to judge, and answers with verdicts, line by line.
+"""The process that calls a backend. It reads requests and writes verdicts, one on each line.
 
-Nothing else runs a backend's code. `Worker` starts it, speaks with it and ends it.
+Only this process runs a backend's code. `Worker` starts it and ends it.
 """
 
 import faulthandler
@@ -34,23 +34,23 @@ from attnspec.conformance.suite import groups, items, matches
 from attnspec.conformance.suite.group import Item
 from attnspec.conformance.verdict import Raise, Verdict, to_json
 
-#: Cases of a plan that stand in one line.
+#: Number of cases of a plan in one line.
 _IN_A_LINE = 500
 
 Answer = Callable[[str, Any], None]
 
 
 class Child:
-    """What the process knows: the backend, once it is loaded, and how to find a case.
+    """The state of the process: the backend, once it is loaded, and the planned cases.
 
     Parameters
     ----------
     seed : int or None
-        Of the generated cases.
+        The seed of the generated cases.
     files : tuple of str
         Files of cases.
     answer : callable
-        Writes an answer of a kind.
+        Writes an answer, given its kind and its value.
     """
 
     def __init__(self, seed: int | None, files: tuple[str, ...], answer: Answer) -> None:
@@ -62,15 +62,15 @@ class Child:
 
     @property
     def backend(self) -> Backend:
-        """The backend, which `load` has loaded."""
+        """The backend that `load` has loaded."""
         assert self._backend is not None  # noqa: S101 - the parent asks for `load` first
         return self._backend
 
     def plan(self, selection: dict[str, Any]) -> None:
-        """Name the cases that are selected, before anything of the backend is loaded."""
+        """List the selected cases, before the backend is loaded."""
         texts, fits = selection.pop("match"), selection.pop("fits")
         selection["constraints"] = Constraints.of_suffix(fits) if fits else ANY
-        selection.pop("level")  # its rules stand in the selection
+        selection.pop("level")  # the selection has its rules
         for rule in selection["rules"]:
             find_rule(rule)
         found = list(items(**selection))
@@ -106,19 +106,19 @@ class Child:
         self.backend.array_library.release()
 
     def not_shown(self, shown: list[str]) -> None:
-        """Make verdicts of what is declared and was not shown."""
+        """Make an error for each declaration that no case has shown."""
         self.answer("verdicts", [to_json(verdict) for verdict in not_shown(self.backend, shown)])
 
     def diagnose(self, failed: list[list[str]]) -> None:
-        """Say what of the gallery gives what the backend gives, empty where nothing does."""
-        from attnspec.conformance.report.diagnosis import diagnosis_of  # it brings the gallery with it
+        """Find the gallery entry with the same results as the backend; empty if there is none."""
+        from attnspec.conformance.report.diagnosis import diagnosis_of  # imports the gallery
 
         found = [self._item(name, group) for name, group in failed]
         self.answer("diagnosis", diagnosis_of(self.backend, found))
 
     def search(self, number: int, folder: str) -> None:
-        """Search for a call that is wrong, and store it in a folder."""
-        from attnspec.conformance.run.search import report, search  # it brings Hypothesis with it
+        """Search for a failing call, and store it in a folder."""
+        from attnspec.conformance.run.search import report, search  # imports Hypothesis
 
         found = search(self.backend, number, self.seed)
         text = report(self.backend, found, number, Path(folder))
@@ -133,7 +133,7 @@ class Child:
 
 
 def subject_of(name: str, backend: Backend) -> Subject:
-    """Tell what stands in the results of a backend."""
+    """Describe a backend for the results."""
     unknown, notes = unknown_arguments(backend), "; ".join(backend.notes)
     problem = f"backend {name}: {unknown}" if unknown else ""
     return Subject(name, backend.library, backend.version, problem, notes)
@@ -141,10 +141,10 @@ def subject_of(name: str, backend: Backend) -> Subject:
 
 def _once(backend: Backend, item: Item) -> Verdict:
     try:
-        # As NumPy has it by default, whatever a kernel sets for this process.
+        # NumPy's defaults, because a kernel may change them for this process.
         with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
             return judge(backend, item)
-    except KeyboardInterrupt as error:  # nobody interrupts this process: a kernel has raised it
+    except KeyboardInterrupt as error:  # raised by the kernel: this process ignores SIGINT
         raised = Raise(type(error).__name__, str(error))
         rule = item.rules[0]
         return Verdict(
@@ -153,12 +153,12 @@ def _once(backend: Backend, item: Item) -> Verdict:
 
 
 def judged(backend: Backend, item: Item, put: Callable[[Backend, Item], Verdict] = _once) -> Verdict:
-    """Judge, and take the time; a failure is repeated once, to tell whether it is one each time."""
+    """Judge a case and measure the time; repeat a failure once, to see whether it is repeatable."""
     started = time.perf_counter()
     verdict = put(backend, item)
     again = verdict.bad and put(backend, item).status != verdict.status
     seconds = round(time.perf_counter() - started, 4)
-    reason = cut(verdict.reason)  # it may quote a message
+    reason = cut(verdict.reason)  # it may quote a long message
     return replace(verdict, seconds=seconds, repeatable=not again, refusal=_is_refusal(item), reason=reason)
 
 
@@ -172,14 +172,14 @@ def _is_refusal(item: Item) -> bool:
 
 @lru_cache(maxsize=2)
 def _of_group(group: str, seed: int | None, fits: str) -> dict[str, Item]:
-    """Make the cases of a group: they are asked for one after the other."""
+    """Make the cases of a group; cached, because they are requested one after the other."""
     constraints = Constraints.of_suffix(fits) if fits else ANY
     return {item.name: item for one in groups() if one.name == group for item in one.items(seed, constraints)}
 
 
 @lru_cache(maxsize=8)
 def _golden(id_: str) -> dict[str, Item]:
-    """Take a golden vector in each of its dtypes; nothing where there is none of the id."""
+    """Return a golden vector in each of its dtypes; empty if the id is unknown."""
     return {item.name: item for case in cases() if case.id == id_ for item in in_each(case)}
 
 
@@ -189,7 +189,7 @@ def _of_files(files: tuple[str, ...]) -> dict[str, Item]:
 
 
 def _requests(pipe: int) -> Iterator[dict[str, Any]]:
-    """Yield what the parent asks; when it is gone the process ends, whatever is being called."""
+    """Yield the requests of the parent; when it ends, end this process even during a call."""
     waiting: queue.Queue[bytes] = queue.Queue()
 
     def read() -> None:
@@ -205,7 +205,7 @@ def _requests(pipe: int) -> Iterator[dict[str, Any]]:
 
 def _answers(pipe: int) -> Answer:
     def answer(kind: str, thing: Any) -> None:
-        # Surrogates that stand alone, which a message may hold, are escaped in it.
+        # json.dumps escapes lone surrogates, which a message may contain.
         left = memoryview((json.dumps({kind: thing}) + "\n").encode())
         while left:
             left = left[os.write(pipe, left) :]
@@ -214,13 +214,13 @@ def _answers(pipe: int) -> Answer:
 
 
 def main() -> None:
-    """Take the standard streams for the conversation, and leave others in their places for the backend."""
+    """Use the standard streams for requests and answers, and give the backend other streams."""
     requests, answers = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(2, 1)
     os.close(nothing)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is told to stop, and ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles it, and ends this process
     faulthandler.enable(all_threads=False)
     if hasattr(faulthandler, "register"):
         faulthandler.register(signal.SIGUSR1, all_threads=False)

@@ -1,4 +1,4 @@
-"""Calls as files, for a device that cannot talk: exported here, computed there, judged here."""
+"""Export the calls of the suite as files, for a device without Python or a network."""
 
 import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -25,31 +25,31 @@ from attnspec.conformance.judge.relation import Relation
 from attnspec.conformance.suite.group import Item
 from attnspec.sizes import output_shapes
 
-#: What is exported for somebody of whom nothing is known.
+#: The handshake that is assumed if none is given.
 EVERYTHING = Handshake("", "", DTYPES, {name: operation.options for name, operation in OPERATIONS.items()})
 
 
 def hello_of(path: Path) -> Handshake:
-    """Read what a program says of itself, as it answered to hello.
+    """Read the answer of a program to hello from a file.
 
     Raises
     ------
     BackendError
-        When it is no answer to hello.
+        If the answer is invalid.
     """
     return parse_handshake(str(path), path.read_text(encoding="utf-8").strip())
 
 
 @dataclass(frozen=True)
 class Export:
-    """What was exported.
+    """The counts of an export.
 
     Attributes
     ----------
     calls, cases : int
-        Calls that were written, and cases and relations that are judged by them.
+        The calls, and the cases and relations that they judge.
     left_out : int
-        Cases and relations that answers in files cannot show.
+        Cases and relations that files cannot show.
     """
 
     calls: int
@@ -64,26 +64,26 @@ def export_calls(
     dtypes: Sequence[str] = (),
     part: str = "chosen",
 ) -> Export:
-    """Write the calls by which cases and relations are judged to a folder, each call once.
+    """Write the calls of cases and relations to a folder, each call once.
 
     Parameters
     ----------
     found : iterable of Case and Relation
     folder : Path
-        Made when it is not there.
+        Created if it does not exist.
     hello : Handshake, optional
-        What the implementation offers; by default everything.
+        What the implementation offers; the default is everything.
     dtypes : sequence of str, optional
-        Those to export, by default all that it takes.
+        The dtypes to export; the default is all that the implementation takes.
     part : {"whole", "chosen"}, optional
-        Whether that is the whole suite: of a part, nothing else is judged when the answers are.
+        Whether this is the whole suite. For a part, only its cases are judged later.
     """
     dtypes = [dtype for dtype in hello.dtypes if not dtypes or dtype in dtypes]
     recorder = _Recorder(folder)
     folder.mkdir(parents=True, exist_ok=True)
     backends = [_backend(recorder, hello, dtypes, ())]
     if "return_weights" in hello.operations["attention"] and hello is EVERYTHING:
-        # For somebody who returns no weights too: they are seen otherwise then.
+        # Also for an implementation that returns no weights, which is observed by other calls.
         backends.append(_backend(recorder, hello, dtypes, ("return_weights",)))
     asked, left_out = [], 0
     for item in found:
@@ -111,20 +111,20 @@ def export_calls(
 
 
 def dump_case(item: Item, folder: Path, backend: Backend | None = None) -> int:
-    """Write the calls of one case or relation to a folder, as a program is sent them.
+    """Write the calls of one case or relation to a folder, as messages of the protocol.
 
     Parameters
     ----------
     item : Case or Relation
     folder : Path
-        Made when it is not there.
+        Created if it does not exist.
     backend : Backend, optional
-        That is asked for nothing that it does not offer.
+        Leave out what this backend does not offer.
 
     Returns
     -------
     int
-        How many they are.
+        The number of calls.
     """
     hello = EVERYTHING
     if backend is not None:
@@ -146,12 +146,12 @@ def dump_case(item: Item, folder: Path, backend: Backend | None = None) -> int:
 
 
 def _is_shown(item: Item) -> bool:
-    """Whether answers in files can show it: a file holds rows, whatever lay in memory."""
+    """Whether files can show a case: they have no strides and no live results."""
     return not item.live if isinstance(item, Relation) else not item.layout
 
 
 class _Recorder:
-    """Stands in for an implementation, and writes down what it is asked."""
+    """A stand-in for an implementation that records its calls."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -161,7 +161,7 @@ class _Recorder:
         self.calls: list[dict[str, Any]] = []
 
     def ask(self, backend: Backend, item: Item) -> None:
-        """Make the calls by which a case or a relation is judged."""
+        """Make the calls of a case or a relation."""
         self._for = item.name
         cases = item.calls if isinstance(item, Relation) else (item,)
         for case in cases:
@@ -169,13 +169,13 @@ class _Recorder:
             with suppress(Unsupported, Raised, Failure):
                 observe(backend, case) if computed else call(backend, case.operation, case.arguments)
             if case.misuse is not None:
-                # What refuses it is asked for a call that fits, to see whether it returns.
+                # After a refusal, the judge makes a valid call, to see whether the function computes.
                 for dtype in backend.dtypes:
                     with suppress(Unsupported, Raised, Failure):
                         call(backend, case.operation, in_dtype(FITTING[case.operation], dtype))
 
     def run(self, operation: str, arguments: Mapping[str, Any]) -> NDArray[Any] | tuple[NDArray[Any], ...]:
-        """Write a call, unless it is there already; what is returned has the shape of an answer."""
+        """Record a call once, and return an array with the shape of the result."""
         key = _key(operation, arguments)
         if key not in self._known:
             self._known.add(key)
@@ -197,7 +197,7 @@ class _Recorder:
 
 
 def _key(operation: str, arguments: Mapping[str, Any]) -> Hashable:
-    """Equal for calls that are written alike, but for the outputs that are asked for."""
+    """Return a key that ignores which outputs a call requests."""
     parts = [
         (name, str(x.dtype), x.shape, x.tobytes()) if isinstance(x, np.ndarray) else (name, repr(x))
         for name, x in sorted(arguments.items())

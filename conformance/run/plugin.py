@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-#: The folder that stands for the suite among pytest's arguments.
+#: The folder that represents the suite in pytest's arguments.
 SUITE = Path(__file__).parents[1]
 
 
@@ -19,7 +19,7 @@ SUITE = Path(__file__).parents[1]
 def pytest_load_initial_conftests(
     early_config: pytest.Config, parser: pytest.Parser, args: list[str]
 ) -> None:
-    """Declare the options, unless other tests are run: they may have a ``--backend`` of their own."""
+    """Declare the options only for the suite, because other tests may have their own ``--backend``."""
     if not any(_names_suite(word) for word in args):
         return
     early_config.stash[_ours] = True
@@ -43,7 +43,7 @@ def pytest_load_initial_conftests(
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register what keeps the state of a run."""
+    """Register the session that keeps the state of a run."""
     if config.stash.get(_ours, False):
         from attnspec.conformance.run.session import Session
 

@@ -1,4 +1,4 @@
-"""A run of the suite on one backend: a plan, processes that judge it, and what they find as it comes in."""
+"""Run the suite on one backend: plan the cases, judge them in processes, and yield the verdicts."""
 
 import os
 import queue
@@ -19,11 +19,11 @@ from attnspec.conformance.run.worker import Gone, InternalError, Planned, Worker
 from attnspec.conformance.traits import REFUSED, RELATED
 from attnspec.conformance.verdict import Verdict, shown
 
-#: Cases that a process is asked for at once, so that it need not wait for the next.
+#: Number of cases requested ahead, so that a process does not wait for the next request.
 _AHEAD = 4
-#: Times that a process may end, and that it may have to be ended, before a run is given up.
+#: Number of crashes, and of hangs, after which a run is abandoned.
 MOST_ENDS, MOST_HANGS = 200, 3
-#: Failures, each of another group, that a process is asked for which has judged nothing before.
+#: Number of failures, of different groups, that a fresh process repeats.
 _MOST_ALONE = 3
 
 Event = Header | Subject | Verdict | Footer
@@ -36,7 +36,7 @@ class Pool:
     Parameters
     ----------
     name : str
-        Of the backend.
+        The name of the backend.
     selection : Selection
     jobs : int, optional
         How many processes judge at once.
@@ -64,7 +64,7 @@ class Pool:
     def run(self, stop: Callable[[Verdict], bool] = lambda _: False) -> Iterator[Event]:
         """Judge, and yield the header with the plan, the subject, each verdict, and the footer.
 
-        Without the footer the run was cut off.
+        If there is no footer, the run was interrupted.
 
         Parameters
         ----------
@@ -117,12 +117,12 @@ class Pool:
         yield Footer(len(verdicts) + len(missing))
 
     def diagnose(self, failed: Iterable[tuple[str, str]], seconds: float) -> str:
-        """Say what of the gallery gives what the backend gives; empty where nothing is found, or in time.
+        """Find the gallery entry with the same results as the backend; empty if none is found in time.
 
         Parameters
         ----------
         failed : iterable of (str, str)
-            Name and group of cases that are asked again.
+            Name and group of the failed cases.
         seconds : float
             That it may take.
         """
@@ -145,7 +145,7 @@ class Pool:
             worker.stop()
 
     def _judge(self, first: Worker, plan: tuple[Planned, ...], *, together: bool) -> Iterator[Verdict | str]:
-        """Yield the verdicts as they come in, or why no more will."""
+        """Yield the verdicts as they come in, or the reason that no more will come."""
         queues = _queues(plan, self.jobs, together=together)
         threads = [
             threading.Thread(target=self._drive, args=(own, queues, worker), daemon=True)
@@ -162,7 +162,7 @@ class Pool:
                 yield found
 
     def _drive(self, own: deque[Planned], queues: list[deque[Planned]], worker: Worker | None) -> None:
-        """Have one process judge what there is to judge; one that has ended is replaced."""
+        """Judge cases in one process until none are left; replace the process when it ends."""
         waiting: deque[Planned] = deque()
         try:
             while not self._stopped:
@@ -199,7 +199,7 @@ class Pool:
         return worker, ""
 
     def _compared(self, verdict: Verdict) -> Verdict:
-        """Ask a process that has judged little else for one of the first failures: it may pass there."""
+        """Repeat one of the first failures in a fresh process, where it may pass."""
         again = Planned(verdict.case, verdict.group, verdict.rules, verdict.dtype)
         asked = (
             verdict.status == "fail" and verdict.repeatable and {RELATED, REFUSED}.isdisjoint(verdict.traits)
@@ -211,17 +211,17 @@ class Pool:
             if self._other is None:
                 self._other = self._start()
                 self._other.load(self.name)
-            for _ in range(2):  # what is not the same each time may pass once by chance
+            for _ in range(2):  # an unrepeatable failure may pass once by chance
                 self._other.ask(again)
                 if self._other.verdict(self.seconds).bad:
                     return verdict
         except (BackendError, Gone):
-            self._groups.update(map(str, range(_MOST_ALONE)))  # and no other is asked
+            self._groups.update(map(str, range(_MOST_ALONE)))  # repeat no other failure
             return verdict
         return replace(verdict, alone=False)
 
     def _next(self, own: deque[Planned], queues: list[deque[Planned]]) -> Planned | None:
-        """Take a case of one's own, or of the process that has most left, from the other end."""
+        """Take the next case of a queue; if it is empty, the last case of the longest queue."""
         with self._lock:
             if own:
                 return own.popleft()
@@ -233,8 +233,8 @@ class Pool:
             self._ends += not gone.hung
             self._hangs += gone.hung
         if self._hangs >= MOST_HANGS:
-            return f"given up after {self._hangs} cases that did not end"
-        return f"given up after its process has ended {self._ends} times" if self._ends >= MOST_ENDS else ""
+            return f"abandoned after {self._hangs} cases that did not end"
+        return f"abandoned after its process ended {self._ends} times" if self._ends >= MOST_ENDS else ""
 
     def _start(self) -> Worker:
         worker = Worker(self.selection, threads=_share(self.jobs), echo=self.echo)
@@ -243,7 +243,7 @@ class Pool:
         return worker
 
     def _not_shown(self, verdicts: list[Verdict]) -> list[Verdict]:
-        """After a whole run, make an error of each declared deviation that no case has shown."""
+        """After a whole run, make an error for each declared deviation that no case has shown."""
         if self.selection.part != "whole":
             return []
         return self._any().not_shown(shown(verdicts))
@@ -254,7 +254,7 @@ class Pool:
         return Header(__version__, chosen.part, chosen.seed, cases, level=chosen.level)
 
     def _any(self) -> Worker:
-        """Take a process that has the backend loaded and nothing to do, or start one."""
+        """Return an idle process that has loaded the backend, or start one."""
         for worker in self._workers:
             if worker.idle:
                 return worker
@@ -264,9 +264,9 @@ class Pool:
 
 
 def _queues(plan: tuple[Planned, ...], jobs: int, *, together: bool) -> list[deque[Planned]]:
-    """Share out the cases.
+    """Distribute the cases over the processes.
 
-    Where a library compiles anew for each dtype, a dtype stays with one process; otherwise a group does.
+    A group stays in one process. If the library compiles for each dtype, a dtype does instead.
     """
     keys = dict.fromkeys(case.dtype if together else (case.group or case.name) for case in plan)
     place = {key: number % jobs for number, key in enumerate(keys)}
@@ -277,15 +277,15 @@ def _queues(plan: tuple[Planned, ...], jobs: int, *, together: bool) -> list[deq
 
 
 def _share(jobs: int) -> int:
-    """Give each of several processes its share of the cores; 0 leaves the number to the libraries.
+    """Return the number of threads for each process; 0 lets the libraries choose.
 
-    Threads of several processes that wait for each other made a run on PyTorch six times as long.
+    With more threads than cores, a run on PyTorch took six times as long.
     """
     return max(1, (os.cpu_count() or 1) // jobs) if jobs > 1 else 0
 
 
 def lost(backend: str, case: Planned, gone: Gone, returns: tuple[str, ...]) -> Verdict:
-    """Give a verdict on the case that was being judged when a process ended."""
+    """Make the verdict on the case that was being judged when its process ended."""
     return Verdict(
         backend,
         case.name,

@@ -1,13 +1,13 @@
-"""How far a run is, on one line of a terminal, or now and then on a line of a log."""
+"""Show the progress of a run: on one line of a terminal, or on occasional lines of a log."""
 
 import shutil
 import sys
 import time
 from dataclasses import dataclass, field
 
-#: Seconds between two lines, on a terminal and in a log.
+#: Seconds between updates, on a terminal and in a log.
 _ON_TERMINAL, _IN_LOG = 0.2, 30.0
-#: Letters of a name that stand in a line, so that the numbers after it are seen.
+#: Maximum length of a name, so that the numbers after it fit on the line.
 _MOST = 30
 
 
@@ -32,7 +32,7 @@ class Progress:
     _shown: int = 0
 
     def add(self, *, failing: bool) -> None:
-        """Count a verdict, and say how far it is when it is time to."""
+        """Count a verdict, and show the progress if an update is due."""
         self.judged += 1
         self.failing += failing
         now = time.monotonic()
@@ -47,7 +47,7 @@ class Progress:
             sys.stderr.flush()
 
     def text(self, seconds: float) -> str:
-        """Say how far it is after some seconds.
+        """Return the text of the progress after some seconds.
 
         Examples
         --------
@@ -72,7 +72,7 @@ class Progress:
             sys.stderr.flush()
 
     def _show(self, text: str) -> None:
-        """Write a line over the one before, which may have been longer."""
+        """Overwrite the previous line, which may have been longer."""
         sys.stderr.write(f"\r{text:{self._shown}}")
         sys.stderr.flush()
         self._shown = len(text)

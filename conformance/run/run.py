@@ -1,4 +1,4 @@
-"""Runs on several backends, one after the other, with their results in a file as they come in."""
+"""Run the suite on several backends in turn, and write the results to a file as they come in."""
 
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,12 +19,12 @@ from attnspec.conformance.run.selection import Selection
 from attnspec.conformance.run.worker import Gone, Worker
 from attnspec.conformance.verdict import Verdict
 
-#: Seconds that a diagnosis may take.
+#: Time limit of a diagnosis in seconds.
 _DIAGNOSIS_LIMIT = 30.0
 
 
 class Interrupted(BaseException):
-    """The run was told to end.
+    """The run was interrupted by a signal.
 
     Attributes
     ----------
@@ -38,13 +38,13 @@ class Interrupted(BaseException):
 
 @dataclass(frozen=True)
 class Ran:
-    """What came of the runs.
+    """The outcome of the runs.
 
     Attributes
     ----------
     results : Results
     diagnoses : mapping of str to str
-        By backend, what its failures are consistent with.
+        The diagnosis of each backend.
     signal : int
         By which it was ended early; 0 where it was not.
     problem : str
@@ -70,7 +70,7 @@ def run_all(
 ) -> Ran:
     """Run the suite on backends.
 
-    Whatever ends a run early, what was found before is returned, and stands in the file.
+    If a run ends early, the verdicts up to then are returned, and are in the file.
 
     Parameters
     ----------
@@ -117,12 +117,12 @@ def run_all(
 def search_all(
     names: Sequence[str], number: int, seed: int | None, folder: Path, tell: Callable[[str], object]
 ) -> Outcome:
-    """Search on backends for calls that are wrong, each in a process of its own, and tell what is found.
+    """Search for failing calls of backends, each in its own process, and report them.
 
     Returns
     -------
     Outcome
-        The gravest of them.
+        The worst outcome.
     """
     outcomes = [Outcome.GOOD]
     for name in dict.fromkeys(names):
@@ -137,7 +137,7 @@ def search_all(
             outcomes.append(Outcome.NOT_LOADED)
         except Gone as gone:
             place = f", at {gone.raised.file}, line {gone.raised.line}" if gone.raised else ""
-            tell(plain(f"error: {name}: the search is not whole: {gone}{place}"))
+            tell(plain(f"error: {name}: the search did not finish: {gone}{place}"))
             outcomes.append(Outcome.NOT_WHOLE)
         finally:
             worker.stop()
@@ -145,7 +145,7 @@ def search_all(
 
 
 def _one(pool: Pool, runs: list[Run], write: Callable[[Event], None], stop: Callable[[Verdict], bool]) -> Run:
-    """Run the suite on one backend; the run is among the others from its beginning."""
+    """Run the suite on one backend, and add the run to `runs` at its start."""
     progress = Progress(plain(pool.name), 0)
     try:
         for event in pool.run(stop):
@@ -163,9 +163,9 @@ def _one(pool: Pool, runs: list[Run], write: Callable[[Event], None], stop: Call
 
 
 class Lines:
-    """A file of results, written line by line, so that whatever ends a run loses nothing.
+    """A file of results, written line by line, so that an interrupted run loses nothing.
 
-    It is opened when there is something to write. Where it cannot be written any more the run goes on.
+    The file is opened at the first write. If a write fails, the run continues.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ class Lines:
         self._file: TextIO | None = None
 
     def write(self, event: Event) -> None:
-        """Write what came in."""
+        """Write one event."""
         if self.path is None or self.problem:
             return
         try:
@@ -200,7 +200,7 @@ _KINDS = {Header: "header", Subject: "subject", Verdict: "verdict", Footer: "foo
 
 @contextmanager
 def _told_to_end() -> Iterator[None]:
-    """Turn the signals that tell a process to end into an exception, once."""
+    """Raise `Interrupted` at the first signal that asks the process to end."""
 
     def interrupt(number: int, _: FrameType | None) -> None:
         for one in _SIGNALS:

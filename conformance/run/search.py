@@ -1,4 +1,4 @@
-"""A search for calls that a backend gets wrong: any legal call, shrunk to the smallest that shows it."""
+"""Search for failing calls with random valid arguments, and shrink what is found."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -19,18 +19,18 @@ from attnspec.conformance.suite.options import OPTIONS, drawn
 from attnspec.conformance.suite.problem import Problem, Shape
 from attnspec.conformance.verdict import Verdict
 
-#: At most one axis is long, past the edges of tiles: the oracle computes with exact fractions.
+#: At most one axis is longer than a tile, because the oracle computes with exact fractions.
 _LONG = (9, 17, 33, 65)
-#: The finest digit of the numbers, from whole numbers on: simple ones are what a counter-example shrinks to.
+#: The resolution of the numbers. Integers come first, because examples shrink to simple numbers.
 _GRAINS = (1, 4, 64)
 _AMPLITUDES = (1.0, 0.125, 4.0, 16.0)
-#: No infinity in a value: times a weight that is too small to be told from 0 it is NaN, and nobody's fault.
+#: Values are never infinite: times a weight that underflows to 0 they give NaN in correct code.
 _SPECIAL = (*product(("query", "key"), (np.nan, np.inf, -np.inf)), ("value", np.nan))
 
 
 @dataclass(frozen=True)
 class Counterexample:
-    """The smallest call that a search found to be wrong.
+    """The smallest failing call that a search found.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Counterexample:
 
 
 def search(backend: Backend, number: int, seed: int | None = None) -> Counterexample | None:
-    """Put drawn calls of attention, with all arguments that a backend takes, to it.
+    """Make random calls of attention, with all arguments that a backend takes.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def search(backend: Backend, number: int, seed: int | None = None) -> Counterexa
     def put(case: Case) -> None:
         try:
             expected(case, backend.dialect)
-        except ValueError:  # the standard does not say what it gives
+        except ValueError:  # the specification does not define the result
             hypothesis.reject()
         verdict = judge(backend, case)
         if verdict.bad:
@@ -93,27 +93,27 @@ def search(backend: Backend, number: int, seed: int | None = None) -> Counterexa
         put()
     except _Found:
         return found[0]
-    except hypothesis.errors.Flaky:  # it went otherwise when it was repeated
+    except hypothesis.errors.Flaky:  # the failure is not repeatable
         return replace(found[0], verdict=replace(found[0].verdict, repeatable=False))
     return None
 
 
 class _Found(Exception):  # noqa: N818 - what Hypothesis shrinks
-    """A call that is wrong."""
+    """A call failed."""
 
 
 @st.composite
 def calls(draw: st.DrawFn, backend: Backend) -> Case:
-    """Draw a legal call of attention, of the dtypes and the arguments that a backend takes."""
+    """Draw a valid call of attention, with the dtypes and the arguments that a backend takes."""
     problem = _problem(draw, backend)
     arguments: dict[str, Any] = dict(problem.arguments)
     own: dict[str, Mapping[str, Any]] = {}
-    # A quarter of them, each drawn by itself: so each may be left out when the call is shrunk.
+    # A quarter of the options, drawn independently, so that shrinking can remove each.
     names = [name for name in OPTIONS if draw(st.integers(0, 3)) == 3]
     for name in names:
         if name.endswith("lengths") and min(problem.shape[-2:]) == 1:
-            continue  # there is no length between none and all
-        # Each with numbers of its own, so that it may be left out without another being changed.
+            continue  # no length is between none and all
+        # Each option has its own numbers, so that removing one does not change another.
         needs, its = drawn(replace(problem, random=np.random.default_rng([*map(ord, name)])), name)
         if all(backend.has("attention", argument) for argument in (*needs, *its)):
             arguments |= {**needs, **its}
@@ -164,7 +164,7 @@ def _problem(draw: st.DrawFn, backend: Backend) -> Problem:
 
 
 def _rules(own: Mapping[str, Mapping[str, Any]], special: set[str]) -> tuple[str, ...]:
-    """Name the rules that a call bears on: NaN in a place that is masked is no matter of a MUST."""
+    """List the rules that a call tests; NaN in a masked place is not subject to a MUST."""
     masks = any(OPTIONS[name].rule.startswith("MASK") or "bias" in its for name, its in own.items())
     rules = [OPTIONS[name].rule for name in own] or ["SOFT-1"]
     if special:
@@ -175,7 +175,7 @@ def _rules(own: Mapping[str, Mapping[str, Any]], special: set[str]) -> tuple[str
 
 
 def report(backend: Backend, found: Counterexample | None, number: int, folder: Path) -> str:
-    """Say what a search found, and store its case in a folder, to be judged again."""
+    """Describe the result of a search, and store its case in a folder to judge it again."""
     if found is None:
         return f"{backend.name}: {number} calls searched, none of them wrong"
     from attnspec.conformance.report.text import said
@@ -184,7 +184,7 @@ def report(backend: Backend, found: Counterexample | None, number: int, folder: 
     write_cases([found.case], path)
     lines = [f"{find_rule(found.verdict.rule).id} does not hold, in the smallest call that was found:"]
     lines += [f"  {name} = {_written(thing)}" for name, thing in found.case.arguments.items()]
-    # By its file: it is in no suite.
+    # The case is named by its file, because it is not in the suite.
     lines += [
         said(replace(found.verdict, case=str(path))),
         f"judge it again: attnspec check {backend.name} --case {path}",

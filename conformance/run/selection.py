@@ -1,11 +1,11 @@
-"""What of the suite is run."""
+"""The selection of cases of a run."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which cases a run is of.
+    """The selection of cases of a run.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Selection:
 
     @property
     def part(self) -> str:
-        """Which part of the suite that is: ``whole``, ``level``, ``quick`` or ``chosen``."""
+        """The part of the suite: ``whole``, ``level``, ``quick`` or ``chosen``."""
         if self.level and not (self.quick or self.names or self.match):
             return "level"
         if self.rules or self.names or self.match:

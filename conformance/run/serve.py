@@ -1,4 +1,4 @@
-"""A backend served over the protocol: what a program in another language does, for any backend of ours."""
+"""Serve a Python backend over the protocol, as a program in another language would."""
 
 import io
 import json
@@ -65,7 +65,7 @@ def _answer(backend: Backend, line: str) -> dict[str, Any]:
     given = {name: backend.to_library(x) if isinstance(x, np.ndarray) else x for name, x in arguments.items()}
     for name in [name for name in given if not backend.has(operation, name)]:
         if function is not None and name.startswith("return_"):
-            del given[name]  # calls that were exported for anybody ask for everything
+            del given[name]  # calls that are exported without a handshake request every output
         else:
             return {"id": number, "status": "unsupported", "message": f"no {operation} with {name}"}
     assert function is not None  # noqa: S101 - for the type checker: it has its arrays
@@ -76,7 +76,7 @@ def _answer(backend: Backend, line: str) -> dict[str, Any]:
         returned = function(*arrays, **given)
     except Unsupported as unsupported:
         return {"id": number, "status": "unsupported", "message": str(unsupported)}
-    except Exception as error:  # noqa: BLE001 - whatever it raises is its refusal
+    except Exception as error:  # noqa: BLE001 - any exception is a refusal
         return {"id": number, "status": "refused", "message": f"{type(error).__name__}: {error}"}
     parts = [returned] if len(want) == 1 else list(returned)
     tensors = {}
@@ -87,7 +87,7 @@ def _answer(backend: Backend, line: str) -> dict[str, Any]:
 
 
 def serve_here(backend: Backend) -> None:
-    """Serve on standard input and output; what the backend prints goes to standard error."""
+    """Serve on standard input and output; redirect the backend's output to standard error."""
     answers, sys.stdout = sys.stdout, sys.stderr
     lines = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""The suite under pytest: an item for each case and backend, judged in a process of the backend's own."""
+"""The suite under pytest: an item for each case and backend, judged in a process for each backend."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,7 +19,7 @@ from attnspec.conformance.run.selection import Selection
 from attnspec.conformance.run.worker import Gone, Loaded, Planned, Worker
 from attnspec.conformance.verdict import Verdict, from_json, shown, to_json
 
-#: Under this name a verdict travels in the report of its item, from an xdist worker too.
+#: The property of an item's report that holds its verdict, also from an xdist worker.
 _PROPERTY = "attnspec.verdict"
 
 
@@ -29,14 +29,14 @@ class Suite(pytest.Directory):
     session_: "Session"
 
     def collect(self) -> Iterator["CaseItem"]:
-        """Make an item of each case for each backend."""
+        """Make an item for each case and backend."""
         for name in self.session_.names:
             for case in self.session_.plans[name]:
                 yield CaseItem.from_parent(self, name=f"{case.name}[{name}]", backend=name, case=case)
 
 
-class Failed(Exception):  # noqa: N818 - it carries a verdict, and is no error of ours
-    """A verdict by which a backend does not conform."""
+class Failed(Exception):  # noqa: N818 - it carries a verdict
+    """A backend does not conform in a case."""
 
 
 class CaseItem(pytest.Item):
@@ -49,7 +49,7 @@ class CaseItem(pytest.Item):
         self.extra_keyword_matches.update((*case.rules, case.group, case.dtype))
 
     def runtest(self) -> None:
-        """Have it judged."""
+        """Judge the case."""
         suite = self.parent
         assert isinstance(suite, Suite)  # noqa: S101 - for the type checker: it makes the items
         verdict = suite.session_.judged(self.backend, self.case)
@@ -64,7 +64,7 @@ class CaseItem(pytest.Item):
             pytest.skip(verdict.reason or f"{verdict.rule} is not shown")
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Write the verdict, or the traceback of an error of ours."""
+        """Print the verdict, or the traceback of an error in this package."""
         if isinstance(excinfo.value, Failed):
             from attnspec.conformance.report.text import said
 
@@ -72,12 +72,12 @@ class CaseItem(pytest.Item):
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Say where the item stands: in no file."""
+        """Return the location of the item, which is not in a file."""
         return SUITE, None, self.name
 
 
 class Session:
-    """What pytest runs of the suite, and what it has found.
+    """The state of a run under pytest.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class Session:
         self.required = option("--require")
         self.workers: dict[str, Worker] = {}
         if not option("--backend"):
-            raise pytest.UsageError("--backend: expected what is to be judged, got nothing")
+            raise pytest.UsageError("--backend: expected the name of a backend, got nothing")
         try:
             self.selection = _selected(config)
             check_required(self.required, self.selection.part, self.selection.level)
@@ -111,12 +111,12 @@ class Session:
         self.runs: dict[str, Run] = {}
 
     def _load(self, name: str) -> Loaded:
-        """Load a backend, in a process of its own that then judges it."""
+        """Load a backend in a new process, which then judges it."""
         self.workers[name] = Worker(self.selection)
         return self.workers[name].load(name)
 
     def _planned(self, fits: str) -> tuple[Planned, ...]:
-        """Plan what backends are asked that take only some calls, in a process that has loaded none."""
+        """Plan the cases for backends with constraints, in a process that has loaded no backend."""
         planner = Worker(self.selection)
         try:
             return planner.plan(replace(self.selection, fits=fits))
@@ -124,16 +124,16 @@ class Session:
             planner.stop()
 
     def is_outside(self, verdict: Verdict) -> bool:
-        """Whether a verdict is about no rule of the level that is required, or that alone is asked."""
+        """Whether a verdict concerns no rule of the level that is required or selected."""
         return bool(self.counted) and self.counted.isdisjoint(says(verdict))
 
     @property
     def controls(self) -> bool:
-        """Whether this is not a worker of xdist, which reports to another process."""
+        """Whether this process is not an xdist worker."""
         return not hasattr(self.config, "workerinput")
 
     def judged(self, name: str, case: Planned) -> Verdict:
-        """Have a case judged; a process that has ended is replaced."""
+        """Judge a case; replace its process if it has ended."""
         if name not in self.workers:
             self._load(name)
         worker = self.workers[name]
@@ -145,7 +145,7 @@ class Session:
             return lost(name, case, gone, worker.returns)
 
     def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-        """Take the folder of the suite for the suite."""
+        """Collect the folder of the suite as the suite."""
         if path != SUITE:
             return None
         suite: Suite = Suite.from_parent(parent, path=path)
@@ -153,7 +153,7 @@ class Session:
         return suite
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Load the backends before any item is run; with xdist this process runs none."""
+        """Load the backends before the first item; with xdist this process runs no items."""
         items = [item for item in session.items if isinstance(item, CaseItem)]
         selection = self.selection if len(items) == sum(map(len, self.plans.values())) else _CHOSEN
         for name in self.names if self.controls else ():
@@ -163,12 +163,12 @@ class Session:
             run.add(self.loaded[name].subject)
 
     def pytest_report_header(self) -> str:
-        """Say which part is run, so that it can be run again."""
+        """Print the part and the seed, so that the run can be repeated."""
         seed = "fixed" if self.selection.seed is None else self.selection.seed
         return f"attnspec: {self.selection.part}, seed {seed}"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Collect the verdicts, those of xdist's workers among them."""
+        """Collect the verdicts, including those of xdist workers."""
         if report.when == "call":
             for name, entry in report.user_properties:
                 if name == _PROPERTY and isinstance(entry, dict):
@@ -177,13 +177,13 @@ class Session:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Let a run fail that has judged less than its plan, or not shown what is declared."""
+        """Fail a run that has judged less than its plan, or has not shown every declaration."""
         for name, run in self.runs.items():
             stopped = (
                 session.shouldfail or session.shouldstop or session.exitstatus > pytest.ExitCode.TESTS_FAILED
             )
             if run.header.part == "whole" and not stopped:
-                if name not in self.workers:  # the last case ended it
+                if name not in self.workers:  # the last case ended its process
                     self._load(name)
                 for verdict in self.workers[name].not_shown(shown(run.verdicts)):
                     run.add(verdict)
@@ -202,27 +202,27 @@ class Session:
 
     @property
     def report(self) -> Report:
-        """What there is to say of the runs."""
+        """The report on the runs."""
         return Report(gathered(self.runs.values()), required=self.required or "")
 
 
 def _selected(config: pytest.Config) -> Selection:
-    """Read what of the suite is run.
+    """Read the selection from the options.
 
     Raises
     ------
     SpecError
-        When there is no such level, or rules are named beside one.
+        If the level is unknown, or both a level and rules are given.
     """
     option = config.getoption
     level, rules = option("--level"), tuple(option("--rule"))
     if level and rules:
-        raise SpecError("--level: expected no --rule beside it, got both")
+        raise SpecError("--level: expected either --level or --rule, got both")
     rules = rules_of(level) if level else rules
     return Selection(
         option("--quick"), rules, tuple(option("--case")), level=level or "", seed=option("--seed")
     )
 
 
-#: A run from which pytest has deselected something.
+#: The selection of a run in which pytest has deselected cases.
 _CHOSEN = Selection(match=("-k",))

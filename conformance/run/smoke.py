@@ -1,4 +1,4 @@
-"""The harness held against what is known, before an implementation is blamed."""
+"""Test the suite itself with a correct and a wrong implementation."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -17,20 +17,20 @@ from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.report.text import finding
 from attnspec.conformance.suite import find
 
-#: A golden vector that needs a mask, and tells whether it is obeyed.
+#: A golden vector that fails if the mask is ignored.
 _CASE = "masking-empty-last"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was tried."""
+    """The result of one check."""
 
     what: str
     problem: str = ""
 
     @property
     def good(self) -> bool:
-        """Whether it went as it must."""
+        """Whether the check succeeded."""
         return not self.problem
 
     def __str__(self) -> str:
@@ -38,7 +38,7 @@ class Finding:
 
 
 def check_harness() -> Iterator[Finding]:
-    """Judge a right and a wrong implementation, here and as a program: one must pass, the other fail."""
+    """Judge a correct and a wrong implementation, in this process and as a program."""
     here = load("numpy-portable")
     served = f'"{sys.executable}" -m attnspec.conformance.run.serve numpy-portable'
     routes = {"in this process": here}
@@ -57,7 +57,7 @@ def check_harness() -> Iterator[Finding]:
 
 
 def try_out(name: str) -> Iterator[Finding]:
-    """Load a backend and make the plainest call, and tell what came back."""
+    """Load a backend, make a call without options, and report the result."""
     try:
         backend = load(name)
     except BackendError as error:
@@ -85,7 +85,7 @@ def _said(outputs: Mapping[str, Any]) -> str:
 
 
 def _blind(backend: Backend) -> Any:
-    """Make a function that takes a mask and does nothing with it."""
+    """Make a function that takes a mask and ignores it."""
     attention = backend.attention
 
     def ignoring(query: Any, key: Any, value: Any, *, mask: Any = None) -> Any:

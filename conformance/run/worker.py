@@ -1,4 +1,4 @@
-"""A process that judges a backend's cases, as the run sees it: asked, waited for, and ended."""
+"""Control a process that judges the cases of a backend."""
 
 import json
 import os
@@ -18,19 +18,19 @@ from attnspec.conformance.results import Subject
 from attnspec.conformance.run.selection import Selection
 from attnspec.conformance.verdict import Raise, Verdict, from_json
 
-#: Seconds that making the plan, and the import of a backend may take. PyTorch, cold, takes some ten.
+#: Time limits in seconds of the plan and of the import of a backend. PyTorch takes about ten.
 PLAN_LIMIT, IMPORT_LIMIT = 120.0, 120.0
-#: That a search may take.
+#: Time limit of a search in seconds.
 SEARCH_LIMIT = 3600.0
-#: Seconds in which a process that hangs says where.
+#: Seconds to wait for the stack of a process that hangs.
 _TRACE_LIMIT = 0.5
-#: A line of a stack, as `faulthandler` writes it.
+#: A line of a stack, in the format of `faulthandler`.
 _FRAME = re.compile(r'^  File "(.*)", line ([0-9]+) in (.*)$', re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A case that a run is to judge."""
+    """A case in the plan of a run."""
 
     name: str
     group: str
@@ -41,15 +41,15 @@ class Planned:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A backend that is loaded.
+    """A loaded backend.
 
     Attributes
     ----------
     subject : Subject
     compiles : bool
-        Whether its library compiles anew for each dtype.
+        Whether its library compiles for each dtype.
     fits : str
-        What its cases have to be drawn to fit; empty where it takes every call.
+        The suffix of its constraints; empty without constraints.
     """
 
     subject: Subject
@@ -58,14 +58,14 @@ class Loaded:
 
 
 class Gone(Broken):
-    """The process ended, or was ended, before it answered.
+    """The process ended, or was killed, before it answered.
 
     Attributes
     ----------
     raised : Raise or None
-        Where it was, when that is known.
+        The place in the code, if it is known.
     hung : bool
-        Whether it was ended as it gave no answer in time.
+        Whether it was killed because it gave no answer in time.
     """
 
     def __init__(self, message: str, raised: Raise | None, *, hung: bool) -> None:
@@ -79,7 +79,7 @@ class InternalError(BackendError):
 
 
 def _below(frames: list[Place]) -> list[Place]:
-    """Leave out the calls of the standard library that have started this process."""
+    """Drop the outer frames, of the standard library that starts the process."""
     judging = [number for number, place in enumerate(frames) if place[0].startswith(OURS)]
     return frames[judging[0] :] if judging else frames
 
@@ -91,21 +91,21 @@ class Worker:
     ----------
     selection : Selection
     threads : int, optional
-        How many threads libraries should use, where the surroundings do not say; 0 leaves it to them.
+        The number of threads of libraries, unless the environment sets it; 0 lets them choose.
     echo : bool, optional
-        Whether what the backend prints is printed.
+        Whether to print the output of the backend.
 
     Attributes
     ----------
     returns : tuple of str
-        The outputs of attention that the backend returns when asked to, once it is loaded.
+        The outputs of attention that the backend can return, once it is loaded.
     """
 
     def __init__(self, selection: Selection, *, threads: int = 0, echo: bool = False) -> None:
         told = json.dumps([selection.seed, *selection.files])
-        # -P: a module in the current folder is not taken for one of the standard library or of ours.
+        # -P: a module in the current folder must not hide one of the standard library.
         command = [sys.executable, "-P", "-m", "attnspec.conformance.run.child", told]
-        # OpenMP's variable is read by OpenBLAS and PyTorch, too.
+        # OpenBLAS and PyTorch read this variable, too.
         environment = {"OMP_NUM_THREADS": str(threads), **os.environ} if threads else None
         self._process = Process(command, environment=environment, leads=True, echo=echo)
         self._asked: deque[str] = deque()
@@ -113,16 +113,16 @@ class Worker:
 
     @property
     def idle(self) -> bool:
-        """Whether it runs and has answered all that it was asked."""
+        """Whether it is running and has answered all requests."""
         return self._process.running and not self._asked
 
     def plan(self, selection: Selection) -> tuple[Planned, ...]:
-        """Ask which cases are selected.
+        """Request the selected cases.
 
         Raises
         ------
         SpecError
-            When the selection names a rule or case that there is not.
+            If the selection names an unknown rule or case.
         """
         self._send("plan", selection=asdict(selection))
         found: list[Planned] = []
@@ -135,12 +135,12 @@ class Worker:
             found += [Planned(name, group, tuple(rules), *rest) for name, group, rules, *rest in thing]
 
     def load(self, name: str) -> Loaded:
-        """Have the backend loaded, and tell what it is.
+        """Load the backend, and describe it.
 
         Raises
         ------
         BackendError
-            When it cannot be used.
+            If it cannot be used.
         """
         self._send("load", name=name)
         try:
@@ -154,7 +154,7 @@ class Worker:
         return Loaded(Subject(**thing["subject"]), thing["compiles"], thing["fits"])
 
     def ask(self, case: Planned) -> None:
-        """Ask for a verdict, which `verdict` then waits for; several may be asked for at once."""
+        """Request a verdict, for which `verdict` waits; several requests may be pending."""
         self._asked.append(case.name)
         self._send("judge", name=case.name, group=case.group)
 
@@ -164,9 +164,9 @@ class Worker:
         Raises
         ------
         Gone
-            When there is none in time, or the process ended.
+            If there is none in time, or the process ended.
         InternalError
-            When the judge failed.
+            If the judge failed.
         """
         try:
             kind, thing = self._receive(seconds)
@@ -175,7 +175,7 @@ class Worker:
             raise
         expected = self._asked.popleft()
         if kind != "verdict" or thing.get("case") != expected:
-            self.stop()  # what it has started may answer in its place
+            self.stop()  # a child process of it may have answered
             raise Gone("its process answered to another question", None, hung=False)
         try:
             return from_json(thing)
@@ -184,30 +184,30 @@ class Worker:
             raise Gone("its process wrote what is no verdict", None, hung=False) from None
 
     def not_shown(self, shown: set[str]) -> list[Verdict]:
-        """Ask for an error for each thing that is declared and was not shown."""
+        """Request an error for each declaration that was not shown."""
         self._send("not_shown", shown=sorted(shown))
         return [from_json(entry) for entry in self._receive(IMPORT_LIMIT)[1]]
 
     def diagnose(self, failed: Iterable[tuple[str, str]], seconds: float) -> str:
-        """Ask what of the gallery gives what the backend gives; empty where nothing does."""
+        """Request the gallery entry with the same results as the backend; empty if there is none."""
         self._send("diagnose", failed=list(failed))
         kind, thing = self._receive(seconds)
         return str(thing) if kind == "diagnosis" else ""
 
     def search(self, number: int, folder: Path) -> tuple[bool, str]:
-        """Have it search; tell whether nothing was found, and what there is to say.
+        """Request a search; return whether nothing was found, and the text of the result.
 
         Raises
         ------
         Gone
-            When the process ended, or a call did not end.
+            If the process ended, or a call did not end.
         """
         self._send("search", number=number, folder=str(folder))
         _, thing = self._receive(SEARCH_LIMIT)
         return thing["good"], thing["text"]
 
     def stop(self) -> None:
-        """End the process, and all that it has started."""
+        """End the process and all that it has started."""
         self._process.stop()
 
     def _send(self, do: str, **rest: Any) -> None:
@@ -221,7 +221,7 @@ class Worker:
             if hung:
                 self._process.tell_where(_TRACE_LIMIT)
             how = f"did not end in {seconds:g} s" if hung else f"its process {self._process.ended()}"
-            # Of several stacks the last; a stack begins with its innermost line.
+            # The last stack, if there are several. A stack starts with its innermost line.
             stack = _FRAME.findall(self._process.errors.rpartition("most recent call first")[2])
             self.stop()
             frames = [(file, int(number), function) for file, number, function in reversed(stack)]
