@@ -67,7 +67,7 @@ def test_of_several_backends_each_has_its_reason_above_its_own_last_line():
     subjects = (replace(SUBJECT, problem=GIVEN_UP), other)
     verdicts = (PASS, replace(PASS, backend="other:f"))
     lines = screen(Report(replace(RESULTS, subjects=subjects, verdicts=verdicts)), width=200).splitlines()
-    starts = ["error: backend m:f: given up", "m:f: ", "error: backend other:f: not", "other:f: "]
+    starts = ["error: backend m:f: abandoned", "m:f: ", "error: backend other:f: not", "other:f: "]
     assert [line.startswith(start) for line, start in zip(lines[-4:], starts, strict=True)] == [True] * 4
 
 

@@ -129,12 +129,15 @@ def test_a_file_that_is_there_is_not_written_over():
     [
         (
             "conventions:wrong_altogether",
-            "expected a way of calling it that gives attention, got none: tried",
+            "expected some call to compute attention, got none: tried",
         ),
-        ("conventions:wrong_altogether", "what it returned of depth 4, 8, 16, 32, 64, 96, 128, 256 is not"),
+        (
+            "conventions:wrong_altogether",
+            "with depth 4, 8, 16, 32, 64, 96, 128, 256 it returned something other than attention",
+        ),
         (
             "conventions:of_a_depth_that_nobody_tries",
-            "raised ValueError: head dimension must be 20, got 4; if it takes some calls alone, say so under",
+            "raised ValueError: head dimension must be 20, got 4; if it takes only some shapes, add them to",
         ),
         (
             "conventions:with_what_nobody_has",
