@@ -94,7 +94,7 @@ def test_a_level_selects_its_rules_and_those_that_it_builds_on(check):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--level", "gold"], "level: got 'gold', expected one of core, masked, grouped, cached, exact"),
+        (["--level", "gold"], "level: got 'gold', expected one of core, strict, masked, "),
         (["--level", "core", "--rule", "MASK-6"], "--level: expected either --level or --rule, got both"),
         (["--require", "gold"], "level: got 'gold'"),
         (["--require", "core", "--quick"], "--require: a level is told of a whole run"),

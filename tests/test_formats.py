@@ -106,7 +106,9 @@ def test_markdown():
 
 def test_markdown_of_what_conforms_but_for_known_failures():
     text = to_markdown(Report(replace(PERFECT, verdicts=(*PERFECT.verdicts, FAIL)), [KNOWN]))
-    assert text.startswith("## attnspec: conforms but for 1 known failure; reaches levels core, grouped")
+    assert text.startswith(
+        "## attnspec: conforms but for 1 known failure; reaches levels core, strict, grouped"
+    )
     assert "known, 1 of it, `filled with -1e9` ([link](https://x.example/1))" in text
     odd = replace(KNOWN, link="javascript:alert(1)")
     text = to_markdown(Report(replace(PERFECT, verdicts=(*PERFECT.verdicts, FAIL)), [odd]))
@@ -116,7 +118,7 @@ def test_markdown_of_what_conforms_but_for_known_failures():
 @pytest.mark.parametrize(
     ("report", "message", "color"),
     [
-        (Report(PERFECT), "core, masked, grouped, cached, exact", "brightgreen"),
+        (Report(PERFECT), "every level", "brightgreen"),
         (Report(RESULTS), "does not conform", "red"),
         (Report(replace(PERFECT, headers=(Header("1", "quick"),))), "part of the suite passes", "yellow"),
         (Report(replace(PERFECT, missing={"m:f": ("x",)})), "not judged whole", "red"),
@@ -127,7 +129,7 @@ def test_markdown_of_what_conforms_but_for_known_failures():
         ),
         (
             Report(replace(PERFECT, verdicts=(*PERFECT.verdicts, FAIL)), [KNOWN]),
-            "core, grouped, exact, 1 known failure",
+            "core, strict, grouped, biased, 12 more, 1 known failure",
             "yellow",
         ),
     ],

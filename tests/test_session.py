@@ -131,7 +131,7 @@ def test_by_pytest_alone_a_level_is_asked_and_what_is_outside_of_it_fails_nothin
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--level", "nothing"], "ERROR: level: got 'nothing', expected one of core, masked"),
+        (["--level", "nothing"], "ERROR: level: got 'nothing', expected one of core, strict, masked"),
         (
             ["--level", "core", "--rule", "MASK-1"],
             "ERROR: --level: expected either --level or --rule, got both",

@@ -89,9 +89,8 @@ def test_every_argument_is_used_by_a_case(operation):
 
 def test_what_is_said_to_be_exact_in_every_dtype_is():
     said = [case for case in cases() if "exact in every dtype" in case.provenance.inputs]
-    mixed = {"errors-dtype-key", "errors-dtype-value", "errors-dtype-half"}
     assert len(said) > 200
-    assert {case.id for case in said if dtypes_of(case) != DTYPES} == mixed
+    assert [case.id for case in said if dtypes_of(case) != DTYPES] == []
 
 
 @pytest.mark.parametrize(
@@ -105,7 +104,7 @@ def test_rows_sum_to_what_the_sink_leaves(case):
     empty = ~(weights != 0).any(axis=-1)  # a row of NaN is not
     assert np.array_equal(lse[empty], sinks[empty])
     assert not output[empty].any()
-    there = ~empty & ~np.isnan(lse)
+    there = ~empty & (lse < np.inf)  # a score of NaN or plus infinity leaves the weights undefined (NUM-11)
     left = 1 - np.exp(sinks[there] - lse[there])
     np.testing.assert_allclose(weights.sum(axis=-1)[there], left, rtol=0, atol=1e-12)
 

@@ -3,10 +3,13 @@
 import json
 from xml.sax.saxutils import escape
 
+from attnspec import levels
 from attnspec.conformance.report.headline import reached_by
 from attnspec.conformance.report.report import Outcome, Report
 
 _LABEL = "attnspec"
+#: Levels that a badge has room for.
+_MOST = 5
 _NOT_GOOD = {
     Outcome.FAILS: "does not conform",
     Outcome.NOT_LOADED: "not judged",
@@ -58,4 +61,12 @@ def _said(report: Report) -> tuple[str, str]:
     first, *others = (reached_by(report, subject) for subject in subjects)
     reached = [name for name in first if all(name in its for its in others)]
     more += ", others fail" if report.failures.new else ""  # outside of the level that is required
-    return (", ".join(reached) or "no level") + more, "good" if reached and not more else "part"
+    return _named(reached) + more, "good" if reached and not more else "part"
+
+
+def _named(reached: list[str]) -> str:
+    """Name the levels in as many words as a badge has room for."""
+    if len(reached) == len(levels()):
+        return "every level"
+    shown = reached if len(reached) <= _MOST else [*reached[: _MOST - 1], f"{len(reached) - _MOST + 1} more"]
+    return ", ".join(shown) or "no level"
