@@ -41,6 +41,8 @@ def accepted(output: str, dtype: str) -> tuple[str, ...]:
     >>> accepted("output", "float32"), accepted("bias", "float32")
     (('float32',), ('float32', 'float64'))
     """
+    if dtype not in FORMATS:  # of integers, which were taken for numbers
+        return (dtype,)
     if output == "lse":
         return FORMATS[dtype].accepted_of_lse
     if output == "bias":  # that of ALiBi
