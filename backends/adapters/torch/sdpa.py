@@ -138,6 +138,12 @@ _OF_ALL = (
         "torch/masked_nan_query",
         when=lambda arguments: has_nan_query(arguments) and has_mask_or_bias(arguments),
     ),
+    Deviation(
+        ("HEAD-2",),
+        "no key heads are taken beside query heads, and give 0",
+        "torch/no_key_heads",
+        when=lambda arguments: 0 in arguments["key"].shape[:-2] and 0 not in arguments["query"].shape[:-2],
+    ),
 )
 _OF_MATH = (
     Deviation(
@@ -145,12 +151,6 @@ _OF_MATH = (
         "other heads of value than of key are repeated",
         "torch/heads_of_value",
         when=has_other_heads_of_value,
-    ),
-    Deviation(
-        ("HEAD-2",),
-        "no key heads are taken beside query heads, and give 0",
-        "torch/no_key_heads",
-        when=lambda arguments: 0 in arguments["key"].shape[:-2] and 0 not in arguments["query"].shape[:-2],
     ),
 )
 _OF_FLASH = (
