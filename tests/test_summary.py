@@ -7,7 +7,7 @@ from reported import FAIL, PASS, PERFECT, RESULTS, SUBJECT
 from attnspec import levels as all_levels
 from attnspec.conformance.report.report import Report
 from attnspec.conformance.report.screen import screen
-from attnspec.conformance.report.summary import levels, run, time, totals, used
+from attnspec.conformance.report.summary import lacks, levels, run, time, totals, used
 from attnspec.conformance.results import Header
 
 
@@ -56,3 +56,20 @@ def test_what_was_run_is_told_with_the_seed_and_reproduced_with_it():
     assert run(seeded) == "run: quick (seed 7)"
     assert 'find("masking-empty-last-float32", seed=7)' in screen(Report(seeded))
     assert Report(replace(seeded, headers=(*seeded.headers, Header("1")))).seed is None
+
+
+def test_what_is_lacking_is_told_of_core_first_and_not_of_what_is_not_offered():
+    verdicts = {one.rules[0]: one for one in PERFECT.verdicts}
+    others = [
+        replace(verdicts["POS-7"], status="unsupported"),
+        replace(verdicts["POS-8"], status="unsupported"),
+    ]
+    kept = [one for rule, one in verdicts.items() if rule not in ("POS-7", "POS-8")]
+    assert lacks(Report(replace(PERFECT, verdicts=(*kept, *others))), SUBJECT) == ""
+    failing = {"SOFT-1", "SOFT-3", "POS-1"}
+    bad = tuple(
+        replace(one, status="deviation", rule=rule) if rule in failing else one
+        for rule, one in verdicts.items()
+    )
+    found = lacks(Report(replace(PERFECT, verdicts=bad)), SUBJECT)
+    assert found == "; core lacks SOFT-1 (deviation), SOFT-3 (deviation)"
