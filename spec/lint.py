@@ -86,8 +86,10 @@ def _of_case(case: Case) -> list[str]:
         if case.misuse.argument not in allowed:  # it may be missing from the call: that may be the fault
             problems.append(f"misuse: got {case.misuse.argument}, expected an argument of {case.operation}")
         return problems
-    if set(case.expected) != set(operation.outputs):
-        problems.append(f"expected: got {', '.join(case.expected)}, expected {', '.join(operation.outputs)}")
+    asked = {one.option: True for one in operation.results if one.option}
+    wanted = operation.wanted({**case.arguments, **asked})
+    if set(case.expected) != set(wanted):
+        problems.append(f"expected: got {', '.join(case.expected)}, expected {', '.join(wanted)}")
     if not absent:
         problems += (found := misfits(case.operation, case.arguments))
         problems += [] if found else _of_expected(case)

@@ -20,6 +20,7 @@ CHAPTERS = (
     "caching",
     "positions",
     "dropout",
+    "gradients",
     "numerics",
     "errors",
 )

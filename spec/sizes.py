@@ -82,8 +82,13 @@ def output_shapes(operation: str, arguments: Arguments) -> dict[str, tuple[int, 
     found = sizes(operation, arguments)
     convention = arguments.get("convention")
     return {
-        output.name: shape_of(turned(output.shape) if convention in output.turns else output.shape, found)
+        output.name: (
+            tuple(arguments[output.of].shape)
+            if output.of
+            else shape_of(turned(output.shape) if convention in output.turns else output.shape, found)
+        )
         for output in OPERATIONS[operation].results
+        if not output.of or arguments.get(output.of) is not None
     }
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from textwrap import wrap
 
 from attnspec.errors import SpecError
-from attnspec.operations import LETTERS, OPERATIONS, Argument, Output, Shape
+from attnspec.operations import LETTERS, OPERATIONS, Argument, Operation, Output, Shape
 from attnspec.operations.letters import BATCH
 from attnspec.sizes import turned
 
@@ -58,7 +58,7 @@ def arguments(*operations: str) -> str:
         if len(operations) > 1:
             rows.append((f"**{name}**", *[""] * 6))
         rows += [_of_argument(one) for one in OPERATIONS[name].arguments.values()]
-        rows += [_of_output(one) for one in OPERATIONS[name].results]
+        rows += [_of_output(one, OPERATIONS[name]) for one in OPERATIONS[name].results]
     return _table(("argument", "kind", "shape", "meaning", "role", "default", "rule"), rows)
 
 
@@ -148,8 +148,8 @@ def _of_argument(one: Argument) -> tuple[str, ...]:
     )
 
 
-def _of_output(one: Output) -> tuple[str, ...]:
-    asked = f"with `{one.option}`" if one.option else "always"
+def _of_output(one: Output, form: Operation) -> tuple[str, ...]:
+    asked = f"with `{one.option or one.of}`" if one.option or one.of in form.options else "always"
     return f"gives `{one.name}`", _KINDS[one.numbers], _shape_of(one), asked, "", "", f"[{one.rule}]"
 
 

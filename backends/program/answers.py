@@ -156,8 +156,7 @@ class Recorded:
             raise Broken(self._broken[number])
         if number not in self._answers:
             raise Broken(f"gave no answer to call {number} ({call['folder']}){self._stray}")
-        outputs = OPERATIONS[operation].outputs
-        want = [name for name in outputs if name == outputs[0] or arguments.get(f"return_{name}") is True]
+        want = OPERATIONS[operation].wanted(arguments)
         parts = read_answer(self._answers[number], number, want, place)
         return parts if len(parts) > 1 else parts[0]
 

@@ -53,11 +53,7 @@ def write_call(number: int, operation: str, arguments: Mapping[str, Any], folder
             (folder / f"{name}.bin").write_bytes(np.ascontiguousarray(little).tobytes())
         else:
             options[name] = _plain(name, thing)
-    want = [
-        output
-        for place, output in enumerate(OPERATIONS[operation].outputs)
-        if place == 0 or options.get(f"return_{output}") is True
-    ]
+    want = list(OPERATIONS[operation].wanted(arguments))
     call = {"do": "run", "id": number, "operation": operation, "folder": said, "want": want}
     # Names of folders are not escaped, so that a program can search the text.
     return json.dumps(call | {"options": options, "tensors": tensors}, allow_nan=False, ensure_ascii=False)

@@ -116,10 +116,7 @@ class Program:
         self._folder.mkdir(exist_ok=True)
         self._number += 1
         line = write_call(self._number, operation, arguments, self._folder, str(self._folder))
-        wanted = OPERATIONS[operation].outputs
-        want = [
-            output for output in wanted if output == wanted[0] or arguments.get(f"return_{output}") is True
-        ]
+        want = OPERATIONS[operation].wanted(arguments)
         call = (fingerprint(line, self._folder), *want)
         if call in self._hung:
             raise Broken(self._hung[call])

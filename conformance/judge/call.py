@@ -71,7 +71,9 @@ def call(
     missing = [name for name in arguments if not backend.has(operation, name)]
     if missing:
         raise Missing(f"{backend.name} has no argument {', '.join(missing)}")
-    wanted = [name for name in OPERATIONS[operation].outputs[1:] if backend.has(operation, f"return_{name}")]
+    form = OPERATIONS[operation]
+    asked = {one.option: True for one in form.results if one.option and backend.has(operation, one.option)}
+    wanted = form.wanted({**arguments, **asked})
     given = {
         name: backend.to_library(thing) if isinstance(thing, np.ndarray) else thing
         for name, thing in arguments.items()
@@ -80,20 +82,20 @@ def call(
         if backend.array_library.strides not in needs_strides(kind):
             raise Missing(f"{backend.library} makes no view that lies {kind}")
         given[name] = LAYOUTS[kind](backend.xp, given[name])
-    arrays = [given[name] for name in OPERATIONS[operation].arrays]
-    options = {name: thing for name, thing in given.items() if name not in OPERATIONS[operation].arrays}
+    arrays = [given[name] for name in form.arrays]
+    options = {name: thing for name, thing in given.items() if name not in form.arrays}
     try:
         # An implementation is judged by its results, and what it sets here is not ours to keep.
         with warnings.catch_warnings(), np.errstate():
             warnings.simplefilter("ignore")
-            returned = function(*arrays, **options, **{f"return_{name}": True for name in wanted})
+            returned = function(*arrays, **options, **asked)
     except (KeyboardInterrupt, Unsupported, Broken):
         raise
     except NotImplementedError as error:
         raise Declined(error) from error
     except BaseException as error:  # sys.exit and pytest.skip in a kernel are errors too
         raise Raised(error) from error
-    outputs = _named(backend, [OPERATIONS[operation].outputs[0], *wanted], returned)
+    outputs = _named(backend, list(wanted), returned)
     given_arrays = {name: thing for name, thing in arguments.items() if isinstance(thing, np.ndarray)}
     after = backend.to_numpy_all([given[name] for name in given_arrays])
     for (name, thing), left in zip(given_arrays.items(), after, strict=True):

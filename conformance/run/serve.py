@@ -69,8 +69,7 @@ def _answer(backend: Backend, line: str) -> dict[str, Any]:
         else:
             return {"id": number, "status": "unsupported", "message": f"no {operation} with {name}"}
     assert function is not None  # noqa: S101 - for the type checker: it has its arrays
-    wanted = OPERATIONS[operation].outputs
-    want = [name for name in wanted if name == wanted[0] or given.get(f"return_{name}") is True]
+    want = OPERATIONS[operation].wanted(given)
     try:
         arrays = [given.pop(name) for name in OPERATIONS[operation].arrays]
         returned = function(*arrays, **given)

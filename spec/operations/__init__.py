@@ -7,7 +7,7 @@ capabilities: an argument that it does not have is unsupported.
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from attnspec.operations import attention, companions
+from attnspec.operations import attention, companions, gradients
 from attnspec.operations.argument import REQUIRED, Argument, Bounds, Kind, Numbers, Output, Role, Shape
 from attnspec.operations.letters import LETTERS, Letter
 from attnspec.operations.operation import Operation
@@ -33,6 +33,7 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
         "projection": companions.PROJECTION,
         "scores": companions.SCORES,
         "attention": attention.ATTENTION,
+        "attention_vjp": gradients.ATTENTION_VJP,
         "self_attention": companions.SELF_ATTENTION,
         "split_heads": companions.SPLIT_HEADS,
         "merge_heads": companions.MERGE_HEADS,

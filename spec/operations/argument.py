@@ -161,6 +161,9 @@ class Output:
         The argument that asks for it; empty for what is always returned.
     rule : str
         The rule that says what it is.
+    of : str
+        The argument whose gradient it is: it has the dtype and the shape of that
+        argument, and is returned when that argument is given.
     since : str
         The version of the standard that had it first.
     """
@@ -171,4 +174,5 @@ class Output:
     turns: tuple[str, ...] = ()
     option: str = ""
     rule: str = ""
+    of: str = ""
     since: str = "2026.11.21"

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
+from typing import Any
 
 from attnspec.operations.argument import Argument, Output, Role
 
@@ -20,7 +21,8 @@ class Operation:
         Those that are given by name alone.
     results : tuple of Output
         What can be asked for; the first is always returned. Each later one is
-        returned when its option is true, after those before it.
+        returned when its option is true, or when the argument whose gradient it is
+        is given, after those before it.
     headless : bool
         Whether arrays of two axes are those of one head, without the axes of batch
         and heads (SHAPE-2).
@@ -54,6 +56,23 @@ class Operation:
     def outputs(self) -> tuple[str, ...]:
         """Names of what can be asked for, the one that is always returned first."""
         return tuple(one.name for one in self.results)
+
+    def wanted(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+        """Name the outputs that a call returns.
+
+        Examples
+        --------
+        >>> from attnspec import OPERATIONS
+        >>> OPERATIONS["attention"].wanted({"return_weights": True})
+        ('output', 'weights')
+        >>> OPERATIONS["attention_vjp"].wanted({"query": 1, "key": 1, "value": 1, "bias": 1})
+        ('d_query', 'd_key', 'd_value', 'd_bias')
+        """
+        return tuple(
+            one.name
+            for one in self.results
+            if (arguments.get(one.of) is not None if one.of else arguments.get(one.option, not one.option) is True)
+        )
 
     def names(self, role: Role) -> tuple[str, ...]:
         """Names of the arguments that have a role.
