@@ -1,11 +1,9 @@
 """The gradients of operations: the arguments of each vector-Jacobian product, and what it returns."""
 
-from dataclasses import replace
 from types import MappingProxyType
 
 from attnspec.operations.argument import Argument, Output
 from attnspec.operations.attention import ATTENTION
-from attnspec.operations.letters import BATCH
 from attnspec.operations.operation import Operation
 
 #: The end of the name of an operation that computes the gradients of another.

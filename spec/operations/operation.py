@@ -71,7 +71,11 @@ class Operation:
         return tuple(
             one.name
             for one in self.results
-            if (arguments.get(one.of) is not None if one.of else arguments.get(one.option, not one.option) is True)
+            if (
+                arguments.get(one.of) is not None
+                if one.of
+                else arguments.get(one.option, not one.option) is True
+            )
         )
 
     def names(self, role: Role) -> tuple[str, ...]:
