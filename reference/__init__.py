@@ -10,6 +10,7 @@ from attnspec.reference.attention import attention
 from attnspec.reference.caching import append_cache, gather_pages, merge_partials
 from attnspec.reference.errors import ArgumentError
 from attnspec.reference.functions import functions
+from attnspec.reference.gradients import attention_vjp
 from attnspec.reference.heads import merge_heads, split_heads
 from attnspec.reference.masking import allowed_keys
 from attnspec.reference.multi_head import multi_head_attention
@@ -25,6 +26,7 @@ __all__ = [
     "allowed_keys",
     "append_cache",
     "attention",
+    "attention_vjp",
     "functions",
     "gather_pages",
     "merge_heads",

@@ -20,6 +20,7 @@ from attnspec.reference.caching import (
 )
 from attnspec.reference.call import STEPS, Call, Step, Steps
 from attnspec.reference.errors import described, need
+from attnspec.reference.gradients import attention_vjp, attention_vjp_of
 from attnspec.reference.heads import merge_heads, merge_heads_of, split_heads, split_heads_of
 from attnspec.reference.multi_head import multi_head_attention, multi_head_attention_of
 from attnspec.reference.positions import alibi_bias, alibi_bias_of, rotary, rotary_of
@@ -32,6 +33,7 @@ _OPERATIONS: tuple[tuple[Step, Step], ...] = (
     (projection, projection_of),
     (scores, scores_of),
     (attention, attention_of),
+    (attention_vjp, attention_vjp_of),
     (self_attention, self_attention_of),
     (split_heads, split_heads_of),
     (merge_heads, merge_heads_of),

@@ -116,7 +116,8 @@ def top(call: Attention, s: Array, allowed: Mask) -> Array:
 @step
 def exponentials(call: Attention, s: Array, allowed: Mask, top: Array) -> Array:
     """Shifted by the largest, and 0 where the key is disallowed, whatever is there (MASK-5, MASK-12)."""
-    return call.xp.where(allowed, call.xp.exp(s - top), 0.0)
+    # Selected before the exponential, not after: a library's derivative of one that overflows is NaN (GRAD-9).
+    return call.xp.exp(call.xp.where(allowed, s - top, -math.inf))
 
 
 @step
@@ -136,7 +137,9 @@ def normalised(call: Attention, e: Array, total: Array) -> Array:
 def lse(call: Attention, top: Array, total: Array) -> Array:
     """Logarithm of the denominator, of 0 minus infinity, in the working precision (SOFT-6, SOFT-7, NUM-7)."""
     # Infinity less itself is NaN, so that `total` is; the logarithm of what is infinite is infinite (NUM-11).
-    found = call.xp.where(top == math.inf, top, top + call.xp.log(total))
+    some = total != 0  # as the derivative of the logarithm of 0 is infinite, and 0 times it is NaN (GRAD-10)
+    found = call.xp.where(some, top + call.xp.log(call.xp.where(some, total, 1.0)), -math.inf)
+    found = call.xp.where(top == math.inf, top, found)
     return call.xp.astype(found[..., 0], call.query.dtype, copy=False)
 
 

@@ -1,0 +1,249 @@
+"""The gradients of attention, by the formulas of the chapter `gradients`."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from attnspec.reference.attention import checked
+from attnspec.reference.call import Array, Call, Mask, part, step
+from attnspec.reference.dropout import dropped
+from attnspec.reference.errors import Shape, dtype_name, need, real
+from attnspec.reference.evaluate import evaluate
+from attnspec.reference.heads import shared
+from attnspec.reference.masking import allowed
+from attnspec.reference.notation import Attention, Window, entered, narrow, reshaped, stored, wide
+from attnspec.reference.scores import factor, product, scored
+from attnspec.reference.softmax import softmax_of
+
+
+@dataclass(frozen=True)
+class Gradients(Attention):
+    """A call of attention, with the cotangents of its outputs."""
+
+    d_output: Array = None  # (*B, Hq, L, Dv)
+    d_lse: Array = None  # (*B, Hq, L)
+
+
+def attention_vjp(
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    d_output: ArrayLike,
+    *,
+    d_lse: ArrayLike | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+    bias: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    is_causal: bool = False,
+    query_offset: ArrayLike = 0,
+    window: Window | None = None,
+    query_lengths: ArrayLike | None = None,
+    key_lengths: ArrayLike | None = None,
+    query_segment_ids: ArrayLike | None = None,
+    key_segment_ids: ArrayLike | None = None,
+    sinks: ArrayLike | None = None,
+    dropout_mask: ArrayLike | None = None,
+    dropout_rate: float = 0.0,
+    dtype: DTypeLike = np.float64,
+) -> Any:
+    """Gradients of attention for given cotangents: its vector-Jacobian product.
+
+    Parameters
+    ----------
+    query, key, value
+        As in `attention`, like all options that are not listed here.
+    d_output : (*B, Hq, L, Dv) or (L, Dv)
+        Cotangent of the output.
+    d_lse : (*B, Hq, L) or (L,), optional
+        Cotangent of the lse (GRAD-6); 0 when not given.
+    dtype : data type, optional
+        Working precision and dtype of the results.
+
+    Returns
+    -------
+    d_query : (*B, Hq, L, D) or (L, D)
+    d_key : (*B, Hkv, S, D) or (S, D)
+    d_value : (*B, Hkv, S, Dv) or (S, Dv)
+    d_bias : as the bias
+        Only with ``bias``.
+    d_sinks : (Hq,)
+        Only with ``sinks``.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument does not fit.
+
+    Notes
+    -----
+    Rules GRAD-1 to GRAD-20. Dao et al., "FlashAttention", 2022, appendix B.2.
+
+    Examples
+    --------
+    >>> from attnspec.reference import attention_vjp
+    >>> d_query, d_key, d_value = attention_vjp([[0.0]], [[1.0], [3.0]], [[2.0], [6.0]], [[1.0]])
+    >>> d_query.tolist(), d_value.tolist()
+    ([[2.0]], [[0.5], [0.5]])
+    """
+    return evaluate(attention_vjp_of, locals())
+
+
+def attention_vjp_of(
+    call: Call, query: Array, key: Array, value: Array, d_output: Array, **options: Any
+) -> tuple[Array, ...]:
+    """Refuse what does not fit, and compute."""
+    given = Gradients(call.steps, call.xp, call.dtype, query, key, value, d_output=d_output, **options)
+    return _attention_vjp(check_cotangents(checked(given)))
+
+
+@step
+def check_cotangents(call: Gradients) -> Gradients:
+    """Require the shapes and the dtypes of the outputs (GRAD-16)."""
+    shape = (*call.query.shape[:-1], call.value.shape[-1])
+    own = tuple(real(call, "d_output", call.d_output, "ERR-2").shape)
+    need("d_output", own == shape, f"shape {shape}", own, "GRAD-16")
+    name, expected = dtype_name(call.d_output), dtype_name(call.query)
+    need("d_output", call.d_output.dtype == call.query.dtype, f"dtype {expected} as in query", name, "ERR-1")
+    if call.d_lse is not None:
+        own = tuple(real(call, "d_lse", call.d_lse, "NUM-7", "NUM-7").shape)
+        need("d_lse", own == shape[:-1], f"shape {shape[:-1]}", own, "GRAD-16")
+    return call
+
+
+@part
+def _attention_vjp(given: Gradients) -> tuple[Array, ...]:
+    call = given_cotangents(entered(given))
+    found = backward(call)
+    if call.flat:  # the bias and the sinks never had an axis of heads to remove
+        found = [array[0, ...] if place < 3 else array for place, array in enumerate(found)]
+    arrays = [given.query, given.key, given.value, given.bias, given.sinks]
+    of = [array for array in arrays if array is not None]
+    return tuple(narrow(call, d, stored(call, array)) for d, array in zip(found, of, strict=True))
+
+
+@step
+def given_cotangents(call: Gradients) -> Gradients:
+    """Bring the cotangents to the axes and the precision of the call; none of the lse is 0 (GRAD-6)."""
+    g, h = wide(call, call.d_output), call.d_lse
+    g = g[None, ...] if call.flat else g
+    if h is None:
+        return call.but(d_output=g, d_lse=call.xp.zeros_like(g[..., :1]))
+    h = call.xp.astype(h[None, ...] if call.flat else h, g.dtype, copy=False)
+    return call.but(d_output=g, d_lse=h[..., None])
+
+
+@step
+def backward(call: Gradients) -> list[Array]:
+    """Compute the gradients of query, key and value, and of bias and sinks where these are given (GRAD-1)."""
+    s, seen = scored(call), allowed(call)  # (*B, Hq, L, S)
+    p, lse = softmax_of(call, s, seen)  # (*B, Hq, L, S) and (*B, Hq, L)
+    r = d_weights(call)  # (*B, Hq, L, S)
+    row = delta(call, p, r, seen)  # (*B, Hq, L, 1)
+    t = d_scores(call, p, r, row, seen)  # (*B, Hq, L, S)
+    u = d_products(call, t)
+    found = [d_query(call, u, seen), d_key(call, u, seen), d_value(call, p, seen)]
+    found += [] if call.bias is None else [d_bias(call, t)]
+    found += [] if call.sinks is None else [d_sinks(call, lse, row)]
+    return found
+
+
+@step
+def d_weights(call: Gradients) -> Array:
+    """Gradient with respect to each weight, through its dropout (GRAD-8)."""
+    r = call.d_output @ call.xp.matrix_transpose(shared(call, call.value))
+    return dropped(call, r)
+
+
+@step
+def delta(call: Gradients, p: Array, r: Array, allowed: Mask) -> Array:
+    """Mean of these gradients under the weights of each row; it also is the output times its cotangent."""
+    terms = call.xp.where(allowed, p * r, 0.0)  # a value that is not attended may be NaN (GRAD-12)
+    return call.xp.sum(terms, axis=-1, keepdims=True)
+
+
+@step
+def d_scores(call: Gradients, p: Array, r: Array, delta: Array, allowed: Mask) -> Array:
+    """Gradient with respect to each score, 0 where the pair is disallowed (GRAD-6, GRAD-9, GRAD-10)."""
+    return call.xp.where(allowed, p * (r - delta + call.d_lse), 0.0)
+
+
+@step
+def d_products(call: Gradients, t: Array) -> Array:
+    """Gradient with respect to each scaled product: the slope of the softcap (GRAD-5)."""
+    if call.softcap is None:
+        return t
+    bend = call.xp.tanh(product(call) * factor(call) / call.softcap)
+    # Not 1 - bend ** 2, which cancels where the cap is reached. NaN there belongs to a disallowed pair.
+    return call.xp.where(t == 0, 0.0, t * ((1 - bend) * (1 + bend)))
+
+
+@step
+def d_query(call: Gradients, u: Array, allowed: Mask) -> Array:
+    """Sum over the keys (GRAD-1)."""
+    return factor(call) * meeting(call, u, allowed, shared(call, call.key))
+
+
+@step
+def d_key(call: Gradients, u: Array, allowed: Mask) -> Array:
+    """Sum over the queries, and over the heads that share the key (GRAD-3)."""
+    turned = call.xp.matrix_transpose
+    return factor(call) * gathered(call, meeting(call, turned(u), turned(allowed), call.query), call.key)
+
+
+@step
+def d_value(call: Gradients, p: Array, allowed: Mask) -> Array:
+    """Sum of the cotangents by the weights after dropout (GRAD-8)."""
+    q = call.xp.where(allowed, dropped(call, p), 0.0)
+    turned = call.xp.matrix_transpose
+    return gathered(call, meeting(call, turned(q), turned(allowed), call.d_output), call.value)
+
+
+@step
+def d_bias(call: Gradients, t: Array) -> Array:
+    """Sum over the axes along which the bias was broadcast (GRAD-4)."""
+    return summed_to(call.xp, t, tuple(call.bias.shape))
+
+
+@step
+def d_sinks(call: Gradients, lse: Array, delta: Array) -> Array:
+    """Sum of the sink's weight times what moves the denominator (GRAD-7)."""
+    xp = call.xp
+    p = xp.where(call.sink == -math.inf, 0.0, xp.exp(call.sink - lse[..., None]))  # (*B, Hq, L, 1)
+    moved = xp.where(p == 0, 0.0, p * (call.d_lse - delta))
+    return summed_to(xp, moved[..., 0], (*moved.shape[-3:-2], 1))[..., 0]
+
+
+@step
+def meeting(call: Gradients, weights: Array, pairs: Mask, array: Array) -> Array:
+    """Multiply, so that NaN and infinity reach only what may attend to them (GRAD-12, GRAD-18)."""
+    xp = call.xp
+    finite = xp.isfinite(array)
+    if call.steps.compiler is None and bool(xp.all(finite)):  # what is compiled looks at no numbers
+        return weights @ array
+    met = xp.astype(pairs, weights.dtype) @ xp.astype(~finite, weights.dtype) > 0
+    return xp.where(met, math.nan, weights @ xp.where(finite, array, 0.0))
+
+
+@step
+def gathered(call: Gradients, d: Array, like: Array) -> Array:
+    """Sum the gradients of the query heads that share a key head, ``(*B, Hkv, S, D)`` (GRAD-3)."""
+    heads = like.shape[-3]
+    group = d.shape[-3] // heads
+    if group == 1:
+        return d
+    shape = (*d.shape[:-3], heads, group, *d.shape[-2:])
+    return call.xp.sum(reshaped(call.xp, d, shape), axis=-3)
+
+
+def summed_to(xp: Any, array: Array, shape: Shape) -> Array:
+    """Sum over the axes along which an array of that shape is broadcast."""
+    for _ in range(array.ndim - len(shape)):
+        array = xp.sum(array, axis=0)
+    for axis, size in enumerate(shape):
+        if size != array.shape[axis]:
+            array = xp.sum(array, axis=axis, keepdims=True)
+    return array
