@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from attnspec.backends.constraints import Constraints
 from attnspec.backends.deviation import Deviation, holds
+from attnspec.backends.gradients import gradients_of
 from attnspec.backends.library.library import Library
 
 
@@ -102,8 +103,15 @@ class Backend:
         return self.array_library.xp
 
     def function(self, operation: str) -> Callable[..., Any] | None:
-        """Return the function for an operation, or None."""
-        return self.attention if operation == "attention" else self.companions.get(operation)
+        """Return the function for an operation, or None.
+
+        The gradients of attention are computed by the library, unless there is a function for them.
+        """
+        if operation == "attention":
+            return self.attention
+        if operation == "attention_vjp" and operation not in self.companions:
+            return gradients_of(self.attention, self.array_library)
+        return self.companions.get(operation)
 
     def has(self, operation: str, argument: str) -> bool:
         """Whether the backend has the operation and its function takes the argument."""

@@ -26,6 +26,8 @@ class Steps:
         What is taken instead of the step of that name. Inside of it the name means the original.
     compiler : callable, optional
         What makes one function of a part, as ``jax.jit`` does; without it operations run one by one.
+    constant : callable, optional
+        What makes an array one that no derivative goes through, as ``jax.lax.stop_gradient`` does.
     memory : dict
         Lives as long as the implementation, for replaced steps to write to.
     compiled : dict
@@ -34,6 +36,7 @@ class Steps:
 
     replaced: Mapping[str, Step] = field(default_factory=dict)
     compiler: Callable[[Step], Step] | None = None
+    constant: Callable[[Array], Array] | None = None
     memory: dict[Any, Any] = field(default_factory=dict)
     compiled: dict[Any, Step] = field(default_factory=dict)
 

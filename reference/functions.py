@@ -47,7 +47,10 @@ _OPERATIONS: tuple[tuple[Step, Step], ...] = (
 
 
 def functions(
-    steps: Mapping[str, Step] | None = None, *, compiler: Callable[[Step], Step] | None = None
+    steps: Mapping[str, Step] | None = None,
+    *,
+    compiler: Callable[[Step], Step] | None = None,
+    constant: Callable[[Any], Any] | None = None,
 ) -> Mapping[str, Step]:
     """Make the operations of any library's arrays, in Array API calls alone.
 
@@ -62,6 +65,8 @@ def functions(
     compiler : callable, optional
         Makes one function of what looks at shapes alone, as ``jax.jit`` does, for libraries that would
         compile each operation by itself.
+    constant : callable, optional
+        Makes an array one that no derivative goes through, for libraries that differentiate.
 
     Returns
     -------
@@ -93,7 +98,7 @@ def functions(
     unknown = replaced.keys() - STEPS.keys()
     if unknown:
         raise KeyError(f"steps: expected some of {', '.join(STEPS)}, got {', '.join(sorted(unknown))}")
-    own = Steps(replaced, compiler)
+    own = Steps(replaced, compiler, constant)
     return MappingProxyType(
         {public.__name__: _function(public, operation, own) for public, operation in _OPERATIONS}
     )

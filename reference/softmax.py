@@ -110,7 +110,10 @@ def top(call: Attention, s: Array, allowed: Mask) -> Array:
     most = largest(call.xp, call.xp.where(allowed, s, -math.inf), axis=-1)
     if call.sinks is not None:
         most = call.xp.maximum(most, call.sink)
-    return call.xp.where(most == -math.inf, 0.0, most)
+    shift = call.xp.where(most == -math.inf, 0.0, most)
+    # It changes nothing (SOFT-2), so nothing is to be differentiated. The derivative of a maximum divides by
+    # how many elements equal it, which are none where a compiler computes them a second time, otherwise rounded.
+    return shift if call.steps.constant is None else call.steps.constant(shift)
 
 
 @step

@@ -18,7 +18,7 @@ def portable_backend(name: str) -> Backend:
     library.prepare_eager()
     offered = {
         operation: function
-        for operation, function in functions(compiler=library.compile).items()
-        if operation not in library.lacks
+        for operation, function in functions(compiler=library.compile, constant=library.constant).items()
+        if operation not in library.lacks and (operation != "attention_vjp" or library.differentiate is None)
     }
     return Backend(name, library, offered.pop("attention"), library.dtypes, offered)

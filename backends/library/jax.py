@@ -4,6 +4,7 @@ Importing this enables 64-bit numbers in JAX for the whole process. Otherwise JA
 converts float64 to float32, and float64 could not be tested.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -31,6 +32,18 @@ def _to_numpy(array: Any, _device: str) -> NDArray[Any]:
     return np.array(array)
 
 
+def _differentiate(
+    run: Callable[..., Any], arrays: Sequence[Any], cotangents: Sequence[Any]
+) -> Sequence[Any]:
+    returned, pull_back = jax.vjp(run, *arrays)
+    gradients: Sequence[Any] = pull_back(type(returned)(cotangents) if _is_several(returned) else cotangents[0])
+    return gradients
+
+
+def _is_several(returned: Any) -> bool:
+    return isinstance(returned, tuple | list)
+
+
 def _prepare_eager() -> None:
     compile_in_haste()
     write_in_one_context()
@@ -44,6 +57,8 @@ LIBRARY = Library(
     _to_numpy,
     default_dtypes=DTYPES,
     compile=jax.jit,
+    differentiate=_differentiate,
+    constant=jax.lax.stop_gradient,
     prepare_eager=_prepare_eager,
     release=release_sources,
 )

@@ -14,6 +14,8 @@ from attnspec.dtypes import DTYPES
 
 #: Compiles a function of arrays as a whole, for each shape.
 Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
+#: Takes a function, its arrays and the cotangents of its outputs, and returns gradients.
+Differentiate = Callable[[Callable[..., Any], Sequence[Any], Sequence[Any]], Sequence[Any]]
 
 
 def _nothing() -> None:
@@ -49,6 +51,11 @@ class Library:
         Operations that the reference cannot compute on the library.
     compile : callable, optional
         Compiles the parts of the reference that read shapes only; without it they run eagerly.
+    differentiate : callable, optional
+        Takes a function of arrays, the arrays, and a cotangent for each of its outputs, and returns
+        the gradient with respect to each array, None for one that the outputs do not depend on.
+    constant : callable, optional
+        Makes an array one that no derivative goes through.
     prepare_eager : callable
         Called before functions run eagerly on the library.
     compute : callable
@@ -74,6 +81,8 @@ class Library:
     strides: Literal["none", "positive", "any"] = "none"
     lacks: tuple[str, ...] = ()
     compile: Compiler | None = None
+    differentiate: Differentiate | None = None
+    constant: Callable[[Any], Any] | None = None
     prepare_eager: Callable[[], object] = _nothing
     compute: Callable[[Sequence[Any]], Sequence[Any]] = _as_they_are
     release: Callable[[], object] = _nothing

@@ -1,5 +1,6 @@
 """PyTorch."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import array_api_compat.torch as xp
@@ -7,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from attnspec.backends.errors import Unsupported
 from attnspec.backends.library.library import Library
 from attnspec.dtypes import DTYPES
 
@@ -30,6 +32,19 @@ def _to_numpy(array: Any, device: str) -> NDArray[Any]:
     return np.asarray(array).copy()
 
 
+def _differentiate(
+    run: Callable[..., Any], arrays: Sequence[Any], cotangents: Sequence[Any]
+) -> Sequence[Any]:
+    given = [array.detach().requires_grad_() for array in arrays]  # with the same memory and strides
+    with torch.enable_grad():
+        returned = run(*given)
+    outputs = returned if isinstance(returned, tuple | list) else (returned,)
+    for output in outputs[: len(cotangents)]:
+        if not output.requires_grad:
+            raise Unsupported("an output that a cotangent is given for has no gradient")
+    return torch.autograd.grad(outputs[: len(cotangents)], given, cotangents, allow_unused=True)
+
+
 #: PyTorch has no negative strides.
 LIBRARY = Library(
     "torch",
@@ -39,4 +54,6 @@ LIBRARY = Library(
     _to_numpy,
     default_dtypes=DTYPES,
     strides="positive",
+    differentiate=_differentiate,
+    constant=torch.Tensor.detach,
 )
