@@ -50,7 +50,7 @@ class Backend:
     notes : tuple of str
         Notes for reports.
     cases : frozenset of str
-        The names of the cases that it has answers to; empty for all.
+        The names of the cases for which it has answers; empty for all.
     constraints : Constraints
         Constraints on calls of attention. Generated cases fit them.
     given : tuple of str

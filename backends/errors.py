@@ -2,7 +2,7 @@
 
 
 class BackendError(Exception):
-    """A backend cannot be used. The message names what was expected and what was got."""
+    """A backend cannot be used. The message says what was expected and what was given."""
 
 
 class Unsupported(Exception):  # noqa: N818 - a verdict, not a fault

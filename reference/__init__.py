@@ -1,9 +1,9 @@
-"""What the words of the standard mean, in Array API calls.
+"""The operator in Array API calls.
 
-Each file reads next to the chapter of the same name, as a row of named steps. On NumPy
-it is the reference, which computes in float64 unless asked otherwise; on another library's
-arrays it is portable (`functions`). It is written to be read, and is itself judged against
-the exact oracle.
+Each file implements the chapter of the same name as a sequence of named steps. On NumPy
+arrays it is the reference, which computes in float64 unless another dtype is given. On
+arrays of another library it is portable (`functions`). It is written for readers, and it is
+tested against the exact oracle.
 """
 
 from attnspec.reference.attention import attention

@@ -1,4 +1,4 @@
-"""The operator, composed of the chapters' steps."""
+"""The operator, composed of the steps of the chapters."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ def attention(
     key : (*B, Hkv, S, D) or (S, D)
     value : (*B, Hkv, S, Dv) or (S, Dv)
     scale : float, optional
-        Factor of the dot products; ``1 / sqrt(D)`` when not given (SCORE-2).
+        Factor of the dot products, by default ``1 / sqrt(D)`` (SCORE-2).
     softcap : float, optional
         Bound that the scaled scores approach (SCORE-5).
     bias : broadcasts to (*B, Hq, L, S), optional
@@ -61,17 +61,17 @@ def attention(
     window : pair of int or None, optional
         Bounds to the left and right of the query's position, inclusive (MASK-8).
     query_lengths, key_lengths : int or (*B), optional
-        How many queries and keys there are of the axis (MASK-9, MASK-10).
+        Number of valid queries and of valid keys (MASK-10, MASK-9).
     query_segment_ids, key_segment_ids : (*B, L) and (*B, S), optional
-        Only equal ids attend to each other (MASK-11).
+        A query attends only to keys with its own id (MASK-11).
     sinks : (Hq,), optional
         One more logit for each head in the denominator (SOFT-5).
     dropout_mask : bool, broadcasts to (*B, Hq, L, S), optional
         True where a weight is kept (DROP-1).
     dropout_rate : float, optional
-        Kept weights are divided by one less it (DROP-2).
+        Kept weights are divided by 1 minus this rate (DROP-2).
     return_lse, return_weights : bool, optional
-        Return these too.
+        Return the lse and the weights too.
     dtype : data type, optional
         Working precision and dtype of the results.
 
@@ -86,7 +86,7 @@ def attention(
     Raises
     ------
     ArgumentError
-        When an argument does not fit.
+        If an argument is refused.
 
     Notes
     -----
@@ -102,7 +102,7 @@ def attention(
 
 
 def attention_of(call: Call, query: Array, key: Array, value: Array, **options: Any) -> Any:
-    """Refuse what does not fit, and compute."""
+    """Check the arguments, and compute."""
     return _attention(checked(Attention(call.steps, call.xp, call.dtype, query, key, value, **options)))
 
 
@@ -124,7 +124,7 @@ def attend(call: Attention) -> tuple[Array, Array, Array]:
 
 @step
 def checked(call: Attention) -> Attention:
-    """Refuse what does not fit (ERR-3)."""
+    """Check all arguments (ERR-3)."""
     for check in CHECKS:
         call = check(call)
     return call
@@ -132,13 +132,13 @@ def checked(call: Attention) -> Attention:
 
 @step
 def check_flags(call: Attention) -> Attention:
-    """Ask for True or False (ERR-3)."""
+    """Check that flags are True or False (ERR-3)."""
     for name in ("return_lse", "return_weights"):
         flag(name, getattr(call, name))
     return call
 
 
-#: In this order; later ones rely on those before.
+#: In this order: later checks rely on earlier ones.
 CHECKS = (
     check_dtypes,
     check_axes,

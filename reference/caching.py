@@ -1,4 +1,4 @@
-"""Keys and values of earlier positions, and partial results, as in the chapter `caching`."""
+"""Caches, pages and partial results: the chapter `caching`."""
 
 import math
 from typing import Any
@@ -15,26 +15,26 @@ from attnspec.reference.notation import count, largest, narrow, of_batch, reshap
 def append_cache(
     cache: ArrayLike, new: ArrayLike, *, lengths: ArrayLike, dtype: DTypeLike = np.float64
 ) -> NDArray[Any]:
-    """Write new positions after those that a cache holds.
+    """Append positions to a cache.
 
     Parameters
     ----------
     cache : (*B, H, C, D) or (C, D)
     new : (*B, H, N, D) or (N, D)
     lengths : int or (*B)
-        How many positions the cache holds.
+        Number of positions that the cache holds.
     dtype : data type, optional
         Dtype of the result.
 
     Returns
     -------
     (*B, H, C, D)
-        A new cache; the one given is left as it was.
+        A new cache. The given cache does not change.
 
     Raises
     ------
     ArgumentError
-        When shapes differ, or the new positions do not fit into the capacity.
+        If shapes differ, or the cache has too little room.
 
     Notes
     -----
@@ -51,13 +51,13 @@ def append_cache(
 
 
 def append_cache_of(call: Call, cache: Array, new: Array, *, lengths: Any) -> Array:
-    """Append, after a look at what fits."""
+    """Check the arguments, and append."""
     return appended(call, cache, new, check_append(call, cache, new, lengths))
 
 
 @step
 def check_append(call: Call, cache: Array, new: Array, lengths: Any) -> Any:
-    """Lengths that leave room for the new positions (CACHE-2, CACHE-8)."""
+    """Check that the lengths leave room for the new positions (CACHE-2, CACHE-8)."""
     same_dtype(call, cache=cache, new=new)
     shape, got = tuple(cache.shape), tuple(new.shape)
     need("cache", len(shape) >= 2, "two axes or more", f"shape {shape}", "ERR-16")
@@ -73,7 +73,7 @@ def check_append(call: Call, cache: Array, new: Array, lengths: Any) -> Any:
 @step
 @part
 def appended(call: Call, cache: Array, new: Array, lengths: Any) -> Array:
-    """Write after what is there, into a cache of its own (CACHE-1)."""
+    """Write the new positions into a copy of the cache (CACHE-1)."""
     xp, added = call.xp, new.shape[-2]
     cache, new = (narrow(call, each, stored(call, cache)) for each in (cache, new))
     if added == 0:
@@ -85,7 +85,7 @@ def appended(call: Call, cache: Array, new: Array, lengths: Any) -> Array:
 
 
 def gather_pages(pages: ArrayLike, block_table: ArrayLike, *, dtype: DTypeLike = np.float64) -> NDArray[Any]:
-    """Lay out the pages of each sequence in order.
+    """Concatenate the pages of each sequence.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def gather_pages(pages: ArrayLike, block_table: ArrayLike, *, dtype: DTypeLike =
     Raises
     ------
     ArgumentError
-        When shapes do not fit, or a page does not exist.
+        If shapes do not fit, or a page does not exist.
 
     Notes
     -----
@@ -121,13 +121,13 @@ def gather_pages(pages: ArrayLike, block_table: ArrayLike, *, dtype: DTypeLike =
 
 
 def gather_pages_of(call: Call, pages: Array, block_table: Array) -> Array:
-    """Gather, after a look at what there is."""
+    """Check the arguments, and gather."""
     return gathered(call, pages, check_pages(call, pages, block_table))
 
 
 @step
 def check_pages(call: Call, pages: Array, block_table: Array) -> Array:
-    """Pages that there are, or -1 for none (CACHE-4, CACHE-5)."""
+    """Check that each entry is a page that exists, or -1 for no page (CACHE-4, CACHE-5)."""
     shape = tuple(real(call, "pages", pages, "ERR-2").shape)
     need("pages", len(shape) == 4, "four axes", f"shape {shape}", "ERR-16")
     table = tuple(array(call, "block_table", block_table, "ERR-16").shape)
@@ -140,10 +140,10 @@ def check_pages(call: Call, pages: Array, block_table: Array) -> Array:
 @step
 @part
 def gathered(call: Call, pages: Array, table: Array) -> Array:
-    """Page after page of each sequence (CACHE-4)."""
+    """Concatenate the pages of each sequence (CACHE-4)."""
     _, heads, size, depth = pages.shape
     *batch, length = table.shape
-    places = call.xp.where(table < 0, 0, table)  # what stands at an entry of -1 is not defined
+    places = call.xp.where(table < 0, 0, table)  # the positions of an entry of -1 are not defined
     taken = call.xp.take(pages, reshaped(call.xp, places, (math.prod(table.shape),)), axis=0)
     taken = reshaped(call.xp, taken, (*batch, length, heads, size, depth))
     taken = call.xp.moveaxis(taken, -4, -3)  # (*B, H, T, K, D)
@@ -154,7 +154,7 @@ def gathered(call: Call, pages: Array, table: Array) -> Array:
 def merge_partials(
     outputs: ArrayLike, lses: ArrayLike, *, return_lse: bool = False, dtype: DTypeLike = np.float64
 ) -> Any:
-    """Merge results over parts of the keys into that over all of them.
+    """Merge the results over parts of the keys into the result over all keys.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ def merge_partials(
     Raises
     ------
     ArgumentError
-        When shapes do not fit.
+        If shapes do not fit.
 
     Notes
     -----
@@ -191,7 +191,7 @@ def merge_partials(
 
 
 def merge_partials_of(call: Call, outputs: Array, lses: Array, *, return_lse: bool) -> Any:
-    """Merge, after a look at what fits; the lse has the dtype that it comes in (NUM-7)."""
+    """Check the arguments, and merge. The lse keeps its dtype (NUM-7)."""
     check_partials(call, outputs, lses)
     output, lse = _merge(call, outputs, lses)
     return (output, lse) if flag("return_lse", return_lse) else output
@@ -199,7 +199,7 @@ def merge_partials_of(call: Call, outputs: Array, lses: Array, *, return_lse: bo
 
 @step
 def check_partials(call: Call, outputs: Array, lses: Array) -> None:
-    """Ask for an lse of each row of each part, in float32 or better (CACHE-6, NUM-7)."""
+    """Check that each row of each part has an lse, in float32 or better (CACHE-6, NUM-7)."""
     shape = tuple(real(call, "outputs", outputs, "ERR-2").shape)
     need("outputs", len(shape) >= 3 and shape[-1] > 0, "three axes or more", f"shape {shape}", "ERR-16")
     precise = ("float64",) if dtype_name(outputs) == "float64" else ("float32", "float64")
@@ -216,9 +216,9 @@ def _merge(call: Call, outputs: Array, lses: Array) -> tuple[Array, Array]:
 
 @step
 def merged(call: Call, outputs: Array, lses: Array) -> tuple[Array, Array]:
-    """Weigh parts by their shares of the denominator (CACHE-6), and use nothing of empty ones (CACHE-7).
+    """Weight the parts by their shares of the denominator (CACHE-6), and exclude empty parts (CACHE-7).
 
-    A row with a share that is NaN or infinite is NaN (CACHE-9).
+    A row with a share of NaN or infinity is NaN (CACHE-9).
     """
     xp = call.xp
     top = largest(xp, lses, axis=0)[0, ...]

@@ -1,4 +1,4 @@
-"""Calls, and the steps that they are made of: any step can be replaced by another of its name."""
+"""Calls and their steps. A step can be replaced by another function of the same name."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -7,9 +7,9 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from array_api_compat import is_array_api_obj
 
-#: An array of any library that has the Array API.
+#: An array of any library that implements the Array API.
 Array = Any
-#: An array of booleans; True alone where nothing is disallowed.
+#: An array of booleans, or True if nothing is disallowed.
 Mask = Any
 Step = Callable[..., Any]
 #: The arguments of an operation, by their canonical names.
@@ -18,20 +18,20 @@ Given = dict[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """How the steps of an implementation are taken.
+    """How an implementation runs its steps.
 
     Attributes
     ----------
     replaced : mapping of str to callable
-        What is taken instead of the step of that name. Inside of it the name means the original.
+        Replacements by the name of the step. Inside a replacement, the name means the original step.
     compiler : callable, optional
-        What makes one function of a part, as ``jax.jit`` does; without it operations run one by one.
+        Compiles a part into one function, as ``jax.jit`` does. Without it operations run one by one.
     constant : callable, optional
-        What makes an array one that no derivative goes through, as ``jax.lax.stop_gradient`` does.
+        Returns an array through which no derivative flows, as ``jax.lax.stop_gradient`` does.
     memory : dict
-        Lives as long as the implementation, for replaced steps to write to.
+        State for replaced steps. It lives as long as the implementation.
     compiled : dict
-        The parts that have been compiled.
+        The compiled parts.
     """
 
     replaced: Mapping[str, Step] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Steps:
     compiled: dict[Any, Step] = field(default_factory=dict)
 
     def without(self, name: str) -> "Steps":
-        """Take the original of one step again."""
+        """Restore the original of one step."""
         others = {other: step for other, step in self.replaced.items() if other != name}
         return replace(self, replaced=others)
 
@@ -56,7 +56,7 @@ class Call:
     xp : module
         Array namespace of the arguments.
     dtype : data type or None
-        Working precision and dtype of the results, where they are not those of the arguments.
+        Working precision and dtype of the results, if they are not those of the arguments.
     """
 
     steps: Steps
@@ -64,11 +64,11 @@ class Call:
     dtype: Any
 
     def but(self, **changes: Any) -> Self:
-        """Make the same call with some fields changed."""
+        """Return the same call with some fields changed."""
         unknown = changes.keys() - vars(self).keys()
         if unknown:
             raise TypeError(f"fields: expected some of {', '.join(vars(self))}, got {', '.join(unknown)}")
-        # Not `dataclasses.replace`, which takes a while, and a call is changed some ten times.
+        # `dataclasses.replace` is slow, and each call is changed about ten times.
         other = object.__new__(type(self))
         vars(other).update(vars(self) | changes)
         return other
@@ -83,7 +83,7 @@ STEPS: dict[str, Step] = {}
 
 
 def step(function: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P], R]:
-    """Make a function of a call one that can be replaced.
+    """Mark a function of a call as a step, which can be replaced.
 
     Examples
     --------
@@ -108,11 +108,11 @@ def step(function: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P]
 
 
 def part(function: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P], R]:
-    """Mark a function that looks at shapes and never at numbers: it can be compiled whole.
+    """Mark a function that reads shapes but no values, so that it can be compiled as a whole.
 
-    A library that compiles every operation for every shape, as JAX does, takes most of its time
-    for that. Arrays and fractions may be others in the next call; for anything else, integers
-    among it, the part is compiled anew.
+    A library that compiles every operation for every shape, as JAX does, spends most of its time
+    on compilation. Arrays and floats may differ in the next call. If anything else differs,
+    integers included, the part is compiled again.
     """
 
     @wraps(function)

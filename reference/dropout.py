@@ -1,4 +1,4 @@
-"""Weights after a given choice of dropped ones, as in the chapter `dropout`."""
+"""Dropout of given weights: the chapter `dropout`."""
 
 from attnspec.reference.call import Array, step
 from attnspec.reference.errors import need, number
@@ -7,7 +7,7 @@ from attnspec.reference.notation import Attention
 
 @step
 def check_rate(call: Attention) -> Attention:
-    """From 0 to below 1, and not without a mask (DROP-4)."""
+    """Check that the rate is at least 0, below 1, and given together with a mask (DROP-4)."""
     rate = number("dropout_rate", call.dropout_rate, "DROP-4")
     need("dropout_rate", 0 <= rate < 1, "0 to below 1", rate, "DROP-4")
     alone = rate > 0 and call.dropout_mask is None
@@ -17,7 +17,7 @@ def check_rate(call: Attention) -> Attention:
 
 @step
 def dropped(call: Attention, p: Array) -> Array:
-    """Drop weights after the softmax, and raise the others by the rate (DROP-1, DROP-2).
+    """Drop weights after the softmax, and scale the others (DROP-1, DROP-2).
 
     Examples
     --------
@@ -28,5 +28,5 @@ def dropped(call: Attention, p: Array) -> Array:
     """
     if call.dropout_mask is None:
         return p
-    # Multiplied, not selected: a row that is NaN stays NaN (NUM-11).
+    # A product, not a selection, so that a row of NaN stays NaN (NUM-11).
     return p / (1 - call.dropout_rate) * call.xp.astype(call.dropout_mask, p.dtype)

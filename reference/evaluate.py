@@ -1,4 +1,4 @@
-"""The operations on anything that NumPy makes arrays of, all in one precision."""
+"""The operations on everything that NumPy converts to arrays, in one precision."""
 
 from typing import Any
 
@@ -10,31 +10,31 @@ from attnspec.dtypes import FORMATS
 from attnspec.reference.call import Call, Step, Steps
 from attnspec.reference.errors import ArgumentError
 
-#: Arguments that are numbers, flags, words and pairs of numbers, and never arrays.
+#: Arguments that are never arrays: numbers, flags, words and pairs of numbers.
 _PLAIN = frozenset(
     [
         *("scale", "softcap", "is_causal", "window", "dropout_rate", "return_lse", "return_weights"),
         *("convention", "heads", "key_heads", "base", "interleaved", "rotary_depth"),
     ]
 )
-#: Those that are one integer or an array of integers.
+#: Arguments that are one integer or an array of integers.
 _PER_ENTRY = frozenset(("query_offset", "query_lengths", "key_lengths", "lengths", "offset"))
 
 
 def evaluate(operation: Step, given: dict[str, Any]) -> Any:
-    """Run an operation of NumPy arrays, or of nested lists.
+    """Run an operation on NumPy arrays or nested lists.
 
     Parameters
     ----------
     operation : callable
         Takes a call, and arguments by name.
     given : dict
-        The arguments, and under ``dtype`` the working precision, which is that of the results too.
+        The arguments, and under ``dtype`` the dtype of the computation and of the results.
 
     Raises
     ------
     ArgumentError
-        When an argument is no array, or is refused.
+        If an argument is not an array, or is refused.
 
     Examples
     --------
@@ -46,16 +46,16 @@ def evaluate(operation: Step, given: dict[str, Any]) -> Any:
     own = (getattr(thing, "dtype", None) for thing in given.values())
     leading = next((each for each in own if str(each) in FORMATS), dtype)
     arguments = {name: _taken(name, thing, leading) for name, thing in given.items() if name != "dtype"}
-    with np.errstate(all="ignore"):  # what is not finite is an affair of NUM-11 to NUM-14
+    with np.errstate(all="ignore"):  # NUM-11 to NUM-14 define non-finite results
         return operation(Call(Steps(), xp, dtype), **arguments)
 
 
 def _taken(name: str, given: Any, leading: Any) -> Any:
-    """Make an array of what may be one; lists have no dtype of their own, and take that of the others."""
+    """Convert an argument to an array. A list, which has no dtype, takes the dtype of the others."""
     if given is None or name in _PLAIN or (name in _PER_ENTRY and not isinstance(given, list | tuple)):
         return given
     try:
-        array = np.array(given)  # a copy: nothing of the caller's is ever returned (NUM-4)
+        array = np.array(given)  # a copy, so that a result never shares memory with an input (NUM-4)
     except ValueError as error:  # ragged nested lists
         raise ArgumentError(f"{name}: expected an array, got {type(given).__name__} ({error})") from error
     return array.astype(leading) if array.dtype.kind == "f" and not hasattr(given, "dtype") else array

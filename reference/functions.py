@@ -1,4 +1,4 @@
-"""The operations as functions of arrays of any library: on NumPy the reference, on another one portable."""
+"""The operations as functions of arrays of any library."""
 
 from collections.abc import Callable, Mapping
 from inspect import signature
@@ -28,7 +28,7 @@ from attnspec.reference.projection import projection, projection_of
 from attnspec.reference.scores import scores, scores_of
 from attnspec.reference.self_attention import self_attention, self_attention_of
 
-#: What is called by users of NumPy, whose signature says what there is to give; and what is run.
+#: For each operation, the NumPy function that users call, which has the signature, and the step that it runs.
 _OPERATIONS: tuple[tuple[Step, Step], ...] = (
     (projection, projection_of),
     (scores, scores_of),
@@ -52,31 +52,31 @@ def functions(
     compiler: Callable[[Step], Step] | None = None,
     constant: Callable[[Any], Any] | None = None,
 ) -> Mapping[str, Step]:
-    """Make the operations of any library's arrays, in Array API calls alone.
+    """Return the operations for arrays of any library. They use Array API calls only.
 
-    Results have the dtype of the query, of the tokens, of what comes first; half precision is computed
-    in float32. Lists and other things that are no arrays are refused.
+    Results have the dtype of the first array. Half precision is computed in float32. Lists and other
+    objects that are not arrays are refused.
 
     Parameters
     ----------
     steps : mapping of str to callable, optional
-        Taken instead of the steps of these names. Each takes what the step takes, a call first, and
-        finds the original under its name.
+        Replacements of steps, by name. Each takes the arguments of the step, of which a call is the
+        first. Inside a replacement, the name means the original step.
     compiler : callable, optional
-        Makes one function of what looks at shapes alone, as ``jax.jit`` does, for libraries that would
-        compile each operation by itself.
+        Compiles the parts that read shapes only, as ``jax.jit`` does. It is meant for libraries that
+        would otherwise compile each operation by itself.
     constant : callable, optional
-        Makes an array one that no derivative goes through, for libraries that differentiate.
+        Returns an array through which no derivative flows. It is meant for libraries that differentiate.
 
     Returns
     -------
     mapping of str to callable
-        By the names of `attnspec.OPERATIONS`, each with the canonical signature.
+        The functions, by their names in `attnspec.OPERATIONS`, with the canonical signatures.
 
     Raises
     ------
     KeyError
-        When there is no step of a name.
+        If a name is not the name of a step.
 
     Notes
     -----
@@ -119,10 +119,10 @@ def _function(public: Step, operation: Step, steps: Steps) -> Step:
         given.apply_defaults()
         leading = given.arguments[first]
         need(first, is_array_api_obj(leading), "an array", described(leading), "ERR-2")
-        with np.errstate(all="ignore"):  # what is not finite is an affair of NUM-11 to NUM-14
+        with np.errstate(all="ignore"):  # NUM-11 to NUM-14 define non-finite results
             return operation(Call(steps, array_namespace(leading), None), **given.arguments)
 
     run.__name__ = run.__qualname__ = public.__name__
     run.__doc__ = (public.__doc__ or "").partition("\n")[0]
-    run.__signature__ = canonical  # type: ignore[attr-defined] # what inspect looks for
+    run.__signature__ = canonical  # type: ignore[attr-defined] # read by inspect.signature
     return run

@@ -1,4 +1,4 @@
-"""Which heads meet, and how features are cut into heads, as in the chapter `heads`."""
+"""Grouped heads, and splitting and merging of heads: the chapter `heads`."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from attnspec.reference.notation import Attention, narrow, reshaped, stored
 
 
 def split_heads(features: ArrayLike, *, heads: int, dtype: DTypeLike = np.float64) -> NDArray[Any]:
-    """Cut features into consecutive blocks, one for each head.
+    """Split features into consecutive blocks, one for each head.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def split_heads(features: ArrayLike, *, heads: int, dtype: DTypeLike = np.float6
     Raises
     ------
     ArgumentError
-        When the number of features is not a multiple of `heads`.
+        If the number of features is not a multiple of `heads`.
 
     Notes
     -----
@@ -45,13 +45,13 @@ def split_heads(features: ArrayLike, *, heads: int, dtype: DTypeLike = np.float6
 
 
 def split_heads_of(call: Call, features: Array, *, heads: int) -> Array:
-    """Cut, after a look at what fits."""
+    """Check the arguments, and split."""
     return split(call, features, check_split(call, features, heads))
 
 
 @step
 def check_split(call: Call, features: Array, heads: int) -> int:
-    """As many heads as divide the features (HEAD-5)."""
+    """Check that the number of heads divides the number of features (HEAD-5)."""
     shape = tuple(real(call, "features", features, "ERR-2").shape)
     need("features", len(shape) >= 2, "two axes or more", f"shape {shape}", "ERR-16")
     heads = whole("heads", heads, 1, "HEAD-5")
@@ -62,7 +62,7 @@ def check_split(call: Call, features: Array, heads: int) -> int:
 @step
 @part
 def split(call: Call, features: Array, heads: int) -> Array:
-    """Consecutive blocks, and the heads before the positions (HEAD-3)."""
+    """Split into consecutive blocks, and move the heads before the positions (HEAD-3)."""
     shape = (*features.shape[:-1], heads, features.shape[-1] // heads)
     blocks = reshaped(call.xp, features, shape)  # (*B, N, heads, D)
     return narrow(call, call.xp.moveaxis(blocks, -2, -3), stored(call, features))
@@ -84,7 +84,7 @@ def merge_heads(split: ArrayLike, *, dtype: DTypeLike = np.float64) -> NDArray[A
     Raises
     ------
     ArgumentError
-        When there is no axis of heads.
+        If there is no axis of heads.
 
     Notes
     -----
@@ -101,7 +101,7 @@ def merge_heads(split: ArrayLike, *, dtype: DTypeLike = np.float64) -> NDArray[A
 
 
 def merge_heads_of(call: Call, split: Array) -> Array:
-    """Merge, after a look at what fits."""
+    """Check the argument, and merge."""
     shape = tuple(real(call, "split", split, "ERR-2").shape)
     need("split", len(shape) >= 3, "three axes or more", f"shape {shape}", "ERR-16")
     return side_by_side(call, split)
@@ -119,7 +119,7 @@ def side_by_side(call: Call, split: Array) -> Array:
 
 @step
 def check_heads(call: Attention) -> Attention:
-    """Key heads that divide the query heads (HEAD-2, ERR-17)."""
+    """Check that the number of key heads divides the number of query heads (HEAD-2, ERR-17)."""
     if call.query.ndim > 2:
         heads, of_key, of_value = (array.shape[-3] for array in (call.query, call.key, call.value))
         need("query", heads > 0, "one head or more", heads, "ERR-17")
@@ -146,6 +146,6 @@ def shared(call: Attention, array: Array) -> Array:
     >>> attention(one * 4, one * 2, values).ravel().tolist()
     [10.0, 10.0, 20.0, 20.0]
     """
-    # Not tiled, which gives 1 2 1 2: query head h would read head h % Hkv.
+    # Repeated in place (1 1 2 2), not tiled (1 2 1 2): with tiling, query head h would read head h % Hkv.
     group = call.query.shape[-3] // array.shape[-3]
     return array if group == 1 else call.xp.repeat(array, group, axis=-3)

@@ -1,4 +1,4 @@
-"""Which keys a query may attend to, as in the chapter `masking`."""
+"""The keys that a query may attend to: the chapter `masking`."""
 
 import math
 from typing import Any
@@ -26,7 +26,7 @@ def allowed_keys(
     key_segment_ids: ArrayLike | None = None,
     bias: ArrayLike | None = None,
 ) -> NDArray[np.bool_]:
-    """Tell for each query and key whether every source allows the pair.
+    """Return for each query and key whether every source allows the pair.
 
     Parameters
     ----------
@@ -39,14 +39,14 @@ def allowed_keys(
     query_offset : int or (*B), optional
         Position of query 0 among the keys.
     window : pair of int or None, optional
-        How far to the left and to the right of the query keys are allowed, inclusive.
+        Positions allowed to the left and to the right of the query, inclusive.
     query_lengths, key_lengths : int or (*B), optional
-        Queries and keys from there on are left out.
+        Number of valid queries and of valid keys.
     query_segment_ids : (*B, L), optional
     key_segment_ids : (*B, S), optional
-        Only equal ids may meet.
+        A query may attend only to keys with its own id.
     bias : floating, broadcasts to ``shape``, optional
-        Disallows where it is minus infinity.
+        Minus infinity disallows the pair.
 
     Returns
     -------
@@ -55,7 +55,7 @@ def allowed_keys(
     Raises
     ------
     ArgumentError
-        When an argument does not fit.
+        If an argument is refused.
 
     Notes
     -----
@@ -70,7 +70,7 @@ def allowed_keys(
     [[1, 1, 0], [0, 1, 0]]
     """
     *rows, keys = shape
-    # Queries and keys of no more than a shape.
+    # Only the shapes of these queries and keys are used.
     given = locals() | {"query": np.broadcast_to(1.0, (*rows, 1))}
     given |= {"key": np.broadcast_to(1.0, (*rows[:-1], keys, 1)), "dtype": float}
     options = {name: thing for name, thing in given.items() if name not in ("shape", "rows", "keys")}
@@ -79,7 +79,7 @@ def allowed_keys(
 
 
 def allowed_of(call: Call, query: Array, key: Array, **options: Any) -> Mask:
-    """Compute the allowed keys by themselves, as attention has them."""
+    """Compute the allowed keys in the same way as attention."""
     each = check_bias(Attention(call.steps, call.xp, call.dtype, query, key, key, **options))
     for check in MASK_CHECKS:
         each = check(each)
@@ -89,7 +89,7 @@ def allowed_of(call: Call, query: Array, key: Array, **options: Any) -> Mask:
 
 @step
 def check_masks(call: Attention) -> Attention:
-    """Booleans that broadcast to the scores (MASK-1, DROP-1, ERR-4), and flags (ERR-3)."""
+    """Check that masks are booleans that broadcast to the scores (ERR-4, ERR-15), and flags (ERR-3)."""
     if call.mask is not None:
         booleans(call, "mask", call.mask, call.shape, "ERR-15")
     if call.dropout_mask is not None:
@@ -100,7 +100,7 @@ def check_masks(call: Attention) -> Attention:
 
 @step
 def check_window(call: Attention) -> Attention:
-    """Ask for a pair of None or integers from 0 on (ERR-7)."""
+    """Check that a window is a pair whose members are None or integers of 0 or more (ERR-7)."""
     if call.window is None:
         return call
     window = call.window
@@ -108,14 +108,14 @@ def check_window(call: Attention) -> Attention:
     good = good and all(side is None or (is_integer(side) and side >= 0) for side in window)
     got = f"({', '.join(map(described, window))})" if isinstance(window, tuple | list) else described(window)
     need("window", good, "a pair of None or whole numbers from 0 on", got, "ERR-7")
-    # A distance never needs more than 63 bits, whatever number stands for a side.
+    # A distance needs at most 63 bits, so larger bounds are reduced to that.
     left, right = (None if side is None else min(int(side), 2**63 - 1) for side in window)
     return call.but(window=(left, right))
 
 
 @step
 def check_integers(call: Attention) -> Attention:
-    """One integer, or one for each batch entry (ERR-8)."""
+    """Check that offsets and lengths are one integer, or one for each batch entry (ERR-8)."""
     taken = {"query_offset": integers(call, "query_offset", call.query_offset, call.batch, "ERR-8")}
     for name in ("query_lengths", "key_lengths"):
         if getattr(call, name) is not None:
@@ -125,7 +125,7 @@ def check_integers(call: Attention) -> Attention:
 
 @step
 def check_ranges(call: Attention) -> Attention:
-    """Lengths within their axis (ERR-9)."""
+    """Check that lengths lie within their axis (ERR-9)."""
     for name, most in (("query_lengths", call.queries), ("key_lengths", call.keys)):
         if getattr(call, name) is not None:
             within(call, name, getattr(call, name), 0, most, "ERR-9")
@@ -134,7 +134,7 @@ def check_ranges(call: Attention) -> Attention:
 
 @step
 def check_segments(call: Attention) -> Attention:
-    """Both of them, integers, one for each position (ERR-10)."""
+    """Check that both segment ids are given, and hold one integer for each position (ERR-10)."""
     if call.query_segment_ids is None and call.key_segment_ids is None:
         return call
     taken = {}
@@ -147,13 +147,13 @@ def check_segments(call: Attention) -> Attention:
     return call.but(**taken)
 
 
-#: Of what masking is asked for.
+#: The arguments of `allowed_keys`.
 MASK_CHECKS = (check_masks, check_window, check_integers, check_ranges, check_segments)
 
 
 @step
 def allowed(call: Attention) -> Mask:
-    """Whether every source allows, ``(*B, Hq, L, S)`` (MASK-4)."""
+    """Whether every source allows the pair, ``(*B, Hq, L, S)`` (MASK-4)."""
     found = call.xp.broadcast_to(call.j >= 0, call.shape)
     for source in SOURCES:
         found = found & source(call)
@@ -162,40 +162,40 @@ def allowed(call: Attention) -> Mask:
 
 @step
 def by_mask(call: Attention) -> Mask:
-    """Attend where the mask is True (MASK-1)."""
+    """Allow where the mask is True (MASK-1)."""
     return True if call.mask is None else call.mask
 
 
 @step
 def by_bias(call: Attention) -> Mask:
-    """Minus infinity disallows (MASK-2)."""
+    """Disallow where the bias is minus infinity (MASK-2)."""
     return True if call.bias is None else call.bias != -math.inf
 
 
 @step
 def by_causality(call: Attention) -> Mask:
-    """Not after the query (MASK-3)."""
+    """Disallow keys after the query (MASK-3)."""
     return call.j <= position(call) if call.is_causal else True
 
 
 @step
 def position(call: Attention) -> Array:
-    """Where each query stands among the keys, ``(*B, 1, L, 1)`` (MASK-7)."""
+    """Position of each query among the keys, ``(*B, 1, L, 1)`` (MASK-7)."""
     return call.i + of_batch(call.query_offset)
 
 
 @step
 def by_window(call: Attention) -> Mask:
-    """From so far left of the query to so far right of it, both included (MASK-8)."""
+    """Allow keys within the bounds of the window, inclusive (MASK-8)."""
     left, right = call.window or (None, None)
-    ahead = call.j - position(call)  # by how much a key stands after the query
+    ahead = call.j - position(call)  # distance of the key after the query
     after = True if left is None else ahead >= -left
     return after if right is None else after & (ahead <= right)
 
 
 @step
 def by_key_lengths(call: Attention) -> Mask:
-    """Keys below the length (MASK-9)."""
+    """Allow keys below the length (MASK-9)."""
     return True if call.key_lengths is None else call.j < of_batch(call.key_lengths)
 
 
@@ -207,12 +207,12 @@ def by_query_lengths(call: Attention) -> Mask:
 
 @step
 def by_segments(call: Attention) -> Mask:
-    """Equal ids (MASK-11)."""
+    """Allow pairs with equal ids (MASK-11)."""
     if call.query_segment_ids is None or call.key_segment_ids is None:
         return True
     equal = call.query_segment_ids[..., :, None] == call.key_segment_ids[..., None, :]  # (*B, L, S)
     return equal[..., None, :, :]
 
 
-#: Each must allow (MASK-4).
+#: Every source must allow the pair (MASK-4).
 SOURCES = (by_mask, by_bias, by_causality, by_window, by_key_lengths, by_query_lengths, by_segments)

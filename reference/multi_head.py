@@ -1,4 +1,4 @@
-"""Multi-head attention, self or cross: projections, heads, attention, and back (HEAD-6, HEAD-7)."""
+"""Multi-head attention, for self-attention and cross-attention (HEAD-6, HEAD-7)."""
 
 from typing import Any, Literal
 
@@ -45,13 +45,13 @@ def multi_head_attention(
     output_weight : (heads * Dv, F)
     heads : int
     key_heads : int, optional
-        As many as `heads` when not given.
+        By default equal to `heads`.
     memory : (*B, S, E'), optional
-        What keys and values are projected from; the tokens when not given.
+        Tokens that keys and values are projected from, by default `tokens`.
     query_bias, key_bias, value_bias, output_bias : optional
-        One number for each feature that the weight of that name gives.
+        One number for each feature that the weight of the same name produces.
     convention : {"row", "linear"}
-        Of the weights: as above, or each its transpose, as linear layers hold it.
+        ``row``: weights have the shapes above. ``linear``: each weight is transposed, as in linear layers.
     scale, mask, is_causal
         As in `attention`; the mask broadcasts to (*B, heads, L, S).
     dtype : data type, optional
@@ -64,7 +64,7 @@ def multi_head_attention(
     Raises
     ------
     ArgumentError
-        When an argument does not fit.
+        If an argument is refused.
 
     Notes
     -----
@@ -84,7 +84,7 @@ def multi_head_attention(
 
 
 def multi_head_attention_of(call: Call, **given: Any) -> Array:
-    """Project, split, attend, merge, project, in the working precision throughout, and round once."""
+    """Project, split, attend, merge and project in the working precision, and round once."""
     source = given["tokens"] if given["memory"] is None else given["memory"]
     key_heads = given["heads"] if given["key_heads"] is None else given["key_heads"]
     given = check_multi_head(call, given | {"source": source, "key_heads": key_heads})
@@ -105,7 +105,7 @@ def multi_head_attention_of(call: Call, **given: Any) -> Array:
 
 @step
 def check_multi_head(call: Call, given: Given) -> Given:
-    """Heads that can be shared, and weights that fit, by their own names (HEAD-2, HEAD-5, HEAD-6)."""
+    """Check the numbers of heads and the shapes of weights (HEAD-2, HEAD-5, HEAD-6)."""
     names = ("tokens", "query_weight", "key_weight", "value_weight", "output_weight", "memory")
     same_dtype(call, **{name: given[name] for name in names if given[name] is not None})
     batch, of_source = tuple(given["tokens"].shape[:-2]), tuple(given["source"].shape[:-2])

@@ -1,4 +1,4 @@
-"""Axes, what fits them, and the precision that is worked in, as in the chapter `notation`."""
+"""Axes, shapes and the working precision: the chapter `notation`."""
 
 import math
 from dataclasses import dataclass
@@ -10,17 +10,17 @@ from attnspec.dtypes import FORMATS, SHORT
 from attnspec.reference.call import Array, Call, Mask, step
 from attnspec.reference.errors import Shape, dtype_name, need, same_dtype
 
-#: Number of keys to the left and to the right of the query's own position, None for all.
+#: Number of positions to the left and to the right of the query's own position; None for all.
 Window = tuple[int | None, int | None]
 
 
 @dataclass(frozen=True)
 class Attention(Call):
-    """One call of attention: its arguments by their canonical names, in the chapters of their rules.
+    """One call of attention: its arguments by their canonical names.
 
-    At first they are as they were given; `entered` gives query, key and value an axis of heads and
-    the working precision, and notes in `storage` what dtype results have and in `flat` whether two
-    axes were given.
+    The arguments are first stored as given. `entered` then adds an axis of heads to query, key and
+    value and converts them to the working precision. It stores the dtype of the results in
+    `storage`, and in `flat` whether the arrays had two axes.
     """
 
     query: Array  # (*B, Hq, L, D)
@@ -57,12 +57,12 @@ class Attention(Call):
 
     @property
     def queries(self) -> int:
-        """How many there are, ``L``."""
+        """Number of queries, ``L``."""
         return int(self.query.shape[-2])
 
     @property
     def keys(self) -> int:
-        """How many there are, ``S``."""
+        """Number of keys, ``S``."""
         return int(self.key.shape[-2])
 
     @property
@@ -77,20 +77,20 @@ class Attention(Call):
 
     @property
     def sink(self) -> Array:
-        """The sinks in the working precision, against the scores, ``(Hq, 1, 1)``."""
+        """The sinks in the working precision, shaped to broadcast with the scores, ``(Hq, 1, 1)``."""
         return wide(self, self.sinks)[:, None, None]
 
 
 @step
 def check_dtypes(call: Attention) -> Attention:
-    """Floating-point numbers, the three of one dtype (ERR-1, ERR-2)."""
+    """Check that query, key and value are floating-point and of one dtype (ERR-1, ERR-2)."""
     same_dtype(call, query=call.query, key=call.key, value=call.value)
     return call
 
 
 @step
 def check_axes(call: Attention) -> Attention:
-    """Depths, positions and batch axes that fit (SHAPE-6, ERR-5).
+    """Check depths, positions and batch axes (SHAPE-6, ERR-5).
 
     Examples
     --------
@@ -114,7 +114,7 @@ def check_axes(call: Attention) -> Attention:
 
 @step
 def entered(call: Attention) -> Attention:
-    """Two axes are one head (SHAPE-2), and everything is computed in the working precision (NUM-2)."""
+    """Treat two axes as one head (SHAPE-2), and convert to the working precision (NUM-2)."""
     flat = call.query.ndim == 2
     arrays = {
         name: wide(call, array[None, ...] if flat else array)
@@ -125,7 +125,7 @@ def entered(call: Attention) -> Attention:
 
 @step
 def wide(call: Call, array: Array) -> Array:
-    """Half precision is computed in float32, anything else as it is (NUM-2, NUM-5)."""
+    """Convert half precision to float32, and leave other dtypes as they are (NUM-2, NUM-5)."""
     dtype = call.dtype
     if dtype is None:
         name = dtype_name(array)
@@ -141,7 +141,7 @@ def narrow(call: Call, array: Array, storage: Any) -> Array:
 
 @step
 def returned(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
-    """Round to the dtype of the query, all but the lse, and give what is asked for (NUM-1, NUM-7)."""
+    """Round output and weights to the dtype of the query, and return what was asked for (NUM-1, NUM-7)."""
     results = [narrow(call, output, call.storage)]
     if call.return_lse:
         results.append(lse)
@@ -153,24 +153,24 @@ def returned(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
 
 
 def stored(call: Call, array: Array) -> Any:
-    """Take the dtype that results of an array have."""
+    """Return the dtype of the results of an array."""
     return array.dtype if call.dtype is None else call.dtype
 
 
 def count(xp: Any, size: int, like: Array) -> Array:
-    """Return 0, 1, ... below `size`, where the array `like` is."""
+    """Return 0, 1, ..., ``size - 1`` on the device of the array `like`."""
     return xp.arange(size, dtype=xp.int64, device=device(like))
 
 
 def of_batch(numbers: Any) -> Any:
-    """One number for all or one for each batch entry, against the scores, ``(*B, 1, 1, 1)``."""
+    """Shape one number for each batch entry to broadcast with the scores, ``(*B, 1, 1, 1)``."""
     return numbers if isinstance(numbers, int) else numbers[..., None, None, None]
 
 
 def largest(xp: Any, array: Array, *, axis: int) -> Array:
-    """Maximum along an axis, which is kept; that of nothing is minus infinity.
+    """Return the maximum along an axis, which is kept. The maximum of no elements is minus infinity.
 
-    The Array API leaves the maximum of nothing open, and Dask refuses every array without elements.
+    The Array API does not define the maximum of no elements, and Dask refuses arrays without elements.
     """
     if 0 not in array.shape:
         return xp.max(array, axis=axis, keepdims=True)
@@ -180,7 +180,7 @@ def largest(xp: Any, array: Array, *, axis: int) -> Array:
 
 
 def reshaped(xp: Any, array: Array, shape: Shape) -> Array:
-    """Reshape; an array without elements is made anew, as Dask cannot reshape one."""
+    """Reshape an array. An array without elements is created anew, because Dask cannot reshape it."""
     if 0 in shape:
         return xp.zeros(shape, dtype=array.dtype, device=device(array))
     return xp.reshape(array, shape)

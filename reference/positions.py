@@ -1,4 +1,4 @@
-"""Where a key stands: rotary embedding and ALiBi, as in the chapter `positions`."""
+"""Rotary embedding and ALiBi: the chapter `positions`."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def rotary(
     rotary_depth: int | None = None,
     dtype: DTypeLike = np.float64,
 ) -> NDArray[Any]:
-    """Turn pairs of features by angles in proportion to their position.
+    """Rotate pairs of features by angles that are proportional to their position.
 
     Parameters
     ----------
@@ -40,11 +40,11 @@ def rotary(
     offset : int or (*B), optional
         Position of the first row.
     base : float, optional
-        Pair ``k`` turns by ``base ** (-2 k / R)`` radians a position.
+        Pair ``k`` is rotated by ``base ** (-2 k / R)`` radians for each position.
     interleaved : bool, optional
-        Whether pairs are neighbours rather than half the depth apart.
+        Whether pairs are adjacent features, and not features half the rotary depth apart.
     rotary_depth : int, optional
-        How many features are turned, ``R``; all when not given.
+        Number of features that are rotated, ``R``; by default all.
     dtype : data type, optional
         Working precision and dtype of the result.
 
@@ -55,7 +55,7 @@ def rotary(
     Raises
     ------
     ArgumentError
-        When an argument does not fit.
+        If an argument is refused.
 
     Notes
     -----
@@ -64,7 +64,7 @@ def rotary(
     Examples
     --------
     >>> from attnspec.reference import rotary
-    >>> rotary([[1.0, 2.0, 3.0, 4.0]], offset=0).tolist()  # position 0 is not turned
+    >>> rotary([[1.0, 2.0, 3.0, 4.0]], offset=0).tolist()  # position 0 is not rotated
     [[1.0, 2.0, 3.0, 4.0]]
     """
     result: NDArray[Any] = evaluate(rotary_of, locals())
@@ -74,7 +74,7 @@ def rotary(
 def rotary_of(
     call: Call, features: Array, *, offset: Any, base: float, interleaved: bool, rotary_depth: int | None
 ) -> Array:
-    """Turn, after a look at what fits."""
+    """Check the arguments, and rotate."""
     starts, depth = check_rotary(call, features, offset, base, rotary_depth)
     return rotated(call, features, starts, float(base), depth, interleaved=flag("interleaved", interleaved))
 
@@ -83,7 +83,7 @@ def rotary_of(
 def check_rotary(
     call: Call, features: Array, offset: Any, base: float, rotary_depth: int | None
 ) -> tuple[Any, int]:
-    """Ask for an even rotary depth from 2 to D (POS-6)."""
+    """Check that the rotary depth is even and from 2 to D (POS-6)."""
     shape = tuple(real(call, "features", features, "ERR-2").shape)
     need("features", len(shape) >= 2, "two axes or more", f"shape {shape}", "ERR-16")
     need("base", number("base", base, "POS-9") > 0, "a positive number", base, "POS-9")
@@ -96,14 +96,14 @@ def check_rotary(
 @step
 @part
 def rotated(call: Call, features: Array, offset: Any, base: float, depth: int, *, interleaved: bool) -> Array:
-    """Turn each pair by its angle; features past the rotary depth stay (POS-1, POS-4)."""
+    """Rotate each pair by its angle. Features past the rotary depth do not change (POS-1, POS-4)."""
     xp, storage = call.xp, stored(call, features)
     angle = angles(call, features, offset, base, depth)  # (*B, 1, N, R / 2)
     first, second = pairs(call, depth, interleaved=interleaved)
     given = wide(call, features)
     cosine, sine = (xp.astype(function(angle), given.dtype) for function in (xp.cos, xp.sin))
     a, b = turned(call, given[..., first], given[..., second], cosine, sine)
-    # Side by side, and each feature from where it came to lie.
+    # Concatenate the pairs, then take each feature from its place in the concatenation.
     places = [*range(depth)[first], *range(depth)[second]]
     order = xp.asarray(sorted(range(depth), key=places.__getitem__), device=device(features))
     together = xp.take(xp.concat([a, b], axis=-1), order, axis=-1)
@@ -113,7 +113,7 @@ def rotated(call: Call, features: Array, offset: Any, base: float, depth: int, *
 @step
 def angles(call: Call, features: Array, offset: Any, base: float, depth: int) -> Array:
     """Position times frequency, ``(*B, 1, N, R / 2)``, in float64 (POS-1, POS-5)."""
-    # In the working precision the angle of a late position has few digits left after the point.
+    # In float32 the angle of a late position has few digits left after the decimal point.
     xp, starts = call.xp, of_batch(offset) if features.ndim > 2 else offset
     position = xp.astype(count(xp, features.shape[-2], features)[:, None] + starts, xp.float64)
     pair = xp.astype(count(xp, depth // 2, features), xp.float64)
@@ -122,7 +122,7 @@ def angles(call: Call, features: Array, offset: Any, base: float, depth: int) ->
 
 @step
 def pairs(_call: Call, depth: int, *, interleaved: bool) -> tuple[slice, slice]:
-    """Neighbours, or features half the rotary depth apart (POS-2, POS-3)."""
+    """Return the two features of each pair, adjacent or half the rotary depth apart (POS-2, POS-3)."""
     if interleaved:
         return slice(0, depth, 2), slice(1, depth, 2)
     return slice(0, depth // 2), slice(depth // 2, depth)
@@ -130,20 +130,20 @@ def pairs(_call: Call, depth: int, *, interleaved: bool) -> tuple[slice, slice]:
 
 @step
 def turned(_call: Call, a: Array, b: Array, cosine: Array, sine: Array) -> tuple[Array, Array]:
-    """Turn a pair against the clock (POS-1)."""
+    """Rotate a pair counterclockwise (POS-1)."""
     return a * cosine - b * sine, a * sine + b * cosine
 
 
 def alibi_bias(
     query: ArrayLike, key: ArrayLike, *, query_offset: ArrayLike = 0, dtype: DTypeLike = np.float64
 ) -> NDArray[Any]:
-    """Bias that takes away from a score in proportion to the distance of query and key.
+    """Return the bias of ALiBi, which decreases with the distance of query and key.
 
     Parameters
     ----------
     query : (*B, Hq, L, D) or (L, D)
     key : (*B, Hkv, S, D) or (S, D)
-        Only their shapes count.
+        Only the shapes are used.
     query_offset : int or (*B), optional
         Position of query 0 among the keys.
     dtype : data type, optional
@@ -156,7 +156,7 @@ def alibi_bias(
     Raises
     ------
     ArgumentError
-        When an argument does not fit.
+        If an argument is refused.
 
     Notes
     -----
@@ -174,7 +174,7 @@ def alibi_bias(
 
 
 def alibi_bias_of(call: Call, query: Array, key: Array, *, query_offset: Any) -> Array:
-    """Compute the bias, after a look at what fits."""
+    """Check the arguments, and compute the bias."""
     each = Attention(call.steps, call.xp, call.dtype, query, key, key, query_offset=query_offset)
     for check in (check_dtypes, check_axes, check_heads, check_integers):
         each = check(each)
@@ -193,13 +193,13 @@ def _alibi_bias(call: Attention) -> Array:
 
 @step
 def distant(call: Call, slopes: Array, p: Array, j: Array) -> Array:
-    """Minus slope times distance (POS-8)."""
+    """Return minus slope times distance (POS-8)."""
     return -slopes * call.xp.astype(call.xp.abs(p - j), slopes.dtype)
 
 
 @step
 def slopes(_call: Call, heads: int) -> list[float]:
-    """Take a geometric sequence; between two powers of two, those between the others (POS-7).
+    """Return the slope of each head (POS-7).
 
     Examples
     --------
@@ -208,7 +208,7 @@ def slopes(_call: Call, heads: int) -> list[float]:
     >>> alibi_bias(np.ones((3, 2, 1)), np.ones((3, 1, 1)))[:, 1].ravel().tolist()
     [-0.0625, -0.00390625, -0.25]
     """
-    power = 1 << (heads.bit_length() - 1)  # the largest power of two that is not above
+    power = 1 << (heads.bit_length() - 1)  # the largest power of two up to `heads`
     few = [2.0 ** (-8 * (h + 1) / power) for h in range(power)]
     twice = [2.0 ** (-8 * (h + 1) / (2 * power)) for h in range(2 * power)]
     return few + twice[::2][: heads - power]

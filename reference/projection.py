@@ -1,4 +1,4 @@
-"""Tokens to queries, keys and values, as in the chapter `projection`."""
+"""Projection of tokens: the chapter `projection`."""
 
 from typing import Any, Literal
 
@@ -39,7 +39,7 @@ def projection(
     Raises
     ------
     ArgumentError
-        When an argument does not fit; a weight is never transposed to fit.
+        If an argument is refused. A weight is never transposed to make it fit.
 
     Notes
     -----
@@ -56,7 +56,7 @@ def projection(
 
 
 def projection_of(call: Call, tokens: Array, weight: Array, *, bias: Array, convention: Convention) -> Array:
-    """Project, and round to the dtype of the tokens."""
+    """Check the arguments, project, and round to the dtype of the tokens."""
     same_dtype(call, tokens=tokens, weight=weight)
     projected = project(call, "", tokens, weight, bias, convention)
     return narrow(call, projected, stored(call, tokens))
@@ -65,7 +65,7 @@ def projection_of(call: Call, tokens: Array, weight: Array, *, bias: Array, conv
 def project(
     call: Call, name: str, tokens: Array, weight: Array, bias: Array, convention: Convention
 ) -> Array:
-    """Project in the working precision; errors speak of ``NAME_weight`` and ``NAME_bias``.
+    """Project in the working precision. Errors name ``NAME_weight`` and ``NAME_bias``.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def _project(call: Call, tokens: Array, weight: Array, bias: Array, convention: 
 def check_projection(
     call: Call, name: str, tokens: Array, weight: Array, bias: Array, convention: Convention
 ) -> Array:
-    """Shapes that fit; a weight is never transposed to fit (PROJ-3, PROJ-4)."""
+    """Check shapes. A weight is never transposed to make it fit (PROJ-4, PROJ-6)."""
     of_weight, of_bias = (f"{name}_{part}" if name else part for part in ("weight", "bias"))
     known = ("row", "column", "linear")
     need("convention", convention in known, "'row', 'column' or 'linear'", repr(convention), "ERR-16")
@@ -118,6 +118,6 @@ def projected(call: Call, tokens: Array, weight: Array, convention: Convention) 
 
 @step
 def shifted(_call: Call, found: Array, bias: Array, convention: Convention) -> Array:
-    """Add one number a feature: a column of rows, a row of columns (PROJ-3)."""
-    # Not the same for columns: where N = F that adds the vector along the tokens.
+    """Add one number to each feature (PROJ-3)."""
+    # Columns need another axis: if N = F, adding the vector itself would add it along the tokens.
     return found + (bias[:, None] if convention == "column" else bias)

@@ -1,4 +1,4 @@
-"""Queries and keys to scores, as in the chapter `scores`."""
+"""Scores of queries and keys: the chapter `scores`."""
 
 import math
 from typing import Any
@@ -23,14 +23,14 @@ def scores(
     bias: ArrayLike | None = None,
     dtype: DTypeLike = np.float64,
 ) -> NDArray[Any]:
-    """Scaled dot products of queries and keys, capped, bias added.
+    """Return the scaled dot products of queries and keys, with softcap and bias.
 
     Parameters
     ----------
     query : (*B, Hq, L, D) or (L, D)
     key : (*B, Hkv, S, D) or (S, D)
     scale : float, optional
-        Factor of the dot products; ``1 / sqrt(D)`` when not given.
+        Factor of the dot products, by default ``1 / sqrt(D)``.
     softcap : float, optional
         Bound that the scaled scores approach, before the bias.
     bias : broadcasts to (*B, Hq, L, S), optional
@@ -44,7 +44,7 @@ def scores(
     Raises
     ------
     ArgumentError
-        When an argument does not fit.
+        If an argument is refused.
 
     Notes
     -----
@@ -61,7 +61,7 @@ def scores(
 
 
 def scores_of(call: Call, query: Array, key: Array, **options: Any) -> Array:
-    """Compute the scores by themselves, as attention has them."""
+    """Compute the scores in the same way as attention."""
     each = Attention(call.steps, call.xp, call.dtype, query, key, key, **options)
     for check in (check_dtypes, check_axes, check_heads, check_scale, check_softcap, check_bias):
         each = check(each)
@@ -77,26 +77,26 @@ def _scores(call: Attention) -> Array:
 
 @step
 def check_scale(call: Attention) -> Attention:
-    """Ask for a finite number (ERR-6)."""
+    """Check that the scale is a finite number (ERR-6)."""
     return call if call.scale is None else call.but(scale=number("scale", call.scale, "ERR-6"))
 
 
 @step
 def check_softcap(call: Attention) -> Attention:
-    """Ask for a positive finite number (SCORE-6)."""
+    """Check that the softcap is a positive finite number (SCORE-6)."""
     if call.softcap is None:
         return call
     cap = number("softcap", call.softcap, "SCORE-6")
     need("softcap", cap > 0, "a positive number", cap, "SCORE-6")
-    # A cap that the working precision does not have would give 0 / 0, or 0 times infinity; so far out, the
-    # nearest that it has makes no difference.
+    # A cap outside the range of the working precision would give 0 / 0, or 0 times infinity. The nearest
+    # cap within the range has the same effect.
     known = FORMATS[dtype_name(wide(call, call.query))]
     return call.but(softcap=min(max(cap, known.normal), known.largest * 2 * known.unit))
 
 
 @step
 def check_bias(call: Attention) -> Attention:
-    """Of a shape that broadcasts to the scores (SCORE-4)."""
+    """Check that the bias broadcasts to the scores (SCORE-4, ERR-15)."""
     if call.bias is not None:
         fitting("bias", real(call, "bias", call.bias, "ERR-2"), call.shape, "ERR-15")
     return call
@@ -104,29 +104,29 @@ def check_bias(call: Attention) -> Attention:
 
 @step
 def scored(call: Attention) -> Array:
-    """Dot products, scaled, then capped, then biased (SCORE-4, SCORE-5), ``(*B, Hq, L, S)``."""
+    """Scale the dot products, apply the softcap, add the bias (SCORE-4, SCORE-5), ``(*B, Hq, L, S)``."""
     return biased(call, capped(call, product(call) * factor(call)))
 
 
 @step
 def product(call: Attention) -> Array:
-    """Dot product of each query with each key of its head (SCORE-1)."""
+    """Return the dot product of each query with each key of its head (SCORE-1)."""
     return call.query @ call.xp.matrix_transpose(shared(call, call.key))
 
 
 @step
 def factor(call: Attention) -> float:
-    """Take the scale, by default one over the root of the depth (SCORE-2, SCORE-3)."""
+    """Return the scale, by default one over the root of the depth (SCORE-2, SCORE-3)."""
     return 1 / math.sqrt(call.query.shape[-1]) if call.scale is None else call.scale
 
 
 @step
 def capped(call: Attention, x: Array) -> Array:
-    """Squeeze the scaled scores (SCORE-5)."""
+    """Apply the softcap to the scaled scores (SCORE-5)."""
     return x if call.softcap is None else call.softcap * call.xp.tanh(x / call.softcap)
 
 
 @step
 def biased(call: Attention, x: Array) -> Array:
-    """Add the bias at its value: one in float64 takes the scores with it (SCORE-4, ERR-14)."""
+    """Add the bias at its value. A bias in float64 converts the scores to float64 (SCORE-4, ERR-14)."""
     return x if call.bias is None else x + wide(call, call.bias)

@@ -12,7 +12,7 @@ from attnspec.reference.evaluate import evaluate
 from attnspec.reference.notation import narrow, stored
 from attnspec.reference.projection import Convention, project
 
-#: What is projected to.
+#: The results of the projections.
 PROJECTED = ("query", "key", "value")
 
 
@@ -31,7 +31,7 @@ def self_attention(
     is_causal: bool = False,
     dtype: DTypeLike = np.float64,
 ) -> NDArray[Any]:
-    """Project tokens three times and attend.
+    """Project tokens three times, and attend.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def self_attention(
     value_weight : (E, Dv), or (Dv, E) in the column and the linear convention
     query_bias, key_bias, value_bias : (D,), (D,) and (Dv,), optional
     convention : {"row", "column", "linear"}
-        Of the tokens, the weights and the result.
+        Axis order of the tokens, the weights and the result.
     scale, mask, is_causal
         As in `attention`.
     dtype : data type, optional
@@ -53,7 +53,7 @@ def self_attention(
     Raises
     ------
     ArgumentError
-        When an argument does not fit.
+        If an argument is refused.
 
     Examples
     --------
@@ -84,5 +84,5 @@ def self_attention_of(call: Call, **given: Any) -> Array:
 
 @step
 def check_self(_call: Call, given: Given) -> Given:
-    """Nothing that its parts do not refuse."""
+    """Check nothing: the parts check their own arguments."""
     return given

@@ -1,4 +1,4 @@
-"""Scores to weights, and values summed by them, as in the chapter `softmax`."""
+"""Weights, output and log-sum-exp: the chapter `softmax`."""
 
 import math
 from typing import Any
@@ -16,19 +16,19 @@ Real = NDArray[np.floating[Any]]
 
 
 def softmax(scores: ArrayLike, allowed: ArrayLike, sinks: ArrayLike | None = None) -> Real:
-    """Weights of each row over its allowed keys.
+    """Return the weights of each row over its allowed keys.
 
     Parameters
     ----------
     scores : (*B, Hq, L, S)
     allowed : (*B, Hq, L, S)
     sinks : (Hq,), optional
-        One more logit for each head, in the denominator alone.
+        One more logit for each head, in the denominator only.
 
     Returns
     -------
     (*B, Hq, L, S)
-        Without sinks rows sum to 1; a row with no allowed key is 0 (MASK-6).
+        Without sinks each row sums to 1. A row with no allowed key is 0 (MASK-6).
 
     Notes
     -----
@@ -46,7 +46,7 @@ def softmax(scores: ArrayLike, allowed: ArrayLike, sinks: ArrayLike | None = Non
 
 
 def log_sum_exp(scores: ArrayLike, allowed: ArrayLike, sinks: ArrayLike | None = None) -> Real:
-    """Natural logarithm of each row's denominator.
+    """Return the natural logarithm of the denominator of each row.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def _of_scores(scores: ArrayLike, allowed: ArrayLike, sinks: ArrayLike | None) -
 
 @step
 def check_sinks(call: Attention) -> Attention:
-    """One for each query head (ERR-11)."""
+    """Check that there is one sink for each query head (ERR-11)."""
     if call.sinks is not None:
         heads = tuple(call.query.shape[-3:-2]) or (1,)
         shape = tuple(real(call, "sinks", call.sinks, "ERR-11").shape)
@@ -97,7 +97,7 @@ def check_sinks(call: Attention) -> Attention:
 
 @step
 def softmax_of(call: Attention, s: Array, allowed: Mask) -> tuple[Array, Array]:
-    """Weights and lse of each row, over its allowed keys (SOFT-1, SOFT-6)."""
+    """Return weights and lse of each row, over its allowed keys (SOFT-1, SOFT-6)."""
     m = top(call, s, allowed)  # (*B, Hq, L, 1)
     e = exponentials(call, s, allowed, m)  # (*B, Hq, L, S)
     d = total(call, e, m)  # (*B, Hq, L, 1)
@@ -106,7 +106,7 @@ def softmax_of(call: Attention, s: Array, allowed: Mask) -> tuple[Array, Array]:
 
 @step
 def top(call: Attention, s: Array, allowed: Mask) -> Array:
-    """Largest of what is in each row's denominator, 0 if nothing is: -inf less -inf is NaN (SOFT-2)."""
+    """Return the largest logit of each row, or 0 if there is none: -inf minus -inf is NaN (SOFT-2)."""
     most = largest(call.xp, call.xp.where(allowed, s, -math.inf), axis=-1)
     if call.sinks is not None:
         most = call.xp.maximum(most, call.sink)
@@ -118,37 +118,37 @@ def top(call: Attention, s: Array, allowed: Mask) -> Array:
 
 @step
 def exponentials(call: Attention, s: Array, allowed: Mask, top: Array) -> Array:
-    """Shifted by the largest, and 0 where the key is disallowed, whatever is there (MASK-5, MASK-12)."""
-    # Selected before the exponential, not after: a library's derivative of one that overflows is NaN (GRAD-9).
+    """Return the shifted exponentials, and 0 for disallowed keys whatever their score (MASK-5, MASK-12)."""
+    # The selection comes before the exponential: the derivative of one that overflows is NaN (GRAD-9).
     return call.xp.exp(call.xp.where(allowed, s - top, -math.inf))
 
 
 @step
 def total(call: Attention, e: Array, top: Array) -> Array:
-    """Denominator of each row, its sink included (SOFT-5)."""
+    """Return the denominator of each row, its sink included (SOFT-5)."""
     keys = call.xp.sum(e, axis=-1, keepdims=True)
     return keys if call.sinks is None else keys + call.xp.exp(call.sink - top)
 
 
 @step
 def normalised(call: Attention, e: Array, total: Array) -> Array:
-    """Weights; a row with nothing to attend to is 0 (MASK-6)."""
+    """Return the weights. A row with nothing to attend to is 0 (MASK-6)."""
     return e / call.xp.where(total == 0, 1.0, total)
 
 
 @step
 def lse(call: Attention, top: Array, total: Array) -> Array:
-    """Logarithm of the denominator, of 0 minus infinity, in the working precision (SOFT-6, SOFT-7, NUM-7)."""
-    # Infinity less itself is NaN, so that `total` is; the logarithm of what is infinite is infinite (NUM-11).
-    some = total != 0  # as the derivative of the logarithm of 0 is infinite, and 0 times it is NaN (GRAD-10)
+    """Return the logarithm of the denominator; of 0 it is minus infinity (SOFT-6, SOFT-7, NUM-7)."""
+    some = total != 0  # the derivative of the logarithm of 0 is infinite, and 0 times it is NaN (GRAD-10)
     found = call.xp.where(some, top + call.xp.log(call.xp.where(some, total, 1.0)), -math.inf)
+    # Infinity minus itself is NaN, so with a score of infinity `total` is NaN. The lse is infinity (NUM-11).
     found = call.xp.where(top == math.inf, top, found)
     return call.xp.astype(found[..., 0], call.query.dtype, copy=False)
 
 
 @step
 def weighted(call: Attention, p: Array, allowed: Mask) -> Array:
-    """Sum of the values by their weights (SOFT-3): of a disallowed one nothing is left (MASK-13).
+    """Return the weighted sum of the values, without those of disallowed keys (SOFT-3, MASK-13).
 
     Examples
     --------
@@ -158,10 +158,10 @@ def weighted(call: Attention, p: Array, allowed: Mask) -> Array:
     """
     xp, value = call.xp, call.xp.astype(shared(call, call.value), p.dtype, copy=False)
     finite = xp.isfinite(value)
-    if call.steps.compiler is None and bool(xp.all(finite)):  # what is compiled looks at no numbers
+    if call.steps.compiler is None and bool(xp.all(finite)):  # compiled code reads no values
         return p @ value
-    # 0 * NaN is NaN: a weight of 0 does not keep a value out. So NaN and infinity are taken out, and put
-    # back into the rows that may attend to them (NUM-12, NUM-13).
+    # 0 * NaN is NaN, so a weight of 0 does not exclude a value. NaN and infinity are removed first and then
+    # put back into the rows that may attend to them (NUM-12, NUM-13).
     output = p @ xp.where(finite, value, 0.0)
     pairs = xp.astype(allowed, p.dtype)
     for number, places in (
@@ -170,5 +170,5 @@ def weighted(call: Attention, p: Array, allowed: Mask) -> Array:
         (-math.inf, value == -math.inf),
     ):
         met = pairs @ xp.astype(places, p.dtype) > 0
-        output = xp.where(met, output + number, output)  # both infinities are NaN
+        output = xp.where(met, output + number, output)  # infinities of both signs add to NaN
     return output

@@ -33,7 +33,7 @@ FUNCTIONS = {
     "nothing": ("fail", "output: expected an array of numpy, got NoneType"),
     "transposed_output": ("fail", "output: got shape"),
     "nan_everywhere": ("fail", "differ in being NaN or infinite"),
-    "mutating": ("fail", "got changed by the call, expected it as it was"),
+    "mutating": ("fail", "expected to be unchanged, got changed by the call"),
     "raising": ("error", "raised RuntimeError: the kernel did not launch"),
     "raising_at_random": ("error", "raised RuntimeError: not this time"),
     "exiting": ("error", "raised SystemExit: 3"),

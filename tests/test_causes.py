@@ -164,7 +164,7 @@ def test_kinds_of_failures_are_apart_and_in_order():
         "error", 2, "NUM-3", difference=None, reason="was killed", raised=Raise("", "", "/m.py", 9)
     )
     wrong = verdicts("fail", 3, "MASK-1", traits=("mask",))
-    changed = verdicts("fail", 2, "NUM-4", difference=None, reason="query: got changed by the call")
+    changed = verdicts("fail", 2, "NUM-4", difference=None, reason="query: expected to be unchanged")
     dtype = verdicts("fail", 2, "NUM-1", difference=Difference("dtype", "output", got="float64"))
     refused = verdicts("fail", 5, "ERR-1", difference=None, reason="expected an error", traits=("refused",))
     assert found(refused, wrong, raised, dtype, changed, ended) == [
@@ -289,7 +289,7 @@ def test_a_wrong_shape_is_no_wrong_value_and_has_a_block_of_its_own():
 
 
 def test_what_writes_to_an_input_that_cannot_be_written_to_changes_it():
-    changed = verdicts("fail", 9, "NUM-4", difference=None, reason="key: got changed by the call")
+    changed = verdicts("fail", 9, "NUM-4", difference=None, reason="key: expected to be unchanged")
     raised = Raise("ValueError", "output array is read-only", "/m.py", 3, "f")
     failing = verdicts("error", 2, "NUM-8", difference=None, raised=raised, traits=("layout",))
     assert found(changed, failing, verdicts("pass", 9, "NUM-8")) == [("changed", "NUM-4", 11)]

@@ -146,7 +146,7 @@ def test_a_result_that_does_not_need_its_profile_is_full():
         ("transposed_output", "SHAPE-3", ("shape", "(2, 3)", "(3, 2)")),
         ("lists", "SHAPE-3", "output: expected an array of numpy, got list"),
         ("nothing", "SHAPE-3", "output: expected an array of numpy, got NoneType"),
-        ("mutating", "NUM-4", "query: got changed by the call, expected it as it was"),
+        ("mutating", "NUM-4", "query: expected to be unchanged, got changed by the call"),
         ("nan_everywhere", "SOFT-1", "pattern"),
         ("half", "SOFT-1", "value"),
     ],
@@ -285,7 +285,7 @@ def test_any_input_that_is_changed_is_noticed(name):
     backend = Backend("changing", PORTABLE.array_library, changing)
     verdict = judge(backend, asked("MASK-1", one))
     assert (verdict.status, verdict.rule) == ("fail", "NUM-4")
-    assert verdict.reason.startswith(f"{name}: got changed by the call")
+    assert verdict.reason.startswith(f"{name}: expected to be unchanged")
     with pytest.raises(Failure):
         call(backend, "attention", one)
 

@@ -122,7 +122,7 @@ def test_our_own_backends_are_understood():
 
     strange = replace(backend, attention=strange)
     said = unknown_arguments(looked_through(strange))
-    assert "enable_gqa (the numbers of heads tell);" in said
+    assert "enable_gqa (the numbers of heads determine this);" in said
 
 
 @pytest.mark.parametrize(

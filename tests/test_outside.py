@@ -55,11 +55,11 @@ def test_a_message_of_50_megabytes_is_cut_before_it_is_kept(tmp_path):
     assert run.returncode == 1
     assert (tmp_path / "r.jsonl").stat().st_size < 60_000
     assert len(run.stdout) < 20_000
-    assert b"letters more" in run.stdout
+    assert b"characters more" in run.stdout
 
 
 def test_an_exception_that_has_no_text_is_one_all_the_same(tmp_path):
-    assert Raised(BackendError("x" * 5000)).data.message == "x" * 4000 + "... and 1000 letters more"
+    assert Raised(BackendError("x" * 5000)).data.message == "x" * 4000 + "... and 1000 characters more"
 
     class Odd(Exception):  # noqa: N818
         def __str__(self):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from attnspec.backends.library.library import Library
 
-#: Name of a library to its package. The first is the default.
+#: The package of each library, by name. The first is the default.
 LIBRARIES = MappingProxyType(
     {"numpy": "numpy", "strict": "array_api_strict", "torch": "torch", "jax": "jax", "dask": "dask"}
 )
@@ -38,7 +38,7 @@ def load_library(name: str) -> "Library":
 
 
 def library_of(module: Any) -> str:
-    """Return the library that a module imports, or that objects in it are from.
+    """Return the library that a module imports, or that the objects in it come from.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """Dask: arrays are lazy, and computed when they are converted to NumPy.
 
-Checks of values, such as that of a length (ERR-9), compute the array that they check.
+A check of values, such as the check of a length (ERR-9), computes the array.
 """
 
 import warnings
@@ -13,18 +13,18 @@ import dask
 
 from attnspec.backends.library.library import array_api_library
 
-# No threads: the arrays of the suite are small, and starting threads takes longer than computing.
+# Threads are not used: the arrays of the suite are small, and starting threads takes longer than computing.
 dask.config.set(scheduler="synchronous")
 
-#: These index by an array. With one element in it, Dask's result has a wrong shape (dask issue 6709).
+#: These index by an array. If the array has one element, Dask's result has a wrong shape (dask issue 6709).
 _LACKS = ("append_cache", "gather_pages")
 
 
 def _compute(arrays: Sequence[Any]) -> Sequence[Any]:
-    """Compute lazy arrays, without the warnings that this raises."""
+    """Compute lazy arrays, and suppress the warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        # Optimizing a graph that is computed once does not pay.
+        # A graph that is computed once is not worth optimizing.
         computed: tuple[Any, ...] = dask.compute(*arrays, optimize_graph=False)
         return computed
 

@@ -1,28 +1,29 @@
-"""Reduce the cost of compilation in JAX, which compiles every eager operation for every shape."""
+"""Reduces the cost of compilation in JAX, which compiles every eager operation for every shape."""
 
 import os
 import sys
 from functools import cache
 from importlib.metadata import version
 
-# The last flag: a module this small compiles faster in one piece than in 32, one for each thread.
+# The last flag: by default a module is split into 32 parts, one for each thread. Small modules compile
+# faster unsplit.
 _HASTE = (
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
     " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 )
-#: The caches of JAX 0.10 for modules that it compiled. They are private: other releases may lack them.
+#: The caches of JAX 0.10 for compiled modules. They are private, and other releases may lack them.
 _SOURCES = (("jax._src.pjit", "_pjit_lower"), ("jax._src.interpreters.pxla", "_cached_lowering_to_hlo"))
-#: The private function of JAX 0.10 that makes an MLIR context.
+#: The private function of JAX 0.10 that creates an MLIR context.
 _WRITING, _NEW = "jax._src.interpreters.mlir", "make_ir_context"
 
 
 def compile_in_haste() -> None:
-    """Disable optimization in this process, which at least halves the time of compilation.
+    """Disable optimization in this process. This at least halves the time of compilation.
 
     This suits operations that are compiled one by one. JAX reads the flags when it first
     compiles. If ``XLA_FLAGS`` is set already, even to an empty string, it stays.
     """
-    # Only for releases that have these flags: an unknown one ends the process.
+    # Only set for releases that have these flags: an unknown flag ends the process.
     if version("jaxlib").startswith("0.10."):
         os.environ.setdefault("XLA_FLAGS", _HASTE)
 
@@ -30,9 +31,9 @@ def compile_in_haste() -> None:
 def write_in_one_context() -> bool:
     """Use one MLIR context for all modules of this process, and return whether this succeeded.
 
-    JAX makes a context with all dialects for each module, which costs 2 ms and 1.4 MB, as much as
-    the rest of a single operation. Without JAX, or in a release without this function, nothing
-    changes.
+    JAX creates a context with all dialects for each module. This costs 2 ms and 1.4 MB, as much as
+    the rest of a single operation. Without JAX, or in a release without the function, this does
+    nothing.
     """
     module = sys.modules.get(_WRITING)
     make = getattr(module, _NEW, None)
@@ -44,7 +45,7 @@ def write_in_one_context() -> bool:
 
 
 def release_sources() -> int:
-    """Clear the caches of modules that are compiled, and return the number of these caches.
+    """Clear the caches of compiled modules, and return the number of these caches.
 
     JAX keeps the modules of its last 2048 compilations, 1.4 MB each, and they slow down further
     compilations. The compiled programs stay, unlike after ``jax.clear_caches``.

@@ -34,10 +34,10 @@ class Library:
     ----------
     name, version : str
     xp : module
-        Its array namespace, as array-api-compat gives it.
+        Its array namespace, from array-api-compat.
     to_library : callable
-        Converts a NumPy array and a device to an array of the library. The array has no other
-        owner. The device is as the library names it; empty for the default device.
+        Converts a NumPy array to an array of the library on a device. The array shares no memory
+        with another. The device is named as in the library; empty means the default device.
     to_numpy : callable
         Converts an array of the library and its expected device to a NumPy array. It may raise
         ValueError for another device.
@@ -46,16 +46,16 @@ class Library:
     default_dtypes : tuple of str
         The dtypes that a function on the library is judged in by default.
     strides : {"none", "positive", "any"}
-        The strides that a view by slicing may have; ``none`` if the library hides the layout.
+        The strides that a slice can have. ``none`` if the library hides the layout.
     lacks : tuple of str
         Operations that the reference cannot compute on the library.
     compile : callable, optional
-        Compiles the parts of the reference that read shapes only; without it they run eagerly.
+        Compiles the parts of the reference that do not read values. Without it they run eagerly.
     differentiate : callable, optional
-        Takes a function of arrays, the arrays, and a cotangent for each of its outputs, and returns
-        the gradient with respect to each array, None for one that the outputs do not depend on.
+        Takes a function of arrays, the arrays, and a cotangent for each of its outputs. Returns the
+        gradient with respect to each array, None for one that the outputs do not depend on.
     constant : callable, optional
-        Makes an array one that no derivative goes through.
+        Returns an array through which no derivative flows.
     prepare_eager : callable
         Called before functions run eagerly on the library.
     compute : callable
@@ -89,7 +89,7 @@ class Library:
 
 
 def array_api_library(name: str, version: str, xp: Any, **more: Any) -> Library:
-    """Make a `Library` for which the Array API and `numpy.asarray` are enough.
+    """Make a `Library` for a library that needs only the Array API and `numpy.asarray`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""array-api-strict: raises for anything beyond the Array API; it has no half precision."""
+"""array-api-strict, which raises for everything outside the Array API and has no half precision."""
 
 import array_api_strict
 

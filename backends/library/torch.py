@@ -15,7 +15,7 @@ from attnspec.dtypes import DTYPES
 
 def _to_library(array: NDArray[Any], device: str) -> Any:
     if array.dtype.name == "bfloat16":
-        # PyTorch does not read NumPy's bfloat16, so its bits are passed as int16.
+        # PyTorch cannot read NumPy's bfloat16, so its bits are passed as int16.
         placed = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     else:
         placed = torch.from_numpy(array)
@@ -45,7 +45,7 @@ def _differentiate(
     return torch.autograd.grad(outputs[: len(cotangents)], given, cotangents, allow_unused=True)
 
 
-#: PyTorch has no negative strides.
+#: PyTorch has no views with negative strides.
 LIBRARY = Library(
     "torch",
     torch.__version__,

@@ -1,1 +1,1 @@
-"""The judge: one call of one backend compared with what the standard says that it gives."""
+"""The judge compares one call of one backend with the result that the standard requires."""

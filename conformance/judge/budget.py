@@ -1,4 +1,4 @@
-"""What a backend is allowed: the budgets of the accuracy class that it must meet."""
+"""The budgets of the accuracy class that a backend must meet."""
 
 from collections.abc import Mapping
 from math import log
@@ -12,13 +12,13 @@ from attnspec.backends import Backend
 from attnspec.dtypes import SHORT
 from attnspec.reference.budget.budget import Accuracy, Budget, budget
 
-#: The latest budgets: a case is put to several backends, and to one again where it failed.
+#: The latest budgets. A case is judged on several backends, and again when it failed.
 _KNOWN: dict[Any, tuple[Mapping[str, Any], dict[str, Budget]]] = {}
 _MOST_KNOWN = 64
 
 
 def required(backend: Backend, dtype: str) -> Accuracy:
-    """Tell the class that a backend must meet in a dtype (NUM-3, NUM-5).
+    """Return the accuracy class that a backend must meet in a dtype (NUM-3, NUM-5).
 
     Examples
     --------
@@ -28,7 +28,7 @@ def required(backend: Backend, dtype: str) -> Accuracy:
     ('cast', 'full')
     """
     if dtype not in SHORT:
-        return "full"  # the working precision is that of the inputs, and the classes are one
+        return "full"  # the working precision is that of the inputs, so all classes are the same
     if backend.dialect.get("NUM-5") == "storage":
         return "storage"
     return "full" if backend.accuracy == "full" else "cast"
@@ -40,7 +40,7 @@ def budgets_of(backend: Backend, case: Case, accuracy: Accuracy | None = None) -
     Parameters
     ----------
     backend : Backend
-        Its dialect counts: a working precision, or which keys it attends to.
+        Its dialect may change the working precision or the keys with a weight.
     case : Case
     accuracy : {"full", "cast", "storage"}, optional
         By default the class that the backend must meet.
@@ -51,7 +51,7 @@ def budgets_of(backend: Backend, case: Case, accuracy: Accuracy | None = None) -
     if key not in _KNOWN:
         while len(_KNOWN) >= _MOST_KNOWN:
             del _KNOWN[next(iter(_KNOWN))]
-        # With the arguments themselves, as only while they live no others have their id.
+        # The arguments are stored too: as long as they exist, no other object has their id.
         _KNOWN[key] = case.arguments, _computed(backend, case, chosen)
     return dict(_KNOWN[key][1])
 
@@ -67,7 +67,7 @@ def _computed(backend: Backend, case: Case, accuracy: Accuracy) -> dict[str, Bud
         "uniform_rows": backend.dialect.get("MASK-6") == "uniform",
     }
     if operation == "alibi_bias" and backend.dialect.get("POS-8") == "key-position":
-        # Each row is that of a query at position 0, which is as far from key j as j says.
+        # Compute each row for a query at position 0, whose distance from key j is j.
         first = {**arguments, "query": arguments["query"][..., :1, :], "query_offset": 0}
         row = budget(operation, first, dtype, **options)["bias"]
         return {"bias": np.broadcast_to(row, (*arguments["query"].shape[:-1], row.shape[-1]))}
@@ -76,7 +76,7 @@ def _computed(backend: Backend, case: Case, accuracy: Accuracy) -> dict[str, Bud
     arguments = in_plain_words(arguments, backend.dialect)
     budgets = budget(operation, arguments, dtype, **options)
     if not backend.has("attention", "return_weights"):
-        # Seen as the output for an identity value, the weights are rounded as an output is.
+        # Weights that are observed as the output for an identity value are rounded as an output is.
         keys = arguments["key"].shape[-2]
         identity = np.broadcast_to(np.eye(keys), (*arguments["value"].shape[:-1], keys))
         budgets["weights"] = budget(operation, {**arguments, "value": identity}, dtype, **options)["output"]
@@ -86,9 +86,9 @@ def _computed(backend: Backend, case: Case, accuracy: Accuracy) -> dict[str, Bud
 
 
 def in_plain_words(arguments: Mapping[str, Any], dialect: Mapping[str, str]) -> dict[str, Any]:
-    """Write a call of attention as one that means the same where no variants are declared.
+    """Rewrite a call in a dialect as a call that gives the same keys a weight without the dialect.
 
-    Only as far as it matters to a budget: which keys have a weight.
+    The rewriting covers only what changes a budget: the keys that have a weight.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def in_plain_words(arguments: Mapping[str, Any], dialect: Mapping[str, str]) -> 
 
 
 def _minus_infinite(arguments: Mapping[str, Any]) -> NDArray[np.bool_] | None:
-    """Find scores of minus infinity, which budgets know as keys that are left out (NUM-14)."""
+    """Find scores of minus infinity. Budgets treat their keys as disallowed (NUM-14)."""
     query, key = (arguments[name].astype(np.float64) for name in ("query", "key"))
     if (np.isfinite(query).all() and np.isfinite(key).all()) or arguments.get("softcap") is not None:
         return None

@@ -1,4 +1,4 @@
-"""Calling a backend: arguments in, named outputs out, and nothing of the caller's changed."""
+"""Calls a backend, checks that its inputs are unchanged, and names the outputs."""
 
 import warnings
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ def call(
 ) -> Outputs:
     """Call one operation of a backend with NumPy arguments.
 
-    Everything that it can return is asked for.
+    All outputs that the backend can return are requested.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def call(
     arguments : mapping
         By canonical name; arrays as NumPy arrays.
     layout : mapping of str to str, optional
-        How some of the arrays are to lie in memory, by names in `LAYOUTS`.
+        The memory layout of some of the arrays, by names in `LAYOUTS`.
 
     Returns
     -------
@@ -45,16 +45,15 @@ def call(
     Raises
     ------
     Missing
-        When the backend lacks the operation or an argument.
+        If the backend lacks the operation or an argument.
     Unsupported
-        When its adapter says that it does not offer this call, or it raises `NotImplementedError`.
+        If its adapter does not offer this call, or it raises `NotImplementedError`.
     Raised
-        When the implementation raises.
+        If the implementation raises.
     Broken
-        When it crashes or gives no answer, where it runs in a process of its own.
+        If the implementation runs in its own process and crashes or does not answer.
     Failure
-        When it returns something else than the arrays asked for, or changes an
-        input (NUM-4).
+        If it does not return the requested arrays, or changes an input (NUM-4).
 
     Examples
     --------
@@ -85,7 +84,7 @@ def call(
     arrays = [given[name] for name in form.arrays]
     options = {name: thing for name, thing in given.items() if name not in form.arrays}
     try:
-        # An implementation is judged by its results, and what it sets here is not ours to keep.
+        # Settings that the implementation changes are restored. Its warnings are not judged.
         with warnings.catch_warnings(), np.errstate():
             warnings.simplefilter("ignore")
             returned = function(*arrays, **options, **asked)
@@ -93,29 +92,29 @@ def call(
         raise
     except NotImplementedError as error:
         raise Declined(error) from error
-    except BaseException as error:  # sys.exit and pytest.skip in a kernel are errors too
+    except BaseException as error:  # sys.exit and pytest.skip in an implementation are errors too
         raise Raised(error) from error
     outputs = _named(backend, list(wanted), returned)
     given_arrays = {name: thing for name, thing in arguments.items() if isinstance(thing, np.ndarray)}
     after = backend.to_numpy_all([given[name] for name in given_arrays])
     for (name, thing), left in zip(given_arrays.items(), after, strict=True):
         if not _same(left, thing):
-            raise Failure("NUM-4", f"{name}: got changed by the call, expected it as it was")
+            raise Failure("NUM-4", f"{name}: expected to be unchanged, got changed by the call")
     return outputs
 
 
 def observe(backend: Backend, case: Case) -> Outputs:
-    """Make the call of a case, and see the weights of attention even where the backend returns none.
+    """Make the call of a case, and determine the weights even if the backend does not return them.
 
-    With the identity as value the output *is* the weights. The identity is given
-    in slices as wide as the value, as some libraries take no other depth. It
-    would hide a NaN in the values and show one in a key as some weights, so it
-    is not asked where the numbers are not finite.
+    With the identity as value the output equals the weights. The identity is passed
+    in slices as wide as the value, because some libraries accept no other depth. It
+    would hide a NaN in the values, and a NaN in a key would appear in the weights, so
+    the identity is used only if all numbers are finite.
     """
     arguments = case.arguments
     outputs = call(backend, case.operation, arguments, case.layout)
     if case.misuse is not None and not case.misuse.allowed:
-        return outputs  # nothing is to be seen of a call that has to raise
+        return outputs  # a call that must raise has no weights
     value = arguments.get("value")
     if case.operation != "attention" or "weights" in outputs or not _is_finite(arguments):
         return outputs
@@ -134,7 +133,7 @@ def observe(backend: Backend, case: Case) -> Outputs:
 
 
 def _is_finite(arguments: Mapping[str, Any]) -> bool:
-    """Whether all numbers are finite; minus infinity in a bias or a sink is no number but a word."""
+    """Whether all numbers are finite. Minus infinity in a bias or a sink is allowed: it masks."""
     return not any(
         (~np.isfinite(x) & ((x != -np.inf) | (name not in ("bias", "sinks")))).any()
         for name, x in arguments.items()
@@ -149,7 +148,7 @@ def _named(backend: Backend, names: list[str], returned: Any) -> Outputs:
         raise Failure("SHAPE-10", f"result: expected a tuple of {', '.join(names)}, got {got}")
     with suppress(Exception, SystemExit):
         return dict(zip(names, backend.to_numpy_all(parts), strict=True))
-    # One by one then, to name the one at fault.
+    # Convert them one by one, to find the output at fault.
     for name, part in zip(names, parts, strict=True):
         try:
             backend.to_numpy(part)

@@ -1,4 +1,4 @@
-"""Why a case failed: the rule that a difference breaks, and what the result looks like."""
+"""The cause of a failure: the rule that a difference breaks, and what the result resembles."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -19,17 +19,17 @@ from attnspec.conformance.verdict import Difference
 from attnspec.reference import attention
 from attnspec.reference.budget.budget import Budget, budget
 
-#: Rules that an lse of too short a dtype breaks; in cases about others it is not looked at.
+#: Rules about the lse's dtype. In cases about other rules, an lse of too short a dtype is not judged.
 _OF_LSE = ("NUM-7", "SHAPE-8", "SOFT-6", "SOFT-7", "DROP-3", "CACHE-6", "CACHE-7")
-#: By this part of its largest number no result is off by rounding.
+#: An error larger than this share of the largest number is not due to rounding.
 _FAR = 0.25
-#: A variant's own rounding is not that of the softmax for which budgets are derived.
+#: Budgets are derived for the softmax of the standard. A variant may round in other places.
 _SLACK = 8
 
 
 @dataclass(frozen=True)
 class Cause:
-    """The rule that is broken, and what the result looks like, as in a `Verdict`."""
+    """The rule that is broken, and what the result resembles, as in a `Verdict`."""
 
     rule: str
     variant: str = ""
@@ -38,7 +38,7 @@ class Cause:
 
 
 def looked_at(outputs: Outputs, case: Case) -> Outputs:
-    """Leave out what a case does not judge: an lse of a dtype that it may not have, unless it is about it."""
+    """Leave out an lse of a dtype that is too short, unless the case is about that dtype."""
     found = {name: x for name, x in outputs.items() if not case.outputs or name in case.outputs}
     lse = found.get("lse")
     if lse is None or str(lse.dtype) in accepted("lse", case.dtype) or set(case.rules) & set(_OF_LSE):
@@ -49,7 +49,7 @@ def looked_at(outputs: Outputs, case: Case) -> Outputs:
 def cause_of(
     backend: Backend, case: Case, difference: Difference, outputs: Outputs, values: Mapping[str, Any]
 ) -> Cause:
-    """Say which rule a difference breaks, and what the outputs look like.
+    """Determine which rule a difference breaks, and what the outputs resemble.
 
     Parameters
     ----------
@@ -57,9 +57,9 @@ def cause_of(
     case : Case
     difference : Difference
     outputs : mapping of str to array
-        What the backend gave.
+        The outputs of the backend.
     values : mapping of str to array
-        What it had to give.
+        The expected values.
     """
     rule = case.rules[0]
     if difference.kind == "shape" and case.operation == "attention" and case.misuse is None:
@@ -67,7 +67,7 @@ def cause_of(
     if difference.kind == "dtype":
         return Cause("NUM-7" if difference.output == "lse" else "NUM-1")
     if find_rule(rule).level != "MUST":
-        return Cause(rule)  # what a rule leaves open is no breach of another, whatever it looks like
+        return Cause(rule)  # a choice that this rule allows breaks no other rule
     if not case.group:
         return _of_golden(backend, case, difference.output, outputs)
     if difference.kind == "shape":
@@ -82,11 +82,14 @@ def cause_of(
 
 
 def ignored(backend: Backend, case: Case, outputs: Outputs) -> list[str]:
-    """List the options without any one of which the call would have to give what it gave."""
+    """List the options that the implementation may have ignored.
+
+    The exact result of the call without such an option is the result that the backend returned.
+    """
     dialect = of_values(backend.dialect)
     found = []
     for name in case.arguments:
-        # A number of heads, say, cannot be left out: what is left is no call.
+        # Without some options, such as the number of heads, there is no valid call.
         if name not in OPERATIONS[case.operation].arrays and case.operation == "attention":
             left_out = OPERATIONS[case.operation].together(name)
             less = {key: x for key, x in case.arguments.items() if key not in left_out}
@@ -98,7 +101,7 @@ def ignored(backend: Backend, case: Case, outputs: Outputs) -> list[str]:
 
 
 def _is_near(outputs: Outputs, arguments: Mapping[str, Any]) -> bool:
-    """Whether an output may be what a call gives, by the reference: the oracle takes far longer."""
+    """Whether the reference gives a similar output for a call. The oracle is much slower."""
     wide = {name: x.astype(np.float64) if is_real(x) else x for name, x in arguments.items()}
     if "output" not in outputs:
         return True
@@ -111,7 +114,7 @@ def _is_near(outputs: Outputs, arguments: Mapping[str, Any]) -> bool:
 
 
 def _of_golden(backend: Backend, case: Case, name: str, outputs: Outputs) -> Cause:
-    """Say the same of a golden vector, by the values that stand in it for variants of its rules."""
+    """Determine the cause for a golden vector, from its stored values of variants."""
     budgets = budgets_of(backend, case)
     for other in case.alternatives:
         if name in other.expected:
@@ -119,7 +122,7 @@ def _of_golden(backend: Backend, case: Case, name: str, outputs: Outputs) -> Cau
             compared = compare(
                 name, outputs[name], other.expected[name], allowed, *accepted(name, case.dtype)
             )
-            # Values that the standard's own are as near to are those of no variant.
+            # Values that are equally close to those of the standard do not show a variant.
             apart = differ(other.expected, case.expected, {name: allowed}, {name: outputs[name]})
             if apart and not isinstance(compared, Difference):
                 return Cause(other.rule, other.variant)
@@ -127,10 +130,10 @@ def _of_golden(backend: Backend, case: Case, name: str, outputs: Outputs) -> Cau
 
 
 def _precision(backend: Backend, case: Case, outputs: Outputs, values: Mapping[str, Any]) -> Cause | None:
-    """Tell whether values are off just as a precision that is too low would have them."""
+    """Return the cause if the errors match a computation in a lower precision."""
     dtype = case.dtype
     if any(is_real(x) and x.dtype != dtype for name, x in case.arguments.items() if name not in LSES):
-        return None  # which precision is too low is what a rule of its own is about (ERR-14)
+        return None  # ERR-14 is itself about precision
     if dtype == "float32":
         return None
     if dtype == "float64":
@@ -145,10 +148,10 @@ def _precision(backend: Backend, case: Case, outputs: Outputs, values: Mapping[s
 def _variant(
     backend: Backend, case: Case, outputs: Outputs, variants: Iterable[tuple[str, str]]
 ) -> Cause | None:
-    """Tell whether values are those of a variant of the standard that is not declared."""
+    """Return the cause if the values are those of a variant that is not declared."""
     dialect = of_values(backend.dialect)
     for rule, variant in variants:
-        # Most calls leave the scale out, and the oracle takes long: the reference is asked first.
+        # Most calls leave the scale out, and the oracle is slow, so the reference is used first.
         quick = rule == "SCORE-2" and not dialect and case.operation == "attention"
         if quick and not _is_near(outputs, {**case.arguments, "scale": 1.0}):
             continue
@@ -166,7 +169,7 @@ def _gave(
     outputs: Outputs,
     slack: float,
 ) -> bool:
-    """Whether outputs are what another call has to give, and not what the one that was made has to."""
+    """Whether the outputs are the exact result of another call, and not of the call that was made."""
     values, whole = _possible(other, dialect), _possible(*asked)
     if values is None or whole is None:
         return False
@@ -181,7 +184,7 @@ def _fit(outputs: Outputs, values: Mapping[str, Any], budgets: Mapping[str, Budg
 
 
 def _possible(case: Case, dialect: Mapping[str, str]) -> Mapping[str, Any] | None:
-    """Ask the oracle what a call might have given; None where the standard would not say."""
+    """Return the exact values of a call, or None if the standard does not define them."""
     try:
         return expected(replace(case, expected={}), dialect)
     except ValueError:

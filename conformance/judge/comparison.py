@@ -1,4 +1,4 @@
-"""Comparing an output with its exact value: pattern first, then numbers, element by element."""
+"""Compares an output with its exact values: first the non-finite pattern, then each number."""
 
 from typing import Any
 
@@ -21,9 +21,9 @@ def compare(
     Parameters
     ----------
     name : str
-        Of the output.
+        The name of the output.
     got : array
-        What the implementation returned.
+        The returned output.
     expected : float64 array
         The exact values, rounded to float64.
     allowed : float64 array
@@ -31,12 +31,12 @@ def compare(
     *dtypes : str
         The dtypes that the output may have.
     where : bool array, optional
-        Broadcasts against the output; where it is False nothing is said of it.
+        Broadcasts to the output. Elements where it is False are not compared.
 
     Returns
     -------
     Difference or float
-        What is wrong; or, where nothing is, the largest share of its budget that an element used.
+        The first difference. If there is none, the largest share of its budget that an element used.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def compare(
             wide.size,
         )
     error = np.abs(np.subtract(wide, expected, where=finite, out=np.zeros(wide.shape)))
-    # Where nothing may be off, being off is infinitely many budgets.
+    # An error in an element with a budget of 0 uses an infinite share of it.
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         shares = np.where(error == 0, 0.0, error / allowed)
     if not shares.size or shares.max() <= 1:
@@ -84,7 +84,7 @@ def compare(
 
 
 def same_bits(name: str, got: NDArray[Any], expected: NDArray[Any]) -> Difference | None:
-    """Compare two results that must have the same bits; None where they do.
+    """Compare two results that must have the same bits. Return None if they have.
 
     Examples
     --------

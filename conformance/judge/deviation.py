@@ -1,4 +1,4 @@
-"""Declared deviations: which of them a failure is, and which of them a run has not shown."""
+"""Declared deviations: finds the one that covers a failure, and those that a run did not show."""
 
 from collections.abc import Collection, Mapping
 
@@ -8,7 +8,7 @@ from attnspec.conformance.verdict import Verdict
 
 
 def declared_for(backend: Backend, rule: str, case: Case, output: str = "") -> Deviation | None:
-    """Find the declared deviation that a broken rule is, for just such a case; None where there is none.
+    """Find the declared deviation that covers a broken rule in a case. Return None if there is none.
 
     Parameters
     ----------
@@ -17,7 +17,7 @@ def declared_for(backend: Backend, rule: str, case: Case, output: str = "") -> D
         The rule that is broken.
     case : Case
     output : str, optional
-        The output that shows it; none where it is refused or raised what must not be.
+        The output that differs. Empty if a call was wrongly refused or wrongly computed.
 
     Examples
     --------
@@ -37,13 +37,13 @@ def declared_for(backend: Backend, rule: str, case: Case, output: str = "") -> D
 
 
 def not_shown(backend: Backend, shown: Collection[str]) -> list[Verdict]:
-    """Make an error of each variant and deviation that a backend declares and a whole run has not shown.
+    """Return an error for each declared variant and deviation that a complete run did not show.
 
     Parameters
     ----------
     backend : Backend
     shown : collection of str
-        What its verdicts show, as `shown` names it.
+        The declarations that its verdicts show, as named by `shown`.
     """
     declared: Mapping[str, tuple[str, str]] = {
         **{rule: (rule, f"the variant `{variant}`") for rule, variant in backend.dialect.items()},

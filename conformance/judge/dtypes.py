@@ -1,4 +1,4 @@
-"""The dtypes of a call: those that its arguments are given in, and those that its results must have."""
+"""The dtypes of the arguments and the results of a call."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,19 +9,19 @@ import numpy as np
 from attnspec import OPERATIONS, Case
 from attnspec.dtypes import DTYPES, FORMATS
 
-#: Arguments that are log-sum-exps: of the dtype that these are held in, not of the other arrays'.
+#: Arguments that are log-sum-exps. They have the dtype of an lse, not that of the other arrays.
 LSES = frozenset(
     name for form in OPERATIONS.values() for name, one in form.arguments.items() if one.numbers == "lse"
 )
 
 
 def is_real(thing: Any) -> bool:
-    """Whether something is an array of one of the standard's dtypes: no mask, no ids, no number."""
+    """Whether something is an array of a dtype of the standard, not a mask, ids or a number."""
     return isinstance(thing, np.ndarray) and thing.dtype.name in DTYPES
 
 
 def lse_dtype(dtype: str) -> str:
-    """Tell in which dtype a log-sum-exp is held, at least, where the inputs have that dtype (NUM-7).
+    """Return the shortest dtype that an lse may have for inputs of a dtype (NUM-7).
 
     Examples
     --------
@@ -33,7 +33,7 @@ def lse_dtype(dtype: str) -> str:
 
 
 def accepted(output: str, dtype: str) -> tuple[str, ...]:
-    """List the dtypes that an output may have where the inputs have that dtype (NUM-1, NUM-7, POS-8).
+    """List the dtypes that an output may have for inputs of a dtype (NUM-1, NUM-7, POS-8).
 
     Examples
     --------
@@ -41,11 +41,11 @@ def accepted(output: str, dtype: str) -> tuple[str, ...]:
     >>> accepted("output", "float32"), accepted("bias", "float32")
     (('float32',), ('float32', 'float64'))
     """
-    if dtype not in FORMATS:  # of integers, which were taken for numbers
+    if dtype not in FORMATS:  # the inputs are integers, which the implementation accepted
         return (dtype,)
     if output == "lse":
         return FORMATS[dtype].accepted_of_lse
-    if output == "bias":  # that of ALiBi
+    if output == "bias":  # the bias of ALiBi
         own = FORMATS[dtype]
         wider = (name for name, one in FORMATS.items() if one.digits > own.digits and one.working == name)
         return (dtype, *wider)
@@ -53,12 +53,12 @@ def accepted(output: str, dtype: str) -> tuple[str, ...]:
 
 
 def dtype_of(operation: str, arguments: Mapping[str, Any]) -> str:
-    """Tell the dtype of a call, which is that of its first array."""
+    """Return the dtype of a call, which is the dtype of its first array."""
     return str(arguments[OPERATIONS[operation].arrays[0]].dtype)
 
 
 def in_dtype(arguments: Mapping[str, Any], dtype: str) -> dict[str, Any]:
-    """Cast the floating-point arrays among some arguments, an lse to what an lse is held in.
+    """Cast the floating-point arrays among some arguments, an lse to the dtype of an lse.
 
     Examples
     --------
@@ -75,9 +75,9 @@ def in_dtype(arguments: Mapping[str, Any], dtype: str) -> dict[str, Any]:
 
 
 def dtypes_of(case: Case) -> tuple[str, ...]:
-    """Every dtype that holds all inputs of a case exactly, so that its values stay exact.
+    """Return the dtypes that hold all inputs of a case exactly, so that its expected values apply.
 
-    A misuse that lies in the dtypes themselves has one alone, that of its first array.
+    If a misuse is about dtypes, this is only the dtype of the first array.
     """
     if is_mixed(case) or not any(is_real(x) for x in case.arguments.values()):
         return (dtype_of(case.operation, case.arguments),)
@@ -93,23 +93,23 @@ def dtypes_of(case: Case) -> tuple[str, ...]:
 
 
 def arguments_of(case: Case, dtype: str) -> dict[str, Any]:
-    """Arguments to make the call of a case in a dtype."""
+    """Return the arguments of a case in a dtype."""
     return dict(case.arguments) if is_mixed(case) else in_dtype(case.arguments, dtype)
 
 
 def is_mixed(case: Case) -> bool:
-    """Whether a case is a misuse by its arrays' different dtypes, so that casting them would mend it."""
+    """Whether a case is a misuse because dtypes differ. Casting its arrays would remove the fault."""
     given = {x.dtype.name for name, x in case.arguments.items() if is_real(x) and name not in LSES}
     return case.misuse is not None and len(given) > 1
 
 
 def _cast(array: Any, dtype: str) -> Any:
-    with np.errstate(over="ignore"):  # what overflows is not held exactly, and is left out for that
+    with np.errstate(over="ignore"):  # a number that overflows is not held exactly, so the dtype is left out
         return array.astype(dtype)
 
 
 def in_each(case: Case, dtypes: Sequence[str] = DTYPES) -> tuple[Case, ...]:
-    """Give a case in each dtype that holds its inputs exactly.
+    """Return a case in each dtype that holds its inputs exactly.
 
     Examples
     --------

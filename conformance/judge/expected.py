@@ -1,4 +1,4 @@
-"""What a call must give: the second oracle asked, with the variants that a backend declares."""
+"""The expected values of a call: from the second oracle, with the variants that a backend declares."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -17,24 +17,24 @@ from attnspec.reference.budget.budget import Budget
 from attnspec.reference.rational.dialect import SHOWN
 from attnspec.reference.rational.evaluate import evaluate
 
-#: Values that are in no file and were asked for before: one problem is put in several dtypes.
+#: Values that are not in a file and were computed before. One problem is judged in several dtypes.
 _KNOWN: dict[tuple[str, tuple[tuple[str, str], ...]], Outputs] = {}
 _MOST_KNOWN = 3000
-#: Below this an lse of nothing is the fill of a library, by the variant `finite` of SOFT-7.
+#: Below this, the lse of an empty row is a fill value (variant `finite` of SOFT-7).
 _FILL = -1e4
 
 
 def exact(
     operation: str, arguments: Mapping[str, Any], dialect: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Compute the exact values of a call, rounded to float64; from no implementation.
+    """Compute the exact values of a call, rounded to float64, with the second oracle.
 
     Parameters
     ----------
     operation : str
     arguments : mapping
     dialect : mapping of str to str, optional
-        Variants that are to show, by rule id.
+        The variants to apply, by rule id.
 
     Returns
     -------
@@ -65,18 +65,18 @@ def exact(
 
 
 def expected(case: Case, dialect: Mapping[str, str] | None = None) -> Mapping[str, Any]:
-    """Give the exact values of a case: those that it holds, or the second oracle's.
+    """Return the exact values of a case: its stored values, or those of the second oracle.
 
     Parameters
     ----------
     case : Case
     dialect : mapping of str to str, optional
-        Variants that are to show, by rule id.
+        The variants to apply, by rule id.
 
     Raises
     ------
     ValueError
-        When the standard does not say what the values are.
+        If the standard does not define the values.
 
     Examples
     --------
@@ -95,9 +95,9 @@ def expected(case: Case, dialect: Mapping[str, str] | None = None) -> Mapping[st
 
 
 def of_values(dialect: Mapping[str, str], case: Case | None = None) -> dict[str, str]:
-    """Take of a dialect those variants that show in exact values, not in rounding or in what is refused.
+    """Select the variants of a dialect that change exact values, not only rounding or refusals.
 
-    Among them are those that the second oracle does not compute, and a golden vector has the values of.
+    They include variants that only golden vectors have values for.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def of_values(dialect: Mapping[str, str], case: Case | None = None) -> dict[str,
 def declared(
     backend: Backend, case: Case, budgets: Mapping[str, Budget], outputs: Outputs
 ) -> tuple[Mapping[str, Any], str]:
-    """Compute what a backend must give, with the variants that it declares.
+    """Compute the expected values for a backend, with the variants that it declares.
 
     Parameters
     ----------
@@ -120,13 +120,13 @@ def declared(
     case : Case
     budgets : mapping of str to array
     outputs : mapping of str to array
-        What it gave: only what it shows can show a variant.
+        Its outputs. A variant that changes none of them is not applied.
 
     Returns
     -------
     values : mapping of str to array
     rule : str
-        That whose declared variant shows in this call; empty where none does.
+        The rule whose declared variant this call shows, or empty.
     """
     plain, dialect = expected(case), of_values(backend.dialect, case)
     if not dialect:
@@ -144,7 +144,7 @@ def declared(
 def _left_open(
     values: Mapping[str, Any], plain: Mapping[str, Any], dialect: Mapping[str, str], outputs: Outputs
 ) -> Mapping[str, Any]:
-    """Take the lse of a row of nothing as it was given, where a variant of SOFT-7 leaves it open."""
+    """Accept the returned lse of an empty row if a variant of SOFT-7 does not define it."""
     variant = dialect.get("SOFT-7")
     if variant is None or not {"lse"} <= set(values) & set(plain) & set(outputs):
         return values
@@ -158,7 +158,7 @@ def _left_open(
 def differ(
     values: Mapping[str, Any], plain: Mapping[str, Any], budgets: Mapping[str, Budget], outputs: Outputs
 ) -> bool:
-    """Whether two sets of exact values can be told apart by what is shown."""
+    """Whether the given outputs distinguish two sets of exact values."""
     return any(
         isinstance(compare(name, values[name], plain[name], 2 * budgets[name], "float64"), Difference)
         for name in outputs
@@ -169,15 +169,15 @@ def differ(
 def differences(
     outputs: Outputs, values: Mapping[str, Any], budgets: Mapping[str, Budget], dtype: str
 ) -> Iterator[Difference | float]:
-    """Compare every output that was given with its value, in the dtypes that it may have.
+    """Compare every returned output with its expected value, and check its dtype.
 
-    The weights of a row with a score of NaN or plus infinity are not defined, and its lse may be
+    If a row has a score of NaN or plus infinity, its weights are not defined and its lse may be
     NaN (NUM-11).
 
     Yields
     ------
     Difference or float
-        As `compare` gives it.
+        As returned by `compare`.
     """
     for name, got in outputs.items():
         if name in values:
@@ -187,13 +187,13 @@ def differences(
 
 
 def _undefined(values: Mapping[str, Any]) -> Any:
-    """Find rows whose lse says that a score is NaN or plus infinity, and not that there are no keys."""
+    """Find rows with an lse of NaN or plus infinity that is due to a score and not to an empty row."""
     lse, weights = values["lse"], values["weights"]
     return np.isnan(lse) | ((lse == np.inf) & np.isnan(weights).all(axis=-1))
 
 
 def _or_nan(values: Mapping[str, Any], got: Any) -> Any:
-    """Take NaN for right where the lse is plus infinity because a score is (NUM-11, CACHE-9)."""
+    """Accept NaN if the lse is plus infinity because a score is (NUM-11, CACHE-9)."""
     lse = values["lse"]
     if got.shape != lse.shape:
         return lse

@@ -1,4 +1,4 @@
-"""What ends the judging of a case early: a rule that does not hold, or an exception of the implementation."""
+"""Exceptions that end the judging of a case: a broken rule, or an error of the implementation."""
 
 import traceback
 from collections.abc import Sequence
@@ -8,26 +8,26 @@ import attnspec
 from attnspec.backends import Unsupported
 from attnspec.conformance.verdict import Difference, Raise
 
-#: Letters of a message that are kept.
+#: The number of characters of a message that are kept.
 _MOST = 4000
 #: File, line and function.
 Place = tuple[str, int, str]
-#: Where this package is, and the part of it that calls implementations.
+#: The folder of this package, and its module that calls implementations.
 OURS = str(Path(attnspec.__file__).parent)
 _JUDGING = str(Path(OURS, "conformance"))
 
 
 class Missing(Unsupported):
-    """An operation or an argument that an implementation does not have, whatever the data."""
+    """The implementation lacks an operation or an argument."""
 
 
 class Declined(Unsupported):
-    """A call that the implementation says itself it does not offer, by `NotImplementedError`.
+    """The implementation declined a call by raising `NotImplementedError`.
 
     Attributes
     ----------
     error : NotImplementedError
-        What it raised; where an error must be raised it is one like any other.
+        The exception. In a call that must raise, it counts as any other error.
     """
 
     def __init__(self, error: NotImplementedError) -> None:
@@ -43,7 +43,7 @@ class Failure(AssertionError):  # noqa: N818 - the word of the standard, as pass
     rule : str
         Its id.
     reason : str
-        What was found, where a difference does not say it.
+        The finding, if there is no difference to show.
     difference : Difference or None
     """
 
@@ -54,13 +54,13 @@ class Failure(AssertionError):  # noqa: N818 - the word of the standard, as pass
         self.difference = difference
 
 
-class Raised(Exception):  # noqa: N818 - it reports an error of somebody else
+class Raised(Exception):  # noqa: N818 - it reports an error of the implementation
     """The implementation raised instead of returning.
 
     Attributes
     ----------
     error : BaseException
-        What it raised.
+        The exception.
     """
 
     def __init__(self, error: BaseException) -> None:
@@ -78,16 +78,17 @@ class Raised(Exception):  # noqa: N818 - it reports an error of somebody else
 
 
 def _message(error: BaseException) -> str:
-    """Take the beginning of a message: it may be of any length, and a kernel may say how it is made."""
+    """Return the beginning of a message, which may be very long."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - whatever its __str__ raises
         return "a message that cannot be read"
-    return text[:_MOST].strip() + (f"... and {len(text) - _MOST} letters more" if len(text) > _MOST else "")
+    more = f"... and {len(text) - _MOST} characters more" if len(text) > _MOST else ""
+    return text[:_MOST].strip() + more
 
 
 def own_place(frames: Sequence[Place]) -> Place:
-    """Find the line of an implementation that an exception came from, rather than one of what it calls.
+    """Find the line of the implementation that raised, not a line in a library that it calls.
 
     Parameters
     ----------
@@ -97,8 +98,8 @@ def own_place(frames: Sequence[Place]) -> Place:
     Returns
     -------
     (str, int, str)
-        Of the innermost call in the folder that the first call outside of this package is in; with no
-        such call, of the innermost here; and nothing where the call itself did not fit.
+        The place of the innermost call in the folder of the first call outside this package. If there
+        is no such call, the innermost call in this package. Empty if the call did not match the signature.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Figures: numbers that a worked example printed, held against values at their printed precision."""
+"""Figures: numbers that a worked example printed, compared with values at the printed precision."""
 
 from collections.abc import Mapping
 from decimal import Decimal
@@ -11,10 +11,10 @@ from attnspec import Figure
 
 
 def misprint(figure: Figure, values: Mapping[str, Any], errors: Mapping[str, Any]) -> str:
-    """Say what of a figure does not hold; nothing when all of it does.
+    """Describe how a figure disagrees with the values, or return an empty string.
 
-    A figure holds when the value, moved by no more than its error, can be printed
-    so: half a unit in the last place that is known.
+    A figure agrees if some number within the error of the value prints as the figure, that
+    is, lies within half a unit of the last known place.
 
     Parameters
     ----------
@@ -22,7 +22,7 @@ def misprint(figure: Figure, values: Mapping[str, Any], errors: Mapping[str, Any
     values : mapping of str to array
         Arguments and outputs, by name.
     errors : mapping of str to array
-        The largest error of each; a name that is missing stands for none.
+        The largest error of each. A missing name means an error of 0.
 
     Examples
     --------
@@ -49,9 +49,9 @@ def misprint(figure: Figure, values: Mapping[str, Any], errors: Mapping[str, Any
                 return f"{where}: printed {text}, got {got}"
             continue
         cut = figure.cut and index == len(figure.text) - 1
-        exact = "." not in text  # a whole number printed as one
+        exact = "." not in text  # an integer that is printed without a point
         unit = Decimal(0 if exact else (0, (1,), _last_place(printed, text, None if cut else figure.places)))
-        # A print that breaks off leaves up to a whole unit, on the far side of zero only.
+        # A truncated print may be off by up to one unit, away from zero only.
         middle = printed + (unit / 2).copy_sign(printed) if cut else printed
         allowed = unit / 2 + Decimal(float(flat_error[index]))
         if abs(Decimal(got) - middle) > allowed:
@@ -60,7 +60,7 @@ def misprint(figure: Figure, values: Mapping[str, Any], errors: Mapping[str, Any
 
 
 def _last_place(printed: Decimal, text: str, places: int | None) -> int:
-    """Power of ten of the last place that is known."""
+    """Return the power of ten of the last known place."""
     exponent = printed.as_tuple().exponent
     assert isinstance(exponent, int)  # noqa: S101 - finite, as the caller has seen
     if places is None:
@@ -70,7 +70,7 @@ def _last_place(printed: Decimal, text: str, places: int | None) -> int:
 
 
 def _of(figure: Figure, value: NDArray[Any], error: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Pick what of an array is printed, with its error."""
+    """Return the printed part of an array, with its error."""
     error = np.broadcast_to(error, value.shape)[figure.select]
     value = value[figure.select]
     if figure.transposed:
@@ -82,7 +82,7 @@ def _of(figure: Figure, value: NDArray[Any], error: NDArray[Any]) -> tuple[NDArr
     if figure.statistic == "variance":
         wide = value.astype(np.float64)
         off = np.abs(wide - wide.mean())
-        # d(mean of squares) = 2 mean(off * d); and the example's own n additions and products, in float64.
+        # d(mean of squares) = 2 mean(off * d), plus the n additions and products of the example in float64.
         own = (wide.size + 4) * 2.0**-53 * (np.mean(off**2) + 2 * np.mean(off) * np.abs(wide).mean())
         return np.array(wide.var()), np.array(2 * np.mean(off * (error + error.mean())) + own)
     return value, error

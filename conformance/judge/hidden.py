@@ -9,7 +9,7 @@ from attnspec.backends import Backend
 
 
 def without(backend: Backend, *arguments: str) -> Backend:
-    """Hide arguments of attention, by hiding them in the signature, which is the list of capabilities.
+    """Hide arguments of attention by removing them from the signature, which lists the capabilities.
 
     Examples
     --------
@@ -26,5 +26,5 @@ def without(backend: Backend, *arguments: str) -> Backend:
 
     whole = signature(function)
     kept = [parameter for name, parameter in whole.parameters.items() if name not in arguments]
-    run.__signature__ = whole.replace(parameters=kept)  # type: ignore[attr-defined] # what inspect looks for
+    run.__signature__ = whole.replace(parameters=kept)  # type: ignore[attr-defined] # read by inspect.signature
     return replace(backend, attention=run)

@@ -1,4 +1,4 @@
-"""The judge: one case or relation put to one backend, and what it gives compared with what it must give."""
+"""The judge: runs one case or relation on one backend, and compares the result with the expected one."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,21 +27,21 @@ from attnspec.dtypes import SHORT
 from attnspec.reference.budget.budget import Accuracy, Budget, budget
 from attnspec.reference.budget.profile import PROFILES
 
-#: Rules whose declared variant is a lower precision, and the precision that they ask for.
+#: Rules whose declared variant is a lower precision, and the precision that they require.
 _PRECISIONS = {"NUM-2": "float32", "NUM-5": "storage"}
 
-#: Rules about what an option is where it is not given.
+#: Rules about the default of an option.
 _DEFAULTS = {"SCORE-2": "scale"}
 
 
 def judge(backend: Backend, item: Case | Relation) -> Verdict:
-    """Put one case or relation to one backend.
+    """Judge one case or relation on one backend.
 
     Parameters
     ----------
     backend : Backend
     item : Case or Relation
-        In the dtype in which it is judged.
+        Its arrays have the dtype to judge.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def _judged(backend: Backend, item: Case | Relation) -> Verdict:
         verdict = replace(verdict, rules=asked(backend, item))
         if isinstance(item, Relation):
             return _judge_relation(backend, item, verdict)
-        # A rule about an output that is not returned is not the one that is broken.
+        # A rule about an output that is not returned cannot be the broken one.
         item = replace(item, rules=verdict.rules)
         if item.misuse is not None and not _has_variant(backend, item):
             computed = refused(backend, item)
@@ -91,12 +91,12 @@ def _judged(backend: Backend, item: Case | Relation) -> Verdict:
 
 
 def asked(backend: Backend, item: Case | Relation) -> tuple[str, ...]:
-    """Name those rules of a case that are asked of a backend.
+    """Return the rules of a case that are tested on a backend.
 
     Raises
     ------
     Missing
-        When none is.
+        If there is none.
     """
     if isinstance(item, Relation):
         returns = [name for name in OUTPUT_OF.values() if backend.has("attention", f"return_{name}")]
@@ -117,7 +117,7 @@ def _is_asked(rule: str, backend: Backend, case: Case) -> bool:
 
 
 def _without_default(rule: str, backend: Backend, case: Case) -> str:
-    """Name the option that a rule gives a default for, and that a backend has no such default for."""
+    """Return the option whose default a rule defines, if the backend has no default for it."""
     option = _DEFAULTS.get(rule, "")
     return option if case.operation == "attention" and option in backend.given else ""
 
@@ -130,7 +130,7 @@ def _why_none(backend: Backend, case: Case) -> str:
 
 
 def _require(backend: Backend, item: Case | Relation) -> None:
-    """Pass over what a backend does not offer."""
+    """Raise `Missing` if the backend does not offer the case."""
     if backend.cases and item.name not in backend.cases:
         raise Missing(f"{backend.name} has no answers to {item.id}")
     needed = {item.dtype} & set(DTYPES)
@@ -138,7 +138,7 @@ def _require(backend: Backend, item: Case | Relation) -> None:
         misfit = fits(backend.constraints, case.arguments) if case.operation == "attention" else ""
         if misfit:
             raise Missing(f"{backend.name} {misfit}")
-        if case.group:  # a golden vector is asked in the dtype of its first array
+        if case.group:  # a golden vector is judged in the dtype of its first array
             needed |= {str(x.dtype) for name, x in case.arguments.items() if is_real(x) and name != "lses"}
     missing = sorted(needed - set(backend.dtypes))
     if missing:
@@ -146,12 +146,12 @@ def _require(backend: Backend, item: Case | Relation) -> None:
 
 
 def _has_variant(backend: Backend, case: Case) -> bool:
-    """Whether a backend declares to compute a call that must be refused, and the case has its values."""
+    """Whether a backend declares a variant that computes a misuse, and the case has the values."""
     return any(backend.dialect.get(other.rule) == other.variant for other in case.alternatives)
 
 
 def _judge_values(backend: Backend, case: Case, verdict: Verdict, observed: Outputs) -> Verdict:
-    """Compare what a backend gave with the exact values, in its dialect."""
+    """Compare the outputs of a backend with the exact values, in its dialect."""
     budgets = budgets_of(backend, case)
     outputs = looked_at(observed, case)
     if case.misuse is not None and not case.misuse.allowed:
@@ -209,7 +209,7 @@ def _failed(verdict: Verdict, cause: Cause, difference: Difference) -> Verdict:
 def _judge_relation(backend: Backend, relation: Relation, verdict: Verdict) -> Verdict:
     try:
         found = relation.holds(backend)
-    except (ValueError, IndexError):  # of the relation's own sums: results that do not fit each other
+    except (ValueError, IndexError):  # the relation cannot combine results whose shapes differ
         if (wrong := misshapen(backend, relation.calls)) is None:
             raise
         raise wrong from None
@@ -230,7 +230,7 @@ def _judge_relation(backend: Backend, relation: Relation, verdict: Verdict) -> V
 
 
 def _weighed(backend: Backend, item: Case | Relation, verdict: Verdict) -> Verdict:
-    """Let pass what fails, or raises, just as it is declared."""
+    """Turn a failure or an error that the backend declares into a deviation."""
     cases = item.calls if isinstance(item, Relation) else (item,)
     output = verdict.difference.output if verdict.difference else ""
     for case in cases:
@@ -244,7 +244,7 @@ def _weighed(backend: Backend, item: Case | Relation, verdict: Verdict) -> Verdi
 
 
 def _by_level(verdict: Verdict) -> Verdict:
-    """Weigh a failure by the level of its rule: only a MUST that does not hold counts against a backend."""
+    """Set the status of a failure by the level of its rule. Only a broken MUST is a failure."""
     level = find_rule(verdict.rule).level
     if level == "MUST":
         return verdict
@@ -252,9 +252,9 @@ def _by_level(verdict: Verdict) -> Verdict:
 
 
 def _tightest(backend: Backend, case: Case, outputs: Outputs, values: Mapping[str, Any]) -> str:
-    """Find the tightest class that holds, given that the required one does.
+    """Find the tightest class that the outputs meet, given that they meet the required one.
 
-    In a dtype whose classes are one, what needs a profile has the name of that.
+    If the dtype has only one class and the outputs need a profile, return the name of the profile.
     """
     last = required(backend, case.dtype)
     if case.dtype not in SHORT and case.dtype in PROFILES.get(backend.profile, {}):
@@ -267,7 +267,7 @@ def _tightest(backend: Backend, case: Case, outputs: Outputs, values: Mapping[st
 
 
 def _of_precision(backend: Backend, case: Case, outputs: Outputs, values: Mapping[str, Any]) -> str:
-    """Name the rule whose declared lower precision shows in a case about it; empty where none does."""
+    """Return the rule about precision whose declared variant a case shows, or an empty string."""
     for rule, variant in _PRECISIONS.items():
         applies = case.dtype == "float64" if rule == "NUM-2" else case.dtype in SHORT
         if applies and rule in case.rules and backend.dialect.get(rule) == variant:

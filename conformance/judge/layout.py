@@ -1,4 +1,4 @@
-"""How arrays can lie in memory: views that hold the same numbers (NUM-8)."""
+"""Memory layouts: views that hold the same numbers (NUM-8)."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -8,12 +8,12 @@ Layout = Callable[[Any, Any], Any]
 
 
 def _transposed(xp: Any, array: Any) -> Any:
-    """Store the last two axes the other way round."""
+    """Store the last two axes in exchanged order."""
     return _swapped(_filled(xp, _swapped(array, -1, -2), lambda buffer: buffer, ()), -1, -2)
 
 
 def _positions_first(xp: Any, array: Any) -> Any:
-    """Store as (*B, positions, heads, depth), as many libraries have it."""
+    """Store as (*B, positions, heads, depth), the order of many libraries."""
     if array.ndim < 3:
         return _transposed(xp, array)
     return _swapped(_filled(xp, _swapped(array, -2, -3), lambda buffer: buffer, ()), -2, -3)
@@ -25,12 +25,12 @@ def _sliced(xp: Any, array: Any) -> Any:
 
 
 def _sliced_rows(xp: Any, array: Any) -> Any:
-    """Take every second row of a larger array, and not its first."""
+    """Take every second row of a larger array, starting with the second."""
     return _filled(xp, array, lambda buffer: buffer[..., 1::2, :], (2, 1))
 
 
 def _within(xp: Any, array: Any) -> Any:
-    """Begin in the middle of a longer row, as the parts of a fused projection do."""
+    """Start in the middle of a longer row, like the parts of a fused projection."""
     count = array.shape[-1]
     return _filled(xp, array, lambda buffer: buffer[..., count : 2 * count], (3,))
 
@@ -41,12 +41,12 @@ def _reversed(xp: Any, array: Any) -> Any:
 
 
 def _repeated(xp: Any, array: Any) -> Any:
-    """Repeat one head by a stride of 0; all heads are equal in the case."""
+    """Repeat one head by a stride of 0. All heads of the case are equal."""
     return xp.broadcast_to(array[..., :1, :, :], array.shape) if array.ndim > 2 else array
 
 
 def _filled(xp: Any, array: Any, view: Callable[[Any], Any], factors: tuple[int, ...]) -> Any:
-    """Make a buffer whose trailing axes are so many times as long, and write the array through a view."""
+    """Allocate a buffer whose trailing axes are longer by some factors, and write through a view of it."""
     shape = list(array.shape)
     for axis, factor in enumerate(factors, start=-len(factors)):
         shape[axis] *= factor
@@ -59,7 +59,7 @@ def _swapped(array: Any, one: int, other: int) -> Any:
     return array.swapaxes(one, other)
 
 
-#: By name.
+#: Layouts by name.
 LAYOUTS: Mapping[str, Layout] = MappingProxyType(
     {
         "transposed": _transposed,
@@ -74,7 +74,7 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
 
 
 def needs_strides(layout: str) -> tuple[str, ...]:
-    """Name the kinds of strides, as in `Library.strides`, of which one has to be had for a layout.
+    """Return the kinds of strides, as in `Library.strides`, with which a layout is possible.
 
     Examples
     --------

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-#: What a backend must return for a rule to be asked of it.
+#: The output that a backend must return for a rule to be tested.
 OUTPUT_OF = {
     "SHAPE-4": "weights",
     "SOFT-4": "weights",
@@ -15,7 +15,7 @@ OUTPUT_OF = {
 
 
 def of_outputs(rules: tuple[str, ...], returns: Collection[str]) -> tuple[str, ...]:
-    """Leave out rules on outputs of attention that are not returned, but for the one a case is there for.
+    """Leave out rules about outputs that are not returned, except the first rule of the case.
 
     Examples
     --------

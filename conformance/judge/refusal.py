@@ -1,4 +1,4 @@
-"""Calls that must be refused: the judge of errors."""
+"""Judges calls that must be refused."""
 
 import re
 from collections import deque
@@ -21,7 +21,7 @@ def _ones(**shapes: tuple[int, ...]) -> dict[str, Any]:
 
 _WEIGHTS = _ones(query_weight=(2, 2), key_weight=(2, 2), value_weight=(2, 2))
 
-#: Calls that fit, to tell a refusal from a function that always raises.
+#: Valid calls, which distinguish a refusal from a function that always raises.
 FITTING: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "projection": _ones(tokens=(3, 2), weight=(2, 2)),
@@ -41,27 +41,28 @@ FITTING: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 
 
 def refused(backend: Backend, case: Case) -> Outputs | None:
-    """Make a call that must be refused, or may be.
+    """Make a call that must or may be refused.
 
     Returns
     -------
     dict of str to array, or None
-        What was computed, where that is allowed; None for a refusal.
+        The outputs, if computing is allowed. None for a refusal.
 
     Raises
     ------
     Failure
-        When the implementation returns something, or the error does not name the argument (ERR-12).
+        If the implementation returns a result, or the error does not name the argument (ERR-12).
     Raised
-        When it raises whatever it is given.
+        If it raises for a valid call too.
     """
     assert case.misuse is not None  # noqa: S101 - for the type checker: chosen by it
     try:
-        # What may be computed is judged like any other result, the weights among it.
+        # If computing is allowed, the result is judged like any other, weights included.
         outputs = (observe if case.misuse.allowed else _plain)(backend, case)
     except (Raised, Declined) as raised:
         if isinstance(raised, Declined) and case.rules[0] == "ERR-12":
-            raise Missing(f"{backend.name} does not offer this call") from raised  # no word on an argument
+            # The error does not say anything about an argument.
+            raise Missing(f"{backend.name} does not offer this call") from raised
         message = str(raised.error)
     else:
         if case.misuse.allowed:
@@ -77,14 +78,14 @@ def refused(backend: Backend, case: Case) -> Outputs | None:
 
 
 def _with_own(backend: Backend, arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """Add the names that the function itself has for arguments: its errors know no others."""
+    """Add the function's own names of arguments, which its errors use."""
     convention = getattr(backend.attention, "convention", None)
     names = convention.names if convention is not None else {}
     return (*arguments, *(names[one] for one in arguments if one in names))
 
 
 def _require_fitting(backend: Backend, operation: str) -> None:
-    """Make a call that fits: what raises whatever it is given refuses nothing."""
+    """Make a valid call. A function that raises for it does not refuse invalid ones."""
     function = backend.function(operation)
     if not any(known is function for known in _FIT):
         arguments = _attention(backend) if operation == "attention" else FITTING[operation]
@@ -93,14 +94,14 @@ def _require_fitting(backend: Backend, operation: str) -> None:
 
 
 def _attention(backend: Backend) -> Mapping[str, Any]:
-    """Make a call of attention that fits what a backend takes."""
+    """Return a valid call of attention for a backend."""
     limits = backend.constraints
     queries, keys = (3 + -3 % multiple for multiple in limits.multiple)
     depth = limits.depths[0] if limits.depths else 4
     return _ones(query=(2, queries, depth), key=(2, keys, depth), value=(2, keys, depth))
 
 
-#: Functions that have been seen to return, the latest of them: the call that fits need not be made anew.
+#: The latest functions that returned for a valid call. The call is not repeated for them.
 _FIT: deque[Any] = deque(maxlen=32)
 
 
@@ -109,7 +110,7 @@ def _plain(backend: Backend, case: Case) -> Outputs:
 
 
 def _require_named(message: str, arguments: tuple[str, ...]) -> None:
-    """Look for the argument at fault, or one of those that do not fit each other, in an error (ERR-12)."""
+    """Check that an error names the argument at fault, or one of several that disagree (ERR-12)."""
     if re.search(rf"\b({'|'.join(map(re.escape, arguments))})\b", message, re.IGNORECASE) is None:
         lines = message.strip().splitlines() or ["no message"]
         named = " or ".join(dict.fromkeys(arguments))

@@ -1,4 +1,4 @@
-"""Relations: what holds between several calls, where no single call has an expected value."""
+"""Relations between several calls, for rules that no single call can show."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,30 +7,30 @@ from attnspec import Case
 from attnspec.backends import Backend
 from attnspec.conformance.verdict import Difference, Verdict
 
-#: None where it holds; else what differs, or a sentence, or the verdict on one of the calls.
+#: None if the relation holds. Otherwise a difference, a sentence, or the verdict on one of the calls.
 Found = Difference | Verdict | str | None
 
 
 @dataclass(frozen=True)
 class Relation:
-    """One thing that holds between calls.
+    """A relation that must hold between calls.
 
     Attributes
     ----------
     id : str
     title : str
-        What holds, in a sentence.
+        A sentence that states the relation.
     rules : tuple of str
-        The rules it bears on, the one it is there for first.
+        The rules that it tests, the main one first.
     group : str
-        What the relations of one kind have in common.
+        The name of its group.
     calls : tuple of Case
-        The calls that are made, as far as they do not depend on each other's results.
+        The calls that do not depend on the results of other calls.
     run : callable
-        Makes the calls on a backend, and says what does not hold.
+        Makes the calls on a backend, and returns what does not hold.
     live : bool
-        Whether answers in files cannot show it: a call is repeated, asked for less, made of what
-        another has given, or must leave its inputs alone.
+        Whether it needs a live backend, and cannot be judged from stored answers: it repeats a call,
+        asks for fewer outputs, uses the result of another call, or checks that inputs do not change.
     """
 
     id: str
@@ -43,17 +43,17 @@ class Relation:
 
     @property
     def chapter(self) -> str:
-        """That of its first call."""
+        """The chapter of its first call."""
         return self.calls[0].chapter
 
     @property
     def dtype(self) -> str:
-        """That of its first call."""
+        """The dtype of its first call."""
         return self.calls[0].dtype
 
     @property
     def operation(self) -> str:
-        """That of its first call."""
+        """The operation of its first call."""
         return self.calls[0].operation
 
     @property
@@ -62,5 +62,5 @@ class Relation:
         return f"{self.id}-{self.dtype}"
 
     def holds(self, backend: Backend) -> Found:
-        """Make the calls, and say what does not hold."""
+        """Make the calls, and return what does not hold."""
         return self.run(backend, self.calls)

@@ -1,4 +1,4 @@
-"""The signed mean: biased rounding, which stays within a budget and shows in the sum of the errors."""
+"""The signed mean detects biased rounding, which stays within the budget but adds up over elements."""
 
 from math import log, sqrt
 
@@ -8,46 +8,47 @@ from attnspec.conformance.meta.algorithms import Array
 from attnspec.dtypes import FORMATS
 from attnspec.reference.budget.attention import APPROXIMATE
 
-#: How often correct rounding may be called biased, by chance, on one problem.
+#: The largest probability that correct rounding is called biased on one problem.
 CHANCE = 1e-9
 
 
 def signed_mean(
     got: Array, expected: Array, allowed: Array, *, dtype: str, cast: tuple[Array, Array] | None = None
 ) -> float:
-    """Compare the sum of the signed errors with what unbiased rounding leaves of it.
+    """Compare the sum of the signed errors with the bound for unbiased rounding.
 
     Parameters
     ----------
     got : (L, Dv)
-        What an implementation returned, in float64.
+        The output of an implementation, in float64.
     expected : (L, Dv)
         The exact values.
     allowed : (L, Dv)
         The budget of the class ``full``.
     dtype : str
-        Of the result: ``float16`` or ``bfloat16``. With longer ones the last
-        rounding is lost among those before it, which need not be unbiased.
+        The dtype of the result: ``float16`` or ``bfloat16``. With longer dtypes the
+        last rounding is as small as the earlier ones, which need not be unbiased.
     cast : ((L, S), (S, Dv)), optional
         Exact weights and values, for the class ``cast``.
 
     Returns
     -------
     float
-        The share of the threshold that the sum uses; above 1 rounding is biased.
+        The share of the threshold that the sum uses. Above 1, rounding is biased.
 
     Notes
     -----
-    An error is a part of the working precision, at most ``allowed`` less the
-    last rounding, of whose signs nothing is assumed; plus roundings to `dtype`,
-    each of mean 0, independent, and bounded: that of an output by ``u |o|``, that
-    of a weight, in ``cast``, by ``u p``, which moves the sum of all errors of its
-    row by ``u p |sum_c v_c|``. In ``cast`` an exponential may be approximate, which
-    need not be unbiased: it moves that sum by at most `APPROXIMATE` times
-    ``p |sum_c (v_c - o_c)|``. By Hoeffding's inequality the sum of the others
-    exceeds ``sqrt(2 log(4 / chance) * sum of squared bounds)`` with at most that
-    chance, for two sums of two tails each: of the errors, which finds rounding downwards, and
-    of the errors away from zero, which finds truncation.
+    An error has two parts. The first is due to the working precision. It is at most
+    ``allowed`` minus the last rounding, and its sign is arbitrary. The second consists of
+    roundings to `dtype`, which are independent, have mean 0 and are bounded: by ``u |o|``
+    for an output, and in ``cast`` by ``u p`` for a weight, which moves the sum of all
+    errors of its row by ``u p |sum_c v_c|``. In ``cast`` an exponential may be
+    approximate, and this error may be biased: it moves the sum by at most `APPROXIMATE`
+    times ``p |sum_c (v_c - o_c)|``. By Hoeffding's inequality, the sum of the roundings
+    exceeds ``sqrt(2 log(4 / chance) * sum of squared bounds)`` with a probability of at
+    most `chance`. The factor 4 stands for two sums with two tails each: the sum of the
+    errors, which shows rounding downwards, and the sum of the errors away from zero, which
+    shows truncation.
 
     Examples
     --------
@@ -69,9 +70,9 @@ def signed_mean(
         squares, approximate = (last**2).sum(), 0.0
         if cast is not None:
             weights, value = cast
-            together = signs @ value.T  # (L, S): by how much a weight moves the sum over its row
+            together = signs @ value.T  # (L, S): how far a weight moves the sum over its row
             squares += ((storage.unit * weights * together) ** 2).sum()
-            # An approximate exponential is off by its argument, and not by chance.
+            # The error of an approximate exponential depends on its argument and is not random.
             moved = together - (signs * expected).sum(axis=-1, keepdims=True)
             approximate += APPROXIMATE * (weights * np.abs(moved)).sum()
         # Two sums with two tails each.

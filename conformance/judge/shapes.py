@@ -1,4 +1,4 @@
-"""The shapes of what attention gives, where no expected value stands beside it."""
+"""The shapes of the outputs of attention, for relations without expected values."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -9,12 +9,12 @@ from attnspec.conformance.judge.call import observe
 from attnspec.conformance.judge.failure import Failure
 from attnspec.conformance.verdict import Difference
 
-#: The rule that a wrong shape of an output of attention breaks, whatever the case is about.
+#: The rule that a wrong shape of an output of attention breaks.
 RULES = {output.name: output.rule for output in OPERATIONS["attention"].results}
 
 
 def misshapen(backend: Backend, calls: Iterable[Case]) -> Failure | None:
-    """Make calls of attention until one has a result of a wrong shape; None where none has."""
+    """Make calls of attention until a result has a wrong shape. Return None if all shapes are right."""
     for case in calls:
         if case.operation == "attention":
             outputs = observe(backend, case)

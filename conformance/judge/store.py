@@ -1,7 +1,7 @@
-"""The expected values of the fixed suite as a file: computed once, and not once for each run.
+"""The file with the expected values of the fixed suite.
 
-They are those of the exact oracle, and the second one agrees: `attnspec vectors write` asks both.
-What is not in the file (another seed, a dialect) the second oracle computes when it is asked for.
+`attnspec vectors expected` computes them with the exact oracle and checks that the second oracle
+agrees. Values that are not in the file (another seed, a dialect) come from the second oracle.
 """
 
 import io
@@ -20,7 +20,7 @@ PATH = Path(__file__).parents[1] / "suite" / "expected.npz"
 
 
 def find(fingerprint: str) -> dict[str, Any] | None:
-    """Return the exact values of a call by its fingerprint; None where the file has none.
+    """Return the exact values of a call by its fingerprint, or None if the file lacks it.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def find(fingerprint: str) -> dict[str, Any] | None:
 
 
 def written(entries: Iterable[tuple[str, Values]]) -> bytes:
-    """Make the bytes of the file: the same for the same entries, on every machine."""
+    """Return the bytes of the file. They are the same for the same entries on every machine."""
     keys, names, shapes, numbers = [], [], [], []
     for fingerprint, values in sorted(entries, key=lambda entry: entry[0]):
         for name, array in values.items():
@@ -62,7 +62,7 @@ def written(entries: Iterable[tuple[str, Values]]) -> bytes:
         for name, column in columns.items():
             part = io.BytesIO()
             np.save(part, column)
-            # A fixed date: the bytes depend on the numbers alone.
+            # A fixed date, so that the bytes depend only on the numbers.
             archive.writestr(zipfile.ZipInfo(f"{name}.npy"), part.getvalue(), zipfile.ZIP_DEFLATED, 9)
     return buffer.getvalue()
 
@@ -81,7 +81,7 @@ def _columns() -> tuple[NDArray[np.str_], NDArray[np.int32], NDArray[np.float64]
 
 @cache
 def _index() -> Mapping[str, tuple[int, int, int]]:
-    """Say for each fingerprint which rows are its outputs, and where their numbers begin."""
+    """Return for each fingerprint the rows of its outputs and the start of their numbers."""
     if not PATH.exists():
         return {}
     with np.load(PATH) as file:

@@ -1,4 +1,4 @@
-"""What kind of call a case makes: its options, and what else of it a bug may depend on."""
+"""The traits of a call: its options, and other properties that a bug may depend on."""
 
 from collections.abc import Mapping
 from inspect import signature
@@ -33,21 +33,21 @@ from attnspec.conformance.traits import (
 )
 from attnspec.reference.masking import allowed_keys
 
-#: Beyond this size a score, or a row of scores all below its negative, counts as large.
+#: A score above this, or a row of scores all below its negative, counts as large.
 _LARGE = 80.0
 #: More keys, or queries, than these fill a tile.
 _TILES = {TILED: 16, TILED_32: 32, TILED_64: 64}
-#: Options that are a number, or one for each batch entry.
+#: Options that are one number, or one number for each batch entry.
 _NUMBERS = ("query_offset", "key_lengths", "query_lengths")
 _MASKING = tuple(
     name
     for name in OPERATIONS["attention"].options
-    if name in signature(allowed_keys).parameters  # those that say who may attend to what
+    if name in signature(allowed_keys).parameters  # the options that mask
 )
 
 
 def traits(item: Case | Relation) -> tuple[str, ...]:
-    """Say what kind of call it is; of several calls, what any of them is.
+    """Return the traits of a call. A relation has the traits of all of its calls.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def traits(item: Case | Relation) -> tuple[str, ...]:
 
 
 def numbers(item: Case | Relation) -> int:
-    """Count the numbers in the arrays of its calls: of two failures that with fewer is easier to look at."""
+    """Count the numbers in the arrays of its calls. A failure with fewer numbers is easier to debug."""
     calls = item.calls if isinstance(item, Relation) else (item,)
     return sum(np.asarray(thing).size for case in calls for thing in case.arguments.values())
 
@@ -80,7 +80,7 @@ def _of_call(case: Case) -> set[str]:
 
 
 def _is_plain(name: str, array: Any) -> bool:
-    """Whether all numbers are finite, but for minus infinity, which in a bias or a sink is a word."""
+    """Whether all numbers are finite. Minus infinity in a bias or a sink is allowed: it masks."""
     is_word = (array == -np.inf) & (name in ("bias", "sinks"))
     return bool((np.isfinite(array) | is_word).all())
 
@@ -104,7 +104,7 @@ def _of_attention(arguments: Mapping[str, Any]) -> set[str]:
 
 
 def _of_numbers(arguments: Mapping[str, Any]) -> dict[str, bool]:
-    """Say what is remarkable of the numbers in options, and of the bounds of a window."""
+    """Return the traits of the numbers in options and of the bounds of a window."""
     left, right = arguments.get("window", (0, 0))
     found = {OPEN_LEFT: left is None, OPEN_RIGHT: right is None}
     for name, x in arguments.items():
@@ -136,5 +136,5 @@ def _has_empty_row(shape: tuple[int, ...], arguments: Mapping[str, Any]) -> bool
     masking = {name: arguments[name] for name in _MASKING if name in arguments}
     try:
         return not allowed_keys(shape, **masking).any(axis=-1).all()
-    except (SpecError, ValueError, TypeError):  # what does not fit is no row at all
+    except (SpecError, ValueError, TypeError):  # a call that does not fit has no rows
         return False

@@ -1,4 +1,4 @@
-"""Which variants of the standard a call can show: the oracle is asked for no others, as it takes its time."""
+"""The variants that a call can show. The oracle is slow, so other variants are not computed."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -8,25 +8,25 @@ import numpy as np
 from attnspec import OPERATIONS, Case
 from attnspec.reference.rational.dialect import SHOWN
 
-#: The arguments without all of which a variant changes nothing.
+#: A variant changes nothing unless all of these arguments are given.
 _NEEDS: Mapping[str, tuple[str, ...]] = {
     "SCORE-5": ("softcap", "bias"),
     "MASK-2": ("bias",),
     "MASK-3": ("is_causal",),
     "MASK-8": ("window",),
 }
-#: Variants that change the lse and no other output.
+#: Variants that change only the lse.
 _OF_LSE = ("SOFT-6", "SOFT-7")
 
 
 def can_show(case: Case, values: Mapping[str, Any], off: str) -> Iterator[tuple[str, str]]:
-    """List the variants, with their rules, that may change the values of a call in the way that was seen.
+    """List the variants, with their rules, that may explain the output that differs.
 
     Parameters
     ----------
     case : Case
     values : mapping of str to array
-        What a backend had to give.
+        The expected values.
     off : str
         The first output that differs.
 

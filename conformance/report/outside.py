@@ -23,9 +23,9 @@ def cut(text: str) -> str:
     --------
     >>> from attnspec.conformance.report.outside import cut
     >>> cut("x" * 2500)[-25:]
-    'x... and 500 letters more'
+    'x... and 500 characters more'
     """
-    return text if len(text) <= _MOST else f"{text[:_MOST]}... and {len(text) - _MOST} letters more"
+    return text if len(text) <= _MOST else f"{text[:_MOST]}... and {len(text) - _MOST} characters more"
 
 
 def one_line(text: str) -> str:

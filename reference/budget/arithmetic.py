@@ -1,4 +1,4 @@
-"""What a call is computed in: what its budget depends on beside its arguments."""
+"""The arithmetic of a call, on which its budget depends besides its arguments."""
 
 from dataclasses import dataclass
 
@@ -9,15 +9,15 @@ from attnspec.reference.budget.profile import Profile
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """What a call is computed in.
+    """The formats and the accuracy class of a call.
 
     Attributes
     ----------
     storage, work, lse : Format
-        Of the inputs and the result, of what is computed in between, and of an lse.
+        The formats of the inputs and the result, of intermediate results, and of an lse.
     accuracy : {"full", "cast", "storage"}
     profile : Profile
-        How products of matrices are computed.
+        How matrix products are computed.
     """
 
     storage: Format
@@ -28,5 +28,5 @@ class Arithmetic:
 
     @property
     def casts(self) -> bool:
-        """Whether what is computed is rounded to a shorter format on the way."""
+        """Whether intermediate results are rounded to a shorter format."""
         return self.accuracy == "cast" and self.storage.unit > self.work.unit

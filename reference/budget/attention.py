@@ -15,22 +15,22 @@ from attnspec.reference.softmax import log_sum_exp, softmax
 
 #: Relative error of a library's exponential, logarithm or other such function: two units in the last place.
 EXPONENTIAL = 4
-#: What an exponential may be off by besides where weights are cast: a quarter of float16's unit, for a cubic.
+#: Additional relative error of an exponential if weights are cast: a quarter of float16's unit, for a cubic.
 APPROXIMATE = 2.0**-13
-#: Roundings of a score beside those of its sum: sqrt(D), its inverse, sqrt(scale) twice, two scaled inputs.
+#: Roundings of a score besides those of its sum: sqrt(D), its inverse, sqrt(scale) twice, two scaled inputs.
 SCALING = 6
-#: Roundings of a capped score beside its tanh: the quotient, the product.
+#: Roundings of a capped score besides its tanh: the quotient, the product.
 CAPPING = 2
 #: Roundings of an exponent's distance from the maximum: difference, conversion to base 2, its constant.
 SHIFTING = 3
-#: Roundings of an output beside those of its two sums: quotient, last rescaling, and two for a merged part.
+#: Roundings of an output besides those of its two sums: quotient, last rescaling, two for a merged part.
 NORMALISING = 4
-#: Roundings of an lse as such: conversion from base 2, its constant, the sum of shift and logarithm.
+#: Roundings of the lse itself: conversion from base 2, its constant, the sum of shift and logarithm.
 LOGARITHM = 3
-#: Roundings of a weight by dropout: the rate of keeping, the quotient by it.
+#: Roundings of a weight by dropout: 1 minus the rate, the quotient by it.
 DROPPING = 2
 
-#: What the arguments of attention say about masking.
+#: The arguments of attention that mask.
 MASKING = OPERATIONS["attention"].names("masks")
 
 
@@ -41,7 +41,7 @@ def scores_and_errors(
     arithmetic: Arithmetic,
     inherited: tuple[Budget, Budget] | None = None,
 ) -> tuple[Budget, Budget]:
-    """Scores and their errors, with the errors that query and key bring along.
+    """Return the scores and their errors, including those inherited from query and key.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def scores_and_errors(
         error += abs(factor) * (query_error @ (np.abs(keys) + key_error) + np.abs(query) @ key_error)
     softcap = given.get("softcap")
     if softcap is not None:
-        # The slope of tanh at the point of the error's range that is nearest to 0, where it is steepest.
+        # The slope of tanh is steepest at the point of the error's range that is nearest to 0.
         nearest = np.maximum(np.abs(value) - error, 0) / softcap
         slope = np.cosh(np.minimum(nearest, 300)) ** -2.0
         error = error + work.unit * np.abs(value)  # of the quotient
@@ -92,13 +92,13 @@ def attention_budget(
     arithmetic: Arithmetic,
     inherited: tuple[Budget, Budget, Budget] | None = None,
 ) -> dict[str, Budget]:
-    """Budgets of output, lse and weights.
+    """Return the budgets of output, lse and weights.
 
     Parameters
     ----------
     arrays : query, key and value
     given : mapping
-        The call, and under `uniform_rows` whether empty rows are means.
+        The call, and `uniform_rows`, whether empty rows are means.
     arithmetic : Arithmetic
     inherited : errors of query, key and value, optional
     """
@@ -119,27 +119,27 @@ def attention_budget(
     p: Budget = softmax(s, allowed).astype(np.float64)  # (*B, Hq, L, S), and a column for the sink
     keys = allowed.sum(axis=-1, keepdims=True)
     top = np.where(allowed, s, -np.inf).max(axis=-1, keepdims=True, initial=-np.inf)
-    with np.errstate(invalid="ignore"):  # rows with nothing allowed
+    with np.errstate(invalid="ignore"):  # rows without an allowed key
         below = np.where(allowed, top - s, 0)
-    # Relative error of each exponential, before anything cancels; alone in its row, a key has weight 1.
+    # Relative error of each exponential. It cancels if the key is the only one in its row: its weight is 1.
     exponent = score_error + work.unit * (SHIFTING * below + EXPONENTIAL) + approximate
     exponent = np.where(keys > 1, exponent, 0)
-    # An approximate exponential is rounded to 1 when it is cast; the sum has it as it is.
+    # An approximate exponential near 1 is rounded to 1 when it is cast, but the sum may use it uncast.
     alone = approximate * (keys == 1)
     exponential = np.expm1(np.minimum(exponent, 700))
     sums = (profile.summing(keys, work.unit) + NORMALISING * work.unit) * (keys > 1)
-    # Parts merged by exp(lse_part - lse): each lse is as wrong as its rounding and its logarithm.
+    # Parts are merged by exp(lse_part - lse). The error of each lse is that of its rounding and logarithm.
     largest = np.where(keys > 0, np.abs(top), 0) + (1 + EXPONENTIAL) * np.log(np.maximum(keys, 1))
     merging = 2 * work.unit * largest * (keys > 1)
     floor = work.normal * (allowed & (keys > 1))  # an exponential may be flushed to zero
     mean = (p * exponential).sum(axis=-1, keepdims=True)
-    # The lse of one key alone has its score's error all the same.
+    # The lse of a single key still has the error of its score.
     of_one = (p * score_error).sum(axis=-1, keepdims=True) + alone
     of_sum = np.where(keys > 1, mean + sums + merging, of_one)
     lse = _lse_budget(s, allowed, of_sum[..., 0], work, arithmetic.lse)
     p, exponential, floor = p[..., :places], exponential[..., :places], floor[..., :places]
     allowed = allowed[..., :places]
-    # An error above 1 says nothing.
+    # A bound above 1 carries no information.
     weight_error = np.minimum(p * (exponential + mean + sums + merging + alone), 1) + floor
     weight_error = kept * (weight_error + dropping * p)
     weights = rounded(kept * p, weight_error, storage)
@@ -147,19 +147,19 @@ def attention_budget(
     q = kept * p
     size = q @ np.abs(value)  # (*B, Hq, L, Dv)
     output = q @ value
-    # A common factor of all weights cancels: what counts is how far a value is from the output.
+    # A common factor of all weights cancels, so only the distance of a value from the output matters.
     spread = _spread(p * exponential, kept, value, output)
-    if "sinks" in given:  # whose value is 0
+    if "sinks" in given:  # a sink has the value 0
         spread = spread + (mean - (p * exponential).sum(axis=-1, keepdims=True)) * np.abs(output)
-    # Cast weights are those that are summed too, or the sum is of the others: the larger error of the two.
-    # A weight of 1 is held as it is, and one over a rate of keeping is not.
+    # The sum may use the cast or the uncast weights, so take the larger of the two errors. A weight of 1 is
+    # not changed by a cast, but 1 divided by a rate of keeping is.
     inexact = (keys > 1) | (given.get("dropout_rate", 0.0) > 0)
     cast = inexact * relative * np.maximum(size, _spread(p, kept, value, output)) if relative else 0.0
     # An exponential, or its product with a value, may be flushed to zero.
     underflow = (kept * (floor + absolute * (allowed & (keys > 1)))) @ np.abs(value) + keys * (
         keys > 1
     ) * work.normal * (size > 0)
-    # The weights' own rounding is in `cast`; this is that of the values.
+    # `cast` covers the rounding of the weights. This is the rounding of the values.
     rounding = profile.product - profile.inputs
     error = spread + (2 * sums + merging + dropping + alone + rounding) * size + cast + underflow
     if inherited is not None:
@@ -175,7 +175,7 @@ def repeat_heads(array: Budget, shape: tuple[int, ...]) -> Budget:
 
 
 def _casting(arithmetic: Arithmetic) -> tuple[float, float, float]:
-    """Tell what is added to a weight that meets values, of itself and in all, and to an exponential."""
+    """Return the relative and the absolute error of a cast weight, and the error of its exponential."""
     if arithmetic.casts:
         return arithmetic.storage.unit, arithmetic.storage.subnormal / 2, APPROXIMATE
     return arithmetic.profile.inputs, 0.0, 0.0
@@ -184,7 +184,7 @@ def _casting(arithmetic: Arithmetic) -> tuple[float, float, float]:
 def _with_sink(
     s: Budget, error: Budget, allowed: NDArray[np.bool_], sinks: Budget | None
 ) -> tuple[Budget, Budget, NDArray[np.bool_]]:
-    """Append the sink as one more key, which brings no error of its own."""
+    """Append the sink as one more key, whose logit has no error."""
     if sinks is None:
         return s, error, allowed
     sink = np.broadcast_to(sinks[:, None, None] if s.ndim > 2 else sinks[:, None], (*s.shape[:-1], 1))
@@ -199,7 +199,7 @@ def _with_sink(
 def _lse_budget(
     s: Budget, allowed: NDArray[np.bool_], relative: Budget, work: Format, of_lse: Format
 ) -> Budget:
-    """Budget of the logarithm of a sum, from the relative error of the sum."""
+    """Return the budget of the logarithm of a sum, from the relative error of the sum."""
     lse = log_sum_exp(s, allowed)
     finite = np.isfinite(lse)
     size = np.where(finite, np.abs(lse), 0)
@@ -209,7 +209,7 @@ def _lse_budget(
 
 
 def _spread(moved: Budget, kept: Budget, value: Budget, output: Budget) -> Budget:
-    """Sum over j of ``moved[i, j] * |kept[i, j] value[j, c] - output[i, c]|``, a column at a time."""
+    """Sum ``moved[i, j] * |kept[i, j] value[j, c] - output[i, c]|`` over j, one column at a time."""
     spread = np.empty_like(output)
     for c in range(value.shape[-1]):
         distance = np.abs(kept * value[..., None, :, c] - output[..., :, None, c])  # (*B, Hq, L, S)

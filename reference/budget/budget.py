@@ -1,7 +1,7 @@
 """Error budgets: the largest error of a correct implementation, element by element.
 
-The formulas and their constants are derived in the chapter `numerics` (NUM-3);
-they are computed, in float64, from the inputs of a case.
+The chapter `numerics` (NUM-3) derives the formulas and their constants. Budgets are
+computed in float64 from the inputs of a case.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,11 +27,11 @@ from attnspec.reference.positions import alibi_bias
 
 __all__ = ["Accuracy", "Budget", "budget"]
 
-#: What multi-head attention passes on to attention.
+#: The options that multi-head attention passes on to attention.
 _PASSED_ON = tuple(
     name for name in OPERATIONS["multi_head_attention"].options if name in OPERATIONS["attention"].options
 )
-#: Roundings of a turned feature: two products and their sum.
+#: Roundings of a rotated feature: two products and their sum.
 TURNING = 3
 
 
@@ -52,19 +52,19 @@ def budget(
     operation : str
         A name in `attnspec.OPERATIONS`.
     arguments : mapping
-        The arguments of the call, by canonical name. What is not finite among them
-        counts as 0: where it comes out no number is compared.
+        The arguments of the call, by canonical name. Non-finite numbers count as 0,
+        because no numbers are compared in the elements that they reach.
     dtype : str
-        Of the inputs and the result: a name in `attnspec.dtypes.FORMATS`.
+        The dtype of the inputs and the result, a name in `attnspec.dtypes.FORMATS`.
     accuracy : {"full", "cast", "storage"}
-        ``full`` keeps everything in the working precision until the result is
-        rounded; ``cast`` rounds the weights to `dtype` before the second product;
-        ``storage`` does everything in `dtype`.
+        ``full`` computes in the working precision and rounds only the result. ``cast``
+        also rounds the weights to `dtype` before the second product. ``storage``
+        computes everything in `dtype`.
     working : str, optional
-        Another working precision than that of NUM-2 for `dtype`.
+        A working precision other than that of NUM-2 for `dtype`.
     profile : str, optional
-        A name in `PROFILES`: how products of matrices are computed, where it is
-        not in the working precision.
+        A name in `PROFILES`: how matrix products are computed, if not in the working
+        precision.
     uniform_rows : bool, optional
         Whether a row with no allowed key is the mean of all values (the variant
         ``uniform`` of MASK-6) instead of 0.
@@ -72,7 +72,7 @@ def budget(
     Returns
     -------
     dict of str to float64 array
-        By output name. Zero where no rounding can happen.
+        The budgets, by output name. Zero in elements that are not rounded.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def budget(
     >>> from attnspec.reference.budget.budget import budget
     >>> one = np.ones((1, 1))
     >>> allowed = budget("projection", {"tokens": one, "weight": one}, "float32")["projected"]
-    >>> round(float(allowed[0, 0]) * 2**24, 3)  # units: one for the product, one for the result
+    >>> round(float(allowed[0, 0]) * 2**24, 3)  # in units: one for the product, one for the result
     2.0
     """
     storage = FORMATS[dtype]
@@ -90,7 +90,7 @@ def budget(
     given |= {name: _wide(known[name], x) for name, x in arguments.items() if x is not None}
     products = PROFILES[profile].get(dtype, PLAIN) if profile else PLAIN
     arithmetic = Arithmetic(storage, work, FORMATS[storage.lse], accuracy, products)
-    if given.get("convention") == "linear":  # each weight is that of rows, transposed
+    if given.get("convention") == "linear":  # each weight is the transpose of that in the row convention
         given = {name: x.T if name.endswith("weight") else x for name, x in given.items()}
         given["convention"] = "row"
     if operation == "attention":
@@ -121,7 +121,7 @@ def _scores(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budge
 
 
 def _copied(output: str, shape: Callable[[Mapping[str, Any]], tuple[int, ...]]) -> Any:
-    """Numbers that are moved and not computed are off by nothing."""
+    """Return a budget of 0, for an operation that copies numbers."""
 
     def run(given: Mapping[str, Any], _: Arithmetic) -> dict[str, Budget]:
         return {output: np.zeros(shape(given))}
@@ -150,15 +150,15 @@ def _merge_partials(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[st
         lse = shift + np.log(total)
     finite = np.isfinite(lse)
     lse = np.where(finite, lse, 0)
-    # exp(e[n] - lse): the difference, its constant and base are rounded once each; and each time that two
-    # parts are merged the lse is, at its size, which is between that of the part and that of the whole.
+    # exp(e[n] - lse): the difference, its constant and its base are rounded once each. Each merge of two
+    # parts rounds the lse at its size, which lies between that of the part and that of the whole.
     below = np.where(np.isfinite(lses), np.abs(lses - lse), 0)
     merges = max(parts - 1, 1)
     exponent = work.unit * (LOGARITHM * below + merges * (np.abs(lse) + below + 2 * EXPONENTIAL))
     several = ((rates > 0).sum(axis=0) > 1)[..., None]
     moved = (p * np.abs(outputs) * np.expm1(exponent)[..., None]).sum(axis=0)
     error = several * (2 * moved + 2 * (parts + NORMALISING) * work.unit * size + parts * work.normal)
-    # A single part is multiplied by a quotient that is 1 but for its own roundings.
+    # A single part is multiplied by a quotient that differs from 1 only by its roundings.
     error = np.where(
         several, error, (2 * EXPONENTIAL * work.unit + np.abs(lse)[..., None] * work.unit) * size
     )
@@ -184,10 +184,10 @@ def _rotary(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budge
     base = float(given.get("base", 10000.0))
     k = np.arange(depth // 2)
     angle = position * base ** (-2 * k / depth)  # (*B, 1, N, R / 2)
-    # A power is exp(exponent * log(base)): its exponent is rounded three times at its size.
+    # A power is exp(exponent * log(base)). Its exponent is rounded three times at its size.
     power = EXPONENTIAL + 3 * (2 * k / depth) * abs(np.log(base))
     angle_error = np.where(position == 0, 0, work.unit * np.abs(angle) * (power + 1))
-    # Cosine and sine are off by the angle's error, by their own, and in the class `cast` by storage.
+    # Cosine and sine have the error of the angle, their own, and in the class `cast` a rounding to storage.
     factor = angle_error + np.where(position == 0, 0, EXPONENTIAL * work.unit)
     if arithmetic.casts:
         factor = factor + np.where(position == 0, 0, storage.unit)
@@ -210,7 +210,7 @@ def _alibi_bias(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, B
     storage, work = arithmetic.storage, arithmetic.work
     value = alibi_bias(given["query"], given["key"], query_offset=given.get("query_offset", 0))
     heads = value.shape[-3] if value.ndim > 2 else 1
-    # A slope by repeated multiplication is as many times off as there are heads before it.
+    # A slope by repeated multiplication is rounded once for each head before it.
     return {"bias": rounded(value, (heads + 2) * EXPONENTIAL * work.unit * np.abs(value), storage)}
 
 
@@ -232,14 +232,14 @@ def _projected(
 def _projections(
     given: Mapping[str, Any], arithmetic: Arithmetic, heads: Mapping[str, int | None]
 ) -> tuple[tuple[Budget, Budget, Budget], tuple[Budget, Budget, Budget]]:
-    """Project to queries, keys and values as rows, split into heads where there are any; and their errors."""
+    """Project to queries, keys and values, split into heads if there are any, and return their errors."""
     values, errors = [], []
     for name in ("query", "key", "value"):
         source = given["tokens"] if name == "query" else given.get("memory", given["tokens"])
         value, error = _projected(
             source, given[f"{name}_weight"], given.get(f"{name}_bias"), given, arithmetic
         )
-        # A projection is a result of its own and may be kept in the storage dtype.
+        # A projection may be stored, and so rounded, in the storage dtype.
         pair = [value, rounded(value, error, arithmetic.storage)]
         if given.get("convention", "row") == "column":
             pair = [np.swapaxes(array, -1, -2) for array in pair]
@@ -252,7 +252,7 @@ def _projections(
 
 
 def _self_attention(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
-    # With one head as an axis of its own, tokens may have batch axes.
+    # An explicit axis of one head lets tokens have batch axes.
     values, errors = _projections(given, arithmetic, {"query": 1, "key": 1, "value": 1})
     mask = given.get("mask")
     if mask is not None and np.ndim(mask) > 2:

@@ -1,4 +1,4 @@
-"""What a budget is, and the one rounding of a result."""
+"""The type of a budget, and the rounding of a result."""
 
 from typing import Any, Literal
 
@@ -14,8 +14,10 @@ Budget = NDArray[np.floating[Any]]
 
 
 def rounded(value: Budget, error: Budget, storage: Format) -> Budget:
-    """Add the one rounding of the result: relative, or half the spacing of the subnormals."""
-    with np.errstate(invalid="ignore"):  # inf - inf: such places are compared as patterns, not by budget
+    """Add the rounding of the result: relative, or half the spacing of the subnormals."""
+    with np.errstate(
+        invalid="ignore"
+    ):  # inf - inf: non-finite elements are compared as patterns, not by budget
         final = np.maximum(storage.unit * (np.abs(value) + error), storage.subnormal / 2)
         return np.where(
             np.isfinite(value), error + np.where(value == 0, np.where(error == 0, 0, final), final), 0

@@ -1,4 +1,4 @@
-"""Profiles: what arithmetic the products of a device are done in, as parameters of the budget."""
+"""Profiles: the arithmetic of a device's matrix products, as parameters of the budget."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,25 +12,25 @@ from attnspec.dtypes import SHORT
 
 @dataclass(frozen=True)
 class Profile:
-    """How a product of two matrices is computed.
+    """How a matrix product is computed.
 
     Attributes
     ----------
     inputs : float
-        Relative error of a factor, which is rounded or cut off to a shorter
-        format first; 0 where it is taken as it is.
+        Relative error of a factor that is first rounded or truncated to a shorter
+        format. 0 if it is not.
     left_out : float
-        What of a product is left out where factors are split into parts, relative
-        to the product.
+        If factors are split into parts: the part of a product that is not computed,
+        relative to the product.
     terms : int
-        Products of such parts that make up one product.
+        The number of products of parts that make up one product.
     block : int
-        How many products are aligned and added at a time, without being rounded
-        themselves; 0 where each product and each sum is rounded.
+        The number of products that are aligned and added at a time, without being
+        rounded themselves. 0 if each product and each sum is rounded.
     sums : float
-        Unit of the format that such blocks are added in.
+        Unit of the format in which blocks are added.
     truncated : bool
-        Whether what is shifted out of a block is cut off instead of rounded.
+        Whether bits that are shifted out of a block are truncated instead of rounded.
 
     Examples
     --------
@@ -48,17 +48,17 @@ class Profile:
 
     @property
     def product(self) -> float:
-        """Relative error of a product of two such factors, before it is added."""
+        """Relative error of a product of two factors, before it is added."""
         return (2 + self.inputs) * self.inputs + self.left_out
 
     def summing(self, count: Any, unit: float) -> Any:
-        """Error of a sum of that many products, relative to the sum of their absolute values.
+        """Return the error of a sum of products, relative to the sum of their absolute values.
 
         Parameters
         ----------
         count : int or integer array
         unit : float
-            That of the working precision.
+            The unit of the working precision.
         """
         if not self.block:
             return count * unit
@@ -73,7 +73,7 @@ PLAIN = Profile()
 _UNITS = Profile(block=4)
 _SHORT = dict.fromkeys(SHORT, _UNITS)
 
-#: By name, from the tightest to the loosest, and by the dtype of the inputs; all others are plain.
+#: By name, from the tightest to the loosest, and by the dtype of the inputs. Other dtypes are plain.
 PROFILES: Mapping[str, Mapping[str, Profile]] = MappingProxyType(
     {
         "matrix": _SHORT,

@@ -1,1 +1,1 @@
-"""The exact oracle: cases evaluated in ball arithmetic until every element rounds to one float64."""
+"""The exact oracle evaluates cases in ball arithmetic until every element rounds to one float64."""

@@ -1,4 +1,4 @@
-"""Attention for the exact oracle: every head of a call, and what comes out of it."""
+"""Attention for the exact oracle: all heads of a call, and the outputs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -37,7 +37,7 @@ def evaluate_attention(arguments: Mapping[str, Any], variant: str | None, dtype:
 
 
 def evaluate_scores(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> Settled:
-    """Compute the scores of a call, minus infinity where the bias is."""
+    """Compute the scores of a call. They are minus infinity where the bias is."""
     query, key = np.asarray(arguments["query"]), np.asarray(arguments["key"])
     shape = (*query.shape[:-1], key.shape[-2])
     heads = [
@@ -85,7 +85,7 @@ def attend(
     dtype: str,
     special: Special | None = None,
 ) -> dict[str, Settled]:
-    """Output, lse and weights of all heads, as shapes ``(*rows, depth)``, ``rows`` and ``(*rows, keys)``."""
+    """Return output, lse and weights, of shapes ``(*rows, depth)``, ``rows`` and ``(*rows, keys)``."""
     queries = rows[-1]
 
     def weight_balls() -> list[arb]:
@@ -128,7 +128,7 @@ def attend(
 def _put_empty_rows(
     results: Mapping[str, Settled], heads: list[Head], rows: tuple[int, ...], variant: str | None
 ) -> None:
-    """Put what is not finite in rows without an allowed key (SOFT-7), and what variants have there."""
+    """Fill in rows without an allowed key: minus infinity (SOFT-7), or the values of a variant."""
 
     def each_row(of: list[Any]) -> NDArray[np.bool_]:
         return np.array(of, dtype=bool).reshape(rows)
@@ -142,7 +142,7 @@ def _put_empty_rows(
         for name in ("output", "weights"):
             results[name].values[empty] = np.nan
     if variant == "added":
-        # It is about rows that only the bias leaves empty, and that have no sink.
+        # This variant is about rows that only the bias leaves empty and that have no sink.
         open_to_others = each_row([head.unmasked.any(axis=-1) for head in heads])
         for name in ("output", "weights"):
             results[name].values[empty & open_to_others & ~sunk] = np.nan
@@ -157,7 +157,7 @@ def head_of(
     variant: str | None,
     special: Special | None,
 ) -> Head:
-    """Gather what belongs to one head; `shape` is that of the scores, `index` the place in its outer axes."""
+    """Collect the data of one head. `shape` is that of the scores, `index` the place in its outer axes."""
     bias = np.broadcast_to(np.asarray(arguments.get("bias", 0.0), dtype=np.float64), shape)
     if special is None and not np.all(np.isfinite(bias) | (bias == -np.inf)):
         raise OracleError("bias: expected finite numbers or -inf, got others")

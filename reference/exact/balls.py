@@ -1,4 +1,4 @@
-"""Ball arithmetic to the end: precision raised until every element rounds to one number."""
+"""Ball arithmetic with a precision that increases until every element rounds to one number."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,26 +10,26 @@ from numpy.typing import NDArray
 
 from attnspec.dtypes import FORMATS
 
-#: Working precisions in bits, tried in turn.
+#: Working precisions in bits, in the order in which they are tried.
 PRECISIONS = (128, 256, 512, 1024, 2048, 4096)
 
 
 class OracleError(ArithmeticError):
-    """A case that the oracle cannot settle, or that has no exact value."""
+    """The oracle cannot settle a case, or the case has no exact value."""
 
 
 @dataclass(frozen=True)
 class Settled:
-    """Elements rounded once, and what proves them.
+    """Elements that are rounded once, and their proof.
 
     Attributes
     ----------
     values : float64 array
-        Each the number nearest to the exact value in the format asked for, ties to even.
+        Each is the number nearest to the exact value in the requested format, ties to even.
     bits : int
         The working precision that settled the last of them.
     radius : int or None
-        Every ball's radius was at most two to this power; None when every
+        The radius of every ball was at most two to this power. None if every
         element was exact.
     """
 
@@ -44,26 +44,26 @@ def settle(
     exactly: Callable[[int], fmpq | None],
     dtype: str,
 ) -> Settled:
-    """Raise the precision until every element rounds to one number.
+    """Increase the precision until every element rounds to one number.
 
     Parameters
     ----------
     shape : tuple of int
         Shape of the result.
     balls_at : callable
-        Gives a ball for each element, at the precision in force.
+        Returns a ball for each element, at the current precision.
     exactly : callable
-        Gives an element as a rational where it is one, else None. It is asked
-        where a ball does not settle: a rational may lie on a rounding boundary
-        (or be 0), and then no precision ever separates its ends. Where it is
-        asked and says None the element is irrational, hence on no boundary.
+        Returns an element as a rational if it is one, else None. It is called if a
+        ball does not settle: a rational may lie on a rounding boundary (or be 0),
+        where no precision separates the ends of the ball. If it returns None, the
+        element is irrational and lies on no boundary.
     dtype : str
         The format to round to.
 
     Raises
     ------
     OracleError
-        When the highest precision does not settle an element.
+        If the highest precision does not settle an element.
     """
     values: list[float | None] = [None] * int(np.prod(shape))
     radius: int | None = None
@@ -95,7 +95,7 @@ def nearest(number: Fraction, dtype: str) -> float:
     Returns
     -------
     float
-        Infinite where the number is beyond the format's range; zero is positive.
+        Infinite if the number is outside the range of the format. Zero is positive.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def nearest(number: Fraction, dtype: str) -> float:
     if size == 0:
         return 0.0
     exponent = size.numerator.bit_length() - size.denominator.bit_length()
-    if Fraction(2) ** exponent > size:  # the lengths alone may be one too many
+    if Fraction(2) ** exponent > size:  # the difference of the bit lengths may be one too large
         exponent -= 1
     spacing = max(2 * Fraction(found.unit) * Fraction(2) ** exponent, Fraction(found.subnormal))
     rounded = round(number / spacing) * spacing  # Python rounds halves to even
@@ -119,7 +119,7 @@ def nearest(number: Fraction, dtype: str) -> float:
 
 
 def _nearest(ball: arb, dtype: str) -> float | None:
-    """Round both ends of a ball; the number, where they agree."""
+    """Round both ends of a ball, and return the number if they agree."""
     if not ball.is_finite():
         return None
     low, high = (nearest(_fraction(end), dtype) for end in (ball.lower(), ball.upper()))
@@ -129,7 +129,7 @@ def _nearest(ball: arb, dtype: str) -> float | None:
 def _fraction(exact: arb) -> Fraction:
     mantissa, exponent = (int(x) for x in exact.mid().man_exp())
     if mantissa.bit_length() + exponent < -2000:
-        return Fraction(0)  # far below half the smallest float64; spares a giant denominator
+        return Fraction(0)  # far below half the smallest float64; avoids a huge denominator
     return Fraction(mantissa) * Fraction(2) ** exponent
 
 

@@ -1,7 +1,7 @@
 """The companions of attention for the exact oracle: heads, caches, partial results, positions.
 
-Splitting, merging, appending and paging move numbers and compute none: their values
-are the inputs', and the proof is that of copying.
+Splitting, merging, appending and paging copy numbers and compute none, so their values are
+those of the inputs.
 """
 
 from collections.abc import Callable, Mapping
@@ -77,7 +77,7 @@ def _merge_finite(outputs: NDArray[np.float64], lses: NDArray[np.float64], dtype
     parts = {row: [n for n in range(len(lses)) if lses[(n, *row)] != -np.inf] for row in rows}
 
     def rates(row: tuple[int, ...]) -> tuple[list[arb], arb]:
-        """Shifted exponentials of the lses of a row, and their shift."""
+        """Return the shifted exponentials of the lses of a row, and the shift."""
         exponents = [arb(rational(lses[(n, *row)])) for n in parts[row]]
         top = max((exponent.mid() for exponent in exponents), default=arb(0))
         return [(exponent - top).exp() for exponent in exponents], top
@@ -120,7 +120,7 @@ def _rotary(arguments: Mapping[str, Any], _variant: str | None, dtype: str) -> d
     base = rational(arguments.get("base", 10000.0))
 
     def turn(place: tuple[int, ...]) -> tuple[fmpq, fmpq, int, int, bool] | None:
-        """Pair of the element at a place: its two numbers, position, pair and whether it is the second."""
+        """Return the pair of an element: its two numbers, position, index, and whether it is the second."""
         *outer, n, d = place
         if d >= depth:
             return None
@@ -189,7 +189,7 @@ def _alibi_bias(arguments: Mapping[str, Any], variant: str | None, dtype: str) -
 
 
 def _exponents(heads: int) -> list[fmpq]:
-    """Exponents of 2 of the slopes (POS-7)."""
+    """Return the exponents of 2 of the slopes (POS-7)."""
     lower = 1
     while 2 * lower <= heads:
         lower *= 2
@@ -198,7 +198,7 @@ def _exponents(heads: int) -> list[fmpq]:
     return first + rest
 
 
-#: By operation: everything but what is made of attention itself.
+#: The operations that do not contain attention.
 COMPANIONS: Mapping[str, Evaluate] = MappingProxyType(
     {
         "split_heads": _split_heads,

@@ -1,9 +1,9 @@
 """The exact oracle: any case in ball arithmetic, each element rounded once, with a proof.
 
-Inputs are dyadic rationals, so dot products and projections are computed exactly.
-What is left (roots, exponentials, quotients) is enclosed in balls (Arb, by
-python-flint), at growing precision until both ends of each ball round to the same
-number. This ends: see `attnspec.reference.exact.balls.settle`.
+Inputs are dyadic rationals, so dot products and projections are computed exactly. Roots,
+exponentials and quotients are enclosed in balls (Arb, by python-flint). The precision
+increases until both ends of each ball round to the same number. See
+`attnspec.reference.exact.balls.settle` for why this ends.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from attnspec.reference.exact.balls import OracleError, Settled, nearest, settle
 from attnspec.reference.exact.companions import COMPANIONS
 from attnspec.reference.exact.head import Head, exact_mean, matrix, rational, weights_and_lse
 
-#: The variants whose values the oracle knows.
+#: The variants whose values the oracle computes.
 VARIANTS = (
     "one",  # SCORE-2
     "after-bias",  # SCORE-5
@@ -50,10 +50,10 @@ def evaluate(
     arguments : mapping
         The arguments of the call, by canonical name.
     variant : str, optional
-        A variant whose values are wanted instead, one of `VARIANTS`.
+        Compute the values of this variant instead, one of `VARIANTS`.
     dtype : str, optional
-        The format to round to: ``float64``, ``float32``, ``float16``, ``bfloat16``;
-        an lse is rounded to float32 at least.
+        The format to round to: ``float64``, ``float32``, ``float16`` or ``bfloat16``.
+        An lse is rounded to float32 or float64.
 
     Returns
     -------
@@ -63,7 +63,7 @@ def evaluate(
     Raises
     ------
     OracleError
-        When an input is not finite where the standard gives that no meaning, or an
+        If an input is not finite and the standard does not define the result, or an
         element does not settle.
 
     Examples
@@ -102,7 +102,7 @@ def _self_attention(arguments: Mapping[str, Any], variant: str | None, dtype: st
         for name in ("query", "key", "value"):
             exact = _projected(arguments, tokens[index], name)
             projected.append(exact.transpose() if columns else exact)
-        query, key, value = projected  # not rounded in between: the composition has one exact value
+        query, key, value = projected  # not rounded, because the composition has one exact value
         shape = (*tokens.shape[:-2], 1, query.nrows(), key.nrows())
         head = head_of(query, key, arguments, (*index, 0), shape, variant, None)
         settled = attend([(head, value)], (query.nrows(),), key.nrows(), value.ncols(), variant, dtype)
@@ -136,7 +136,7 @@ def _multi_head_attention(
 def _project_heads(
     heads: list[tuple[Head, fmpq_mat]], arguments: Mapping[str, Any], variant: str | None, dtype: str
 ) -> Settled:
-    """Merge heads and apply the last projection, still in balls."""
+    """Merge heads and apply the last projection, in balls."""
     weight = matrix(arguments["output_weight"])
     if arguments.get("convention") == "linear":
         weight = weight.transpose()
@@ -181,7 +181,7 @@ def _project_heads(
 
 
 def _block(features: fmpq_mat, head: int, count: int) -> fmpq_mat:
-    """Columns that belong to one head of so many."""
+    """Return the columns of one head."""
     depth = features.ncols() // count
     rows = range(features.nrows())
     return fmpq_mat(
@@ -190,7 +190,7 @@ def _block(features: fmpq_mat, head: int, count: int) -> fmpq_mat:
 
 
 def _projected(arguments: Mapping[str, Any], tokens: NDArray[Any], name: str = "") -> fmpq_mat:
-    """Project by the weight and bias of that name."""
+    """Project by the weight and bias of a name."""
     prefix = f"{name}_" if name else ""
     given, weight = matrix(tokens), matrix(arguments[f"{prefix}weight"])
     convention = arguments.get("convention", "row")
@@ -207,7 +207,7 @@ def _projected(arguments: Mapping[str, Any], tokens: NDArray[Any], name: str = "
 
 
 def _settle_batches(arguments: Mapping[str, Any], dtype: str) -> Settled:
-    """Project each batch entry; everything is rational."""
+    """Project each batch entry. All values are rational."""
     tokens = np.asarray(arguments["tokens"])
     found = []
     for index in np.ndindex(*tokens.shape[:-2]):

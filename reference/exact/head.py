@@ -14,14 +14,14 @@ from attnspec.reference.exact.balls import OracleError
 
 @dataclass(frozen=True)
 class Scale:
-    """A factor ``rational / sqrt(radicand)``, radicand 1 unless the root is irrational."""
+    """A factor ``rational / sqrt(radicand)``. The radicand is 1 unless the root is irrational."""
 
     rational: fmpq
     radicand: int = 1
 
 
 def scale_of(given: Any, depth: int, variant: str | None = None) -> Scale:
-    """Take a scale as it is given, or the default for a depth (SCORE-2, SCORE-3).
+    """Return the given scale, or the default for a depth (SCORE-2, SCORE-3).
 
     Examples
     --------
@@ -50,16 +50,16 @@ class Head:
     capped_bias : bool
         Whether the cap is applied to the sum with the bias (`after-bias` of SCORE-5).
     bias : (L, S)
-        Where it is not finite the score is not looked at.
+        If it is not finite, the score is not used.
     allowed : (L, S)
         Keys with a weight.
     unmasked : (L, S)
-        What all sources but the bias allow.
+        Pairs that all sources other than the bias allow.
     past : (L,)
         Queries past their length.
     sink : rational or None
     kept : (L, S) rationals
-        What each weight is multiplied by after the softmax.
+        The factor of each weight after the softmax.
     """
 
     products: fmpq_mat
@@ -79,20 +79,20 @@ class Head:
         return self.products.nrows(), self.products.ncols()
 
     def keys(self, i: int) -> list[int]:
-        """Keys that query i may attend to."""
+        """Return the keys that query i may attend to."""
         return [j for j in range(self.shape[1]) if self.allowed[i, j]]
 
     def filled(self, i: int, variant: str | None) -> list[int]:
-        """Keys that a row without an allowed key has the mean of, by the variant `uniform`."""
+        """Return the keys whose mean a row without an allowed key has in the variant `uniform`."""
         return list(range(self.shape[1])) if variant == "uniform" and not self.past[i] else []
 
     def _added(self, i: int, j: int) -> fmpq:
         return rational(self.bias[i, j]) if np.isfinite(self.bias[i, j]) else fmpq(0)
 
     def parts(self, i: int, j: int) -> tuple[fmpq, fmpq, fmpq]:
-        """Score as ``cap(a + b / sqrt(radicand)) + c``: equal parts are equal scores.
+        """Return a, b, c of the score ``cap(a + b / sqrt(radicand)) + c``. Equal parts give equal scores.
 
-        Without a cap c is 0, and the root being irrational unequal parts are unequal scores.
+        Without a cap, c is 0. The root is irrational, so unequal parts give unequal scores.
         """
         scaled, added = self.products[i, j] * self.scale.rational, self._added(i, j)
         within = added if self.softcap is None or self.capped_bias else fmpq(0)
@@ -100,7 +100,7 @@ class Head:
         return (scaled + within, fmpq(0), outside) if self.scale.radicand == 1 else (within, scaled, outside)
 
     def ball(self, i: int, j: int) -> arb:
-        """Score, at the precision in force."""
+        """Return a ball around the score, at the current precision."""
         whole, root, outside = self.parts(i, j)
         score = arb(whole) + arb(root) / arb(self.scale.radicand).sqrt()
         if self.softcap is not None:
@@ -108,7 +108,7 @@ class Head:
         return score + arb(outside)
 
     def exact_score(self, i: int, j: int) -> fmpq | None:
-        """Score where it is rational, else None: tanh of an algebraic number is not, but of 0."""
+        """Return the score if it is rational, else None. With a cap only a score of 0 is, before the bias."""
         whole, root, outside = self.parts(i, j)
         if root != 0 or (self.softcap is not None and whole != 0):
             return None
@@ -116,17 +116,17 @@ class Head:
 
 
 def weights_and_lse(head: Head, variant: str | None) -> tuple[arb_mat, list[arb]]:
-    """Balls around the weights of one head and its lses.
+    """Return balls around the weights and the lses of one head.
 
-    Rows without an allowed key are 0, or as the variant `uniform` has them, and
-    their lse is 0 here: `attnspec.reference.exact.evaluate` fills in what is not finite.
+    The weights of rows without an allowed key are 0, or those of the variant `uniform`. Their
+    lse is 0 here; `attnspec.reference.exact.attention` fills in minus infinity.
     """
     queries, keys = head.shape
     weights = [[arb(0)] * keys for _ in range(queries)]
     rows = [head.keys(i) for i in range(queries)]
     balls = [[head.ball(i, j) for j in row] for i, row in enumerate(rows)]
     sinks = [] if head.sink is None else [arb(head.sink)]
-    # Any shift cancels; this one keeps the exponentials in range.
+    # Any shift cancels. This one keeps the exponentials in range.
     tops = [max((ball.mid() for ball in [*row, *sinks]), default=arb(0)) for row in balls]
     if variant == "matrix":
         tops = [max(tops)] * queries
@@ -154,15 +154,14 @@ def weights_and_lse(head: Head, variant: str | None) -> tuple[arb_mat, list[arb]
 
 
 def exact_mean(head: Head, value: fmpq_mat, i: int, c: int, variant: str | None) -> fmpq | None:
-    """Compute the weighted mean of a column of values in row i where it is rational, else None.
+    """Compute the weighted mean of a column of values in row i if it is rational, else return None.
 
-    Collect the allowed keys by equal score, a sink being a key of value 0: the mean
-    is the quotient of a sum of ``exp(score) * total`` and one of ``exp(score) *
-    count`` over these groups. If total / count is the same for every group, it is
-    that. Without a softcap, exponentials of distinct algebraic numbers are linearly
-    independent over the algebraic numbers (Lindemann and Weierstrass), so that in
-    every other case it is irrational; with one, a ball that does not settle ends in
-    an error.
+    Group the allowed keys by equal score, and treat a sink as a key of value 0. The
+    mean is the sum of ``exp(score) * total`` over the groups divided by the sum of
+    ``exp(score) * count``. If total / count is the same for every group, the mean equals
+    it. Otherwise, without a softcap, the mean is irrational: exponentials of distinct
+    algebraic numbers are linearly independent over the algebraic numbers (Lindemann and
+    Weierstrass). With a softcap, a ball that does not settle ends in an error.
     """
     keys = head.keys(i)
     if not keys:
@@ -172,7 +171,7 @@ def exact_mean(head: Head, value: fmpq_mat, i: int, c: int, variant: str | None)
         parts = [head.parts(i, j) for j in keys]
         if head.scale.radicand != 1 and any(whole != 0 for whole, _, _ in parts):
             return None
-        # Without a bias a root is a common factor, and cancels.
+        # Without a bias the root is a common factor and cancels.
         rated = [whole + root for whole, root, _ in parts]
         total = sum(rated, fmpq(0))
         if total == 0:
@@ -185,7 +184,7 @@ def exact_mean(head: Head, value: fmpq_mat, i: int, c: int, variant: str | None)
     for row in range(head.shape[0]) if variant == "matrix" else [i]:
         counts.update(head.parts(row, j) for j in head.keys(row))
         if head.sink is not None:
-            # A score that is no sum of two parts in this form differs from the sink in any case.
+            # A score that does not have this form is irrational and differs from the sink.
             inside = fmpq(0) if head.softcap is not None else head.sink
             counts.update([(inside, fmpq(0), head.sink - inside)])
     means = {totals[score] / count for score, count in counts.items()}
@@ -193,10 +192,10 @@ def exact_mean(head: Head, value: fmpq_mat, i: int, c: int, variant: str | None)
 
 
 def exact_lse(head: Head, i: int, variant: str | None) -> fmpq | None:
-    """Compute the lse of row i where it is rational, else None.
+    """Compute the lse of row i if it is rational, else return None.
 
-    The logarithm of one exponential is its exponent; of several it is rational only
-    to base 2, where as many scores of 0 as a power of 2 are added.
+    The logarithm of one exponential is its exponent. The logarithm of a sum of several is
+    rational only to base 2, if the scores are 0 and their number is a power of 2.
     """
     scores = [head.exact_score(i, j) for j in head.keys(i)] + ([] if head.sink is None else [head.sink])
     count = len(scores)
@@ -210,7 +209,7 @@ def exact_lse(head: Head, i: int, variant: str | None) -> fmpq | None:
 def key_head(
     index: tuple[int, ...], query: tuple[int, ...], key: tuple[int, ...], variant: str | None
 ) -> tuple[int, ...]:
-    """Tell which head of the keys a head of the queries reads (HEAD-1).
+    """Return the key head that a query head reads (HEAD-1).
 
     Examples
     --------
@@ -225,12 +224,12 @@ def key_head(
 
 
 def rational(number: Any) -> fmpq:
-    """Take a finite number as the rational it is.
+    """Convert a finite number to a rational.
 
     Raises
     ------
     OracleError
-        When it is not finite.
+        If it is not finite.
     """
     number = float(number)
     if not np.isfinite(number):
@@ -239,12 +238,12 @@ def rational(number: Any) -> fmpq:
 
 
 def matrix(array: Any) -> fmpq_mat:
-    """Take an array of two axes as rationals.
+    """Convert an array of two axes to rationals.
 
     Raises
     ------
     OracleError
-        When it has other axes, or a number is not finite.
+        If it does not have two axes, or a number is not finite.
     """
     array = np.asarray(array)
     if array.ndim != 2:

@@ -1,7 +1,7 @@
-"""Allowed pairs for the exact oracle: one question for each query and key, in plain integers.
+"""Allowed pairs for the exact oracle, computed pair by pair with integers.
 
-Written anew, not taken from `attnspec.reference.masking`: what is judged by the
-oracle must not decide what the oracle says.
+This does not use `attnspec.reference.masking`, because the oracle judges the reference and
+must not depend on it.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ def allowed_pairs(
     *,
     biased: bool = True,
 ) -> NDArray[np.bool_]:
-    """Ask for every query and key of one head whether they may meet.
+    """Return for each query and key of one head whether the query may attend to the key.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def allowed_pairs(
     index : tuple of int
         The head's place in the outer axes.
     variant : str, optional
-        ``bottom-right`` of MASK-3 or ``exclusive-left`` of MASK-8 change the answer.
+        ``bottom-right`` of MASK-3 and ``exclusive-left`` of MASK-8 change the result.
     biased : bool, optional
         Whether a bias of minus infinity disallows.
 
@@ -64,7 +64,7 @@ def allowed_pairs(
 def past_the_length(
     arguments: Mapping[str, Any], shape: tuple[int, ...], index: tuple[int, ...]
 ) -> list[bool]:
-    """Tell of each query of one head whether it is past the length of its batch entry (MASK-10).
+    """Return for each query of one head whether it is past the length of its batch entry (MASK-10).
 
     Examples
     --------
@@ -77,7 +77,7 @@ def past_the_length(
 
 
 class _Question:
-    """What a batch entry says by positions alone."""
+    """The masking of one batch entry by positions."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class _Question:
         self.offset = _of_entry(arguments.get("query_offset", 0), batch)
         self.is_causal = bool(arguments.get("is_causal", False))
         self.diagonal = self.offset
-        # An offset of 0 that is given cannot be told from the default.
+        # A given offset of 0 cannot be distinguished from the default.
         alone = np.ndim(arguments.get("query_offset", 0)) == 0
         if variant == "bottom-right" and alone and self.offset == 0:
             self.diagonal = keys - queries

@@ -1,4 +1,4 @@
-"""NaN and infinity for the exact oracle: where they are, and where the standard has them come out."""
+"""NaN and infinity for the exact oracle: the elements of the results that the rules make non-finite."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,18 +14,18 @@ from attnspec.reference.exact.masking import allowed_pairs
 
 @dataclass(frozen=True)
 class Special:
-    """Where the results are not finite.
+    """The places where the results are not finite.
 
     Attributes
     ----------
     rows : (*B, Hq, L)
         Rows of NaN (NUM-11).
     infinite : (*B, Hq, L)
-        Those of them whose lse is plus infinity.
+        The rows among them whose lse is plus infinity.
     dropped : (*B, Hq, L, S)
-        Allowed keys with a score of minus infinity: of weight 0 (NUM-14).
+        Allowed keys with a score of minus infinity, whose weight is 0 (NUM-14).
     elements : (*B, Hq, L, Dv)
-        NaN or an infinity where the output is that (NUM-12, NUM-13), else 0.
+        NaN or infinity where the output is (NUM-12, NUM-13), else 0.
     """
 
     rows: NDArray[np.bool_]
@@ -34,7 +34,7 @@ class Special:
     elements: NDArray[np.float64]
 
     def put_into(self, results: Mapping[str, NDArray[np.float64]]) -> None:
-        """Overwrite what is not finite."""
+        """Overwrite the elements that are not finite."""
         output = results["output"]
         there = self.elements != 0  # NaN too
         output[there] = self.elements[there]
@@ -45,7 +45,7 @@ class Special:
 
 
 def clean(array: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Put 0 for what is not finite.
+    """Replace non-finite numbers by 0.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def special_of(
     arguments: Mapping[str, Any],
     variant: str | None,
 ) -> Special | None:
-    """Follow NaN and infinity from the inputs to the results; None where there are none.
+    """Follow NaN and infinity from the inputs to the results. Return None if there are none.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def special_of(
     Raises
     ------
     OracleError
-        When the standard gives a row no meaning.
+        If the standard does not define a row.
     """
     bias = np.asarray(arguments.get("bias", 0.0), dtype=np.float64)
     finite = all(np.isfinite(x).all() for x in (query, key, value))
@@ -93,7 +93,7 @@ def special_of(
         allowed[head] = allowed_pairs(arguments, shape, head, variant)
     full_bias = np.broadcast_to(bias, shape)
     scale = arguments.get("scale")
-    factor = 1.0 if scale is None else float(scale)  # of the default only the sign matters here
+    factor = 1.0 if scale is None else float(scale)  # only the sign matters here
     scores = np.zeros(shape)
     elements = np.zeros((*shape[:-1], value.shape[-1]))
     for index in np.ndindex(*shape[:-1]):
@@ -119,7 +119,7 @@ def special_of(
 
 
 def _score(query: NDArray[np.float64], key: NDArray[np.float64], factor: float, bias: float) -> float:
-    """Compute a score as far as it is not finite; 0 when it is."""
+    """Return a score if it is not finite, else 0."""
     products = [_product(float(q), float(k)) for q, k in zip(query, key, strict=True)]
     score = _product(factor, _sum(products)) if any(products) else 0.0
     score = _sum([score, bias if not np.isfinite(bias) and bias != -np.inf else 0.0])
@@ -127,12 +127,12 @@ def _score(query: NDArray[np.float64], key: NDArray[np.float64], factor: float, 
 
 
 def _product(left: float, right: float) -> float:
-    """Multiply as far as the product is not finite; 0 when it is."""
+    """Return a product if it is not finite, else 0."""
     if np.isfinite(left) and np.isfinite(right):
         return 0.0
     return left * right  # Python's floats follow IEEE 754 here: 0 * inf is NaN
 
 
 def _sum(numbers: Any) -> float:
-    # Not in NumPy, which warns of what IEEE 754 defines.
+    # Python floats are used because NumPy warns about operations that IEEE 754 defines.
     return sum((float(number) for number in numbers), 0.0)

@@ -1,1 +1,1 @@
-"""The golden vectors: written, checked and exported."""
+"""Writes, checks and exports the golden vectors."""

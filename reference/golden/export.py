@@ -1,4 +1,4 @@
-"""The golden vectors as binary files, for those who would rather not parse JSON."""
+"""Exports the golden vectors as binary files, for programs without a JSON parser."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -14,11 +14,11 @@ FORMATS = ("safetensors", "npz")
 
 
 def export(found: Iterable[Case], folder: Path, kind: str = "safetensors") -> list[Path]:
-    """Write each case as one file, and a manifest of what is no array.
+    """Write each case as one file, and a manifest of everything that is not an array.
 
     Tensors are named ``arguments/query``, ``expected/output``,
     ``alternatives/MASK-6/uniform/output``. The manifest, ``manifest.json``, holds
-    for each case id its operation, rules, title, the arguments that are no arrays
+    for each case id its operation, rules, title, the arguments that are not arrays
     (spelled as in the vectors: a window as a list, infinity in quotes), and the
     argument at fault in a misuse.
 
@@ -26,10 +26,10 @@ def export(found: Iterable[Case], folder: Path, kind: str = "safetensors") -> li
     ----------
     found : iterable of Case
     folder : Path
-        Made when it is not there.
+        Created if it does not exist.
     kind : {"safetensors", "npz"}
-        NumPy's format has no bfloat16: such an array is read back as two bytes an
-        element.
+        NumPy's format has no bfloat16. A bfloat16 array is read back as two bytes for
+        each element.
 
     Returns
     -------
@@ -39,7 +39,7 @@ def export(found: Iterable[Case], folder: Path, kind: str = "safetensors") -> li
     Raises
     ------
     SpecError
-        When the format is unknown or needs a library that is not installed.
+        If the format is unknown, or needs a library that is not installed.
     """
     if kind not in FORMATS:
         raise SpecError(f"format: got {kind!r}, expected one of {', '.join(FORMATS)}")

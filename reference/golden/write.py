@@ -1,8 +1,8 @@
-"""Golden vectors, rewritten: expected values computed anew by the exact oracle.
+"""Rewrites the golden vectors with the expected values of the exact oracle.
 
-A vector file is the source of its cases' ids, rules, arguments and figures, and holds
-what the oracle makes of them. Both are written in one canonical form, so that the
-same cases give the same bytes on any machine.
+A vector file is the source of the ids, rules, arguments and figures of its cases, and it
+stores the values that the oracle computes. It has one canonical form, so that the same
+cases give the same bytes on every machine.
 """
 
 import json
@@ -23,7 +23,7 @@ from attnspec.spelling import spell
 
 @dataclass(frozen=True)
 class Rewritten:
-    """A vector file as it should be, and the cases whose values this changes."""
+    """The new content of a vector file, and the cases whose values change."""
 
     path: Path
     text: str
@@ -32,21 +32,21 @@ class Rewritten:
 
 
 def rewrite(folder: Path, only: str | None = None) -> list[Rewritten]:
-    """Compute every vector file of a folder anew; nothing is written.
+    """Compute the new content of every vector file of a folder. Nothing is written.
 
     Parameters
     ----------
     folder : Path
-        Where the vector files are.
+        The folder of the vector files.
     only : str, optional
-        The id of the one case to compute; the others are taken as they stand.
+        The id of the only case to compute. The others are not changed.
 
     Raises
     ------
     SpecError
-        When a file is malformed or no case has that id.
+        If a file is malformed, or no case has that id.
     OracleError
-        When a value cannot be settled.
+        If a value cannot be settled.
     """
     paths = sorted(path for path in folder.glob("*.json") if path.name != SCHEMA)
     documents = {path: read(path, complete=False) for path in paths}
@@ -78,7 +78,7 @@ def _recomputed(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def recompute(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Give a case as it stands in a vector file its exact values."""
+    """Add the exact values to a case of a vector file."""
     arguments = decode(entry["arguments"])
     entry = dict(entry)
     if "misuse" in entry:
@@ -105,7 +105,7 @@ def _proven(results: Mapping[str, Settled]) -> dict[str, Any]:
 
 
 def tensor(values: NDArray[Any]) -> dict[str, Any]:
-    """Spell an array as a vector file does.
+    """Return an array as a vector file spells it.
 
     Examples
     --------
@@ -123,7 +123,7 @@ _ORDER = ("id", "title", "operation", "rules", "provenance", "arguments", "misus
 
 
 def dump(document: Mapping[str, Any]) -> str:
-    """Write a vector file in its canonical form: a line for each row of an array."""
+    """Return a vector file in its canonical form, with a line for each row of an array."""
     cases = ",\n".join(_dump_case(entry) for entry in document["cases"])
     return f'{{"cases": [\n{cases}\n]}}\n'
 

@@ -1,1 +1,1 @@
-"""The second oracle: rationals around one exponential; it shares no code with the first or the reference."""
+"""The second oracle. It shares no code with the first oracle or the reference."""

@@ -1,4 +1,4 @@
-"""Scores and attention of the second oracle: every head of every batch entry is a problem of its own."""
+"""Scores and attention of the second oracle, computed for each head of each batch entry separately."""
 
 import itertools
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ Index = tuple[int, ...]
 
 
 def attention(arguments: Arguments, dialect: Dialect) -> dict[str, NDArray[np.float64]]:
-    """Compute output, lse and weights, and the scores they come from."""
+    """Compute output, lse, weights and scores."""
     query, key, value = (np.asarray(arguments[name]) for name in ("query", "key", "value"))
     shape = (*query.shape[:-1], key.shape[-2])  # (*B, Hq, L, S)
     result = {
@@ -43,7 +43,7 @@ def attention(arguments: Arguments, dialect: Dialect) -> dict[str, NDArray[np.fl
 
 
 def scores(arguments: Arguments, dialect: Dialect) -> dict[str, NDArray[np.float64]]:
-    """Compute the scores alone."""
+    """Compute the scores."""
     query, key = (np.asarray(arguments[name]) for name in ("query", "key"))
     shape = (*query.shape[:-1], key.shape[-2])  # (*B, Hq, L, S)
     result = np.zeros(shape)
@@ -65,20 +65,20 @@ def head(
     shape: Index,
     index: Index,
 ) -> tuple[Scores, list[Row]]:
-    """Compute scores and rows of one head, its matrices given, all else by the arguments of `attention`.
+    """Compute scores and rows of one head from its matrices and the other arguments of `attention`.
 
     Parameters
     ----------
     query, key, value : Matrix
         ``(L, D)``, ``(S, D)`` and ``(S, Dv)``.
     arguments : mapping
-        All of `attention` but these.
+        The other arguments of `attention`.
     dialect : mapping
         Variants by rule.
     shape : tuple of int
-        That of the weights, ``(*B, Hq, L, S)`` or ``(L, S)``.
+        The shape of the weights, ``(*B, Hq, L, S)`` or ``(L, S)``.
     index : tuple of int
-        Batch entry and head, or nothing.
+        Batch entry and head, or empty.
     """
     found = _scores(query, key, arguments, dialect, shape, index)
     allowed = sources(arguments, dialect, shape, index)
@@ -88,7 +88,7 @@ def head(
     for i in range(shape[-2]):
         keys = [j for j in range(shape[-1]) if allowed.allow(i, j)]
         kept = Kept(None if dropout is None else dropout[i], rate)
-        # Nothing fills a row that is past its length (MASK-6, `uniform`).
+        # A row past its length is 0 with the variant `uniform` too (MASK-6).
         past = allowed.query_length is not None and i >= allowed.query_length
         shown = {rule: variant for rule, variant in dialect.items() if variant != "uniform" or not past}
         rows.append(attend(found, i, keys, value, kept, shown))
@@ -96,7 +96,7 @@ def head(
 
 
 def indices(shape: Index) -> Iterator[Index]:
-    """Go through batch entries and heads."""
+    """Iterate over batch entries and heads."""
     return itertools.product(*map(range, shape[:-2]))
 
 
@@ -114,7 +114,7 @@ def _matrices(array: NDArray[Any]) -> dict[Index, Matrix]:
 
 
 def _shared(index: Index, shape: Index, key_shape: Index, dialect: Dialect) -> Index:
-    """Find the key head that a query head reads."""
+    """Return the key head that a query head reads."""
     if not index:
         return index
     queries, keys = shape[-3], key_shape[-3]

@@ -1,4 +1,4 @@
-"""Heads and caches of the second oracle: numbers that move, and partial results that are merged."""
+"""Heads, caches and partial results of the second oracle."""
 
 import itertools
 import math
@@ -19,7 +19,7 @@ Arrays = dict[str, NDArray[np.float64]]
 
 
 def split_heads(arguments: Arguments) -> Arrays:
-    """Cut features into blocks, one for each head."""
+    """Split features into blocks, one for each head."""
     features, heads = _read(arguments["features"]), arguments["heads"]
     *batch, tokens, width = features.shape
     depth = width // heads
@@ -40,7 +40,7 @@ def merge_heads(arguments: Arguments) -> Arrays:
 
 
 def append_cache(arguments: Arguments) -> Arrays:
-    """Write new positions after those that are there."""
+    """Write new positions after those that the cache holds."""
     cache, new = _read(arguments["cache"]), _read(arguments["new"])
     result = cache.copy()
     batch = cache.shape[:-3]
@@ -65,7 +65,7 @@ def gather_pages(arguments: Arguments) -> Arrays:
 
 
 def merge_partials(arguments: Arguments) -> Arrays:
-    """Merge partial results: a softmax over the parts, whose scores are the lses."""
+    """Merge partial results by a softmax over the parts, whose scores are the lses."""
     outputs, lses = np.asarray(arguments["outputs"]), np.asarray(arguments["lses"])
     output, lse = np.zeros(outputs.shape[1:]), np.zeros(lses.shape[1:])
     for index in np.ndindex(lse.shape):

@@ -1,4 +1,4 @@
-"""Which variants the second oracle can show."""
+"""The variants that the second oracle computes."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -21,7 +21,7 @@ SHOWN = MappingProxyType(
 
 
 def checked(dialect: Mapping[str, str] | None) -> Mapping[str, str]:
-    """Refuse what is unknown, and drop what only says how results are rounded or which calls are refused.
+    """Refuse unknown variants, and drop those that change only rounding or refusals.
 
     Parameters
     ----------
@@ -31,12 +31,12 @@ def checked(dialect: Mapping[str, str] | None) -> Mapping[str, str]:
     Returns
     -------
     mapping
-        Those that change values.
+        The variants that change values.
 
     Raises
     ------
     ValueError
-        If a rule has no such variant, or none that is computed here.
+        If a rule has no such variant, or this oracle does not compute it.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""The second oracle: rationals around one exponential, in the standard library alone.
+"""The second oracle: rational numbers and one exponential function, in the standard library only.
 
-It shares no code with the reference, the first oracle or NumPy's arithmetic, and
-proves nothing: it works to 60 digits of the largest value, where float64 has 16. The suite takes the
-expected values of generated problems from here.
+It shares no code with the reference, the first oracle or NumPy's arithmetic. It proves
+nothing: it computes 60 digits of the largest value, where float64 has 16. It provides the
+expected values of generated problems that are not stored.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,12 +25,12 @@ from attnspec.reference.rational.dialect import checked
 from attnspec.reference.rational.positions import alibi_bias, rotary
 from attnspec.reference.rational.projection import multi_head_attention, projection, self_attention
 
-#: Digits worked with. Exponents are unbounded for all practical purposes.
+#: The number of digits. Exponents are unbounded for practical purposes.
 _CONTEXT = Context(prec=60, Emin=-(10**15), Emax=10**15)
 
 Arrays = dict[str, NDArray[np.float64]]
 
-#: Those that a variant may change, by name, and those that none does.
+#: The operations that a variant may change, and those that none changes.
 _WITH_DIALECT: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, str]], Arrays]] = MappingProxyType(
     {
         "scores": scores,
@@ -63,20 +63,20 @@ def evaluate(
     operation : str
         A name in `attnspec.OPERATIONS`.
     arguments : mapping
-        The arguments of the call, by canonical name. They are taken to be valid.
+        The arguments of the call, by canonical name. They are assumed to be valid.
     dialect : mapping, optional
-        Names of variants by rule id: the values are then those of an implementation that shows
-        these. Variants that change no value are passed over.
+        Names of variants by rule id. The values are those of an implementation with these
+        variants. Variants that do not change values are ignored.
 
     Returns
     -------
     dict of str to float64 array
-        By output name, all that the operation has; of attention the scores too.
+        All outputs, by name; for attention the scores too.
 
     Raises
     ------
     ValueError
-        If there is no such operation or variant, or the standard does not say what the values are.
+        If there is no such operation or variant, or the standard does not define the values.
 
     Examples
     --------

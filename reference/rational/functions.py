@@ -1,19 +1,19 @@
-"""Functions that the decimal module lacks: tanh, cosine and sine, to the digits worked with."""
+"""Functions that the decimal module lacks: tanh, cosine and sine, at the precision of the context."""
 
 from decimal import Decimal, getcontext, localcontext
 from functools import cache
 
-#: Digits kept beyond those asked for, so that the last one asked for is good.
+#: Additional digits, so that the last requested digit is correct.
 _GUARD = 15
 
 
 def tanh(x: Decimal) -> Decimal:
-    """Compute the hyperbolic tangent, relatively exact for small arguments too."""
+    """Compute the hyperbolic tangent, with a small relative error for small arguments too."""
     with localcontext() as context:
         context.prec += _GUARD
         if not x:
             return Decimal(0)
-        # 1 - exp(-2 |x|) loses as many digits as the argument has zeros after its point.
+        # 1 - exp(-2 |x|) loses as many digits as the argument has zeros after its decimal point.
         lost = max(0, -x.adjusted())
         if lost > context.prec:
             return +x  # the next term, x ** 3 / 3, is below every digit
@@ -23,10 +23,10 @@ def tanh(x: Decimal) -> Decimal:
 
 
 def cosine_and_sine(angle: Decimal) -> tuple[Decimal, Decimal]:
-    """Compute both of an angle, however large."""
+    """Compute the cosine and the sine of an angle of any size."""
     digits = getcontext().prec + _GUARD
     with localcontext() as context:
-        # Taking off multiples of a quarter turn costs the digits before the point.
+        # Subtracting multiples of a quarter turn loses the digits before the decimal point.
         context.prec = digits + max(0, angle.adjusted() + 1)
         quarter = pi(context.prec) / 2
         turns = (angle / quarter).to_integral_value()
@@ -37,7 +37,7 @@ def cosine_and_sine(angle: Decimal) -> tuple[Decimal, Decimal]:
 
 
 def _series(x: Decimal, digits: int) -> tuple[Decimal, Decimal]:
-    """Sum the terms of the exponential series by their place modulo four."""
+    """Sum the terms of the exponential series by their index modulo four."""
     sums = [Decimal(1), x, Decimal(0), Decimal(0)]
     term, n = x, 1
     while term and term.adjusted() > -digits - _GUARD:

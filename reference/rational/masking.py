@@ -1,4 +1,4 @@
-"""Which keys a query may attend to, pair by pair, for the second oracle."""
+"""The keys that a query may attend to, pair by pair, for the second oracle."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Sources:
-    """All that has a say for one head of one batch entry; None where nothing is said."""
+    """The sources of masking of one head of one batch entry. None means not given."""
 
     mask: list[list[bool]] | None
     bias: list[list[float]] | None
@@ -23,7 +23,7 @@ class Sources:
     key_ids: list[int] | None
 
     def allow(self, i: int, j: int) -> bool:
-        """Say whether query i may attend to key j."""
+        """Return whether query i may attend to key j."""
         p = i + self.offset
         if self.mask is not None and not self.mask[i][j]:
             return False
@@ -47,25 +47,25 @@ class Sources:
 def sources(
     arguments: Mapping[str, Any], dialect: Mapping[str, str], shape: tuple[int, ...], index: tuple[int, ...]
 ) -> Sources:
-    """Take what of the arguments is about one head.
+    """Select the sources of masking of one head.
 
     Parameters
     ----------
     arguments : mapping
-        Those of `attention`.
+        The arguments of `attention`.
     dialect : mapping
         Variants by rule.
     shape : tuple of int
-        That of the weights, ``(*B, Hq, L, S)`` or ``(L, S)``.
+        The shape of the weights, ``(*B, Hq, L, S)`` or ``(L, S)``.
     index : tuple of int
-        Batch entry and head, or nothing.
+        Batch entry and head, or empty.
     """
     queries, keys = shape[-2:]
     batch = shape[:-3]
     given = arguments.get("query_offset", 0)
     offset = of_entry(given, batch, index) or 0
     causal = offset
-    # A function whose default is 0 cannot tell a 0 that is given from none.
+    # A given offset of 0 cannot be distinguished from the default of 0.
     absent = given is None or (isinstance(given, int | np.integer) and given == 0)
     if dialect.get("MASK-3") == "bottom-right" and absent:
         causal = keys - queries
@@ -88,12 +88,12 @@ def sources(
 
 
 def of_head(array: Any, shape: tuple[int, ...], index: tuple[int, ...]) -> Any:
-    """Take what of a mask or bias belongs to one head, as nested lists."""
+    """Return the part of a mask or bias for one head, as nested lists."""
     return None if array is None else np.broadcast_to(array, shape)[index].tolist()
 
 
 def of_entry(number: Any, batch: tuple[int, ...], index: tuple[int, ...]) -> int | None:
-    """Take what of one integer, or one for each, belongs to the batch entry of an index."""
+    """Return the integer for the batch entry of an index."""
     return None if number is None else int(np.broadcast_to(number, batch)[index[: len(batch)]])
 
 

@@ -1,9 +1,9 @@
-"""Exact numbers of the second oracle: matrices as integers over a power of two, and what becomes of the rest.
+"""Exact numbers of the second oracle: matrices of integers over a power of two.
 
 A binary floating-point number is an integer over a power of two. With one power for a whole
-matrix, dot products are sums of products of integers, exact and fast. NaN and infinity have no
-integer and stay floats; they follow the rules of IEEE 754, in which of a finite number only the
-sign matters.
+matrix, dot products are sums of products of integers, which are exact and fast. NaN and infinity
+stay floats. They follow the rules of IEEE 754, in which only the sign of a finite operand
+matters.
 """
 
 import math
@@ -16,15 +16,15 @@ from typing import Any
 
 import numpy as np
 
-#: An integer, or a float that is NaN or infinite.
+#: An integer, or a float if it is NaN or infinite.
 Entry = int | float
-#: Rational, rounded to the digits worked with, or a float that is NaN or infinite.
+#: Rational, decimal, or a float if it is NaN or infinite.
 Number = Fraction | Decimal | float
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """Rows of integers that count units of ``2 ** -exponent``; `finite` where no entry is a float."""
+    """Rows of integers that count units of ``2 ** -exponent``. `finite` means that no entry is a float."""
 
     rows: list[list[Entry]]
     depth: int
@@ -32,12 +32,12 @@ class Matrix:
     finite: bool
 
     def columns(self, start: int, stop: int) -> "Matrix":
-        """Cut a block of consecutive columns out."""
+        """Return a block of consecutive columns."""
         return Matrix([row[start:stop] for row in self.rows], stop - start, self.exponent, self.finite)
 
 
 def exact(array: Any) -> Matrix:
-    """Read an array of two axes, of whatever floating-point dtype, without any rounding."""
+    """Convert an array of two axes of any floating-point dtype, without rounding."""
     array = np.asarray(array)
     rows = array.astype(np.float64).tolist()
     ratios = [[x.as_integer_ratio() if math.isfinite(x) else (x, 1) for x in row] for row in rows]
@@ -48,14 +48,14 @@ def exact(array: Any) -> Matrix:
 
 
 def sign(entry: Number) -> float:
-    """Reduce a finite number to its sign, and leave NaN and infinity as they are."""
+    """Return the sign of a finite number; return NaN and infinity unchanged."""
     if isinstance(entry, float) and not math.isfinite(entry):
         return entry
     return float((entry > 0) - (entry < 0))
 
 
 def dot(left: Sequence[Entry], right: Sequence[Entry], *, finite: bool) -> Entry:
-    """Sum products; `finite` where it is known that no entry is a float."""
+    """Sum products. `finite` means that no entry is a float."""
     total: Entry
     if finite or not any(isinstance(x, float) for x in (*left, *right)):
         total = sum(map(mul, left, right))
@@ -66,7 +66,7 @@ def dot(left: Sequence[Entry], right: Sequence[Entry], *, finite: bool) -> Entry
 
 
 def quotient(numerator: int, denominator: int) -> float:
-    """Divide by a positive number, rounding once; beyond the largest float is infinity."""
+    """Divide by a positive number and round once. A result above the largest float is infinity."""
     try:
         return numerator / denominator
     except OverflowError:
@@ -81,14 +81,14 @@ def rounded(number: Number) -> float:
 
 
 def decimal(number: Number) -> Decimal:
-    """Round a finite number to the digits worked with."""
+    """Round a finite number to the precision of the context."""
     if isinstance(number, Fraction):
         return Decimal(number.numerator) / Decimal(number.denominator)
     return +Decimal(number)
 
 
 def combined(numbers: Sequence[Number], factors: Sequence[Entry], exponent: int, added: float) -> Number:
-    """Add up numbers times integers of units ``2 ** -exponent``, exactly where all of them are rational."""
+    """Sum numbers times integers of units ``2 ** -exponent``. The sum is exact if all are rational."""
     pairs = list(zip(numbers, factors, strict=True))
     special = [sign(x) * sign(y) for x, y in pairs if isinstance(x, float) or isinstance(y, float)]
     if special or not math.isfinite(added):

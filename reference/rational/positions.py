@@ -17,7 +17,7 @@ Arguments = Mapping[str, Any]
 
 
 def rotary(arguments: Arguments) -> dict[str, NDArray[np.float64]]:
-    """Turn pairs of features by the angle of their position."""
+    """Rotate pairs of features by the angle of their position."""
     features = np.asarray(arguments["features"]).astype(np.float64)
     batch = features.shape[:-3]
     depth = arguments.get("rotary_depth")
@@ -39,7 +39,7 @@ def _turned(first: float, second: float, cosine: Decimal, sine: Decimal) -> tupl
     if isfinite(first) and isfinite(second):
         a, b = Decimal(first), Decimal(second)
         return float(a * cosine - b * sine), float(a * sine + b * cosine)
-    c, s = float(cosine), float(sine)  # what comes of NaN and infinity is a matter of signs and zeros alone
+    c, s = float(cosine), float(sine)  # for NaN and infinity only signs and zeros matter
     return first * c - second * s, first * s + second * c
 
 
@@ -51,7 +51,7 @@ def _turn(position: int, pair: int, depth: int, base: float) -> tuple[Decimal, D
 
 
 def alibi_bias(arguments: Arguments, dialect: Mapping[str, str]) -> dict[str, NDArray[np.float64]]:
-    """Compute minus slope times distance, of every head."""
+    """Compute minus slope times distance for every head."""
     query, key = np.asarray(arguments["query"]), np.asarray(arguments["key"])
     result = np.zeros((*query.shape[:-1], key.shape[-2]))  # (*B, Hq, L, S)
     batch = query.shape[:-3]
@@ -65,14 +65,14 @@ def alibi_bias(arguments: Arguments, dialect: Mapping[str, str]) -> dict[str, ND
 
 
 def _steps(p: int, j: int, variant: str | None) -> int:
-    """Give what the slope is multiplied by, for a query at position `p` and a key at `j`."""
+    """Return the factor of the slope for a query at position `p` and a key at `j`."""
     if variant == "key-position":
         return j
     return j - p if variant == "signed" else -abs(p - j)
 
 
 def _slopes(heads: int) -> list[Decimal]:
-    """Compute the slopes; after those of the power of two below, every second one of twice that power."""
+    """Compute the slopes: those of the largest power of two, then every second one of twice that power."""
     power = 1 << (heads.bit_length() - 1)
     slopes = [Decimal(2) ** (Decimal(-8 * (h + 1)) / power) for h in range(power)]
     return slopes + [

@@ -1,4 +1,4 @@
-"""Projection, and the compositions around attention, for the second oracle: nothing is rounded on the way."""
+"""Projection and the compositions with attention, for the second oracle, without intermediate rounding."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from attnspec.reference.rational.numbers import Matrix, Number, combined, dot, e
 
 
 def projection(arguments: Arguments) -> dict[str, NDArray[np.float64]]:
-    """Compute the projection of tokens, of every batch entry."""
+    """Compute the projection of the tokens of every batch entry."""
     tokens, weight = np.asarray(arguments["tokens"]), np.asarray(arguments["weight"])
     columns = arguments.get("convention") == "column"
     tokens = tokens.swapaxes(-1, -2) if columns else tokens
@@ -25,7 +25,7 @@ def projection(arguments: Arguments) -> dict[str, NDArray[np.float64]]:
 
 
 def self_attention(arguments: Arguments, dialect: Dialect) -> dict[str, NDArray[np.float64]]:
-    """Compute attention of three projections of the same tokens."""
+    """Compute attention for three projections of the same tokens."""
     columns = arguments.get("convention") == "column"
     tokens = np.asarray(arguments["tokens"])
     tokens = tokens.swapaxes(-1, -2) if columns else tokens
@@ -45,7 +45,7 @@ def self_attention(arguments: Arguments, dialect: Dialect) -> dict[str, NDArray[
 
 
 def multi_head_attention(arguments: Arguments, dialect: Dialect) -> dict[str, NDArray[np.float64]]:
-    """Compute attention of projections that are split into heads, merged and projected once more."""
+    """Compute attention for projections that are split into heads, then merge and project again."""
     tokens, weight = np.asarray(arguments["tokens"]), _of_rows(arguments["output_weight"], arguments)
     memory = arguments.get("memory")
     memory = tokens if memory is None else np.asarray(memory)
@@ -59,7 +59,7 @@ def multi_head_attention(arguments: Arguments, dialect: Dialect) -> dict[str, ND
 def _merged_heads(
     tokens: NDArray[Any], memory: NDArray[Any], arguments: Arguments, dialect: Dialect, index: Index
 ) -> list[list[Number]]:
-    """Compute all heads of one batch entry, side by side in each row."""
+    """Compute all heads of one batch entry, concatenated in each row."""
     count = arguments["heads"]
     shared = arguments.get("key_heads") or count
     shape = (*tokens.shape[:-2], count, tokens.shape[-2], memory.shape[-2])  # (*B, heads, L, S)
@@ -84,7 +84,7 @@ def _merged_heads(
 
 
 def _of_rows(weight: Any, arguments: Arguments) -> NDArray[Any]:
-    """Turn a weight of columns or of a linear layer into that of rows."""
+    """Convert a weight of the column or linear convention to the row convention."""
     array = np.asarray(weight)
     return array.T if arguments.get("convention") in ("column", "linear") else array
 
@@ -103,7 +103,7 @@ def _split(matrix: Matrix, heads: int) -> list[Matrix]:
 
 
 def _projected(tokens: NDArray[Any], weight: NDArray[Any], bias: Any) -> Matrix:
-    """Multiply tokens as rows by the weight, exactly, and add the bias."""
+    """Multiply rows of tokens by the weight, exactly, and add the bias."""
     left, right = exact(tokens), exact(weight)
     added = exact(np.zeros((1, right.depth)) if bias is None else np.asarray(bias)[np.newaxis])
     exponent = max(left.exponent + right.exponent, added.exponent)

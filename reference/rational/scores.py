@@ -1,4 +1,4 @@
-"""Scores of the second oracle: integers until the last moment, so that equal scores are found equal."""
+"""Scores of the second oracle, kept as integers so that equal scores compare equal."""
 
 import math
 from collections.abc import Mapping
@@ -10,29 +10,29 @@ from typing import Any
 from attnspec.reference.rational.functions import tanh
 from attnspec.reference.rational.numbers import Entry, Matrix, Number, dot, exact, quotient, sign
 
-#: What a score is made of: the product, what is added inside a cap, and what is added outside.
-#: Only the product may be a float, an infinity, and only inside a cap.
+#: The parts of a score: the product, the addend inside a cap, and the addend outside. Only the product
+#: may be a float (an infinity), and only inside a cap.
 Key = tuple[Entry, int, int]
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How the integers of a key become a score.
+    """Converts the integers of a key to a score.
 
-    Where the scale is rational all have one unit, and are added up as integers as far as the cap
-    lets them: the key is then the exact score, or the exact score before its cap. Where the scale
-    is an irrational root, equal scores have equal parts. So have capped scores: by the theorem of
-    Lindemann and Weierstrass no two caps of different numbers differ by a rational one.
+    If the scale is rational, all parts have one unit and are added as integers: the key is the
+    exact score, or the exact score before its cap. If the scale is an irrational root, equal
+    scores have equal parts. Capped scores have equal parts too: by the theorem of Lindemann and
+    Weierstrass, the caps of two different numbers do not differ by a rational number.
     """
 
-    denominator: int | None  # of the product; None where it is not rational
+    denominator: int | None  # of the product; None if it is not rational
     divisor: Decimal  # of the product
     added_divisor: Decimal  # of what is added
     softcap: Decimal | None = None
     levels: dict[Key, Decimal] = field(default_factory=dict)
 
     def level(self, key: Key) -> Decimal:
-        """Round a score to the digits worked with."""
+        """Round a score to the precision of the context."""
         found = self.levels.get(key)
         if found is None:
             found = self.levels[key] = self._level(key)
@@ -52,7 +52,7 @@ class Scale:
         return inner + Decimal(outside) / self.added_divisor if outside else inner
 
     def above(self, key: Key, other: Key) -> Decimal:
-        """By how much a score is above another; subtracted first, so that large scores lose nothing."""
+        """Return the difference of two scores, subtracted exactly so that large scores lose no digits."""
         if self.softcap is not None:
             return self.level(key) - self.level(other)
         difference = Decimal(key[0] - other[0]) / self.divisor
@@ -61,7 +61,7 @@ class Scale:
         return difference
 
     def number(self, key: Key) -> Number:
-        """Give a score, exactly where it is rational."""
+        """Return a score, exactly if it is rational."""
         if self.denominator is None or self.softcap is not None:
             return self.level(key)
         return Fraction(int(key[0]), self.denominator)
@@ -77,11 +77,11 @@ class Scale:
 
 @dataclass(frozen=True)
 class Scores:
-    """The scores of one head; a float is NaN or infinite."""
+    """The scores of one head. A float stands for NaN or infinity."""
 
     scale: Scale
     rows: list[list[Key | float]]
-    sink: Key | None  # None where there is none, or one of minus infinity
+    sink: Key | None  # None if there is no sink, or it is minus infinity
 
 
 def head_scores(
@@ -100,18 +100,18 @@ def head_scores(
     query, key : Matrix
         ``(L, D)`` and ``(S, D)``.
     arguments : mapping
-        Where `scale` and `softcap` are taken from.
+        The arguments, of which `scale` and `softcap` are used.
     dialect : mapping
         Variants by rule.
     bias : Matrix, optional
         ``(L, S)``.
     sink : float, optional
-        One more score of the head, neither scaled nor capped; minus infinity is as none.
+        One more score of the head, neither scaled nor capped. Minus infinity means no sink.
 
     Raises
     ------
     ValueError
-        If the sink is NaN or plus infinity, of which the standard says nothing.
+        If the sink is NaN or plus infinity, which the standard does not define.
     """
     lone = None
     if sink is not None and sink != -math.inf:
@@ -159,7 +159,7 @@ def head_scores(
 
 
 def _factor(depth: int, given: float | None) -> tuple[int, int, int, int]:
-    """Put the scale as ``numerator * 2 ** -exponent / (root * sqrt(radicand))``."""
+    """Return the scale as ``numerator * 2 ** -exponent / (root * sqrt(radicand))``."""
     if given is not None:
         numerator, denominator = float(given).as_integer_ratio()
         return numerator, denominator.bit_length() - 1, 1, 1
@@ -172,13 +172,13 @@ def _scaled(product: Entry, numerator: int) -> Entry:
 
 
 def _score(product: Entry, added: Entry, scale: Scale, *, inside: bool) -> Key | float:
-    """Make a key of a product and what is added to it, or a float where the score is none."""
+    """Make a key of a product and its addend, or return a float if the score is not finite."""
     capped = scale.softcap is not None
     if isinstance(product, float) or isinstance(added, float):
         if inside or not capped:
             total = sign(product) + sign(added)
             return total if math.isnan(total) or not capped else (total, 0, 0)
-        if isinstance(added, float):  # to a cap, which is finite unless it is NaN
+        if isinstance(added, float):  # added to a capped score, which is finite or NaN
             return added + (product if product != product else 0)  # noqa: PLR0124 - true of NaN alone
         return product if math.isnan(product) else (product, 0, added)
     if inside:

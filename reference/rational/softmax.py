@@ -1,4 +1,4 @@
-"""Scores to weights, output and lse, row by row, for the second oracle."""
+"""Weights, output and lse of each row, for the second oracle."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,13 +10,13 @@ from operator import mul
 from attnspec.reference.rational.numbers import Matrix, Number, decimal, rounded
 from attnspec.reference.rational.scores import Key, Scores
 
-#: The series of log(1 + x) is good to 60 digits after three terms where x has so many zeros after its point.
+#: If x has this many zeros after its decimal point, three terms of log(1 + x) give 60 digits.
 _SMALL = 21
 
 
 @dataclass(frozen=True)
 class Row:
-    """What attention gives for one query of one head."""
+    """The outputs for one query of one head."""
 
     output: list[Number]
     lse: Number
@@ -25,7 +25,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Kept:
-    """What dropout keeps of a row's keys, all of them where `keys` is None, and at which rate."""
+    """The keys of a row that dropout keeps (None for all), and the rate."""
 
     keys: Sequence[bool] | None = None
     rate: Fraction = Fraction(1)
@@ -33,10 +33,10 @@ class Kept:
 
 @dataclass(frozen=True)
 class _Group:
-    """Keys of one and the same score."""
+    """Keys with the same score."""
 
     members: Sequence[int]
-    count: int  # the members, and the sink where it is equal
+    count: int  # the members, and the sink if its score is the same
     exponential: Decimal
 
 
@@ -48,7 +48,7 @@ def attend(
     Parameters
     ----------
     scores : Scores
-        Those of the head.
+        The scores of the head.
     i : int
         The query.
     allowed : sequence of int
@@ -56,14 +56,14 @@ def attend(
     value : Matrix
         ``(S, Dv)``.
     kept : Kept
-        What dropout leaves.
+        The keys that dropout keeps.
     dialect : mapping
         Variants by rule.
 
     Raises
     ------
     ValueError
-        If the standard says nothing of such a row.
+        If the standard does not define the row.
     """
     row = scores.rows[i]
     if not allowed:
@@ -94,7 +94,7 @@ def attend(
     ]
     total = sum((group.exponential * group.count for group in groups), Decimal(0))
     lse = scale.number(top)
-    if len(groups) > 1 or groups[0].count > 1:  # else the logarithm of 1, and the score may be rational
+    if len(groups) > 1 or groups[0].count > 1:  # otherwise the logarithm is 0, and the score may be rational
         lse = decimal(lse) + _logarithm(groups, total)
     return Row(
         _means(groups, total, allowed, value, kept, added=added),
@@ -104,7 +104,7 @@ def attend(
 
 
 def _logarithm(groups: Sequence[_Group], total: Decimal) -> Decimal:
-    """Compute the logarithm of the sum of exponentials, which may be one and very little."""
+    """Compute the logarithm of the sum of exponentials, which may be very close to 1."""
     top = max(groups, key=lambda group: group.exponential)
     rest = sum((group.exponential * group.count for group in groups if group is not top), Decimal(0))
     if top.count > 1 or rest.adjusted() > -_SMALL:
@@ -117,7 +117,7 @@ def _broken(row: Sequence[Key | float], value: Matrix, lse: float) -> Row:
 
 
 def _empty(scores: Scores, keys: int, value: Matrix, kept: Kept, dialect: Mapping[str, str]) -> Row:
-    """Compute a row that may not attend to anything."""
+    """Compute a row without an allowed key."""
     lse: Number = _lse_of_nothing(dialect)
     if scores.sink is not None and dialect.get("SOFT-7") != "plus-infinity":
         lse = _in_base(scores.scale.number(scores.sink), dialect)
@@ -134,7 +134,7 @@ def _lse_of_nothing(dialect: Mapping[str, str]) -> float:
 
 
 def _uniform(filled: Sequence[int], lse: Number, keys: int, value: Matrix, kept: Kept) -> Row:
-    """Compute a row in which some keys have one score, and no other has any weight."""
+    """Compute a row in which some keys have the same weight, and the others have none."""
     groups = [_Group(filled, len(filled), Decimal(1))]
     total = Decimal(len(filled))
     output = _means(groups, total, filled, value, kept, added=False)
@@ -180,8 +180,8 @@ def _means(
         if special is not None:
             output.append(special)
             continue
-        # The exponentials do not matter where each group has the same mean. Otherwise the mean
-        # of uncapped scores is irrational (Lindemann and Weierstrass): it lies between two floats.
+        # If each group has the same mean, the exponentials do not matter. Otherwise, without a cap, the
+        # mean is irrational (Lindemann and Weierstrass) and lies between two floats.
         if all(x * counts[0] == sums[0] * count for x, count in zip(sums, counts, strict=True)):
             output.append(Fraction(sums[0], counts[0] << value.exponent) / kept.rate)
         else:
@@ -190,7 +190,7 @@ def _means(
 
 
 def _sums(value: Matrix, members: Sequence[int]) -> list[int]:
-    """Add up rows of the values; NaN and infinity, which `_special` sees to, left out."""
+    """Add rows of the values. NaN and infinity are left out; `_special` handles them."""
     rows = [[0 if isinstance(x, float) else x for x in value.rows[j]] for j in members]
     if len(rows) == 1:
         return rows[0]
@@ -200,7 +200,7 @@ def _sums(value: Matrix, members: Sequence[int]) -> list[int]:
 def _special(
     value: Matrix, column: int, allowed: Sequence[int], weighed: set[int], *, added: bool
 ) -> float | None:
-    """Say what NaN and infinity in a column of the values make of its mean; None where there are none."""
+    """Return the mean of a column with NaN or infinity, or None if the column is finite."""
     found = {j: x for j in allowed if isinstance(x := value.rows[j][column], float)}
     if not found:
         return None

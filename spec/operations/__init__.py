@@ -1,7 +1,7 @@
-"""The canonical calls: what every argument and every output is, said once.
+"""The canonical calls: the single declaration of every argument and every output.
 
-An implementation is a function with these names. Its signature is its list of
-capabilities: an argument that it does not have is unsupported.
+An implementation is a function with these names. Its signature lists its
+capabilities: an argument that is not in the signature is unsupported.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ __all__ = [
     "Shape",
 ]
 
-#: The operator, and the companions that have chapters of their own.
+#: The operator and its companions.
 OPERATIONS: Mapping[str, Operation] = MappingProxyType(
     {
         "projection": companions.PROJECTION,

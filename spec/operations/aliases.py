@@ -1,9 +1,9 @@
-"""What libraries call the arguments of attention: for whoever has to guess what a name stands for."""
+"""The names that libraries use for the arguments of attention."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-#: By our name; one of theirs may stand for several of ours.
+#: Other names of each canonical argument. One of them may stand for several arguments.
 ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "query": ("q", "queries", "xq", "query_states", "query_layer"),
@@ -50,12 +50,12 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 
-_DROPOUT = "the standard has dropout_mask alone"
-_NO_RESULT = "changes no result"
-#: Names that the standard has no counterpart of, to why.
+_DROPOUT = "the standard has only dropout_mask"
+_NO_RESULT = "does not change the result"
+#: Names without a counterpart in the standard, and the reason.
 NO_COUNTERPART: Mapping[str, str] = MappingProxyType(
     {
-        "enable_gqa": "the numbers of heads tell",
+        "enable_gqa": "the numbers of heads determine this",
         "dropout_p": _DROPOUT,
         "dropout": _DROPOUT,
         "dropout_rng": _DROPOUT,
@@ -66,8 +66,8 @@ NO_COUNTERPART: Mapping[str, str] = MappingProxyType(
         "implementation": _NO_RESULT,
         "flash_attention": _NO_RESULT,
         "backend": _NO_RESULT,
-        "precision": "NUM-2 and NUM-5 say it",
-        "softmax_precision": "NUM-5 says it",
+        "precision": "NUM-2 and NUM-5 determine this",
+        "softmax_precision": "NUM-5 determines this",
         "score_mod": "no argument of the standard is a function",
         "mask_mod": "no argument of the standard is a function",
         "stream": _NO_RESULT,
@@ -78,7 +78,7 @@ NO_COUNTERPART: Mapping[str, str] = MappingProxyType(
 
 
 def meant(name: str) -> tuple[str, ...]:
-    """Guess which arguments of attention a name may stand for; none where nothing is near.
+    """Return the arguments of attention that a name may stand for, or none if no name is similar.
 
     Examples
     --------

@@ -1,23 +1,23 @@
-"""What there is to say of an argument and of an output of an operation."""
+"""The declaration of one argument and of one output of an operation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Literal
 
-#: What an argument is, before its numbers are looked at. `integers` is one integer, or an array of them.
+#: The kind of an argument. `integers` is one integer or an array of integers.
 Kind = Literal["array", "integers", "number", "integer", "flag", "window", "word"]
-#: What the numbers of an array are. `lse` is floating-point of the dtype that an lse is held in.
+#: The numbers that an array holds. `lse` means floating-point numbers of the dtype of an lse (NUM-7).
 Numbers = Literal["floating", "lse", "boolean", "integer"]
-#: What an argument does: it is what is computed with, changes scores, masks, enters the denominator, changes
-#: the weights, says how an operation is meant, or asks for an output.
+#: What an argument does: it is an operand, changes scores, masks, enters the denominator, changes the
+#: weights, selects how an operation works, or asks for an output.
 Role = Literal["data", "scores", "masks", "denominator", "weights", "form", "asks"]
 #: Letters, and products of letters: see `attnspec.operations.letters`.
 Shape = tuple[str, ...]
 
 
 class Missing(Enum):
-    """The default of an argument that has none."""
+    """The default of an argument that is required."""
 
     REQUIRED = "required"
 
@@ -27,17 +27,17 @@ REQUIRED: Final = Missing.REQUIRED
 
 @dataclass(frozen=True)
 class Bounds:
-    """Between which numbers an argument has to lie.
+    """The range of the numbers of an argument.
 
     Attributes
     ----------
     least : int
     most : int or str
-        A number, or a size: ``S``, or ``C-N`` for `C` less `N`. Empty where nothing is too much.
+        A number, or a size: ``S``, or ``C-N`` for `C` minus `N`. Empty if there is no upper bound.
     above, below : bool
-        Whether `least` is too little and `most` too much already.
+        Whether `least` and `most` themselves are excluded.
     step : int
-        Of what the number has to be a multiple.
+        The number must be a multiple of this.
     """
 
     least: int
@@ -62,42 +62,42 @@ class Argument:
     name : str
     kind : {"array", "integers", "number", "integer", "flag", "window", "word"}
     meaning : str
-        In half a line, for tables.
+        A description of half a line, for tables.
     role : tuple of str
-        What it does; a bias both changes scores and masks.
+        What it does. A bias has two roles: it changes scores, and it masks.
     rule : str
-        The rule that says what it means.
+        The rule that defines it.
     shape : tuple of str
-        Of the array, in letters. Of `integers` that of the array which may be given
-        in place of one integer.
+        The shape of the array, in letters. For `integers`, the shape of the array that
+        may be given instead of one integer.
     numbers : {"floating", "lse", "boolean", "integer"}
-        Of the array.
+        The numbers that the array holds.
     broadcasts : bool
-        Whether any shape will do that broadcasts to that one.
+        Whether an array that broadcasts to the shape is accepted.
     turns : tuple of str
-        The conventions that exchange its last two axes, by their words.
+        The names of the conventions that exchange its last two axes.
     minus_infinity : bool
-        Whether minus infinity in it is no number but says that something is not there.
+        Whether minus infinity marks an entry as absent.
     default : object
-        What it is when it is not given; `REQUIRED` for none.
+        The default, or `REQUIRED`.
     binds : str
-        The letter of which it is the size: `heads` says how many `Hq` are.
+        The letter whose size it gives: `heads` gives `Hq`.
     bounds : Bounds or None
-        Of its numbers.
+        The range of its numbers.
     words : tuple of str
-        Which it may be, where it is a word.
+        The words that are accepted, if it is a word.
     needs : tuple of str
-        What has to be given with it: a call with it alone is refused.
+        Arguments that must be given with it. A call without them is refused.
     matters_with : tuple of str
-        Without any of which it is allowed, and changes nothing.
+        If none of these arguments is given, it is accepted and has no effect.
     refusals : mapping of str to str
-        What may be wrong with it, to the rule that refuses it: ``dtype``, ``form``
-        (no number, no pair), ``bounds``, ``alone`` (without what it needs),
-        ``shape``, and a letter where its size has a rule of its own.
+        The possible faults and the rule that refuses each: ``dtype``, ``form``
+        (not a number, not a pair), ``bounds``, ``alone`` (without an argument in
+        `needs`), ``shape``, or a letter whose size has a rule of its own.
     called : str
-        What it is called in a sentence, where that is not its name.
+        Its name in a sentence, if that differs from `name`.
     since : str
-        The version of the standard that had it first.
+        The first version of the standard that has it.
     """
 
     name: str
@@ -122,16 +122,16 @@ class Argument:
 
     @property
     def required(self) -> bool:
-        """Whether every call has it."""
+        """Whether every call must have it."""
         return self.default is REQUIRED
 
     @property
     def noun(self) -> str:
-        """What it is called in a sentence."""
+        """Its name in a sentence."""
         return self.called or self.name.replace("_", " ")
 
     def axis(self, *letters: str) -> int | None:
-        """Tell which axis is that of a letter, counted from the end; None where it has none.
+        """Return the axis of the first of these letters it has, counted from the end, or None.
 
         Examples
         --------
@@ -152,20 +152,20 @@ class Output:
     ----------
     name : str
     shape : tuple of str
-        In letters.
+        The shape, in letters.
     numbers : {"floating", "lse"}
         ``floating`` is the dtype of the first array.
     turns : tuple of str
-        The conventions that exchange its last two axes, by their words.
+        The names of the conventions that exchange its last two axes.
     option : str
-        The argument that asks for it; empty for what is always returned.
+        The argument that asks for it. Empty for an output that is always returned.
     rule : str
-        The rule that says what it is.
+        The rule that defines it.
     of : str
-        The argument whose gradient it is: it has the dtype and the shape of that
+        The argument whose gradient it is. It has the dtype and the shape of that
         argument, and is returned when that argument is given.
     since : str
-        The version of the standard that had it first.
+        The first version of the standard that has it.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The operator: every argument of `attention`, in the order of the chapters."""
+"""The arguments of the operator, `attention`, in the order of the chapters."""
 
 from types import MappingProxyType
 
@@ -18,7 +18,7 @@ _BESIDE_QUERY = MappingProxyType(
 QUERY = Argument(
     "query",
     "array",
-    "what is asked",
+    "queries",
     ("data",),
     "SHAPE-1",
     (BATCH, "Hq", "L", "D"),
@@ -27,7 +27,7 @@ QUERY = Argument(
 KEY = Argument(
     "key",
     "array",
-    "what queries are compared with",
+    "keys, which queries are compared with",
     ("data",),
     "SHAPE-1",
     (BATCH, "Hkv", "S", "D"),
@@ -36,7 +36,7 @@ KEY = Argument(
 VALUE = Argument(
     "value",
     "array",
-    "what is averaged",
+    "values, which are averaged",
     ("data",),
     "SHAPE-1",
     (BATCH, "Hkv", "S", "Dv"),
@@ -104,7 +104,7 @@ QUERY_OFFSET = Argument(
 WINDOW = Argument(
     "window",
     "window",
-    "how far to the left and to the right, inclusive",
+    "positions allowed to the left and to the right, inclusive",
     ("masks",),
     "MASK-8",
     default=None,
@@ -114,7 +114,7 @@ WINDOW = Argument(
 QUERY_LENGTHS = Argument(
     "query_lengths",
     "integers",
-    "how many queries there are",
+    "number of valid queries",
     ("masks",),
     "MASK-10",
     (BATCH,),
@@ -127,7 +127,7 @@ QUERY_LENGTHS = Argument(
 KEY_LENGTHS = Argument(
     "key_lengths",
     "integers",
-    "how many keys there are",
+    "number of valid keys",
     ("masks",),
     "MASK-9",
     (BATCH,),
@@ -140,7 +140,7 @@ KEY_LENGTHS = Argument(
 QUERY_SEGMENT_IDS = Argument(
     "query_segment_ids",
     "array",
-    "of queries; only equal ids attend",
+    "segment ids of queries; a query attends to equal ids only",
     ("masks",),
     "MASK-11",
     (BATCH, "L"),
@@ -153,7 +153,7 @@ QUERY_SEGMENT_IDS = Argument(
 KEY_SEGMENT_IDS = Argument(
     "key_segment_ids",
     "array",
-    "of keys; only equal ids attend",
+    "segment ids of keys",
     ("masks",),
     "MASK-11",
     (BATCH, "S"),
@@ -166,7 +166,7 @@ KEY_SEGMENT_IDS = Argument(
 SINKS = Argument(
     "sinks",
     "array",
-    "one more logit for each head, in the denominator",
+    "one more logit for each head, in the denominator only",
     ("denominator",),
     "SOFT-5",
     ("Hq",),
@@ -189,7 +189,7 @@ DROPOUT_MASK = Argument(
 DROPOUT_RATE = Argument(
     "dropout_rate",
     "number",
-    "kept weights are divided by 1 minus this rate",
+    "rate of dropout; kept weights are divided by 1 minus this rate",
     ("weights",),
     "DROP-2",
     default=0.0,

@@ -1,4 +1,4 @@
-"""The companions of the operator: every argument of the operations that have chapters of their own."""
+"""The companions of the operator: the arguments of the operations that have their own chapters."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -55,7 +55,7 @@ def _number_of_heads(name: str, binds: str, rule: str) -> Argument:
     return Argument(
         name,
         "integer",
-        f"how many {name.replace('_', ' ')} there are",
+        f"number of {name.replace('_', ' ')}",
         ("form",),
         rule,
         binds=binds,
@@ -65,20 +65,20 @@ def _number_of_heads(name: str, binds: str, rule: str) -> Argument:
 
 
 def _turning(tokens: Argument, *weights: Argument) -> tuple[Argument, ...]:
-    """Have conventions exchange their axes: in columns those of all, in linear layers those of weights."""
+    """Exchange the axes of all arrays in the column convention, of weights only in the linear convention."""
     turned = (replace(weight, turns=("column", "linear")) for weight in weights)
     return replace(tokens, turns=("column",)), *turned
 
 
 def _of_linear_layers(*weights: Argument) -> Iterator[Argument]:
-    """Have the linear convention exchange the axes of weights, and no other."""
+    """Let only the linear convention exchange the axes of weights."""
     return (replace(weight, turns=("linear",)) for weight in weights)
 
 
 _CONVENTION = Argument(
     "convention",
     "word",
-    "of tokens, weights and result",
+    "axis order of tokens, weights and result",
     ("form",),
     "PROJ-1",
     default="row",
@@ -88,8 +88,8 @@ _CONVENTION = Argument(
 
 PROJECTION = Operation(
     _turning(
-        _array("tokens", "what is projected", "PROJ-1", (BATCH, "N", "E"), _rules(axes="ERR-16")),
-        replace(_weight("weight", "PROJ-1", ("E", "F")), meaning="what they are multiplied by"),
+        _array("tokens", "tokens to project", "PROJ-1", (BATCH, "N", "E"), _rules(axes="ERR-16")),
+        replace(_weight("weight", "PROJ-1", ("E", "F")), meaning="weight that tokens are multiplied by"),
     ),
     (
         replace(_bias("bias", ("F",)), meaning="added to every projected token"),
@@ -107,7 +107,9 @@ SCORES = Operation(
 
 SELF_ATTENTION = Operation(
     _turning(
-        _array("tokens", "what attends to itself", "PROJ-5", (BATCH, "L", "E"), _rules(axes="ERR-16")),
+        _array(
+            "tokens", "tokens that attend to each other", "PROJ-5", (BATCH, "L", "E"), _rules(axes="ERR-16")
+        ),
         _weight("query_weight", "PROJ-5", ("E", "D")),
         _weight("key_weight", "PROJ-5", ("E", "D"), D="SHAPE-6"),
         _weight("value_weight", "PROJ-5", ("E", "Dv")),
@@ -139,14 +141,20 @@ SPLIT_HEADS = Operation(
 )
 
 MERGE_HEADS = Operation(
-    (_array("split", "of each head", "HEAD-4", (BATCH, "H", "N", "D"), _rules(axes="ERR-16")),),
+    (_array("split", "features of each head", "HEAD-4", (BATCH, "H", "N", "D"), _rules(axes="ERR-16")),),
     (),
     (Output("merged", (BATCH, "N", "H*D"), rule="HEAD-4"),),
 )
 
 MULTI_HEAD_ATTENTION = Operation(
     (
-        _array("tokens", "what attends", "HEAD-6", (BATCH, "L", "E"), _rules(axes="ERR-16")),
+        _array(
+            "tokens",
+            "tokens that queries are projected from",
+            "HEAD-6",
+            (BATCH, "L", "E"),
+            _rules(axes="ERR-16"),
+        ),
         *_of_linear_layers(
             _weight("query_weight", "HEAD-6", ("E", "Hq*D"), **{"Hq*D": "HEAD-5"}),
             _weight("key_weight", "HEAD-6", ("E'", "Hkv*D"), **{"Hkv*D": "SHAPE-6"}),
@@ -160,7 +168,7 @@ MULTI_HEAD_ATTENTION = Operation(
         replace(
             _array(
                 "memory",
-                "what keys and values are projected from; the tokens by default",
+                "tokens that keys and values are projected from; `tokens` by default",
                 "HEAD-7",
                 (BATCH, "S", "E'"),
                 _rules(mixed="ERR-1", shape="SHAPE-6"),
@@ -171,7 +179,7 @@ MULTI_HEAD_ATTENTION = Operation(
         _bias("key_bias", ("Hkv*D",)),
         _bias("value_bias", ("Hkv*Dv",)),
         _bias("output_bias", ("F",)),
-        replace(_CONVENTION, meaning="of weights", rule="PROJ-7", words=("row", "linear")),
+        replace(_CONVENTION, meaning="axis order of weights", rule="PROJ-7", words=("row", "linear")),
         SCALE,
         MASK,
         IS_CAUSAL,
@@ -183,7 +191,11 @@ MULTI_HEAD_ATTENTION = Operation(
 APPEND_CACHE = Operation(
     (
         _array(
-            "cache", "keys or values that are held", "CACHE-1", (BATCH, "H", "C", "D"), _rules(axes="ERR-16")
+            "cache",
+            "keys or values of earlier positions",
+            "CACHE-1",
+            (BATCH, "H", "C", "D"),
+            _rules(axes="ERR-16"),
         ),
         _array(
             "new",
@@ -196,7 +208,11 @@ APPEND_CACHE = Operation(
     (
         replace(
             _per_entry(
-                "lengths", "how many positions are held", "CACHE-1", bounds="CACHE-2", entries="CACHE-8"
+                "lengths",
+                "number of positions that the cache holds",
+                "CACHE-1",
+                bounds="CACHE-2",
+                entries="CACHE-8",
             ),
             bounds=Bounds(0, "C-N"),
             called="length",
@@ -208,11 +224,11 @@ APPEND_CACHE = Operation(
 
 GATHER_PAGES = Operation(
     (
-        _array("pages", "keys or values", "CACHE-4", ("P", "H", "K", "D"), _rules(shape="ERR-16")),
+        _array("pages", "pages of keys or values", "CACHE-4", ("P", "H", "K", "D"), _rules(shape="ERR-16")),
         Argument(
             "block_table",
             "array",
-            "pages of each sequence, in order",
+            "page numbers of each sequence, in order",
             ("form",),
             "CACHE-4",
             (BATCH, "T"),
@@ -228,9 +244,11 @@ GATHER_PAGES = Operation(
 
 MERGE_PARTIALS = Operation(
     (
-        _array("outputs", "of each part", "CACHE-6", ("M", BATCH, "H", "L", "Dv"), _rules(axes="ERR-16")),
+        _array(
+            "outputs", "output of each part", "CACHE-6", ("M", BATCH, "H", "L", "Dv"), _rules(axes="ERR-16")
+        ),
         replace(
-            _array("lses", "of each part", "CACHE-6", ("M", BATCH, "H", "L"), _rules(shape="ERR-16")),
+            _array("lses", "lse of each part", "CACHE-6", ("M", BATCH, "H", "L"), _rules(shape="ERR-16")),
             numbers="lse",
             minus_infinity=True,
             refusals=MappingProxyType({"dtype": "NUM-7", "shape": "ERR-16"}),
@@ -261,7 +279,7 @@ ROTARY = Operation(
         Argument(
             "interleaved",
             "flag",
-            "pairs are neighbours",
+            "pairs are adjacent features",
             ("form",),
             "POS-3",
             default=False,
@@ -270,7 +288,7 @@ ROTARY = Operation(
         Argument(
             "rotary_depth",
             "integer",
-            "how many features are rotated; all by default",
+            "number of features that are rotated; all by default",
             ("form",),
             "POS-4",
             default=None,
@@ -283,12 +301,12 @@ ROTARY = Operation(
 )
 
 ALIBI_BIAS = Operation(
-    # Their shapes alone count: they may be of two dtypes.
+    # Only their shapes are used, so their dtypes may differ.
     (
-        replace(QUERY, meaning="only its shape and dtype count"),
+        replace(QUERY, meaning="queries; only the shape and dtype are used"),
         replace(
             KEY,
-            meaning="only its shape and dtype count",
+            meaning="keys; only the shape and dtype are used",
             refusals={key: rule for key, rule in KEY.refusals.items() if key != "mixed"},
         ),
     ),

@@ -1,4 +1,4 @@
-"""The letters that shapes are written in, and what they stand for."""
+"""The letters of shapes and their meaning."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ class Letter:
     Attributes
     ----------
     name : str
-        As shapes have it.
+        The letter as shapes spell it.
     meaning : str
-        For the table on the page.
+        The meaning, for the table of the chapter.
     noun : str
-        What there are so many of, in a word: ``positions``.
+        The noun for what it counts, such as ``positions``.
     may_be_empty : bool
         Whether it may be 0.
     empty : str
-        The rule that refuses 0, where a rule does.
+        The rule that refuses 0, if there is one.
     divides : str
-        The letter that it has to divide: grouped heads.
+        The letter that it must divide, for grouped heads.
     """
 
     name: str
@@ -49,17 +49,17 @@ LETTERS: Mapping[str, Letter] = MappingProxyType(
     {
         letter.name: letter
         for letter in (
-            Letter(BATCH, "batch axes, any number of them, none included", "batch"),
+            Letter(BATCH, "batch axes, any number of them or none", "batch"),
             _heads("Hq", "heads of queries and of the output", "query heads"),
             _heads(
                 "Hkv",
-                "heads of keys and values; `H` where they are as many as `Hq`",
+                "heads of keys and values; `H` if the number equals `Hq`",
                 "key heads",
                 empty="HEAD-2",
                 divides="Hq",
             ),
             Letter("L", "query positions", "queries"),
-            Letter("S", "key positions, which are the value positions too", "keys"),
+            Letter("S", "key positions, which are also the value positions", "keys"),
             _depth("D", "depth of queries and keys", empty="ERR-5"),
             _depth("Dv", "depth of values", empty="ERR-5", noun="depth of the values"),
             _depth("E", "depth of tokens, before projection"),
@@ -69,30 +69,30 @@ LETTERS: Mapping[str, Letter] = MappingProxyType(
             Letter("N", "positions of an array of a companion", "positions"),
             Letter("M", "parts that are merged", "parts"),
             Letter("C", "positions that a cache has room for", "capacity"),
-            Letter("P", "pages that there are", "pages"),
+            Letter("P", "pages in the cache", "pages"),
             Letter("K", "positions of a page", "positions of a page"),
             Letter("T", "pages of a sequence", "pages of a sequence"),
         )
     }
 )
 
-#: Letters of heads: the axis of which two-dimensional inputs have none (SHAPE-2).
+#: Letters of heads. Two-dimensional inputs lack this axis (SHAPE-2).
 HEADS = ("Hq", "Hkv", "H")
 
 
 def value_of(expression: str, letters: Mapping[str, int]) -> int | None:
-    """Work out a size: a letter, a product of letters, or one letter less another.
+    """Compute a size: a letter, a product of letters, or a difference of two letters.
 
     Parameters
     ----------
     expression : str
     letters : mapping of str to int
-        What is known of them.
+        The known sizes.
 
     Returns
     -------
     int or None
-        None where a letter is not known.
+        None if a letter is not known.
 
     Examples
     --------

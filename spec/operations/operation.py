@@ -18,17 +18,17 @@ class Operation:
     positional : tuple of Argument
         The arrays, which are given by position.
     named : tuple of Argument
-        Those that are given by name alone.
+        The arguments that are given by name only.
     results : tuple of Output
-        What can be asked for; the first is always returned. Each later one is
-        returned when its option is true, or when the argument whose gradient it is
-        is given, after those before it.
+        The outputs, in the order in which they are returned. The first is always
+        returned, a later one if its option is true, a gradient if its argument is
+        given.
     headless : bool
-        Whether arrays of two axes are those of one head, without the axes of batch
-        and heads (SHAPE-2).
+        Whether arrays of two axes stand for one head, without axes for batch and
+        heads (SHAPE-2).
     otherwise : mapping of str to (str, str)
-        What a letter is where an argument is not given: ``{"S": ("memory", "L")}`` is
-        as many keys as queries where there is no memory.
+        The size of a letter if an argument is absent: ``{"S": ("memory", "L")}`` means
+        that without a memory there are as many keys as queries.
     """
 
     positional: tuple[Argument, ...]
@@ -54,7 +54,7 @@ class Operation:
 
     @cached_property
     def outputs(self) -> tuple[str, ...]:
-        """Names of what can be asked for, the one that is always returned first."""
+        """Names of the outputs, starting with the one that is always returned."""
         return tuple(one.name for one in self.results)
 
     def wanted(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
@@ -79,7 +79,7 @@ class Operation:
         )
 
     def names(self, role: Role) -> tuple[str, ...]:
-        """Names of the arguments that have a role.
+        """Return the names of the arguments that have a role.
 
         Examples
         --------
@@ -90,7 +90,7 @@ class Operation:
         return tuple(name for name, one in self.arguments.items() if role in one.role)
 
     def together(self, name: str) -> tuple[str, ...]:
-        """Name what has to be left out of a call when an argument is, that one first.
+        """Return the arguments that must be left out together with one, starting with that one.
 
         Examples
         --------

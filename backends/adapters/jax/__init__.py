@@ -1,4 +1,4 @@
 """The attention functions of JAX."""
 
-#: The releases that what is declared here was seen on.
+#: The releases on which the declarations were observed.
 VERSIONS = ">=0.10,<0.11"

@@ -1,4 +1,4 @@
-"""JAX: ``jax.nn.dot_product_attention``, eagerly and under ``jax.jit``, the implementation left to JAX."""
+"""JAX: ``jax.nn.dot_product_attention``, eagerly and under ``jax.jit``. JAX chooses the implementation."""
 
 import math
 from collections.abc import Callable
@@ -23,15 +23,15 @@ _jitted = jax.jit(_eager, static_argnames=("is_causal", "local_window_size", "re
 
 
 def eager_backend() -> Backend:
-    """Run it operation by operation, each compiled in haste; `jit_backend` is compiled as everybody's."""
+    """Run it eagerly, with little optimization of each operation. `jit_backend` uses the defaults of JAX."""
     load_library("jax").prepare_eager()
     return _backend("jax-nn", _eager)
 
 
 def jit_backend() -> Backend:
-    """Run it as one compiled function, the scale and lengths being traced."""
-    # Of half precision the compiler of the CPU refuses float16, and bfloat16 in some shapes, such as
-    # one key: `jax/jit_float16` and `jax/jit_one_key` among the findings.
+    """Run it as one compiled function. The scale and the lengths are traced."""
+    # The compiler for the CPU refuses float16, and bfloat16 in some shapes such as one key. See the findings
+    # `jax/jit_float16` and `jax/jit_one_key`.
     backend, dtypes = _backend("jax-nn-jit", _jitted), ("float32", "float64")
     shown = tuple(x for x in backend.deviations if not x.dtypes or set(x.dtypes) & set(dtypes))
     return replace(backend, dtypes=dtypes, deviations=shown)
@@ -53,7 +53,7 @@ def _backend(name: str, function: Callable[..., Any]) -> Backend:
         return_lse: bool = False,
     ) -> Any:
         if key.shape[-1] != value.shape[-1] and 0 not in (key.shape[-1], value.shape[-1]):
-            raise Unsupported("dot_product_attention takes values of the keys' depth alone")
+            raise Unsupported("dot_product_attention requires values and keys of the same depth")
         outer = query.shape[:-3]
         returned = function(
             *_to_btnh(query, key, value),
@@ -78,10 +78,10 @@ def _backend(name: str, function: Callable[..., Any]) -> Backend:
     )
 
 
-# The layout is compiled as a whole: operation by operation it would be most of what there is to compile.
+# The change of layout is compiled as a whole. Its single operations would take most of the compilation time.
 @jax.jit  # type: ignore[untyped-decorator] # JAX declares no type for it
 def _to_btnh(*arrays: Any) -> list[Any]:
-    """From ``(*B, H, L, D)`` to JAX's ``(B, L, H, D)``, with one batch axis."""
+    """Convert ``(*B, H, L, D)`` to JAX's ``(B, L, H, D)``, with one batch axis."""
     flat = [array.reshape((math.prod(array.shape[:-3]), *((1, *array.shape)[-3:]))) for array in arrays]
     return [jnp.swapaxes(array, 1, 2) for array in flat]
 
@@ -93,7 +93,7 @@ def _from_blh(array: Any, shape: tuple[int, ...]) -> Any:
 
 @partial(jax.jit, static_argnames="outer")
 def _to_four_axes(array: Any, outer: tuple[int, ...]) -> Any:
-    """Give a mask or bias as ``(B, H, L, S)`` or with ones there, which is how JAX broadcasts it."""
+    """Convert a mask or bias to four axes, each of its full size or 1, as JAX requires for broadcasting."""
     if array.ndim < 2:
         array = array.reshape((1,) * (2 - array.ndim) + array.shape)
     if len(outer) < 2:
@@ -103,13 +103,13 @@ def _to_four_axes(array: Any, outer: tuple[int, ...]) -> Any:
 
 
 def _to_sides(window: Any, farthest: int) -> tuple[int, int]:
-    """Give an open side as a distance that no key has: JAX takes two integers."""
+    """Replace an open side by a distance that no key has, because JAX takes two integers."""
     left, right = (farthest if side is None else side for side in window)
     return left, right
 
 
 def _to_lengths(lengths: Any, outer: tuple[int, ...]) -> Any:
-    """Give one length, or ``(*B)`` of them, as JAX's ``(B,)`` of int32; the rest is for JAX to refuse."""
+    """Convert one length or ``(*B)`` lengths to JAX's ``(B,)`` of int32. JAX has to refuse anything else."""
     if isinstance(lengths, Integral) and lengths is not True and lengths is not False:
         return jnp.full((math.prod(outer),), int(lengths), jnp.int32)
     if getattr(lengths, "shape", None) == outer and jnp.issubdtype(lengths.dtype, jnp.integer):
@@ -133,11 +133,11 @@ _DEVIATIONS = (
     ),
     Deviation(
         ("ERR-5",),
-        "a depth of 0 is taken where queries, keys and values all have it",
+        "a depth of 0 is accepted if queries, keys and values all have it",
         "jax/depth_zero",
         when=lambda arguments: all(arguments[name].shape[-1] == 0 for name in ("query", "key", "value")),
     ),
-    Deviation(("ERR-6",), "a scale of NaN or infinity is taken, and gives NaN", "jax/scale_not_finite"),
+    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted, and gives NaN", "jax/scale_not_finite"),
     Deviation(
         ("ERR-2",),
         "a bias of integers or booleans is added",
@@ -145,7 +145,7 @@ _DEVIATIONS = (
         when=lambda arguments: arguments.get("bias", np.ones(1)).dtype.kind in "bi",
     ),
     Deviation(
-        ("ERR-2",), "arrays of integers, booleans and complex numbers are taken", "jax/not_floating_point"
+        ("ERR-2",), "arrays of integers, booleans and complex numbers are accepted", "jax/not_floating_point"
     ),
-    Deviation(("ERR-7",), "a window below 0 or of fractions is taken", "jax/window_not_checked"),
+    Deviation(("ERR-7",), "a window of negative numbers or fractions is accepted", "jax/window_not_checked"),
 )

@@ -1,4 +1,4 @@
 """The attention functions of PyTorch."""
 
-#: The releases that what is declared here was seen on.
+#: The releases on which the declarations were observed.
 VERSIONS = ">=2.13,<2.14"

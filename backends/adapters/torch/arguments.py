@@ -1,4 +1,4 @@
-"""Arguments as the functions of PyTorch have them: four axes, and one ``attn_mask``."""
+"""Converts arguments for the functions of PyTorch: four axes, and one ``attn_mask``."""
 
 import math
 from typing import Any
@@ -7,22 +7,22 @@ import torch
 
 
 def to_four_axes(array: Any) -> Any:
-    """From ``(*B, H, L, D)`` to ``(B, H, L, D)``, with one batch axis."""
+    """Convert ``(*B, H, L, D)`` to ``(B, H, L, D)``, with one batch axis."""
     heads = array.shape[-3] if array.ndim > 2 else 1
     return array.reshape((math.prod(array.shape[:-3]), heads, *array.shape[-2:]))
 
 
 def to_attn_mask(mask: Any, bias: Any, axes: int) -> Any:
-    """Give mask and bias as the one argument that PyTorch has for them, of so many axes at least.
+    """Combine mask and bias into the single argument of PyTorch, with a minimum number of axes.
 
     Parameters
     ----------
     mask, bias : tensor or None
     axes : int
-        One axis is documented as broadcastable, but raises "Dimension out of range" where the fused
-        kernel is looked at.
+        The minimum. One axis is documented as broadcastable, but raises "Dimension out of range" if
+        PyTorch considers the fused kernel.
     """
-    # PyTorch tells by the dtype which of the two is meant: numbers as a mask would be a bias.
+    # PyTorch distinguishes a mask from a bias by the dtype, so a mask of numbers would be a bias.
     if mask is not None and mask.dtype != torch.bool:
         raise TypeError(f"mask: expected booleans, got {mask.dtype}: attn_mask takes numbers as a bias")
     if bias is not None and not bias.dtype.is_floating_point:
@@ -37,7 +37,7 @@ def to_attn_mask(mask: Any, bias: Any, axes: int) -> Any:
 
 
 def mask_of_four_axes(attn_mask: Any, outer: tuple[int, ...]) -> Any:
-    """Give a mask as ``(B, H, L, S)``, or with ones there, beside inputs of outer axes ``(*B, H)``."""
+    """Convert a mask to four axes, each of its full size or 1, for inputs of outer axes ``(*B, H)``."""
     if len(outer) < 3:
         return attn_mask.reshape((1,) * (4 - attn_mask.ndim) + tuple(attn_mask.shape))
     full = torch.broadcast_to(attn_mask, (*outer, *attn_mask.shape[-2:]))

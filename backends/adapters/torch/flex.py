@@ -1,4 +1,4 @@
-"""PyTorch: ``flex_attention`` run eagerly, mask and bias being functions of it that look them up."""
+"""PyTorch: ``flex_attention``, run eagerly. Mask and bias are passed as functions that look them up."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from attnspec.backends.library import load_library
 
 
 def eager_backend() -> Backend:
-    """Run it as it is, not compiled."""
+    """Run it without compilation."""
     library = load_library("torch")
     return Backend("torch-flex", library, _flex, library.dtypes, deviations=_DEVIATIONS, versions=VERSIONS)
 
@@ -39,7 +39,7 @@ def _flex(
     block_mask = None
     if mask is not None or is_causal:
         allowed = None if mask is None else torch.broadcast_to(mask, (*outer, queries, keys))
-        # A function of any dtype is taken for a mask, so the dtype is looked at here.
+        # flex_attention accepts a function of any dtype as a mask, so the dtype is checked here.
         if allowed is not None and allowed.dtype != torch.bool:
             raise TypeError(f"mask: expected booleans, got {allowed.dtype}")
         allowed = None if allowed is None else allowed.reshape(batch, heads, queries, keys)
@@ -58,7 +58,7 @@ def _flex(
         def score_mod(score: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
             return score + added[b, h, i, j]
 
-    with torch.compiler.set_stance("force_eager"):  # else it is traced anew for every shape
+    with torch.compiler.set_stance("force_eager"):  # otherwise it is traced again for every shape
         returned = flex_attention(
             *flat,
             score_mod=score_mod,
@@ -75,24 +75,24 @@ def _flex(
 
 
 _DEVIATIONS = (
-    Deviation(("ERR-2",), "arrays of integers are taken", "torch/flex_integers"),
-    Deviation(("ERR-5",), "a depth of 0 is taken", "torch/flex_depth_zero"),
-    Deviation(("ERR-6",), "a scale of NaN or infinity is taken", "torch/flex_scale_not_finite"),
+    Deviation(("ERR-2",), "arrays of integers are accepted", "torch/flex_integers"),
+    Deviation(("ERR-5",), "a depth of 0 is accepted", "torch/flex_depth_zero"),
+    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "torch/flex_scale_not_finite"),
     Deviation(
         ("HEAD-2",),
-        "other heads of value than of key are repeated",
+        "if values and keys differ in their number of heads, heads are repeated",
         "torch/flex_heads_of_value",
         when=has_other_heads_of_value,
     ),
     Deviation(
         ("SHAPE-7", "MASK-6"),
-        "without keys it raises",
+        "it raises an error if there are no keys",
         "torch/flex_no_keys",
         when=lambda arguments: bool(arguments["key"].shape[-2] == 0),
     ),
     Deviation(
         ("SHAPE-7", "SHAPE-3"),
-        "without queries the lse that is asked for is None",
+        "the requested lse is None if there are no queries",
         "torch/flex_no_queries",
         when=lambda arguments: 0 in arguments["query"].shape[:-1],
     ),

@@ -1,9 +1,9 @@
-"""PyTorch: ``flex_attention`` compiled, as far as it compiles for a CPU in a time that a suite can wait.
+"""PyTorch: compiled ``flex_attention``, as far as compilation for a CPU is fast enough.
 
-A form, which is a number of heads and a depth, with or without a causal mask, takes
-some five seconds. So it is asked in float32 and on four axes; without scale, for
-every number is a form of its own; and without mask and bias, as the code that looks
-them up does not compile (`torch/flex_compiled_mask`). It returns no lse.
+Each combination of a number of heads, a depth and a causal mask takes about five seconds to
+compile. Therefore only float32 and four axes are supported. There is no scale, because each
+number is compiled separately. There are no mask and bias, because the code that looks them up
+does not compile (`torch/flex_compiled_mask`). It returns no lse.
 """
 
 import os
@@ -26,7 +26,7 @@ from attnspec.backends.errors import BackendError, Unsupported
 from attnspec.backends.library import load_library
 
 _compiled = torch.compile(flex_attention, dynamic=True, fullgraph=True)
-#: Past the number that PyTorch allows it would go on uncompiled.
+#: With more forms than this limit, PyTorch would continue without compilation.
 _FORMS = {
     "recompile_limit": 1000,
     "accumulated_recompile_limit": 1000,
@@ -40,12 +40,12 @@ def compiled_backend() -> Backend:
     Raises
     ------
     BackendError
-        When there is no C++ compiler.
+        If there is no C++ compiler.
     """
     compiler = os.environ.get("CXX", "g++")
     if shutil.which(compiler) is None:
         raise BackendError(
-            f"backend torch-flex-compiled: expected a C++ compiler, {compiler} or what CXX names, got none"
+            f"backend torch-flex-compiled: expected a C++ compiler, {compiler} or that of CXX, got none"
         )
     library = load_library("torch")
     return Backend(
@@ -55,19 +55,21 @@ def compiled_backend() -> Backend:
 
 def _flex(query: Any, key: Any, value: Any, *, is_causal: bool = False) -> Any:
     if query.ndim != 4:
-        raise Unsupported("asked on four axes alone: any other number would be more to compile")
+        raise Unsupported(
+            "only four axes are supported, because any other number would have to be compiled too"
+        )
     queries, keys = query.shape[-2], key.shape[-2]
     if 1 in (queries, keys):
-        raise Unsupported("asked for more than one query and key alone: one of them is a form of its own")
-    # Either would end the process, and with it the run: it stands among the findings, not in the verdicts.
+        raise Unsupported("one query or one key is not supported, because it would have to be compiled too")
+    # Both calls would end the process and thus the run. They are in the findings instead of the verdicts.
     if not keys:
-        raise Unsupported("without keys the process ends by a signal: torch/flex_compiled_no_keys")
+        raise Unsupported("a call without keys kills the process: torch/flex_compiled_no_keys")
     if not value.shape[-2]:
-        raise Unsupported("without values the process ends by a signal: torch/flex_compiled_no_values")
+        raise Unsupported("a call without values kills the process: torch/flex_compiled_no_values")
     block_mask = None
     if is_causal:
         block_mask = create_block_mask(_not_after, None, None, queries, keys, device="cpu")
-    with torch._dynamo.config.patch(**_FORMS):  # noqa: SLF001 - its settings have no other place
+    with torch._dynamo.config.patch(**_FORMS):  # noqa: SLF001 - these settings are not public
         return _compiled(
             query, key, value, block_mask=block_mask, enable_gqa=bool(query.shape[1] != key.shape[1])
         )
@@ -86,19 +88,19 @@ _DEVIATIONS = (
     ),
     Deviation(
         ("SHAPE-6",),
-        "another number of batch entries of value than of key is taken",
+        "a number of batch entries of value other than that of key is accepted",
         "torch/flex_compiled_batch_of_value",
         when=lambda arguments: bool(arguments["key"].shape[:-3] != arguments["value"].shape[:-3]),
     ),
     Deviation(
         ("SHAPE-6",),
-        "of fewer values than keys, values are read past their end; more are left out",
+        "with fewer values than keys, values are read past their end; additional values are ignored",
         "torch/flex_compiled_value_length",
         when=has_other_length_of_value,
     ),
     Deviation(
         ("HEAD-2",),
-        "other heads of value than of key are taken",
+        "a number of heads of value other than that of key is accepted",
         "torch/flex_compiled_heads_of_value",
         when=has_other_heads_of_value,
     ),

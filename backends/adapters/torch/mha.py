@@ -1,6 +1,6 @@
-"""PyTorch: ``nn.MultiheadAttention``, with the weights that it is given, returning its own weights or not.
+"""PyTorch: ``nn.MultiheadAttention`` with given weights, with or without returning attention weights.
 
-As attention it is given the identity for all its projections: a product by it is exact.
+For attention, all its projections are the identity. A product with the identity is exact.
 """
 
 import math
@@ -23,13 +23,13 @@ from attnspec.backends.library import load_library
 
 
 def weights_backend() -> Backend:
-    """Ask for the weights, for which the module takes a path of its own."""
+    """Ask for the weights, which selects a separate path of the module."""
     dialect = {"MASK-6": "nan", "NUM-5": "storage"}
     return _backend("torch-mha", _with_weights, dialect, (_OVERFLOW, _ROUNDED), need_weights=True)
 
 
 def plain_backend() -> Backend:
-    """Ask for the output alone, which the module has ``scaled_dot_product_attention`` compute."""
+    """Ask for the output only, which the module computes by ``scaled_dot_product_attention``."""
     return _backend("torch-mha-plain", _without_weights, {}, (_OVERFLOW, _FAST_PATH), need_weights=False)
 
 
@@ -80,16 +80,16 @@ def _attention(
 ) -> tuple[Any, Any]:
     arrays = (query, key, value)
     if len({array.shape[-1] for array in arrays}) > 1 or len({array.shape[:-2][-1:] for array in arrays}) > 1:
-        raise Unsupported("MultiheadAttention has one depth and one number of heads for all three")
-    if not all(bool(torch.isfinite(array).all()) for array in arrays):
         raise Unsupported(
-            "numbers that are none would spread over the features in a projection by the identity"
+            "MultiheadAttention has one depth and one number of heads for queries, keys and values"
         )
+    if not all(bool(torch.isfinite(array).all()) for array in arrays):
+        raise Unsupported("NaN and infinity would spread over all features in a projection by the identity")
     depth = query.shape[-1]
     module = _module(depth, 1, query.dtype)
     identity = torch.eye(depth, dtype=query.dtype)
     _set(module, in_proj_weight=torch.cat([identity] * 3), out_proj_weight=identity)
-    # Heads as further batch entries: projected together, a row of NaN would spread from one to the others.
+    # Heads become batch entries. If heads were projected together, a row of NaN would spread between them.
     flat = [array.reshape((math.prod(array.shape[:-2]), *array.shape[-2:])) for array in arrays]
     attn_mask = _to_attn_mask(mask, bias, (*query.shape[:-1], key.shape[-2]))
     output, weights = _run(module, flat, attn_mask, is_causal=is_causal, need_weights=need_weights)
@@ -119,7 +119,7 @@ def _of_tokens(*, need_weights: bool) -> Callable[..., Any]:
         shapes = [tuple(weight.shape) for weight in (query_weight, output_weight)]
         inner = [weight.shape[-1] for weight in (key_weight, value_weight)]
         if shapes != [(width, width)] * 2 or inner != [width] * 2 or tokens.ndim > 3:
-            raise Unsupported("MultiheadAttention has one width for tokens, heads together and output")
+            raise Unsupported("MultiheadAttention has one width for tokens, concatenated heads and output")
         module = _module(width, heads, tokens.dtype, kdim=given.shape[-1], vdim=given.shape[-1])
         weights = [weight.T for weight in (query_weight, key_weight, value_weight)]
         if given.shape[-1] == width:
@@ -144,7 +144,7 @@ def _module(width: int, heads: int, dtype: Any, **widths: int) -> Any:
 
 
 def _set(module: Any, **parameters: Any) -> None:
-    """Give a module its weights; what is not given of its biases is 0 already."""
+    """Set the parameters of a module. Biases that are not given are 0 already."""
     with torch.no_grad():
         for name, parameter in parameters.items():
             owner, attribute = (
@@ -159,11 +159,11 @@ def _run(
     module: Any, arrays: list[Any], attn_mask: Any, *, is_causal: bool, need_weights: bool
 ) -> tuple[Any, Any]:
     if is_causal and attn_mask is not None:
-        raise Unsupported("is_causal of MultiheadAttention is a hint that attn_mask is the causal mask")
+        raise Unsupported("is_causal of MultiheadAttention is only a hint that attn_mask is the causal mask")
     if is_causal:
         queries, keys = arrays[0].shape[-2], arrays[1].shape[-2]
         attn_mask = torch.ones(queries, keys, dtype=torch.bool).triu(1)  # True is *not* allowed here
-    with torch.no_grad():  # as in inference, for which the module has a path of its own
+    with torch.no_grad():  # inference, for which the module has a separate path
         output, weights = module(
             *arrays,
             attn_mask=attn_mask,
@@ -175,7 +175,7 @@ def _run(
 
 
 def _to_attn_mask(mask: Any, bias: Any, shape: tuple[int, ...]) -> Any:
-    """Give mask and bias as the module's ``(B * H, L, S)``, in which True is *not* allowed."""
+    """Convert mask and bias to the module's ``(B * H, L, S)``, in which True disallows."""
     attn_mask = to_attn_mask(mask, bias, 2)
     if attn_mask is None:
         return None
@@ -194,14 +194,16 @@ _OVERFLOW = Deviation(
 )
 _ROUNDED = Deviation(
     ("MASK-5",),
-    "a large bias is added to scores in half precision, which holds no difference of theirs then",
+    "a large bias is added to scores in half precision, which loses their differences",
     "torch/mha_half_bias",
     dtypes=("float16",),
-    when=lambda arguments: has_bias_beyond_differences(arguments, 2048),  # from there steps are 2 or more
+    when=lambda arguments: has_bias_beyond_differences(
+        arguments, 2048
+    ),  # the spacing is 2 or more from there
 )
 _FAST_PATH = Deviation(
     ("MASK-6",),
-    "self-attention of an even number of heads has a path of its own in inference: an empty row is NaN",
+    "self-attention with an even number of heads uses a separate path in inference: an empty row is NaN",
     "torch/mha_fast_path",
     when=lambda arguments: arguments.get("heads", 1) % 2 == 0 and "memory" not in arguments,
 )

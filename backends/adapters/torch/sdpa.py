@@ -1,4 +1,4 @@
-"""PyTorch: ``scaled_dot_product_attention``, by the path that it takes itself and by each that a CPU has."""
+"""PyTorch: ``scaled_dot_product_attention``, by the default path and by each path for the CPU."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -25,7 +25,7 @@ _SDPA = torch.nn.functional.scaled_dot_product_attention
 
 
 def default_backend() -> Backend:
-    """Leave the path to PyTorch."""
+    """Let PyTorch choose the path."""
     deviations = (*_OF_ALL, *_OF_FLASH, *_OF_MATH)
     return _backend("torch-sdpa", _attention(_asked, 2), {"SHAPE-6": "broadcast"}, deviations)
 
@@ -36,7 +36,7 @@ def math_backend() -> Backend:
 
 
 def flash_backend() -> Backend:
-    """Force the fused kernel of the CPU, on the inputs of four axes that it is made for."""
+    """Force the fused kernel for the CPU, which takes inputs of four axes."""
     return _backend("torch-flash", _attention(_by_flash, 2), {}, (*_OF_ALL, *_OF_FLASH))
 
 
@@ -53,7 +53,7 @@ def _backend(
 
 
 def _attention(ask: Callable[..., Any], axes: int) -> Callable[..., Any]:
-    """Give a path the signature that all of them have; mask and bias have so many axes at least."""
+    """Give a path the canonical signature. Mask and bias get a minimum number of axes."""
 
     def attention(
         query: Any,
@@ -95,9 +95,9 @@ def _by_flash(
     query: Any, key: Any, value: Any, attn_mask: Any, *, scale: float | None, is_causal: bool
 ) -> Any:
     if query.shape[-1] != value.shape[-1] and 0 not in (query.shape[-1], value.shape[-1]):
-        raise Unsupported("the fused kernel of the CPU takes values of the keys' depth alone")
+        raise Unsupported("the fused kernel for the CPU requires values and keys of the same depth")
     if any(array.numel() and array.stride(-1) != 1 for array in (query, key, value)):
-        raise Unsupported("the fused kernel of the CPU takes features that lie side by side")
+        raise Unsupported("the fused kernel for the CPU requires contiguous features")
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
         output = _SDPA(
             *(to_four_axes(array) for array in (query, key, value)),
@@ -110,19 +110,19 @@ def _by_flash(
 
 
 def _grouped(query: Any, key: Any) -> bool:
-    """Ask for shared heads where they are needed alone: not every path of PyTorch has them."""
+    """Return whether shared heads are needed. Not every path of PyTorch supports them."""
     return bool(min(query.ndim, key.ndim) > 2 and query.shape[-3] != key.shape[-3])
 
 
-#: Whatever the path.
+#: The deviations of all paths.
 _OF_ALL = (
     Deviation(
-        ("ERR-6",), "a scale of NaN or infinity is taken, and gives NaN or 0", "torch/scale_not_finite"
+        ("ERR-6",), "a scale of NaN or infinity is accepted, and gives NaN or 0", "torch/scale_not_finite"
     ),
-    Deviation(("ERR-5",), "a depth of 0 is taken", "torch/depth_zero"),
+    Deviation(("ERR-5",), "a depth of 0 is accepted", "torch/depth_zero"),
     Deviation(
         ("SHAPE-6",),
-        "values of no positions fit every key, and give 0",
+        "values without positions are accepted for any number of keys, and give 0",
         "torch/value_of_no_positions",
         when=lambda arguments: bool(arguments["value"].shape[-2] == 0),
     ),
@@ -134,13 +134,13 @@ _OF_ALL = (
     ),
     Deviation(
         ("MASK-6",),
-        "a mask is added, so that a query of NaN that may attend to nothing gives NaN",
+        "a mask is added, so a query of NaN without an allowed key gives NaN",
         "torch/masked_nan_query",
         when=lambda arguments: has_nan_query(arguments) and has_mask_or_bias(arguments),
     ),
     Deviation(
         ("HEAD-2",),
-        "no key heads are taken beside query heads, and give 0",
+        "zero key heads are accepted with one query head or more, and give 0",
         "torch/no_key_heads",
         when=lambda arguments: 0 in arguments["key"].shape[:-2] and 0 not in arguments["query"].shape[:-2],
     ),
@@ -148,7 +148,7 @@ _OF_ALL = (
 _OF_MATH = (
     Deviation(
         ("HEAD-2",),
-        "other heads of value than of key are repeated",
+        "if values and keys differ in their number of heads, heads are repeated",
         "torch/heads_of_value",
         when=has_other_heads_of_value,
     ),
@@ -156,13 +156,13 @@ _OF_MATH = (
 _OF_FLASH = (
     Deviation(
         ("SHAPE-6",),
-        "the positions are those of the values: of fewer keys, memory past their end is read",
+        "the number of positions is that of the values: with fewer keys, memory past their end is read",
         "torch/flash_value_length",
         when=has_other_length_of_value,
     ),
     Deviation(
         ("SCORE-3", "MASK-3", "MASK-4"),
-        "causal with a scale of 0 or below gives NaN: the mask is multiplied by the scale",
+        "a causal mask with a scale of 0 or below gives NaN, because the mask is multiplied by the scale",
         "torch/flash_causal_scale",
         when=lambda arguments: bool(arguments.get("is_causal") and arguments.get("scale", 1) <= 0),
     ),

@@ -1,4 +1,4 @@
-"""JAX: a mask that is given as the bias is taken, and adds 1 where it is True (ERR-2)."""
+"""JAX: a mask that is given as the bias is accepted, and adds 1 where it is True (ERR-2)."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""JAX: a depth of 0 of queries, keys and values, whose default scale is one over 0, is taken (ERR-5)."""
+"""JAX: a depth of 0 of queries, keys and values is accepted. Its default scale is 1 / 0 (ERR-5)."""
 
 import sys
 import warnings
@@ -6,7 +6,7 @@ import warnings
 import jax
 import jax.numpy as jnp
 
-warnings.simplefilter("ignore")  # NumPy's, of the division
+warnings.simplefilter("ignore")  # NumPy warns of the division
 
 none = jnp.ones((1, 2, 1, 0))
 try:

@@ -1,4 +1,4 @@
-"""JAX: padding gives 0 by `query_seq_lengths`, and the mean where `mask` says the same (MASK-6)."""
+"""JAX: padding gives 0 with `query_seq_lengths`, and the mean with an equivalent `mask` (MASK-6)."""
 
 import sys
 

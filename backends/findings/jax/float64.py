@@ -1,4 +1,4 @@
-"""JAX: float64 is attended to in float32 (NUM-2, variant `float32`)."""
+"""JAX: float64 is computed in float32 (NUM-2, variant `float32`)."""
 
 import sys
 

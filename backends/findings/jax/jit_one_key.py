@@ -1,4 +1,4 @@
-"""JAX: under jit on a CPU one query and one key in bfloat16 raise, two keys do not (NUM-5)."""
+"""JAX: under jit on a CPU, one query and one key in bfloat16 raise an error; two keys do not (NUM-5)."""
 
 import sys
 

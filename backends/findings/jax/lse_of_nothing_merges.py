@@ -1,6 +1,6 @@
-"""JAX: merged by its lse, a part with nothing to attend to counts in full in bfloat16 where all parts are so.
+"""JAX: in bfloat16, merging parts that are all empty by their lses does not give 0 (SOFT-7).
 
-The lse of such a part is finite, and to tell it from others one has to know the fill.
+The lse of an empty part is finite. Only code that knows the fill value can recognize it.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""JAX: integers are taken, and weights cut off to integers (ERR-2)."""
+"""JAX: integers are accepted, and weights are truncated to integers (ERR-2)."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""JAX: a scale of NaN is taken (ERR-6)."""
+"""JAX: a scale of NaN is accepted (ERR-6)."""
 
 import sys
 

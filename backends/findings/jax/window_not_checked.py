@@ -1,4 +1,4 @@
-"""JAX: a window below 0 is taken, and disallows every key near the query (ERR-7)."""
+"""JAX: a window below 0 is accepted, and disallows every key near the query (ERR-7)."""
 
 import sys
 

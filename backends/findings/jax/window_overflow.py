@@ -1,6 +1,6 @@
-"""JAX: a window of 2 ** 31 - 1 to either side, which is no window, overflows and leaves keys out (MASK-8).
+"""JAX: a window of 2 ** 31 - 1 to either side overflows and disallows keys (MASK-8).
 
-Positions are of 32 bits, as JAX is by default; with 64 bits switched on they are not, and the window holds.
+By default JAX holds positions in 32 bits. With 64-bit numbers enabled the window is correct.
 """
 
 import sys

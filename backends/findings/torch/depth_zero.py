@@ -1,4 +1,4 @@
-"""PyTorch: a depth of 0, whose default scale is one over 0, is taken (ERR-5)."""
+"""PyTorch: a depth of 0 is accepted. Its default scale is 1 / 0 (ERR-5)."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""PyTorch, the path it takes itself on four axes: causal with a scale of 0 or below gives NaN (SCORE-3)."""
+"""PyTorch, default path on four axes: a causal mask with a scale of 0 or below gives NaN (SCORE-3)."""
 
 import sys
 
@@ -11,6 +11,6 @@ query, key, value = torch.randn(3, 1, 1, 4, 8, generator=torch.manual_seed(0))
 with sdpa_kernel(SDPBackend.MATH):
     expected = attend(query, key, value, is_causal=True, scale=-1.0)
 got = attend(query, key, value, is_causal=True, scale=-1.0)
-print(f"expected {expected[0, 0, :, 0].tolist()}, as by the math path")
+print(f"expected {expected[0, 0, :, 0].tolist()}, as on the math path")
 print(f"got {got[0, 0, :, 0].tolist()}")
 sys.exit(0 if got.isnan().any() and not expected.isnan().any() else 1)

@@ -1,4 +1,4 @@
-"""PyTorch, the path it takes itself on four axes: a query of NaN gives 0 (NUM-11)."""
+"""PyTorch, default path on four axes: a query of NaN gives 0 (NUM-11)."""
 
 import sys
 

@@ -1,6 +1,6 @@
-"""PyTorch on four axes: of fewer keys than values, keys are read past their end (SHAPE-6).
+"""PyTorch on four axes: with fewer keys than values, keys are read past their end (SHAPE-6).
 
-What lies behind the keys in memory is attended to. Keys more than the values are left out.
+The memory after the keys is attended to. If there are more keys than values, the rest is ignored.
 """
 
 import sys
@@ -9,7 +9,7 @@ import torch
 
 attend = torch.nn.functional.scaled_dot_product_attention
 
-buffer = torch.full((1000,), 50.0)  # what lies behind: somebody else's numbers
+buffer = torch.full((1000,), 50.0)  # the memory after the keys
 key = buffer[:12].view(1, 1, 3, 4).fill_(0.0)  # three keys of zeros
 query = torch.ones(1, 1, 1, 4)
 value = torch.tensor([1.0, 1.0, 1.0, 7.0, 7.0, 7.0]).view(1, 1, 6, 1).repeat(1, 1, 1, 4)

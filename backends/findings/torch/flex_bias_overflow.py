@@ -1,4 +1,4 @@
-"""PyTorch: in flex_attention a bias of -inf on an infinite score is NaN (MASK-12)."""
+"""PyTorch: flex_attention gives NaN for a bias of -inf on an infinite score (MASK-12)."""
 
 import sys
 

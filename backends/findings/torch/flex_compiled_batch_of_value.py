@@ -1,4 +1,4 @@
-"""PyTorch: compiled flex_attention takes another number of batch entries of value than of key (SHAPE-6)."""
+"""PyTorch: compiled flex_attention accepts different numbers of batch entries of key and value (SHAPE-6)."""
 
 import sys
 

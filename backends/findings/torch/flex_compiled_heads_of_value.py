@@ -1,4 +1,4 @@
-"""PyTorch: compiled flex_attention takes other heads of value than of key (HEAD-2)."""
+"""PyTorch: compiled flex_attention accepts different numbers of heads of key and value (HEAD-2)."""
 
 import sys
 

@@ -1,6 +1,6 @@
-"""PyTorch: where compiled flex_attention looks up a mask, its C++ uses a name it does not declare (MASK-1).
+"""PyTorch: the C++ of compiled flex_attention with a mask uses an undeclared name (MASK-1).
 
-The name of a size is replaced in the text, inside of longer names too.
+The name of a size is replaced in the text, and also inside longer names.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""PyTorch: without keys the code that flex_attention is compiled to divides by zero and dies (SHAPE-7)."""
+"""PyTorch: without keys, compiled flex_attention divides by zero and ends the process (SHAPE-7)."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""PyTorch: of no values beside keys, compiled flex_attention reads what is not there and dies (SHAPE-6)."""
+"""PyTorch: with keys and no values, compiled flex_attention reads past the end and dies (SHAPE-6)."""
 
 import signal
 import subprocess

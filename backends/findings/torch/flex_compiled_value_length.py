@@ -1,6 +1,6 @@
-"""PyTorch: of fewer values than keys, compiled flex_attention reads values past their end (SHAPE-6).
+"""PyTorch: with fewer values than keys, compiled flex_attention reads values past their end (SHAPE-6).
 
-What lies behind the values in memory is summed. Values more than the keys are left out.
+The memory after the values enters the sum. If there are more values than keys, the rest is ignored.
 """
 
 import sys
@@ -9,7 +9,7 @@ import torch
 from torch.nn.attention.flex_attention import flex_attention
 
 compiled = torch.compile(flex_attention, dynamic=True)
-buffer = torch.full((1000,), 7.0)  # what lies behind: somebody else's numbers
+buffer = torch.full((1000,), 7.0)  # the memory after the values
 value = buffer[:6].view(1, 1, 3, 2).fill_(1.0)  # three values of ones
 query, key = torch.zeros(1, 1, 4, 2), torch.zeros(1, 1, 6, 2)
 try:

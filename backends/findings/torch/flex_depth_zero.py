@@ -1,4 +1,4 @@
-"""PyTorch: flex_attention takes values of depth 0 (ERR-5)."""
+"""PyTorch: flex_attention accepts values of depth 0 (ERR-5)."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""PyTorch: flex_attention takes integers, and cuts off to integers (ERR-2)."""
+"""PyTorch: flex_attention accepts integers, and truncates the result to integers (ERR-2)."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""PyTorch: flex_attention without keys raises, where scaled_dot_product_attention gives 0 (SHAPE-7)."""
+"""PyTorch: flex_attention without keys raises an error; scaled_dot_product_attention gives 0 (SHAPE-7)."""
 
 import sys
 

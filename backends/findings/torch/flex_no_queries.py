@@ -1,4 +1,4 @@
-"""PyTorch: flex_attention without queries gives None for the lse that is asked for (SHAPE-7)."""
+"""PyTorch: flex_attention without queries returns None for the requested lse (SHAPE-7)."""
 
 import sys
 

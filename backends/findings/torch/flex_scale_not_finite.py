@@ -1,4 +1,4 @@
-"""PyTorch: flex_attention takes a scale of NaN (ERR-6)."""
+"""PyTorch: flex_attention accepts a scale of NaN (ERR-6)."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""PyTorch: one head of values beside two of keys is repeated without being asked to (HEAD-2)."""
+"""PyTorch: with two heads of keys, one head of values is repeated (HEAD-2)."""
 
 import sys
 

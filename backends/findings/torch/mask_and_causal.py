@@ -1,4 +1,4 @@
-"""PyTorch: `attn_mask` beside `is_causal`, documented as an error, is computed on four axes alone."""
+"""PyTorch: `attn_mask` with `is_causal`, documented as an error, is computed on four axes only."""
 
 import sys
 

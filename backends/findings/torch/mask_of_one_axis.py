@@ -1,4 +1,4 @@
-"""PyTorch: a mask of one axis, documented as broadcastable, raises IndexError on inputs of four (MASK-1)."""
+"""PyTorch: a mask of one axis, documented as broadcastable, raises IndexError on four axes (MASK-1)."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""PyTorch: a query of NaN that may attend to nothing gives NaN, one of numbers 0 (MASK-6)."""
+"""PyTorch: without an allowed key, a query of NaN gives NaN and a finite query gives 0 (MASK-6)."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""PyTorch: NaN in a value that is masked for every query is in every row (MASK-13)."""
+"""PyTorch: NaN in a value that is masked for every query makes every row NaN (MASK-13)."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""PyTorch: a masked key of finite numbers whose score is infinite makes the row NaN (MASK-12)."""
+"""PyTorch: a masked finite key whose score overflows makes the row NaN (MASK-12)."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""PyTorch: MultiheadAttention gives NaN for an empty row, and 0 if no weights are asked for (MASK-6)."""
+"""PyTorch: MultiheadAttention gives NaN for an empty row, and 0 if weights are not requested (MASK-6)."""
 
 import math
 import sys

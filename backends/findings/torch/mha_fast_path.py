@@ -1,6 +1,6 @@
 """PyTorch: MultiheadAttention gives NaN for an empty row with two heads, and 0 with three (MASK-6).
 
-In inference, no weights being asked for: an even number of heads takes another path.
+In inference without weights, an even number of heads selects another path.
 """
 
 import math

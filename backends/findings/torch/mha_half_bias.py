@@ -1,4 +1,4 @@
-"""PyTorch: MultiheadAttention, asked for weights, adds a bias to scores in half precision (MASK-5)."""
+"""PyTorch: MultiheadAttention with weights adds a bias to scores in half precision (MASK-5)."""
 
 import sys
 
@@ -11,7 +11,7 @@ with torch.no_grad():
 module.half()
 query, key = torch.zeros(1, 1, 4).half(), torch.zeros(1, 2, 4).half()
 query[..., 0], key[0, 1, 0] = 2.0, 4.0  # scores of 0 and 4
-bias = torch.full((1, 2), -20000.0).half()  # a step of float16 is 16 there
+bias = torch.full((1, 2), -20000.0).half()  # the spacing of float16 is 16 there
 _, got = module(query, key, key, attn_mask=bias, need_weights=True)
 print("expected weights of 0.018 and 0.982")
 print(f"got {got.flatten().tolist()}")

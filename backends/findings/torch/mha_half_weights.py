@@ -1,4 +1,4 @@
-"""PyTorch: MultiheadAttention, asked for weights, computes in half precision in half precision (NUM-5)."""
+"""PyTorch: MultiheadAttention with weights computes half-precision inputs in half precision (NUM-5)."""
 
 import sys
 
@@ -10,7 +10,7 @@ with torch.no_grad():
     module.out_proj.weight.copy_(torch.eye(4))
 module.half()
 query, key = torch.full((1, 1, 4), 40.0).half(), torch.full((1, 2, 4), 40.0).half()
-key[:, 1, 0] = 39.96875  # scores of 3200 and 3199.375; a step of float16 is 2 there
+key[:, 1, 0] = 39.96875  # scores of 3200 and 3199.375; the spacing of float16 is 2 there
 _, got = module(query, key, key, need_weights=True)
 print("expected weights of 0.651 and 0.349")
 print(f"got {got.flatten().tolist()}")

@@ -1,4 +1,4 @@
-"""PyTorch: in MultiheadAttention a masked key of finite numbers makes the row NaN (MASK-12)."""
+"""PyTorch: in MultiheadAttention a masked finite key whose score overflows makes the row NaN (MASK-12)."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""PyTorch: two heads of queries beside none of keys and values give 0 (HEAD-2)."""
+"""PyTorch: two heads of queries with zero heads of keys and values give 0 (HEAD-2)."""
 
 import sys
 

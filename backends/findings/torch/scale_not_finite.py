@@ -1,4 +1,4 @@
-"""PyTorch: a scale of NaN is taken, and gives 0 on four axes (ERR-6)."""
+"""PyTorch: a scale of NaN is accepted, and gives 0 on four axes (ERR-6)."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""PyTorch: values of no positions beside keys of five give 0 (SHAPE-6)."""
+"""PyTorch: five keys and values without positions give 0 (SHAPE-6)."""
 
 import sys
 
