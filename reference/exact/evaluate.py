@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from attnspec.reference.exact.attention import attend, evaluate_attention, evaluate_scores, head_of
 from attnspec.reference.exact.balls import OracleError, Settled, nearest, settle
 from attnspec.reference.exact.companions import COMPANIONS
+from attnspec.reference.exact.gradients import evaluate_gradients
 from attnspec.reference.exact.head import Head, exact_mean, matrix, rational, weights_and_lse
 
 #: The variants whose values the oracle computes.
@@ -25,7 +26,7 @@ VARIANTS = (
     "after-bias",  # SCORE-5
     "added",  # MASK-2
     "bottom-right",  # MASK-3
-    "nan",  # MASK-6
+    "nan",  # MASK-6; of gradients GRAD-10
     "uniform",
     "exclusive-left",  # MASK-8
     "matrix",  # SOFT-1
@@ -35,6 +36,7 @@ VARIANTS = (
     "tiled",  # HEAD-1
     "signed",  # POS-8
     "key-position",
+    "ignored",  # GRAD-6
 )
 
 
@@ -80,6 +82,8 @@ def evaluate(
     arguments = {name: thing for name, thing in arguments.items() if thing is not None}
     if operation == "attention":
         return evaluate_attention(arguments, variant, dtype)
+    if operation == "attention_vjp":
+        return evaluate_gradients(arguments, variant, dtype)
     if operation == "self_attention":
         return _self_attention(arguments, variant, dtype)
     if operation == "multi_head_attention":

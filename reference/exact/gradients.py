@@ -1,0 +1,249 @@
+"""The gradients of attention for the exact oracle: the backward formulas, in rationals and balls.
+
+The exact values are those of the chapter's formulas, which the second oracle does not use. Of the
+variants of the forward pass, those that change scores, allowed pairs, the base of the lse or the
+assignment of heads change gradients. `nan` and `uniform` are here those of GRAD-10: the variants of
+MASK-2, MASK-6 and SOFT-7, which say what stands in an empty row, change no gradient.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from flint import arb, arb_mat, ctx, fmpq
+
+from attnspec.reference.exact.backward import Balls, Index, Part, balls_of, factor, parts_of
+from attnspec.reference.exact.balls import Settled, settle
+from attnspec.reference.exact.quotients import SINK, Row, Term, slope_symbol, total
+
+#: A ball for each element, and each element as a rational where it is one.
+_Gradient = tuple[tuple[int, ...], Callable[[], list[arb]], Callable[[int], fmpq | None]]
+
+
+def evaluate_gradients(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:
+    """Compute the gradients of a call, by output name.
+
+    Parameters
+    ----------
+    arguments : mapping
+        Those of `attention_vjp`, None left out.
+    variant : str or None
+        `nan` and `uniform` are those of GRAD-10.
+    dtype : str
+        The format to round to.
+
+    Raises
+    ------
+    OracleError
+        When a number that a gradient depends on is not finite, or an element does not settle.
+    """
+    parts = parts_of(arguments, variant)
+
+    @cache
+    def balls(_bits: int) -> list[Balls]:
+        return [balls_of(part, variant) for part in parts]
+
+    def found() -> list[tuple[Part, Balls]]:
+        return list(zip(parts, balls(ctx.prec), strict=True))
+
+    makers = {
+        "d_query": _d_query,
+        "d_key": _d_key,
+        "d_value": _d_value,
+        "d_bias": _d_bias,
+        "d_sinks": _d_sinks,
+    }
+    results = {}
+    for name, maker in makers.items():
+        array = arguments.get(name.removeprefix("d_"))
+        if array is not None:
+            shape, enclose, exactly = maker(np.shape(array), parts, found, variant)
+            results[name] = settle(shape, enclose, exactly, dtype)
+    if variant == "nan":
+        _put_nan(results, parts, arguments)
+    return results
+
+
+def _d_query(shape: tuple[int, ...], parts: list[Part], found: Any, variant: str | None) -> _Gradient:
+    queries, depth = shape[-2:]
+
+    def enclose() -> list[arb]:
+        return [
+            ball
+            for part, balls in found()
+            for ball in (balls.products * arb_mat(part.key) * factor(part.head)).entries()
+        ]
+
+    def exactly(flat: int) -> fmpq | None:
+        place, rest = divmod(flat, queries * depth)
+        i, d = divmod(rest, depth)
+        part = parts[place]
+        terms = (
+            term
+            for j in part.head.keys(i)
+            for term in _terms(part, i, j, part.key[j, d], variant, inner=True)
+        )
+        return _scaled(part, total(terms))
+
+    return shape, enclose, exactly
+
+
+def _d_key(shape: tuple[int, ...], parts: list[Part], found: Any, variant: str | None) -> _Gradient:
+    keys, depth = shape[-2:]
+    places = list(np.ndindex(*shape[:-2]))
+
+    def enclose() -> list[arb]:
+        sums = {place: arb_mat(keys, depth) for place in places}
+        for part, balls in found():
+            sums[part.other] += balls.products.transpose() * arb_mat(part.query) * factor(part.head)
+        return [ball for place in places for ball in sums[place].entries()]
+
+    def exactly(flat: int) -> fmpq | None:
+        place, rest = divmod(flat, keys * depth)
+        j, d = divmod(rest, depth)
+        sharing = [part for part in parts if part.other == places[place]]
+        terms = (
+            term
+            for part, i in _pairs(sharing, j)
+            for term in _terms(part, i, j, part.query[i, d], variant, inner=True)
+        )
+        return _scaled(sharing[0], total(terms))
+
+    return shape, enclose, exactly
+
+
+def _d_value(shape: tuple[int, ...], parts: list[Part], found: Any, variant: str | None) -> _Gradient:
+    keys, depth = shape[-2:]
+    places = list(np.ndindex(*shape[:-2]))
+
+    def enclose() -> list[arb]:
+        sums = {place: arb_mat(keys, depth) for place in places}
+        for part, balls in found():
+            sums[part.other] += balls.weights.transpose() * arb_mat(part.cotangent)
+        return [ball for place in places for ball in sums[place].entries()]
+
+    def exactly(flat: int) -> fmpq | None:
+        place, rest = divmod(flat, keys * depth)
+        j, c = divmod(rest, depth)
+        sharing = [part for part in parts if part.other == places[place]]
+        terms = (
+            Term(part.rows[i], {part.rows[i].group[j]: part.head.kept[i][j] * part.cotangent[i, c]}, {})
+            for part, i in _pairs(sharing, j)
+        )
+        filled = sum(
+            (
+                part.head.kept[i][j] * part.cotangent[i, c] / keys
+                for part in sharing
+                for i in range(part.head.shape[0])
+                if not part.head.keys(i) and part.head.filled(i, variant)
+            ),
+            fmpq(0),
+        )
+        mean = total(terms)
+        return None if mean is None else mean + filled
+
+    return shape, enclose, exactly
+
+
+def _d_bias(shape: tuple[int, ...], parts: list[Part], found: Any, variant: str | None) -> _Gradient:
+    size = int(np.prod(shape))
+    collected = _collected(shape, parts)
+
+    def enclose() -> list[arb]:
+        sums = [arb(0)] * size
+        for part, balls in found():
+            for (i, j), flat in np.ndenumerate(collected[part.index]):
+                sums[flat] += balls.scores[i, j]
+        return sums
+
+    def exactly(flat: int) -> fmpq | None:
+        return total(
+            term
+            for part in parts
+            for i, j in zip(*np.nonzero(part.head.allowed & (collected[part.index] == flat)), strict=True)
+            for term in _terms(part, int(i), int(j), fmpq(1), variant, inner=part.head.capped_bias)
+        )
+
+    return shape, enclose, exactly
+
+
+def _d_sinks(shape: tuple[int, ...], parts: list[Part], found: Any, variant: str | None) -> _Gradient:
+    def enclose() -> list[arb]:
+        sums = [arb(0)] * shape[0]
+        for part, balls in found():
+            sums[_sink_of(part)] = sum(balls.sink, sums[_sink_of(part)])
+        return sums
+
+    def exactly(flat: int) -> fmpq | None:
+        return total(
+            term
+            for part in parts
+            if _sink_of(part) == flat and part.head.sink is not None
+            for i in range(part.head.shape[0])
+            for term in _terms(part, i, SINK, fmpq(1), variant, inner=False)
+        )
+
+    return shape, enclose, exactly
+
+
+def _terms(part: Part, i: int, j: int, times: fmpq, variant: str | None, *, inner: bool) -> Iterator[Term]:
+    """Give the gradient with respect to a score, or `inner` with respect to what is capped, so many times."""
+    if times == 0:
+        return
+    row: Row = part.rows[i]
+    g = row.group[j]
+    slope = slope_symbol(part.head, i, j) if inner else ""
+    rated = fmpq(0) if j == SINK else part.rated[i][j]
+    yield Term(row, {g: rated * times}, {g: times}, slope)
+    yield Term(row, {g: part.of_lse[i] * times}, {}, ("log 2", slope) if variant == "base-2" else slope)
+
+
+def _pairs(parts: list[Part], j: int) -> Iterator[tuple[Part, int]]:
+    """Go through the queries that may attend to key j."""
+    return ((part, i) for part in parts for i in range(part.head.shape[0]) if part.head.allowed[i, j])
+
+
+def _scaled(part: Part, number: fmpq | None) -> fmpq | None:
+    """Multiply by the scale; a rational times an irrational root is irrational, unless it is 0."""
+    scale = part.head.scale
+    if scale.rational == 0 or number == 0:
+        return fmpq(0)
+    return None if number is None or scale.radicand != 1 else number * scale.rational
+
+
+def _sink_of(part: Part) -> int:
+    return part.index[-1] if part.index else 0
+
+
+def _collected(shape: tuple[int, ...], parts: list[Part]) -> dict[Index, Any]:
+    """Tell which element of the bias each pair of a head has (GRAD-4)."""
+    if not parts:
+        return {}
+    outer = tuple(1 + max(part.index[axis] for part in parts) for axis in range(len(parts[0].index)))
+    numbers = np.arange(int(np.prod(shape))).reshape(shape)
+    places = np.broadcast_to(numbers, (*outer, *parts[0].head.shape))
+    return {part.index: places[part.index] for part in parts}
+
+
+def _put_nan(results: Mapping[str, Settled], parts: list[Part], arguments: Mapping[str, Any]) -> None:
+    """Put what 0 divided by 0 leaves of rows without an allowed key (`nan` of GRAD-10)."""
+    bias = arguments.get("bias")
+    collected = {} if bias is None else _collected(np.shape(bias), parts)
+    for part in parts:
+        empty = ~part.head.allowed.any(axis=-1)
+        if not empty.any() or not part.head.shape[1]:
+            continue
+        results["d_query"].values[part.index][empty] = np.nan
+        for name in ("d_key", "d_value"):
+            results[name].values[part.other] = np.nan
+        if bias is not None:
+            results["d_bias"].values.reshape(-1)[collected[part.index][empty]] = np.nan
+        if "d_sinks" in results:
+            results["d_sinks"].values[_sink_of(part)] = np.nan
+
+
+_MAKERS: Mapping[str, Callable[..., _Gradient]] = MappingProxyType(
+    {"d_query": _d_query, "d_key": _d_key, "d_value": _d_value, "d_bias": _d_bias, "d_sinks": _d_sinks}
+)

@@ -1,0 +1,190 @@
+"""Sums of quotients of exponential sums, for the exact oracle: which of them are rational.
+
+With the keys of a row collected by equal score into groups ``g``, the sink being one more key, a
+linear functional of the gradients with respect to its scores (GRAD-1) is ``N / Z ** 2``. Both ``N``
+and ``Z ** 2`` are sums of exponentials of sums of two scores with rational coefficients. Without a
+softcap, exponentials of distinct algebraic numbers are linearly independent over the algebraic
+numbers (Lindemann and Weierstrass): the quotient is rational if and only if the coefficients of
+``N`` are one multiple of those of ``Z ** 2``. With a softcap, that they are is sufficient.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from flint import fmpq
+
+from attnspec.reference.exact.head import Head
+
+#: Coefficients of independent numbers, by a symbol of each: equal sums are equal exponents.
+Exponent = frozenset[tuple[Any, fmpq]]
+#: Coefficients, by group.
+Groups = Mapping[int, fmpq]
+
+#: The symbol of 1, and of what is multiplied by nothing but rationals.
+ONE = ""
+#: The key that stands for the sink of a row.
+SINK = -1
+
+
+@dataclass(frozen=True)
+class Row:
+    """The keys of one query by groups of equal score.
+
+    Attributes
+    ----------
+    exponents : list of Exponent
+        Of each group.
+    counts : list of int
+        How many keys each group has, a sink among them.
+    totals : list of rationals
+        The sum of the gradients with respect to the weights (`r` of the chapter) of each group.
+    group : mapping of int to int
+        The group of each allowed key, and of `SINK`.
+    """
+
+    exponents: list[Exponent]
+    counts: list[int]
+    totals: list[fmpq]
+    group: Mapping[int, int]
+
+    @cached_property
+    def signature(self) -> frozenset[tuple[Exponent, int]]:
+        """What the denominator is made of: rows in which it is the same have the same denominator."""
+        return frozenset(zip(self.exponents, self.counts, strict=True))
+
+    @cached_property
+    def sums(self) -> list[list[Exponent]]:
+        """Sums of two exponents."""
+        return [[_sum(one, other) for other in self.exponents] for one in self.exponents]
+
+    @cached_property
+    def square(self) -> Mapping[Exponent, fmpq]:
+        """The square of the denominator: coefficients by exponent."""
+        return self.over_square(dict(enumerate(map(fmpq, self.counts))), {})
+
+    def over_square(self, first: Groups, second: Groups) -> Mapping[Exponent, fmpq]:
+        """Multiply out ``sum(e[g] * first[g]) * Z - sum(e[g] * second[g]) * sum(e[g] * totals[g])``."""
+        found: defaultdict[Exponent, fmpq] = defaultdict(fmpq)
+        for g in {*first, *second}:
+            one, two = first.get(g, fmpq(0)), second.get(g, fmpq(0))
+            for other, count in enumerate(self.counts):
+                coefficient = one * count - two * self.totals[other]
+                if coefficient != 0:
+                    found[self.sums[g][other]] += coefficient
+        return {exponent: coefficient for exponent, coefficient in found.items() if coefficient != 0}
+
+
+@dataclass(frozen=True)
+class Term:
+    """One quotient: `Row.over_square` of two lists of coefficients, times the number `factor` stands for.
+
+    Attributes
+    ----------
+    row : Row
+    first, second : mapping of int to rational
+        By group.
+    factor : object
+        `ONE`, or a symbol of a transcendental number.
+    """
+
+    row: Row
+    first: Groups
+    second: Groups
+    factor: Any = ONE
+
+
+def total(terms: Iterable[Term]) -> fmpq | None:
+    """Add up quotients where what each denominator has is rational, else None.
+
+    Quotients of one denominator and one factor are added before they are asked: two rows that are
+    the same but for the sign of their cotangents add up to 0. Sums of different denominators are
+    taken to be irrational where their parts are, which may be wrong: a ball that then does not
+    settle ends in an error.
+    """
+    rows: dict[Any, Row] = {}
+    found: dict[Any, defaultdict[Exponent, fmpq]] = {}
+    for term in terms:
+        kind = (term.factor, term.row.signature)
+        rows[kind] = term.row
+        sums = found.setdefault(kind, defaultdict(fmpq))
+        for exponent, coefficient in term.row.over_square(term.first, term.second).items():
+            sums[exponent] += coefficient
+    result = fmpq(0)
+    for kind, sums in found.items():
+        numerator = {exponent: coefficient for exponent, coefficient in sums.items() if coefficient != 0}
+        if not numerator:
+            continue
+        square = rows[kind].square
+        ratios = {numerator.get(exponent, fmpq(0)) / square[exponent] for exponent in square}
+        if len(ratios) > 1 or kind[0] != ONE:
+            return None
+        result += ratios.pop()
+    return result
+
+
+def row_of(head: Head, i: int, rated: list[fmpq]) -> Row:
+    """Collect the keys of query i, `rated` being the gradients with respect to their weights.
+
+    Examples
+    --------
+    >>> from flint import fmpq
+    >>> from attnspec.reference.exact.attention import head_of
+    >>> from attnspec.reference.exact.head import matrix
+    >>> from attnspec.reference.exact.quotients import row_of
+    >>> head = head_of(matrix([[1.0]]), matrix([[2.0], [3.0], [2.0]]), {}, (), (1, 3), None, None)
+    >>> row = row_of(head, 0, [fmpq(5), fmpq(6), fmpq(7)])
+    >>> row.counts, row.totals, row.group
+    ([2, 1], [12, 6], {0: 0, 1: 1, 2: 0})
+    """
+    scores = {j: _exponent(head, i, j) for j in head.keys(i)}
+    if head.sink is not None:
+        scores[SINK] = {ONE: head.sink}
+    if head.softcap is None:  # the quotient is the same where all exponents are moved
+        origin = min(((x.get(ONE, fmpq(0)), x.get("root", fmpq(0))) for x in scores.values()), default=None)
+        for score in scores.values():
+            for symbol, moved in zip((ONE, "root"), origin or (), strict=True):
+                score[symbol] = score.get(symbol, fmpq(0)) - moved
+    exponents: dict[Exponent, int] = {}
+    group = {j: exponents.setdefault(_frozen(score), len(exponents)) for j, score in scores.items()}
+    counts, totals = [0] * len(exponents), [fmpq(0)] * len(exponents)
+    for j, g in group.items():
+        counts[g] += 1
+        totals[g] += rated[j] if j != SINK else 0
+    return Row(list(exponents), counts, totals, group)
+
+
+def slope_symbol(head: Head, i: int, j: int) -> Any:
+    """Name the slope of the softcap at a pair: transcendental but for that at 0, which is 1 (GRAD-5)."""
+    if head.softcap is None:
+        return ONE
+    inside, _ = _inside(head, i, j)
+    return inside if any(inside) else ONE
+
+
+def _inside(head: Head, i: int, j: int) -> tuple[tuple[fmpq, fmpq], int]:
+    """Give what is capped, up to its sign, and the sign."""
+    whole, root, _ = head.parts(i, j)
+    sign = -1 if (whole, root) < (0, 0) else 1
+    return (sign * whole, sign * root), sign
+
+
+def _exponent(head: Head, i: int, j: int) -> dict[Any, fmpq]:
+    whole, root, outside = head.parts(i, j)
+    if head.softcap is None:
+        return {ONE: whole, "root": root}
+    inside, sign = _inside(head, i, j)
+    return {ONE: outside} | ({inside: fmpq(sign)} if any(inside) else {})  # tanh is odd
+
+
+def _sum(one: Exponent, other: Exponent) -> Exponent:
+    found = dict(one)
+    for symbol, coefficient in other:
+        found[symbol] = found.get(symbol, fmpq(0)) + coefficient
+    return _frozen(found)
+
+
+def _frozen(coefficients: Mapping[Any, fmpq]) -> Exponent:
+    return frozenset((symbol, x) for symbol, x in coefficients.items() if x != 0)
