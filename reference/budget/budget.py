@@ -21,6 +21,7 @@ from attnspec.reference.budget.attention import (
     scores_and_errors,
 )
 from attnspec.reference.budget.formats import Accuracy, Budget, rounded
+from attnspec.reference.budget.gradients import gradient_budget
 from attnspec.reference.budget.profile import PLAIN, PROFILES
 from attnspec.reference.heads import merge_heads, split_heads
 from attnspec.reference.positions import alibi_bias
@@ -95,6 +96,9 @@ def budget(
         given["convention"] = "row"
     if operation == "attention":
         return attention_budget((given["query"], given["key"], given["value"]), given, arithmetic)
+    if operation == "attention_vjp":
+        dtypes = {str(name): str(arguments[name].dtype) for name in ("bias", "sinks") if name in given}
+        return gradient_budget(given, dtypes, arithmetic)
     if operation == "self_attention":
         return _self_attention(given, arithmetic)
     if operation == "multi_head_attention":

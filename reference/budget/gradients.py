@@ -1,0 +1,270 @@
+"""Error budgets of the gradients of attention: the formulas of the chapter `gradients`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec.dtypes import FORMATS
+from attnspec.reference.budget.arithmetic import Arithmetic
+from attnspec.reference.budget.attention import (
+    APPROXIMATE,
+    CAPPING,
+    DROPPING,
+    EXPONENTIAL,
+    MASKING,
+    SCALING,
+    SHIFTING,
+    attention_budget,
+    repeat_heads,
+    scores_and_errors,
+)
+from attnspec.reference.budget.formats import Budget, rounded
+from attnspec.reference.masking import allowed_keys
+from attnspec.reference.softmax import log_sum_exp, softmax
+
+#: Roundings of `r - delta + h` at the size of its terms: `p r` and `p delta` in turn, or `delta - h` before.
+DIFFERENCE = 2
+#: Roundings of `r` by dropout: those of a weight, and the product, as the factor is no quotient here.
+DROPPING_TWICE = DROPPING + 1
+#: An exponent above this says nothing; its exponential is finite, and so is all that it is multiplied by.
+LARGEST = 300.0
+
+#: The arrays that have no axis of heads where there are only two axes.
+_HEADED = ("query", "key", "value", "d_output", "d_lse")
+#: A gradient and its error.
+_Pair = tuple[Budget, Budget]
+
+
+def gradient_budget(
+    given: Mapping[str, Any], dtypes: Mapping[str, str], arithmetic: Arithmetic
+) -> dict[str, Budget]:
+    """Budgets of the gradients of query, key and value, and of bias and sinks where these are given.
+
+    Parameters
+    ----------
+    given : mapping
+        The call, and under `uniform_rows` whether empty rows are means.
+    dtypes : mapping of str to str
+        Of bias and sinks, whose gradients have them.
+    arithmetic : Arithmetic
+    """
+    if given["query"].ndim > 2:
+        return _of_heads(given, dtypes, arithmetic)
+    heads = {name: given[name][None] for name in _HEADED if name in given}
+    found = _of_heads({**given, **heads}, dtypes, arithmetic)
+    return {name: x[0] if name[2:] in _HEADED else x for name, x in found.items()}
+
+
+def _of_heads(
+    given: Mapping[str, Any], dtypes: Mapping[str, str], arithmetic: Arithmetic
+) -> dict[str, Budget]:
+    query, key, g = given["query"], given["key"], given["d_output"]
+    work, profile = arithmetic.work, arithmetic.profile
+    h = given.get("d_lse", np.zeros(g.shape[:-1]))[..., None]  # (*B, Hq, L, 1)
+    active = (np.abs(g).sum(axis=-1, keepdims=True) > 0) | (h != 0)
+    weights, shares, allowed, met, output_error = _weights(given, arithmetic)
+    kept = met * given.get("dropout_mask", True) / (1 - given.get("dropout_rate", 0.0))
+    dropping = DROPPING_TWICE * work.unit * ("dropout_mask" in given)
+    values = repeat_heads(given["value"], met.shape)
+    r = _cotangents_of_weights(g, values, kept, dropping, arithmetic)
+    delta = _means(weights, r, g, (kept * weights[0]) @ values, output_error, arithmetic)
+    t = _product(weights, _differences(r, delta, h, arithmetic), allowed & active, arithmetic)
+    scaled = _of_products(t, given, arithmetic)
+
+    # The terms of each sum, and the relative errors of the sums.
+    across = allowed.sum(axis=-1, keepdims=True)  # (*B, Hq, L, 1)
+    down = np.swapaxes(met.sum(axis=-2, keepdims=True), -1, -2)  # (*B, Hq, S, 1)
+    of_row, of_column = (profile.summing(n, work.unit) for n in (across, down))
+    shared = key.shape[-3]
+    group = met.shape[-3] // max(shared, 1)
+    of_column = repeat_heads(_of_group(of_column, shared), met.shape) + work.unit * group * (group > 1)
+    scaling = SCALING * work.unit
+    found = {"d_query": _matrix(scaled, repeat_heads(key, met.shape), of_row + scaling, across, arithmetic)}
+    d_key = _matrix(_turned(scaled), query, of_column + scaling, down, arithmetic)
+    dropped = _dropped(weights, kept, dropping, arithmetic)
+    d_value = _matrix(_turned(dropped), g, of_column, down, arithmetic)
+    for name, (gradient, error) in (("d_key", d_key), ("d_value", d_value)):
+        found[name] = _of_group(gradient, shared), _of_group(error, shared)
+    budgets = {name: rounded(*pair, arithmetic.storage) for name, pair in found.items()}
+    if "bias" in given:
+        cast = t[0], t[1] + _cast(t, 1.0, arithmetic)
+        pair = _summed(cast, allowed & active, np.shape(given["bias"]), arithmetic)
+        budgets["d_bias"] = rounded(*pair, FORMATS[dtypes["bias"]])
+    if "sinks" in given:
+        there = np.isfinite(given["sinks"])[:, None, None] & active  # (*B, Hq, L, 1)
+        z = _differences((np.zeros(h.shape), np.zeros(h.shape)), delta, h, arithmetic)
+        heads = (there.shape[-3], 1, 1)
+        value, error = _summed(_product(shares, z, there, arithmetic), there, heads, arithmetic)
+        budgets["d_sinks"] = rounded(value, error, FORMATS[dtypes["sinks"]])[:, 0, 0]
+    return budgets
+
+
+def _weights(
+    given: Mapping[str, Any], arithmetic: Arithmetic
+) -> tuple[_Pair, _Pair, NDArray[np.bool_], NDArray[np.bool_], Budget]:
+    """Weights recomputed from an lse, those of the sinks, which keys count, and the output's error.
+
+    Returns
+    -------
+    weights, shares : pairs of (*B, Hq, L, S) and of (*B, Hq, L, 1)
+    allowed, met : (*B, Hq, L, S)
+        The latter with all keys of an empty row that is a mean.
+    output_error : (*B, Hq, L, Dv)
+    """
+    work, sinks = arithmetic.work, given.get("sinks")
+    arrays = given["query"], given["key"], given["value"]
+    s, s_error = scores_and_errors(arrays[0], arrays[1], given, arithmetic)
+    allowed = allowed_keys(s.shape, **{name: given[name] for name in MASKING if name in given})
+    met = allowed | (given["uniform_rows"] & ~allowed.any(axis=-1, keepdims=True))
+    s, s_error = np.where(allowed, s, 0), np.where(allowed, s_error, 0)
+    p: Budget = softmax(s, met, sinks).astype(np.float64)  # (*B, Hq, L, S)
+    lse = log_sum_exp(s, met, sinks)[..., None]  # (*B, Hq, L, 1)
+    lse = np.where(np.isfinite(lse), lse, 0)
+    forward = attention_budget(arrays, given, arithmetic)
+    # The lse is held, and converted to base 2 once more.
+    of_row = forward["lse"][..., None] + work.unit * (np.abs(lse) + EXPONENTIAL)
+    of_row = of_row + (APPROXIMATE if arithmetic.casts else 0.0)
+    error = p * _exponential(s_error + work.unit * SHIFTING * np.abs(s - lse) + of_row)
+    sink = np.full(lse.shape, -np.inf) if sinks is None else sinks[:, None, None]
+    there = np.isfinite(sink)
+    distance = np.where(there, sink, lse) - lse  # (*B, Hq, L, 1)
+    share = there * np.exp(distance)
+    share_error = share * _exponential(work.unit * SHIFTING * np.abs(distance) + of_row)
+    # An exponential may be flushed to zero.
+    weights, shares = (p, met * (error + work.normal)), (share, there * (share_error + work.normal))
+    return weights, shares, allowed, met, forward["output"]
+
+
+def _exponential(exponent: Budget) -> Budget:
+    """Relative error of an exponential whose exponent is off by that much."""
+    error: Budget = np.expm1(np.minimum(exponent, LARGEST))
+    return error
+
+
+def _cotangents_of_weights(
+    g: Budget, values: Budget, kept: Budget, dropping: float, arithmetic: Arithmetic
+) -> _Pair:
+    """Cotangent of each weight before dropout: a dot product of depth Dv, and what dropout multiplies."""
+    depth, work, profile = g.shape[-1], arithmetic.work, arithmetic.profile
+    turned = np.swapaxes(values, -1, -2)
+    r, size = kept * (g @ turned), kept * (np.abs(g) @ np.abs(turned))  # (*B, Hq, L, S)
+    error = (profile.summing(depth, work.unit) + profile.product + dropping) * size
+    error = error + (depth + 1) * work.normal * np.maximum(kept, 1) * (size > 0)
+    return r, error + _cast((r, error), np.maximum(kept, 1), arithmetic)
+
+
+def _means(
+    weights: _Pair, r: _Pair, g: Budget, output: Budget, output_error: Budget, arithmetic: Arithmetic
+) -> _Pair:
+    """Mean of `r` by the weights: as the sum over keys, or from the output that the forward pass returned."""
+    work, profile = arithmetic.work, arithmetic.profile
+    delta = (weights[0] * r[0]).sum(axis=-1, keepdims=True)  # (*B, Hq, L, 1)
+    keys, depth = (weights[1] > 0).sum(axis=-1, keepdims=True), g.shape[-1]
+    size = (weights[0] + weights[1]) * (np.abs(r[0]) + r[1])
+    by_keys = (size - weights[0] * np.abs(r[0])).sum(axis=-1, keepdims=True)
+    by_keys = by_keys + profile.summing(keys, work.unit) * size.sum(axis=-1, keepdims=True)
+    size = np.abs(g) * (np.abs(output) + output_error)
+    by_output = (np.abs(g) * output_error + profile.summing(depth, work.unit) * size).sum(
+        axis=-1, keepdims=True
+    )
+    some = np.abs(g).sum(axis=-1, keepdims=True) > 0
+    return delta, np.maximum(by_keys, by_output) + some * np.maximum(keys, depth) * work.normal
+
+
+def _differences(r: _Pair, delta: _Pair, h: Budget, arithmetic: Arithmetic) -> _Pair:
+    """Differences `r - delta + h`, in whatever order."""
+    size = np.abs(r[0]) + r[1] + np.abs(delta[0]) + delta[1] + np.abs(h)
+    return r[0] - delta[0] + h, r[1] + delta[1] + DIFFERENCE * arithmetic.work.unit * size
+
+
+def _dropped(weights: _Pair, kept: Budget, dropping: float, arithmetic: Arithmetic) -> _Pair:
+    """Weights after dropout, as they meet the cotangents of the output."""
+    value, error = kept * weights[0], kept * (weights[1] + dropping * (weights[0] + weights[1]))
+    return value, error + _cast((value, error), np.maximum(kept, 1), arithmetic)
+
+
+def _product(weights: _Pair, factor: _Pair, where: NDArray[np.bool_], arithmetic: Arithmetic) -> _Pair:
+    """Product of a weight and a number, with one rounding, where there is anything to multiply."""
+    (p, p_error), (w, w_error), work = weights, factor, arithmetic.work
+    error = p_error * np.abs(w) + (p + p_error) * w_error
+    error = error + work.unit * (p * np.abs(w) + error) + work.normal
+    return np.where(where, p * w, 0), np.where(where, error, 0)
+
+
+def _of_products(t: _Pair, given: Mapping[str, Any], arithmetic: Arithmetic) -> _Pair:
+    """Gradient of the dot products: times the slope of the softcap and the scale, and cast."""
+    value, error = t
+    work, depth = arithmetic.work, given["query"].shape[-1]
+    scale = given.get("scale")
+    scale = 1 / np.sqrt(max(depth, 1)) if scale is None else float(scale)
+    softcap = given.get("softcap")
+    if softcap is not None:
+        plain = {"scale": scale}
+        x, x_error = scores_and_errors(given["query"], given["key"], plain, arithmetic)
+        size = np.abs(value) + error
+        slope, slope_error = _slope(x, x_error + work.unit * np.abs(x), softcap, arithmetic)
+        error = slope * error + size * slope_error
+        error = (error + work.unit * size * (slope + slope_error) + work.normal) * (size > 0)
+        value = value * slope
+    value, error = scale * value, abs(scale) * error
+    return value, error + _cast((value, error), max(abs(scale), 1.0), arithmetic)
+
+
+def _slope(x: Budget, x_error: Budget, softcap: float, arithmetic: Arithmetic) -> _Pair:
+    """Slope of the softcap, `1 - tanh^2`, whose error is that of the tanh, twice, however small it is."""
+    unit = arithmetic.work.unit
+    nearest = np.maximum(np.abs(x) - x_error, 0) / softcap
+    tanh = np.abs(np.tanh(x / softcap))
+    error = np.cosh(np.minimum(nearest, LARGEST)) ** -2.0 * x_error / softcap
+    error = error + (EXPONENTIAL + CAPPING) * unit * (tanh + error)
+    error = (2 * tanh + error) * error  # of the square
+    slope: Budget = np.cosh(np.minimum(np.abs(x / softcap), LARGEST)) ** -2.0
+    return slope, error + unit * (1 + 2 * error)  # of the square and the difference, which add up to 1
+
+
+def _cast(pair: _Pair, largest: Any, arithmetic: Arithmetic) -> Budget:
+    """Error of rounding to the storage dtype before a product, in the class `cast`."""
+    if not arithmetic.casts:
+        return np.zeros(pair[0].shape)
+    storage, size = arithmetic.storage, np.abs(pair[0]) + pair[1]
+    error: Budget = np.maximum(storage.unit * size, largest * storage.subnormal / 2 * (size > 0))
+    return error
+
+
+def _turned(pair: _Pair) -> _Pair:
+    return np.swapaxes(pair[0], -1, -2), np.swapaxes(pair[1], -1, -2)
+
+
+def _matrix(left: _Pair, right: Budget, sums: Any, terms: Any, arithmetic: Arithmetic) -> _Pair:
+    """Product of two matrices, of which the right one is exact, and its error."""
+    work = arithmetic.work
+    size = (np.abs(left[0]) + left[1]) @ np.abs(right)
+    error = left[1] @ np.abs(right) + (sums + arithmetic.profile.product) * size
+    return left[0] @ right, error + (terms + SCALING) * work.normal * (size > 0)
+
+
+def _of_group(array: Budget, shared: int) -> Budget:
+    """Add up what the query heads of each shared head have."""
+    *batch, heads, rows, columns = array.shape
+    groups = array.reshape(*batch, shared, heads // max(shared, 1), rows, columns)
+    total: Budget = groups.sum(axis=-3)
+    return total
+
+
+def _summed(pair: _Pair, terms: NDArray[np.bool_], shape: tuple[int, ...], arithmetic: Arithmetic) -> _Pair:
+    """Sum over the axes that an array of that shape is broadcast along: a rounding for all terms but one."""
+    count, size = (_to_shape(x, shape) for x in (terms.astype(np.float64), np.abs(pair[0]) + pair[1]))
+    additions = np.maximum(count - 1, 0) * arithmetic.work.unit
+    return _to_shape(pair[0], shape), _to_shape(pair[1], shape) + additions * size
+
+
+def _to_shape(array: Budget, shape: tuple[int, ...]) -> Budget:
+    over = tuple(
+        axis - len(shape)
+        for axis, size in enumerate(shape)
+        if size == 1 and array.shape[array.ndim - len(shape) + axis] != 1
+    )
+    total: Budget = array.sum(axis=(*range(array.ndim - len(shape)), *over)).reshape(shape)
+    return total
