@@ -5,6 +5,8 @@ REFUSED, RELATED = "refused", "related"
 #: Of attention: what a call lacks or has besides its options. Each is the condition of some bug.
 NO_SCALE, SHARED, EMPTY, SPECIAL = "no scale", "shared heads", "empty row", "special numbers"
 MORE_QUERIES, OTHER_DEPTH, VIEWED = "more queries", "other value depth", "layout"
+#: A call for gradients.
+GRADIENT = "gradient"
 NOTHING, ONE_QUERY = "empty axes", "one query"
 #: More keys or queries than a tile of a size holds.
 TILED, TILED_32, TILED_64 = "tiles", "tiles of 32", "tiles of 64"

@@ -111,8 +111,8 @@ def top(call: Attention, s: Array, allowed: Mask) -> Array:
     if call.sinks is not None:
         most = call.xp.maximum(most, call.sink)
     shift = call.xp.where(most == -math.inf, 0.0, most)
-    # It changes nothing (SOFT-2), so nothing is to be differentiated. The derivative of a maximum divides by
-    # how many elements equal it, which are none where a compiler computes them a second time, otherwise rounded.
+    # It changes nothing (SOFT-2), so no derivative flows through it. That of a maximum divides by the number
+    # of elements equal to it, which is 0 when a compiler computes the scores again with other roundings.
     return shift if call.steps.constant is None else call.steps.constant(shift)
 
 

@@ -36,7 +36,9 @@ def _differentiate(
     run: Callable[..., Any], arrays: Sequence[Any], cotangents: Sequence[Any]
 ) -> Sequence[Any]:
     returned, pull_back = jax.vjp(run, *arrays)
-    gradients: Sequence[Any] = pull_back(type(returned)(cotangents) if _is_several(returned) else cotangents[0])
+    gradients: Sequence[Any] = pull_back(
+        type(returned)(cotangents) if _is_several(returned) else cotangents[0]
+    )
     return gradients
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from attnspec import OPERATIONS, Case
 from attnspec.backends import Backend
 from attnspec.dtypes import SHORT
+from attnspec.operations.gradients import primal
 from attnspec.reference.budget.budget import Accuracy, Budget, budget
 
 #: The latest budgets. A case is judged on several backends, and again when it failed.
@@ -64,17 +65,19 @@ def _computed(backend: Backend, case: Case, accuracy: Accuracy) -> dict[str, Bud
         "accuracy": accuracy,
         "profile": backend.profile,
         "working": backend.dialect.get("NUM-2") if dtype == "float64" else None,
-        "uniform_rows": backend.dialect.get("MASK-6") == "uniform",
+        "uniform_rows": backend.dialect.get("MASK-6" if operation == "attention" else "GRAD-10") == "uniform",
     }
     if operation == "alibi_bias" and backend.dialect.get("POS-8") == "key-position":
         # Compute each row for a query at position 0, whose distance from key j is j.
         first = {**arguments, "query": arguments["query"][..., :1, :], "query_offset": 0}
         row = budget(operation, first, dtype, **options)["bias"]
         return {"bias": np.broadcast_to(row, (*arguments["query"].shape[:-1], row.shape[-1]))}
-    if operation != "attention":
+    if primal(operation) != "attention":
         return budget(operation, arguments, dtype, **options)
     arguments = in_plain_words(arguments, backend.dialect)
     budgets = budget(operation, arguments, dtype, **options)
+    if operation != "attention":
+        return {name: _folded(array, case, name) for name, array in budgets.items()}
     if not backend.has("attention", "return_weights"):
         # Weights that are observed as the output for an identity value are rounded as an output is.
         keys = arguments["key"].shape[-2]
@@ -83,6 +86,15 @@ def _computed(backend: Backend, case: Case, accuracy: Accuracy) -> dict[str, Bud
     if backend.dialect.get("SOFT-6") == "base-2":
         budgets["lse"] = budgets["lse"] / log(2)
     return budgets
+
+
+def _folded(allowed: Budget, case: Case, name: str) -> Budget:
+    """Add up the budgets of a gradient over the copies of a key head, where `in_plain_words` made copies."""
+    of = next(one.of for one in OPERATIONS[case.operation].results if one.name == name)
+    shape = case.arguments[of].shape
+    if allowed.shape == shape:
+        return allowed
+    return allowed.reshape((*shape[:-3], -1, *shape[-3:])).sum(axis=-4)
 
 
 def in_plain_words(arguments: Mapping[str, Any], dialect: Mapping[str, str]) -> dict[str, Any]:

@@ -153,6 +153,9 @@ def _named(backend: Backend, names: list[str], returned: Any) -> Outputs:
         try:
             backend.to_numpy(part)
         except (Exception, SystemExit) as error:
+            if part is None and name.startswith("d_"):
+                reason = f"{name}: expected a gradient or an error, got none: no output depends on it"
+                raise Failure("GRAD-17", reason) from error
             got = type(part).__name__ if type(error) is TypeError else f"{type(part).__name__} ({error})"
             raise Failure("SHAPE-3", f"{name}: expected an array of {backend.library}, got {got}") from error
     raise AssertionError("outputs: expected to be converted one by one, got an error for all together")

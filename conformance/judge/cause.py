@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnspec import OPERATIONS, Case, find_rule
 from attnspec.backends import Backend
@@ -16,7 +17,8 @@ from attnspec.conformance.judge.expected import differ, differences, expected, o
 from attnspec.conformance.judge.shapes import RULES
 from attnspec.conformance.judge.variants import can_show
 from attnspec.conformance.verdict import Difference
-from attnspec.reference import attention
+from attnspec.operations.gradients import primal
+from attnspec.reference import attention, attention_vjp
 from attnspec.reference.budget.budget import Budget, budget
 
 #: Rules about the lse's dtype. In cases about other rules, an lse of too short a dtype is not judged.
@@ -64,6 +66,11 @@ def cause_of(
     rule = case.rules[0]
     if difference.kind == "shape" and case.operation == "attention" and case.misuse is None:
         return Cause(RULES[difference.output])
+    if case.operation == "attention_vjp" and case.misuse is None:
+        if difference.kind in ("shape", "dtype"):
+            return Cause("GRAD-2")
+        if _is_silent_zero(outputs[difference.output], values[difference.output]):
+            return Cause("GRAD-17")
     if difference.kind == "dtype":
         return Cause("NUM-7" if difference.output == "lse" else "NUM-1")
     if find_rule(rule).level != "MUST":
@@ -90,24 +97,30 @@ def ignored(backend: Backend, case: Case, outputs: Outputs) -> list[str]:
     found = []
     for name in case.arguments:
         # Without some options, such as the number of heads, there is no valid call.
-        if name not in OPERATIONS[case.operation].arrays and case.operation == "attention":
+        if name not in OPERATIONS[case.operation].arrays and primal(case.operation) == "attention":
             left_out = OPERATIONS[case.operation].together(name)
             less = {key: x for key, x in case.arguments.items() if key not in left_out}
-            if (dialect or _is_near(outputs, less)) and _gave(
+            if (dialect or _is_near(case.operation, outputs, less)) and _gave(
                 backend, replace(case, arguments=less, expected={}), dialect, (case, dialect), outputs, 1
             ):
                 found.append(name)
     return found
 
 
-def _is_near(outputs: Outputs, arguments: Mapping[str, Any]) -> bool:
+def _is_silent_zero(got: NDArray[Any], expected: NDArray[Any]) -> bool:
+    """Whether a gradient is 0 everywhere, and a good part of it should not be."""
+    return not got.any() and 2 * np.count_nonzero(expected) > expected.size
+
+
+def _is_near(operation: str, outputs: Outputs, arguments: Mapping[str, Any]) -> bool:
     """Whether the reference gives a similar output for a call. The oracle is much slower."""
     wide = {name: x.astype(np.float64) if is_real(x) else x for name, x in arguments.items()}
-    if "output" not in outputs:
+    first = OPERATIONS[operation].outputs[0]
+    if first not in outputs:
         return True
     try:
-        near = attention(**wide)
-        off = np.abs(outputs["output"].astype(np.float64) - near)
+        near = attention(**wide) if operation == "attention" else attention_vjp(**wide)[0]
+        off = np.abs(outputs[first].astype(np.float64) - near)
     except (ValueError, TypeError):
         return True
     return not bool((off[np.isfinite(off)] > _FAR * np.abs(near[np.isfinite(near)]).max(initial=1.0)).any())
@@ -153,7 +166,7 @@ def _variant(
     for rule, variant in variants:
         # Most calls leave the scale out, and the oracle is slow, so the reference is used first.
         quick = rule == "SCORE-2" and not dialect and case.operation == "attention"
-        if quick and not _is_near(outputs, {**case.arguments, "scale": 1.0}):
+        if quick and not _is_near(case.operation, outputs, {**case.arguments, "scale": 1.0}):
             continue
         showing = replace(backend, dialect={**backend.dialect, rule: variant})
         if _gave(showing, case, {**dialect, rule: variant}, (case, dialect), outputs, _SLACK):

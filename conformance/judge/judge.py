@@ -13,7 +13,7 @@ from attnspec.conformance.judge.budget import budgets_of, required
 from attnspec.conformance.judge.call import Outputs, observe
 from attnspec.conformance.judge.cause import Cause, cause_of, looked_at
 from attnspec.conformance.judge.deviation import declared_for
-from attnspec.conformance.judge.dtypes import is_real
+from attnspec.conformance.judge.dtypes import LSES, is_real
 from attnspec.conformance.judge.expected import declared, differences
 from attnspec.conformance.judge.failure import Failure, Missing, Raised
 from attnspec.conformance.judge.figure import misprint
@@ -24,6 +24,7 @@ from attnspec.conformance.judge.shapes import misshapen
 from attnspec.conformance.judge.traits import numbers, traits
 from attnspec.conformance.verdict import CLASSES, Difference, Verdict
 from attnspec.dtypes import SHORT
+from attnspec.operations.gradients import primal
 from attnspec.reference.budget.budget import Accuracy, Budget, budget
 from attnspec.reference.budget.profile import PROFILES
 
@@ -119,7 +120,7 @@ def _is_asked(rule: str, backend: Backend, case: Case) -> bool:
 def _without_default(rule: str, backend: Backend, case: Case) -> str:
     """Return the option whose default a rule defines, if the backend has no default for it."""
     option = _DEFAULTS.get(rule, "")
-    return option if case.operation == "attention" and option in backend.given else ""
+    return option if primal(case.operation) == "attention" and option in backend.given else ""
 
 
 def _why_none(backend: Backend, case: Case) -> str:
@@ -135,11 +136,11 @@ def _require(backend: Backend, item: Case | Relation) -> None:
         raise Missing(f"{backend.name} has no answers to {item.id}")
     needed = {item.dtype} & set(DTYPES)
     for case in item.calls if isinstance(item, Relation) else (item,):
-        misfit = fits(backend.constraints, case.arguments) if case.operation == "attention" else ""
+        misfit = fits(backend.constraints, case.arguments) if primal(case.operation) == "attention" else ""
         if misfit:
             raise Missing(f"{backend.name} {misfit}")
         if case.group:  # a golden vector is judged in the dtype of its first array
-            needed |= {str(x.dtype) for name, x in case.arguments.items() if is_real(x) and name != "lses"}
+            needed |= {str(x.dtype) for name, x in case.arguments.items() if is_real(x) and name not in LSES}
     missing = sorted(needed - set(backend.dtypes))
     if missing:
         raise Missing(f"{backend.name} has no {', '.join(missing)}")

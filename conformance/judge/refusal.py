@@ -13,6 +13,7 @@ from attnspec.backends import Backend
 from attnspec.conformance.judge.call import Outputs, call, observe
 from attnspec.conformance.judge.dtypes import in_dtype
 from attnspec.conformance.judge.failure import Declined, Failure, Missing, Raised
+from attnspec.operations.gradients import primal
 
 
 def _ones(**shapes: tuple[int, ...]) -> dict[str, Any]:
@@ -27,6 +28,7 @@ FITTING: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "projection": _ones(tokens=(3, 2), weight=(2, 2)),
         "scores": _ones(query=(2, 3, 4), key=(2, 3, 4)),
         "attention": _ones(query=(2, 3, 4), key=(2, 3, 4), value=(2, 3, 4)),
+        "attention_vjp": _ones(query=(2, 3, 4), key=(2, 3, 4), value=(2, 3, 4), d_output=(2, 3, 4)),
         "self_attention": _ones(tokens=(3, 2)) | _WEIGHTS,
         "split_heads": _ones(features=(3, 4)) | {"heads": 2},
         "merge_heads": _ones(split=(2, 3, 2)),
@@ -88,7 +90,10 @@ def _require_fitting(backend: Backend, operation: str) -> None:
     """Make a valid call. A function that raises for it does not refuse invalid ones."""
     function = backend.function(operation)
     if not any(known is function for known in _FIT):
-        arguments = _attention(backend) if operation == "attention" else FITTING[operation]
+        arguments = FITTING[operation]
+        if primal(operation) == "attention":
+            fit = _attention(backend)
+            arguments = {**fit, "d_output": fit["query"]} if operation != "attention" else fit
         call(backend, operation, in_dtype(arguments, backend.dtypes[0]))
         _FIT.append(function)
 

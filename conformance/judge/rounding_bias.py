@@ -79,3 +79,60 @@ def signed_mean(
         threshold = working + approximate + sqrt(2 * log(4 / CHANCE) * squares)
         shares.append(abs((signs * (got - expected)).sum()) / threshold)
     return float(max(shares))
+
+
+def signed_sum(
+    got: Array,
+    expected: Array,
+    allowed: Array,
+    *,
+    dtype: str,
+    cast: tuple[Array, Array] | None = None,
+) -> float:
+    """Compare the sum of the signed errors of a gradient with what unbiased rounding leaves of it (GRAD-20).
+
+    Parameters
+    ----------
+    got, expected, allowed : (N, C)
+        What an implementation returned, the exact values, and the budget of the class ``full``.
+    dtype : str
+        Of the gradient: ``float16`` or ``bfloat16``.
+    cast : ((N, M), (M, C)), optional
+        The exact factors of the gradient, the left one of which is rounded in the class ``cast``.
+
+    Returns
+    -------
+    float
+        The share of the threshold that the sum uses; above 1 rounding is biased.
+
+    Notes
+    -----
+    As in `signed_mean`. Unlike weights, the rounded factors do not sum to 1, so an approximate exponential,
+    and with it the sum that it is divided by, moves the sum of a row by at most ``2 * APPROXIMATE`` times the
+    sum of the sizes of its terms.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.conformance.judge.rounding_bias import signed_sum
+    >>> exact = np.linspace(1, 2, 500)[None]
+    >>> low = np.floor(exact * 1024) / 1024
+    >>> signed_sum(low, exact, exact * 2**-11, dtype="float16") > 1
+    True
+    """
+    if not np.isfinite(got).all():
+        return np.inf
+    storage = FORMATS[dtype]
+    last = np.maximum(storage.unit * np.abs(expected), storage.subnormal / 2)
+    working = np.maximum(allowed - last, 0).sum()
+    shares = []
+    for signs in (np.ones_like(expected), np.sign(expected)):
+        squares, approximate = (last**2).sum(), 0.0
+        if cast is not None:
+            factors, others = cast
+            moved = np.abs(factors * (signs @ others.T))  # (N, M)
+            squares += ((storage.unit * moved) ** 2).sum()
+            approximate = 2 * APPROXIMATE * moved.sum()
+        threshold = working + approximate + sqrt(2 * log(4 / CHANCE) * squares)
+        shares.append(abs((signs * (got - expected)).sum()) / threshold)
+    return float(max(shares))

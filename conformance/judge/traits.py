@@ -11,6 +11,7 @@ from attnspec.conformance.judge.dtypes import is_real
 from attnspec.conformance.judge.relation import Relation
 from attnspec.conformance.traits import (
     EMPTY,
+    GRADIENT,
     LARGE,
     MORE_QUERIES,
     NO_SCALE,
@@ -31,6 +32,7 @@ from attnspec.conformance.traits import (
     negative,
     zero,
 )
+from attnspec.operations.gradients import primal
 from attnspec.reference.masking import allowed_keys
 
 #: A score above this, or a row of scores all below its negative, counts as large.
@@ -76,7 +78,9 @@ def _of_call(case: Case) -> set[str]:
         found.add(SPECIAL)
     if case.layout:
         found.add(VIEWED)
-    return found | _of_attention(case.arguments) if case.operation == "attention" else found
+    if primal(case.operation) != "attention":
+        return found
+    return found | _of_attention(case.arguments) | ({GRADIENT} if case.operation != "attention" else set())
 
 
 def _is_plain(name: str, array: Any) -> bool:

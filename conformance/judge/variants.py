@@ -44,6 +44,8 @@ def can_show(case: Case, values: Mapping[str, Any], off: str) -> Iterator[tuple[
 
 
 def _changes(rule: str, case: Case, values: Mapping[str, Any], off: str) -> bool:
+    if rule.startswith("GRAD-"):
+        return case.operation == "attention_vjp" and (rule != "GRAD-6" or "d_lse" in case.arguments)
     if rule == "SCORE-2":
         return "scale" in OPERATIONS[case.operation].arguments and case.arguments.get("scale") is None
     if rule in _NEEDS:
@@ -53,6 +55,8 @@ def _changes(rule: str, case: Case, values: Mapping[str, Any], off: str) -> bool
     if rule == "HEAD-1":
         shapes = [case.arguments[name].shape[:-2] for name in ("query", "key") if name in case.arguments]
         return len(shapes) < 2 or shapes[0] != shapes[1]
+    if case.operation == "attention_vjp":
+        return False  # the gradients of the other rules' rows are named by GRAD-10
     lse, weights = values.get("lse"), values.get("weights")
     if rule in _OF_LSE:
         return off == "lse" and (rule == "SOFT-6" or lse is None or bool((lse == -np.inf).any()))

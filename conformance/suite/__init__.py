@@ -24,6 +24,7 @@ FILES = {
     "caching": ("caching", "merging"),
     "positions": ("positions",),
     "dropout": ("dropout",),
+    "gradients": ("gradients", "gradients_of_nothing", "gradients_of_options"),
     "numerics": ("numerics", "layouts", "special_numbers"),
     "errors": ("errors", "pairs"),
 }

@@ -17,6 +17,7 @@ from attnspec.conformance.suite.malformed import Malformed, malformed
 from attnspec.conformance.suite.malformed.fitting import BATCHES, SIZES
 from attnspec.conformance.suite.options import OPTIONS, drawn
 from attnspec.conformance.suite.problem import MASKED, Shape
+from attnspec.operations.gradients import primal
 
 chapter = Chapter("errors")
 
@@ -38,7 +39,7 @@ def refused(draw: Draw, name: str) -> Iterator[Yielded]:
 
 def _fitted(draw: Draw, operation: str) -> tuple[Malformed, ...]:
     """Give malformed calls whose sizes are such as an implementation takes, but for what is wrong."""
-    if operation != "attention":
+    if primal(operation) != "attention":
         return malformed()
     own = Shape((*BATCHES, SIZES["Hq"]), SIZES["L"], SIZES["S"], SIZES["D"], SIZES["Dv"])
     fit = draw.fitted(own)

@@ -17,6 +17,7 @@ from attnspec.conformance.judge.relation import Found, Relation
 from attnspec.conformance.suite import datasets
 from attnspec.conformance.suite.problem import GROUPED, MASKED, SHAPES, Problem, Shape, fitted, problem_of
 from attnspec.dtypes import DTYPES
+from attnspec.operations.gradients import primal
 
 Item = Case | Relation
 Arguments = Mapping[str, Any]
@@ -236,7 +237,7 @@ def with_always(item: Item, constraints: Constraints, *, beside: bool = False) -
         changed = any(one is not other for one, other in zip(calls, item.calls, strict=True))
         return replace(item, calls=calls) if changed and all_have else item
     own = item.expected or item.misuse or item.alternatives
-    if item.operation != "attention" or own or constraints.always.keys() <= item.arguments.keys():
+    if primal(item.operation) != "attention" or own or constraints.always.keys() <= item.arguments.keys():
         return item
     if not all(np.isfinite(item.arguments[name]).all() for name in ("query", "key", "value")):
         return item

@@ -12,6 +12,18 @@ VJP = "_vjp"
 _COTANGENT = MappingProxyType({"dtype": "ERR-2", "mixed": "ERR-1", "shape": "GRAD-16", "axes": "GRAD-16"})
 
 
+def primal(operation: str) -> str:
+    """Name the operation whose gradients an operation computes; any other operation is its own.
+
+    Examples
+    --------
+    >>> from attnspec.operations.gradients import primal
+    >>> primal("attention_vjp"), primal("scores")
+    ('attention', 'scores')
+    """
+    return operation.removesuffix(VJP)
+
+
 def cotangent(output: Output, since: str) -> Argument:
     """Declare the cotangent of an output, such as `d_output`, which is required if the output always is."""
     return Argument(

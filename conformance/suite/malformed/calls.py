@@ -20,6 +20,7 @@ from attnspec.conformance.suite.malformed.names import NAMES
 from attnspec.dtypes import numpy_dtype
 from attnspec.fitting import misfits
 from attnspec.operations import LETTERS, Argument, Operation
+from attnspec.operations.gradients import primal
 
 
 @dataclass(frozen=True)
@@ -76,9 +77,11 @@ def every(sizes: Sizes = ()) -> tuple[Malformed, ...]:
     """List every call that our own sources refuse, whether a rule asks for it or not."""
     found: dict[str, Malformed] = {}
     for operation in OPERATIONS:
-        own = {**SIZES, **dict(sizes if operation == "attention" else ())}
+        own = {**SIZES, **dict(sizes if primal(operation) == "attention" else ())}
         made = (make(operation, own) for make in (_derived, _alone, _resized, _by_hand))
         for call in chain.from_iterable(made):
+            if operation != primal(operation) and call.argument in OPERATIONS[primal(operation)].arguments:
+                continue  # what attention refuses is asked of attention
             # A companion shares words with the operator: "softcap of 0 in scores".
             beside = "" if call.operation == "attention" else f" in {call.operation}"
             name = NAMES.get(f"{call.name}{beside}") or f"{call.name}{beside}"

@@ -1,0 +1,92 @@
+"""The chapter `gradients`: what each option does to the gradients, alone and in pairs."""
+
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from attnspec.conformance.suite.gradients import cotangents
+from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
+from attnspec.conformance.suite.options import OPTIONS, drawn, dropout, sinks
+from attnspec.conformance.suite.problem import GROUPED, MASKED
+
+chapter = Chapter("gradients")
+
+_VJP = "attention_vjp"
+#: The rule that a gradient with an option bears on first; those of masking bear on GRAD-9.
+_RULES = {"scale": "GRAD-1", "softcap": "GRAD-5", "bias": "GRAD-4", "sinks": "GRAD-7", "dropout": "GRAD-8"}
+_NAMES = tuple(name for name in OPTIONS if name != "dropout_rate")
+_PAIRS = tuple(
+    pair for pair in combinations((*_NAMES, "grouped", "d_lse"), 2) if pair != ("is_causal", "query_offset")
+)
+
+
+@chapter.group("GRAD-4", operation=_VJP)
+def bias_that_is_broadcast(draw: Draw) -> Iterator[Yielded]:
+    """The bias has every shape that broadcasts, and its gradient is summed to that shape."""
+    for problem in draw.problems((*MASKED, *GROUPED), 3):
+        bias = problem.broadcastable(problem.array(*problem.shape))
+        yield problem.arguments | {"bias": bias} | cotangents(problem)
+
+
+@chapter.group("GRAD-5", "SCORE-5", operation=_VJP, each=("alone", "bias"))
+def softcap(draw: Draw, beside: str) -> Iterator[Yielded]:
+    """Scores well past the cap hardly move, and a bias moves them in full."""
+    for problem in draw.problems((*MASKED, *GROUPED)):
+        options: dict[str, Any] = {"softcap": problem.choice(0.25, 0.5, 2.0)}
+        if beside == "bias":
+            options["bias"] = problem.array(*problem.shape)
+        yield problem.arguments | options | cotangents(problem)
+
+
+@chapter.group("GRAD-7", "SOFT-5", operation=_VJP, each=("alone", "lse", "nothing else"))
+def one_sink_for_each_head(draw: Draw, beside: str) -> Iterator[Yielded]:
+    """Each sink has the sum over its queries of all batch entries, of those that attend to nothing too."""
+    for problem in draw.problems((*MASKED, *GROUPED)):
+        options = sinks(problem)
+        if beside == "nothing else":
+            mask = problem.mask()
+            mask[..., 1, :] = False
+            options["mask"] = mask
+        yield problem.arguments | options | cotangents(problem, lse=beside != "alone")
+
+
+@chapter.group("GRAD-7", operation=_VJP)
+def sink_of_minus_infinity(draw: Draw) -> Iterator[Yielded]:
+    """A sink of minus infinity has a weight and a gradient of 0."""
+    for problem in draw.problems(MASKED):
+        found = sinks(problem)["sinks"]
+        found[0] = -np.inf
+        yield problem.arguments | {"sinks": found} | cotangents(problem, lse=True)
+
+
+@chapter.group("GRAD-8", "DROP-1", operation=_VJP, each=("rate", "no rate"))
+def dropped_weights(draw: Draw, rate: str) -> Iterator[Yielded]:
+    """A dropped weight passes no gradient to its value, and its score has one all the same."""
+    for problem in draw.problems((*MASKED, *GROUPED)):
+        options = dropout(problem)
+        if rate == "no rate":
+            del options["dropout_rate"]
+        yield problem.arguments | options | cotangents(problem)
+
+
+@chapter.group("GRAD-9", operation=_VJP, each=tuple(name for name in _NAMES if name not in _RULES))
+def masked_pairs(draw: Draw, option: str) -> Iterator[Yielded]:
+    """Each source of masking keeps its pairs out of the gradients."""
+    for problem in draw.problems((*MASKED[:3], GROUPED[0])):
+        needs, own = drawn(problem, option)
+        yield Call(problem.arguments | needs | own | cotangents(problem), ("GRAD-9", OPTIONS[option].rule))
+
+
+@chapter.group("ERR-3", operation=_VJP, each=_PAIRS)
+def gradients_with_options_in_pairs(draw: Draw, pair: tuple[str, str]) -> Iterator[Yielded]:
+    """Two options beside each other in the backward pass."""
+    shape = GROUPED[0] if "grouped" in pair else MASKED[0]
+    dtype = ("float32", "float32", "float64", "float16")[_PAIRS.index(pair) % 4]
+    problem = draw.problem(shape, dtype)
+    parts = [drawn(problem, name) for name in pair if name in OPTIONS]
+    options = {name: thing for place in (0, 1) for part in parts for name, thing in part[place].items()}
+    rules = tuple(dict.fromkeys(_RULES.get(name, "GRAD-9") for name in pair if name in OPTIONS))
+    extra = tuple(rule for name, rule in (("grouped", "GRAD-3"), ("d_lse", "GRAD-6")) if name in pair)
+    yield Call(problem.arguments | options | cotangents(problem, lse="d_lse" in pair), (*rules, *extra))
