@@ -187,7 +187,7 @@ def _gave(
     if values is None or whole is None:
         return False
     budgets = budgets_of(backend, other)
-    allowed = {name: slack * budgets[name] for name in outputs}
+    allowed = {name: slack * budgets[name] for name in outputs if name in budgets}
     return _fit(outputs, values, allowed, other.dtype) and differ(values, whole, allowed, outputs)
 
 

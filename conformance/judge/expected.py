@@ -60,7 +60,7 @@ def exact(
         values = evaluate(operation, arguments, dialect=shown)
         for array in values.values():
             array.flags.writeable = False
-        _KNOWN[key] = {name: values[name] for name in OPERATIONS[operation].outputs}
+        _KNOWN[key] = {name: values[name] for name in OPERATIONS[operation].outputs if name in values}
     return dict(_KNOWN[key])
 
 

@@ -1,6 +1,6 @@
 """The chapter `gradients`: what contributes nothing, and what NaN may not reach."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from attnspec.conformance.judge.relation import Found
 from attnspec.conformance.suite.gradients import cotangents
 from attnspec.conformance.suite.group import Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import segments
-from attnspec.conformance.suite.problem import MASKED, SHAPES, Problem
+from attnspec.conformance.suite.problem import GROUPED, MASKED, SHAPES, Problem
 from attnspec.conformance.verdict import Difference
 
 chapter = Chapter("gradients")
@@ -107,37 +107,70 @@ def _unchanged(backend: Backend, calls: tuple[Case, ...]) -> Found:
     got = call(backend, spoiled.operation, spoiled.arguments)
     budgets = budgets_of(backend, clean)
     values, _ = declared(backend, clean, budgets, got)
-    return _first(got, dict(values), budgets, clean.dtype)
+    return _first(got, values, budgets, clean.dtype)
 
 
-@chapter.group("GRAD-18", operation=_VJP, each=("query", "key", "value", "d_output"))
-def nan_that_stays_where_it_counts(draw: Draw, name: str) -> Iterator[Yielded]:
-    """NaN in one query, key, value or cotangent leaves the gradients alone that do not depend on it."""
+@chapter.group("GRAD-12", operation=_VJP, each=("query", "key", "value", "d_output"))
+def nan_across_a_disallowed_pair(draw: Draw, name: str) -> Iterator[Yielded]:
+    """NaN in a query leaves the keys alone that it may not attend to, and NaN in a key such queries."""
     for problem in draw.problems((_WIDE, MASKED[2])):
         queries, keys = problem.shape[-2:]
-        # The first query attends to the first two keys alone, and the others not to the first.
+        # The first query attends to the first two keys alone, and no other query to the first key.
         mask = (np.arange(queries)[:, None] == 0) ^ (np.arange(keys) > 0)
         mask[:, 1] = True
         clean = problem.arguments | cotangents(problem) | {"mask": mask}
-        spoiled = clean[name].copy()
-        spoiled[0, 0, 0, 0] = np.nan  # of the first query, or of the key that it alone attends to
-        yield Calls((clean, clean | {name: spoiled}), _contained)
+        yield Calls((clean, clean | {name: _spoiled(clean[name])}), _beyond_the_pairs)
 
 
-def _contained(backend: Backend, calls: tuple[Case, ...]) -> Found:
-    """Compare all gradients but those of the first query and of its keys in the first head."""
+def _beyond_the_pairs(backend: Backend, calls: tuple[Case, ...]) -> Found:
+    """Compare what does not depend on the first query, nor on the keys that it attends to."""
+    return _except(backend, calls, {"d_query": slice(0, 1), "d_key": slice(0, 2), "d_value": slice(0, 2)})
+
+
+@chapter.group("GRAD-18", operation=_VJP, each=("query", "key", "value", "d_output"))
+def nan_in_one_head(draw: Draw, name: str) -> Iterator[Yielded]:
+    """NaN in one head reaches no other head or batch entry, and from a query no other query."""
+    for problem in draw.problems((_WIDE, *MASKED[1:3], GROUPED[0])):
+        clean = problem.arguments | cotangents(problem)
+        yield Calls((clean, clean | {name: _spoiled(clean[name])}), _beyond_the_head)
+
+
+def _beyond_the_head(backend: Backend, calls: tuple[Case, ...]) -> Found:
+    """Compare what depends on no array of the first head of the first batch entry."""
+    of_key = np.isnan(calls[1].arguments["key"]).any() or np.isnan(calls[1].arguments["value"]).any()
+    every = slice(None)
+    return _except(
+        backend, calls, {"d_query": every if of_key else slice(0, 1), "d_key": every, "d_value": every}
+    )
+
+
+def _spoiled(array: Any) -> Any:
+    """Put NaN into the first row of the first head of the first batch entry."""
+    spoiled = array.copy()
+    spoiled[0, 0, 0, 0] = np.nan
+    return spoiled
+
+
+def _except(backend: Backend, calls: tuple[Case, ...], depends: Mapping[str, slice]) -> Found:
+    """Compare the gradients of a spoiled call with those of the clean one, but for some rows of a head."""
     clean, spoiled = calls
     got = call(backend, spoiled.operation, spoiled.arguments)
     budgets = budgets_of(backend, clean)
     values, _ = declared(backend, clean, budgets, got)
-    depends = {"d_query": (0, 0, slice(0, 1)), "d_key": (0, 0, slice(0, 2)), "d_value": (0, 0, slice(0, 2))}
-    shown = {name: array.copy() for name, array in got.items() if array.shape == values[name].shape}
-    for name, array in shown.items():
-        array[depends[name]] = values[name][depends[name]].astype(array.dtype)
-    return _first({**got, **shown}, dict(values), budgets, clean.dtype)
+    heads = clean.arguments["query"].shape[-3] // clean.arguments["key"].shape[-3]
+    for name, rows in depends.items():
+        if got[name].shape == values[name].shape:
+            first = slice(0, heads if name == "d_query" and rows == slice(None) else 1)
+            place = (0, first, rows)
+            got[name] = got[name].copy()
+            got[name][place] = values[name][place].astype(got[name].dtype)
+            budgets[name][place] = np.inf
+    return _first(got, values, budgets, clean.dtype)
 
 
-def _first(got: dict[str, Any], values: dict[str, Any], budgets: dict[str, Any], dtype: str) -> Found:
+def _first(
+    got: Mapping[str, Any], values: Mapping[str, Any], budgets: Mapping[str, Any], dtype: str
+) -> Found:
     for name, array in got.items():
         found = compare(name, array, values[name], budgets[name], dtype)
         if isinstance(found, Difference):
