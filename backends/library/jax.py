@@ -36,14 +36,11 @@ def _differentiate(
     run: Callable[..., Any], arrays: Sequence[Any], cotangents: Sequence[Any]
 ) -> Sequence[Any]:
     returned, pull_back = jax.vjp(run, *arrays)
-    gradients: Sequence[Any] = pull_back(
-        type(returned)(cotangents) if _is_several(returned) else cotangents[0]
-    )
+    outputs = returned if isinstance(returned, tuple | list) else (returned,)
+    # JAX requires the dtype of the output, which may be shorter than that of the specification (NUM-7).
+    given = [one.astype(output.dtype) for one, output in zip(cotangents, outputs, strict=True)]
+    gradients: Sequence[Any] = pull_back(type(returned)(given) if outputs is returned else given[0])
     return gradients
-
-
-def _is_several(returned: Any) -> bool:
-    return isinstance(returned, tuple | list)
 
 
 def _prepare_eager() -> None:

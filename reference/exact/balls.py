@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from attnspec.dtypes import FORMATS
 
-#: Working precisions in bits, in the order in which they are tried.
-PRECISIONS = (128, 256, 512, 1024, 2048, 4096)
+#: Working precisions in bits, tried in turn. The last are for a sum that lies on the middle between two
+#: numbers but for weights of 1e-4000, as gradients are that collect from several queries.
+PRECISIONS = (128, 256, 512, 1024, 2048, 4096, 16384, 65536)
 
 
 class OracleError(ArithmeticError):

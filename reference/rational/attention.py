@@ -30,7 +30,7 @@ def attention(arguments: Arguments, dialect: Dialect) -> dict[str, NDArray[np.fl
     }
     keys, values = _matrices(key), _matrices(value)
     for index in indices(shape):
-        shared = _shared(index, shape, key.shape, dialect)
+        shared = shared_head(index, shape, key.shape, dialect)
         found, rows = head(
             exact(query[index]), keys[shared], values[shared], arguments, dialect, shape, index
         )
@@ -49,7 +49,7 @@ def scores(arguments: Arguments, dialect: Dialect) -> dict[str, NDArray[np.float
     result = np.zeros(shape)
     keys = _matrices(key)
     for index in indices(shape):
-        shared = _shared(index, shape, key.shape, dialect)
+        shared = shared_head(index, shape, key.shape, dialect)
         found = _scores(exact(query[index]), keys[shared], arguments, dialect, shape, index)
         for i, row in enumerate(found.rows):
             result[(*index, i)] = [found.scale.nearest(x) for x in row]
@@ -113,8 +113,8 @@ def _matrices(array: NDArray[Any]) -> dict[Index, Matrix]:
     return {index: exact(array[index]) for index in indices(array.shape)}
 
 
-def _shared(index: Index, shape: Index, key_shape: Index, dialect: Dialect) -> Index:
-    """Return the key head that a query head reads."""
+def shared_head(index: Index, shape: Index, key_shape: Index, dialect: Dialect) -> Index:
+    """Find the key head that a query head reads."""
     if not index:
         return index
     queries, keys = shape[-3], key_shape[-3]

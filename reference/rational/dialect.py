@@ -16,6 +16,8 @@ SHOWN = MappingProxyType(
         "SOFT-7": ("plus-infinity", "finite"),
         "HEAD-1": ("tiled",),
         "POS-8": ("signed", "key-position"),
+        "GRAD-6": ("ignored",),
+        "GRAD-10": ("nan", "uniform"),
     }
 )
 

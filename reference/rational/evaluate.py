@@ -22,6 +22,7 @@ from attnspec.reference.rational.caching import (
     split_heads,
 )
 from attnspec.reference.rational.dialect import checked
+from attnspec.reference.rational.gradients import attention_vjp
 from attnspec.reference.rational.positions import alibi_bias, rotary
 from attnspec.reference.rational.projection import multi_head_attention, projection, self_attention
 
@@ -35,6 +36,7 @@ _WITH_DIALECT: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, str]], Arr
     {
         "scores": scores,
         "attention": attention,
+        "attention_vjp": attention_vjp,
         "self_attention": self_attention,
         "multi_head_attention": multi_head_attention,
         "alibi_bias": alibi_bias,

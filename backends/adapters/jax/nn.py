@@ -71,7 +71,14 @@ def _backend(name: str, function: Callable[..., Any]) -> Backend:
         laid = tuple(_from_blh(result, shape) for result, shape in zip(results, shapes, strict=False))
         return laid if return_lse else laid[0]
 
-    dialect = {"MASK-2": "added", "MASK-6": "uniform", "NUM-2": "float32", "SOFT-7": "finite"}
+    dialect = {
+        "MASK-2": "added",
+        "MASK-6": "uniform",
+        "NUM-2": "float32",
+        "SOFT-7": "finite",
+        "GRAD-6": "ignored",
+        "GRAD-10": "uniform",
+    }
     library = load_library("jax")
     return Backend(
         name, library, attention, library.dtypes, dialect=dialect, deviations=_DEVIATIONS, versions=VERSIONS

@@ -163,7 +163,8 @@ def _run(
     if is_causal:
         queries, keys = arrays[0].shape[-2], arrays[1].shape[-2]
         attn_mask = torch.ones(queries, keys, dtype=torch.bool).triu(1)  # True is *not* allowed here
-    with torch.no_grad():  # inference, for which the module has a separate path
+    # Without a gradient it is inference, for which the module has a separate path.
+    with torch.set_grad_enabled(any(array.requires_grad for array in arrays)):
         output, weights = module(
             *arrays,
             attn_mask=attn_mask,

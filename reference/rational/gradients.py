@@ -1,0 +1,123 @@
+"""The gradients of attention for the second oracle: the forward pass on a tape, and the chain rule.
+
+No formula of the backward pass stands here. For each head the scores, the softmax, the output and the
+lse are computed on a tape (`attnspec.reference.rational.tape`), then the sum of all results times their
+cotangents (GRAD-1), and the derivatives of that are followed back to the numbers of the call.
+"""
+
+import math
+from collections.abc import Mapping
+from decimal import Decimal, localcontext
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec.reference.rational.attention import indices, shared_head
+from attnspec.reference.rational.masking import of_head, sources
+from attnspec.reference.rational.tape import Node, combination, run_back, settle
+from attnspec.reference.rational.taped import Head, Leaves, options_of, reach, results
+
+Arguments = Mapping[str, Any]
+Arrays = dict[str, NDArray[np.float64]]
+Index = tuple[int, ...]
+
+#: Digits by which a derivative has to lie above rounding noise, and digits of noise that may gather.
+_CLEAR, _GUARD = 80, 20
+#: Of a weight that lies more digits below another, float64 sees nothing.
+_DEEPEST = 400
+#: Rules whose variants say what stands in an empty row: they change no gradient, GRAD-10 has its own.
+_FORWARD_ONLY = ("MASK-2", "MASK-6", "SOFT-7")
+
+
+def attention_vjp(arguments: Arguments, dialect: Mapping[str, str]) -> Arrays:
+    """Compute the gradients with respect to each array of a call.
+
+    Raises
+    ------
+    ValueError
+        If a number that a gradient depends on is not finite.
+    """
+    dialect = {rule: variant for rule, variant in dialect.items() if rule not in _FORWARD_ONLY}
+    names = [name for name in ("query", "key", "value", "bias", "sinks") if arguments.get(name) is not None]
+    arrays = {name: np.asarray(arguments[name]).astype(np.float64) for name in names}
+    shape = (*arrays["query"].shape[:-1], arrays["key"].shape[-2])  # (*B, Hq, L, S)
+    heads = [_head(arguments, arrays, dialect, shape, index) for index in indices(shape)]
+    leaves = Leaves(arrays)
+    with localcontext() as context:
+        far, deep = _digits(arrays, heads, arguments, dialect)
+        context.prec = _CLEAR + _GUARD + far + deep
+        noise = Decimal(10) ** -(_CLEAR + deep)
+        options = options_of(arguments, dialect, arrays["query"].shape[-1])
+        for head in heads:
+            tape: list[Node] = []
+            found = results(tape, leaves, head, options)
+            combination(tape, [node for node, _ in found], [cotangent for _, cotangent in found])  # the loss
+            run_back(tape, noise)
+        gradients = {f"d_{name}": np.zeros(array.shape) for name, array in arrays.items()}
+        for (name, place), node in leaves.used.items():
+            settle(node, noise)
+            gradients[f"d_{name}"].flat[place] = float(node.slope) + 0.0
+    if dialect.get("GRAD-10") == "nan":
+        for head in heads:
+            _put_nan(gradients, head)
+    return gradients
+
+
+def _head(
+    arguments: Arguments, arrays: Arrays, dialect: Mapping[str, str], shape: Index, index: Index
+) -> Head:
+    queries, keys = shape[-2:]
+    shared = shared_head(index, shape, arrays["key"].shape, dialect)
+    places = {}
+    for name, array in arrays.items():
+        numbers = np.arange(array.size).reshape(array.shape)
+        if name == "sinks":
+            places[name] = numbers[index[-1:] or (0,)].reshape(1)
+        elif name == "bias":
+            places[name] = np.broadcast_to(numbers, shape)[index]
+        else:
+            places[name] = numbers[index if name == "query" else shared]
+    allowed = sources(arguments, dialect, shape, index)
+    rows = [[j for j in range(keys) if allowed.allow(i, j)] for i in range(queries)]
+    there = queries if allowed.query_length is None else allowed.query_length
+    uniform = dialect.get("GRAD-10") == "uniform" and keys > 0
+    dropout = of_head(arguments.get("dropout_mask"), shape, index)
+    d_lse = None if dialect.get("GRAD-6") == "ignored" else arguments.get("d_lse")
+    return Head(
+        places=places,
+        rows=rows,
+        filled={i for i, row in enumerate(rows) if uniform and not row and i < there},
+        kept=dropout or [[True] * keys] * queries,
+        d_output=np.asarray(arguments["d_output"]).astype(np.float64)[index],
+        d_lse=np.zeros(queries) if d_lse is None else np.asarray(d_lse).astype(np.float64)[index],
+    )
+
+
+def _digits(
+    arrays: Arrays, heads: list[Head], arguments: Arguments, dialect: Mapping[str, str]
+) -> tuple[int, int]:
+    """Bound the digits of the largest score before its point, and those between two weights of a row."""
+    options = options_of(arguments, dialect, arrays["query"].shape[-1])
+    far, deep = 0, Decimal(0)
+    for head in heads:
+        there = {name: arrays[name].ravel()[places] for name, places in head.places.items()}
+        queries = [i for i, row in enumerate(head.rows) if row]
+        keys = sorted({j for row in head.rows for j in row})
+        others = there["sinks"].tolist() if "sinks" in there else []
+        if "bias" in there:
+            others += [float(there["bias"][i, j]) for i, row in enumerate(head.rows) for j in row]
+        product, level = reach(there["query"][queries].tolist(), there["key"][keys].tolist(), others, options)
+        far = max(far, product.adjusted() + 1)
+        deep = max(deep, 2 * level / Decimal(10).ln())
+    return far, int(min(deep, Decimal(_DEEPEST))) + 1
+
+
+def _put_nan(gradients: Arrays, head: Head) -> None:
+    """Put what 0 divided by 0 leaves, which a row without an allowed key spreads over its head."""
+    empty = [i for i, row in enumerate(head.rows) if not row]
+    if not empty or not head.places["key"].size:
+        return
+    for name, places in head.places.items():
+        reached = places[empty] if name in {"query", "bias"} else places
+        gradients[f"d_{name}"].flat[reached.ravel()] = math.nan

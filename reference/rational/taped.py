@@ -1,0 +1,209 @@
+"""The forward pass on a tape, for the gradients of the second oracle."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec.reference.rational.tape import (
+    Node,
+    Tape,
+    added,
+    combination,
+    dot,
+    exponential,
+    hyperbolic_tangent,
+    leaf,
+    logarithm,
+    quotient,
+    scaled,
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """The numbers of a call that are no arrays.
+
+    Attributes
+    ----------
+    scale : Decimal
+    softcap : Decimal or None
+    inside : bool
+        Whether the bias is added before the cap (`after-bias` of SCORE-5).
+    lse_unit : Decimal
+        What the lse is multiplied by: 1, or less where it is to base 2 (SOFT-6).
+    kept : Decimal
+        What dropout multiplies a weight by that it keeps.
+    """
+
+    scale: Decimal
+    softcap: Decimal | None
+    inside: bool
+    lse_unit: Decimal
+    kept: Decimal
+
+
+def options_of(arguments: Mapping[str, Any], dialect: Mapping[str, str], depth: int) -> Options:
+    """Read them, to the digits worked with.
+
+    Examples
+    --------
+    >>> from attnspec.reference.rational.taped import options_of
+    >>> options_of({"dropout_rate": 0.5}, {}, 4)
+    Options(scale=Decimal('0.5'), softcap=None, inside=False, lse_unit=Decimal('1'), kept=Decimal('2'))
+    """
+    scale, softcap = arguments.get("scale"), arguments.get("softcap")
+    if scale is None:
+        factor = Decimal(1) if dialect.get("SCORE-2") == "one" else 1 / Decimal(depth).sqrt()
+    else:
+        factor = Decimal(float(scale))
+    return Options(
+        scale=factor,
+        softcap=None if softcap is None else Decimal(float(softcap)),
+        inside=dialect.get("SCORE-5") == "after-bias",
+        lse_unit=1 / Decimal(2).ln() if dialect.get("SOFT-6") == "base-2" else Decimal(1),
+        kept=1 / (1 - Decimal(float(arguments.get("dropout_rate") or 0))),
+    )
+
+
+@dataclass(frozen=True)
+class Leaves:
+    """The numbers of a call, by array and place in it, as far as they are used."""
+
+    arrays: Mapping[str, NDArray[np.float64]]
+    used: dict[tuple[str, int], Node] = field(default_factory=dict)
+
+    def at(self, name: str, place: int) -> Node:
+        """Use a number."""
+        node = self.used.get((name, place))
+        if node is None:
+            node = self.used[name, place] = leaf(float(_finite(name, self.arrays[name].flat[place])))
+        return node
+
+    def row(self, name: str, places: NDArray[np.intp]) -> list[Node]:
+        """Use some numbers."""
+        return [self.at(name, place) for place in places.tolist()]
+
+
+@dataclass(frozen=True)
+class Head:
+    """One query head of one batch entry.
+
+    Attributes
+    ----------
+    places : mapping
+        Where in each array, flat, its numbers are.
+    rows : list of list of int
+        The keys that each query may attend to.
+    filled : set of int
+        Queries that have the mean of all values (`uniform` of GRAD-10).
+    kept : (L, S) of bool
+        What dropout keeps.
+    d_output, d_lse : (L, Dv) and (L,)
+    """
+
+    places: Mapping[str, NDArray[np.intp]]
+    rows: list[list[int]]
+    filled: set[int]
+    kept: list[list[bool]]
+    d_output: NDArray[np.float64]
+    d_lse: NDArray[np.float64]
+
+
+def results(tape: Tape, leaves: Leaves, head: Head, options: Options) -> list[tuple[Node, Decimal]]:
+    """Compute all elements of output and lse that depend on any number, beside their cotangents."""
+    found: list[tuple[Node, float]] = []
+    sink = _sink(leaves, head)
+    for i, row in enumerate(head.rows):
+        used = list(range(len(head.kept[i]))) if i in head.filled else row
+        values = [leaves.row("value", head.places["value"][j]) for j in used]
+        kept = [options.kept if head.kept[i][j] else Decimal(0) for j in used]
+        if i in head.filled:
+            found += zip(_mean(tape, values, kept), head.d_output[i].tolist(), strict=True)
+        if not row and sink is None:
+            continue  # the lse is not finite
+        query = leaves.row("query", head.places["query"][i]) if row else []
+        scores = []
+        for j in row:
+            bias = leaves.at("bias", int(head.places["bias"][i, j])) if "bias" in head.places else None
+            scores.append(_score(tape, query, leaves.row("key", head.places["key"][j]), bias, options))
+        weights, lse = _softmax(tape, scores, sink, options)
+        found.append((lse, float(head.d_lse[i])))
+        if row:
+            found += zip(_output(tape, weights, values, kept), head.d_output[i].tolist(), strict=True)
+    return [(node, Decimal(_finite("cotangent", number))) for node, number in found]
+
+
+def _sink(leaves: Leaves, head: Head) -> Node | None:
+    """Use the sink of a head, which is none where it is minus infinity."""
+    if "sinks" not in head.places:
+        return None
+    place = int(head.places["sinks"][0])
+    return None if leaves.arrays["sinks"].flat[place] == -math.inf else leaves.at("sinks", place)
+
+
+def _finite(name: str, number: float) -> float:
+    if not math.isfinite(number):
+        raise ValueError(f"{name}: expected finite numbers, got {number} [unspecified]")
+    return number
+
+
+def _score(
+    tape: Tape, query: Sequence[Node], key: Sequence[Node], bias: Node | None, options: Options
+) -> Node:
+    """Compute one score: scaled, capped, and with its bias."""
+    found = scaled(tape, dot(tape, query, key), options.scale)
+    if bias is not None and options.inside:
+        found = added(tape, [found, bias])
+    if options.softcap is not None:
+        found = scaled(
+            tape, hyperbolic_tangent(tape, scaled(tape, found, 1 / options.softcap)), options.softcap
+        )
+    return found if bias is None or options.inside else added(tape, [found, bias])
+
+
+def _softmax(
+    tape: Tape, scores: Sequence[Node], sink: Node | None, options: Options
+) -> tuple[list[Node], Node]:
+    """Compute weights, and the lse but for a constant."""
+    levels = [*scores] if sink is None else [*scores, sink]
+    top = max(level.value for level in levels)  # it cancels: no number of the call has a part in it
+    rates = [exponential(tape, level, top) for level in levels]
+    whole = added(tape, rates)
+    lse = scaled(tape, logarithm(tape, whole), options.lse_unit)
+    return [quotient(tape, rate, whole) for rate in rates[: len(scores)]], lse
+
+
+def _output(
+    tape: Tape, weights: Sequence[Node], values: Sequence[Sequence[Node]], kept: Sequence[Decimal]
+) -> list[Node]:
+    """Compute the weighted mean of each column of the values, after dropout."""
+    left = [scaled(tape, weight, factor) for weight, factor in zip(weights, kept, strict=True)]
+    return [dot(tape, left, column) for column in zip(*values, strict=True)]
+
+
+def _mean(tape: Tape, values: Sequence[Sequence[Node]], kept: Sequence[Decimal]) -> list[Node]:
+    """Compute the mean of each column of the values, after dropout (`uniform` of GRAD-10)."""
+    factors = [factor / len(kept) for factor in kept]
+    return [combination(tape, column, factors) for column in zip(*values, strict=True)]
+
+
+def reach(
+    queries: Sequence[Sequence[float]],
+    keys: Sequence[Sequence[float]],
+    added_on: Sequence[float],
+    options: Options,
+) -> tuple[Decimal, Decimal]:
+    """Bound what the cap is applied to, and the scores after it, from above."""
+    lengths = [max((_length(row) for row in rows), default=Decimal(0)) for rows in (queries, keys)]
+    extra = max((abs(Decimal(x)) for x in added_on if math.isfinite(x)), default=Decimal(0))
+    inside = abs(options.scale) * lengths[0] * lengths[1] + extra
+    return inside, inside if options.softcap is None else min(inside, options.softcap) + extra
+
+
+def _length(row: Sequence[float]) -> Decimal:
+    return sum((Decimal(x) ** 2 for x in row if math.isfinite(x)), Decimal(0)).sqrt()
