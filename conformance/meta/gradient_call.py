@@ -1,4 +1,4 @@
-"""A call whose gradients are wanted, widened to a working precision, its forward pass and its exact gradients."""
+"""A call to differentiate, widened to a working precision; its forward pass and its exact gradients."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -9,7 +9,6 @@ from zlib import crc32
 
 import numpy as np
 
-from attnspec.conformance.meta.algorithms import Array
 from attnspec.dtypes import FORMATS, numpy_dtype
 
 #: Arguments of a call, before they are rounded to a dtype.
@@ -77,9 +76,7 @@ def problem(dataset: str, size: tuple[int, ...], dtype: str, seed: int) -> Probl
     return Problem(dataset, size, seed, arguments)
 
 
-def problems(
-    dtype: str, *, seeds: range, sizes: tuple[tuple[int, ...], ...] = SIZES
-) -> Iterator[Problem]:
+def problems(dtype: str, *, seeds: range, sizes: tuple[tuple[int, ...], ...] = SIZES) -> Iterator[Problem]:
     """Every data set in every size, once for each seed."""
     for dataset in DATASETS:
         for size in sizes:
@@ -119,7 +116,7 @@ def similar_values(*draw: Any) -> Drawn:
 
 
 def positive(*draw: Any) -> Drawn:
-    """Values and cotangents above 0, and queries and keys that are not: a bias of a weight is one of a sum."""
+    """Values and cotangents above 0: nothing cancels in the sums, and everything does in `r - delta`."""
     drawn = plain(*draw)
     return drawn | {name: 1 + np.abs(drawn[name]) for name in ("value", "d_output")}
 
