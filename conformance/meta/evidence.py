@@ -13,6 +13,7 @@ from rich.table import Table
 from attnspec.conformance.judge.rounding_bias import signed_mean
 from attnspec.conformance.meta.algorithms import ALGORITHMS, Array, run
 from attnspec.conformance.meta.faults import FAULTS
+from attnspec.conformance.meta.gradient_evidence import tables as tables_of_gradients
 from attnspec.conformance.meta.libraries import libraries
 from attnspec.conformance.meta.merging import EXCEEDING, by_sigmoids, chain
 from attnspec.conformance.meta.units import UNITS
@@ -276,16 +277,21 @@ def markdown(table: Table) -> str:
 
 @click.command()
 @click.option("--quick", is_flag=True, help="One seed and small sizes: seconds instead of minutes.")
+@click.option("--gradients", is_flag=True, help="The tables of the chapter gradients instead.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print the tables as Markdown.")
-def main(*, quick: bool, as_markdown: bool) -> None:
+def main(*, quick: bool, gradients: bool, as_markdown: bool) -> None:
     """Print what the error budget lets pass, what in use exceeds it, and what it catches."""
-    done = survey(quick=quick)
     console = Console(width=220, highlight=False)  # a table that wraps is no table
-    for table in (passes(done), excesses(done), detections(done)):
+    for table in tables_of_gradients(quick=quick) if gradients else _tables(quick=quick):
         if as_markdown:
             click.echo(markdown(table) + "\n")
         else:
             console.print(table)
+
+
+def _tables(*, quick: bool) -> list[Table]:
+    done = survey(quick=quick)
+    return [passes(done), excesses(done), detections(done)]
 
 
 if __name__ == "__main__":

@@ -1,0 +1,72 @@
+"""PyTorch's and JAX's own gradients as backward passes of the evidence, as far as they are installed."""
+
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from attnspec.conformance.meta.algorithms import Array
+from attnspec.conformance.meta.gradient_algorithms import Backward
+from attnspec.conformance.meta.gradient_call import Call
+
+_ARRAYS = ("query", "key", "value")
+_SIMPLE = frozenset((*_ARRAYS, "d_output", "mask", "is_causal", "window"))
+
+
+def libraries() -> dict[str, Backward]:
+    """List what is installed, by name."""
+    found: dict[str, Backward] = {}
+    if find_spec("torch"):
+        found["torch, math"] = Backward(_torch("MATH"), "full", products=2**23)
+        found["torch, flash"] = Backward(_torch("FLASH_ATTENTION"), "cast", products=2**23)
+    if find_spec("jax"):
+        found["jax.nn"] = Backward(_jax(), "cast", products=2**17)
+    return found
+
+
+def takes(arguments: Mapping[str, Any]) -> bool:
+    """Tell whether the libraries compute such a call: no shared heads, no empty row, nothing but masks."""
+    query, key, value = (arguments[name] for name in _ARRAYS)
+    same = query.shape[1] == key.shape[1] and key.shape[-1] == value.shape[-1]
+    return same and set(arguments) <= _SIMPLE and bool(np.all(arguments.get("mask", True)))
+
+
+def _torch(path: str) -> Callable[[Call], dict[str, Array]]:
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    def run(call: Call) -> dict[str, Array]:
+        dtype = getattr(torch, call.dtype)
+        arrays = [
+            torch.from_numpy(call.given[name].astype(np.float64)).to(dtype) for name in (*_ARRAYS, "d_output")
+        ]
+        for one in arrays[:3]:
+            one.requires_grad_()
+        mask = None if call.allowed.all() else torch.from_numpy(np.ascontiguousarray(call.allowed))
+        with sdpa_kernel(getattr(SDPBackend, path)):
+            output = torch.nn.functional.scaled_dot_product_attention(*arrays[:3], attn_mask=mask)
+            output.backward(arrays[3])
+        pairs = zip(_ARRAYS, arrays[:3], strict=True)
+        return {f"d_{name}": one.grad.double().numpy().astype(call.storage) for name, one in pairs}
+
+    return run
+
+
+def _jax() -> Callable[[Call], dict[str, Array]]:
+    import jax
+
+    jax.config.update("jax_enable_x64", True)  # else a float64 is made a float32 on the way in
+
+    def run(call: Call) -> dict[str, Array]:
+        mask: Any = None if call.allowed.all() else call.allowed
+
+        def attend(*arrays: Any) -> Any:
+            turned = (jax.numpy.swapaxes(one, 1, 2) for one in arrays)  # (B, S, H, D)
+            return jax.numpy.swapaxes(jax.nn.dot_product_attention(*turned, mask=mask), 1, 2)
+
+        arrays = (jax.numpy.asarray(call.given[name]) for name in _ARRAYS)
+        gradients = jax.vjp(attend, *arrays)[1](jax.numpy.asarray(call.given["d_output"]))
+        return {f"d_{name}": np.asarray(one) for name, one in zip(_ARRAYS, gradients, strict=True)}
+
+    return run
