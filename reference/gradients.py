@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -97,7 +97,7 @@ def attention_vjp_of(
 ) -> tuple[Array, ...]:
     """Refuse what does not fit, and compute."""
     given = Gradients(call.steps, call.xp, call.dtype, query, key, value, d_output=d_output, **options)
-    return _attention_vjp(check_cotangents(checked(given)))
+    return _attention_vjp(check_cotangents(cast("Gradients", checked(given))))
 
 
 @step
@@ -116,7 +116,7 @@ def check_cotangents(call: Gradients) -> Gradients:
 
 @part
 def _attention_vjp(given: Gradients) -> tuple[Array, ...]:
-    call = given_cotangents(entered(given))
+    call = given_cotangents(cast("Gradients", entered(given)))
     found = backward(call)
     if call.flat:  # the bias and the sinks never had an axis of heads to remove
         found = [array[0, ...] if place < 3 else array for place, array in enumerate(found)]
