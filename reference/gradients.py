@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from attnspec.reference.attention import checked
 from attnspec.reference.call import Array, Call, Mask, part, step
 from attnspec.reference.dropout import dropped
-from attnspec.reference.errors import Shape, dtype_name, need, real
+from attnspec.reference.errors import Shape, check_lse_dtype, dtype_name, need, real
 from attnspec.reference.evaluate import evaluate
 from attnspec.reference.heads import shared
 from attnspec.reference.masking import allowed
@@ -109,7 +109,8 @@ def check_cotangents(call: Gradients) -> Gradients:
     name, expected = dtype_name(call.d_output), dtype_name(call.query)
     need("d_output", call.d_output.dtype == call.query.dtype, f"dtype {expected} as in query", name, "ERR-1")
     if call.d_lse is not None:
-        own = tuple(real(call, "d_lse", call.d_lse, "NUM-7", "NUM-7").shape)
+        check_lse_dtype(call, "d_lse", call.d_lse, call.query)
+        own = tuple(call.d_lse.shape)
         need("d_lse", own == shape[:-1], f"shape {shape[:-1]}", own, "GRAD-16")
     return call
 
