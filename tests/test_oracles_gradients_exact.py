@@ -2,9 +2,13 @@
 
 import numpy as np
 import pytest
+from flint import fmpq
 from gradient_problems import both, numbers, plain
 
+from attnspec.reference.exact.backward import parts_of
 from attnspec.reference.exact.evaluate import evaluate as exact
+from attnspec.reference.exact.gradient_terms import scaled, terms
+from attnspec.reference.exact.quotients import total
 
 
 def test_they_are_the_derivatives_of_the_loss():
@@ -113,6 +117,57 @@ def test_rows_that_cancel(softcap):
     found = both(call)
     assert found["d_query"][:, :, 0].all()
     assert not any(found[name].any() for name in ("d_key", "d_value", "d_bias", "d_sinks"))
+    assert {settled.bits for settled in exact("attention_vjp", call).values()} == {128}
+
+
+def test_rows_that_cancel_have_scores_that_differ_by_a_constant():
+    """The bias of a row changes no weight."""
+    call = plain(bias=np.array([[0.1], [0.2], [3.0]]), d_lse=None, sinks=None)
+    call["query"][:, :, 1:] = call["query"][:, :, :1]
+    call["d_output"][:, :, 1], call["d_output"][:, :, 2] = -call["d_output"][:, :, 0], 0
+    found = both(call)
+    assert found["d_query"][:, :, 0].all()
+    assert not any(found[name].any() for name in ("d_key", "d_value", "d_bias"))
+    assert exact("attention_vjp", call)["d_key"].bits == 128  # by proof: an error of 1e-400 would be 0 too
+
+
+def test_the_slope_of_a_softcap_is_even():
+    """Two opposite queries, two opposite keys: the parts of the gradient of a key cancel."""
+    key = np.array([[0.5, 0.25], [-0.5, -0.25]])
+    call = {"query": np.array([[1.0, 2.0], [-1.0, -2.0]]), "key": key, "value": np.array([[1.0], [3.0]])}
+    call |= {"d_output": np.ones((2, 1)), "softcap": 1.5}
+    found = both(call)
+    assert found["d_query"].all()
+    assert not found["d_key"].any()
+    assert exact("attention_vjp", call)["d_key"].bits == 128
+
+
+def test_what_cancels_beside_what_is_small():
+    """The first query has one key, and a gradient of 0 that is a difference; that of the second is small."""
+    call = {"query": np.ones((2, 1)), "key": np.array([[0.1], [0.7]]), "value": np.array([[0.3], [0.9]])}
+    found = both(call | {"d_output": np.array([[0.7], [1e-120]]), "is_causal": True})
+    assert 1e-122 < abs(found["d_key"][0, 0]) < 1e-120
+
+
+def test_sums_of_quotients():
+    """Rational where each denominator has one ratio, but for transcendental factors and irrational scales."""
+    query, key, value = (np.array(x) for x in ([[1.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]], [[1.0], [3.0]]))
+    call = {"query": query, "key": key, "value": value, "d_output": np.ones((1, 1)), "scale": 1.0}
+
+    def of(**options):
+        (part,) = parts_of(call | options, None)
+        return part, total(terms(part, 0, 1, fmpq(1), None, inner=True))
+
+    part, number = of()
+    assert number == fmpq(1, 2)  # both weights are 1 / 2
+    assert scaled(part, number) == number
+    assert of(key=2 * key)[1] == number
+    assert of(key=key * [1, 2])[1] is None
+    assert of(softcap=1.0)[1] is None
+    assert of(softcap=1.0, query=0 * query)[1] == number
+    part, number = of(scale=None)
+    assert scaled(part, number) is None
+    assert scaled(part, fmpq(0)) == 0
 
 
 def test_sums_within_each_score_cancel():

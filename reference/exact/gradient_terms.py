@@ -39,6 +39,6 @@ def pairs(parts: list[Part], j: int) -> Iterator[tuple[Part, int]]:
 def scaled(part: Part, number: fmpq | None) -> fmpq | None:
     """Multiply by the scale; a rational times an irrational root is irrational, unless it is 0."""
     scale = part.head.scale
-    if scale.rational == 0 or number == 0:
-        return fmpq(0)
-    return None if number is None or scale.radicand != 1 else number * scale.rational
+    if number is None or (scale.radicand != 1 and number != 0):
+        return None
+    return number * scale.rational
