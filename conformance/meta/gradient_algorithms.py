@@ -138,6 +138,11 @@ def backward(
     return finished(call, found)
 
 
+def all_stored(call: Call) -> dict[str, Array]:
+    """Compute everything in the dtype of the inputs."""
+    return backward(prepared(call.given, call.dtype, call.storage.type))
+
+
 def _weights(
     call: Call,
     left: Forward,
@@ -218,6 +223,7 @@ BACKWARDS: Mapping[str, Backward] = MappingProxyType(
         "cast as differentiated": Backward(
             partial(backward, cast=True, cast_cotangents=True, weights="kept", delta="keys"), "cast"
         ),
+        "all stored": Backward(all_stored, "storage", SHORT),
         "matrix units, blocks of 4": _on_units(units.as_they_are, "matrix", **_FLASH),
         "matrix units, blocks of 16": _on_units(units.as_they_are, "matrix", block=16, cast=True),
         "bf16x3, blocks of 4": _on_units(units.split_in_two, "bf16x3"),

@@ -28,8 +28,8 @@ from attnspec.reference.softmax import log_sum_exp, softmax
 DIFFERENCE = 2
 #: Roundings of `r` by dropout: those of a weight, and the product, as the factor is no quotient here.
 DROPPING_TWICE = DROPPING + 1
-#: An exponent above this says nothing; its exponential is finite, and so is all that it is multiplied by.
-LARGEST = 300.0
+#: An error of an exponent above this says nothing; products of three such exponentials are still finite.
+LARGEST = 200.0
 
 #: The arrays that have no axis of heads where there are only two axes.
 _HEADED = ("query", "key", "value", "d_output", "d_lse")
@@ -165,6 +165,7 @@ def _means(
     size = (weights[0] + weights[1]) * (np.abs(r[0]) + r[1])
     by_keys = (size - weights[0] * np.abs(r[0])).sum(axis=-1, keepdims=True)
     by_keys = by_keys + profile.summing(keys, work.unit) * size.sum(axis=-1, keepdims=True)
+    output_error = np.minimum(output_error, np.exp(LARGEST))
     size = np.abs(g) * (np.abs(output) + output_error)
     by_output = (np.abs(g) * output_error + profile.summing(depth, work.unit) * size).sum(
         axis=-1, keepdims=True
