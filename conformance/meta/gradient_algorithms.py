@@ -11,7 +11,14 @@ from typing import Any, Literal
 import numpy as np
 
 from attnspec.conformance.meta import units
-from attnspec.conformance.meta.algorithms import Array, Function, rounded, sequential, short_exponential
+from attnspec.conformance.meta.algorithms import (
+    Array,
+    Function,
+    divided,
+    rounded,
+    sequential,
+    short_exponential,
+)
 from attnspec.conformance.meta.gradient_call import (
     Call,
     Forward,
@@ -165,6 +172,29 @@ def _weights(
     return np.where(call.allowed[..., i, j], p, np.zeros_like(p)), slope
 
 
+def division_last(call: Call) -> dict[str, Array]:
+    """Differentiate a forward pass that divides by the denominator at the very end."""
+    s, slope = scores(call, call.query, call.key)
+    s = np.where(call.allowed, s, np.full_like(s, -np.inf))
+    top = np.maximum(s.max(axis=-1, keepdims=True), call.sink)
+    top = np.where(np.isfinite(top), top, np.zeros_like(top))
+    e, of_sink = np.exp(s - top), np.exp(call.sink - top)
+    total = e.sum(axis=-1, keepdims=True) + of_sink
+    output = divided((e * call.kept) @ call.value, total)
+    g = divided(call.g, total)
+    d_total = divided(call.h, total) - (g * output).sum(axis=-1, keepdims=True)
+    t = e * (call.kept * (g @ np.swapaxes(call.value, -1, -2)) + d_total)
+    u = t * slope * s.dtype.type(call.scale)
+    found = {
+        "d_query": u @ call.key,
+        "d_key": np.swapaxes(u, -1, -2) @ call.query,
+        "d_value": np.swapaxes(e * call.kept, -1, -2) @ g,
+        "d_scores": t,
+        "d_sinks": of_sink * d_total,
+    }
+    return finished(call, found)
+
+
 def multiplied_in_order(left: Array, right: Array) -> Array:
     """Multiply matrices, and add the products one after the other."""
     return sequential(left[..., :, None, :] * np.swapaxes(right, -1, -2)[..., None, :, :])
@@ -207,6 +237,7 @@ BACKWARDS: Mapping[str, Backward] = MappingProxyType(
             partial(backward, delta="keys", product=multiplied_in_order), products=2**19
         ),
         "scaled first": Backward(partial(backward, scaled_first=True)),
+        "division last": Backward(division_last),
         "tiles of 16 keys": Backward(partial(backward, columns=16, folded=True)),
         "tiles of 64 keys": Backward(partial(backward, columns=64, delta="keys")),
         "tiles of 1 key": Backward(partial(backward, columns=1), products=2**19),

@@ -26,6 +26,8 @@ from attnspec.reference.softmax import log_sum_exp, softmax
 
 #: Roundings of `r - delta + h` at the size of its terms: `p r` and `p delta` in turn, or `delta - h` before.
 DIFFERENCE = 2
+#: Roundings of `r`, and of `delta` from an output, where both are divided by the denominator first.
+DIVIDING = 2
 #: Roundings of `r` by dropout: those of a weight, and the product, as the factor is no quotient here.
 DROPPING_TWICE = DROPPING + 1
 #: An error of an exponent above this says nothing; products of three such exponentials are still finite.
@@ -49,6 +51,15 @@ def gradient_budget(
     dtypes : mapping of str to str
         Of bias and sinks, whose gradients have them.
     arithmetic : Arithmetic
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.reference.budget.budget import budget
+    >>> one = np.ones((1, 1))
+    >>> call = {"query": one, "key": one, "value": one, "d_output": 0 * one}
+    >>> {name: float(x[0, 0]) for name, x in budget("attention_vjp", call, "float16").items()}
+    {'d_query': 0.0, 'd_key': 0.0, 'd_value': 0.0}
     """
     if given["query"].ndim > 2:
         return _of_heads(given, dtypes, arithmetic)
@@ -150,7 +161,7 @@ def _cotangents_of_weights(
     depth, work, profile = g.shape[-1], arithmetic.work, arithmetic.profile
     turned = np.swapaxes(values, -1, -2)
     r, size = kept * (g @ turned), kept * (np.abs(g) @ np.abs(turned))  # (*B, Hq, L, S)
-    error = (profile.summing(depth, work.unit) + profile.product + dropping) * size
+    error = (profile.summing(depth, work.unit) + profile.product + DIVIDING * work.unit + dropping) * size
     error = error + (depth + 1) * work.normal * np.maximum(kept, 1) * (size > 0)
     return r, error + _cast((r, error), np.maximum(kept, 1), arithmetic)
 
@@ -167,9 +178,8 @@ def _means(
     by_keys = by_keys + profile.summing(keys, work.unit) * size.sum(axis=-1, keepdims=True)
     output_error = np.minimum(output_error, np.exp(LARGEST))
     size = np.abs(g) * (np.abs(output) + output_error)
-    by_output = (np.abs(g) * output_error + profile.summing(depth, work.unit) * size).sum(
-        axis=-1, keepdims=True
-    )
+    sums = profile.summing(depth, work.unit) + DIVIDING * work.unit
+    by_output = (np.abs(g) * output_error + sums * size).sum(axis=-1, keepdims=True)
     some = np.abs(g).sum(axis=-1, keepdims=True) > 0
     return delta, np.maximum(by_keys, by_output) + some * np.maximum(keys, depth) * work.normal
 
