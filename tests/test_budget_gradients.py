@@ -50,7 +50,7 @@ def test_a_budget_by_hand():
     got = {name: x[0, 0] * 2.0**24 for name, x in of(one_key(), "float32").items()}
     score = 1 + 6
     lse = score + 3 * 1 + 1  # the logarithm is 0: its shift, and the rounding of the result
-    weight = score + lse + 1 + 4  # the size of the lse, and the exponential
+    weight = score + lse + 2 * 1 + 4  # conversions to base 2, and the exponential
     cotangent = 1 + 2
     mean = weight + cotangent + 1
     difference = cotangent + mean + 2 * (1 + 1)

@@ -234,15 +234,15 @@ BACKWARDS: Mapping[str, Backward] = MappingProxyType(
         "recomputed, delta of the keys": Backward(partial(backward, delta="keys")),
         "recomputed to base 2": Backward(partial(backward, weights="base 2", folded=True)),
         "sequential sums": Backward(
-            partial(backward, delta="keys", product=multiplied_in_order), products=2**19
+            partial(backward, delta="keys", product=multiplied_in_order), products=2**17
         ),
         "scaled first": Backward(partial(backward, scaled_first=True)),
         "division last": Backward(division_last),
         "tiles of 16 keys": Backward(partial(backward, columns=16, folded=True)),
         "tiles of 64 keys": Backward(partial(backward, columns=64, delta="keys")),
-        "tiles of 1 key": Backward(partial(backward, columns=1), products=2**19),
+        "tiles of 1 key": Backward(partial(backward, columns=1), products=2**17),
         "tiles of 8 queries": Backward(partial(backward, rows=8)),
-        "split over queries, one by one": Backward(partial(backward, rows=1), products=2**19),
+        "split over queries, one by one": Backward(partial(backward, rows=1), products=2**17),
         "tiles of 32 and 16, from the last": Backward(partial(backward, rows=32, columns=16, reverse=True)),
         "cast": Backward(partial(backward, cast=True), "cast"),
         "cast, weights kept": Backward(partial(backward, cast=True, weights="kept", delta="keys"), "cast"),

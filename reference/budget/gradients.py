@@ -24,6 +24,8 @@ from attnspec.reference.budget.formats import Budget, rounded
 from attnspec.reference.masking import allowed_keys
 from attnspec.reference.softmax import log_sum_exp, softmax
 
+#: Roundings of an exponent at the size of the lse, where score and lse are converted to base 2 one by one.
+CONVERTING = 2
 #: Roundings of `r - delta + h` at the size of its terms: `p r` and `p delta` in turn, or `delta - h` before.
 DIFFERENCE = 2
 #: Roundings of `r`, and of `delta` from an output, where both are divided by the denominator first.
@@ -134,8 +136,7 @@ def _weights(
     lse = log_sum_exp(s, met, sinks)[..., None]  # (*B, Hq, L, 1)
     lse = np.where(np.isfinite(lse), lse, 0)
     forward = attention_budget(arrays, given, arithmetic)
-    # The lse is held, and converted to base 2 once more.
-    of_row = forward["lse"][..., None] + work.unit * (np.abs(lse) + EXPONENTIAL)
+    of_row = forward["lse"][..., None] + work.unit * (CONVERTING * np.abs(lse) + EXPONENTIAL)
     of_row = of_row + (APPROXIMATE if arithmetic.casts else 0.0)
     error = p * _exponential(s_error + work.unit * SHIFTING * np.abs(s - lse) + of_row)
     sink = np.full(lse.shape, -np.inf) if sinks is None else sinks[:, None, None]
