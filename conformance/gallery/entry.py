@@ -140,6 +140,7 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "T": "determinism, memory of earlier calls",
         "U": "arguments that should be refused",
         "V": "projections, caches, pages",
+        "W": "backward passes",
     }
 )
 
