@@ -23,15 +23,6 @@ def delta_in_half(call: Gradients, p: Array, r: Array, allowed: Mask) -> Any:
     return summed(r) if short else base.delta(call, p, r, allowed)
 
 
-@wrong("d_scores", "NUM-5", "C")
-def softmax_differentiated_in_half(call: Gradients, p: Array, r: Array, delta: Array, allowed: Mask) -> Any:
-    """Differentiate the softmax in half precision."""
-    if call.storage.itemsize > 2:
-        return base.d_scores(call, p, r, delta, allowed)
-    *short, d_lse = [x.astype(call.storage) for x in (p, r, delta, call.d_lse)]
-    return base.d_scores(call.but(d_lse=d_lse), *short, allowed).astype(p.dtype)
-
-
 @wrong("forward_again", "NUM-5", "C")
 def weights_from_a_short_lse(call: Gradients) -> Any:
     """Compute the weights from an lse that was kept in half precision."""
@@ -58,6 +49,16 @@ def sums_for_keys_in_half(call: Gradients, u: Array, allowed: Mask) -> Any:
     terms = (u[..., None] * call.query[..., None, :]).astype(call.storage)  # (*B, Hq, L, S, D)
     total = np.add.accumulate(terms, axis=-3)[..., -1, :, :].astype(u.dtype)
     return base.factor(call) * base.gathered(call, total, call.key)
+
+
+@wrong("d_value", "NUM-5", "C")
+def sums_for_values_in_half(call: Gradients, p: Array, allowed: Mask) -> Any:
+    """Add up the queries in half precision, one by one, for the gradient of the values."""
+    if call.storage.itemsize > 2 or not call.queries:
+        return base.d_value(call, p, allowed)
+    kept = np.where(allowed, base.dropped(call, p), 0)
+    terms = (kept[..., None] * call.d_output[..., None, :]).astype(call.storage)  # (*B, Hq, L, S, Dv)
+    return base.gathered(call, np.add.accumulate(terms, axis=-3)[..., -1, :, :].astype(p.dtype), call.value)
 
 
 @wrong("d_products", "NUM-5", "C")

@@ -11,7 +11,8 @@ from attnspec.reference.gradients import Gradients
 
 def _empty(call: Gradients, allowed: Mask) -> Array:
     """Find the queries with nothing to attend to, ``(*B, Hq, L, 1)``."""
-    return ~allowed.any(axis=-1, keepdims=True) & (call.sinks is None)
+    empty: Array = ~allowed.any(axis=-1, keepdims=True) & (call.sinks is None)
+    return empty
 
 
 def _attended(call: Gradients, allowed: Mask, array: Array) -> Array:

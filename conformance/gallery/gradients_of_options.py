@@ -60,7 +60,8 @@ def values_of_a_group_not_summed(call: Gradients, p: Array, allowed: Mask) -> An
 
 
 def _bent(call: Gradients) -> Array:
-    return np.tanh(base.product(call) * base.factor(call) / call.softcap)
+    bend: Array = np.tanh(base.product(call) * base.factor(call) / call.softcap)
+    return bend
 
 
 def _steep(call: Gradients, t: Array, slope: Callable[[], Array]) -> Any:

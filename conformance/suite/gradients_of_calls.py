@@ -1,4 +1,4 @@
-"""The chapter `gradients`: sizes of 0, arrays of other dtypes, and earlier calls."""
+"""The chapter `gradients`: sizes of 0, long sums, arrays of other dtypes, and earlier calls."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,6 +12,7 @@ from attnspec.conformance.suite.gradients import cotangents
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import OPTIONS, drawn
 from attnspec.conformance.suite.problem import MASKED, Shape
+from attnspec.dtypes import SHORT
 
 chapter = Chapter("gradients")
 
@@ -30,6 +31,22 @@ def nothing_to_differentiate(draw: Draw, none: str) -> Iterator[Yielded]:
     shape, rule = _NONE[none]
     for problem in draw.in_each_dtype(shape, dtypes=("float32",)):
         yield Call(problem.arguments | cotangents(problem), tuple(dict.fromkeys((rule, "GRAD-2", "SHAPE-7"))))
+
+
+@chapter.group("NUM-5", operation=_VJP, each=("keys", "queries"))
+def long_sums_of_one_sign(draw: Draw, over: str) -> Iterator[Yielded]:
+    """Sums over 257 keys or queries, whose terms have one sign, are not taken in half precision."""
+    for dtype in SHORT:
+        random = np.random.default_rng(draw.number())
+        shapes = draw.shapes(Shape((), 2, 257, 4, 3) if over == "keys" else Shape((), 257, 2, 4, 3))
+        shapes["d_output"] = (*shapes["query"][:-1], shapes["value"][-1])
+        arrays = {name: 1 + random.random(shapes[name]) for name in ("query", "key", "value", "d_output")}
+        if over == "keys":  # an error of a row's mean goes along the keys
+            arrays |= {"query": arrays["query"] / 64, "key": arrays["key"] + 8}
+        else:  # the first key has a gradient of one sign in every row
+            arrays["value"][..., 0, :] += 4
+            arrays["key"] = random.normal(size=shapes["key"]) / 8
+        yield {name: array.astype(dtype) for name, array in arrays.items()}
 
 
 @chapter.group("GRAD-2", "ERR-14", operation=_VJP, each=("bias", "sinks"))
