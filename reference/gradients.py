@@ -140,8 +140,7 @@ def given_cotangents(call: Gradients) -> Gradients:
 @step
 def backward(call: Gradients) -> list[Array]:
     """Compute the gradients of query, key and value, and of bias and sinks where these are given (GRAD-1)."""
-    s, seen = scored(call), allowed(call)  # (*B, Hq, L, S)
-    p, lse = softmax_of(call, s, seen)  # (*B, Hq, L, S) and (*B, Hq, L)
+    p, lse, seen = forward_again(call)  # (*B, Hq, L, S), (*B, Hq, L) and (*B, Hq, L, S)
     r = d_weights(call)  # (*B, Hq, L, S)
     row = delta(call, p, r, seen)  # (*B, Hq, L, 1)
     t = d_scores(call, p, r, row, seen)  # (*B, Hq, L, S)
@@ -150,6 +149,14 @@ def backward(call: Gradients) -> list[Array]:
     found += [] if call.bias is None else [d_bias(call, t)]
     found += [] if call.sinks is None else [d_sinks(call, lse, row)]
     return found
+
+
+@step
+def forward_again(call: Gradients) -> tuple[Array, Array, Mask]:
+    """Compute what the forward pass knew: weights before dropout, lse, and which pairs are allowed."""
+    seen = allowed(call)
+    p, lse = softmax_of(call, scored(call), seen)
+    return p, lse, seen
 
 
 @step

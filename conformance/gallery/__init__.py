@@ -6,12 +6,20 @@ from typing import Any
 from attnspec.conformance.gallery import (
     caching,
     correct,
+    correct_gradients,
     correct_tiles,
     denominator,
     dropout,
     effects,
     empty_rows,
     errors,
+    gradients,
+    gradients_memory,
+    gradients_numerics,
+    gradients_of_masks,
+    gradients_of_nothing,
+    gradients_of_options,
+    gradients_of_parameters,
     heads,
     integers,
     layouts,
@@ -50,6 +58,13 @@ def wrong_entries() -> tuple[Entry, ...]:
         numerics,
         layouts,
         special_numbers,
+        gradients,
+        gradients_of_options,
+        gradients_of_parameters,
+        gradients_of_masks,
+        gradients_of_nothing,
+        gradients_memory,
+        gradients_numerics,
         errors,
         effects,
     )
@@ -58,7 +73,7 @@ def wrong_entries() -> tuple[Entry, ...]:
 @cache
 def correct_entries() -> tuple[Entry, ...]:
     """List those that break none."""
-    return entries_of(correct, correct_tiles)
+    return entries_of(correct, correct_tiles, correct_gradients)
 
 
 def entry(name: str) -> Entry:

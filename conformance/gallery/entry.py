@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from inspect import getdoc, signature
 from types import MappingProxyType, ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,6 +115,8 @@ class Entry:
         return Backend(f"{PLACE}:{self.name}", load_library("numpy"), run, DTYPES, operations)
 
 
+A = TypeVar("A", bound=Attention)
+
 #: The classes of bugs, by letter.
 KINDS: Mapping[str, str] = MappingProxyType(
     {
@@ -140,6 +142,7 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "T": "determinism, memory of earlier calls",
         "U": "arguments that should be refused",
         "V": "projections, caches, pages",
+        "W": "backward passes",
     }
 )
 
@@ -183,7 +186,7 @@ def correct(
     return entered
 
 
-def altered(call: Attention, **changes: Step) -> Attention:
+def altered(call: A, **changes: Step) -> A:
     """Put what functions make of options in their place, where they are given."""
     given = {name: getattr(call, name) for name in changes}
     return call.but(**{name: changes[name](it) for name, it in given.items() if it is not None})

@@ -8,6 +8,7 @@ import numpy as np
 
 from attnspec import OPERATIONS, Case
 from attnspec.dtypes import DTYPES, FORMATS
+from attnspec.operations.gradients import primal
 
 #: Arguments that are log-sum-exps. They have the dtype of an lse, not that of the other arrays.
 LSES = frozenset(
@@ -50,6 +51,14 @@ def accepted(output: str, dtype: str) -> tuple[str, ...]:
         wider = (name for name, one in FORMATS.items() if one.digits > own.digits and one.working == name)
         return (dtype, *wider)
     return (dtype,)
+
+
+def own_dtypes(case: Case) -> Mapping[str, str]:
+    """Name the dtypes of gradients of arrays that are not of the dtype of the call (GRAD-2)."""
+    if primal(case.operation) == case.operation:
+        return {}
+    arrays = {name: str(x.dtype) for name, x in case.arguments.items() if is_real(x)}
+    return {f"d_{name}": dtype for name, dtype in arrays.items() if dtype != case.dtype}
 
 
 def dtype_of(operation: str, arguments: Mapping[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """The expected values of a call: from the second oracle, with the variants that a backend declares."""
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -167,9 +168,13 @@ def differ(
 
 
 def differences(
-    outputs: Outputs, values: Mapping[str, Any], budgets: Mapping[str, Budget], dtype: str
+    outputs: Outputs,
+    values: Mapping[str, Any],
+    budgets: Mapping[str, Budget],
+    dtype: str,
+    own: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Difference | float]:
-    """Compare every returned output with its expected value, and check its dtype.
+    """Compare every returned output with its expected value, and check its dtype, some of which are given.
 
     If a row has a score of NaN or plus infinity, its weights are not defined and its lse may be
     NaN (NUM-11).
@@ -183,7 +188,8 @@ def differences(
         if name in values:
             where = ~_undefined(values)[..., None] if name == "weights" and "lse" in values else None
             value = _or_nan(values, got) if name == "lse" else values[name]
-            yield compare(name, got, value, budgets[name], *accepted(name, dtype), where=where)
+            dtypes = accepted(name, own.get(name, dtype))
+            yield compare(name, got, value, budgets[name], *dtypes, where=where)
 
 
 def _undefined(values: Mapping[str, Any]) -> Any:

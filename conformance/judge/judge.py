@@ -13,7 +13,7 @@ from attnspec.conformance.judge.budget import budgets_of, required
 from attnspec.conformance.judge.call import Outputs, observe
 from attnspec.conformance.judge.cause import Cause, cause_of, looked_at
 from attnspec.conformance.judge.deviation import declared_for
-from attnspec.conformance.judge.dtypes import LSES, is_real
+from attnspec.conformance.judge.dtypes import LSES, is_real, own_dtypes
 from attnspec.conformance.judge.expected import declared, differences
 from attnspec.conformance.judge.failure import Failure, Missing, Raised
 from attnspec.conformance.judge.figure import misprint
@@ -164,7 +164,7 @@ def _judge_values(backend: Backend, case: Case, verdict: Verdict, observed: Outp
     if not set(values) & set(outputs):
         raise Missing(f"{backend.name} does not return {', '.join(values)}")
     worst, shown, found = 0.0, outputs, []
-    for compared in differences(outputs, values, budgets, case.dtype):
+    for compared in differences(outputs, values, budgets, case.dtype, own_dtypes(case)):
         if not isinstance(compared, Difference):
             worst = max(worst, compared)
             continue

@@ -22,7 +22,7 @@ from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.call import Outputs, call
 from attnspec.conformance.judge.cause import looked_at
 from attnspec.conformance.judge.comparison import compare
-from attnspec.conformance.judge.dtypes import accepted, is_real
+from attnspec.conformance.judge.dtypes import accepted, is_real, own_dtypes
 from attnspec.conformance.judge.expected import declared, differences
 from attnspec.conformance.judge.failure import Failure, Raised
 from attnspec.conformance.judge.traits import traits as traits_of
@@ -266,7 +266,10 @@ def _fails(backend: Backend, case: Case, outputs: Outputs | None) -> bool:
         return (case.misuse is None) == (outputs is None)
     budgets, seen = budgets_of(backend, case), looked_at(outputs, case)
     values, _ = declared(backend, case, budgets, seen)
-    return any(isinstance(one, Difference) for one in differences(seen, values, budgets, case.dtype))
+    return any(
+        isinstance(one, Difference)
+        for one in differences(seen, values, budgets, case.dtype, own_dtypes(case))
+    )
 
 
 def _share(backend: Backend, case: Case, got: Outputs | None, given: Outputs | None) -> float:

@@ -106,10 +106,11 @@ def earlier_calls(draw: Draw, option: str) -> Iterator[Yielded]:
         _, second = drawn(problem, option)
         before, after = (problem.arguments | needs | own for own in (first, second))
         plain = problem.arguments | needs
-        yield Calls((before, after, plain, before), _each_its_own, live=True, beside=True)
+        yield Calls((before, after, plain, before), each_its_own, live=True, beside=True)
 
 
-def _each_its_own(backend: Backend, calls: tuple[Case, ...]) -> Found:
+def each_its_own(backend: Backend, calls: tuple[Case, ...]) -> Found:
+    """Judge each call by itself, in their order."""
     from attnspec.conformance.judge.judge import judge
 
     verdicts = [judge(backend, case) for case in calls]

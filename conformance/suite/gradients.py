@@ -23,8 +23,14 @@ from attnspec.reference.budget.budget import budget
 chapter = Chapter("gradients")
 
 _VJP = "attention_vjp"
-#: Longer than tiles of 16 and 32, and no multiple of them; with one query too.
-_TILED = (Shape((1, 2), 19, 35, 4, 3), Shape((2,), 1, 37, 4, 4))
+#: Longer than tiles of 16 and 32, and no multiple of them; with one query too. Then one more than tiles
+#: of 128, on either side.
+_TILED = (
+    Shape((1, 2), 19, 35, 4, 3),
+    Shape((2,), 1, 37, 4, 4),
+    Shape((1,), 2, 257, 4, 3),
+    Shape((1,), 257, 2, 4, 3),
+)
 
 
 def cotangents(problem: Problem, *, lse: bool = False) -> dict[str, NDArray[Any]]:
@@ -154,9 +160,9 @@ def _repeats(backend: Backend, calls: tuple[Case, ...]) -> Found:
     )
 
 
-@chapter.group("GRAD-19", operation=_VJP, each=("flat", "peaked", "large"))
+@chapter.group("GRAD-19", operation=_VJP, each=("flat", "peaked", "large", "shifted"))
 def every_gradient_in_its_budget(draw: Draw, kind: str) -> Iterator[Yielded]:
-    """Weights that are nearly equal, weights near 0 and 1, and values and cotangents of other sizes."""
+    """Weights that are nearly equal, weights near 0 and 1, values and scores of other sizes."""
     for index, dtype in enumerate(DTYPES):
         problem = draw.problem(
             Shape((2,), 9, 24, 8, 6), dtype, index, {"flat": 0.1, "peaked": 4.0}.get(kind, 1)
@@ -164,6 +170,9 @@ def every_gradient_in_its_budget(draw: Draw, kind: str) -> Iterator[Yielded]:
         found = problem.arguments | cotangents(problem)
         if kind == "large":
             found |= {"value": found["value"] * 16, "d_output": found["d_output"] / 8}
+        if kind == "shifted":  # further than exponentials reach in float32
+            signs = np.where(np.arange(problem.shape[-2]) % 2, -1, 1)[:, None]
+            found["bias"] = (128 * signs).astype(dtype)
         yield found
 
 
@@ -172,8 +181,8 @@ def gradients_past_every_tile(draw: Draw, option: str) -> Iterator[Yielded]:
     """The last query and the last key count as the first do, alone and with each option."""
     for shape in _TILED:
         for problem in draw.in_each_dtype(shape, dtypes=("float32",)):
-            needs, own = drawn(problem, option) if option in OPTIONS and shape.queries > 1 else ({}, {})
-            if shape.queries > 1 or option == "plain":
+            needs, own = drawn(problem, option) if option in OPTIONS and shape is _TILED[0] else ({}, {})
+            if shape is _TILED[0] or option == "plain":
                 yield problem.arguments | needs | own | cotangents(problem, lse=option == "sinks")
 
 

@@ -54,11 +54,11 @@ def one_sink_for_each_head(draw: Draw, beside: str) -> Iterator[Yielded]:
 
 @chapter.group("GRAD-7", operation=_VJP)
 def sink_of_minus_infinity(draw: Draw) -> Iterator[Yielded]:
-    """A sink of minus infinity has a weight and a gradient of 0."""
+    """A sink of minus infinity has a weight and a gradient of 0, where there is nothing else too."""
     for problem in draw.problems(MASKED):
-        found = sinks(problem)["sinks"]
-        found[0] = -np.inf
-        yield problem.arguments | {"sinks": found} | cotangents(problem, lse=True)
+        found, mask = sinks(problem)["sinks"], problem.mask()
+        found[0], mask[..., 1, :] = -np.inf, False
+        yield problem.arguments | {"sinks": found, "mask": mask} | cotangents(problem, lse=True)
 
 
 @chapter.group("GRAD-8", "DROP-1", operation=_VJP, each=("rate", "no rate"))

@@ -1,0 +1,139 @@
+"""Wrong about tiles, memory, and earlier calls in the backward pass."""
+
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from attnspec.conformance.gallery.entry import Array, base, wrong
+from attnspec.reference.call import Mask
+from attnspec.reference.gradients import Gradients
+
+
+def _in_tiles(count: int, size: int) -> int:
+    """Count what whole tiles hold; all of it where there is no whole tile."""
+    return count - count % size or count
+
+
+@wrong("d_key", "GRAD-19", "G")
+def last_queries_lost_in_d_key(call: Gradients, u: Array, allowed: Mask) -> Any:
+    """Leave the queries after the last whole tile of 16 out of the sum for the keys."""
+    return base.d_key(call, np.where(call.i < _in_tiles(call.queries, 16), u, 0), allowed)
+
+
+@wrong("d_value", "GRAD-19", "G")
+def last_queries_lost_in_d_value(call: Gradients, p: Array, allowed: Mask) -> Any:
+    """Leave the queries after the last whole tile of 128 out of the sum for the values."""
+    return base.d_value(call, np.where(call.i < _in_tiles(call.queries, 128), p, 0), allowed)
+
+
+@wrong("d_query", "GRAD-19", "G")
+def last_keys_lost_in_d_query(call: Gradients, u: Array, allowed: Mask) -> Any:
+    """Leave the keys after the last whole tile of 32 out of the sum for the queries."""
+    return base.d_query(call, np.where(call.j < _in_tiles(call.keys, 32), u, 0), allowed)
+
+
+@wrong("d_query", "GRAD-19", "G")
+def d_query_of_the_last_tile(call: Gradients, u: Array, allowed: Mask) -> Any:
+    """Write the gradient of the query anew for each tile of 16 keys."""
+    start = (call.keys - 1) // 16 * 16
+    return base.d_query(call, np.where(call.j >= start, u, 0), allowed)
+
+
+@wrong("d_key", "GRAD-19", "G")
+def last_keys_take_the_first_of_their_tile(call: Gradients, u: Array, allowed: Mask) -> Any:
+    """Store all gradients of an incomplete tile of 32 keys where its first belongs."""
+    found = base.d_key(call, u, allowed)
+    whole = _in_tiles(call.keys, 32)
+    if whole < call.keys:
+        found[..., whole:, :] = found[..., -1:, :]
+    return found
+
+
+@wrong("delta", "GRAD-19", "G")
+def delta_of_the_first_tile(call: Gradients, p: Array, r: Array, allowed: Mask) -> Any:
+    """Take the mean over the first 32 keys."""
+    return base.delta(call, np.where(call.j < 32, p, 0), r, allowed)
+
+
+@wrong("forward_again", "GRAD-19", "C", "pytorch/pytorch#196678")
+def weights_by_a_product_of_exponentials(call: Gradients) -> Any:
+    """Divide the exponential of a score by that of the lse, and both overflow."""
+    p, lse, seen = base.forward_again(call)
+    some = np.where(lse == -np.inf, 0, lse)[..., None]
+    return np.where(seen, np.exp(base.scored(call)) * np.exp(-some), 0).astype(p.dtype), lse, seen
+
+
+@wrong("given_cotangents", "GRAD-15", "H", "Dao-AILab/flash-attention#355")
+def cotangent_read_in_the_order_of_memory(call: Gradients) -> Any:
+    """Read a transposed cotangent as if it were not."""
+    g = call.d_output
+    return base.given_cotangents(call.but(d_output=g.ravel(order="K").reshape(g.shape)))
+
+
+@wrong("given_cotangents", "GRAD-15", "H", "facebookresearch/xformers#282")
+def cotangent_taken_to_be_dense(call: Gradients) -> Any:
+    """Read the cotangent one number after the other, whatever lies between them."""
+    g = call.d_output
+    flat = as_strided(
+        g, (1 + sum(s * (n - 1) for s, n in zip(_steps(g), g.shape, strict=True)),), (g.itemsize,)
+    )
+    places = np.arange(g.size).reshape(g.shape) % max(flat.size, 1)
+    return base.given_cotangents(call.but(d_output=flat[places] if g.size else g))
+
+
+@wrong("given_cotangents", "GRAD-15", "H")
+def features_of_the_cotangent_taken_to_be_dense(call: Gradients) -> Any:
+    """Read the features of a cotangent one after the other, whatever lies between them."""
+    g = call.d_output
+    apart = g.size > 0 and g.strides[-1] > g.itemsize
+    dense = as_strided(g, strides=(*g.strides[:-1], g.itemsize)) if apart else g
+    return base.given_cotangents(call.but(d_output=dense))
+
+
+@wrong("given_cotangents", "NUM-4", "H")
+def cotangent_scaled_in_place(call: Gradients) -> Any:
+    """Multiply the caller's cotangent by one half after it is read."""
+    given = base.given_cotangents(call.but(d_output=call.d_output.copy()))
+    if call.d_output.flags.writeable:
+        call.d_output[...] *= call.d_output.dtype.type(0.5)
+    return given
+
+
+@wrong("forward_again", "ERR-13", "T")
+def weights_of_an_earlier_call(call: Gradients) -> Any:
+    """Keep the weights that the first call of a shape saved for its backward pass."""
+    kept = call.steps.memory.setdefault("saved", {})
+    return kept.setdefault((call.shape, call.query.dtype.name), base.forward_again(call))
+
+
+@wrong("d_key", "ERR-13", "T")
+def d_key_added_to_the_last_call(call: Gradients, u: Array, allowed: Mask) -> Any:
+    """Add to a buffer that still holds the gradient of the last call."""
+    kept = call.steps.memory.setdefault("d_key", {})
+    found = base.d_key(call, u, allowed)
+    last = kept.get((found.shape, found.dtype.name), 0)
+    kept[found.shape, found.dtype.name] = found
+    return found + last
+
+
+@wrong("d_query", "NUM-9", "T", "Dao-AILab/flash-attention#1596")
+def d_query_added_in_another_order(call: Gradients, u: Array, allowed: Mask) -> Any:
+    """Add up the keys from the last one in every second call."""
+    times = call.steps.memory["times"] = call.steps.memory.get("times", 0) + 1
+    if times % 2:
+        return base.d_query(call, u, allowed)
+    key = np.ascontiguousarray(base.shared(call, call.key)[..., ::-1, :])
+    return base.factor(call) * base.meeting(call, u[..., ::-1], allowed[..., ::-1], key)
+
+
+@wrong("gathered", "NUM-9", "T", "Dao-AILab/flash-attention#1766")
+def d_key_added_by_chance(call: Gradients, d: Array, like: Array) -> Any:
+    """Round sums for keys and values up in one call and down in the next, as unordered additions may."""
+    times = call.steps.memory["gathered"] = call.steps.memory.get("gathered", -1) + 1
+    found = base.gathered(call, d, like)
+    return np.where(found == 0, 0, np.nextafter(found, np.inf)) if times % 4 > 1 else found
+
+
+def _steps(array: Array) -> tuple[int, ...]:
+    return tuple(abs(stride) // array.itemsize for stride in array.strides)

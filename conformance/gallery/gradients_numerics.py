@@ -1,0 +1,160 @@
+"""Wrong about precision, rounding, dtypes and shapes of the gradients."""
+
+from typing import Any
+
+import numpy as np
+
+from attnspec.conformance.gallery.entry import Array, base, wrong
+from attnspec.conformance.gallery.numerics import in_half
+from attnspec.conformance.meta.faults import truncated
+from attnspec.reference.call import Call, Mask
+from attnspec.reference.gradients import Gradients
+
+
+@wrong("delta", "NUM-5", "C")
+def delta_in_half(call: Gradients, p: Array, r: Array, allowed: Mask) -> Any:
+    """Sum the mean in half precision, key by key."""
+
+    def summed(array: Array) -> Array:
+        terms = np.where(allowed, in_half(call, p) * in_half(call, array), 0).astype(call.storage)
+        return np.add.accumulate(terms, axis=-1)[..., -1:].astype(array.dtype)
+
+    short = call.storage.itemsize == 2 and call.keys
+    return summed(r) if short else base.delta(call, p, r, allowed)
+
+
+@wrong("forward_again", "NUM-5", "C")
+def weights_from_a_short_lse(call: Gradients) -> Any:
+    """Compute the weights from an lse that was kept in half precision."""
+    p, lse, seen = base.forward_again(call)
+    if call.storage.itemsize > 2:
+        return p, lse, seen
+    kept = np.where(lse == -np.inf, 0, in_half(call, lse))[..., None]
+    return np.where(seen, np.exp(base.scored(call) - kept), 0), lse, seen
+
+
+@wrong("forward_again", "NUM-5", "C")
+def weights_from_short_scores(call: Gradients) -> Any:
+    """Round the scores to half precision before the weights are computed again."""
+    _, lse, seen = base.forward_again(call)
+    p = base.softmax_of(call, in_half(call, base.scored(call)), seen)[0]
+    return p, lse, seen
+
+
+@wrong("d_key", "NUM-5", "C")
+def sums_for_keys_in_half(call: Gradients, u: Array, allowed: Mask) -> Any:
+    """Add up the queries in half precision, one by one, for the gradient of the keys."""
+    if call.storage.itemsize > 2 or not call.queries:
+        return base.d_key(call, u, allowed)
+    terms = (u[..., None] * call.query[..., None, :]).astype(call.storage)  # (*B, Hq, L, S, D)
+    total = np.add.accumulate(terms, axis=-3)[..., -1, :, :].astype(u.dtype)
+    return base.factor(call) * base.gathered(call, total, call.key)
+
+
+@wrong("d_value", "NUM-5", "C")
+def sums_for_values_in_half(call: Gradients, p: Array, allowed: Mask) -> Any:
+    """Add up the queries in half precision, one by one, for the gradient of the values."""
+    if call.storage.itemsize > 2 or not call.queries:
+        return base.d_value(call, p, allowed)
+    kept = np.where(allowed, base.dropped(call, p), 0)
+    terms = (kept[..., None] * call.d_output[..., None, :]).astype(call.storage)  # (*B, Hq, L, S, Dv)
+    return base.gathered(call, np.add.accumulate(terms, axis=-3)[..., -1, :, :].astype(p.dtype), call.value)
+
+
+@wrong("d_products", "NUM-5", "C")
+def slope_in_half(call: Gradients, t: Array) -> Any:
+    """Take the slope of the softcap from a hyperbolic tangent in half precision."""
+    if call.softcap is None:
+        return t
+    bend = in_half(call, np.tanh(base.product(call) * base.factor(call) / call.softcap))
+    return np.where(t == 0, 0, t * in_half(call, 1 - bend * bend))
+
+
+@wrong("forward_again", "GRAD-19", "C")
+def rough_weights_backward(call: Gradients) -> Any:
+    """Take exponentials for the backward pass that are off by one in a thousand, now more, now less."""
+    p, lse, seen = base.forward_again(call)
+    return p * (1 + np.sin(40 * np.where(seen, base.scored(call), 0)) / p.dtype.type(1000)), lse, seen
+
+
+@wrong("d_scores", "GRAD-19", "C")
+def small_gradients_flushed(call: Gradients, p: Array, r: Array, delta: Array, allowed: Mask) -> Any:
+    """Take gradients of scores below one in ten thousand for zero."""
+    t = base.d_scores(call, p, r, delta, allowed)
+    return np.where(np.abs(t) < 1e-4, 0, t)
+
+
+@wrong("d_query", "GRAD-19", "C")
+def products_of_short_gradients(call: Gradients, u: Array, allowed: Mask) -> Any:
+    """Cut the gradients of scores to eleven digits before the product, in float32 too."""
+    return base.d_query(call, u.astype(np.float16).astype(u.dtype), allowed)
+
+
+@wrong("backward", "NUM-2", "C")
+def float64_differentiated_in_float32(call: Gradients) -> Any:
+    """Compute the gradients of float64 in float32."""
+    names = ("query", "key", "value", "d_output", "d_lse")
+    short = {name: getattr(call, name).astype(np.float32) for name in names}
+    return [d.astype(call.query.dtype) for d in base.backward(call.but(**short))]
+
+
+@wrong("d_value", "GRAD-20", "C")
+def d_value_cut_off(call: Gradients, p: Array, allowed: Mask) -> Any:
+    """Cut the digits of the gradient of the value in half precision instead of rounding them."""
+    return in_half(call, base.d_value(call, p, allowed), lambda d: truncated(d, call.storage))
+
+
+@wrong("d_value", "GRAD-20", "C")
+def weights_cut_off_for_d_value(call: Gradients, p: Array, allowed: Mask) -> Any:
+    """Cut the digits of the weights before they meet the cotangents, in half precision."""
+    return base.d_value(call, in_half(call, p, lambda p: truncated(p, call.storage)), allowed)
+
+
+@wrong("narrow", "GRAD-2", "S")
+def gradients_in_the_working_precision(call: Call, array: Array, storage: Any) -> Any:
+    """Return gradients in float32 for inputs in half precision."""
+    return array if isinstance(call, Gradients) else base.narrow(call, array, storage)
+
+
+@wrong("narrow", "GRAD-2", "L")
+def gradients_in_the_dtype_of_the_query(call: Call, array: Array, storage: Any) -> Any:
+    """Give bias and sinks a gradient in the dtype of the query."""
+    own = call.query.dtype if isinstance(call, Gradients) else storage
+    return base.narrow(call, array, own)
+
+
+@wrong("d_sinks", "GRAD-2", "M")
+def d_sinks_of_each_entry(call: Gradients, lse: Array, delta: Array) -> Any:
+    """Sum over the queries and return a gradient of the sinks for each batch entry."""
+    p = np.exp(call.sink - lse[..., None])
+    return (p * (call.d_lse - delta))[..., 0].sum(axis=-1)
+
+
+@wrong("backward", "GRAD-1", "S")
+def gradients_of_key_and_value_exchanged(call: Gradients) -> Any:
+    """Return the gradient of the value before that of the key, where both have one shape."""
+    d_query, d_key, d_value, *others = base.backward(call)
+    swapped = d_key.shape == d_value.shape
+    return [d_query, *((d_value, d_key) if swapped else (d_key, d_value)), *others]
+
+
+@wrong("check_cotangents", "GRAD-16", "U")
+def cotangent_broadcast(call: Gradients) -> Any:
+    """Broadcast a cotangent to the shape of the output, or take what fits of it."""
+    shape = (*call.query.shape[:-1], call.value.shape[-1])
+    return call.but(
+        d_output=_fitted(call.d_output, shape),
+        d_lse=None if call.d_lse is None else _fitted(call.d_lse, shape[:-1]),
+    )
+
+
+@wrong("check_cotangents", "GRAD-16", "U")
+def cotangent_of_the_lse_not_checked(call: Gradients) -> Any:
+    """Take a cotangent of the lse of any shape."""
+    shape = call.query.shape[:-1]
+    checked = base.check_cotangents(call.but(d_lse=None))
+    return checked.but(d_lse=None if call.d_lse is None else _fitted(call.d_lse, shape))
+
+
+def _fitted(array: Array, shape: tuple[int, ...]) -> Array:
+    return array if array.shape == shape else np.resize(array, shape)
