@@ -66,9 +66,9 @@ def cause_of(
     rule = case.rules[0]
     if difference.kind == "shape" and case.operation == "attention" and case.misuse is None:
         return Cause(RULES[difference.output])
-    if case.operation == "attention_vjp" and case.misuse is None:
-        if difference.kind in ("shape", "dtype"):
-            return Cause("GRAD-2")
+    of_gradient = case.operation == "attention_vjp" and case.misuse is None
+    if of_gradient and difference.kind in ("shape", "dtype"):
+        return Cause("GRAD-2")
     if difference.kind == "dtype":
         return Cause("NUM-7" if difference.output == "lse" else "NUM-1")
     if find_rule(rule).level != "MUST":
