@@ -13,6 +13,10 @@ class Unsupported(Exception):  # noqa: N818 - a verdict, not a fault
     """
 
 
+class NotDifferentiable(Unsupported):
+    """A library knows no derivative of the outputs of a function."""
+
+
 class Broken(Exception):  # noqa: N818 - a verdict on an implementation, not a fault of ours
     """A call crashed, did not end in time, or had an invalid answer.
 

@@ -6,16 +6,11 @@ from inspect import Parameter, signature
 from typing import Any
 
 from attnspec import OPERATIONS
-from attnspec.backends.errors import Unsupported
 from attnspec.backends.library.library import Library
 
 #: What is differentiated, and the operation that the gradients are those of.
 VJP_OF = "attention"
 _VJP = OPERATIONS["attention_vjp"]
-
-
-class NotDifferentiable(Unsupported):
-    """The library cannot differentiate the function in this call."""
 
 
 def gradients_of(function: Callable[..., Any], library: Library) -> Callable[..., Any] | None:
@@ -88,10 +83,4 @@ def _differentiated(
     library: Library, run: Callable[..., Any], arrays: Sequence[Any], cotangents: Sequence[Any]
 ) -> tuple[Any, ...]:
     assert library.differentiate is not None  # noqa: S101 - for the type checker: asked for before
-    try:
-        return tuple(library.differentiate(run, arrays, cotangents))
-    except Unsupported as unsupported:
-        raise NotDifferentiable(str(unsupported)) from unsupported
-    except Exception as error:  # of the function, or of the library
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise NotDifferentiable(f"{library.name} raised, instead of a gradient: {lines[0]}") from error
+    return tuple(library.differentiate(run, arrays, cotangents))

@@ -68,3 +68,16 @@ def has_bias_beyond_differences(arguments: Arguments, largest: float) -> bool:
         return False
     finite = bias[np.isfinite(bias)]
     return bool(finite.size and np.abs(finite.astype(np.float64)).max() >= largest)
+
+
+def has_row_of_minus_infinity(arguments: Arguments) -> bool:
+    """Whether the bias disallows all keys of a query.
+
+    Examples
+    --------
+    >>> from attnspec.backends.adapters.conditions import has_row_of_minus_infinity
+    >>> has_row_of_minus_infinity({"bias": np.array([[0.0, -np.inf], [-np.inf, -np.inf]])})
+    True
+    """
+    bias = arguments.get("bias")
+    return bias is not None and bool(np.isneginf(bias.astype(np.float64)).all(axis=-1).any())

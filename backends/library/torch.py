@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from attnspec.backends.errors import Unsupported
+from attnspec.backends.errors import NotDifferentiable
 from attnspec.backends.library.library import Library
 from attnspec.dtypes import DTYPES
 
@@ -41,7 +41,7 @@ def _differentiate(
     outputs = returned if isinstance(returned, tuple | list) else (returned,)
     for output in outputs[: len(cotangents)]:
         if not output.requires_grad:
-            raise Unsupported("an output that a cotangent is given for has no gradient")
+            raise NotDifferentiable("its result does not depend on its inputs for autograd of PyTorch")
     gradients: Sequence[Any] = torch.autograd.grad(
         outputs[: len(cotangents)], given, cotangents, allow_unused=True
     )

@@ -66,8 +66,8 @@ def cause_of(
     rule = case.rules[0]
     if difference.kind == "shape" and case.operation == "attention" and case.misuse is None:
         return Cause(RULES[difference.output])
-    computed = case.misuse is None or case.misuse.allowed
-    if difference.kind in ("shape", "dtype") and case.operation == "attention_vjp" and computed:
+    of_gradient = case.operation == "attention_vjp" and (case.misuse is None or case.misuse.allowed)
+    if of_gradient and difference.kind in ("shape", "dtype"):
         return Cause("GRAD-2")
     if difference.kind == "dtype":
         return Cause("NUM-7" if difference.output == "lse" else "NUM-1")

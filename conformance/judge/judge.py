@@ -17,6 +17,7 @@ from attnspec.conformance.judge.dtypes import LSES, is_real, own_dtypes
 from attnspec.conformance.judge.expected import declared, differences
 from attnspec.conformance.judge.failure import Failure, Missing, Raised
 from attnspec.conformance.judge.figure import misprint
+from attnspec.conformance.judge.lacking import gradient_lacking
 from attnspec.conformance.judge.output_rules import OUTPUT_OF, of_outputs
 from attnspec.conformance.judge.refusal import refused
 from attnspec.conformance.judge.relation import Relation
@@ -76,11 +77,14 @@ def _judged(backend: Backend, item: Case | Relation) -> Verdict:
             return _judge_values(backend, item, verdict, computed)
         return _judge_values(backend, item, verdict, observe(backend, item))
     except Unsupported as unsupported:
-        declined = not isinstance(unsupported, Missing)
-        return replace(verdict, status="unsupported", reason=str(unsupported), declined=declined)
+        lacking = gradient_lacking(backend, item, unsupported)
+        declined = not lacking and not isinstance(unsupported, Missing)
+        return replace(verdict, status="unsupported", reason=lacking or str(unsupported), declined=declined)
     except Broken as broken:  # whatever the level of the rule
         return replace(verdict, status="error", rule=item.rules[0], reason=str(broken))
     except Raised as raised:
+        if lacking := gradient_lacking(backend, item, raised):
+            return replace(verdict, status="unsupported", reason=lacking)
         return _weighed(
             backend, item, replace(verdict, status="error", rule=item.rules[0], raised=raised.data)
         )

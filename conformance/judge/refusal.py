@@ -58,6 +58,9 @@ def refused(backend: Backend, case: Case) -> Outputs | None:
         If it raises for a valid call too.
     """
     assert case.misuse is not None  # noqa: S101 - for the type checker: chosen by it
+    by_library = case.operation not in {"attention", *backend.companions}
+    if by_library and case.rules[0] == "ERR-12" and case.misuse.argument.startswith("d_"):
+        raise Missing(f"{backend.library} checks the cotangents, and {backend.name} does not see them")
     try:
         # If computing is allowed, the result is judged like any other, weights included.
         outputs = (observe if case.misuse.allowed else _plain)(backend, case)
@@ -90,20 +93,19 @@ def _require_fitting(backend: Backend, operation: str) -> None:
     """Make a valid call. A function that raises for it does not refuse invalid ones."""
     function = backend.function(operation)
     if not any(known is function for known in _FIT):
-        arguments = FITTING[operation]
-        if primal(operation) == "attention":
-            fit = _attention(backend)
-            arguments = {**fit, "d_output": fit["query"]} if operation != "attention" else fit
-        call(backend, operation, in_dtype(arguments, backend.dtypes[0]))
+        call(backend, operation, in_dtype(fitting(backend, operation), backend.dtypes[0]))
         _FIT.append(function)
 
 
-def _attention(backend: Backend) -> Mapping[str, Any]:
-    """Return a valid call of attention for a backend."""
+def fitting(backend: Backend, operation: str) -> Mapping[str, Any]:
+    """Return a valid call of an operation that fits the constraints of a backend."""
+    if primal(operation) != "attention":
+        return FITTING[operation]
     limits = backend.constraints
     queries, keys = (3 + -3 % multiple for multiple in limits.multiple)
     depth = limits.depths[0] if limits.depths else 4
-    return _ones(query=(2, queries, depth), key=(2, keys, depth), value=(2, keys, depth))
+    arguments = _ones(query=(2, queries, depth), key=(2, keys, depth), value=(2, keys, depth))
+    return arguments if operation == "attention" else arguments | {"d_output": arguments["query"]}
 
 
 #: The latest functions that returned for a valid call. The call is not repeated for them.

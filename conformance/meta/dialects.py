@@ -17,6 +17,7 @@ from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.judge.failure import Failure, Raised
 from attnspec.conformance.judge.judge import asked
+from attnspec.conformance.meta.gradient_dialects import gradient_table
 
 #: Between these the page is written, and nowhere else.
 BEGIN, END = (
@@ -24,6 +25,11 @@ BEGIN, END = (
     "<!-- end: attnspec.conformance.meta.dialects -->",
 )
 _HEADING = "The deviations, by the numbers that stand in the table:"
+_GRADIENTS = """### Gradients
+
+The gradients that the libraries compute by automatic differentiation, from one call for each cell.
+A call that a backend does not offer has an empty cell. `raises`: the library does not differentiate it.
+`mean`: the query contributes the mean of its cotangents to the gradient of every value."""
 
 
 def page(backends: Sequence[Backend]) -> str:
@@ -41,6 +47,7 @@ def page(backends: Sequence[Backend]) -> str:
     """
     versions = dict.fromkeys(f"{backend.library} {backend.version}" for backend in backends)
     parts = [f"Verified on {', '.join(versions)}.", table(backends), _HEADING, notes(backends)]
+    parts += [_GRADIENTS, gradient_table([one for one in backends if one.function("attention_vjp")])]
     return "\n\n".join(parts) + "\n"
 
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnspec.backends.adapters.conditions import has_overflowing_score
+from attnspec.backends.adapters.conditions import has_overflowing_score, has_row_of_minus_infinity
 from attnspec.backends.adapters.jax import VERSIONS
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
@@ -137,6 +137,12 @@ _DEVIATIONS = (
         "a bias of minus infinity is added, and the score of a finite key may be infinite: the row is NaN",
         "jax/bias_overflow",
         when=lambda arguments: "bias" in arguments and has_overflowing_score(arguments),
+    ),
+    Deviation(
+        ("GRAD-10",),
+        "if all keys of a query have a bias of minus infinity, gradients of its head are NaN",
+        "jax/empty_row_gradient_bias",
+        when=has_row_of_minus_infinity,
     ),
     Deviation(
         ("ERR-5",),

@@ -24,7 +24,7 @@ from attnspec.backends.library import load_library
 
 def weights_backend() -> Backend:
     """Ask for the weights, which selects a separate path of the module."""
-    dialect = {"MASK-6": "nan", "NUM-5": "storage"}
+    dialect = {"MASK-6": "nan", "NUM-5": "storage", "GRAD-10": "nan"}
     return _backend("torch-mha", _with_weights, dialect, (_OVERFLOW, _ROUNDED), need_weights=True)
 
 

@@ -1,0 +1,17 @@
+"""JAX: the lse has no gradient: a loss on it moves neither queries nor keys (GRAD-6, variant `ignored`)."""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+
+
+def loss(query):
+    key = jnp.array([1.0, 3.0]).reshape(1, 2, 1, 1)
+    return jax.nn.dot_product_attention(query, key, key, return_residual=True)[1].sum()
+
+
+got = jax.grad(loss)(jnp.zeros((1, 1, 1, 1))).item()
+print("expected 2.0")
+print(f"got {got}")
+sys.exit(0 if got == 0 else 1)

@@ -1,0 +1,15 @@
+"""PyTorch: MultiheadAttention with weights gives NaN for a row without a key, and so do keys (GRAD-10)."""
+
+import sys
+
+import torch
+
+torch.manual_seed(0)
+module = torch.nn.MultiheadAttention(4, 1, batch_first=True)
+query, key = torch.randn(1, 2, 4), torch.randn(1, 3, 4, requires_grad=True)
+ignored = torch.tensor([[True, True, True], [False, False, False]])
+output, _ = module(query, key, key.detach(), attn_mask=ignored)
+output[:, 1].sum().backward()  # the loss does not depend on the empty row
+print("expected finite gradients of the keys")
+print(f"got {key.grad[0, :, 0].tolist()}")
+sys.exit(0 if key.grad.isnan().all() else 1)

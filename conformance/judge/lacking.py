@@ -1,0 +1,87 @@
+"""Gradients that an implementation does not compute, so that it raises (GRAD-17)."""
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from attnspec import OPERATIONS, Case
+from attnspec.backends import Backend, Unsupported
+from attnspec.backends.errors import NotDifferentiable
+from attnspec.conformance.judge.call import call
+from attnspec.conformance.judge.dtypes import in_dtype, lse_dtype
+from attnspec.conformance.judge.failure import Declined, Failure, Raised
+from attnspec.conformance.judge.refusal import fitting
+from attnspec.conformance.judge.relation import Relation
+from attnspec.dtypes import DTYPES
+
+_VJP = "attention_vjp"
+#: The arrays besides query, key and value whose gradients an implementation may lack, and the cotangent
+#: that it may lack.
+_PARTS = (*(one.of for one in OPERATIONS[_VJP].results if one.of in OPERATIONS[_VJP].options), "d_lse")
+#: What the latest plain calls of gradients showed: the function, the dtype, the part and the answer.
+_SEEN: deque[tuple[Any, str, str, str]] = deque(maxlen=64)
+
+
+def gradient_lacking(backend: Backend, item: Case | Relation, error: Exception) -> str:
+    """Say which gradient an implementation does not compute, if that is why a call raised.
+
+    An error in a call of gradients shows a gradient that is not offered if the plainest call of the same
+    gradients raises too. Otherwise it is an error of the implementation.
+
+    Parameters
+    ----------
+    backend : Backend
+    item : Case or Relation
+    error : Exception
+        `Raised`, or an `Unsupported`.
+
+    Returns
+    -------
+    str
+        One line; empty if no gradient is lacking.
+    """
+    if isinstance(error, NotDifferentiable):
+        return f"{backend.name} computes no gradient: {error}"
+    if not isinstance(error, Raised | Declined):
+        return ""
+    for case in item.calls if isinstance(item, Relation) else (item,):
+        parts = [one for one in _PARTS if case.arguments.get(one) is not None]
+        for part in ("", *parts) if case.operation == _VJP else ():
+            lacking = _without(backend, case.dtype if case.dtype in DTYPES else backend.dtypes[0], part)
+            if lacking:
+                beside = f" with {part}" if part else ""
+                return f"{backend.name} computes no gradient{beside}: {lacking}"
+    return ""
+
+
+def _without(backend: Backend, dtype: str, part: str) -> str:
+    """Make the plainest call that needs a gradient, and say how it raised; empty if it returned."""
+    function = backend.function(_VJP)
+    for known, *asked, answer in _SEEN:
+        if known is function and asked == [dtype, part]:
+            return str(answer)
+    found = _raised(backend, dtype, part)
+    _SEEN.append((function, dtype, part, found))
+    return found
+
+
+def _raised(backend: Backend, dtype: str, part: str) -> str:
+    arguments = in_dtype(fitting(backend, _VJP), dtype)
+    query, key = arguments["query"], arguments["key"]
+    if part == "bias":
+        arguments[part] = np.ones((*query.shape[:-1], key.shape[-2]), query.dtype)
+    elif part == "sinks":
+        arguments[part] = np.ones(query.shape[-3], query.dtype)
+    elif part:
+        arguments[part] = np.ones(query.shape[:-1], lse_dtype(dtype))
+    try:
+        call(backend, _VJP, arguments)
+    except Raised as raised:
+        lines = raised.data.message.splitlines() or [""]
+        return f"{raised.data.type}: {lines[0]}" if lines[0] else raised.data.type
+    except Unsupported as unsupported:
+        return str(unsupported).strip().splitlines()[0]
+    except Failure:
+        pass
+    return ""
