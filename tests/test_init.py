@@ -122,6 +122,7 @@ def test_every_conclusion_has_its_reason():
     text = Path("attnspec.toml").read_text()
     assert 'SCORE-2 = "one"  # its default scale is 1, not 1 / sqrt(D)' in text
 
+
 def test_a_file_that_is_there_is_not_written_over():
     Path("attnspec.toml").write_text("mine")
     run = CliRunner().invoke(main, ["init", "conventions:jax_nn"])

@@ -145,3 +145,8 @@ def test_exact_asks_for_the_tightest_class():
     assert reached([*perfect(), replace(loose, dtype="float32", accuracy="tf32")]) == tuple(
         name for name in NAMES if name != "exact"
     )
+
+
+def test_the_page_on_the_scope_lists_every_level():
+    page = Path(attnspec.__file__).parent / "scope.md"
+    assert set(re.findall(r"levels\.md#([a-z-]+)\)", page.read_text(encoding="utf-8"))) == set(NAMES)
