@@ -128,7 +128,7 @@ def replaced(text: str, generated: str) -> str:
 
 
 def _numbers(backends: Sequence[Backend]) -> dict[Deviation, int]:
-    """Number the deviations in the order of their rules."""
+    """Return the number of each deviation, in the order of their rules."""
     order = {rule.id: place for place, rule in enumerate(rules())}
     found = dict.fromkeys(deviation for backend in backends for deviation in backend.deviations)
     sorted_by_rule = sorted(found, key=lambda deviation: order[deviation.rules[0]])
