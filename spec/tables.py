@@ -127,7 +127,7 @@ def written(page: str) -> str:
         asked = tuple(names.split(", ")) if names else ()
         if what not in makers or not set(asked) <= set(OPERATIONS):
             raise SpecError(
-                f"table: got {part['what']!r}, expected letters, operations, arguments or call of some"
+                f"table: expected letters, operations, arguments of ... or call of ..., got {part['what']!r}"
             )
         return f"{part['head']}{makers[what](*asked)}\n{part['foot']}"
 

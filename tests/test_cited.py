@@ -34,7 +34,9 @@ MIXED = {
     "lse": None,
     "one sink for each head": None,
     "large negative bias": {"scale"},
-    **dict.fromkeys(("common shift", "scores past float16", "large scores", "lse of equal scores"), {"scale"}),
+    **dict.fromkeys(
+        ("common shift", "scores past float16", "large scores", "lse of equal scores"), {"scale"}
+    ),
     "offset alone": {"mask"},
     "cross attention": {"mask"},
     "data set": {"mask"},

@@ -50,7 +50,7 @@ def test_the_rules_of_a_level_are_its_own_and_those_that_it_builds_on():
     for one in levels():
         assert {*one.rules, *one.where_offered} <= {*rules_of(one.name)}
         assert not one.builds_on or {*rules_of(one.builds_on)} < {*rules_of(one.name)}
-    with pytest.raises(SpecError, match="level: got 'gold', expected one of core"):
+    with pytest.raises(SpecError, match=r"level: expected one of core, .*, got 'gold'"):
         rules_of("gold")
 
 
