@@ -34,9 +34,10 @@ MIXED = {
     "lse": None,
     "one sink for each head": None,
     "large negative bias": {"scale"},
-    **dict.fromkeys(
-        ("common shift", "scores past float16", "large scores", "lse of equal scores"), {"scale"}
-    ),
+    "common shift": {"scale"},
+    "scores past float16": {"scale"},
+    "large scores": {"scale"},
+    "lse of equal scores": {"scale"},
     "offset alone": {"mask"},
     "cross attention": {"mask"},
     "data set": {"mask"},

@@ -159,7 +159,7 @@ def test_the_tables_of_a_page_are_those_of_the_data(page):
 
 
 def test_a_table_that_there_is_not():
-    with pytest.raises(SpecError, match="table: .*, got 'arguments of nothing'"):
+    with pytest.raises(SpecError, match=r"table: .*, got 'arguments of nothing'"):
         tables.written("<!-- arguments of nothing -->\n<!-- end -->")
 
 
