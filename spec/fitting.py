@@ -33,9 +33,9 @@ def misfits(operation: str, arguments: Arguments) -> list[str]:
     >>> import numpy as np
     >>> from attnspec.fitting import misfits
     >>> misfits("split_heads", {"features": np.ones((3, 8)), "heads": 3})
-    ['argument features: got shape (3, 8), expected (N, 3*D)']
+    ['argument features: expected shape (N, 3*D), got (3, 8)']
     >>> misfits("split_heads", {"features": np.ones((3, 8), int), "heads": 2})
-    ['argument features: got dtype int64, expected floating-point numbers']
+    ['argument features: expected floating-point numbers, got int64']
     """
     known = OPERATIONS[operation].arguments
     # None stands for what is not given, but no flag is None.
@@ -64,13 +64,13 @@ def _of_dtype(argument: Argument, x: Any, leading: Any) -> Iterator[str]:
         return
     wanted = "floating" if argument.numbers == "lse" else argument.numbers
     if numbers_of(x) != wanted:
-        yield f"argument {argument.name}: got dtype {x.dtype}, expected {WORDS[argument.numbers]}"
+        yield f"argument {argument.name}: expected {WORDS[argument.numbers]}, got {x.dtype}"
         return
     of = FORMATS.get(str(leading.dtype))
     if argument.numbers == "lse" and of is not None and str(x.dtype) not in of.accepted_of_lse:
-        yield f"argument {argument.name}: got dtype {x.dtype}, expected {' or '.join(of.accepted_of_lse)}"
+        yield f"argument {argument.name}: expected dtype {' or '.join(of.accepted_of_lse)}, got {x.dtype}"
     if "mixed" in argument.refusals and x.dtype != leading.dtype:
-        yield f"argument {argument.name}: got dtype {x.dtype}, expected {leading.dtype} as in the first array"
+        yield f"argument {argument.name}: expected dtype {leading.dtype} as in the first array, got {x.dtype}"
 
 
 def _of_form(argument: Argument, x: Any, found: Sizes) -> Iterator[str]:
@@ -93,7 +93,7 @@ def _of_form(argument: Argument, x: Any, found: Sizes) -> Iterator[str]:
     else:
         fits = type(x) is int and _within(argument, x, found)
     if not fits:
-        yield f"argument {argument.name}: got {x}, expected {expected}"
+        yield f"argument {argument.name}: expected {expected}, got {x}"
 
 
 def _expected(argument: Argument, found: Sizes) -> str:

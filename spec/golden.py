@@ -38,10 +38,10 @@ def cases(folder: Path = VECTORS) -> tuple[Case, ...]:
             # Our own are held against the schema by the linter and the tests: here it would take a second.
             found.extend(load(path, validated=folder == VECTORS))
     if not found:
-        raise SpecError(f"vectors: got no vector file in {folder.name}/, expected CHAPTER.json")
+        raise SpecError(f"vectors: expected CHAPTER.json in {folder.name}/, got no vector file")
     ids = [case.id for case in found]
     for twice in sorted({id_ for id_ in ids if ids.count(id_) > 1}):
-        raise SpecError(f"case {twice}: got {ids.count(twice)} cases of this id, expected one")
+        raise SpecError(f"case {twice}: expected one case of this id, got {ids.count(twice)}")
     return tuple(found)
 
 
@@ -63,7 +63,7 @@ def find_case(case_id: str) -> Case:
         if case.id == case_id:
             return case
     near = ", ".join(get_close_matches(case_id, [case.id for case in cases()], cutoff=0))
-    raise SpecError(f"case: got {case_id!r}, expected an id such as {near}")
+    raise SpecError(f"case: expected an id such as {near}, got {case_id!r}")
 
 
 def load(path: Path, *, validated: bool = False) -> list[Case]:
@@ -82,7 +82,7 @@ def load(path: Path, *, validated: bool = False) -> list[Case]:
     """
     if path.stem not in CHAPTERS:
         raise SpecError(
-            f"vectors: got file {path.name}, expected the name of a chapter ({', '.join(CHAPTERS)})"
+            f"vectors: expected a file named after a chapter ({', '.join(CHAPTERS)}), got {path.name}"
         )
     document = parsed(path) if validated else read(path)
     return [case_of(path.stem, entry) for entry in document["cases"]]

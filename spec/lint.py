@@ -68,7 +68,7 @@ def lint(folder: Path = VECTORS) -> list[str]:
     cited = {rule for case in found for rule in case.rules}
     problems += [f"rule {rule_id}: expected no case, as it is in LIVE" for rule_id in sorted(cited & LIVE)]
     wanted = [rule.id for rule in rules() if rule.id not in LIVE]
-    problems += [f"rule {rule_id}: got no case, expected one" for rule_id in wanted if rule_id not in cited]
+    problems += [f"rule {rule_id}: expected a case, got none" for rule_id in wanted if rule_id not in cited]
     return problems
 
 
@@ -83,18 +83,18 @@ def _of_case(case: Case) -> list[str]:
         f"argument {name}: expected one of {case.operation}" for name in case.arguments if name not in allowed
     ]
     absent = [name for name in operation.arrays if name not in case.arguments]
-    problems += [f"argument {name}: got none, expected one" for name in absent]
+    problems += [f"argument {name}: expected a value, got none" for name in absent]
     for name, x in case.arguments.items():
         if isinstance(x, np.ndarray) and x.size > MOST_ELEMENTS:
-            problems.append(f"argument {name}: got {x.size} elements, expected {MOST_ELEMENTS} at most")
+            problems.append(f"argument {name}: expected at most {MOST_ELEMENTS} elements, got {x.size}")
     if case.misuse is not None:
         if case.misuse.argument not in allowed:  # it may be missing from the call: that may be the fault
-            problems.append(f"misuse: got {case.misuse.argument}, expected an argument of {case.operation}")
+            problems.append(f"misuse: expected an argument of {case.operation}, got {case.misuse.argument}")
         return problems
     asked = {one.option: True for one in operation.results if one.option}
     wanted = operation.wanted({**case.arguments, **asked})
     if set(case.expected) != set(wanted):
-        problems.append(f"expected: got {', '.join(case.expected)}, expected {', '.join(wanted)}")
+        problems.append(f"outputs: expected {', '.join(wanted)}, got {', '.join(case.expected)}")
     if not absent:
         problems += (found := misfits(case.operation, case.arguments))
         problems += [] if found else _of_expected(case)
@@ -112,7 +112,7 @@ def _of_rule(rule_id: str, variant: str | None) -> list[str]:
     known = [other.name for other in rule.variants]
     if variant is not None and variant not in known:
         return [
-            f"alternative: got variant {variant!r} of {rule_id}, expected one of {', '.join(known) or 'none'}"
+            f"alternative: expected variants of {rule_id} ({', '.join(known) or 'none'}), got {variant!r}"
         ]
     return []
 
@@ -120,16 +120,16 @@ def _of_rule(rule_id: str, variant: str | None) -> list[str]:
 def _of_alternative(variant: str, given: Arguments, expected: Arguments) -> list[str]:
     left, right = ({name: x.shape for name, x in group.items()} for group in (given, expected))
     if left != right:
-        return [f"alternative {variant}: got shapes {left}, expected {right}"]
+        return [f"alternative {variant}: expected shapes {right}, got {left}"]
     if all(np.array_equal(x, expected[name], equal_nan=True) for name, x in given.items()):
-        return [f"alternative {variant}: got the expected values, expected others"]
+        return [f"alternative {variant}: expected values other than those of the rule, got the same"]
     return []
 
 
 def _of_expected(case: Case) -> list[str]:
     shapes = output_shapes(case.operation, case.arguments)
     return [
-        f"expected {name}: got shape {x.shape}, expected {shapes[name]}"
+        f"expected {name}: expected shape {shapes[name]}, got {x.shape}"
         for name, x in case.expected.items()
         if name in shapes and x.shape != shapes[name]
     ]

@@ -100,7 +100,7 @@ def rules() -> tuple[Rule, ...]:
     found = [rule for chapter in CHAPTERS for rule in parse(chapter, _read(chapter))]
     ids = [rule.id for rule in found]
     for twice in {id_ for id_ in ids if ids.count(id_) > 1}:
-        raise SpecError(f"rule {twice}: got two headings, expected one")
+        raise SpecError(f"rule {twice}: expected one heading, got two")
     return tuple(found)
 
 
@@ -122,7 +122,7 @@ def find_rule(rule_id: str) -> Rule:
         if rule.id == rule_id:
             return rule
     near = ", ".join(get_close_matches(rule_id, [rule.id for rule in rules()], cutoff=0))
-    raise SpecError(f"rule: got {rule_id!r}, expected an id such as {near}; `attnspec rules` lists them")
+    raise SpecError(f"rule: expected an id such as {near}, got {rule_id!r}; `attnspec rules` lists them")
 
 
 def parse(chapter: str, text: str) -> list[Rule]:
@@ -162,7 +162,7 @@ def parse(chapter: str, text: str) -> list[Rule]:
             heading, variants_follow = _HEADING.match(content), False
             if heading and tokens[index + 2].type != "paragraph_open":
                 raise SpecError(
-                    f"rule {heading['id']}: got no paragraph under its heading, expected its sentence"
+                    f"rule {heading['id']}: expected a sentence under the heading, got no paragraph"
                 )
         elif heading and not _is_last(found, heading["id"]):
             found.append(_rule(chapter, heading, content))
@@ -185,14 +185,14 @@ def _is_last(found: list[Rule], rule_id: str) -> bool:
 def _rule(chapter: str, heading: re.Match[str], sentence: str) -> Rule:
     words = _LEVEL.findall(sentence)
     if len(words) != 1:
-        raise SpecError(f"rule {heading['id']}: got requirement words {words}, expected exactly one")
+        raise SpecError(f"rule {heading['id']}: expected exactly one requirement word, got {words}")
     return Rule(heading["id"], heading["title"], words[0], sentence, chapter)
 
 
 def _with_variant(rule: Rule, content: str) -> Rule:
     match = _VARIANT.match(content)
     if match is None:
-        raise SpecError(f"rule {rule.id}: got variant {content!r}, expected '`name`: what happens instead'")
+        raise SpecError(f"rule {rule.id}: expected a variant '`name`: what happens instead', got {content!r}")
     variants = (*rule.variants, Variant(match["name"], match["text"]))
     return Rule(rule.id, rule.title, rule.level, rule.sentence, rule.chapter, variants)
 

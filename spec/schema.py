@@ -81,4 +81,4 @@ def _tensors(entry: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def _refuse_constant(text: str) -> float:
-    raise ValueError(f"got the bare word {text}, expected it in quotes")
+    raise ValueError(f"expected {text} in quotes, got the bare word")

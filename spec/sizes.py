@@ -187,10 +187,10 @@ def _bind(argument: Argument, array: Any, shape: Shape, found: Sizes) -> list[st
             axes[place : place + 1] = found.batch
     expected = spelled(tuple(axes))
     if len(axes) != len(got):
-        return [f"argument {argument.name}: got shape {got}, expected {expected}"]
+        return [f"argument {argument.name}: expected shape {expected}, got {got}"]
     for axis, size in zip(axes, got, strict=True):
         if not (_learn(axis, size, found) if isinstance(axis, str) else axis == size):
-            return [f"argument {argument.name}: got shape {got}, expected {expected}"]
+            return [f"argument {argument.name}: expected shape {expected}, got {got}"]
     return []
 
 
@@ -214,7 +214,7 @@ def _learn(axis: str, size: int, found: Sizes) -> bool:
 def _divided(form: Operation, found: Sizes) -> list[str]:
     """Find heads that share nothing evenly, by the first argument that says how many there are."""
     return [
-        f"argument {name}: got {found.letters[letter]} heads, expected a divisor of {whole}"
+        f"argument {name}: expected a number of heads that divides {whole}, got {found.letters[letter]}"
         for letter, known in LETTERS.items()
         if letter in found.letters and (whole := found.letters.get(known.divides)) is not None
         if found.letters[letter] == 0 or whole % found.letters[letter]
@@ -226,8 +226,8 @@ def _broadcast(argument: Argument, array: Any, shape: Shape, found: Sizes) -> li
     got, whole = tuple(array.shape), _axes(shape, found)
     tail = whole[len(whole) - len(got) :] if len(got) <= len(whole) else None
     if tail is None or any(isinstance(m, int) and n not in (1, m) for n, m in zip(got, tail, strict=True)):
-        expected = f"expected it to broadcast to {spelled(tuple(whole))}"
-        return [f"argument {argument.name}: got shape {got}, {expected}"]
+        expected = f"a shape that broadcasts to {spelled(tuple(whole))}"
+        return [f"argument {argument.name}: expected {expected}, got {got}"]
     return []
 
 

@@ -13,7 +13,7 @@ from textwrap import wrap
 
 from attnspec.errors import SpecError
 from attnspec.operations import LETTERS, OPERATIONS, Argument, Operation, Output, Shape
-from attnspec.operations.letters import BATCH
+from attnspec.operations.letters import BATCH, Letter
 from attnspec.sizes import turned
 
 _PART = re.compile(r"(?P<head><!-- (?P<what>[a-z_, ]+) -->\n).*?(?P<foot><!-- end -->)", re.DOTALL)
@@ -35,13 +35,17 @@ def letters() -> str:
     --------
     >>> from attnspec.tables import letters
     >>> print(letters().splitlines()[4])
-    | `Hkv` | heads of keys and values; `H` where they are as many as `Hq` | no |
+    | `Hkv` | heads of keys and values; `H` if the number equals `Hq` | see [HEAD-2] |
     """
-    rows = (
-        (f"`{name}`", letter.meaning, "yes" if letter.may_be_empty else "no")
-        for name, letter in LETTERS.items()
-    )
+    rows = ((f"`{name}`", letter.meaning, _of_zero(letter)) for name, letter in LETTERS.items())
     return _table(("letter", "meaning", "may be 0"), rows)
+
+
+def _of_zero(letter: Letter) -> str:
+    if letter.may_be_empty:
+        return "yes"
+    rule = letter.empty or letter.zero
+    return f"see [{rule}]" if rule else "not defined"
 
 
 def arguments(*operations: str) -> str:
@@ -50,8 +54,8 @@ def arguments(*operations: str) -> str:
     Examples
     --------
     >>> from attnspec.tables import arguments
-    >>> print(arguments("alibi_bias").splitlines()[2])
-    | `query` | floating-point | `(*B, Hq, L, D)` | only its shape and dtype count | data |  | [SHAPE-1] |
+    >>> print(arguments("rotary").splitlines()[3])
+    | `offset` | integer, or integers | `(*B)` | position of row 0 | form | `0` | [POS-5] |
     """
     rows: list[tuple[str, ...]] = []
     for name in operations:
@@ -123,7 +127,7 @@ def written(page: str) -> str:
         asked = tuple(names.split(", ")) if names else ()
         if what not in makers or not set(asked) <= set(OPERATIONS):
             raise SpecError(
-                f"table: got {part['what']!r}, expected letters, operations, arguments or call of some"
+                f"table: expected letters, operations, arguments of ... or call of ..., got {part['what']!r}"
             )
         return f"{part['head']}{makers[what](*asked)}\n{part['foot']}"
 

@@ -98,6 +98,14 @@ def unscaled(query, key, value, sm_scale=1.0, causal=False):
     return _attend(query, key, value, scale=sm_scale, is_causal=causal)
 
 
+def unscaled_always(query, key, value, is_causal=False):
+    return _attend(query, key, value, scale=1.0, is_causal=is_causal)
+
+
+def scaled_by_depth(query, key, value, sm_scale=None):
+    return _attend(query, key, value, scale=1 / query.shape[-1] if sm_scale is None else sm_scale)
+
+
 def of_three_axes(q, k, v, mask=None):
     if not q.ndim == k.ndim == v.ndim == 3:
         raise ValueError("expected three axes")

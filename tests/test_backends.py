@@ -260,7 +260,7 @@ def test_compiled_flex_attention_is_compiled_and_right():
     assert np.allclose(got, expected, rtol=1e-5, atol=1e-6)
     for arguments, said in (
         ([array[0] for array in arrays], "four axes"),
-        ([array[:, :, :1] for array in arrays], "more than one"),
+        ([array[:, :, :1] for array in arrays], "one query or one key"),
         ([array[:, :, :0] for array in arrays], "without keys"),
         ([*arrays[:2], arrays[2][:, :, :0]], "without values"),
     ):

@@ -22,7 +22,28 @@ PARTS = {
 #: Rules on any argument whatsoever.
 ON_EVERY_ARGUMENT = {"ERR-3"}
 #: What a sentence calls an argument, where that is neither its name nor its noun.
-CALLED = {"is_causal": "causal", "query_offset": "offset", "bias": "disallow"}
+CALLED = {
+    "is_causal": "causal",
+    "query_offset": "offset",
+    "bias": "disallow",
+    **dict.fromkeys(("query_bias", "key_bias", "value_bias"), "each with its"),
+}
+#: Generated groups that give further options on purpose, and these options; None for any.
+MIXED = {
+    "options together": None,
+    "lse": None,
+    "one sink for each head": None,
+    "large negative bias": {"scale"},
+    "common shift": {"scale"},
+    "scores past float16": {"scale"},
+    "large scores": {"scale"},
+    "lse of equal scores": {"scale"},
+    "offset alone": {"mask"},
+    "cross attention": {"mask"},
+    "data set": {"mask"},
+}
+#: What a sentence says that is about every argument which masks.
+ON_MASKING = re.compile(r"allowed|may not attend|disallow")
 VECTORS = list(cases())
 GENERATED = [item for item in items(quick=True) if item.group and not isinstance(item, Relation)]
 
@@ -49,6 +70,25 @@ def unnamed(case):
     ]
     needed = {name for one in named for name in (*one.needs, *one.matters_with)}
     return [one.name for one in given if one not in named and one.name not in needed]
+
+
+def unexplained(case):
+    """List the options of a generated call that neither its rules nor the name of its group mention.
+
+    A rule that speaks of allowed keys is about every option that masks.
+    """
+    form = OPERATIONS[case.operation].arguments
+    on_masking = any(ON_MASKING.search(find_rule(rule).sentence) for rule in case.rules)
+    left = unnamed(case)
+    for one in [form[name] for name in left]:
+        words = {one.name.replace("_", " "), one.name, one.noun, CALLED.get(one.name, one.name)}
+        words |= {one.name.partition("_")[0]} - {"query", "key"}
+        if (on_masking and "masks" in one.role) or any(word in case.group for word in words):
+            left.remove(one.name)
+    given = {name for name, x in case.arguments.items() if x is not None and name not in left}
+    left = [name for name in left if not {*form[name].needs, *form[name].matters_with} & given]
+    kind = case.group.partition(":")[0]
+    return [name for name in left if MIXED.get(kind, set()) is not None and name not in MIXED.get(kind, ())]
 
 
 def chapters(operation):
@@ -79,6 +119,12 @@ def test_a_malformed_vector_cites_a_rule_that_refuses(case):
     assert any(refuses(rule) for rule in case.rules)
 
 
+def test_each_option_of_a_generated_call_is_named_by_a_rule_of_it_or_by_its_group():
+    calls = [case for case in GENERATED if case.misuse is None]
+    assert calls
+    assert [(case.name, found) for case in calls if (found := unexplained(case))] == []
+
+
 def test_a_generated_malformed_call_cites_a_rule_that_refuses():
     malformed = [case for case in GENERATED if case.misuse is not None]
     assert malformed
@@ -95,5 +141,7 @@ def test_what_is_not_about_its_rules_is_found():
     case = next(case for case in VECTORS if case.id == "scores-softcap")
     assert unnamed(replace(case, rules=("SHAPE-1",))) == ["scale", "softcap"]
     assert of_other_operations(replace(case, rules=("SCORE-5", "POS-8"))) == ["POS-8"]
+    assert unexplained(replace(case, rules=("SHAPE-1",), group="sinks")) == ["scale", "softcap"]
+    assert unexplained(replace(case, rules=("SHAPE-1",), group="capped by a softcap")) == ["scale"]
     assert not refuses("SCORE-5")
     assert refuses("SCORE-6")

@@ -198,14 +198,14 @@ def test_the_printed_reproduction_runs(capsys):
     ("words", "message"),
     [
         (["check", "torhc"], "Error: backend: expected a library (numpy, strict, torch, "),
-        (["explain", "MASK-99"], "Error: rule: got 'MASK-99', expected an id such as MASK-9"),
+        (["explain", "MASK-99"], "Error: rule: expected an id such as MASK-9"),
         (["rules", "--chapter", "poetry"], "Error: chapter: expected one of notation"),
         (["table", "broken.py"], "Error: results: broken.py, line 1 is no line of results"),
         (["table", "absent.json"], "Error: Invalid value for 'FILES...'"),
         (["vectors", "write", "absent"], "Error: Invalid value for 'FOLDER'"),
         (
             ["vectors", "export", "out", "--format", "xml"],
-            "Error: format: got 'xml', expected one of safetensors, npz",
+            "Error: format: expected one of safetensors, npz, got 'xml'",
         ),
     ],
 )

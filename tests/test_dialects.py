@@ -43,7 +43,7 @@ def test_a_cell_tells_a_variant_a_deviation_what_holds_and_what_is_not_offered()
         cell(find_rule("HEAD-1"), load("jax-nn"), {}) == "holds"
     )  # though its vectors have values of other depths
     said = notes([deviating])
-    assert "| 1 | ERR-6 | any scale is taken | numpy-portable; float16 | https://example.org/1 |" in said
+    assert "| 1 | [ERR-6] | any scale is taken | numpy-portable; float16 | https://example.org/1 |" in said
 
 
 def test_the_page_is_written_between_its_marks_alone():

@@ -7,6 +7,7 @@ import pytest
 from test_judge import MASKED, PORTABLE, asked
 
 from attnspec import Misuse
+from attnspec.conformance import find
 from attnspec.conformance.judge.judge import judge
 
 FIRST = {name: MASKED[name] for name in ("query", "key", "value")}
@@ -88,10 +89,11 @@ def test_no_heads_are_refused_or_give_nothing(heads, status):
             raise ValueError("query: expected heads")
         return np.zeros((heads, *query.shape[1:-1], value.shape[-1]))
 
-    arrays = {name: np.ones((0, 3, 2)) for name in ("query", "key", "value")}
-    case = asked("ERR-17", arrays, misuse=Misuse("query", allowed=True), outputs=("output",))
-    verdict = judge(replace(PORTABLE, attention=attention, companions={}), case)
-    assert (verdict.status, verdict.rule) == (status, "" if status == "pass" else "ERR-17")
+    for keys in (0, 2):
+        arrays = {"query": np.ones((0, 3, 2)), "key": np.ones((keys, 3, 2)), "value": np.ones((keys, 3, 2))}
+        case = asked("ERR-17", arrays, misuse=Misuse("query", allowed=True), outputs=("output",))
+        verdict = judge(replace(PORTABLE, attention=attention, companions={}), case)
+        assert (verdict.status, verdict.rule) == (status, "" if status == "pass" else "ERR-17")
 
 
 @pytest.mark.parametrize(
@@ -120,3 +122,25 @@ def test_a_key_of_another_dtype_is_refused_or_taken_at_its_value(change, status)
     backend = replace(PORTABLE, attention=attention, companions={})
     verdict = judge(backend, case)
     assert (verdict.status, verdict.rule) == (status, "" if status == "pass" else "ERR-1")
+
+
+@pytest.mark.parametrize(
+    ("name", "repeats", "status"),
+    [
+        ("masking-finite-garbage-mask-and-large-1-float32", False, "unsupported"),
+        ("masking-finite-garbage-after-the-query-1-float32", False, "unsupported"),
+        ("masking-finite-garbage-mask-and-large-1-float32", True, "fail"),
+    ],
+)
+def test_bits_are_compared_only_where_a_repeated_call_has_the_same(name, repeats, status):
+    """MASK-12 is about implementations whose calls are repeatable (NUM-9)."""
+    random = np.random.default_rng(0)
+
+    def attention(query, key, value, *, mask=None, is_causal=False):
+        output = PORTABLE.attention(query, key, value, mask=mask, is_causal=is_causal)
+        other = np.abs(key).max() > 1000 if repeats else random.integers(0, 2, output.shape)
+        return (output + other * np.spacing(output)).astype(output.dtype)
+
+    verdict = judge(replace(PORTABLE, attention=attention, companions={}), find(name))
+    assert verdict.status == status
+    assert verdict.status != "unsupported" or verdict.reason.endswith("(NUM-9)")

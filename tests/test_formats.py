@@ -148,7 +148,7 @@ def test_every_format_writes_and_is_found_by_its_option_and_suffix():
         assert one.write(Report(RESULTS))
     assert find_format("markdown", Path("summary")).option == "markdown"
     with pytest.raises(
-        SpecError, match=re.escape("--badge: got x.png, expected a file that ends in .svg or .json")
+        SpecError, match=re.escape("--badge: expected a file that ends in .svg or .json, got x.png")
     ):
         find_format("badge", Path("x.png"))
 

@@ -72,7 +72,13 @@ CONVENTIONS = {
             "return_weights": "need_weights",
         },
     },
-    "unscaled": {"layout": "BHSD", "given": ["scale"], "names": {"scale": "sm_scale", "is_causal": "causal"}},
+    "unscaled": {
+        "layout": "BHSD",
+        "dialect": {"SCORE-2": "one"},
+        "names": {"scale": "sm_scale", "is_causal": "causal"},
+    },
+    "unscaled_always": {"layout": "BHSD", "dialect": {"SCORE-2": "one"}},
+    "scaled_by_depth": {"layout": "BHSD", "given": ["scale"], "names": {"scale": "sm_scale"}},
     "of_three_axes": {"layout": "BHSD", "axes": 3, "mask": "attend"},
     "of_some_depths": {"layout": "BHSD", "depths": [64, 128], "names": {"query": "q", "scale": "sm_scale"}},
 }
@@ -112,6 +118,9 @@ def test_every_conclusion_has_its_reason():
     assert 'layout = "BSHD"  # the results are correct with heads after positions' in text
     assert 'MASK-3 = "bottom-right"  # its causal mask is aligned at the bottom right' in text
     assert "  # no canonical argument, or " in text
+    CliRunner().invoke(main, ["init", "conventions:unscaled", "--force"])
+    text = Path("attnspec.toml").read_text()
+    assert 'SCORE-2 = "one"  # its default scale is 1, not 1 / sqrt(D)' in text
 
 
 def test_a_file_that_is_there_is_not_written_over():

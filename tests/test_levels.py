@@ -50,7 +50,7 @@ def test_the_rules_of_a_level_are_its_own_and_those_that_it_builds_on():
     for one in levels():
         assert {*one.rules, *one.where_offered} <= {*rules_of(one.name)}
         assert not one.builds_on or {*rules_of(one.builds_on)} < {*rules_of(one.name)}
-    with pytest.raises(SpecError, match="level: got 'gold', expected one of core"):
+    with pytest.raises(SpecError, match=r"level: expected one of core, .*, got 'gold'"):
         rules_of("gold")
 
 
@@ -145,3 +145,8 @@ def test_exact_asks_for_the_tightest_class():
     assert reached([*perfect(), replace(loose, dtype="float32", accuracy="tf32")]) == tuple(
         name for name in NAMES if name != "exact"
     )
+
+
+def test_the_page_on_the_scope_lists_every_level():
+    page = Path(attnspec.__file__).parent / "scope.md"
+    assert set(re.findall(r"levels\.md#([a-z-]+)\)", page.read_text(encoding="utf-8"))) == set(NAMES)

@@ -48,16 +48,16 @@ def test_arrays_of_a_case_are_read_only():
         (lambda e: e.update(id="softmax-000"), "case softmax-000: id: expected it to begin with scores"),
         (
             lambda e: e.update(rules=["SCORE-99"]),
-            "case scores-000: rule: got 'SCORE-99', expected an id such as",
+            "case scores-000: rule: expected an id such as",
         ),
         (
             lambda e: e["arguments"].update(colour=1),
             "case scores-000: argument colour: expected one of scores",
         ),
-        (lambda e: e["arguments"].pop("key"), "case scores-000: argument key: got none, expected one"),
+        (lambda e: e["arguments"].pop("key"), "case scores-000: argument key: expected a value, got none"),
         (
             lambda e: e["expected"].update(lse=e["expected"]["scores"]),
-            "expected: got scores, lse, expected scores",
+            "outputs: expected scores, got scores, lse",
         ),
         (
             lambda e: e.update(
@@ -65,48 +65,68 @@ def test_arrays_of_a_case_are_read_only():
                     {"rule": "SOFT-1", "variant": "sums", "expected": e["expected"], "proof": e["proof"]}
                 ]
             ),
-            "alternative: got variant 'sums' of SOFT-1, expected one of matrix, sum",
+            "alternative: expected variants of SOFT-1 (matrix, sum), got 'sums'",
         ),
         (
             lambda e: e["arguments"]["query"].update(shape=[65, 2], data=[1.0] * 130),
-            "argument query: got 130 elements, expected 64 at most",
+            "argument query: expected at most 64 elements, got 130",
         ),
     ],
 )
 def test_the_linter_names_what_is_wrong(tmp_path, change, message):
     problems = lint(minimal(tmp_path, change).parent)
     assert any(message in problem for problem in problems), problems
-    assert "rule MASK-1: got no case, expected one" in problems
+    assert "rule MASK-1: expected a case, got none" in problems
 
 
 ARGUMENTS = [
-    ("heads-four-over-two", {"query": {"shape": [3, 4, 1]}}, "key: got 2 heads, expected a divisor of 3"),
-    ("notation-two-axes", {"key": {"shape": [2, 4]}}, "argument key: got shape (2, 4), expected (S, 2)"),
-    ("masking-every-source", {"mask": {"shape": [5, 4]}}, "argument mask: got shape (5, 4), expected it to"),
-    ("masking-every-source", {"bias": {"shape": [1, 4, 5]}}, "argument bias: got shape (1, 4, 5), expected"),
+    (
+        "heads-four-over-two",
+        {"query": {"shape": [3, 4, 1]}},
+        "key: expected a number of heads that divides 3, got 2",
+    ),
+    ("notation-two-axes", {"key": {"shape": [2, 4]}}, "argument key: expected shape (S, 2), got (2, 4)"),
+    ("masking-every-source", {"mask": {"shape": [5, 4]}}, "argument mask: expected a shape that broadcasts"),
+    (
+        "masking-every-source",
+        {"bias": {"shape": [1, 4, 5]}},
+        "argument bias: expected a shape that broadcasts",
+    ),
     (
         "dropout-half",
         {"dropout_mask": {"shape": [4, 3]}},
-        "argument dropout_mask: got shape (4, 3), expected",
+        "argument dropout_mask: expected a shape that broadcasts",
     ),
     ("dropout-half", {"dropout_mask": {"dtype": "float64", "data": [1.0] * 12}}, "expected booleans"),
     (
         "masking-key-lengths",
         {"key_lengths": {"shape": [3, 1]}},
-        "key_lengths: got shape (3, 1), expected (3,)",
+        "key_lengths: expected shape (3,), got (3, 1)",
     ),
-    ("masking-key-lengths", {"key_lengths": {"dtype": "float64"}}, "got dtype float64, expected integers"),
-    ("masking-segments", {"key_segment_ids": {"shape": [1, 5]}}, "got shape (1, 5), expected (5,)"),
+    ("masking-key-lengths", {"key_lengths": {"dtype": "float64"}}, "expected integers, got float64"),
+    ("masking-segments", {"key_segment_ids": {"shape": [1, 5]}}, "expected shape (5,), got (1, 5)"),
     ("masking-segments", {"query": {"dtype": "int64", "data": [1] * 12}}, "expected floating-point numbers"),
-    ("softmax-sink-grouped", {"sinks": {"shape": [2, 2]}}, "argument sinks: got shape (2, 2), expected (4,)"),
+    ("softmax-sink-grouped", {"sinks": {"shape": [2, 2]}}, "argument sinks: expected shape (4,), got (2, 2)"),
     (
         "masking-window-own",
         {"window": [0]},
-        "argument window: got (0,), expected two, each None or an integer",
+        "argument window: expected two, each None or an integer from 0, got (0,)",
     ),
-    ("masking-window-own", {"window": [-1, 0]}, "argument window: got (-1, 0), expected two"),
-    ("masking-window-own", {"window": [0.5, 0]}, "argument window: got (0.5, 0), expected two"),
-    ("masking-window-own", {"window": 2}, "argument window: got 2, expected two"),
+    (
+        "masking-window-own",
+        {"window": [-1, 0]},
+        "argument window: expected two, each None or an integer from 0, got (-1, 0)",
+    ),
+    (
+        "masking-window-own",
+        {"window": [0.5, 0]},
+        "argument window: expected two, each None or an integer from 0, got (0.5, 0)",
+    ),
+    (
+        "masking-window-own",
+        {"window": 2},
+        "argument window: expected two, each None or an integer from 0, got 2",
+    ),
 ]
 
 
@@ -132,7 +152,7 @@ def test_the_linter_knows_the_shape_of_every_output(tmp_path, operation):
         def changed(entry, name=name):
             entry["expected"][name]["shape"].append(1)
 
-        message = f"case {case.id}: expected {name}: got shape {(*values.shape, 1)}, expected {values.shape}"
+        message = f"case {case.id}: expected {name}: expected shape {values.shape}, got {(*values.shape, 1)}"
         assert lint_of(tmp_path, changed, case.id)[0] == message
 
 
@@ -141,12 +161,12 @@ def test_the_linter_refuses_an_alternative_that_is_none(tmp_path):
         entry["alternatives"][0]["expected"] = entry["expected"]
 
     (problem,) = lint_of(tmp_path, changed, "heads-four-over-two")
-    assert problem.endswith("alternative tiled: got the expected values, expected others")
+    assert problem.endswith("alternative tiled: expected values other than those of the rule, got the same")
 
 
 def test_the_linter_asks_for_the_argument_at_fault(tmp_path):
     (problem,) = lint_of(tmp_path, lambda e: e["misuse"].update(argument="colour"), "errors-scale-nan")
-    assert problem.endswith("misuse: got colour, expected an argument of attention")
+    assert problem.endswith("misuse: expected an argument of attention, got colour")
 
 
 def test_the_linter_asks_for_no_case_of_a_rule_that_only_runs_show(tmp_path):
@@ -175,7 +195,7 @@ def test_export_gives_every_array_back(tmp_path, kind):
 
 
 def test_export_to_an_unknown_format(tmp_path):
-    with pytest.raises(SpecError, match="format: got 'xml', expected one of safetensors, npz"):
+    with pytest.raises(SpecError, match="format: expected one of safetensors, npz, got 'xml'"):
         export(ALL, tmp_path, "xml")
 
 
@@ -301,13 +321,13 @@ def test_a_file_that_is_no_json(tmp_path):
     with pytest.raises(SpecError, match=r"scores.json cannot be read as JSON"):
         load(path)
     path.write_text('{"cases": [NaN]}')
-    with pytest.raises(SpecError, match=r"got the bare word NaN, expected it in quotes"):
+    with pytest.raises(SpecError, match=r"expected NaN in quotes, got the bare word"):
         load(path)
 
 
 def test_a_file_of_no_chapter(tmp_path):
     (tmp_path / "weather.json").write_text("{}")
-    with pytest.raises(SpecError, match=r"got file weather.json, expected the name of a chapter"):
+    with pytest.raises(SpecError, match=r"expected a file named after a chapter .*, got weather.json"):
         cases(tmp_path)
 
 
@@ -319,12 +339,12 @@ def test_an_empty_folder(tmp_path):
 def test_an_id_used_twice(tmp_path):
     entry = json.loads((VECTORS / "scores.json").read_text())["cases"][0]
     (tmp_path / "scores.json").write_text(json.dumps({"cases": [entry, entry]}))
-    with pytest.raises(SpecError, match=r"case scores-000: got 2 cases of this id, expected one"):
+    with pytest.raises(SpecError, match=r"case scores-000: expected one case of this id, got 2"):
         cases(tmp_path)
 
 
 def test_an_unknown_case():
-    with pytest.raises(SpecError, match=r"case: got 'scores-999', expected an id such as scores-00"):
+    with pytest.raises(SpecError, match=r"case: expected an id such as scores-00.*, got 'scores-999'"):
         find_case("scores-999")
 
 
@@ -353,7 +373,7 @@ def test_only_an_unknown_case(tmp_path):
     (tmp_path / "scores.json").write_text((VECTORS / "scores.json").read_text())
     refused = vectors(tmp_path, "--only", "scores-999")
     assert refused.returncode == 2
-    assert refused.stderr.startswith("Error: case: got 'scores-999'")
+    assert refused.stderr.startswith("Error: case: expected one of scores-000")
 
 
 def test_the_version_is_a_date():

@@ -132,13 +132,15 @@ class _Probe:
         mask[..., 0], mask[..., 1] = True, False  # no row is empty, with either meaning of True
         self.problem = Problem(mask, random.normal(size=mask.shape).astype(dtype))
         self.why: dict[str, str] = {}
+        #: The variants that the call without options shows, and its scale.
+        self.variants: dict[str, str] = {}
         self.plain = depth**-0.5
         self.guesses = guessed(function)
 
     def findings(self, called: Convention) -> Findings:
         """Test one parameter after the other, starting from the convention of the call without options."""
         convention = self.with_axes(called)
-        dialect: dict[str, str] = {}
+        dialect = dict(self.variants)
         ignored = []
         for own, ours in self.guesses.items():
             if ours and ours[0] in _OPERATION.arrays:
@@ -185,7 +187,10 @@ class _Probe:
         self.why["layout"] = f"the results are correct with heads {place} positions"
         if convention.returns:
             self.why["returns"] = f"it returned {len(convention.returns)} arrays"
-        if scale != "1 / sqrt(D)" and any("scale" in ours for ours in self.guesses.values()):
+        if scale == "1":
+            self.why["SCORE-2"] = "its default scale is 1, not 1 / sqrt(D)"
+            self.variants["SCORE-2"] = "one"
+        elif scale != "1 / sqrt(D)" and any("scale" in ours for ours in self.guesses.values()):
             self.why["given"] = f"its default scale is {scale}, not 1 / sqrt(D)"
             self.plain = self.depth**-0.5
             return replace(convention, given=("scale",), names={**convention.names, **self.name_of_scale()})
@@ -222,7 +227,7 @@ class _Probe:
                 if got is None or not self.agrees(got, arrays, self.cut(named, trial.meant)):
                     continue
                 if trial.why:
-                    self.why[ours] = trial.why
+                    self.why |= dict.fromkeys((ours, *trial.variants), trial.why)
                 yield trial.convention, trial.variants
 
     def cut(self, convention: Convention, things: Mapping[str, Any]) -> dict[str, Any]:

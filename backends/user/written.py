@@ -53,7 +53,7 @@ def _lines(place: str, array: str, found: Findings) -> Iterator[str]:
     if found.dialect:
         yield "\n[backend.dialect]"
         for rule, variant in found.dialect.items():
-            yield f'{rule} = "{variant}"{_because(why, "is_causal")}'
+            yield f'{rule} = "{variant}"{_because(why, rule)}'
 
 
 def _because(why: Mapping[str, str], key: str) -> str:

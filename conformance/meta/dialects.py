@@ -1,7 +1,7 @@
-"""The table of `spec/dialects.md`: what each library does where a rule is contested, from declarations alone.
+"""Generates the table of `spec/dialects.md`, which shows the rules on which libraries differ.
 
-A declaration is a variant or a deviation of a `Backend`. A whole run of the suite
-fails where one does not hold or does not show, so what stands here is verified.
+The table is made from the declared variants and deviations of backends. A complete run of the
+suite fails if a declaration is wrong, so the table is verified.
 """
 
 import argparse
@@ -13,18 +13,19 @@ import numpy as np
 
 from attnspec import Case, Rule, cases, rules
 from attnspec.backends import NAMES, Backend, Deviation, Unsupported, load
+from attnspec.citations import cited
 from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.judge.failure import Failure, Raised
 from attnspec.conformance.judge.judge import asked
 from attnspec.conformance.meta.gradient_dialects import gradient_table
 
-#: Between these the page is written, and nowhere else.
+#: The marks around the generated part of the page.
 BEGIN, END = (
     "<!-- begin: attnspec.conformance.meta.dialects -->",
     "<!-- end: attnspec.conformance.meta.dialects -->",
 )
-_HEADING = "The deviations, by the numbers that stand in the table:"
+_HEADING = "The numbers in the table stand for these deviations:"
 _GRADIENTS = """### Gradients
 
 The gradients that the libraries compute by automatic differentiation, from one call for each cell.
@@ -33,17 +34,17 @@ A call that a backend does not offer has an empty cell. `raises`: the library do
 
 
 def page(backends: Sequence[Backend]) -> str:
-    """Write the generated part of the page: versions, the table, and what the deviations are.
+    """Return the generated part of the page: versions, the table, and the list of deviations.
 
     Parameters
     ----------
     backends : sequence of Backend
-        A column each.
+        The columns.
 
     Returns
     -------
     str
-        Markdown; the first line alone tells of versions.
+        Markdown. Only the first line has versions.
     """
     versions = dict.fromkeys(f"{backend.library} {backend.version}" for backend in backends)
     parts = [f"Verified on {', '.join(versions)}.", table(backends), _HEADING, notes(backends)]
@@ -52,7 +53,7 @@ def page(backends: Sequence[Backend]) -> str:
 
 
 def table(backends: Sequence[Backend]) -> str:
-    """Write a row for each contested rule: one with variants, or from which somebody deviates."""
+    """Return a table with a row for each rule that has variants or from which a backend deviates."""
     numbers = _numbers(backends)
     lines = [
         f"| rule | | {' | '.join(backend.name for backend in backends)} |",
@@ -61,12 +62,12 @@ def table(backends: Sequence[Backend]) -> str:
     for rule in rules():
         if rule.variants or any(_of(rule, backend) for backend in backends):
             cells = " | ".join(cell(rule, backend, numbers) for backend in backends)
-            lines.append(f"| {rule.id} | {rule.title} | {cells} |")
+            lines.append(f"| [{rule.id}] | {rule.title} | {cells} |")
     return "\n".join(lines)
 
 
 def cell(rule: Rule, backend: Backend, numbers: Mapping[Deviation, int]) -> str:
-    """Say what a backend does about a rule.
+    """Return the cell of a rule and a backend.
 
     Examples
     --------
@@ -90,12 +91,12 @@ def cell(rule: Rule, backend: Backend, numbers: Mapping[Deviation, int]) -> str:
 
 
 def is_offered(rule: Rule, backend: Backend) -> bool:
-    """Whether a backend can be asked about a rule: whether it takes the call of any of its golden vectors."""
+    """Whether a rule applies to a backend: it accepts the call of some golden vector of the rule."""
     return any(_takes(backend, rule, case) for case in cases() if rule.id in case.rules)
 
 
 def notes(backends: Sequence[Backend]) -> str:
-    """Write what the deviations of the table are, each with the backends that share it and what shows it."""
+    """Return the table of deviations, with the backends and the script that shows each."""
     lines = ["| | rule | what happens instead | where | shown by |", "| --- | --- | --- | --- | --- |"]
     for deviation, number in _numbers(backends).items():
         where = ", ".join(backend.name for backend in backends if deviation in backend.deviations)
@@ -104,22 +105,22 @@ def notes(backends: Sequence[Backend]) -> str:
         shown = deviation.source
         if not shown.startswith("https://"):
             shown = f"[{shown}](../backends/findings/{shown}.py)"
-        lines.append(f"| {number} | {deviation.rules[0]} | {deviation.reason} | {where} | {shown} |")
+        lines.append(f"| {number} | [{deviation.rules[0]}] | {deviation.reason} | {where} | {shown} |")
     return "\n".join(lines)
 
 
 def native() -> list[Backend]:
-    """Load every backend that declares something: those that run the portable source have nothing to."""
+    """Load every backend with a declaration. The portable backends have none."""
     return [backend for backend in map(load, NAMES) if backend.dialect or backend.deviations]
 
 
 def replaced(text: str, generated: str) -> str:
-    """Put a generated part between its marks.
+    """Replace the text between the marks.
 
     Raises
     ------
     ValueError
-        Where the marks are not there, once each.
+        If each mark does not occur exactly once.
 
     Examples
     --------
@@ -134,7 +135,7 @@ def replaced(text: str, generated: str) -> str:
 
 
 def _numbers(backends: Sequence[Backend]) -> dict[Deviation, int]:
-    """Give the deviations numbers, in the order of their rules."""
+    """Return the number of each deviation, in the order of their rules."""
     order = {rule.id: place for place, rule in enumerate(rules())}
     found = dict.fromkeys(deviation for backend in backends for deviation in backend.deviations)
     sorted_by_rule = sorted(found, key=lambda deviation: order[deviation.rules[0]])
@@ -162,7 +163,7 @@ def _is_asked(backend: Backend, rule: Rule, case: Case) -> bool:
 
 
 def _of_one_depth(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the values the depth of the keys: some libraries take no other, and rarely is a rule about it."""
+    """Give the values the depth of the keys, because some libraries require it and few rules are about it."""
     if not {"key", "value"} <= set(arguments):
         return dict(arguments)
     key, value = (arguments[name] for name in ("key", "value"))
@@ -188,7 +189,7 @@ def main() -> None:
     if path is None:
         print(generated)  # noqa: T201 - the output of a command
     else:
-        path.write_text(replaced(path.read_text(encoding="utf-8"), generated), encoding="utf-8")
+        path.write_text(cited(replaced(path.read_text(encoding="utf-8"), generated)), encoding="utf-8")
 
 
 if __name__ == "__main__":

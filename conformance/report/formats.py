@@ -82,5 +82,5 @@ def find_format(option: str, path: Path) -> Format:
         if one.suffix in ("", path.suffix):
             return one
     raise SpecError(
-        f"--{option}: got {path}, expected a file that ends in {' or '.join(one.suffix for one in found)}"
+        f"--{option}: expected a file that ends in {' or '.join(one.suffix for one in found)}, got {path}"
     )

@@ -76,7 +76,7 @@ def chain(name: str) -> tuple[ConformanceLevel, ...]:
     """
     known = {level.name: level for level in levels()}
     if name not in known:
-        raise SpecError(f"level: got {name!r}, expected one of {', '.join(known)}")
+        raise SpecError(f"level: expected one of {', '.join(known)}, got {name!r}")
     level = known[name]
     return (*(chain(level.builds_on) if level.builds_on else ()), level)
 
@@ -116,7 +116,7 @@ def check_required(required: str | None, part: str, level: str) -> None:
     >>> check_required("exact", "level", "masked")
     Traceback (most recent call last):
         ...
-    attnspec.errors.SpecError: --require: got exact, expected a level that --level masked asks
+    attnspec.errors.SpecError: --require: expected a level that --level masked asks, got exact
     """
     if required is None:
         return
@@ -124,7 +124,7 @@ def check_required(required: str | None, part: str, level: str) -> None:
     if part not in ("whole", "level"):
         raise SpecError("--require: a level is told of a whole run or of --level alone, got a part")
     if level and required not in (one.name for one in chain(level)):
-        raise SpecError(f"--require: got {required}, expected a level that --level {level} asks")
+        raise SpecError(f"--require: expected a level that --level {level} asks, got {required}")
 
 
 def reached(verdicts: Iterable[Verdict]) -> tuple[str, ...]:

@@ -77,7 +77,7 @@ class Child:
         named = {*self.files, *(name for item in found for name in (item.id, item.name))}
         for name in selection["names"]:
             if name not in named and not selection["rules"]:
-                raise SpecError(f"case: got {name!r}, expected an id such as masking-empty-last")
+                raise SpecError(f"case: expected an id such as masking-empty-last, got {name!r}")
         found = [item for item in found if not texts or any(matches(item, one) for one in texts)]
         self._planned = {item.name: item for item in found}
         for start in range(0, len(found), _IN_A_LINE):

@@ -182,4 +182,4 @@ def require(name: str, seed: int | None = None) -> None:
         When there is no such case.
     """
     if next(items(names=[name], seed=seed), None) is None:
-        raise SpecError(f"case: got {name!r}, expected an id such as masking-empty-last")
+        raise SpecError(f"case: expected an id such as masking-empty-last, got {name!r}")

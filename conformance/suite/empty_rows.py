@@ -16,6 +16,7 @@ from attnspec.conformance.judge.failure import Missing
 from attnspec.conformance.judge.relation import Found
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.problem import MASKED, SHAPES, Problem
+from attnspec.conformance.verdict import Difference
 from attnspec.dtypes import FORMATS
 
 chapter = Chapter("masking")
@@ -166,7 +167,16 @@ def _same_weights(backend: Backend, calls: tuple[Case, ...]) -> Found:
     if "is_causal" in calls[0].arguments and "MASK-3" in backend.dialect:
         raise Missing(f"{backend.name} disallows other keys, by its declared variant of MASK-3")
     first, *others = [observe(backend, case)["weights"] for case in calls]
-    return next((found for other in others if (found := same_bits("weights", other, first))), None)
+    found = next((found for other in others if (found := same_bits("weights", other, first))), None)
+    return found and _if_repeatable(backend, calls[0], found)
+
+
+def _if_repeatable(backend: Backend, case: Case, found: Difference) -> Difference:
+    """Return a difference in bits, if a repeated call has the same bits (NUM-9)."""
+    first, again = (observe(backend, case)["weights"] for _ in range(2))
+    if same_bits("weights", again, first) is not None:
+        raise Missing(f"{backend.name} gives other bits when a call is repeated (NUM-9)")
+    return found
 
 
 @chapter.group("MASK-12")
@@ -180,7 +190,8 @@ def finite_garbage_after_the_query(draw: Draw) -> Iterator[Yielded]:
 
 def _same_earlier_weights(backend: Backend, calls: tuple[Case, ...]) -> Found:
     first, other = (observe(backend, case)["weights"][..., :-1, :] for case in calls)
-    return same_bits("weights", other, first)
+    found = same_bits("weights", other, first)
+    return found and _if_repeatable(backend, calls[0], found)
 
 
 @chapter.group("MASK-13", each=tuple(product(_SOURCES, (np.nan, np.inf, -np.inf))))
@@ -190,6 +201,14 @@ def poison(draw: Draw, which: tuple[str, float]) -> Iterator[Yielded]:
     for problem in draw.in_each_dtype(_WIDE):
         gone, options = _routes(problem)[source]
         yield _garbage(problem, gone, number, number) | options
+
+
+@chapter.group("MASK-13", each=(np.nan, np.inf))
+def poison_beside_an_empty_row(draw: Draw, number: float) -> Iterator[Yielded]:
+    """A row with no allowed key is 0 where the keys and values hold NaN and infinity."""
+    for problem in draw.in_each_dtype(_WIDE):
+        everywhere = np.ones(problem.shape[-1], dtype=bool)
+        yield _garbage(problem, everywhere, number, number) | {"key_lengths": 0}
 
 
 @chapter.group("MASK-13")

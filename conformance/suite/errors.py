@@ -92,10 +92,13 @@ def not_floating_point(draw: Draw, which: tuple[str, str]) -> Iterator[Yielded]:
 
 @chapter.group("ERR-17")
 def no_heads(draw: Draw) -> Iterator[Yielded]:
-    """A call without heads is refused, or gives arrays without heads."""
-    for problem in draw.in_each_dtype(MASKED[0]):
-        arguments = {name: array[:, :0] for name, array in problem.arguments.items()}
-        yield Call(arguments, misuse=replace(Misuse("query"), allowed=True))
+    """A call without query heads, and with or without key heads, is refused or gives empty results."""
+    for without in (("query", "key", "value"), ("query",)):
+        for problem in draw.in_each_dtype(MASKED[0]):
+            arguments = {
+                name: array[:, :0] if name in without else array for name, array in problem.arguments.items()
+            }
+            yield Call(arguments, misuse=replace(Misuse("query"), allowed=True))
 
 
 @chapter.group("ERR-13", each=tuple(OPTIONS))

@@ -42,7 +42,7 @@ def export(found: Iterable[Case], folder: Path, kind: str = "safetensors") -> li
         If the format is unknown, or needs a library that is not installed.
     """
     if kind not in FORMATS:
-        raise SpecError(f"format: got {kind!r}, expected one of {', '.join(FORMATS)}")
+        raise SpecError(f"format: expected one of {', '.join(FORMATS)}, got {kind!r}")
     folder.mkdir(parents=True, exist_ok=True)
     manifest, paths = {}, []
     for case in found:

@@ -52,7 +52,7 @@ def rewrite(folder: Path, only: str | None = None) -> list[Rewritten]:
     documents = {path: read(path, complete=False) for path in paths}
     ids = [entry["id"] for document in documents.values() for entry in document["cases"]]
     if only is not None and only not in ids:
-        raise SpecError(f"case: got {only!r}, expected one of {', '.join(ids)}")
+        raise SpecError(f"case: expected one of {', '.join(ids)}, got {only!r}")
     results = []
     for path, document in documents.items():
         entries = [

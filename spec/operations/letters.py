@@ -24,6 +24,8 @@ class Letter:
         Whether it may be 0.
     empty : str
         The rule that refuses 0, if there is one.
+    zero : str
+        Another rule about 0, for letters without `empty`.
     divides : str
         The letter that it must divide, for grouped heads.
     """
@@ -33,11 +35,12 @@ class Letter:
     noun: str
     may_be_empty: bool = True
     empty: str = ""
+    zero: str = ""
     divides: str = ""
 
 
-def _heads(name: str, meaning: str, noun: str = "heads", empty: str = "", divides: str = "") -> Letter:
-    return Letter(name, meaning, noun, may_be_empty=False, empty=empty, divides=divides)
+def _heads(name: str, meaning: str, noun: str = "heads", **rules: str) -> Letter:
+    return Letter(name, meaning, noun, may_be_empty=False, **rules)
 
 
 def _depth(name: str, meaning: str, empty: str = "", noun: str = "depth") -> Letter:
@@ -50,7 +53,7 @@ LETTERS: Mapping[str, Letter] = MappingProxyType(
         letter.name: letter
         for letter in (
             Letter(BATCH, "batch axes, any number of them or none", "batch"),
-            _heads("Hq", "heads of queries and of the output", "query heads"),
+            _heads("Hq", "heads of queries and of the output", "query heads", zero="ERR-17"),
             _heads(
                 "Hkv",
                 "heads of keys and values; `H` if the number equals `Hq`",
