@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from attnspec.reference.call import Array, Call, part, step
-from attnspec.reference.errors import array, dtype_name, flag, integers, need, real, same_dtype, within
+from attnspec.reference.errors import array, check_lse_dtype, flag, integers, need, real, same_dtype, within
 from attnspec.reference.evaluate import evaluate
 from attnspec.reference.notation import count, largest, narrow, of_batch, reshaped, stored, wide
 
@@ -202,9 +202,7 @@ def check_partials(call: Call, outputs: Array, lses: Array) -> None:
     """Check that each row of each part has an lse, in float32 or better (CACHE-6, NUM-7)."""
     shape = tuple(real(call, "outputs", outputs, "ERR-2").shape)
     need("outputs", len(shape) >= 3 and shape[-1] > 0, "three axes or more", f"shape {shape}", "ERR-16")
-    precise = ("float64",) if dtype_name(outputs) == "float64" else ("float32", "float64")
-    got = dtype_name(array(call, "lses", lses, "ERR-2"))
-    need("lses", got in precise, " or ".join(precise), got, "NUM-7")
+    check_lse_dtype(call, "lses", lses, outputs)
     need("lses", tuple(lses.shape) == shape[:-1], f"shape {shape[:-1]}", tuple(lses.shape), "ERR-16")
 
 

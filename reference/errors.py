@@ -128,6 +128,13 @@ def same_dtype(call: Call, **arrays: Any) -> None:
         need(name, given.dtype == leading.dtype, expected, dtype_name(given), "ERR-1")
 
 
+def check_lse_dtype(call: Call, name: str, given: Any, like: Array) -> None:
+    """Require an array of a dtype that an lse has where the inputs have that of `like` (NUM-7)."""
+    precise = FORMATS[dtype_name(like)].accepted_of_lse
+    got = dtype_name(array(call, name, given, "ERR-2"))
+    need(name, got in precise, " or ".join(precise), got, "NUM-7")
+
+
 def booleans(call: Call, name: str, given: Any, full: Shape, rule: str) -> Array:
     """Return booleans that broadcast to the scores. Numbers are refused because they are ambiguous."""
     array(call, name, given, "ERR-4")

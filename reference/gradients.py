@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from attnspec.reference.attention import checked
 from attnspec.reference.call import Array, Call, Mask, part, step
 from attnspec.reference.dropout import dropped
-from attnspec.reference.errors import Shape, dtype_name, need, real
+from attnspec.reference.errors import Shape, check_lse_dtype, dtype_name, need, real
 from attnspec.reference.evaluate import evaluate
 from attnspec.reference.heads import shared
 from attnspec.reference.masking import allowed
@@ -97,7 +97,7 @@ def attention_vjp_of(
 ) -> tuple[Array, ...]:
     """Refuse what does not fit, and compute."""
     given = Gradients(call.steps, call.xp, call.dtype, query, key, value, d_output=d_output, **options)
-    return _attention_vjp(check_cotangents(checked(given)))
+    return _attention_vjp(check_cotangents(cast("Gradients", checked(given))))
 
 
 @step
@@ -109,14 +109,15 @@ def check_cotangents(call: Gradients) -> Gradients:
     name, expected = dtype_name(call.d_output), dtype_name(call.query)
     need("d_output", call.d_output.dtype == call.query.dtype, f"dtype {expected} as in query", name, "ERR-1")
     if call.d_lse is not None:
-        own = tuple(real(call, "d_lse", call.d_lse, "NUM-7", "NUM-7").shape)
+        check_lse_dtype(call, "d_lse", call.d_lse, call.query)
+        own = tuple(call.d_lse.shape)
         need("d_lse", own == shape[:-1], f"shape {shape[:-1]}", own, "GRAD-16")
     return call
 
 
 @part
 def _attention_vjp(given: Gradients) -> tuple[Array, ...]:
-    call = given_cotangents(entered(given))
+    call = given_cotangents(cast("Gradients", entered(given)))
     found = backward(call)
     if call.flat:  # the bias and the sinks never had an axis of heads to remove
         found = [array[0, ...] if place < 3 else array for place, array in enumerate(found)]

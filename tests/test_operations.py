@@ -69,8 +69,12 @@ def test_an_argument_cites_rules_and_letters_that_there_are(operation, argument)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_an_output_cites_a_rule_and_is_asked_for_by_an_option(operation):
     form = OPERATIONS[operation]
-    asked = [f"return_{name}" for name in form.outputs[1:]]
-    assert [output.option for output in form.results] == ["", *asked]
+    gradients = [output for output in form.results if output.of]
+    assert [output.name for output in gradients] == [f"d_{output.of}" for output in gradients]
+    assert {output.of for output in gradients} <= set(form.arguments)
+    others = [output for output in form.results if not output.of]
+    asked = [f"return_{output.name}" for output in others[1:]]
+    assert [output.option for output in others] == ["", *asked][: len(others)]
     assert asked == list(form.names("asks"))
     for output in form.results:
         find_rule(output.rule)

@@ -4,11 +4,13 @@ import itertools
 from decimal import Decimal
 from fractions import Fraction
 
+import flint
 import numpy as np
 import pytest
 
 from attnspec import cases
 from attnspec.conformance.suite.datasets import DATASETS, problem
+from attnspec.dtypes import FORMATS
 from attnspec.reference.exact import balls
 from attnspec.reference.exact import evaluate as exact
 from attnspec.reference.exact.balls import OracleError, nearest
@@ -314,6 +316,22 @@ def test_rounding_once_to_each_format(dtype):
     numbers = random.normal(size=300) * 2.0 ** random.integers(-30, 14, size=300)
     for x in numbers.tolist():
         assert nearest(Fraction(x), dtype) == float(np.float64(x).astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_ends_of_balls_are_rounded_as_rationals_are(dtype):
+    random = np.random.default_rng(9)
+    lowest, highest = FORMATS[dtype].exponents
+    for _ in range(3000):
+        mantissa = int(random.integers(-(2**62), 2**62)) >> int(random.integers(0, 62))
+        if random.random() < 0.4:  # on a middle, or one beside it
+            mantissa = (mantissa << int(random.integers(0, 60))) + int(random.integers(-1, 2))
+        exponent = int(random.integers(lowest - 80, highest + 10))
+        with flint.ctx.workprec(128):
+            end = flint.arb(mantissa) * flint.arb(2) ** exponent
+        assert balls._nearest_dyadic(end, dtype) == nearest(
+            Fraction(mantissa) * Fraction(2) ** exponent, dtype
+        )
 
 
 @pytest.mark.parametrize(

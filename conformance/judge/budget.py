@@ -94,7 +94,8 @@ def _folded(allowed: Budget, case: Case, name: str) -> Budget:
     shape = case.arguments[of].shape
     if allowed.shape == shape:
         return allowed
-    return allowed.reshape((*shape[:-3], -1, *shape[-3:])).sum(axis=-4)
+    folded: Budget = allowed.reshape((*shape[:-3], -1, *shape[-3:])).sum(axis=-4)
+    return folded
 
 
 def in_plain_words(arguments: Mapping[str, Any], dialect: Mapping[str, str]) -> dict[str, Any]:

@@ -11,7 +11,14 @@ from typing import Any, Literal
 import numpy as np
 
 from attnspec.conformance.meta import units
-from attnspec.conformance.meta.algorithms import Array, Function, rounded, sequential, short_exponential
+from attnspec.conformance.meta.algorithms import (
+    Array,
+    Function,
+    divided,
+    rounded,
+    sequential,
+    short_exponential,
+)
 from attnspec.conformance.meta.gradient_call import (
     Call,
     Forward,
@@ -138,6 +145,11 @@ def backward(
     return finished(call, found)
 
 
+def all_stored(call: Call) -> dict[str, Array]:
+    """Compute everything in the dtype of the inputs."""
+    return backward(prepared(call.given, call.dtype, call.storage.type))
+
+
 def _weights(
     call: Call,
     left: Forward,
@@ -158,6 +170,29 @@ def _weights(
     else:
         p = exponential(s - lse)
     return np.where(call.allowed[..., i, j], p, np.zeros_like(p)), slope
+
+
+def division_last(call: Call) -> dict[str, Array]:
+    """Differentiate a forward pass that divides by the denominator at the very end."""
+    s, slope = scores(call, call.query, call.key)
+    s = np.where(call.allowed, s, np.full_like(s, -np.inf))
+    top = np.maximum(s.max(axis=-1, keepdims=True), call.sink)
+    top = np.where(np.isfinite(top), top, np.zeros_like(top))
+    e, of_sink = np.exp(s - top), np.exp(call.sink - top)
+    total = e.sum(axis=-1, keepdims=True) + of_sink
+    output = divided((e * call.kept) @ call.value, total)
+    g = divided(call.g, total)
+    d_total = divided(call.h, total) - (g * output).sum(axis=-1, keepdims=True)
+    t = e * (call.kept * (g @ np.swapaxes(call.value, -1, -2)) + d_total)
+    u = t * slope * s.dtype.type(call.scale)
+    found = {
+        "d_query": u @ call.key,
+        "d_key": np.swapaxes(u, -1, -2) @ call.query,
+        "d_value": np.swapaxes(e * call.kept, -1, -2) @ g,
+        "d_scores": t,
+        "d_sinks": of_sink * d_total,
+    }
+    return finished(call, found)
 
 
 def multiplied_in_order(left: Array, right: Array) -> Array:
@@ -199,14 +234,15 @@ BACKWARDS: Mapping[str, Backward] = MappingProxyType(
         "recomputed, delta of the keys": Backward(partial(backward, delta="keys")),
         "recomputed to base 2": Backward(partial(backward, weights="base 2", folded=True)),
         "sequential sums": Backward(
-            partial(backward, delta="keys", product=multiplied_in_order), products=2**19
+            partial(backward, delta="keys", product=multiplied_in_order), products=2**17
         ),
         "scaled first": Backward(partial(backward, scaled_first=True)),
+        "division last": Backward(division_last),
         "tiles of 16 keys": Backward(partial(backward, columns=16, folded=True)),
         "tiles of 64 keys": Backward(partial(backward, columns=64, delta="keys")),
-        "tiles of 1 key": Backward(partial(backward, columns=1), products=2**19),
+        "tiles of 1 key": Backward(partial(backward, columns=1), products=2**17),
         "tiles of 8 queries": Backward(partial(backward, rows=8)),
-        "split over queries, one by one": Backward(partial(backward, rows=1), products=2**19),
+        "split over queries, one by one": Backward(partial(backward, rows=1), products=2**17),
         "tiles of 32 and 16, from the last": Backward(partial(backward, rows=32, columns=16, reverse=True)),
         "cast": Backward(partial(backward, cast=True), "cast"),
         "cast, weights kept": Backward(partial(backward, cast=True, weights="kept", delta="keys"), "cast"),
@@ -218,6 +254,7 @@ BACKWARDS: Mapping[str, Backward] = MappingProxyType(
         "cast as differentiated": Backward(
             partial(backward, cast=True, cast_cotangents=True, weights="kept", delta="keys"), "cast"
         ),
+        "all stored": Backward(all_stored, "storage", SHORT),
         "matrix units, blocks of 4": _on_units(units.as_they_are, "matrix", **_FLASH),
         "matrix units, blocks of 16": _on_units(units.as_they_are, "matrix", block=16, cast=True),
         "bf16x3, blocks of 4": _on_units(units.split_in_two, "bf16x3"),

@@ -12,10 +12,10 @@ from rich.table import Table
 from attnspec.conformance.meta.algorithms import Array
 from attnspec.conformance.meta.gradient_algorithms import BACKWARDS, Backward, run
 from attnspec.conformance.meta.gradient_call import exact
-from attnspec.conformance.meta.gradient_faults import GRADIENT_FAULTS, PARTS
-from attnspec.conformance.meta.gradient_libraries import libraries, takes
+from attnspec.conformance.meta.gradient_faults import GRADIENT_FAULTS, IN_USE
+from attnspec.conformance.meta.gradient_libraries import NAMES, libraries, takes
 from attnspec.conformance.meta.gradient_problems import SIZES, Problem, problems
-from attnspec.dtypes import DTYPES, SHORT
+from attnspec.dtypes import DTYPES, FORMATS, SHORT
 from attnspec.operations import OPERATIONS
 from attnspec.reference.budget.budget import Accuracy, budget
 
@@ -25,9 +25,11 @@ _LONGER = float(np.finfo(np.longdouble).eps) / float(np.finfo(np.float64).eps)
 FIXED: Mapping[str, float] = {"1e-2": 1e-2, "1e-3": 1e-3}
 #: The rules that are compared, by the heading of their column.
 RULES = ("full", "cast", *FIXED)
+#: The classes and profiles of the table by gradient.
+KINDS = ("full", "cast", "storage", "matrix", "bf16x3", "tf32", "bf16")
 GRADIENTS = OPERATIONS["attention_vjp"].outputs
 #: What is in use and rounds more than the budget counts.
-ROUNDED_PARTS = "parts of a group rounded"
+EXCEEDING = (*IN_USE, NAMES[1])
 
 
 @dataclass(frozen=True)
@@ -56,12 +58,11 @@ class Trial:
 
 def subjects() -> dict[str, Backward]:
     """List the correct algorithms, the libraries installed, and the faults."""
-    return {**BACKWARDS, **libraries(), ROUNDED_PARTS: PARTS, **GRADIENT_FAULTS}
+    return {**BACKWARDS, **libraries(), **IN_USE, **GRADIENT_FAULTS}
 
 
 def trials(some: Iterable[Problem], of: Mapping[str, Backward]) -> Iterator[Trial]:
     """Put every problem to every backward pass."""
-    library = libraries()
     for each in some:
         judge = _judge(each)
         batch, heads, _, queries, keys, depth, _ = each.size
@@ -69,7 +70,9 @@ def trials(some: Iterable[Problem], of: Mapping[str, Backward]) -> Iterator[Tria
         for name, one in of.items():
             if each.dtype not in one.dtypes or products > one.products:
                 continue
-            if name not in library or takes(each.arguments):
+            if one.accuracy == "storage" and _overflows(each):
+                continue
+            if name not in NAMES or takes(each.arguments):
                 yield Trial(name, one, each, judge(run(one, each.arguments), one))
 
 
@@ -116,21 +119,42 @@ def _share(got: Array, expected: Array, allowed: Array) -> float:
     return float(np.where(np.isnan(shares), np.inf, shares).max(initial=0))
 
 
+def _overflows(given: Problem) -> bool:
+    """Whether a score may be too large for the storage dtype, which is no matter of rounding."""
+    query, key = (np.abs(given.arguments[name].astype(np.float64)) for name in ("query", "key"))
+    most = query.max(axis=-2, keepdims=True) @ np.swapaxes(key.max(axis=-2, keepdims=True), -1, -2).max(
+        axis=1, keepdims=True
+    )
+    return bool(most.max() > FORMATS[given.dtype].largest)
+
+
 def passes(done: Sequence[Trial]) -> Table:
     """Tabulate, for every correct backward pass, the largest share of its budget that it used."""
     table = Table("correct algorithm", "class", "problems", *DTYPES, "where most, (B, Hq, Hkv, L, S, D, Dv)")
-    correct = {t.name: t.one for t in done if t.one.accuracy or t.name == ROUNDED_PARTS}
-    for name, one in correct.items():
+    for name, one in {t.name: t.one for t in done if t.one.accuracy}.items():
         own = [t for t in done if t.name == name]
-        rule = "own" if one.accuracy else "cast"
         cells = []
         for dtype in DTYPES:
-            shares = [t.most(rule) for t in own if t.problem.dtype == dtype]
+            shares = [t.most() for t in own if t.problem.dtype == dtype]
             wrong = sum(share > 1 for share in shares)
             most = f"{max(shares):.2f}" if shares else ""
             cells.append(f"{most}, {wrong} TOO LARGE" if wrong else most)
-        at = max(own, key=lambda t: t.most(rule))
-        table.add_row(name, one.profile or one.accuracy or "cast", str(len(own)), *cells, _where(at, rule))
+        at = max(own, key=Trial.most)
+        table.add_row(name, one.profile or one.accuracy, str(len(own)), *cells, _where(at, "own"))
+    return table
+
+
+def excesses(done: Sequence[Trial]) -> Table:
+    """Tabulate, for what is in use and exceeds the class `cast`, on how many problems and by how much."""
+    table = Table("in use", "problems", *SHORT, "where most, (B, Hq, Hkv, L, S, D, Dv)")
+    for name in EXCEEDING:
+        own = [t for t in done if t.name == name and t.problem.dtype in SHORT]
+        cells = []
+        for dtype in SHORT:
+            shares = [t.most("cast") for t in own if t.problem.dtype == dtype]
+            cells.append(f"{sum(share > 1 for share in shares)}, {max(shares, default=0):.3g} budgets")
+        where = _where(max(own, key=lambda t: t.most("cast")), "cast") if own else ""
+        table.add_row(name, str(len(own)), *cells, where)
     return table
 
 
@@ -138,7 +162,7 @@ def by_gradient(done: Sequence[Trial]) -> Table:
     """Tabulate the largest share of all correct backward passes, gradient by gradient."""
     table = Table("gradient", "class", *DTYPES)
     for name in GRADIENTS:
-        for kind in ("full", "cast", "matrix", "bf16x3", "tf32", "bf16"):
+        for kind in KINDS:
             cells = []
             for dtype in DTYPES:
                 shares = [
@@ -184,4 +208,4 @@ def _where(at: Trial, rule: str) -> str:
 def tables(*, quick: bool = False) -> list[Table]:
     """Make the tables of the chapter."""
     done = survey(quick=quick)
-    return [passes(done), by_gradient(done), detections(done)]
+    return [passes(done), by_gradient(done), excesses(done), detections(done)]

@@ -108,6 +108,13 @@ def _difference(p: Array, r: Array, delta: Array) -> Array:
     return cotangents
 
 
+def _slope(slope: Array, storage: Any) -> Array:
+    """Compute the slope of the softcap again, from a tanh that was kept in a shorter dtype."""
+    tanh = rounded(np.sqrt(1 - slope), storage)
+    again: Array = 1 - tanh * tanh
+    return again
+
+
 def _rough(s: Array, lse: Array) -> Array:
     rough: Array = _exponentials(s, lse) * (1 + 1e-3 * np.sin(40 * (s - lse)))
     return rough
@@ -129,6 +136,15 @@ def _rounded_parts(parts: Array, storage: Any) -> Array:
     return total
 
 
+def _in_blocks(left: Array, right: Array, storage: Any, rows: int) -> Array:
+    """Multiply matrices, and round what has been added up after each few terms."""
+    total = np.zeros((*left.shape[:-1], right.shape[-1]), left.dtype)
+    for start in range(0, left.shape[-1], rows):
+        part = slice(start, start + rows)
+        total = rounded(total + rounded(left[..., part], storage) @ right[..., part, :], storage)
+    return total
+
+
 _TF32 = partial(multiplied_on_units, split=partial(units.cut_off, digits=11))
 
 #: By name.
@@ -142,7 +158,7 @@ GRADIENT_FAULTS: Mapping[str, Backward] = MappingProxyType(
             _in_half(lambda d: {"scores": partial(rounded, storage=d)}), None, SHORT
         ),
         "lse in half": Backward(_in_half(lambda d: {"lse": partial(rounded, storage=d)}), None, SHORT),
-        "slope in half": Backward(_in_half(lambda d: {"slope": partial(rounded, storage=d)}), None, SHORT),
+        "tanh in half": Backward(_in_half(lambda d: {"slope": partial(_slope, storage=d)}), None, SHORT),
         "sums over queries in half": Backward(
             _in_half(lambda d: {"down": partial(_product, storage=d)}), None, SHORT, products=2**21
         ),
@@ -162,5 +178,14 @@ GRADIENT_FAULTS: Mapping[str, Backward] = MappingProxyType(
     }
 )
 
-#: In use: each query head's part is rounded to storage before the sum over a group.
-PARTS = Backward(_in_half(lambda d: {"heads": partial(_rounded_parts, storage=d)}), None, SHORT)
+#: In use: partial sums are rounded to storage before they are added up.
+IN_USE: Mapping[str, Backward] = MappingProxyType(
+    {
+        "parts of a group rounded": Backward(
+            _in_half(lambda d: {"heads": partial(_rounded_parts, storage=d)}), None, SHORT
+        ),
+        "sums over queries rounded after each 32": Backward(
+            _in_half(lambda d: {"down": partial(_in_blocks, storage=d, rows=32)}), None, SHORT
+        ),
+    }
+)

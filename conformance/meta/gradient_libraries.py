@@ -10,6 +10,9 @@ from attnspec.conformance.meta.algorithms import Array
 from attnspec.conformance.meta.gradient_algorithms import Backward
 from attnspec.conformance.meta.gradient_call import Call
 
+#: By name, those that may be installed.
+NAMES = ("torch, math", "torch, flash", "jax.nn")
+
 _ARRAYS = ("query", "key", "value")
 _SIMPLE = frozenset((*_ARRAYS, "d_output", "mask", "is_causal", "window"))
 
@@ -18,10 +21,12 @@ def libraries() -> dict[str, Backward]:
     """List what is installed, by name."""
     found: dict[str, Backward] = {}
     if find_spec("torch"):
-        found["torch, math"] = Backward(_torch("MATH"), "full", products=2**23)
-        found["torch, flash"] = Backward(_torch("FLASH_ATTENTION"), "cast", products=2**23)
+        found[NAMES[0]] = Backward(_torch("MATH"), "full", products=2**23)
+        # In half precision it rounds its sums over queries after each block of 32.
+        found[NAMES[1]] = Backward(_torch("FLASH_ATTENTION"), None, products=2**23)
     if find_spec("jax"):
-        found["jax.nn"] = Backward(_jax(), "cast", products=2**17)
+        # It computes float64 in float32 (NUM-2).
+        found[NAMES[2]] = Backward(_jax(), "cast", ("float16", "bfloat16", "float32"), products=2**17)
     return found
 
 

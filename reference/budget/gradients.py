@@ -24,12 +24,16 @@ from attnspec.reference.budget.formats import Budget, rounded
 from attnspec.reference.masking import allowed_keys
 from attnspec.reference.softmax import log_sum_exp, softmax
 
+#: Roundings of an exponent at the size of the lse, where score and lse are converted to base 2 one by one.
+CONVERTING = 2
 #: Roundings of `r - delta + h` at the size of its terms: `p r` and `p delta` in turn, or `delta - h` before.
 DIFFERENCE = 2
+#: Roundings of `r`, and of `delta` from an output, where both are divided by the denominator first.
+DIVIDING = 2
 #: Roundings of `r` by dropout: those of a weight, and the product, as the factor is no quotient here.
 DROPPING_TWICE = DROPPING + 1
-#: An exponent above this says nothing; its exponential is finite, and so is all that it is multiplied by.
-LARGEST = 300.0
+#: An error of an exponent above this says nothing; products of three such exponentials are still finite.
+LARGEST = 200.0
 
 #: The arrays that have no axis of heads where there are only two axes.
 _HEADED = ("query", "key", "value", "d_output", "d_lse")
@@ -49,6 +53,15 @@ def gradient_budget(
     dtypes : mapping of str to str
         Of bias and sinks, whose gradients have them.
     arithmetic : Arithmetic
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.reference.budget.budget import budget
+    >>> one = np.ones((1, 1))
+    >>> call = {"query": one, "key": one, "value": one, "d_output": 0 * one}
+    >>> {name: float(x[0, 0]) for name, x in budget("attention_vjp", call, "float16").items()}
+    {'d_query': 0.0, 'd_key': 0.0, 'd_value': 0.0}
     """
     if given["query"].ndim > 2:
         return _of_heads(given, dtypes, arithmetic)
@@ -123,8 +136,7 @@ def _weights(
     lse = log_sum_exp(s, met, sinks)[..., None]  # (*B, Hq, L, 1)
     lse = np.where(np.isfinite(lse), lse, 0)
     forward = attention_budget(arrays, given, arithmetic)
-    # The lse is held, and converted to base 2 once more.
-    of_row = forward["lse"][..., None] + work.unit * (np.abs(lse) + EXPONENTIAL)
+    of_row = forward["lse"][..., None] + work.unit * (CONVERTING * np.abs(lse) + EXPONENTIAL)
     of_row = of_row + (APPROXIMATE if arithmetic.casts else 0.0)
     error = p * _exponential(s_error + work.unit * SHIFTING * np.abs(s - lse) + of_row)
     sink = np.full(lse.shape, -np.inf) if sinks is None else sinks[:, None, None]
@@ -150,7 +162,7 @@ def _cotangents_of_weights(
     depth, work, profile = g.shape[-1], arithmetic.work, arithmetic.profile
     turned = np.swapaxes(values, -1, -2)
     r, size = kept * (g @ turned), kept * (np.abs(g) @ np.abs(turned))  # (*B, Hq, L, S)
-    error = (profile.summing(depth, work.unit) + profile.product + dropping) * size
+    error = (profile.summing(depth, work.unit) + profile.product + DIVIDING * work.unit + dropping) * size
     error = error + (depth + 1) * work.normal * np.maximum(kept, 1) * (size > 0)
     return r, error + _cast((r, error), np.maximum(kept, 1), arithmetic)
 
@@ -165,10 +177,10 @@ def _means(
     size = (weights[0] + weights[1]) * (np.abs(r[0]) + r[1])
     by_keys = (size - weights[0] * np.abs(r[0])).sum(axis=-1, keepdims=True)
     by_keys = by_keys + profile.summing(keys, work.unit) * size.sum(axis=-1, keepdims=True)
+    output_error = np.minimum(output_error, np.exp(LARGEST))
     size = np.abs(g) * (np.abs(output) + output_error)
-    by_output = (np.abs(g) * output_error + profile.summing(depth, work.unit) * size).sum(
-        axis=-1, keepdims=True
-    )
+    sums = profile.summing(depth, work.unit) + DIVIDING * work.unit
+    by_output = (np.abs(g) * output_error + sums * size).sum(axis=-1, keepdims=True)
     some = np.abs(g).sum(axis=-1, keepdims=True) > 0
     return delta, np.maximum(by_keys, by_output) + some * np.maximum(keys, depth) * work.normal
 

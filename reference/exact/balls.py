@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from math import inf, ldexp
 
 import numpy as np
 from flint import arb, ctx, fmpq
@@ -123,15 +124,27 @@ def _nearest(ball: arb, dtype: str) -> float | None:
     """Round both ends of a ball, and return the number if they agree."""
     if not ball.is_finite():
         return None
-    low, high = (nearest(_fraction(end), dtype) for end in (ball.lower(), ball.upper()))
+    low, high = (_nearest_dyadic(end, dtype) for end in (ball.lower(), ball.upper()))
     return low + 0.0 if low == high else None
 
 
-def _fraction(exact: arb) -> Fraction:
-    mantissa, exponent = (int(x) for x in exact.mid().man_exp())
-    if mantissa.bit_length() + exponent < -2000:
-        return Fraction(0)  # far below half the smallest float64; avoids a huge denominator
-    return Fraction(mantissa) * Fraction(2) ** exponent
+def _nearest_dyadic(end: arb, dtype: str) -> float:
+    """Round as `nearest` does, in integers: most elements come by here."""
+    mantissa, exponent = (int(x) for x in end.mid().man_exp())
+    found = FORMATS[dtype]
+    length = mantissa.bit_length()
+    spacing = max(length + exponent, found.exponents[0] + 1) - found.digits
+    shift = spacing - exponent
+    if shift > length + 1:
+        return 0.0
+    if shift > 0:
+        mantissa, rest = divmod(mantissa, 1 << shift)
+        half = 1 << (shift - 1)
+        mantissa += rest > half or (rest == half and mantissa & 1)
+        exponent = spacing
+    if mantissa.bit_length() + exponent > 1024 or abs(rounded := ldexp(mantissa, exponent)) > found.largest:
+        return inf if mantissa > 0 else -inf
+    return rounded
 
 
 def _larger(radius: int | None, ball: arb) -> int | None:

@@ -6,7 +6,7 @@ assignment of heads change gradients. `nan` and `uniform` are here those of GRAD
 MASK-2, MASK-6 and SOFT-7, which say what stands in an empty row, change no gradient.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -16,7 +16,8 @@ from flint import arb, arb_mat, ctx, fmpq
 
 from attnspec.reference.exact.backward import Balls, Index, Part, balls_of, factor, parts_of
 from attnspec.reference.exact.balls import Settled, settle
-from attnspec.reference.exact.quotients import SINK, Row, Term, slope_symbol, total
+from attnspec.reference.exact.gradient_terms import pairs, scaled, terms
+from attnspec.reference.exact.quotients import SINK, Term, total
 
 #: A ball for each element, and each element as a rational where it is one.
 _Gradient = tuple[tuple[int, ...], Callable[[], list[arb]], Callable[[int], fmpq | None]]
@@ -80,12 +81,10 @@ def _d_query(shape: tuple[int, ...], parts: list[Part], found: Any, variant: str
         place, rest = divmod(flat, queries * depth)
         i, d = divmod(rest, depth)
         part = parts[place]
-        terms = (
-            term
-            for j in part.head.keys(i)
-            for term in _terms(part, i, j, part.key[j, d], variant, inner=True)
+        summands = (
+            term for j in part.head.keys(i) for term in terms(part, i, j, part.key[j, d], variant, inner=True)
         )
-        return _scaled(part, total(terms))
+        return scaled(part, total(summands))
 
     return shape, enclose, exactly
 
@@ -104,12 +103,12 @@ def _d_key(shape: tuple[int, ...], parts: list[Part], found: Any, variant: str |
         place, rest = divmod(flat, keys * depth)
         j, d = divmod(rest, depth)
         sharing = [part for part in parts if part.other == places[place]]
-        terms = (
+        summands = (
             term
-            for part, i in _pairs(sharing, j)
-            for term in _terms(part, i, j, part.query[i, d], variant, inner=True)
+            for part, i in pairs(sharing, j)
+            for term in terms(part, i, j, part.query[i, d], variant, inner=True)
         )
-        return _scaled(sharing[0], total(terms))
+        return scaled(sharing[0], total(summands))
 
     return shape, enclose, exactly
 
@@ -128,9 +127,9 @@ def _d_value(shape: tuple[int, ...], parts: list[Part], found: Any, variant: str
         place, rest = divmod(flat, keys * depth)
         j, c = divmod(rest, depth)
         sharing = [part for part in parts if part.other == places[place]]
-        terms = (
+        summands = (
             Term(part.rows[i], {part.rows[i].group[j]: part.head.kept[i][j] * part.cotangent[i, c]}, {})
-            for part, i in _pairs(sharing, j)
+            for part, i in pairs(sharing, j)
         )
         filled = sum(
             (
@@ -141,7 +140,7 @@ def _d_value(shape: tuple[int, ...], parts: list[Part], found: Any, variant: str
             ),
             fmpq(0),
         )
-        mean = total(terms)
+        mean = total(summands)
         return None if mean is None else mean + filled
 
     return shape, enclose, exactly
@@ -163,7 +162,7 @@ def _d_bias(shape: tuple[int, ...], parts: list[Part], found: Any, variant: str 
             term
             for part in parts
             for i, j in zip(*np.nonzero(part.head.allowed & (collected[part.index] == flat)), strict=True)
-            for term in _terms(part, int(i), int(j), fmpq(1), variant, inner=part.head.capped_bias)
+            for term in terms(part, int(i), int(j), fmpq(1), variant, inner=part.head.capped_bias)
         )
 
     return shape, enclose, exactly
@@ -182,35 +181,10 @@ def _d_sinks(shape: tuple[int, ...], parts: list[Part], found: Any, variant: str
             for part in parts
             if _sink_of(part) == flat and part.head.sink is not None
             for i in range(part.head.shape[0])
-            for term in _terms(part, i, SINK, fmpq(1), variant, inner=False)
+            for term in terms(part, i, SINK, fmpq(1), variant, inner=False)
         )
 
     return shape, enclose, exactly
-
-
-def _terms(part: Part, i: int, j: int, times: fmpq, variant: str | None, *, inner: bool) -> Iterator[Term]:
-    """Give the gradient with respect to a score, or `inner` with respect to what is capped, so many times."""
-    if times == 0:
-        return
-    row: Row = part.rows[i]
-    g = row.group[j]
-    slope = slope_symbol(part.head, i, j) if inner else ""
-    rated = fmpq(0) if j == SINK else part.rated[i][j]
-    yield Term(row, {g: rated * times}, {g: times}, slope)
-    yield Term(row, {g: part.of_lse[i] * times}, {}, ("log 2", slope) if variant == "base-2" else slope)
-
-
-def _pairs(parts: list[Part], j: int) -> Iterator[tuple[Part, int]]:
-    """Go through the queries that may attend to key j."""
-    return ((part, i) for part in parts for i in range(part.head.shape[0]) if part.head.allowed[i, j])
-
-
-def _scaled(part: Part, number: fmpq | None) -> fmpq | None:
-    """Multiply by the scale; a rational times an irrational root is irrational, unless it is 0."""
-    scale = part.head.scale
-    if scale.rational == 0 or number == 0:
-        return fmpq(0)
-    return None if number is None or scale.radicand != 1 else number * scale.rational
 
 
 def _sink_of(part: Part) -> int:

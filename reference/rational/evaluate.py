@@ -1,8 +1,8 @@
 """The second oracle: rational numbers and one exponential function, in the standard library only.
 
 It shares no code with the reference, the first oracle or NumPy's arithmetic. It proves
-nothing: it computes 60 digits of the largest value, where float64 has 16. It provides the
-expected values of generated problems that are not stored.
+nothing: it computes 60 digits of the largest value, and 100 or more of a gradient, where
+float64 has 16. It provides the expected values of generated problems that are not stored.
 """
 
 from collections.abc import Callable, Mapping

@@ -11,6 +11,8 @@ from decimal import Decimal
 from attnspec.reference.rational.functions import tanh
 
 _ZERO, _ONE = Decimal(0), Decimal(1)
+#: An exponent whose exponential, 1e-868, no product of numbers in float64 lifts to one of them.
+_NOTHING = -2000
 
 
 @dataclass(slots=True, eq=False)
@@ -90,7 +92,8 @@ def quotient(tape: Tape, node: Node, divisor: Node) -> Node:
 
 def exponential(tape: Tape, node: Node, below: Decimal) -> Node:
     """Compute the exponential of a number less a constant."""
-    value = (node.value - below).exp()
+    above = node.value - below
+    value = _ZERO if above < _NOTHING else above.exp()
     return _put(tape, Node(value, value, [(node, value, value)]))
 
 

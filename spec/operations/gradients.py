@@ -2,7 +2,7 @@
 
 from types import MappingProxyType
 
-from attnspec.operations.argument import Argument, Output
+from attnspec.operations.argument import REQUIRED, Argument, Output
 from attnspec.operations.attention import ATTENTION
 from attnspec.operations.operation import Operation
 
@@ -10,6 +10,7 @@ from attnspec.operations.operation import Operation
 VJP = "_vjp"
 
 _COTANGENT = MappingProxyType({"dtype": "ERR-2", "mixed": "ERR-1", "shape": "GRAD-16", "axes": "GRAD-16"})
+_OF_LSE = MappingProxyType({"dtype": "NUM-7", "shape": "GRAD-16", "axes": "GRAD-16"})
 
 
 def primal(operation: str) -> str:
@@ -34,12 +35,10 @@ def cotangent(output: Output, since: str) -> Argument:
         "GRAD-6" if output.numbers == "lse" else "GRAD-1",
         output.shape,
         numbers=output.numbers,
-        refusals=MappingProxyType(
-            {**_COTANGENT, "dtype": "NUM-7"} if output.numbers == "lse" else dict(_COTANGENT)
-        ),
+        refusals=_OF_LSE if output.numbers == "lse" else _COTANGENT,
         called=f"cotangent of the {output.name}",
+        default=None if output.option else REQUIRED,
         since=since,
-        **({"default": None} if output.option else {}),
     )
 
 

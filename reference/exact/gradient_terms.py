@@ -1,0 +1,44 @@
+"""What the gradients of the exact oracle are sums of, as quotients of exponential sums."""
+
+from collections.abc import Iterator
+
+from flint import fmpq
+
+from attnspec.reference.exact.backward import Part
+from attnspec.reference.exact.quotients import ONE, SINK, Term, slope_symbol
+
+
+def terms(part: Part, i: int, j: int, times: fmpq, variant: str | None, *, inner: bool) -> Iterator[Term]:
+    """Give the gradient with respect to a score, so many times; `inner` with respect to what is capped.
+
+    Parameters
+    ----------
+    part : Part
+    i, j : int
+        Query and key; the key may be `SINK`.
+    times : rational
+    variant : str or None
+        `base-2` of SOFT-6 divides the cotangent of the lse by the logarithm of 2.
+    inner : bool
+    """
+    if times == 0:
+        return
+    row = part.rows[i]
+    g = row.group[j]
+    slope = slope_symbol(part.head, i, j) if inner else ONE
+    rated = fmpq(0) if j == SINK else part.rated[i][j]
+    yield Term(row, {g: rated * times}, {g: times}, slope)
+    yield Term(row, {g: part.of_lse[i] * times}, {}, ("log 2", slope) if variant == "base-2" else slope)
+
+
+def pairs(parts: list[Part], j: int) -> Iterator[tuple[Part, int]]:
+    """Go through the queries that may attend to key j."""
+    return ((part, i) for part in parts for i in range(part.head.shape[0]) if part.head.allowed[i, j])
+
+
+def scaled(part: Part, number: fmpq | None) -> fmpq | None:
+    """Multiply by the scale; a rational times an irrational root is irrational, unless it is 0."""
+    scale = part.head.scale
+    if number is None or (scale.radicand != 1 and number != 0):
+        return None
+    return number * scale.rational
