@@ -50,6 +50,26 @@ def last_keys_take_the_first_of_their_tile(call: Gradients, u: Array, allowed: M
     return found
 
 
+@wrong("d_key", "GRAD-19", "G")
+def last_features_lost_in_d_key(call: Gradients, u: Array, allowed: Mask) -> Any:
+    """Write whole tiles of 16 features of the gradient of the key, and 0 after them."""
+    depth = call.key.shape[-1]
+    return np.where(np.arange(depth) < _in_tiles(depth, 16), base.d_key(call, u, allowed), 0)
+
+
+@wrong("d_weights", "GRAD-19", "G")
+def features_of_values_past_a_tile_lost(call: Gradients) -> Any:
+    """Take the first 64 features of values and cotangents for the gradients of the weights."""
+    return base.d_weights(call.but(value=call.value[..., :64], d_output=call.d_output[..., :64]))
+
+
+@wrong("d_key", "GRAD-1", "G", "NVIDIA/cudnn-frontend#1072")
+def d_key_of_one_query_nan(call: Gradients, u: Array, allowed: Mask) -> Any:
+    """Return NaN for the gradient of the keys where there is one query."""
+    found = base.d_key(call, u, allowed)
+    return np.full_like(found, np.nan) if call.queries == 1 else found
+
+
 @wrong("delta", "GRAD-19", "G")
 def delta_of_the_first_tile(call: Gradients, p: Array, r: Array, allowed: Mask) -> Any:
     """Take the mean over the first 32 keys."""
@@ -89,6 +109,22 @@ def features_of_the_cotangent_taken_to_be_dense(call: Gradients) -> Any:
     apart = g.size > 0 and g.strides[-1] > g.itemsize
     dense = as_strided(g, strides=(*g.strides[:-1], g.itemsize)) if apart else g
     return base.given_cotangents(call.but(d_output=dense))
+
+
+@wrong("d_query", "NUM-8", "H", "pytorch/pytorch#146377")
+def key_read_in_the_order_of_memory_backward(call: Gradients, u: Array, allowed: Mask) -> Any:
+    """Read a transposed key as if it were not, in the backward pass alone."""
+    key = call.key.ravel(order="K").reshape(call.key.shape)
+    return base.d_query(call.but(key=key), u, allowed)
+
+
+@wrong("d_key", "NUM-8", "H")
+def query_taken_to_be_dense_backward(call: Gradients, u: Array, allowed: Mask) -> Any:
+    """Read the features of a query one after the other, in the backward pass alone."""
+    query = call.query
+    apart = query.size > 0 and query.strides[-1] > query.itemsize
+    dense = as_strided(query, strides=(*query.strides[:-1], query.itemsize)) if apart else query
+    return base.d_key(call.but(query=dense), u, allowed)
 
 
 @wrong("given_cotangents", "NUM-4", "H")

@@ -61,6 +61,28 @@ def sums_for_values_in_half(call: Gradients, p: Array, allowed: Mask) -> Any:
     return base.gathered(call, np.add.accumulate(terms, axis=-3)[..., -1, :, :].astype(p.dtype), call.value)
 
 
+@wrong("d_bias", "NUM-5", "C")
+def d_bias_summed_in_half(call: Gradients, t: Array) -> Any:
+    """Add up the axes that a bias is broadcast along in half precision, one entry after the other."""
+    if call.storage.itemsize > 2 or not t.size:
+        return base.d_bias(call, t)
+    whole = (1,) * (t.ndim - call.bias.ndim) + call.bias.shape
+    for axis, size in enumerate(whole):
+        if size != t.shape[axis]:
+            last = np.add.accumulate(t.astype(call.storage), axis=axis).take([-1], axis=axis)
+            t = last.astype(t.dtype)
+    return t.reshape(call.bias.shape)
+
+
+@wrong("d_sinks", "NUM-5", "C")
+def d_sinks_summed_in_half(call: Gradients, lse: Array, delta: Array) -> Any:
+    """Add up the queries for a sink in half precision, one after the other."""
+    if call.storage.itemsize > 2 or not call.queries:
+        return base.d_sinks(call, lse, delta)
+    each = np.stack([base.d_sinks(*_of_query(call, lse, delta, query)) for query in range(call.queries)])
+    return np.add.accumulate(each.astype(call.storage), axis=0)[-1].astype(lse.dtype)
+
+
 @wrong("d_products", "NUM-5", "C")
 def slope_in_half(call: Gradients, t: Array) -> Any:
     """Take the slope of the softcap from a hyperbolic tangent in half precision."""
@@ -110,6 +132,12 @@ def weights_cut_off_for_d_value(call: Gradients, p: Array, allowed: Mask) -> Any
     return base.d_value(call, in_half(call, p, lambda p: truncated(p, call.storage)), allowed)
 
 
+@wrong("d_query", "GRAD-20", "C")
+def d_query_cut_off(call: Gradients, u: Array, allowed: Mask) -> Any:
+    """Cut the digits of the gradient of the query in half precision instead of rounding them."""
+    return in_half(call, base.d_query(call, u, allowed), lambda d: truncated(d, call.storage))
+
+
 @wrong("narrow", "GRAD-2", "S")
 def gradients_in_the_working_precision(call: Call, array: Array, storage: Any) -> Any:
     """Return gradients in float32 for inputs in half precision."""
@@ -154,6 +182,11 @@ def cotangent_of_the_lse_not_checked(call: Gradients) -> Any:
     shape = call.query.shape[:-1]
     checked = base.check_cotangents(call.but(d_lse=None))
     return checked.but(d_lse=None if call.d_lse is None else _fitted(call.d_lse, shape))
+
+
+def _of_query(call: Gradients, lse: Array, delta: Array, query: int) -> tuple[Gradients, Array, Array]:
+    at = slice(query, query + 1)
+    return call.but(d_lse=call.d_lse[..., at, :]), lse[..., at], delta[..., at, :]
 
 
 def _fitted(array: Array, shape: tuple[int, ...]) -> Array:

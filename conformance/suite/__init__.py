@@ -24,7 +24,13 @@ FILES = {
     "caching": ("caching", "merging"),
     "positions": ("positions",),
     "dropout": ("dropout",),
-    "gradients": ("gradients", "gradients_of_nothing", "gradients_of_options", "gradients_of_calls"),
+    "gradients": (
+        "gradients",
+        "gradients_of_nothing",
+        "gradients_of_options",
+        "gradients_of_calls",
+        "gradients_numerics",
+    ),
     "numerics": ("numerics", "layouts", "special_numbers"),
     "errors": ("errors", "pairs"),
 }

@@ -24,12 +24,12 @@ chapter = Chapter("gradients")
 
 _VJP = "attention_vjp"
 #: Longer than tiles of 16 and 32, and no multiple of them; with one query too. Then one more than tiles
-#: of 128, on either side.
+#: of 128, on either side, with depths that are longer than tiles of 16 and 64.
 _TILED = (
     Shape((1, 2), 19, 35, 4, 3),
     Shape((2,), 1, 37, 4, 4),
-    Shape((1,), 2, 257, 4, 3),
-    Shape((1,), 257, 2, 4, 3),
+    Shape((1,), 2, 257, 20, 13),
+    Shape((1,), 257, 2, 40, 72),
 )
 
 

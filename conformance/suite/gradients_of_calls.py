@@ -1,4 +1,4 @@
-"""The chapter `gradients`: sizes of 0, long sums, arrays of other dtypes, and earlier calls."""
+"""The chapter `gradients`: sizes of 0, other dtypes and strides, and earlier calls."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,8 +11,7 @@ from attnspec.conformance.suite.errors import each_its_own
 from attnspec.conformance.suite.gradients import cotangents
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import OPTIONS, drawn
-from attnspec.conformance.suite.problem import MASKED, Shape
-from attnspec.dtypes import SHORT
+from attnspec.conformance.suite.problem import MASKED, SHAPES, Shape
 
 chapter = Chapter("gradients")
 
@@ -33,22 +32,6 @@ def nothing_to_differentiate(draw: Draw, none: str) -> Iterator[Yielded]:
         yield Call(problem.arguments | cotangents(problem), tuple(dict.fromkeys((rule, "GRAD-2", "SHAPE-7"))))
 
 
-@chapter.group("NUM-5", operation=_VJP, each=("keys", "queries"))
-def long_sums_of_one_sign(draw: Draw, over: str) -> Iterator[Yielded]:
-    """Sums over 257 keys or queries, whose terms have one sign, are not taken in half precision."""
-    for dtype in SHORT:
-        random = np.random.default_rng(draw.number())
-        shapes = draw.shapes(Shape((), 2, 257, 4, 3) if over == "keys" else Shape((), 257, 2, 4, 3))
-        shapes["d_output"] = (*shapes["query"][:-1], shapes["value"][-1])
-        arrays = {name: 1 + random.random(shapes[name]) for name in ("query", "key", "value", "d_output")}
-        if over == "keys":  # an error of a row's mean goes along the keys
-            arrays |= {"query": arrays["query"] / 64, "key": arrays["key"] + 8}
-        else:  # the first key has a gradient of one sign in every row
-            arrays["value"][..., 0, :] += 4
-            arrays["key"] = random.normal(size=shapes["key"]) / 8
-        yield {name: array.astype(dtype) for name, array in arrays.items()}
-
-
 @chapter.group("GRAD-2", "ERR-14", operation=_VJP, each=("bias", "sinks"))
 def gradient_of_another_dtype(draw: Draw, name: str) -> Iterator[Yielded]:
     """A bias or a sink of another dtype is refused, or has a gradient of that dtype."""
@@ -59,6 +42,15 @@ def gradient_of_another_dtype(draw: Draw, name: str) -> Iterator[Yielded]:
             yield Call(
                 problem.arguments | own | cotangents(problem), misuse=replace(Misuse(name), allowed=True)
             )
+
+
+@chapter.group("NUM-8", operation=_VJP, each=("transposed", "sliced"))
+def strides_in_the_backward_pass(draw: Draw, layout: str) -> Iterator[Yielded]:
+    """All arrays are read as they lie in memory for the gradients too."""
+    for problem in draw.in_each_dtype(SHAPES[4], dtypes=("float32",)):
+        own = {"bias": problem.array(*problem.shape), "mask": problem.mask()}
+        given = problem.arguments | own
+        yield Call(given | cotangents(problem), layout=dict.fromkeys(given, layout))
 
 
 @chapter.group("ERR-13", operation=_VJP, each=("numbers", "mask", "is_causal", "scale"))

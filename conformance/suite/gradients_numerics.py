@@ -1,0 +1,70 @@
+"""The chapter `gradients`: long sums, and the last rounding."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from attnspec import Case
+from attnspec.backends import Backend
+from attnspec.conformance.judge.call import call
+from attnspec.conformance.judge.expected import expected
+from attnspec.conformance.judge.relation import Found
+from attnspec.conformance.judge.rounding_bias import signed_sum
+from attnspec.conformance.suite.group import Calls, Chapter, Draw, Yielded
+from attnspec.conformance.suite.problem import Shape
+from attnspec.dtypes import SHORT
+from attnspec.reference.budget.budget import budget
+
+chapter = Chapter("gradients")
+
+_VJP = "attention_vjp"
+
+
+@chapter.group("NUM-5", operation=_VJP, each=("keys", "queries", "queries beside"))
+def long_sums_of_one_sign(draw: Draw, over: str) -> Iterator[Yielded]:
+    """Sums of hundreds of terms of one sign are not taken in half precision, nor those for bias and sinks."""
+    for dtype in SHORT:
+        random = np.random.default_rng(draw.number())
+        shapes = draw.shapes(Shape((), 2, 257, 4, 3) if over == "keys" else Shape((), 600, 2, 4, 3))
+        shapes["d_output"] = (*shapes["query"][:-1], shapes["value"][-1])
+        arrays = {name: 1 + random.random(shapes[name]) for name in ("query", "key", "value", "d_output")}
+        if over == "keys":  # an error of a row's mean goes along the keys
+            arrays |= {"query": arrays["query"] / 64, "key": arrays["key"] + 8}
+        else:  # the first key has a gradient of one sign in every row
+            arrays["value"][..., 0, :] += 4
+            arrays["key"] = random.normal(size=shapes["key"]) / 8
+        if over == "queries beside":
+            arrays |= {"bias": np.zeros(arrays["key"].shape[-2]), "sinks": np.zeros(1)}
+        yield {name: array.astype(dtype) for name, array in arrays.items()}
+
+
+@chapter.group("GRAD-20", operation=_VJP, each=("query", "key"))
+def last_rounding_has_no_bias(draw: Draw, of: str) -> Iterator[Yielded]:
+    """Where half precision holds all that a gradient is made of, its own rounding has no bias."""
+    for dtype in SHORT:
+        random = np.random.default_rng(draw.number())
+        shapes = draw.shapes(Shape((32,), 1, 2, 64, 1))
+        shapes["d_output"] = (*shapes["query"][:-1], shapes["value"][-1])
+        arrays = {name: 1 + random.random(shapes[name]) for name in ("query", "key", "d_output")}
+        arrays["query" if of == "query" else "key"][...] = 0  # so that all weights are equal
+        # The weights are a power of 2, and the values -1 and 1: their mean is 0, and no number is rounded.
+        signs = 1 - 2 * (np.arange(shapes["key"][-2]) % 2)[:, None]
+        arrays["value"] = np.zeros(shapes["value"])
+        arrays["value"][..., :1] = signs
+        arrays["key"] = arrays["key"] * signs
+        yield Calls(({name: array.astype(dtype) for name, array in arrays.items()},), _is_rounded_to_nearest)
+
+
+def _is_rounded_to_nearest(backend: Backend, calls: tuple[Case, ...]) -> Found:
+    """Compare the sum of the errors of a gradient with what chance leaves of its last roundings."""
+    (case,) = calls
+    name = "d_key" if case.arguments["query"].any() else "d_query"
+    arrays = (
+        call(backend, case.operation, case.arguments)[name].astype(np.float64),
+        expected(case)[name],
+        budget(case.operation, case.arguments, case.dtype, profile=backend.profile)[name],
+    )
+    # The gradients of the other keys have the same digits.
+    first = [array[..., 0, :] for array in arrays]
+    share = signed_sum(first[0], first[1], first[2], dtype=case.dtype)
+    return f"{name}: errors of one sign add up to {share:.3g} times what chance leaves" if share > 1 else None
