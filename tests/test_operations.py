@@ -69,8 +69,10 @@ def test_an_argument_cites_rules_and_letters_that_there_are(operation, argument)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_an_output_cites_a_rule_and_is_asked_for_by_an_option(operation):
     form = OPERATIONS[operation]
-    asked = [f"return_{name}" for name in form.outputs[1:]]
-    assert [output.option for output in form.results] == ["", *asked]
+    asked = [f"return_{output.name}" for output in form.results[1:] if not output.of]
+    assert [output.option for output in form.results] == [
+        "" if output.of or output is form.results[0] else f"return_{output.name}" for output in form.results
+    ]
     assert asked == list(form.names("asks"))
     for output in form.results:
         find_rule(output.rule)

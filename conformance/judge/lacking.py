@@ -1,6 +1,7 @@
 """Gradients that an implementation does not compute, so that it raises (GRAD-17)."""
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -68,20 +69,30 @@ def _without(backend: Backend, dtype: str, part: str) -> str:
 
 def _raised(backend: Backend, dtype: str, part: str) -> str:
     arguments = in_dtype(fitting(backend, _VJP), dtype)
-    query, key = arguments["query"], arguments["key"]
-    if part == "bias":
-        arguments[part] = np.ones((*query.shape[:-1], key.shape[-2]), query.dtype)
-    elif part == "sinks":
-        arguments[part] = np.ones(query.shape[-3], query.dtype)
-    elif part:
-        arguments[part] = np.ones(query.shape[:-1], lse_dtype(dtype))
-    try:
-        call(backend, _VJP, arguments)
-    except Raised as raised:
-        lines = raised.data.message.splitlines() or [""]
-        return f"{raised.data.type}: {lines[0]}" if lines[0] else raised.data.type
-    except Unsupported as unsupported:
-        return str(unsupported).strip().splitlines()[0]
-    except Failure:
-        pass
+    # An adapter may offer four axes only.
+    for arrays in (arguments, {name: array[None] for name, array in arguments.items()}):
+        try:
+            call(backend, _VJP, arrays | _given(part, arrays))
+        except Raised as raised:
+            first = next(iter(raised.data.message.splitlines()), "")
+            return f"{raised.data.type}: {first}" if first else raised.data.type
+        except (Declined, NotDifferentiable) as declined:
+            return str(declined).splitlines()[0]
+        except Unsupported:
+            continue
+        except Failure:
+            pass
+        break
     return ""
+
+
+def _given(part: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the plainest array of a name."""
+    query, key = arrays["query"], arrays["key"]
+    shapes = {
+        "bias": (*query.shape[:-1], key.shape[-2]),
+        "sinks": (query.shape[-3],),
+        "d_lse": query.shape[:-1],
+    }
+    dtype = lse_dtype(query.dtype.name) if part == "d_lse" else query.dtype
+    return {part: np.ones(shapes[part], dtype)} if part else {}

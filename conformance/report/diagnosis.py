@@ -19,10 +19,10 @@ from attnspec.backends import DTYPES, Backend, Broken, Unsupported
 from attnspec.conformance import traits
 from attnspec.conformance.gallery import Entry, wrong_entries
 from attnspec.conformance.judge.budget import budgets_of
-from attnspec.conformance.judge.call import Outputs, call
+from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.cause import looked_at
 from attnspec.conformance.judge.comparison import compare
-from attnspec.conformance.judge.dtypes import accepted, is_real
+from attnspec.conformance.judge.dtypes import Outputs, accepted, is_real
 from attnspec.conformance.judge.expected import declared, differences
 from attnspec.conformance.judge.failure import Failure, Raised
 from attnspec.conformance.judge.traits import traits as traits_of
