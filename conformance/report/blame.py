@@ -7,6 +7,7 @@ from math import inf
 
 from attnspec import rules
 from attnspec.conformance import traits
+from attnspec.conformance.report.blame_gradients import are_gradients, rule_of_gradients
 from attnspec.conformance.report.by_rule import about
 from attnspec.conformance.report.common import Common, traits_of
 from attnspec.conformance.verdict import Verdict
@@ -97,6 +98,8 @@ def rule_of(own: Sequence[Verdict], common: Common, passing: Sequence[Verdict]) 
     >>> rule_of([Verdict("b", "c", "g", ("SHAPE-1",), "fail")], Common(("mask",)), [])
     'MASK-1'
     """
+    if are_gradients(own):
+        return _looks(own) or rule_of_gradients(own, common, rounding=_is_of_rounding(own))
     if not common.traits and _is_of_rounding(own):
         return _looks(own) or "NUM-3"
     return _looks(own) or _owner(own, common) or _whose(own, passing, common)
