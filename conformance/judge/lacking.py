@@ -14,6 +14,7 @@ from attnspec.conformance.judge.dtypes import in_dtype, lse_dtype
 from attnspec.conformance.judge.failure import Declined, Failure, Raised
 from attnspec.conformance.judge.refusal import fitting
 from attnspec.conformance.judge.relation import Relation
+from attnspec.conformance.verdict import NO_GRADIENT
 from attnspec.dtypes import DTYPES
 
 _VJP = "attention_vjp"
@@ -43,7 +44,7 @@ def gradient_lacking(backend: Backend, item: Case | Relation, error: Exception) 
         One line; empty if no gradient is lacking.
     """
     if isinstance(error, NotDifferentiable):
-        return f"{backend.name} computes no gradient: {error}"
+        return f"{backend.name} {NO_GRADIENT}: {error}"
     if not isinstance(error, Raised | Declined):
         return ""
     for case in item.calls if isinstance(item, Relation) else (item,):
@@ -52,7 +53,7 @@ def gradient_lacking(backend: Backend, item: Case | Relation, error: Exception) 
             lacking = _without(backend, case.dtype if case.dtype in DTYPES else backend.dtypes[0], part)
             if lacking:
                 beside = f" with {part}" if part else ""
-                return f"{backend.name} computes no gradient{beside}: {lacking}"
+                return f"{backend.name} {NO_GRADIENT}{beside}: {lacking}"
     return ""
 
 
