@@ -15,6 +15,9 @@ CLASSES: tuple[Literal["full", "cast", "storage"], ...] = ("full", "cast", "stor
 #: Those by which a backend does not conform.
 BAD: tuple[Status, ...] = ("fail", "error")
 
+#: In the reason of a verdict on gradients that an implementation does not compute.
+NO_GRADIENT = "computes no gradient"
+
 #: What of an output differs.
 Kind = Literal["shape", "dtype", "pattern", "value", "bits"]
 

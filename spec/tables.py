@@ -62,6 +62,7 @@ def arguments(*operations: str) -> str:
         if len(operations) > 1:
             rows.append((f"**{name}**", *[""] * 6))
         rows += [_of_argument(one) for one in OPERATIONS[name].arguments.values()]
+        rows += [_of_argument(one) for one in OPERATIONS[name].forward]
         rows += [_of_output(one, OPERATIONS[name]) for one in OPERATIONS[name].results]
     return _table(("argument", "kind", "shape", "meaning", "role", "default", "rule"), rows)
 
@@ -76,7 +77,7 @@ def operations() -> str:
     | `scores` | `query`, `key` | `scale`, `softcap`, `bias` | `scores` |
     """
     rows = (
-        (f"`{name}`", _names(form.arrays), _names(form.options), _names(form.outputs))
+        (f"`{name}`", _names(form.arrays), _names(form.offers), _names(form.outputs))
         for name, form in OPERATIONS.items()
     )
     return _table(("operation", "arrays", "arguments besides", "outputs"), rows)

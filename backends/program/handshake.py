@@ -70,7 +70,7 @@ def parse_handshake(name: str, line: str) -> Handshake:
                 f"backend {name}: hello: operations: expected some of {', '.join(OPERATIONS)}, "
                 f"got {operation!r}"
             )
-        known = OPERATIONS[operation].options
+        known = OPERATIONS[operation].offers
         if not isinstance(options, list) or not set(map(str, options)) <= set(known):
             raise BackendError(
                 f"backend {name}: hello: {operation}: expected some of {', '.join(known)}, got {options!r}"

@@ -37,7 +37,7 @@ def not_understood(
     >>> not_understood(lambda query, key, value, causal=False, **more: query)
     ('causal', '**more')
     """
-    known = {*OPERATIONS[operation].arguments, *mapped}
+    known = {*OPERATIONS[operation].arrays, *OPERATIONS[operation].offers, *mapped}
     bound = function.keywords if isinstance(function, functools.partial) else {}
     return tuple(
         _STARS.get(one.kind, "") + one.name

@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from attnspec import OPERATIONS, Case
 from attnspec.backends import Backend, Broken, Unsupported
-from attnspec.conformance.judge.dtypes import is_real
+from attnspec.conformance.judge.dtypes import Outputs, is_real
 from attnspec.conformance.judge.failure import Declined, Failure, Missing, Raised
+from attnspec.conformance.judge.forward import forward_results
 from attnspec.conformance.judge.layout import LAYOUTS, needs_strides
-
-Outputs = dict[str, NDArray[Any]]
 
 
 def call(
@@ -70,6 +69,7 @@ def call(
     missing = [name for name in arguments if not backend.has(operation, name)]
     if missing:
         raise Missing(f"{backend.name} has no argument {', '.join(missing)}")
+    arguments = {**arguments, **forward_results(backend, operation, arguments)}
     form = OPERATIONS[operation]
     asked = {one.option: True for one in form.results if one.option and backend.has(operation, one.option)}
     wanted = form.wanted({**arguments, **asked})

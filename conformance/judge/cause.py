@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from attnspec import OPERATIONS, Case, find_rule
 from attnspec.backends import Backend
 from attnspec.conformance.judge.budget import budgets_of
-from attnspec.conformance.judge.call import Outputs
 from attnspec.conformance.judge.comparison import compare
-from attnspec.conformance.judge.dtypes import LSES, accepted, is_real
+from attnspec.conformance.judge.dtypes import LSES, Outputs, accepted, is_real
 from attnspec.conformance.judge.expected import differ, differences, expected, of_values
 from attnspec.conformance.judge.shapes import RULES
 from attnspec.conformance.judge.variants import can_show

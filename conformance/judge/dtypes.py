@@ -5,11 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnspec import OPERATIONS, Case
 from attnspec.dtypes import DTYPES, FORMATS
 from attnspec.operations.gradients import primal
 
+#: Arrays by the name of an output.
+Outputs = dict[str, NDArray[Any]]
 #: Arguments that are log-sum-exps. They have the dtype of an lse, not that of the other arrays.
 LSES = frozenset(
     name for form in OPERATIONS.values() for name, one in form.arguments.items() if one.numbers == "lse"

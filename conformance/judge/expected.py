@@ -10,9 +10,8 @@ from attnspec import OPERATIONS, Case
 from attnspec.backends import Backend
 from attnspec.case import fingerprint
 from attnspec.conformance.judge import store
-from attnspec.conformance.judge.call import Outputs
 from attnspec.conformance.judge.comparison import compare
-from attnspec.conformance.judge.dtypes import accepted
+from attnspec.conformance.judge.dtypes import Outputs, accepted
 from attnspec.conformance.verdict import Difference
 from attnspec.reference.budget.budget import Budget
 from attnspec.reference.rational.dialect import SHOWN

@@ -10,10 +10,10 @@ from attnspec import Case, find_rule
 from attnspec.backends import DTYPES, Backend, Broken, Unsupported
 from attnspec.backends.constraints import fits
 from attnspec.conformance.judge.budget import budgets_of, required
-from attnspec.conformance.judge.call import Outputs, observe
+from attnspec.conformance.judge.call import observe
 from attnspec.conformance.judge.cause import Cause, cause_of, looked_at
 from attnspec.conformance.judge.deviation import declared_for
-from attnspec.conformance.judge.dtypes import LSES, is_real, own_dtypes
+from attnspec.conformance.judge.dtypes import LSES, Outputs, is_real, own_dtypes
 from attnspec.conformance.judge.expected import declared, differences
 from attnspec.conformance.judge.failure import Failure, Missing, Raised
 from attnspec.conformance.judge.figure import misprint

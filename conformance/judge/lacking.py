@@ -1,6 +1,7 @@
 """Gradients that an implementation does not compute, so that it raises (GRAD-17)."""
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from attnspec.conformance.judge.dtypes import in_dtype, lse_dtype
 from attnspec.conformance.judge.failure import Declined, Failure, Raised
 from attnspec.conformance.judge.refusal import fitting
 from attnspec.conformance.judge.relation import Relation
+from attnspec.conformance.verdict import NO_GRADIENT
 from attnspec.dtypes import DTYPES
 
 _VJP = "attention_vjp"
@@ -42,7 +44,7 @@ def gradient_lacking(backend: Backend, item: Case | Relation, error: Exception) 
         One line; empty if no gradient is lacking.
     """
     if isinstance(error, NotDifferentiable):
-        return f"{backend.name} computes no gradient: {error}"
+        return f"{backend.name} {NO_GRADIENT}: {error}"
     if not isinstance(error, Raised | Declined):
         return ""
     for case in item.calls if isinstance(item, Relation) else (item,):
@@ -51,7 +53,7 @@ def gradient_lacking(backend: Backend, item: Case | Relation, error: Exception) 
             lacking = _without(backend, case.dtype if case.dtype in DTYPES else backend.dtypes[0], part)
             if lacking:
                 beside = f" with {part}" if part else ""
-                return f"{backend.name} computes no gradient{beside}: {lacking}"
+                return f"{backend.name} {NO_GRADIENT}{beside}: {lacking}"
     return ""
 
 
@@ -68,20 +70,30 @@ def _without(backend: Backend, dtype: str, part: str) -> str:
 
 def _raised(backend: Backend, dtype: str, part: str) -> str:
     arguments = in_dtype(fitting(backend, _VJP), dtype)
-    query, key = arguments["query"], arguments["key"]
-    if part == "bias":
-        arguments[part] = np.ones((*query.shape[:-1], key.shape[-2]), query.dtype)
-    elif part == "sinks":
-        arguments[part] = np.ones(query.shape[-3], query.dtype)
-    elif part:
-        arguments[part] = np.ones(query.shape[:-1], lse_dtype(dtype))
-    try:
-        call(backend, _VJP, arguments)
-    except Raised as raised:
-        lines = raised.data.message.splitlines() or [""]
-        return f"{raised.data.type}: {lines[0]}" if lines[0] else raised.data.type
-    except Unsupported as unsupported:
-        return str(unsupported).strip().splitlines()[0]
-    except Failure:
-        pass
+    # An adapter may offer four axes only.
+    for arrays in (arguments, {name: array[None] for name, array in arguments.items()}):
+        try:
+            call(backend, _VJP, arrays | _given(part, arrays))
+        except Raised as raised:
+            first = next(iter(raised.data.message.splitlines()), "")
+            return f"{raised.data.type}: {first}" if first else raised.data.type
+        except (Declined, NotDifferentiable) as declined:
+            return str(declined).splitlines()[0]
+        except Unsupported:
+            continue
+        except Failure:
+            pass
+        break
     return ""
+
+
+def _given(part: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the plainest array of a name."""
+    query, key = arrays["query"], arrays["key"]
+    shapes = {
+        "bias": (*query.shape[:-1], key.shape[-2]),
+        "sinks": (query.shape[-3],),
+        "d_lse": query.shape[:-1],
+    }
+    dtype = lse_dtype(query.dtype.name) if part == "d_lse" else query.dtype
+    return {part: np.ones(shapes[part], dtype)} if part else {}

@@ -10,8 +10,8 @@ import numpy as np
 
 from attnspec import Case
 from attnspec.backends import Backend
-from attnspec.conformance.judge.call import Outputs, call, observe
-from attnspec.conformance.judge.dtypes import in_dtype
+from attnspec.conformance.judge.call import call, observe
+from attnspec.conformance.judge.dtypes import Outputs, in_dtype
 from attnspec.conformance.judge.failure import Declined, Failure, Missing, Raised
 from attnspec.operations.gradients import primal
 

@@ -7,6 +7,7 @@ from math import inf
 
 from attnspec import rules
 from attnspec.conformance import traits
+from attnspec.conformance.report.blame_gradients import are_gradients, rule_of_gradients
 from attnspec.conformance.report.by_rule import about
 from attnspec.conformance.report.common import Common, traits_of
 from attnspec.conformance.verdict import Verdict
@@ -42,21 +43,6 @@ _AMONG: dict[tuple[str, ...], tuple[str, ...]] = {
 }
 #: A rule whose cases fail by so much more often is likelier than one before it.
 _OFTENER = 0.2
-#: The rules of gradients, where calls for them have this in common; of two things the one that stands first.
-_OF_GRADIENTS = {
-    traits.SPECIAL: "GRAD-18",
-    "d_lse": "GRAD-6",
-    "dropout_mask": "GRAD-8",
-    "softcap": "GRAD-5",
-    "sinks": "GRAD-7",
-    traits.EMPTY: "GRAD-10",
-    traits.SHARED: "GRAD-3",
-    traits.VIEWED: "GRAD-15",
-    **dict.fromkeys(
-        ("is_causal", "window", "key_lengths", "query_lengths", "key_segment_ids", "mask"), "GRAD-9"
-    ),
-    "bias": "GRAD-4",
-}
 _MASKING = {"mask", "bias", "is_causal", "window", "key_lengths", "query_lengths", "key_segment_ids"}
 #: By how many of its budgets a result is off at most that was computed in half precision, by its dtype.
 _HALF = {"float32": 2.0**13, "float64": 2.0**42}
@@ -112,27 +98,11 @@ def rule_of(own: Sequence[Verdict], common: Common, passing: Sequence[Verdict]) 
     >>> rule_of([Verdict("b", "c", "g", ("SHAPE-1",), "fail")], Common(("mask",)), [])
     'MASK-1'
     """
-    if all(traits.GRADIENT in one.traits for one in own) and not _looks(own):
-        return _of_gradient(own, common) or _whose(own, passing, common)
+    if are_gradients(own):
+        return _looks(own) or rule_of_gradients(own, common, rounding=_is_of_rounding(own))
     if not common.traits and _is_of_rounding(own):
         return _looks(own) or "NUM-3"
     return _looks(own) or _owner(own, common) or _whose(own, passing, common)
-
-
-def _of_gradient(own: Sequence[Verdict], common: Common) -> str:
-    """Name the rule of gradients that is broken; empty where only the cases can tell."""
-    options = {traits.option_of(trait) for trait in common.traits} | set(common.traits)
-    owner = next((rule for trait, rule in _OF_GRADIENTS.items() if trait in options), "")
-    if owner:
-        return owner
-    outputs = {one.difference.output for one in own if one.difference}
-    of_one = {"d_bias": "GRAD-4", "d_sinks": "GRAD-7"}
-    if len(outputs) == 1 and (rule := of_one.get(next(iter(outputs)), "")):
-        return rule
-    if _is_of_rounding(own):
-        return "GRAD-19"
-    cited = Counter(one.rules[0] for one in own if one.rules)
-    return "GRAD-1" if cited["GRAD-1"] else ""
 
 
 def is_of_half(own: Sequence[Verdict]) -> bool:

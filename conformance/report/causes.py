@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from attnspec.conformance import traits
 from attnspec.conformance.report.blame import is_gross, is_of_half, owners, rule_of
+from attnspec.conformance.report.blame_gradients import are_gradients
 from attnspec.conformance.report.by_rule import about
 from attnspec.conformance.report.common import CLEAR, Common, clarity, common_of, told, traits_of
 from attnspec.conformance.verdict import Verdict
@@ -258,8 +259,9 @@ def _singles(found: Sequence[Verdict]) -> Sequence[Verdict]:
 def _named(own: Sequence[Verdict], common: Common, passing: Sequence[Verdict], kind: str = "") -> Cause:
     """Make a cause of failures, with its rule."""
     if is_of_half(own):
-        first = _shown_first(own, lambda one: about(one) == "NUM-3")
-        return Cause("NUM-3", first, common, kind, "float16")
+        precise = "GRAD-19" if are_gradients(own) else "NUM-3"
+        first = _shown_first(own, lambda one: about(one) == precise)
+        return Cause(precise, first, common, kind, "float16")
     # A single call has too much that others have not.
     clear = clarity(common) >= CLEAR and len(own) > 1
     rule = rule_of(own, common if clear else Common(), passing)

@@ -19,10 +19,10 @@ from attnspec.backends import DTYPES, Backend, Broken, Unsupported
 from attnspec.conformance import traits
 from attnspec.conformance.gallery import Entry, wrong_entries
 from attnspec.conformance.judge.budget import budgets_of
-from attnspec.conformance.judge.call import Outputs, call
+from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.cause import looked_at
 from attnspec.conformance.judge.comparison import compare
-from attnspec.conformance.judge.dtypes import accepted, is_real, own_dtypes
+from attnspec.conformance.judge.dtypes import Outputs, accepted, is_real, own_dtypes
 from attnspec.conformance.judge.expected import declared, differences
 from attnspec.conformance.judge.failure import Failure, Raised
 from attnspec.conformance.judge.traits import traits as traits_of
@@ -218,6 +218,8 @@ def _asked(backend: Backend, asked: Iterable[Case]) -> tuple[Asked, Asked]:
             edges = _EDGES & set(traits_of(case))
             (failing if _fails(backend, case, outputs) else passing).append((edges, (case, outputs)))
     values = [one for one in failing if one[1][1] is not None and one[1][0].misuse is None]
+    if not values and any(one[1][0].operation == "attention_vjp" for one in failing):
+        return [], []  # whatever computes no gradient raises too
     if not values:
         return failing, passing
     return values, [one for one in passing if one[1][0].misuse is None]

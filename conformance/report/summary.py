@@ -7,7 +7,8 @@ from attnspec.backends import DTYPES
 from attnspec.conformance.report.by_rule import KNOWN
 from attnspec.conformance.report.report import Report
 from attnspec.conformance.results import Results, Subject
-from attnspec.conformance.verdict import CLASSES, STATUSES, Verdict
+from attnspec.conformance.traits import GRADIENT
+from attnspec.conformance.verdict import CLASSES, NO_GRADIENT, STATUSES, Verdict
 from attnspec.reference.budget.profile import PROFILES
 
 #: What is counted, in this order.
@@ -71,6 +72,24 @@ def totals(verdicts: Iterable[Verdict], known: Collection[Verdict] = ()) -> list
         said = ", ".join(f"{counted[status]} {status}" for status in COUNTED if counted[status])
         lines += [f"{name}: {said}"] if said else []
     return lines or ["no verdict"]
+
+
+def gradients(verdicts: Iterable[Verdict]) -> str:
+    """Say why no gradient was judged, if the backend computes none; empty if some were, or none was asked.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.summary import gradients
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> reason = "b computes no gradient: RuntimeError: no backward pass"
+    >>> gradients([Verdict("b", "c", "", ("GRAD-1",), "unsupported", traits=(GRADIENT,), reason=reason)])
+    'gradients: not judged; it computes no gradient: RuntimeError: no backward pass'
+    """
+    asked = [one for one in verdicts if GRADIENT in one.traits]
+    reasons = [one for one in asked if one.reason.startswith(f"{one.backend} {NO_GRADIENT}: ")]
+    if not reasons or any(one.status != "unsupported" for one in asked):
+        return ""
+    return f"gradients: not judged; it {reasons[0].reason.removeprefix(f'{reasons[0].backend} ')}"
 
 
 def used(verdicts: Iterable[Verdict]) -> str:

@@ -26,7 +26,7 @@ from attnspec.conformance.suite.group import Item
 from attnspec.sizes import output_shapes
 
 #: The handshake that is assumed if none is given.
-EVERYTHING = Handshake("", "", DTYPES, {name: operation.options for name, operation in OPERATIONS.items()})
+EVERYTHING = Handshake("", "", DTYPES, {name: operation.offers for name, operation in OPERATIONS.items()})
 
 
 def hello_of(path: Path) -> Handshake:
@@ -129,7 +129,7 @@ def dump_case(item: Item, folder: Path, backend: Backend | None = None) -> int:
     hello = EVERYTHING
     if backend is not None:
         offered = {
-            name: tuple(option for option in operation.options if backend.has(name, option))
+            name: tuple(option for option in operation.offers if backend.has(name, option))
             for name, operation in OPERATIONS.items()
             if backend.function(name) is not None
         }
@@ -208,8 +208,7 @@ def _key(operation: str, arguments: Mapping[str, Any]) -> Hashable:
 
 def _blank(operation: str, arguments: Mapping[str, Any]) -> NDArray[Any] | tuple[NDArray[Any], ...]:
     """Give zeros of the shapes of the outputs, or refuse what has none."""
-    outputs = OPERATIONS[operation].outputs
-    want = [name for name in outputs if name == outputs[0] or arguments.get(f"return_{name}") is True]
+    want = OPERATIONS[operation].wanted(arguments)
     try:
         shapes = output_shapes(operation, arguments)
     except SpecError as error:

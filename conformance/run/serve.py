@@ -45,7 +45,7 @@ def serve(backend: Backend, lines: Iterable[str], write: Any) -> None:
 def _hello(backend: Backend) -> dict[str, Any]:
     functions = {name: backend.function(name) for name in OPERATIONS}
     operations = {
-        name: [option for option in OPERATIONS[name].options if backend.has(name, option)]
+        name: [option for option in OPERATIONS[name].offers if backend.has(name, option)]
         for name, function in functions.items()
         if function is not None
     }
@@ -63,9 +63,11 @@ def _answer(backend: Backend, line: str) -> dict[str, Any]:
     number, operation, arguments, folder = read_call(line)
     function = backend.function(operation)
     given = {name: backend.to_library(x) if isinstance(x, np.ndarray) else x for name, x in arguments.items()}
+    follow = {one.name for one in OPERATIONS[operation].forward}
     for name in [name for name in given if not backend.has(operation, name)]:
-        if function is not None and name.startswith("return_"):
-            del given[name]  # calls that are exported without a handshake request every output
+        if function is not None and (name.startswith("return_") or name in follow):
+            # Calls that are exported without a handshake request every output and hold all that may help.
+            del given[name]
         else:
             return {"id": number, "status": "unsupported", "message": f"no {operation} with {name}"}
     assert function is not None  # noqa: S101 - for the type checker: it has its arrays

@@ -47,6 +47,21 @@ def gradient(argument: Argument, rule: str, since: str) -> Output:
     return Output(f"d_{argument.name}", argument.shape, rule=rule, of=argument.name, since=since)
 
 
+def result(output: Output, since: str) -> Argument:
+    """Declare a result of the forward pass, which a function of gradients may take."""
+    return Argument(
+        output.name,
+        "array",
+        f"{output.name} of the forward pass",
+        ("data",),
+        output.rule,
+        output.shape,
+        numbers=output.numbers,
+        default=None,
+        since=since,
+    )
+
+
 _SINCE = "2026.11.22"
 _RULES = {"bias": "GRAD-4", "sinks": "GRAD-7"}
 
@@ -61,5 +76,6 @@ ATTENTION_VJP = Operation(
         for one in ATTENTION.arguments.values()
         if one.kind == "array" and one.numbers == "floating"
     ),
+    forward=tuple(result(one, _SINCE) for one in ATTENTION.results[:2]),
     headless=True,
 )

@@ -23,6 +23,9 @@ class Operation:
         The outputs, in the order in which they are returned. The first is always
         returned, a later one if its option is true, a gradient if its argument is
         given.
+    forward : tuple of Argument
+        Results of the operation whose gradients it computes. A function may take
+        them by name, and is given them then. Cases do not contain them.
     headless : bool
         Whether arrays of two axes stand for one head, without axes for batch and
         heads (SHAPE-2).
@@ -34,6 +37,7 @@ class Operation:
     positional: tuple[Argument, ...]
     named: tuple[Argument, ...]
     results: tuple[Output, ...]
+    forward: tuple[Argument, ...] = ()
     headless: bool = False
     otherwise: Mapping[str, tuple[str, str]] = field(default_factory=dict, hash=False)
 
@@ -51,6 +55,18 @@ class Operation:
     def options(self) -> tuple[str, ...]:
         """Names of the keyword-only arguments."""
         return tuple(one.name for one in self.named)
+
+    @cached_property
+    def offers(self) -> tuple[str, ...]:
+        """Names that a function may take besides the arrays: the options, and results of the forward pass.
+
+        Examples
+        --------
+        >>> from attnspec import OPERATIONS
+        >>> OPERATIONS["attention_vjp"].offers[-2:]
+        ('output', 'lse')
+        """
+        return (*self.options, *(one.name for one in self.forward))
 
     @cached_property
     def outputs(self) -> tuple[str, ...]:

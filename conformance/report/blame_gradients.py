@@ -1,0 +1,72 @@
+"""The rule that a cause breaks, if all that fails are gradients."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from attnspec.conformance import traits
+from attnspec.conformance.report.by_rule import about
+from attnspec.conformance.report.common import Common
+from attnspec.conformance.verdict import Verdict
+
+#: The rule that is broken where calls have this in common; of two things the one that stands first.
+_OWNERS = {
+    traits.EMPTY: "GRAD-10",
+    traits.SHARED: "GRAD-3",
+    "dropout_mask": "GRAD-8",
+    "sinks": "GRAD-7",
+    "softcap": "GRAD-5",
+    "d_lse": "GRAD-6",
+    "bias": "GRAD-4",
+    **dict.fromkeys(
+        ("mask", "is_causal", "window", "key_lengths", "query_lengths", "query_segment_ids"), "GRAD-9"
+    ),
+    traits.VIEWED: "GRAD-15",
+}
+#: Rules about values that every call of gradients bears on.
+_GENERAL = ("GRAD-1", "GRAD-19")
+
+
+def are_gradients(own: Sequence[Verdict]) -> bool:
+    """Whether all failures of a cause are calls of gradients.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.blame_gradients import are_gradients
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> are_gradients([Verdict("b", "c", "g", ("GRAD-1",), "fail", traits=("gradient",))])
+    True
+    """
+    return bool(own) and all(traits.GRADIENT in one.traits for one in own)
+
+
+def rule_of_gradients(own: Sequence[Verdict], common: Common, *, rounding: bool) -> str:
+    """Name the rule of the gradients that failures break.
+
+    Parameters
+    ----------
+    own : sequence of Verdict
+        Failures of one cause.
+    common : Common
+        What their calls have in common.
+    rounding : bool
+        Whether nearly all is off by a few budgets.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.blame_gradients import rule_of_gradients
+    >>> from attnspec.conformance.report.common import Common
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> failures = [Verdict("b", "c", "g", ("GRAD-9",), "fail")]
+    >>> rule_of_gradients(failures, Common(("shared heads",)), rounding=False)
+    'GRAD-3'
+    """
+    silent = Counter(map(about, own))
+    if 2 * silent["GRAD-17"] > len(own):
+        return "GRAD-17"
+    options = set(map(traits.option_of, common.traits))
+    owner = next((rule for trait, rule in _OWNERS.items() if trait in options), "")
+    if owner:
+        return owner
+    if rounding:
+        return "GRAD-19"
+    return next((rule for rule in _GENERAL if rule in silent), max(silent, key=lambda rule: silent[rule]))

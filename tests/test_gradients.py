@@ -1,0 +1,157 @@
+"""Gradients of a user's function: which are judged, and what is said of those that are not."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from backward import attention as of_numpy
+from backward import attention_vjp
+from test_cli import attnspec
+
+from attnspec.backends import implementation, load, load_library
+from attnspec.backends.backend import Backend
+from attnspec.backends.user.unknown import not_understood
+from attnspec.conformance import check
+from attnspec.conformance.judge.expected import exact
+from attnspec.conformance.judge.forward import forward_results
+from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.run.offline import export_calls
+from attnspec.conformance.suite import find
+
+TESTS = Path(__file__).parent
+PLAIN = "gradients-random-cotangents-1-float32"
+GROUPED = "gradients-shared-heads-1-float32"
+REFUSED = "errors-refused-cotangent-of-the-output-with-an-axis-more-in-attention-vjp-1-float32"
+REASONS = {
+    "without_gradient": "its result does not depend on its inputs for autograd of PyTorch",
+    "by_numpy": "RuntimeError: Can't call numpy() on Tensor that requires grad. "
+    "Use tensor.detach().numpy() instead.",
+    "unwritten": "RuntimeError: no backward pass",
+}
+
+
+@pytest.fixture(autouse=True)
+def _here(monkeypatch):
+    monkeypatch.chdir(TESTS)
+
+
+def judged(name, case):
+    return judge(load(name), find(case))
+
+
+@pytest.mark.parametrize("case", [PLAIN, GROUPED, REFUSED])
+def test_a_function_of_pytorch_is_differentiated(case):
+    assert judged("differentiated:attention", case).status == "pass"
+
+
+@pytest.mark.parametrize("case", [PLAIN, GROUPED, REFUSED])
+@pytest.mark.parametrize("name", REASONS)
+def test_a_function_that_is_not_differentiable_is_not_failed_for_it(name, case):
+    verdict = judged(f"differentiated:{name}", case)
+    assert (verdict.status, verdict.declined) == ("unsupported", False)
+    assert verdict.reason == f"differentiated:{name} computes no gradient: {REASONS[name]}"
+
+
+def test_a_gradient_of_none_is_wrong():
+    verdict = judged("differentiated:with_a_constant_key", PLAIN)
+    assert (verdict.status, verdict.rule) == ("fail", "GRAD-17")
+    assert verdict.reason == "d_key: expected a gradient or an error, got none: no output depends on it"
+
+
+def test_a_wrong_backward_pass_fails():
+    verdict = judged("differentiated:doubled", GROUPED)
+    assert (verdict.status, verdict.difference.output) == ("fail", "d_key")
+
+
+def test_a_backward_pass_that_raises_in_some_calls_is_an_error():
+    assert judged("differentiated:of_equal_heads", PLAIN).status == "pass"
+    verdict = judged("differentiated:of_equal_heads", GROUPED)
+    assert (verdict.status, verdict.raised.message) == ("error", "shared heads")
+
+
+def test_a_run_says_why_no_gradient_was_judged():
+    part = ["-k", "SCORE-1", "-k", "GRAD-1", "--dtype", "float32"]
+    run = attnspec("check", "differentiated:unwritten", *part)
+    assert run.returncode == 0, run.stdout
+    said = " ".join(run.stdout.split())
+    assert "gradients: not judged; it computes no gradient: RuntimeError: no backward pass" in said
+
+
+@pytest.mark.parametrize("case", [PLAIN, GROUPED])
+def test_a_function_of_numpy_without_gradients_is_not_failed_for_it(case):
+    backend = Backend("mine", load_library("numpy"), of_numpy)
+    verdict = judge(backend, find(case))
+    assert (verdict.status, verdict.reason) == ("unsupported", "mine has no attention_vjp")
+
+
+def test_a_companion_is_judged_however_it_is_named(tmp_path):
+    """By a `Backend`, by the decorator, and by a configuration."""
+    case = find(GROUPED)
+    of_object = Backend("mine", load_library("numpy"), of_numpy, companions={"attention_vjp": attention_vjp})
+    assert judge(of_object, case).status == "pass"
+
+    @implementation(companions={"attention_vjp": attention_vjp})
+    def decorated(query, key, value, *, scale=None, mask=None):
+        return of_numpy(query, key, value, scale=scale, mask=mask)
+
+    found = check(decorated, cases=[GROUPED])
+    assert found.good, found.text
+    (tmp_path / "attnspec.toml").write_text(
+        '[backend]\nfunction = "./mine.py:attention"\n'
+        '[backend.companions]\nattention_vjp = "./mine.py:attention_vjp"\n'
+    )
+    (tmp_path / "mine.py").write_text((TESTS / "backward.py").read_text())
+    run = attnspec("check", "--case", GROUPED.removesuffix("-float32"), cwd=tmp_path)
+    assert run.returncode == 0, run.stdout
+    assert "GRAD-3" in run.stdout
+
+
+def test_results_of_the_forward_pass_are_passed_to_a_function_that_takes_them():
+    case = find(GROUPED)
+    backend = Backend("mine", load_library("numpy"), of_numpy, companions={"attention_vjp": attention_vjp})
+    half = {name: x.astype(np.float16) for name, x in case.arguments.items()}
+    given = forward_results(backend, "attention_vjp", half)
+    values = exact("attention", {name: x for name, x in half.items() if name != "d_output"})
+    assert given["output"].tolist() == values["output"].astype(np.float16).tolist()
+    assert given["lse"].tolist() == values["lse"].astype(np.float32).tolist()
+    assert not_understood(attention_vjp, "attention_vjp") == ()
+    without = replace(backend, companions={"attention_vjp": lambda *arrays: arrays})
+    assert forward_results(without, "attention_vjp", half) == {}
+
+
+def test_a_malformed_call_has_results_of_zeros():
+    backend = Backend("mine", load_library("numpy"), of_numpy, companions={"attention_vjp": attention_vjp})
+    arguments = {name: np.ones((2, 3)) for name in ("query", "value", "d_output")} | {"key": np.ones((2, 4))}
+    given = forward_results(backend, "attention_vjp", arguments)
+    assert not given["output"].any()
+    assert given["lse"].shape == (2,)
+
+
+def test_exported_calls_contain_the_results_of_the_forward_pass(tmp_path):
+    """A program that takes them and one that does not give the same verdict over files."""
+    export_calls([find(GROUPED)], tmp_path)
+    calls = (tmp_path / "calls.jsonl").read_text()
+    (message,) = [one for one in map(json.loads, calls.splitlines()) if one["do"] == "run"]
+    assert {"output", "lse"} <= set(message["tensors"])
+    (tmp_path / "taking.py").write_text(
+        "from attnspec.backends import Backend, load_library\n"
+        "from backward import attention, attention_vjp\n"
+        "BACKEND = Backend('b', load_library('numpy'), attention, companions={'attention_vjp': attention_vjp})\n"
+    )
+    for name in ("numpy-portable", "taking:BACKEND"):
+        command = [sys.executable, "-m", "attnspec.conformance.run.serve", name]
+        run = subprocess.run(
+            command,
+            input=calls,
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=tmp_path,
+            env={"PYTHONPATH": str(TESTS)},
+        )
+        (tmp_path / "answers.jsonl").write_text(run.stdout)
+        assert judge(load(f"offline:{tmp_path}"), find(GROUPED)).status == "pass"
