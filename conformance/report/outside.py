@@ -1,11 +1,11 @@
-"""Text from outside: what an implementation raises and how it is called, made fit to be shown anywhere."""
+"""Makes external text, such as messages and names of implementations, safe to show."""
 
 #: Longer texts than this are cut.
 _MOST = 2000
 
 
 def plain(text: str) -> str:
-    r"""Replace what is not printed as it stands: control characters, lone surrogates, marks of direction.
+    r"""Replace control characters, lone surrogates and direction marks.
 
     Examples
     --------
@@ -17,7 +17,7 @@ def plain(text: str) -> str:
 
 
 def cut(text: str) -> str:
-    """Cut a text that is too long, and say so.
+    """Truncate a long text, with a note.
 
     Examples
     --------
@@ -29,7 +29,7 @@ def cut(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""Make one line of a text, cut where it is too long.
+    r"""Convert a text to one line, and truncate it if it is long.
 
     Examples
     --------
