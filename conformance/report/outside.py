@@ -22,7 +22,7 @@ def cut(text: str) -> str:
     Examples
     --------
     >>> from attnspec.conformance.report.outside import cut
-    >>> cut("x" * 2500)[-25:]
+    >>> cut("x" * 2500)[-28:]
     'x... and 500 characters more'
     """
     return text if len(text) <= _MOST else f"{text[:_MOST]}... and {len(text) - _MOST} characters more"
