@@ -1,4 +1,4 @@
-"""Every door of the project: conformance, tests, vectors, lint, types, package."""
+"""The sessions of the project: conformance, tests, vectors, lint, types, package and others."""
 
 import re
 import shutil
@@ -7,23 +7,23 @@ from pathlib import Path
 import nox
 
 nox.needs_version = ">=2024.10.9"
-# pip, not uv: the pinned CPU build of PyTorch is what pip finds.
+# pip, not uv, because pip finds the CPU build of the pinned PyTorch.
 nox.options.default_venv_backend = "virtualenv"
 nox.options.sessions = ["lint", "types", "tests", "package"]
 
 ROOT = Path(__file__).parent
 RESULTS = ROOT / "results"
 FOLDERS = ("spec", "reference", "backends", "conformance", "tests", "examples", "noxfile.py")
-#: Library, as the extra that installs it, to the backends that run on it.
+#: The backends that run on each library. The name of the library is also that of its extra.
 LIBRARIES = {
     "numpy": ("numpy", "strict", "dask"),
     "torch": ("torch",),
     "jax": ("jax",),
 }
-#: What our own runs pin, where the package asks for a range: the newest PyTorch would pull several GB of
-#: GPU packages, while this one is found as a build for CPUs; and what is declared of both holds for these.
+#: The releases that our own runs pin. The package allows a range. The newest PyTorch would install several
+#: GB of GPU packages, but pip finds a CPU build of this one. The declared deviations apply to these releases.
 PINNED = {"torch": "torch==2.13.0", "jax": "jax==0.10.2"}
-#: Results of this very run, in the order of the sessions: the table leaves out those of earlier runs.
+#: The results of this run, in the order of the sessions. The table leaves out results of earlier runs.
 WRITTEN: list[Path] = []
 GROUPS = nox.project.load_toml(ROOT / "pyproject.toml")
 
@@ -34,22 +34,21 @@ def group(name: str) -> list[str]:
 
 
 def pinned(*libraries: str) -> list[str]:
-    """Return the requirements that pin some libraries, where they are pinned."""
+    """Return the requirements that pin some of the libraries."""
     return [PINNED[library] for library in libraries if library in PINNED]
 
 
 @nox.session
 @nox.parametrize("library", [nox.param(name, id=name) for name in LIBRARIES])
 def conformance(session: nox.Session, library: str) -> None:
-    """Judge the backends of each library in an environment of its own; ends with one table.
+    """Judge the backends of each library in a separate environment, and print one table.
 
-    `-- --backend module:function` judges somebody's own, in the environment of the
-    library that it imports, or of the one named by `--array`; `-- --program COMMAND`
-    judges a program.
+    `-- --backend module:function` judges a function, in the environment of the library
+    that it imports or that `--array` names. `-- --program COMMAND` judges a program.
     """
     own, rest = _own_backends(session.posargs)
     backends = own or list(LIBRARIES[library])
-    # Somebody's module is looked for where they stand.
+    # The module is searched in the folder from which nox was called.
     here = Path(session.invoked_from)
     needed = _library_of(own, rest, here) if own else library
     if needed not in LIBRARIES:  # every session would be skipped, and nothing judged
@@ -62,7 +61,7 @@ def conformance(session: nox.Session, library: str) -> None:
     results.unlink(missing_ok=True)
     if not own:
         WRITTEN.append(results)
-        # One table at the end, over all libraries asked for in this run.
+        # One table at the end, for all libraries of this run.
         session.notify("table")
     session.chdir(here)
     if not any(word.startswith("-n") for word in rest):
@@ -72,7 +71,7 @@ def conformance(session: nox.Session, library: str) -> None:
 
 @nox.session
 def table(session: nox.Session) -> None:
-    """Print one table over the results of the conformance runs."""
+    """Print one table of the results of the conformance runs."""
     session.install(str(ROOT))
     files = [path for path in WRITTEN or sorted(RESULTS.glob("*.jsonl")) if path.exists()]
     session.run("attnspec", "table", *map(str, files))
@@ -80,9 +79,9 @@ def table(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run the whole test suite of our own tools, with every library."""
+    """Run all tests of this project, with every library."""
     session.install(f"{ROOT}[numpy,strict,dask,torch,jax,vectors]", *group("tests"), *PINNED.values())
-    # An installed package is what users have; the folders here would be found first.
+    # The tests use the installed package, as users do. From this folder its sources would be found first.
     session.run(
         "coverage", "run", "-m", "pytest", "-n", "auto", "--dist", "worksteal", "tests", *session.posargs
     )
@@ -94,7 +93,7 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def vectors(session: nox.Session) -> None:
-    """Rewrite the golden vectors by the exact oracle; `-- --check` fails when bytes would change."""
+    """Rewrite the golden vectors with the exact oracle. `-- --check` fails if bytes would change."""
     session.install(f"{ROOT}[vectors]")
     session.run("attnspec", "vectors", "write", str(ROOT / "spec" / "vectors"), *session.posargs)
     session.run("attnspec", "vectors", "lint", str(ROOT / "spec" / "vectors"))
@@ -106,7 +105,7 @@ def vectors(session: nox.Session) -> None:
 def gallery(session: nox.Session) -> None:
     """Judge the suite: it must fail every wrong implementation of the gallery, and no correct one.
 
-    `-- --quick` asks it of the quick part; `-- NAME` of one implementation.
+    `-- --quick` uses the quick part of the suite. `-- NAME` uses one implementation.
     """
     session.install(str(ROOT))
     session.run("python", "-m", "attnspec.conformance.meta.gallery", *session.posargs)
@@ -114,7 +113,7 @@ def gallery(session: nox.Session) -> None:
 
 @nox.session
 def evidence(session: nox.Session) -> None:
-    """Print what the error budget lets pass and what it catches: the tables of spec/numerics.md."""
+    """Print which algorithms and faults the error budget accepts: the tables of spec/numerics.md."""
     session.install(f"{ROOT}[torch,jax,vectors]", *PINNED.values())
     session.run(
         "python", "-m", "attnspec.conformance.meta.evidence", *session.posargs, env={"OMP_NUM_THREADS": "1"}
@@ -123,14 +122,14 @@ def evidence(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Time the suite on each backend, and the reference beside others: the tables of RESULTS.md."""
+    """Time the suite on each backend, and the reference: the tables of RESULTS.md."""
     session.install(f"{ROOT}[numpy,strict,dask,torch,jax]", *group("bench"), *PINNED.values())
     session.run("python", "-m", "attnspec.conformance.meta.benchmark", *session.posargs)
 
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check style and formatting; `-- --fix` mends what can be mended."""
+    """Check style and formatting. `-- --fix` corrects what can be corrected automatically."""
     session.install(*group("lint"))
     fix = "--fix" in session.posargs
     session.run("ruff", "check", *(["--fix"] if fix else []), *FOLDERS)
@@ -139,14 +138,14 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Check types of the installed package."""
+    """Check the types of the installed package."""
     session.install(f"{ROOT}", *group("types"))
     session.run("mypy", "-p", "attnspec")
 
 
 @nox.session
 def package(session: nox.Session) -> None:
-    """Build sdist and wheel, and use the wheel and an editable install from another folder."""
+    """Build sdist and wheel, and test the wheel and an editable install from another folder."""
     session.install(*group("package"))
     elsewhere = Path(session.create_tmp())
     shutil.rmtree(elsewhere / "dist", ignore_errors=True)
@@ -162,7 +161,7 @@ def package(session: nox.Session) -> None:
 
 
 def _own_backends(words: list[str]) -> tuple[list[str], list[str]]:
-    """Split the words after `--` into backends asked for and the rest."""
+    """Split the words after `--` into requested backends and the rest."""
     own: list[str] = []
     rest: list[str] = []
     remaining = iter(words)
@@ -183,7 +182,7 @@ def _own_backends(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _library_of(own: list[str], rest: list[str], here: Path) -> str:
-    """Tell which library somebody's backends need: as they say, or as their source imports."""
+    """Return the library that the given backends need: the named one, or the one that they import."""
     for word in rest:
         if word.startswith("--array="):
             return word.removeprefix("--array=")

@@ -1,6 +1,6 @@
-"""Judging a function where it is, in this process: for closures, and for parametrised tests.
+"""Judges a function in this process, for closures and parametrised tests.
 
-What crashes or hangs takes the process with it; ``attnspec check`` runs each backend in one of its own.
+A crash or a hang of the function ends or blocks this process. ``attnspec check`` uses separate processes.
 """
 
 import sys
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Judged:
-    """What was found of a function.
+    """The result of judging a function.
 
     Attributes
     ----------
     report : Report
-        As of any other run.
+        The report of the run.
     """
 
     report: "Report"
 
     @property
     def good(self) -> bool:
-        """Whether it was judged, without a failure."""
+        """Whether it was judged without a failure."""
         return self.report.good
 
     @property
     def text(self) -> str:
-        """What `attnspec check` prints: failures, the table, the levels."""
+        """The output of `attnspec check`: failures, the table, the levels."""
         from attnspec.conformance.report.screen import screen
 
         return screen(self.report)
@@ -67,26 +67,26 @@ def check(
     seed: int | None = None,
     **said: Any,
 ) -> Judged:
-    """Judge a function, an object that is called as one, or a `Backend`.
+    """Judge a function, a callable object, or a `Backend`.
 
     Parameters
     ----------
     function : callable or Backend
     name : str, optional
-        By which it is called in the report; its own where none is given.
+        The name in the report, by default that of the function.
     quick : bool, optional
-        Only a fixed part that touches every rule.
+        Run only a fixed part of the suite that touches every rule.
     rules, cases : collection of str, optional
-        Only what bears on one of these rules; only these cases, by id or name.
+        Run only cases of these rules, or only these cases, by id or name.
     seed : int, optional
-        Draws other problems than the fixed ones.
+        Draw other problems than the fixed ones.
     **said
-        What an ``attnspec.toml`` says of a function: names, layout, dtypes, depths and so on.
+        The keys of an ``attnspec.toml`` that describe a function: names, layout, dtypes and others.
 
     Raises
     ------
     BackendError
-        When it cannot be called as attention, or something is said that is not known.
+        If it cannot be called as attention, or a key is unknown.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def check(
     run = Run(Header(__version__, chosen.part, seed, tuple(item.name for item in asked)))
     run.add(subject_of(backend.name, backend))
     for item in asked:
-        # As a run in a process of its own does it, but that whoever interrupts it ends it.
+        # The same as in a separate process, except that an interrupt ends the run.
         run.add(judged(backend, item, judge))
         backend.array_library.release()
     for verdict in not_shown(backend, shown(run.verdicts)) if chosen.part == "whole" else ():

@@ -1,4 +1,4 @@
-"""Results: everything that a run found, as a file of JSON lines."""
+"""The results of a run, as a file of JSON lines."""
 
 import json
 from collections import Counter
@@ -15,15 +15,15 @@ SCHEMA = 3
 
 @dataclass(frozen=True)
 class Subject:
-    """A backend as it was when it was judged.
+    """A backend at the time when it was judged.
 
     Attributes
     ----------
     name, library, version : str
     problem : str
-        Why it could not be judged to the end; empty where it was.
+        The reason that it was not judged completely, or empty.
     note : str
-        What the report has to say beside its verdicts, such as that nothing is declared for its version.
+        A note for the report, for example that nothing is declared for its version.
     """
 
     name: str
@@ -42,13 +42,13 @@ class Header:
     attnspec : str
         The version of the standard.
     part : {"whole", "level", "quick", "chosen"}
-        Whether the whole suite was run, all of it that bears on a level, or a part.
+        Whether the whole suite was run, all cases of a level, or a part.
     seed : int or None
-        Of the generated cases; None for the fixed choice.
+        The seed of the generated cases. None for the fixed cases.
     cases : tuple of str
-        The plan: the names of the cases that are to be judged, stated before any of them is.
+        The plan: the names of the cases to judge, written before the first is judged.
     level : str
-        The level whose rules alone are asked; empty for all.
+        The only level that is tested. Empty for all.
     schema : int
         The version of this format.
     """
@@ -63,14 +63,14 @@ class Header:
 
 @dataclass(frozen=True)
 class Footer:
-    """The last line of a run: without it, the run was cut off."""
+    """The last line of a run. If it is missing, the run was interrupted."""
 
     verdicts: int
 
 
 @dataclass(frozen=True)
 class Results:
-    """Everything that one run or several found.
+    """The results of one or several runs.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Results:
     verdicts : tuple of Verdict
     headers : tuple of Header
     missing : mapping of str to tuple of str
-        By the name of a subject, the cases of its plan that have no verdict.
+        The cases of its plan without a verdict, by the name of a subject.
     """
 
     subjects: tuple[Subject, ...]
@@ -88,18 +88,18 @@ class Results:
 
     @property
     def whole(self) -> bool:
-        """Whether every run in it was of the whole suite."""
+        """Whether every run was of the whole suite."""
         return all(header.part == "whole" for header in self.headers)
 
     @property
     def level(self) -> str:
-        """The level whose rules alone were asked in every run of it; empty where it was none, or several."""
+        """The only level that was tested in every run. Empty if there is none, or several."""
         levels = {header.level if header.part == "level" else "" for header in self.headers}
         return levels.pop() if len(levels) == 1 else ""
 
     @property
     def judged_whole(self) -> bool:
-        """Whether every run in it was of the whole suite, and has a verdict on each case of it."""
+        """Whether every run was of the whole suite and has a verdict on each of its cases."""
         return (
             self.whole
             and not any(self.missing.values())
@@ -108,10 +108,10 @@ class Results:
 
 
 def line(kind: str, thing: Any) -> str:
-    r"""Write one line of a results file: a ``header``, ``subject``, ``verdict`` or ``footer``.
+    r"""Return one line of a results file: a ``header``, ``subject``, ``verdict`` or ``footer``.
 
-    The lines are written as the run goes on, so that a run that is cut off leaves
-    what it found. Several runs may follow each other in a file.
+    Lines are written during the run, so that an interrupted run keeps its results.
+    A file may contain several runs.
 
     Examples
     --------
@@ -128,16 +128,16 @@ def read(paths: Iterable[Path]) -> Results:
     Raises
     ------
     SpecError
-        When a file does not hold what `line` writes.
+        If a file has a line that `line` does not write.
     """
-    from attnspec.conformance.results_file import runs_of  # the schema is checked there
+    from attnspec.conformance.results_file import runs_of  # it validates the schema
 
     return gathered(run for path in paths for run in runs_of(path))
 
 
 @dataclass
 class Run:
-    """One run, as it is written or read: a header, its subjects, verdicts, whether it has ended, its file."""
+    """One run: a header, its subjects and verdicts, whether it has ended, and its file."""
 
     header: Header
     subjects: list[Subject] = field(default_factory=list)
@@ -146,7 +146,7 @@ class Run:
     source: str = ""
 
     def judged(self) -> list[Subject]:
-        """Return the subjects, each with its problem where the run was cut off or left out cases."""
+        """Return the subjects, with a problem if the run was interrupted or left out cases."""
         return [
             subject
             if subject.problem or not (problem := self._problem(subject))
@@ -155,14 +155,14 @@ class Run:
         ]
 
     def _problem(self, subject: Subject) -> str:
-        """Say why a run that came to its end, or did not, judged less than it was to."""
+        """Return the reason that a run judged fewer cases than planned."""
         if not self.ended:
             after = f"after {self.verdicts[-1].case}" if self.verdicts else "before its first case was judged"
             return f"the run was cut off {after}"
         own = [one for one in self.verdicts if one.backend == subject.name]
         declined = sum(one.declined for one in own)
         judged = sum(one.status != "unsupported" for one in own)
-        if declined > judged:  # whoever declines most of what is asked is not judged
+        if declined > judged:  # a backend that declines most cases was not judged
             return (
                 f"declined {declined} of {declined + judged} cases that its arguments offer; expected at "
                 "most half. What it takes alone can be said: axes, depths, multiple, heads, always"
@@ -173,12 +173,12 @@ class Run:
         )
 
     def missing(self, subject: Subject) -> tuple[str, ...]:
-        """Name the cases of the plan that have no verdict on a subject."""
+        """Return the cases of the plan without a verdict on a subject."""
         known = {verdict.case for verdict in self.verdicts if verdict.backend == subject.name}
         return tuple(case for case in self.header.cases if case not in known)
 
     def add(self, thing: Subject | Verdict | Footer) -> None:
-        """Take what comes after the header; of one subject what is said last holds."""
+        """Add a line that follows the header. The last line about a subject applies."""
         if isinstance(thing, Subject):
             self.subjects = [*(one for one in self.subjects if one.name != thing.name), thing]
         elif isinstance(thing, Verdict):
@@ -188,7 +188,7 @@ class Run:
 
 
 def gathered(runs: Iterable[Run]) -> Results:
-    """Put runs together; a backend of which there are several bears the name of its file from the second on.
+    """Combine runs. From the second run of a backend on, its name includes that of the file.
 
     Examples
     --------
@@ -220,7 +220,7 @@ def gathered(runs: Iterable[Run]) -> Results:
 
 
 def _own_name(name: str, source: str, seen: Counter[str]) -> str:
-    """Make a name that no other subject has."""
+    """Make a unique name."""
     seen[name] += 1
     if seen[name] == 1:
         return name

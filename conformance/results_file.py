@@ -1,4 +1,4 @@
-"""A file of results, read: each line as the schema has it, and in its place."""
+"""Reads a file of results, and validates each line against the schema and the order of lines."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -12,24 +12,24 @@ from attnspec import SpecError
 from attnspec.conformance.results import SCHEMA, Footer, Header, Run, Subject
 from attnspec.conformance.verdict import Verdict, from_json
 
-#: Letters of a wrong line that are quoted.
+#: The number of characters of a wrong line that are quoted.
 _MOST = 200
 
 
 def runs_of(path: Path) -> list[Run]:
-    """Read the runs that a file holds; a last line that was not written to its end is left out.
+    """Read the runs of a file. An incomplete last line is left out.
 
     Raises
     ------
     SpecError
-        When a line is not as the schema has it, or not where it belongs.
+        If a line does not fit the schema, or is in the wrong place.
     """
     runs: list[Run] = []
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, ValueError) as error:
         raise SpecError(f"results: {path} is no file of results ({type(error).__name__}: {error})") from error
-    lines.pop()  # empty, or a line that was being written when the run was cut off
+    lines.pop()  # empty, or an incomplete line of an interrupted run
     for number, text in enumerate(lines, start=1):
         place = f"results: {path}, line {number}"
         kind, thing = _thing(text, place)

@@ -1,38 +1,38 @@
-"""The names of traits: what kind of call a case makes, beside the names of its options."""
+"""The names of traits of calls, besides the names of options."""
 
-#: A call that must raise; several calls that are held against each other.
+#: A call that must be refused; several calls that are compared with each other.
 REFUSED, RELATED = "refused", "related"
-#: Of attention: what a call lacks or has besides its options. Each is the condition of some bug.
+#: Properties of calls of attention besides the options. Each is the condition of some bug.
 NO_SCALE, SHARED, EMPTY, SPECIAL = "no scale", "shared heads", "empty row", "special numbers"
 MORE_QUERIES, OTHER_DEPTH, VIEWED = "more queries", "other value depth", "layout"
 #: A call for gradients.
 GRADIENT = "gradient"
 NOTHING, ONE_QUERY = "empty axes", "one query"
-#: More keys or queries than a tile of a size holds.
+#: More keys or queries than a tile of some size.
 TILED, TILED_32, TILED_64 = "tiles", "tiles of 32", "tiles of 64"
 #: A window without one of its bounds.
 OPEN_LEFT, OPEN_RIGHT = "open on the left", "open on the right"
-#: A score so large, or a row of scores all so low, that the exponential leaves float32.
+#: A score so large, or a row of scores so low, that the exponential is outside the range of float32.
 LARGE = "large scores"
 
 
 def negative(option: str) -> str:
-    """Name calls with a negative number, or some, as an option."""
+    """Return the trait of calls with a negative number in an option."""
     return f"negative {option}"
 
 
 def zero(option: str) -> str:
-    """Name calls in which a number of an option is 0."""
+    """Return the trait of calls with a 0 in an option."""
     return f"{option} of 0"
 
 
 def by_entry(option: str) -> str:
-    """Name calls with numbers that differ between batch entries as an option."""
+    """Return the trait of calls in which an option differs between batch entries."""
     return f"{option} by entry"
 
 
 def option_of(trait: str) -> str:
-    """Take the option out of such a name; other traits stay as they are.
+    """Return the option of such a trait. Other traits do not change.
 
     Examples
     --------

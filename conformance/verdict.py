@@ -1,4 +1,4 @@
-"""Verdicts: what the suite finds of one backend on one case, as data."""
+"""Verdicts: the result of one case on one backend, as data."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -6,43 +6,43 @@ from typing import Any, Literal, get_args
 
 from attnspec.spelling import SPELLINGS, spell
 
-#: ``deviation`` is declared and was verified; ``should not met`` is an unmet SHOULD;
-#: ``unsupported`` counts neither for nor against a backend.
+#: ``deviation`` is declared and verified. ``should not met`` is an unmet SHOULD. ``unsupported`` counts
+#: neither for nor against a backend.
 Status = Literal["pass", "fail", "error", "unsupported", "deviation", "should not met"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 #: The accuracy classes of NUM-3, from the tightest to the loosest.
 CLASSES: tuple[Literal["full", "cast", "storage"], ...] = ("full", "cast", "storage")
-#: Those by which a backend does not conform.
+#: The statuses with which a backend does not conform.
 BAD: tuple[Status, ...] = ("fail", "error")
 
 #: In the reason of a verdict on gradients that an implementation does not compute.
 NO_GRADIENT = "computes no gradient"
 
-#: What of an output differs.
+#: The kind of a difference.
 Kind = Literal["shape", "dtype", "pattern", "value", "bits"]
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The element of an output that is furthest from what it must be.
+    """The element of an output with the largest error.
 
     Attributes
     ----------
     kind : {"shape", "dtype", "pattern", "value", "bits"}
-        ``pattern`` is a NaN or an infinity where there must be none, or the other
-        way round; ``bits`` is any difference where the same bits are required.
+        ``pattern`` is an unexpected or a missing NaN or infinity. ``bits`` is any
+        difference if the same bits are required.
     output : str
-        Which output, by its name in `attnspec.OPERATIONS`.
+        The name of the output in `attnspec.OPERATIONS`.
     element : tuple of int
         Its index; empty for a shape or a dtype.
     got, expected : float or str
         A number, or the shape or dtype in words.
     allowed : float
-        The largest error of a correct implementation there.
+        The budget of the element.
     share : float
-        The error as a multiple of `allowed`; infinite where nothing may be off.
+        The error as a multiple of `allowed`. Infinite if `allowed` is 0.
     count, size : int
-        How many elements of how many differ.
+        The number of elements that differ, and of all elements.
     """
 
     kind: Kind
@@ -60,7 +60,7 @@ class Difference:
 class Raise:
     """An exception of an implementation: its type, its message and the innermost line that raised it.
 
-    Where the process ended or hung there is the line alone.
+    If the process ended or hung, only the line is set.
     """
 
     type: str
@@ -72,59 +72,59 @@ class Raise:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the suite finds of one backend on one case or relation.
+    """The result of one case or relation on one backend.
 
     Attributes
     ----------
     backend : str
-        Its name.
+        The name of the backend.
     case : str
         The name of the case or relation, which ends with its dtype.
     group : str
-        The group of generated cases that it belongs to; empty for a golden vector.
+        Its group of generated cases. Empty for a golden vector.
     rules : tuple of str
-        The rules it bears on, for this backend.
+        The rules that it tests on this backend.
     status : str
         One of `STATUSES`.
     dtype, operation : str
-        Of the case.
+        The dtype and the operation of the case.
     rule : str
-        The rule that is broken, not met or deviated from; empty where all hold.
+        The rule that is broken, not met or deviated from. Empty if all hold.
     reason : str
-        What else there is to say: why it is unsupported, what a relation found, how a process ended.
+        More about the result, such as why it is unsupported or how a process ended.
     difference : Difference or None
-        What differs, where an output does.
+        The difference, if an output differs.
     raised : Raise or None
-        What the implementation raised, where that is the finding.
+        The exception, if the implementation raised.
     variant : str
         The variant of `rule` whose values the output has.
     ignored : str
-        The argument without which the result would be the same.
+        The argument that seems to be ignored: the exact result without it is the same.
     precision : str
-        The dtype in which some step was computed, where the result is off by just that.
+        The dtype in which some step seems to be computed, judging by the size of the error.
     share : float
         The largest share of its budget that an element used.
     accuracy : str
         The tightest accuracy class that holds, or the profile that was needed.
     declared : tuple of str
-        The declared deviations that showed, by `Deviation.id`.
+        The declared deviations that it shows, by `Deviation.id`.
     seconds : float
-        How long judging took.
+        The time that judging took.
     repeatable : bool
-        False where the same call, repeated, gave another verdict.
+        False if the same call, repeated, had another verdict.
     declined : bool
-        True where it has the arguments and the call itself said that it does not offer this,
-        by `Unsupported` or `NotImplementedError`; the reason is what it said.
+        True if the backend has the arguments, but declined the call by `Unsupported` or
+        `NotImplementedError`. The reason is the message.
     refusal : bool
-        Whether the call is one that has to be refused, and not one with a result.
+        Whether the call must be refused.
     alone : bool
-        False where the same call passes as the first one of a process; asked of a few failures of a run.
+        False if the same call passes as the first call of a process. Only tried for a few failures.
     probed : bool
-        Whether the weights that differ were not returned, and seen by calls with the identity as value.
+        Whether the weights that differ were determined by calls with the identity as value.
     traits : tuple of str
-        What kind of call it is, as `attnspec.conformance.judge.traits` says it.
+        The traits of the call, as in `attnspec.conformance.judge.traits`.
     numbers : int
-        How many numbers stand in the arrays of its calls.
+        The number of numbers in the arrays of its calls.
 
     Examples
     --------
@@ -161,12 +161,12 @@ class Verdict:
 
     @property
     def bad(self) -> bool:
-        """Whether the backend does not conform by it."""
+        """Whether the backend does not conform because of it."""
         return self.status in BAD
 
 
 def shown(verdicts: Iterable[Verdict]) -> set[str]:
-    """Name the deviations that the verdicts of one backend show, and the rules of declared variants."""
+    """Return the deviations that the verdicts of one backend show, and the rules of its variants."""
     found = list(verdicts)
     return {text for verdict in found for text in verdict.declared} | {
         verdict.rule for verdict in found if verdict.status == "deviation"
@@ -174,7 +174,7 @@ def shown(verdicts: Iterable[Verdict]) -> set[str]:
 
 
 def to_json(thing: Any) -> Any:
-    """Turn a verdict, or what stands in one, into plain JSON; fields that have their default are left out.
+    """Convert a verdict, or a part of one, to plain JSON. Fields with their default are left out.
 
     Examples
     --------
@@ -194,12 +194,12 @@ def to_json(thing: Any) -> Any:
 
 
 def from_json(entry: Mapping[str, Any]) -> Verdict:
-    """Make a verdict of what `to_json` made of it.
+    """Make a verdict from the result of `to_json`.
 
     Raises
     ------
     TypeError, ValueError
-        When it is no verdict.
+        If it is not a verdict.
 
     Examples
     --------

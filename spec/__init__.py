@@ -1,7 +1,7 @@
 """attnspec: the standard for scaled dot-product attention.
 
-The prose in the chapters beside this file is the source; this package loads it.
-Importing it loads next to nothing; what needs NumPy is loaded when it is asked for.
+The chapters in this folder are the source of all rules, and this package loads them.
+Importing the package is fast: names that need NumPy are loaded on first use.
 """
 
 from typing import TYPE_CHECKING
@@ -41,7 +41,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Load the cases' names late: pytest imports this package whenever it starts."""
+    """Load the names of cases on demand, because pytest imports this package at every start."""
     if name in __all__:
         from attnspec import case, golden
 

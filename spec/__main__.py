@@ -4,6 +4,6 @@ import sys
 from importlib import import_module
 
 if __name__ == "__main__":
-    # By its name: what the standard is does not depend on who judges by it.
+    # Imported by name, because the standard does not depend on the conformance suite.
     main = import_module("attnspec.conformance.cli.main").main
     sys.exit(main(prog_name="attnspec"))

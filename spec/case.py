@@ -1,4 +1,4 @@
-"""Cases: one call each, with what it must give."""
+"""Cases: one call each, with its expected results."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ Statistic = Literal["value", "shape", "variance", "disallowed"]
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a case comes from: its source, and how its inputs were obtained."""
+    """The source of a case, and how its inputs were obtained."""
 
     source: str
     inputs: str
@@ -27,30 +27,29 @@ GENERATED = Provenance("the suite", "drawn by a seeded generator")
 
 @dataclass(frozen=True)
 class Figure:
-    """Numbers that a worked example prints, to be met at their printed precision.
+    """Numbers that a worked example printed, which must agree at the printed precision.
 
     Attributes
     ----------
     example, cell : str
-        Which worked example, and which of its cells: ``"004"``, ``"In [13]"``.
+        The worked example and its cell: ``"004"``, ``"In [13]"``.
     of : str
-        What is printed: an argument or an output of the case, or
+        The printed array: an argument or an output of the case, or
         ``variant/output`` for an alternative.
     text : tuple of str
         The numbers as printed, in row-major order.
     select : tuple of int
-        Leading indices into the array, where only a part of it is printed.
+        Leading indices into the array, if only a part of it is printed.
     transposed : bool
         Whether the last two axes are swapped in the print.
     statistic : {"value", "shape", "variance", "disallowed"}
-        What of it is printed; ``disallowed`` is 1 where a boolean mask is False.
+        The printed statistic. ``disallowed`` is 1 where a boolean mask is False.
     places : int or None
-        Digits after the point (of the mantissa, where there is an exponent)
-        that are known although trailing zeros are not printed; None means just
-        those that are.
+        The number of known digits after the point (of the mantissa, if there is an
+        exponent), if trailing zeros are not printed. None if all known digits are.
     cut : bool
-        Whether the print breaks off: the numbers are the first ones, and of the
-        last only the first digits are there.
+        Whether the print is truncated: it has only the first numbers, and the last
+        of them has only its first digits.
     """
 
     example: str
@@ -66,9 +65,9 @@ class Figure:
 
 @dataclass(frozen=True)
 class Alternative:
-    """The values that a named variant of a rule gives for a case.
+    """The values of a case for a named variant of a rule.
 
-    A backend that declares the variant must give them; any other must not.
+    A backend that declares the variant must return them. Any other backend must not.
     """
 
     rule: str
@@ -83,11 +82,11 @@ class Misuse:
     Attributes
     ----------
     argument : str
-        The one at fault.
+        The argument at fault.
     named : tuple of str
-        What else the error may name instead: arguments that do not fit each other.
+        Other arguments that the error may name instead, because they disagree.
     allowed : bool
-        Whether the call may be computed too; then it has expected values.
+        Whether the call may be computed too. It then has expected values.
     """
 
     argument: str
@@ -97,40 +96,39 @@ class Misuse:
 
 @dataclass(frozen=True)
 class Case:
-    """One call: its arguments, the rules it bears on, and what it must give.
+    """One call: its arguments, the rules that it tests, and the expected results.
 
     Attributes
     ----------
     id : str
-        Permanent: never renamed, never used again.
+        A permanent id. It is never renamed and never reused.
     title : str
-        What it shows, in a few words.
+        A short description.
     chapter : str
-        The chapter it stands under, as in `attnspec.CHAPTERS`.
+        Its chapter, as in `attnspec.CHAPTERS`.
     operation : str
-        The function called, as in `attnspec.OPERATIONS`.
+        The function to call, as in `attnspec.OPERATIONS`.
     rules : tuple of str
-        The rules it bears on, the one it is there for first.
+        The rules that it tests, the main one first.
     arguments : mapping of str to array, number, bool, str, tuple or None
-        Everything to call it with, by canonical name. Arrays are read-only; a
-        window is a tuple.
+        The arguments, by canonical name. Arrays are read-only. A window is a tuple.
     expected : mapping of str to array
-        By output name, each element the float64 nearest to the exact value.
-        Empty for a misuse.
+        The expected values, by output name. Each element is the float64 nearest to
+        the exact value. Empty for a misuse.
     alternatives : tuple of Alternative
-        What the variants of its rules give instead.
+        The values of the variants of its rules.
     misuse : Misuse or None
-        Set when the call must be refused.
+        Set if the call must be refused.
     figures : tuple of Figure
-        The printed numbers that it answers for.
+        The printed numbers that belong to it.
     provenance : Provenance
-        Where it comes from.
+        The source of the case.
     group : str
-        What the generated cases of one kind have in common; empty for a golden vector.
+        The name of its group of generated cases. Empty for a golden vector.
     outputs : tuple of str
-        The outputs that are judged; all where empty.
+        The outputs that are judged. Empty for all.
     layout : mapping of str to str
-        How arguments lie in memory, where it is not in rows: by name, such as ``transposed``.
+        Memory layouts of arguments by name, such as ``transposed``, if not row-major.
     """
 
     id: str
@@ -153,23 +151,23 @@ class Case:
 
     @cached_property
     def dtype(self) -> str:
-        """That of its first array, in which it is judged."""
+        """The dtype of its first array, in which it is judged."""
         arrays = (self.arguments.get(name) for name in OPERATIONS[self.operation].arrays)
         return next((str(array.dtype) for array in arrays if isinstance(array, np.ndarray)), "")
 
     @property
     def name(self) -> str:
-        """Its id and its dtype, which together tell it from every other case."""
+        """Its id and its dtype, which together are unique."""
         return f"{self.id}-{self.dtype}"
 
     @cached_property
     def fingerprint(self) -> str:
-        """What it has in common with every call of the same operation on the same numbers, in any dtype."""
+        """A digest that is equal for calls of the same operation with the same numbers, in any dtype."""
         return fingerprint(self.operation, self.arguments)
 
 
 def fingerprint(operation: str, arguments: Mapping[str, Any]) -> str:
-    """Digest a call: equal for equal numbers, whatever dtype holds them.
+    """Return a digest of a call. It is equal for equal numbers in any dtype.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Cases as JSON: any case, golden or generated, in the form of the vector files, and back."""
+"""Converts cases, golden or generated, to the JSON of vector files and back."""
 
 import json
 from collections.abc import Mapping
@@ -19,12 +19,12 @@ from attnspec.spelling import SPELLINGS, spell
 
 
 def to_json(case: Case) -> dict[str, Any]:
-    """Write a case as an entry of a vector file; what has its default is left out.
+    """Convert a case to an entry of a vector file. Fields with their default are left out.
 
     Raises
     ------
     SpecError
-        When an argument has no spelling there, such as a complex array.
+        If an argument cannot be represented, such as a complex array.
 
     Examples
     --------
@@ -58,12 +58,12 @@ def to_json(case: Case) -> dict[str, Any]:
 
 
 def from_json(entry: Mapping[str, Any]) -> Case:
-    """Make a case of what `to_json` made of it; its id begins with its chapter.
+    """Make a case from the result of `to_json`. Its id begins with its chapter.
 
     Raises
     ------
     SpecError
-        When it does not.
+        If it does not.
     """
     chapter = str(entry["id"]).partition("-")[0]
     if chapter not in CHAPTERS:
@@ -72,7 +72,7 @@ def from_json(entry: Mapping[str, Any]) -> Case:
 
 
 def case_of(chapter: str, entry: Mapping[str, Any]) -> Case:
-    """Make a case of an entry of a vector file, or of a file of that form."""
+    """Make a case from an entry of a vector file, or of a file of that form."""
     misuse = entry.get("misuse")
     return Case(
         id=entry["id"],
@@ -96,18 +96,18 @@ def case_of(chapter: str, entry: Mapping[str, Any]) -> Case:
 
 
 def decode(group: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Turn the arguments or values of a case, as a vector file spells them, into what to call with.
+    """Convert the arguments or values of a case from the form of a vector file.
 
     Parameters
     ----------
     group : mapping
-        By canonical name: arrays spelled out, numbers, lists, names, null.
+        By canonical name: arrays as objects, numbers, lists, strings, null.
 
     Returns
     -------
     mapping
-        Read-only. Arrays are read-only arrays, lists are tuples, and the names in
-        `attnspec.spelling.SPELLINGS` are the numbers that they stand for.
+        A read-only mapping. Arrays become read-only arrays, lists become tuples, and the
+        names in `attnspec.spelling.SPELLINGS` become the numbers that they stand for.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def decode(group: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def array(tensor: Mapping[str, Any]) -> NDArray[Any]:
-    """Build the array that a vector file spells out, read-only."""
+    """Return the array that a vector file represents, read-only."""
     numbers = [SPELLINGS[x] if isinstance(x, str) else x for x in tensor["data"]]
     result = np.array(numbers, dtype=tensor["dtype"]).reshape(tensor["shape"])
     result.flags.writeable = False
@@ -138,7 +138,7 @@ def read_cases(path: Path) -> list[Case]:
     Raises
     ------
     SpecError
-        When the file cannot be read or does not fit the schema.
+        If the file cannot be read or does not fit the schema.
     """
     return [from_json(entry) for entry in read(path, complete=False)["cases"]]
 
@@ -150,7 +150,7 @@ def _spelled(group: Mapping[str, Any]) -> dict[str, Any]:
 def _tensor(name: str, array: Any) -> dict[str, Any]:
     if array.dtype.kind == "c":
         raise SpecError(f"{name}: expected numbers that JSON can hold, got {array.dtype}")
-    # An integer or a boolean as it is; of bfloat16 and the like the float64 that it is.
+    # Integers and booleans stay; a short float is converted to the equal float64.
     plain = array if array.dtype.kind in "biu" else array.astype(np.float64)
     data = [_plain(number) for number in plain.ravel().tolist()]
     return {"dtype": str(array.dtype), "shape": list(array.shape), "data": data}

@@ -1,7 +1,7 @@
-"""Links from the ids of rules in running text to the rules.
+"""Links the ids of rules in running text to the rules.
 
-``python -m attnspec.citations spec/*.md`` writes them into pages beside the chapters: it puts every id in
-brackets and lists where they lead at the end of the page, under the line ``<!-- rules -->``.
+``python -m attnspec.citations spec/*.md`` writes the links: it puts every id in brackets, and lists the
+targets at the end of the page under the line ``<!-- rules -->``.
 """
 
 import re
@@ -12,7 +12,7 @@ from attnspec.rule import DEFINITIONS, Rule, rules
 
 _ID = r"[A-Z]+-[1-9][0-9]*"
 _DEFINITION = re.compile(rf"^\[{_ID}\]: .*\n", re.MULTILINE)
-#: Where an id is no citation: programs, parts that data makes, headings, quotations, code and links.
+#: Places where an id is not a citation: code, generated parts, headings, quotations and links.
 _KEPT = (
     r"^```.*?^```$|^<!-- begin.*?^<!-- end.*?-->$|^<!-- [a-z_, ]+ -->$.*?^<!-- end -->$|^#.*?$|^>.*?$"
     r"|`[^`\n]*`|\[[^][]*\]\([^()\s]*\)|\[[^][`]*\](?:\[[a-z-]+\])?"
@@ -23,7 +23,7 @@ _LINKED = re.compile(rf"\[({_ID})\](?!\()")
 
 
 def anchor(rule: Rule) -> str:
-    """Give the name of the heading of a rule within the page of its chapter.
+    """Return the anchor of the heading of a rule in the page of its chapter.
 
     Examples
     --------
@@ -37,7 +37,7 @@ def anchor(rule: Rule) -> str:
 
 
 def cited(page: str) -> str:
-    r"""Link every rule that the running text of a page cites, and list where the links lead.
+    r"""Link every rule that the running text of a page cites, and list the targets of the links.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def cited(page: str) -> str:
 
 
 def main(paths: list[str]) -> None:
-    """Write the links of some pages anew."""
+    """Rewrite the links of some pages."""
     for path in map(Path, paths):
         path.write_text(cited(path.read_text(encoding="utf-8")), encoding="utf-8")
 

@@ -10,21 +10,20 @@ from typing import Any
 class Format:
     """A binary floating-point format that arrays may have.
 
-    All libraries spell the names alike, so there is one of each.
+    All libraries use the same names.
 
     Attributes
     ----------
     name : str
-        As a library's array has it: ``bfloat16``.
+        Its name, such as ``bfloat16``.
     digits : int
-        Binary ones, the leading one included.
+        The number of binary digits, including the leading one.
     exponents : (int, int)
-        Of 2, of the smallest normal and of the largest number.
+        The exponents of 2 of the smallest normal and of the largest number.
     working : str
-        The dtype in which inputs of this one are computed, at least (NUM-2).
+        The shortest dtype in which inputs of this dtype may be computed (NUM-2).
     lse : str
-        The dtype in which a log-sum-exp is held where the inputs have this one, at
-        least (NUM-7).
+        The shortest dtype that an lse may have for inputs of this dtype (NUM-7).
     """
 
     name: str
@@ -55,11 +54,11 @@ class Format:
 
     @property
     def accepted_of_lse(self) -> tuple[str, ...]:
-        """The dtypes that a log-sum-exp may have where the inputs have this one (NUM-7)."""
+        """The dtypes that an lse may have for inputs of this dtype (NUM-7)."""
         return tuple(dict.fromkeys((self.lse, "float64")))
 
 
-#: By name, from the shortest to the longest: IEEE 754, and bfloat16.
+#: By name, from the shortest to the longest: the formats of IEEE 754, and bfloat16.
 FORMATS: Mapping[str, Format] = MappingProxyType(
     {
         found.name: found
@@ -75,12 +74,12 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
 #: Their names.
 DTYPES = tuple(FORMATS)
 
-#: Those that are computed in a longer one.
+#: The dtypes that are computed in a longer one.
 SHORT = tuple(name for name, found in FORMATS.items() if found.working != name)
 
 
 def numpy_dtype(name: str) -> Any:
-    """Give the dtype of that name as NumPy has it, which knows bfloat16 only through another package.
+    """Return NumPy's dtype of a name. NumPy has bfloat16 only through another package.
 
     Examples
     --------
@@ -96,7 +95,7 @@ def numpy_dtype(name: str) -> Any:
 
 
 def numbers_of(array: Any) -> str:
-    """Tell what an array's numbers are: ``floating``, ``boolean``, ``integer``, or else its dtype.
+    """Return the kind of an array's numbers: ``floating``, ``boolean``, ``integer``, or else its dtype.
 
     Examples
     --------

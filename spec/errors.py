@@ -1,8 +1,8 @@
-"""The one error of the loaders: something in the standard, or asked of it, does not fit."""
+"""The error of the loaders."""
 
 
 class SpecError(ValueError):
     """A chapter, a rule id or a vector file that cannot be used.
 
-    The message names what was asked for, what was got and what was expected.
+    The message says what was expected and what was given.
     """

@@ -1,4 +1,4 @@
-"""What fits: the linter's and everybody's word on why a call would be refused."""
+"""Finds the reasons for which a call would be refused."""
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -9,7 +9,7 @@ from attnspec.operations import OPERATIONS, Argument
 from attnspec.operations.letters import value_of
 from attnspec.sizes import Arguments, Sizes, bound, is_array
 
-#: What is expected of an argument, in words.
+#: What an argument must be, in words.
 WORDS: Mapping[str, str] = MappingProxyType(
     {
         "floating": "floating-point numbers",
@@ -26,7 +26,7 @@ WORDS: Mapping[str, str] = MappingProxyType(
 
 
 def misfits(operation: str, arguments: Arguments) -> list[str]:
-    """List why a call would be refused, a line for each argument at fault.
+    """List the reasons to refuse a call, with a line for each argument at fault.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def misfits(operation: str, arguments: Arguments) -> list[str]:
     ['argument features: expected floating-point numbers, got int64']
     """
     known = OPERATIONS[operation].arguments
-    # None stands for what is not given, but no flag is None.
+    # None means not given, but a flag must not be None.
     given = {
         name: x
         for name, x in arguments.items()
@@ -74,7 +74,7 @@ def _of_dtype(argument: Argument, x: Any, leading: Any) -> Iterator[str]:
 
 
 def _of_form(argument: Argument, x: Any, found: Sizes) -> Iterator[str]:
-    """Find what is wrong with what is no array, and with the numbers of an array that are bounded."""
+    """Find faults of arguments that are not arrays, and of the numbers of arrays with bounds."""
     expected = _expected(argument, found)
     if argument.kind == "window":
         fits = is_window(x)

@@ -13,17 +13,17 @@ from attnspec.schema import SCHEMA, VECTORS, parsed, read
 
 @cache
 def cases(folder: Path = VECTORS) -> tuple[Case, ...]:
-    """Every golden vector, chapter by chapter.
+    """Return every golden vector, chapter by chapter.
 
     Parameters
     ----------
     folder : Path, optional
-        Where the vector files are; by default those of the standard.
+        The folder of the vector files, by default that of the standard.
 
     Raises
     ------
     SpecError
-        When a file there is malformed, of no chapter, or repeats an id.
+        If a file is malformed, does not belong to a chapter, or repeats an id.
 
     Examples
     --------
@@ -35,7 +35,7 @@ def cases(folder: Path = VECTORS) -> tuple[Case, ...]:
     found: list[Case] = []
     for path in sorted(folder.glob("*.json"), key=_reading_order):
         if path.name != SCHEMA:
-            # Our own are held against the schema by the linter and the tests: here it would take a second.
+            # The linter and the tests validate our own files. Validating them here would take a second.
             found.extend(load(path, validated=folder == VECTORS))
     if not found:
         raise SpecError(f"vectors: expected CHAPTER.json in {folder.name}/, got no vector file")
@@ -46,12 +46,12 @@ def cases(folder: Path = VECTORS) -> tuple[Case, ...]:
 
 
 def find_case(case_id: str) -> Case:
-    """Return the golden vector of that id.
+    """Return the golden vector of an id.
 
     Raises
     ------
     SpecError
-        When there is none.
+        If there is none.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def load(path: Path, *, validated: bool = False) -> list[Case]:
     Raises
     ------
     SpecError
-        When the file cannot be read or does not fit the schema.
+        If the file cannot be read or does not fit the schema.
     """
     if path.stem not in CHAPTERS:
         raise SpecError(

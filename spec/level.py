@@ -1,4 +1,4 @@
-"""Levels of conformance, read out of ``levels.md``, which is the only place where they stand."""
+"""Levels of conformance, parsed from ``levels.md``, which defines them."""
 
 import re
 from dataclasses import dataclass
@@ -14,20 +14,20 @@ _ID = re.compile(r"\b[A-Z]+-[1-9][0-9]*\b")
 
 @dataclass(frozen=True)
 class ConformanceLevel:
-    """A set of rules under a name.
+    """A named set of rules.
 
     Attributes
     ----------
     name : str
-        By which it is spoken of: ``core``.
+        Its name, such as ``core``.
     rules : tuple of str
-        Ids of those that have to be judged and hold.
+        The ids of rules that must be judged and hold.
     where_offered : tuple of str
-        Ids of those that have to hold where they are judged.
+        The ids of rules that must hold if they are judged.
     builds_on : str
-        The level that has to be reached too; empty for the first.
+        Another level that must be reached, or empty.
     accuracy : str
-        The class of NUM-3 that every element has to meet; empty where the level asks for none.
+        The class of NUM-3 that every element must meet, or empty.
     """
 
     name: str
@@ -39,12 +39,12 @@ class ConformanceLevel:
 
 @cache
 def levels() -> tuple[ConformanceLevel, ...]:
-    """Every level, in the order of the page.
+    """Return every level, in the order of the page.
 
     Raises
     ------
     SpecError
-        When the page cannot be read, or is not written as it was.
+        If the page cannot be read or has another form.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def levels() -> tuple[ConformanceLevel, ...]:
 
 
 def in_no_level() -> tuple[str, ...]:
-    """List the rules that the page says to be in no level."""
+    """List the rules that the page lists as being in no level."""
     return tuple(_ID.findall(dict(_sections()).get("In no level", "")))
 
 

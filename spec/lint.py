@@ -1,4 +1,4 @@
-"""The linter of the golden vectors: what a schema cannot say."""
+"""The linter of the golden vectors, for everything that a schema cannot express."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,26 +15,26 @@ from attnspec.rule import find_rule, rules
 from attnspec.schema import SCHEMA, VECTORS, read
 from attnspec.sizes import output_shapes
 
-#: A golden vector is to be read: no array of it has more elements.
+#: The largest number of elements of an array, because golden vectors are meant to be read.
 MOST_ELEMENTS = 64
 
-#: Rules that only a live test can show, so that no stored case is asked for.
+#: Rules that only a live test can show, and that need no stored case.
 LIVE = frozenset(
     {
         "NUM-8",  # strides are not in a vector: arrays are spelled in row-major order
-        "NUM-9",  # takes the same call twice
-        "NUM-10",  # takes a batch entry alone and in its batch
-        "ERR-13",  # takes two calls, one after the other
-        "ERR-1",  # two answers conform, an error and a value; a case has one
+        "NUM-9",  # needs the same call twice
+        "NUM-10",  # needs a batch entry alone and in its batch
+        "ERR-13",  # needs two calls, one after the other
+        "ERR-1",  # both an error and a value conform, and a case has only one
         "ERR-14",  # likewise
         "ERR-17",  # likewise
-        "SHAPE-10",  # is about what a call returns, and a case has each of it by name
+        "SHAPE-10",  # is about the order of results, which a case stores by name
         "GRAD-12",  # compares a call that has NaN with one that has none
-        "GRAD-15",  # strides again, and inputs after the call
+        "GRAD-15",  # is about strides, and about inputs after the call
         "GRAD-17",  # is about what is not computed
         "GRAD-18",  # compares a call that has NaN with one that has none
-        "GRAD-20",  # takes the mean of many errors
-        "CACHE-10",  # takes attention over each part, and over all keys
+        "GRAD-20",  # needs the mean of many errors
+        "CACHE-10",  # needs attention over each part and over all keys
     }
 )
 
@@ -42,17 +42,17 @@ Arguments = Mapping[str, Any]
 
 
 def lint(folder: Path = VECTORS) -> list[str]:
-    """List what is wrong with the golden vectors of a folder; nothing, when nothing is.
+    """List the problems of the golden vectors of a folder.
 
     Parameters
     ----------
     folder : Path, optional
-        By default that of the standard.
+        By default the folder of the standard.
 
     Raises
     ------
     SpecError
-        When a file cannot be read, or an id stands twice.
+        If a file cannot be read, or an id occurs twice.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def lint(folder: Path = VECTORS) -> list[str]:
     """
     for path in sorted(folder.glob("*.json")):
         if path.name != SCHEMA:
-            read(path)  # against the schema: loading our own takes that for granted
+            read(path)  # validates against the schema, which loading our own vectors does not
     found = cases(folder)
     problems = [f"case {case.id}: {problem}" for case in found for problem in _of_case(case)]
     cited = {rule for case in found for rule in case.rules}
@@ -88,7 +88,7 @@ def _of_case(case: Case) -> list[str]:
         if isinstance(x, np.ndarray) and x.size > MOST_ELEMENTS:
             problems.append(f"argument {name}: expected at most {MOST_ELEMENTS} elements, got {x.size}")
     if case.misuse is not None:
-        if case.misuse.argument not in allowed:  # it may be missing from the call: that may be the fault
+        if case.misuse.argument not in allowed:  # it may be absent from the call, if that is the fault
             problems.append(f"misuse: expected an argument of {case.operation}, got {case.misuse.argument}")
         return problems
     asked = {one.option: True for one in operation.results if one.option}

@@ -1,4 +1,4 @@
-"""Rules, read out of the prose of the chapters, which is the only place where they stand."""
+"""Rules, parsed from the chapters, which define them."""
 
 import re
 from dataclasses import dataclass
@@ -25,28 +25,28 @@ CHAPTERS = (
     "errors",
 )
 
-#: The line before the list of where the links to rules lead, at the end of a page.
+#: The line before the list of link targets at the end of a page.
 DEFINITIONS = "<!-- rules -->"
 
 Level = Literal["MUST", "SHOULD", "MAY"]
 
 _HEADING = re.compile(r"^(?P<id>[A-Z]+-[1-9][0-9]*) (?P<title>\S.*)$")
 _LEVEL = re.compile(r"\b(MUST|SHOULD|MAY)\b")
-#: A link to a heading, to a definition at the end of the page, or to a rule: what is read is its text.
+#: A link to a heading, to a definition at the end of the page, or to a rule. It is replaced by its text.
 _LINK = re.compile(r"\[([^][`]+)\](?:\([^()\s]+\)|\[[a-z-]+\])|\[([A-Z]+-[1-9][0-9]*)\]")
 _VARIANT = re.compile(r"^`(?P<name>[a-z0-9-]+)`: (?P<text>\S.*)$", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A named other behaviour that real code shows for a contested rule.
+    """A named behaviour that differs from a rule and that released code shows.
 
     Attributes
     ----------
     name : str
-        The word by which a backend declares it, such as ``uniform``.
+        Its name, by which a backend declares it, such as ``uniform``.
     text : str
-        What happens instead, and who does it.
+        The behaviour, and the libraries that show it.
     """
 
     name: str
@@ -60,9 +60,9 @@ class Rule:
     Attributes
     ----------
     id : str
-        Permanent: never renumbered, never used again.
+        A permanent id. It is never renumbered and never reused.
     title : str
-        The heading it stands under.
+        Its heading.
     level : {"MUST", "SHOULD", "MAY"}
         The requirement word of the sentence.
     sentence : str
@@ -70,7 +70,7 @@ class Rule:
     chapter : str
         The chapter, as in `CHAPTERS`.
     variants : tuple of Variant
-        The other behaviours that the chapter lists for it.
+        The variants that the chapter lists for it.
     """
 
     id: str
@@ -83,13 +83,13 @@ class Rule:
 
 @cache
 def rules() -> tuple[Rule, ...]:
-    """Every rule of the standard, chapter by chapter in the order of the prose.
+    """Return every rule of the standard, chapter by chapter in the order of the text.
 
     Raises
     ------
     SpecError
-        When a chapter is missing or a rule in it is not written as
-        ``spec/README.md`` says.
+        If a chapter is missing, or a rule does not have the form that
+        ``spec/README.md`` describes.
 
     Examples
     --------
@@ -105,12 +105,12 @@ def rules() -> tuple[Rule, ...]:
 
 
 def find_rule(rule_id: str) -> Rule:
-    """Return the rule of that id.
+    """Return the rule of an id.
 
     Raises
     ------
     SpecError
-        When no chapter has a rule of that id.
+        If no chapter has a rule of that id.
 
     Examples
     --------
@@ -133,13 +133,13 @@ def parse(chapter: str, text: str) -> list[Rule]:
     chapter : str
         Its name, for the rules and for messages.
     text : str
-        Its prose, in Markdown.
+        Its text, in Markdown.
 
     Raises
     ------
     SpecError
-        When a rule's heading is not followed by one paragraph with exactly one
-        requirement word, or its list of variants is malformed.
+        If a heading of a rule is not followed by one paragraph with exactly one
+        requirement word, or a list of variants is malformed.
     """
     # Imported here: `import attnspec` alone needs no Markdown parser.
     from markdown_it import MarkdownIt
@@ -178,7 +178,7 @@ def _without_links(text: str) -> str:
 
 
 def _is_last(found: list[Rule], rule_id: str) -> bool:
-    """Whether the last rule found is the one of that heading."""
+    """Whether the last rule has this id."""
     return bool(found) and found[-1].id == rule_id
 
 

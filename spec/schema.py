@@ -1,4 +1,4 @@
-"""Files of cases: where the golden vectors are, and a file read and held against the schema."""
+"""Reads files of cases and validates them against the schema."""
 
 import json
 from collections.abc import Mapping
@@ -14,20 +14,19 @@ SCHEMA = "vectors.schema.json"
 
 
 def read(path: Path, *, complete: bool = True) -> dict[str, Any]:
-    """Read one vector file as plain JSON and hold it against the schema.
+    """Read one vector file as plain JSON and validate it against the schema.
 
     Parameters
     ----------
     path : Path
         The file.
     complete : bool, optional
-        Whether the expected values must be there; a case that is being added has
-        none yet.
+        Whether expected values are required. A case that is being added has none yet.
 
     Raises
     ------
     SpecError
-        When the file cannot be read or does not fit the schema.
+        If the file cannot be read or does not fit the schema.
     """
     # Imported here: `import attnspec` alone needs no schema validator.
     from jsonschema import Draft202012Validator
@@ -46,20 +45,20 @@ def read(path: Path, *, complete: bool = True) -> dict[str, Any]:
             size = int(np.prod(tensor["shape"]))
             if size != len(tensor["data"]):
                 raise SpecError(
-                    f"case {entry['id']}: {name}: got {len(tensor['data'])} numbers, "
-                    f"expected {size} for shape {tuple(tensor['shape'])}"
+                    f"case {entry['id']}: {name}: expected {size} numbers "
+                    f"for shape {tuple(tensor['shape'])}, got {len(tensor['data'])}"
                 )
     assert isinstance(document, dict)  # noqa: S101 - for the type checker: the schema says so
     return document
 
 
 def parsed(path: Path) -> Any:
-    """Read a file as JSON in which every number is one, and hold it against nothing.
+    """Read a file as JSON without NaN and infinity, and do not validate it.
 
     Raises
     ------
     SpecError
-        When it cannot be read.
+        If it cannot be read.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
@@ -74,7 +73,7 @@ def _waive_expected(schema: dict[str, Any]) -> None:
 
 
 def _tensors(entry: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    """Every array of a case as it stands in the file, with its name."""
+    """Return every array of a case in the form of the file, with its name."""
     groups = [entry["arguments"], entry.get("expected", {})]
     groups += [alternative.get("expected", {}) for alternative in entry.get("alternatives", ())]
     return [(name, thing) for group in groups for name, thing in group.items() if isinstance(thing, dict)]

@@ -1,4 +1,4 @@
-"""The sizes of a call, and the shapes that follow from them."""
+"""The sizes of the axes of a call, and the shapes that follow from them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,16 +13,16 @@ Arguments = Mapping[str, Any]
 
 @dataclass
 class Sizes:
-    """How large the axes of a call are.
+    """The sizes of the axes of a call.
 
     Attributes
     ----------
     letters : dict of str to int
-        By letter.
+        The sizes by letter.
     batch : tuple of int or None
-        The batch axes; None while nothing has said them.
+        The batch axes, or None if they are not known yet.
     headless : bool
-        Whether arrays have neither batch nor heads (SHAPE-2).
+        Whether arrays have no axes of batch and heads (SHAPE-2).
     """
 
     letters: dict[str, int] = field(default_factory=dict)
@@ -31,12 +31,12 @@ class Sizes:
 
 
 def sizes(operation: str, arguments: Arguments) -> Sizes:
-    """Tell the sizes of a call by its arrays and its numbers of heads.
+    """Return the sizes of a call, from its arrays and its numbers of heads.
 
     Raises
     ------
     SpecError
-        When an array fits no size of the others.
+        If the shape of an array does not fit the others.
 
     Examples
     --------
@@ -55,12 +55,12 @@ def sizes(operation: str, arguments: Arguments) -> Sizes:
 
 
 def shape_of(shape: Shape, found: Sizes) -> tuple[int, ...]:
-    """Write a shape in numbers.
+    """Convert a shape from letters to numbers.
 
     Raises
     ------
     SpecError
-        When one of its letters is not known.
+        If one of its letters is not known.
     """
     axes = _axes(shape, found)
     unknown = [axis for axis in axes if isinstance(axis, str)]
@@ -70,7 +70,7 @@ def shape_of(shape: Shape, found: Sizes) -> tuple[int, ...]:
 
 
 def output_shapes(operation: str, arguments: Arguments) -> dict[str, tuple[int, ...]]:
-    """Tell the shape of every output of a call that fits.
+    """Return the shape of every output of a valid call.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def output_shapes(operation: str, arguments: Arguments) -> dict[str, tuple[int, 
 
 
 def spelled(shape: tuple[str | int, ...]) -> str:
-    """Write a shape, in letters, numbers or both, as Python does.
+    """Spell a shape of letters and numbers as Python does.
 
     Examples
     --------
@@ -105,12 +105,12 @@ def spelled(shape: tuple[str | int, ...]) -> str:
 
 
 def bound(operation: str, arguments: Arguments) -> tuple[Sizes, list[str]]:
-    """Find the sizes of a call, going on where something does not fit.
+    """Find the sizes of a call, and continue if something does not fit.
 
     Returns
     -------
     sizes : Sizes
-        What is known of them.
+        The known sizes.
     problems : list of str
         A line for each array that does not fit.
     """
@@ -143,7 +143,7 @@ def bound(operation: str, arguments: Arguments) -> tuple[Sizes, list[str]]:
 
 
 def in_order(form: Operation) -> list[Argument]:
-    """Order arguments so that each stands after those that say its sizes.
+    """Order arguments so that each follows those that determine its sizes.
 
     Examples
     --------
@@ -164,7 +164,7 @@ def _fall_back(form: Operation, arguments: Arguments, found: Sizes) -> None:
 
 
 def _axes(shape: Shape, found: Sizes) -> list[int | str]:
-    """Write a shape in numbers, with a letter where its size is not known: ``3*D``."""
+    """Convert a shape to numbers, and keep letters whose size is not known: ``3*D``."""
     axes: list[int | str] = []
     for place, letter in enumerate(shape):
         if letter == BATCH:
@@ -195,7 +195,7 @@ def _bind(argument: Argument, array: Any, shape: Shape, found: Sizes) -> list[st
 
 
 def _learn(axis: str, size: int, found: Sizes) -> bool:
-    """Take the size of an axis for that of its one letter that is not known yet."""
+    """Determine the only unknown letter of an axis from its size."""
     known = 1
     unknown = []
     for factor in axis.split("*"):
@@ -212,7 +212,7 @@ def _learn(axis: str, size: int, found: Sizes) -> bool:
 
 
 def _divided(form: Operation, found: Sizes) -> list[str]:
-    """Find heads that share nothing evenly, by the first argument that says how many there are."""
+    """Find numbers of heads that do not divide, reported for the first argument that has them."""
     return [
         f"argument {name}: expected a number of heads that divides {whole}, got {found.letters[letter]}"
         for letter, known in LETTERS.items()
@@ -232,10 +232,10 @@ def _broadcast(argument: Argument, array: Any, shape: Shape, found: Sizes) -> li
 
 
 def is_array(x: Any) -> bool:
-    """Whether something is an array, of whatever library, and no number of NumPy."""
+    """Whether something is an array of any library, and not a scalar of NumPy."""
     return hasattr(x, "shape") and hasattr(x, "__len__")
 
 
 def turned(shape: Shape) -> Shape:
-    """Exchange the last two axes, as a convention does; a vector stays as it is."""
+    """Exchange the last two axes. A vector does not change."""
     return (*shape[:-2], shape[-1], shape[-2]) if len(shape) > 1 else shape

@@ -1,17 +1,17 @@
-"""Numbers that JSON has no spelling for, and their names."""
+"""Names for numbers that JSON cannot represent."""
 
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
-#: JSON has no spelling for these numbers; the vectors have.
+#: The names in golden vectors.
 SPELLINGS: Mapping[str, float] = MappingProxyType(
     {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 )
 
 
 def spell(number: float) -> float | str:
-    """Spell a number as a vector file does: as it is, or by name where JSON has no spelling.
+    """Return a number, or its name if JSON cannot represent it.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Tables of letters and arguments, and calls, made from the data for the pages that have them.
+"""Generates the tables of letters and arguments, and the calls, of the chapters.
 
 ``python -m attnspec.tables FILES`` writes them into pages, between a line
 ``<!-- arguments of OPERATIONS -->``, ``<!-- call of OPERATION -->``, ``<!-- letters -->`` or
@@ -18,7 +18,7 @@ from attnspec.sizes import turned
 
 _PART = re.compile(r"(?P<head><!-- (?P<what>[a-z_, ]+) -->\n).*?(?P<foot><!-- end -->)", re.DOTALL)
 
-#: What an array is, by its numbers, and anything else by its kind.
+#: The kind of an array, by its numbers.
 _KINDS = {
     "floating": "floating-point",
     "lse": "floating-point, of an lse",
@@ -68,7 +68,7 @@ def arguments(*operations: str) -> str:
 
 
 def operations() -> str:
-    """List every operation with its arrays, the names that may be offered, and its outputs.
+    """List every operation with its arrays, its other arguments and its outputs.
 
     Examples
     --------
@@ -103,12 +103,12 @@ def call(operation: str) -> str:
 
 
 def written(page: str) -> str:
-    r"""Write the tables of a page anew.
+    r"""Rewrite the tables of a page.
 
     Raises
     ------
     SpecError
-        When it asks for a table that there is not.
+        If it asks for a table that does not exist.
 
     Examples
     --------
@@ -166,12 +166,12 @@ def _shape(shape: Shape) -> str:
     return f"`({', '.join(' * '.join(letter.split('*')) if letter != BATCH else BATCH for letter in shape)})`"
 
 
-#: What a table calls a convention.
+#: The names of conventions in tables.
 _CONVENTIONS = {"column": "columns", "linear": "linear"}
 
 
 def _shape_of(one: Argument | Output) -> str:
-    """Write a shape, and that of other conventions where it is another."""
+    """Return a shape, and the shapes of other conventions if they differ."""
     if not one.shape:
         return ""
     plain, other = _shape(one.shape), _shape(turned(one.shape))
@@ -187,7 +187,7 @@ def _kind(one: Argument) -> str:
 
 
 def main(paths: list[str]) -> None:
-    """Write the tables of some files anew."""
+    """Rewrite the tables of some files."""
     for path in map(Path, paths):
         path.write_text(written(path.read_text(encoding="utf-8")), encoding="utf-8")
 

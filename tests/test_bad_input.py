@@ -112,7 +112,7 @@ def test_a_function_that_raises_at_random_is_told_from_one_that_always_does(tmp_
     (verdict,) = [verdict for verdict in verdicts if verdict.status == "error"]
     assert not verdict.repeatable
     assert "raised RuntimeError: not this time" in said(verdict)
-    assert "not repeatable: the same call, repeated, went otherwise" in said(verdict)
+    assert "not repeatable: the same call, repeated, has another result" in said(verdict)
 
 
 def test_a_function_that_never_returns(monkeypatch):

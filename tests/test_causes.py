@@ -216,7 +216,7 @@ def test_weights_that_are_not_returned_are_explained():
     seen = verdicts(
         "fail", 1, "MASK-1", difference=Difference("value", "weights", (0, 1), 1.0, 0.5), probed=True
     )
-    assert "they were seen by calls with the identity as value" in shown(broken(seen)[0])
+    assert "they were determined by calls with the identity as value" in shown(broken(seen)[0])
 
 
 def test_what_calls_have_in_common_in_words():

@@ -97,9 +97,9 @@ def test_a_level_selects_its_rules_and_those_that_it_builds_on(check):
         (["--level", "gold"], "level: expected one of core, strict, masked, "),
         (["--level", "core", "--rule", "MASK-6"], "--level: expected either --level or --rule, got both"),
         (["--require", "gold"], "level: expected one of core"),
-        (["--require", "core", "--quick"], "--require: a level is told of a whole run"),
-        (["--require", "core", "-k", "mask"], "--require: a level is told of a whole run"),
-        (["--require", "core", "--case", "softmax-000"], "--require: a level is told of a whole run"),
+        (["--require", "core", "--quick"], "--require: expected a whole run"),
+        (["--require", "core", "-k", "mask"], "--require: expected a whole run"),
+        (["--require", "core", "--case", "softmax-000"], "--require: expected a whole run"),
         (
             ["--require", "masked", "--level", "core"],
             "--require: expected a level that --level core",
@@ -162,7 +162,7 @@ def test_failures_made_known_then_known_then_mended(check, tmp_path):
     assert len(read_known(known)) == 2
     done = check("--known-failures", known)
     assert done.exit_code == 0
-    assert "2 known failures, told of in the table alone" in done.stdout
+    assert "2 known failures, shown only in the table" in done.stdout
     assert "reproduce:" not in done.stdout
     done = check("--known-failures", known, verdicts=[replace(FAIL, status="pass", rule="", difference=None)])
     assert done.exit_code == 1

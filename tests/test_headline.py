@@ -138,7 +138,7 @@ def test_the_headline_is_the_level_that_is_reached():
         assert headline(report) == text
         assert to_markdown(report).startswith(f"## attnspec: {text}\n")
     part = Report(replace(PERFECT, headers=(Header("1", "quick"),)))
-    assert headline(part) == "passes the part of the suite that was run; levels are told of a whole run"
+    assert headline(part) == "passes the part of the suite that was run; only a whole run reaches levels"
     known = Report(replace(PERFECT, verdicts=(*PERFECT.verdicts, FAIL)), [KNOWN])
     assert headline(known).startswith(
         "conforms but for 1 known failure; reaches levels core, strict, grouped,"

@@ -141,7 +141,7 @@ def test_known_failures_on_the_screen():
     text = screen(Report(RESULTS, [KNOWN, replace(OTHER, cases=(PASS.case,))]))
     assert "MASK-6 A row" not in text.partition("by rule")[0]
     assert row(text, "MASK-6") == ["known 1 of 1"]
-    assert "1 known failure, told of in the table alone" in text
+    assert "1 known failure, shown only in the table" in text
     stale = "NUM-3 softmax-000-float32 on m:f: does not fail any more; remove it"
     assert f"error: known failures: {stale}" in text
     both = replace(RESULTS, verdicts=(FAIL, replace(FAIL, case="other-float32")))

@@ -136,7 +136,7 @@ def test_by_pytest_alone_a_level_is_asked_and_what_is_outside_of_it_fails_nothin
             ["--level", "core", "--rule", "MASK-1"],
             "ERROR: --level: expected either --level or --rule, got both",
         ),
-        (["--require", "core", "--quick"], "ERROR: --require: a level is told of a whole run or of --level"),
+        (["--require", "core", "--quick"], "ERROR: --require: expected a whole run or --level"),
         (["--require", "exact", "--level", "core"], "ERROR: --require: expected a level that"),
     ],
 )

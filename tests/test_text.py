@@ -86,7 +86,7 @@ def test_differences(difference, text):
             {"rule": "NUM-2", "variant": "", "precision": "float32"},
             "within the budget of NUM-2: some step is done in float32",
         ),
-        ({"repeatable": False}, "not repeatable: the same call, repeated, went otherwise"),
+        ({"repeatable": False}, "not repeatable: the same call, repeated, has another result"),
         ({"reason": "expected an error, got output"}, "expected an error, got output"),
     ],
 )

@@ -259,7 +259,7 @@ def lint_of(tmp_path, change, case_id):
         (lambda e: e.update(rules=["mask-1"]), r"scores.json at cases/0/rules/0: 'mask-1' does not match"),
         (
             lambda e: e["arguments"]["query"].update(shape=[3, 3]),
-            r"case scores-000: query: got 6 numbers, expected 9",
+            r"case scores-000: query: expected 9 numbers for shape",
         ),
         (lambda e: e["arguments"]["query"].update(dtype="int8"), r"cases/0/arguments/query"),
         (lambda e: e["arguments"]["query"]["data"].__setitem__(0, "nan"), r"cases/0/arguments/query"),

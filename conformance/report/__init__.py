@@ -1,1 +1,1 @@
-"""Reports: what a run found, on the terminal and as JUnit XML, Markdown or a badge."""
+"""Reports of a run, on the terminal and as JUnit XML, Markdown or a badge."""

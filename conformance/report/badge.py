@@ -1,4 +1,4 @@
-"""A run as a badge: an SVG, or the JSON that badge services take."""
+"""Writes a run as a badge: an SVG, or the JSON for badge services."""
 
 import json
 from xml.sax.saxutils import escape
@@ -8,7 +8,7 @@ from attnspec.conformance.report.headline import reached_by
 from attnspec.conformance.report.report import Outcome, Report
 
 _LABEL = "attnspec"
-#: Levels that a badge has room for.
+#: The number of levels for which a badge has room.
 _MOST = 5
 _NOT_GOOD = {
     Outcome.FAILS: "does not conform",
@@ -19,7 +19,7 @@ _COLORS = {"good": ("brightgreen", "#4c1"), "part": ("yellow", "#dfb317"), "bad"
 
 
 def to_json(report: Report) -> str:
-    r"""Write the levels that all backends of a run reach, or that it does not conform, as JSON.
+    r"""Return as JSON the levels that all backends of a run reach, or that the run does not conform.
 
     Examples
     --------
@@ -35,7 +35,7 @@ def to_json(report: Report) -> str:
 
 
 def to_svg(report: Report) -> str:
-    """Write the same as an image."""
+    """Return the same as an image."""
     message, mood = _said(report)
     widths = [12 + 7 * len(text) for text in (_LABEL, message)]
     whole, middle = sum(widths), widths[0] + widths[1] / 2
@@ -65,7 +65,7 @@ def _said(report: Report) -> tuple[str, str]:
 
 
 def _named(reached: list[str]) -> str:
-    """Name the levels in as many words as a badge has room for."""
+    """Return the names of levels, shortened for a badge."""
     if len(reached) == len(levels()):
         return "every level"
     shown = reached if len(reached) <= _MOST else [*reached[: _MOST - 1], f"{len(reached) - _MOST + 1} more"]

@@ -1,4 +1,4 @@
-"""The text of a cause: what its failures have in common, and what else comes of it."""
+"""The text of a cause: what its failures have in common, and which other failures it has."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from attnspec.dtypes import DTYPES
 
 
 def because(cause: Cause) -> Iterator[str]:
-    """Say what the calls of a cause have in common, and what else is known of it.
+    """Describe what the calls of a cause have in common, and its other properties.
 
     Examples
     --------
@@ -25,7 +25,7 @@ def because(cause: Cause) -> Iterator[str]:
     if cause.kind in _KINDS:
         yield _KINDS[cause.kind]
     if cause.precision:
-        yield f"all that fails is off by no more than {cause.precision} would be: a step may be done in it"
+        yield f"all failures are within the budget of {cause.precision}: some step may be computed in it"
     for common in (cause.common, *cause.further):
         yield from _counted(common)
 
@@ -38,7 +38,7 @@ def _counted(common: Common) -> Iterator[str]:
 
 
 def in_words(trait: str) -> str:
-    """Say what calls have in common, after the word "calls".
+    """Describe what calls have in common, for use after the word "calls".
 
     Examples
     --------
@@ -57,12 +57,12 @@ def in_words(trait: str) -> str:
     return _COMMON.get(trait) or numbers.get(trait, f"with `{trait}`")
 
 
-#: What kind of failures a cause is of, where it is not one of values.
+#: The kinds of causes that are not about wrong values.
 _KINDS = {
-    "repeated": "not repeatable: calls that failed were repeated, and some came out otherwise",
-    "earlier": "depends on earlier calls: what failed in the run passes as the first call of a process",
+    "repeated": "not repeatable: failing calls were repeated, and some of them had another result",
+    "earlier": "depends on earlier calls: a call that failed passes as the first call of a process",
 }
-#: What calls have in common, in words; an option is called by its name.
+#: What calls have in common, in words. An option has its own name.
 _COMMON = {
     traits.NO_SCALE: "without a scale",
     traits.SHARED: "with shared key heads",
@@ -84,7 +84,7 @@ _COMMON = {
 
 
 def also(verdict: Verdict, cause: Cause) -> Iterator[str]:
-    """Count what else fails: under the rule of the cause, and under others."""
+    """Count the other failures, under the rule of the cause and under other rules."""
     counted = Counter(map(about, cause.failures[1:]))
     own = counted.pop(cause.rule, 0)
     if own:
@@ -99,5 +99,5 @@ def also(verdict: Verdict, cause: Cause) -> Iterator[str]:
     yield f"also: {cases} case{'s' * (cases > 1)} under {under}, {what}: {named}{more}"
 
 
-#: More rules than these are counted and not named.
+#: If there are more rules than this, the rest is counted and not named.
 _MOST_RULES = 8

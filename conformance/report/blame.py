@@ -1,4 +1,4 @@
-"""The rule that a cause breaks: by what the values look like, by what is in common, by whose cases fail."""
+"""Determines the rule that a cause breaks, from its values, common traits and the cases that fail."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from attnspec.conformance.report.by_rule import about
 from attnspec.conformance.report.common import Common, traits_of
 from attnspec.conformance.verdict import Verdict
 
-#: The rule that is broken where calls have this in common, unless the values say it more closely; of two
-#: things the one that stands first. Most calls have no scale: beside anything else it says little.
+#: The rule that is broken if calls have a trait in common, unless the values determine it. Of two traits the
+#: first applies. `NO_SCALE` is late in the list because most calls have no scale.
 _FIRST = {
     traits.NOTHING: "SHAPE-7",
     traits.EMPTY: "MASK-6",
@@ -23,7 +23,7 @@ _FIRST = {
     "sinks": "SOFT-5",
     traits.SHARED: "HEAD-1",
 }
-#: And behind the rules of the options themselves.
+#: Traits that follow the rules of the options.
 _LAST = {
     "dropout_mask": "DROP-1",
     "query_segment_ids": "MASK-11",
@@ -32,7 +32,7 @@ _LAST = {
     traits.NO_SCALE: "SCORE-2",
     traits.MORE_QUERIES: "SHAPE-5",
 }
-#: Where that leaves several rules open, those that it may be, the likeliest first.
+#: Candidates if several rules are possible, the likeliest first.
 _AMONG: dict[tuple[str, ...], tuple[str, ...]] = {
     (): ("SOFT-1", "SOFT-2", "SOFT-3", "SCORE-1", "SCORE-2", "NUM-3"),
     **dict.fromkeys(
@@ -41,27 +41,27 @@ _AMONG: dict[tuple[str, ...], tuple[str, ...]] = {
     (traits.SPECIAL,): ("NUM-11", "NUM-12", "NUM-13", "NUM-14"),
     (traits.OTHER_DEPTH,): ("SCORE-2", "SHAPE-3", "SOFT-3"),
 }
-#: A rule whose cases fail by so much more often is likelier than one before it.
+#: A rule whose cases fail more often by this share is likelier than one before it.
 _OFTENER = 0.2
 _MASKING = {"mask", "bias", "is_causal", "window", "key_lengths", "query_lengths", "key_segment_ids"}
-#: By how many of its budgets a result is off at most that was computed in half precision, by its dtype.
+#: The largest error, in budgets, of a result that was computed in half precision, by its dtype.
 _HALF = {"float32": 2.0**13, "float64": 2.0**42}
-#: By so many budgets some result in float32 is off, where half precision is what it is off by.
+#: If the cause is half precision, the error of some result in float32 is at least this many budgets.
 _COARSE = 200.0
-#: And half of those in float32 by so many.
+#: And the error of half of the results in float32 is at least this many budgets.
 _MIDDLE = 10.0
-#: By more than this part of the number a result is off by no rounding.
+#: An error larger than this share of the number is not due to rounding.
 _GROSS = 0.05
-#: By fewer budgets than these a result may be off by rounding that goes wrong.
+#: An error of fewer budgets than this may be due to wrong rounding.
 _FEW_BUDGETS = 100.0
-#: On fewer failures than these no precision is named.
+#: With fewer failures than this, no precision is named.
 _FEW = 5
 _NEARLY = 0.8
 
 
 @cache
 def owners() -> dict[str, str]:
-    """Name the rule that is broken, by what the calls have in common; of several things, by the first.
+    """Return the rule that is broken for each trait that calls may have in common, in order.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def owners() -> dict[str, str]:
     >>> owners()["mask"]
     'MASK-1'
     """
-    from attnspec.conformance.suite.options import OPTIONS  # it brings NumPy, which only a failure needs
+    from attnspec.conformance.suite.options import OPTIONS  # it imports NumPy, which only a failure needs
 
     options = {**{name: option.rule for name, option in OPTIONS.items()}, **_LAST}
     kinds = (traits.negative, traits.zero, traits.by_entry)
@@ -79,7 +79,7 @@ def owners() -> dict[str, str]:
 
 
 def rule_of(own: Sequence[Verdict], common: Common, passing: Sequence[Verdict]) -> str:
-    """Name the rule that failures break.
+    """Return the rule that failures break.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def rule_of(own: Sequence[Verdict], common: Common, passing: Sequence[Verdict]) 
     common : Common
         What their calls have in common.
     passing : sequence of Verdict
-        Of the same run.
+        Passing verdicts of the same run.
 
     Examples
     --------
@@ -106,17 +106,17 @@ def rule_of(own: Sequence[Verdict], common: Common, passing: Sequence[Verdict]) 
 
 
 def is_of_half(own: Sequence[Verdict]) -> bool:
-    """Tell whether nearly all is off by no more than half precision would have it, float32 too."""
+    """Whether nearly all errors, also in float32, match a computation in half precision."""
     found = [(one.dtype, one.difference) for one in own if one.difference]
     within = [dtype for dtype, off in found if off.kind == "value" and off.share <= _HALF.get(dtype, 0.0)]
     shares = sorted(off.share for dtype, off in found if dtype == "float32")
     coarse = bool(shares) and shares[-1] >= _COARSE and shares[len(shares) // 2] >= _MIDDLE
-    # Beyond what half precision holds there is no budget of it; what is off by less is so by other things.
+    # Outside the range of half precision there is no budget. Smaller errors have other causes.
     return len(own) >= _FEW and coarse and len(within) >= _NEARLY * len(own)
 
 
 def is_gross(one: Verdict) -> bool:
-    """Tell whether a result is off by a good part of itself, and not by a rounding that went wrong."""
+    """Whether the error is a large share of the result, so that it is not due to rounding."""
     off = one.difference
     if off is None or not isinstance(off.got, float) or not isinstance(off.expected, float):
         return off is not None and off.kind == "pattern"
@@ -124,16 +124,16 @@ def is_gross(one: Verdict) -> bool:
 
 
 def _is_of_rounding(own: Sequence[Verdict]) -> bool:
-    """Tell whether nearly all is off by a few budgets, and nothing by much."""
+    """Whether nearly all errors are a few budgets, and none is large."""
     off = [one.difference.share for one in own if one.difference and one.difference.kind == "value"]
     few = sum(share <= _FEW_BUDGETS for share in off)
     if 2 * sum(bool(one.ignored or one.variant) for one in own) > len(own):
-        return False  # it looks like something else
+        return False  # it resembles something else
     return bool(own) and few >= _NEARLY * len(own) and not any(map(is_gross, own))
 
 
 def _looks(own: Sequence[Verdict]) -> str:
-    """Name the rule whose variant, or whose precision, most of the values are those of; empty for none."""
+    """Return the rule whose variant or precision most of the values show, or an empty string."""
     named = [one for one in own if one.variant or one.precision]
     if 2 * len(named) <= len(own):
         return ""
@@ -148,19 +148,19 @@ def _owner(own: Sequence[Verdict], common: Common) -> str:
     options = set(map(traits.option_of, common.traits))
     if len(options & _MASKING) > 1:
         return "MASK-4"
-    # That more fails in float64 says nothing of it where other dtypes fail too.
+    # More failures in float64 are no evidence if other dtypes fail too.
     having = set(common.traits) - ({"float64"} if common.others else set())
     return next((rule for trait, rule in owners().items() if trait in having), "")
 
 
 def _whose(own: Sequence[Verdict], passing: Sequence[Verdict], common: Common) -> str:
-    """Name the rule whose own cases fail most, among calls that have this in common."""
+    """Return the rule whose own cases fail most often, among calls with the common traits."""
     within = [one for one in passing if set(common.traits) <= traits_of(one)]
     bad = Counter(one.rules[0] for one in own if one.rules and traits.RELATED not in one.traits)
     good = Counter(one.rules[0] for one in within if one.rules)
     bad = bad or Counter(map(about, own))
     order = {rule: -number for number, rule in enumerate(rule.id for rule in rules())}
-    # One more than there are: that a single case fails says less than that five of five do.
+    # Count one additional case, because one of one failing is weaker evidence than five of five.
     often = {rule: bad[rule] / (bad[rule] + good[rule] + 1) for rule in bad}
     likely = [rule for rule in _AMONG.get(common.traits, ()) if rule in often]
     most = max(often[rule] for rule in likely or often)

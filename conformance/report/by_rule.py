@@ -1,17 +1,17 @@
-"""What verdicts say of each rule."""
+"""Counts verdicts for each rule."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable
 
 from attnspec.conformance.verdict import Verdict
 
-#: What is said of a rule besides `attnspec.conformance.verdict.STATUSES`: of a MAY that does not hold, and of
-#: a failure that is known.
+#: Results of a rule besides `attnspec.conformance.verdict.STATUSES`: a MAY that does not hold, and a known
+#: failure.
 NOT_SHOWN, KNOWN = "not shown", "known"
 
 
 def about(verdict: Verdict) -> str:
-    """Name the rule that a verdict is about: the one that does not hold, or the first that it bears on.
+    """Return the rule that a verdict is about: the one that does not hold, or the first that it tests.
 
     Examples
     --------
@@ -24,10 +24,10 @@ def about(verdict: Verdict) -> str:
 
 
 def says(verdict: Verdict) -> dict[str, str]:
-    """Tell what a verdict says of each rule.
+    """Return the result of each rule of a verdict.
 
-    What breaks one rule says nothing of the others; what deviates from one, as
-    declared, holds the others; an error is one under every rule.
+    A verdict that breaks one rule says nothing about its other rules. With a declared
+    deviation from one rule, the other rules hold. An error counts for every rule.
 
     Examples
     --------
@@ -49,13 +49,13 @@ def says(verdict: Verdict) -> dict[str, str]:
 
 
 def by_rule(verdicts: Iterable[Verdict], known: Collection[Verdict] = ()) -> dict[str, Counter[str]]:
-    """Count what the verdicts of one backend say of each rule.
+    """Count the results of each rule in the verdicts of one backend.
 
     Parameters
     ----------
     verdicts : iterable of Verdict
     known : collection of Verdict, optional
-        Those that are known failures, and are counted as such.
+        The verdicts that are known failures, which are counted as such.
 
     Examples
     --------

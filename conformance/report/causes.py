@@ -1,9 +1,8 @@
-"""Causes: failures put together that come of one thing, and the rule that says best what it is.
+"""Groups failures by cause, and finds the rule that describes each cause best.
 
-What is said of a cause is counted and no guess: of the calls that have something in common so many
-fail, of all others so many. What ends the process, what raises in one line, what changes an input and
-what is not repeatable each has a cause of its own; the values that are left are divided by what they
-have in common.
+The description of a cause consists of counts: how many of the calls with some traits fail, and how
+many of all others. Calls that end the process, raise in one line, change an input or are not
+repeatable have separate causes. Other failures are divided by their common traits.
 """
 
 from collections import Counter
@@ -18,32 +17,32 @@ from attnspec.conformance.report.common import CLEAR, Common, clarity, common_of
 from attnspec.conformance.verdict import Verdict
 from attnspec.dtypes import DTYPES
 
-#: A cause that leaves failures is followed by another, so often.
+#: The largest number of causes into which failures are divided.
 _MOST_CAUSES = 4
-#: Ways to raise or to end that are shown, those put together among them.
+#: The largest number of causes of exceptions and crashes that are shown.
 _MOST_WAYS = 4
-#: Of the calls with what a cause has in common so many fail, where it takes in others.
+#: A cause may absorb others if at least this share of the calls with its traits fails.
 _NEARLY = 0.9
 _NOTHING = Common()
 
 
 @dataclass(frozen=True)
 class Cause:
-    """Failures that come of one thing.
+    """Failures with one cause.
 
     Attributes
     ----------
     rule : str
-        That it breaks.
+        The rule that it breaks.
     failures : tuple of Verdict
-        The one to show first.
+        The failures, starting with the one to show.
     common : Common
     kind : str
-        ``ended``, ``raised``, ``changed``, ``repeated``, ``earlier`` or ``refused``; empty for values.
+        ``ended``, ``raised``, ``changed``, ``repeated``, ``earlier`` or ``refused``. Empty for values.
     precision : str
-        The dtype in whose budget all of them lie, where it is shorter than theirs.
+        A shorter dtype in whose budget all failures lie, or empty.
     further : tuple of Common
-        What calls have in common that fail under the same rule besides.
+        Common traits of other calls that fail under the same rule.
     """
 
     rule: str
@@ -55,13 +54,13 @@ class Cause:
 
 
 def causes(failures: Iterable[Verdict], verdicts: Iterable[Verdict] = ()) -> list[Cause]:
-    """Put the failures of one backend together by cause, the one to look at first at the front.
+    """Group the failures of one backend by cause, the most important first.
 
     Parameters
     ----------
     failures : iterable of Verdict
     verdicts : iterable of Verdict, optional
-        All of the run: what passes tells causes apart.
+        All verdicts of the run. Passing calls help to distinguish causes.
 
     Examples
     --------
@@ -86,7 +85,7 @@ def causes(failures: Iterable[Verdict], verdicts: Iterable[Verdict] = ()) -> lis
 
 
 def _folded(made: Sequence[Cause]) -> list[Cause]:
-    """Put a cause to a larger one that fails for nearly all calls of a kind, where all its own are of it."""
+    """Merge a cause into a larger one that fails for nearly all calls of a kind and covers its calls."""
     kept: list[Cause] = []
     for cause in sorted(made, key=lambda one: -len(one.failures)):
         wider = next((one for one in kept if _takes_in(one, cause)), None)
@@ -99,7 +98,7 @@ def _folded(made: Sequence[Cause]) -> list[Cause]:
 
 
 def _of_one_rule(made: Iterable[Cause]) -> list[Cause]:
-    """Put wrong values under one rule together, those of the first at the front."""
+    """Merge causes of wrong values under one rule, those of the first in front."""
     kept: list[Cause] = []
     for cause in made:
         first = next((one for one in kept if _is_same(one, cause)), None)
@@ -121,12 +120,12 @@ def _takes_in(wider: Cause, cause: Cause) -> bool:
     having, common = set(wider.common.traits), wider.common
     clear = bool(having) and common.failing >= _NEARLY * common.judged
     apart = {wider.kind, cause.kind} & {"ended", "repeated", "earlier", "refused"}
-    # Wrong values do not make a wrong shape or dtype.
+    # Wrong values do not cause a wrong shape or dtype.
     apart |= {_form(cause)} - {_form(wider), ""}
     return clear and not apart and all(having <= traits_of(one) for one in cause.failures)
 
 
-#: In what order they are shown; of values, shapes, dtypes and of what is raised, what there is more of.
+#: The order in which kinds of causes are shown. Within a kind, larger causes come first.
 _ORDER = {
     "ended": 0,
     "repeated": 1,
@@ -138,12 +137,12 @@ _ORDER = {
     "raised": 4,
     "refused": 5,
 }
-#: What libraries say of an input that is not to be written to, and is: it would have been changed.
+#: Messages of libraries about writing to a read-only input, which would have changed the input.
 _UNWRITABLE = ("read-only", "more than one element of the written-to tensor")
 
 
 def _fewer(groups: Mapping[tuple[str, ...], list[Verdict]]) -> dict[tuple[str, ...], list[Verdict]]:
-    """Put together what ends or raises in too many ways to be shown one by one, but for the commonest."""
+    """Merge crashes or exceptions of too many kinds, except for the most frequent ones."""
     kept: dict[tuple[str, ...], list[Verdict]] = {}
     counts: Counter[str] = Counter()
     for key, group in sorted(groups.items(), key=lambda item: -len(item[1])):
@@ -153,13 +152,13 @@ def _fewer(groups: Mapping[tuple[str, ...], list[Verdict]]) -> dict[tuple[str, .
 
 
 def _form(cause: Cause) -> str:
-    """Tell whether it is about shapes or dtypes, and which; empty for neither."""
+    """Return ``shape`` or ``dtype`` if the cause is about these, or an empty string."""
     difference = cause.failures[0].difference
     return difference.kind if difference and difference.kind in ("shape", "dtype") else ""
 
 
 def _with_shapes(groups: dict[tuple[str, ...], list[Verdict]]) -> dict[tuple[str, ...], list[Verdict]]:
-    """Put wrong values beside wrong shapes where these are more: some shapes come out right by chance."""
+    """Merge wrong values into more numerous wrong shapes, because some shapes are right by chance."""
     shapes, values = groups.get(("shape",), []), groups.get(("",), [])
     having = set.intersection(*map(traits_of, shapes)) if shapes else set()
     own = [one for one in values if having <= traits_of(one)] if len(shapes) > len(values) else []
@@ -172,7 +171,7 @@ def _with_shapes(groups: dict[tuple[str, ...], list[Verdict]]) -> dict[tuple[str
 
 
 def _unsteady(failures: Iterable[Verdict]) -> str:
-    """Tell whether the same call came out otherwise when repeated, or as the first call of a process."""
+    """Return the kind of a cause whose calls have another result if repeated or called first."""
     if any(not one.repeatable for one in failures):
         return "repeated"
     return "earlier" if any(not one.alone for one in failures) else ""
@@ -181,7 +180,7 @@ def _unsteady(failures: Iterable[Verdict]) -> str:
 def _kind(one: Verdict, unsteady: str) -> tuple[str, ...]:
     raised = one.raised
     if one.status == "error" and one.difference is None and not (raised and raised.type):
-        # Where it ended is known at times alone; how is known each time.
+        # The place where it ended is not always known, but the way is.
         return "ended", one.reason
     if about(one) == "NUM-4" or (raised and any(text in raised.message for text in _UNWRITABLE)):
         return ("changed",)
@@ -197,10 +196,10 @@ def _kind(one: Verdict, unsteady: str) -> tuple[str, ...]:
 
 def _of_kind(kind: str, failures: Sequence[Verdict], passing: Sequence[Verdict]) -> Iterator[Cause]:
     if kind == "repeated":
-        # The ones that were seen to come out otherwise show it best.
+        # The calls whose result changed when repeated show it best.
         yield Cause("NUM-9", tuple(sorted(failures, key=lambda one: one.repeatable)), kind=kind)
     elif kind == "earlier":
-        # One alone would pass; several calls that are held against each other fail by themselves.
+        # A single call would pass. A relation of several calls fails on its own.
         yield Cause("ERR-13", _shown_first(failures, lambda one: "ERR-13" in one.rules), kind=kind)
     elif kind in ("changed", "dtype", "shape", "refused"):
         ruled = "NUM-4" if kind == "changed" else Counter(map(about, failures)).most_common(1)[0][0]
@@ -210,7 +209,7 @@ def _of_kind(kind: str, failures: Sequence[Verdict], passing: Sequence[Verdict])
     else:
         plain = _plain(passing)
         divided = _divided(failures, plain) if kind == "" else [_one(failures, plain, kind)]
-        # What is off by a rounding tells least of what is wrong.
+        # Errors the size of a rounding give the least information.
         yield from sorted(divided, key=lambda cause: cause.rule == "NUM-3" and not cause.precision)
 
 
@@ -219,18 +218,18 @@ def _plain(passing: Sequence[Verdict]) -> list[Verdict]:
 
 
 def _one(failures: Sequence[Verdict], plain: Sequence[Verdict], kind: str) -> Cause:
-    """Take what raises in one line, or ends in one way, for one cause, whatever the calls are about."""
+    """Make one cause of failures that raise in one line or end in one way."""
     return _named(failures, common_of(failures, plain, owners()), plain, kind)
 
 
 def _divided(failures: Sequence[Verdict], plain: Sequence[Verdict]) -> Iterator[Cause]:
-    """Divide failures by what the calls have in common, the most telling first."""
-    # Several calls held against each other, and other operations, fail as the calls of attention do.
+    """Divide failures by common traits, starting with the most significant traits."""
+    # Relations and other operations fail for the same reasons as calls of attention.
     left = list(failures)
     common = common_of(_singles(left), plain, owners())
     gross = [one for one in left if is_gross(one)]
     if gross and clarity(common) < CLEAR and not is_of_half(left):
-        # What is far off may tell what it is of, where what is off by its rounding hides it.
+        # Large errors may show common traits that small errors hide.
         fine = [one for one in left if one not in gross]
         common = common_of(_singles(gross), [*plain, *_singles(fine)], owners())
         if clarity(common) >= CLEAR and told(common).traits:
@@ -241,10 +240,10 @@ def _divided(failures: Sequence[Verdict], plain: Sequence[Verdict]) -> Iterator[
         if not left:
             return
         common = common_of(_singles(left), plain, owners())
-        # What is left over of one cause, with nothing in common, is not divided any further.
+        # Remaining failures without common traits are not divided further.
         last = number == _MOST_CAUSES - 1 or (number > 0 and clarity(common) < CLEAR)
         own = [one for one in left if last or set(common.traits) <= traits_of(one)]
-        # The same call in another dtype fails of the same.
+        # The same call in another dtype has the same cause.
         stems = {_stem(one) for one in own if set(common.traits) & set(DTYPES)}
         own += [one for one in left if one not in own and _stem(one) in stems]
         yield _named(own, common, plain)
@@ -252,7 +251,7 @@ def _divided(failures: Sequence[Verdict], plain: Sequence[Verdict]) -> Iterator[
 
 
 def _singles(found: Sequence[Verdict]) -> Sequence[Verdict]:
-    """Leave out several calls held against each other, where there is anything else."""
+    """Leave out relations, unless there is nothing else."""
     return [one for one in found if traits.RELATED not in one.traits] or found
 
 
@@ -262,7 +261,7 @@ def _named(own: Sequence[Verdict], common: Common, passing: Sequence[Verdict], k
         precise = "GRAD-19" if are_gradients(own) else "NUM-3"
         first = _shown_first(own, lambda one: about(one) == precise)
         return Cause(precise, first, common, kind, "float16")
-    # A single call has too much that others have not.
+    # A single call has too many traits that others lack.
     clear = clarity(common) >= CLEAR and len(own) > 1
     rule = rule_of(own, common if clear else Common(), passing)
     return Cause(rule, _shown_first(own, lambda one: about(one) == rule), told(common), kind)
@@ -277,7 +276,7 @@ def _shown_first(found: Sequence[Verdict], wanted: Callable[[Verdict], bool]) ->
 
 
 def _simplicity(one: Verdict) -> tuple[bool, int, bool, int, bool, str]:
-    """Order failures: single calls first, then those with a name, then by how many numbers they take."""
+    """Return a sort key: single calls first, then named cases, then fewer numbers."""
     named = bool(one.variant or one.precision)
     kind = 2 * (traits.RELATED in one.traits) + (traits.REFUSED in one.traits)
     return one.status == "error", kind, not named, one.numbers, bool(one.group), one.case

@@ -1,11 +1,11 @@
-"""What is said of one rule in a cell of a table, and the colour of it."""
+"""The text and the colour of a cell of the table."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from attnspec.conformance.report.by_rule import KNOWN, NOT_SHOWN
 
-#: The colour of what is said of a rule.
+#: The colour of each result of a rule.
 STYLES: Mapping[str, str] = MappingProxyType(
     {
         "pass": "green",
@@ -18,7 +18,7 @@ STYLES: Mapping[str, str] = MappingProxyType(
         "unsupported": "dim",
     }
 )
-#: How what does not hold is counted in a cell, the gravest first: those of a line stand beside each other.
+#: The words for results that do not hold, the gravest first. Those of one line may be combined.
 _WORDS = (
     (("fail", "FAIL"), ("error", "ERROR"), (KNOWN, "known")),
     (("deviation", "deviation"), ("should not met", "not met")),
@@ -27,12 +27,12 @@ _WORDS = (
 
 
 def cell(counts: Mapping[str, int]) -> tuple[str, str]:
-    """Put what is said of one rule in a few words, with the status that colours them.
+    """Return a short text for one rule, and the status that determines its colour.
 
     Parameters
     ----------
     counts : mapping of str to int
-        What is said, as in `by_rule`, and how often.
+        The number of each result, as in `by_rule`.
 
     Examples
     --------

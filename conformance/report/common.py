@@ -1,4 +1,4 @@
-"""What failing calls have in common that passing ones have not."""
+"""Finds traits that failing calls have in common and that passing calls lack."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -8,28 +8,28 @@ from itertools import combinations
 from attnspec.conformance import traits
 from attnspec.conformance.verdict import Verdict
 
-#: What is in common says less than this of failing and passing calls: then nothing is in common.
+#: Traits with less clarity than this are ignored.
 CLEAR = 0.55
-#: By how much two things in common have to say more than one.
+#: The additional clarity that a pair of traits must have over a single trait.
 _CLEARER = 0.05
-#: Most calls have no scale, and all of them nothing: where most of these pass, that says less.
+#: The weight of traits that most calls have, such as no scale.
 _USUAL = 0.85
-#: What is told is at least so many times as likely to fail as other calls are.
+#: Calls with the traits must fail at least this many times as often as other calls.
 _OFTENER = 3
 
 
 @dataclass(frozen=True)
 class Common:
-    """What the calls of a cause have in common, and how many of them fail.
+    """The common traits of the calls of a cause, and how many of these calls fail.
 
     Attributes
     ----------
     traits : tuple of str
-        None where nothing tells them from others.
+        Empty if no trait distinguishes them from other calls.
     failing, judged : int
-        Of the calls that have it.
+        The number of calls with the traits that fail, and of all calls with the traits.
     others, of_others : int
-        How many of the other calls fail, and how many there are.
+        The number of other calls that fail, and of all other calls.
     """
 
     traits: tuple[str, ...] = ()
@@ -40,21 +40,21 @@ class Common:
 
 
 def traits_of(one: Verdict) -> set[str]:
-    """Give what a call has, its dtype too."""
+    """Return the traits of a call, including its dtype."""
     return {*one.traits, one.dtype}
 
 
 def common_of(
     failing: Sequence[Verdict], passing: Sequence[Verdict], owners: Mapping[str, str] | None = None
 ) -> Common:
-    """Find what tells failing calls best from passing ones.
+    """Find the traits that best distinguish failing calls from passing ones.
 
     Parameters
     ----------
     failing, passing : sequence of Verdict
     owners : mapping of str to str, optional
-        The rule that is broken where calls have something in common: of two things that tell as well,
-        the one is taken whose own cases fail.
+        The rule that is broken for each trait. Of two equally clear traits, the one whose own cases
+        fail is used.
     """
     bad = Counter(frozenset(traits_of(one)) for one in failing)
     good = Counter(frozenset(traits_of(one)) for one in passing)
@@ -63,7 +63,7 @@ def common_of(
     owned = {trait: own[rule] for trait, rule in (owners or {}).items()}
 
     def telling(one: Common) -> tuple[float, int]:
-        # What all calls have tells nothing, whoever's cases fail.
+        # A trait of all calls does not distinguish them.
         return clarity(one), sum(owned.get(trait, 0) for trait in one.traits) if one.of_others else 0
 
     best = max((_counted((), bad, good), *(_counted((one,), bad, good) for one in single)), key=telling)
@@ -73,7 +73,7 @@ def common_of(
 
 
 def told(common: Common) -> Common:
-    """Keep what is in common where it tells more than chance would, with the numbers; else nothing.
+    """Return common traits if they are more significant than chance, else no traits.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def _parts(common: Common) -> tuple[tuple[int, int], tuple[int, int]]:
     return (common.failing, common.judged), (common.others, common.of_others)
 
 
-#: How many calls there are with the same traits.
+#: The number of calls for each set of traits.
 Calls = Mapping[frozenset[str], int]
 
 
@@ -103,10 +103,10 @@ def _counted(wanted: tuple[str, ...], bad: Calls, good: Calls) -> Common:
 
 
 def clarity(common: Common) -> float:
-    """Give how well it tells failing calls from passing ones: 1 where each of these fails and no other.
+    """Return how well traits distinguish failing calls: 1 if exactly the calls with the traits fail.
 
-    A failure that is left out counts four times as much as a call that passes: of a bug that does not
-    show in each call, what all its failures have in common is still the cause.
+    A failure without the traits counts four times as much as a passing call with them, because a bug
+    does not show in every call that it concerns.
     """
     passing = common.judged - common.failing
     told = 5 * common.failing / (5 * common.failing + 4 * common.others + passing)

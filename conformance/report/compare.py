@@ -1,4 +1,4 @@
-"""Two runs compared: what is worse now, what is better, what is new and what is gone."""
+"""Compares two runs: regressions, repairs, and new and removed cases."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from attnspec.conformance.report.text import line
 from attnspec.conformance.results import Results
 from attnspec.conformance.verdict import Verdict
 
-#: What was judged and is no failure, the best first.
+#: The statuses that are not failures, the best first.
 _GOOD = ("pass", "deviation", "should not met")
-#: More changes of a kind than these are counted.
+#: If there are more changes of a kind than this, the rest is counted.
 _MOST = 40
 
 
@@ -25,7 +25,7 @@ class Change:
     ----------
     case : str
     before, after : Verdict or None
-        None where it was not judged.
+        None if the case was not judged.
     """
 
     case: str
@@ -34,7 +34,7 @@ class Change:
 
     @property
     def sort(self) -> str:
-        """What it is: ``regressions``, ``repairs`` or ``changed``; empty where both runs say the same."""
+        """Its kind: ``regressions``, ``repairs`` or ``changed``. Empty if both runs have the same result."""
         before, after = self.before, self.after
         if before is None or after is None:
             return "regressions" if before is not None else "changed" if after is not None else ""
@@ -57,14 +57,14 @@ class Change:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What two runs of one backend differ in.
+    """The differences between two runs of one backend.
 
     Attributes
     ----------
     changes : tuple of Change
-        Of the cases that both were to judge.
+        Changes of the cases that both runs planned.
     new, gone : tuple of Change
-        Cases that one of the runs alone was to judge.
+        Cases that only one of the runs planned.
     """
 
     changes: tuple[Change, ...]
@@ -72,11 +72,11 @@ class Comparison:
     gone: tuple[Change, ...] = ()
 
     def of(self, sort: str) -> list[Change]:
-        """Give the changes of a sort: what is worse, what is better, what is neither."""
+        """Return the changes of a kind."""
         return [change for change in self.changes if change.sort == sort]
 
     def lines(self) -> Iterator[str]:
-        """Say it, with a line for each change."""
+        """Yield the text, with a line for each change."""
         for sort in ("regressions", "repairs", "changed"):
             found = self.of(sort)
             yield f"{sort}: {len(found)}"
@@ -89,7 +89,7 @@ class Comparison:
 
 
 def compare(before: Results, after: Results) -> dict[str, Comparison]:
-    """Compare the backends of two runs by their names, or the only one of each.
+    """Compare the backends of two runs by their names, or the only backend of each.
 
     Returns
     -------
@@ -99,7 +99,7 @@ def compare(before: Results, after: Results) -> dict[str, Comparison]:
     Raises
     ------
     SpecError
-        When the runs are of other problems, or of other backends.
+        If the runs have different problems or different backends.
 
     Examples
     --------
@@ -129,11 +129,11 @@ def compare(before: Results, after: Results) -> dict[str, Comparison]:
 
 
 def _planned(results: Results, name: str) -> dict[str, Verdict | None]:
-    """Give the verdict of each case that was to be judged, and None where there is none."""
+    """Return the verdict of each planned case, or None if it has none."""
     found: dict[str, Verdict | None] = dict.fromkeys(results.missing.get(name, ()))
     for verdict in results.verdicts:
         if verdict.backend == name:
-            # What is declared and was not shown is of no case.
+            # A declaration that was not shown belongs to no case.
             found[verdict.case or f"{about(verdict)} {verdict.reason}"] = verdict
     return found
 

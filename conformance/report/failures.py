@@ -1,4 +1,4 @@
-"""The failures to show: of each backend, one for each cause; and which cases are asked again."""
+"""Selects the failures to show, one for each cause of a backend, and the cases to repeat."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -8,23 +8,23 @@ from attnspec.conformance.report.causes import Cause, causes
 from attnspec.conformance.traits import REFUSED, RELATED
 from attnspec.conformance.verdict import BAD, Verdict
 
-#: A variant is named where so many of the failures under its rule are those of it.
+#: A variant is named if at least this share of the failures under its rule shows it.
 _NEARLY = 0.9
-#: Of the cases of a run, at most so many that it failed, and that it passed, are asked again.
+#: The largest number of failing cases, and of passing cases, that are repeated.
 _ASKED_AGAIN = {True: 100, False: 300}
 
 
 @dataclass(frozen=True)
 class Example:
-    """The failure of a backend that shows something best, and what there is beside it.
+    """The failure that shows a cause best, and how many others there are.
 
     Attributes
     ----------
     verdict : Verdict
     more : int
-        How many others there are under its rule.
+        The number of other failures under its rule.
     cause : Cause or None
-        What it is an example of, with all that fails of it, under other rules too.
+        Its cause, with all failures of the cause under all rules.
     """
 
     verdict: Verdict
@@ -33,13 +33,13 @@ class Example:
 
 
 def broken(failures: Iterable[Verdict], verdicts: Iterable[Verdict] = ()) -> list[Example]:
-    """Give an example of each cause for which each backend fails, the one to look at first at the front.
+    """Return an example of each cause of each backend, the most important first.
 
     Parameters
     ----------
     failures : iterable of Verdict
     verdicts : iterable of Verdict, optional
-        All of the run: what passes tells causes apart.
+        All verdicts of the run. Passing calls help to distinguish causes.
 
     Examples
     --------
@@ -60,13 +60,13 @@ def broken(failures: Iterable[Verdict], verdicts: Iterable[Verdict] = ()) -> lis
 
 
 def _example(cause: Cause) -> Example:
-    """Show the first failure under the rule of the cause, whatever rule it was put under by itself."""
+    """Return the first failure, under the rule of the cause."""
     first = cause.failures[0]
     if about(first) != cause.rule:
         first = replace(first, rule=cause.rule, variant="", precision="")
     if first.variant and _is_contradicted(first, cause):
         first = replace(first, variant="", precision="")
-    # That an argument has no effect is said where it holds of each call that has it.
+    # An argument is called ignored only if this holds for each call with it.
     having = [one for one in cause.failures if first.ignored in one.traits and RELATED not in one.traits]
     if first.ignored and any(one.ignored != first.ignored for one in having):
         first = replace(first, ignored="")
@@ -75,9 +75,9 @@ def _example(cause: Cause) -> Example:
 
 
 def _is_contradicted(first: Verdict, cause: Cause) -> bool:
-    """Whether other failures under the rule are not those of the variant: it fits one call by chance then.
+    """Whether other failures under the rule do not show the variant, which then fits by chance.
 
-    Of a golden vector it may not be known what they would be.
+    A golden vector may lack the values of the variant.
     """
     own = [one for one in cause.failures if about(one) == cause.rule and one.difference and one.group]
     own = [one for one in own if RELATED not in one.traits]
@@ -85,7 +85,7 @@ def _is_contradicted(first: Verdict, cause: Cause) -> bool:
 
 
 def unmet(verdicts: Iterable[Verdict]) -> list[Example]:
-    """Give an example of each SHOULD that each backend does not meet."""
+    """Return an example of each SHOULD that a backend does not meet."""
     groups: dict[tuple[str, str], list[Verdict]] = {}
     for verdict in verdicts:
         if verdict.status == "should not met":
@@ -94,16 +94,16 @@ def unmet(verdicts: Iterable[Verdict]) -> list[Example]:
 
 
 def asked_again(verdicts: Sequence[Verdict]) -> Iterator[tuple[str, str]]:
-    """Choose cases of a run that are asked again: failing and passing ones, spread over all there are.
+    """Choose failing and passing cases of a run to repeat, spread over all cases.
 
-    What ended the process, or did not end, would do so again.
+    Calls that ended the process or hung are left out, because they would do so again.
 
     Returns
     -------
     iterator of (str, str)
         The name of each and its group.
     """
-    # Where values are wrong, what is refused and what is not tells nothing of them.
+    # If values are wrong, calls that must be refused give no information.
     refusals = not any(one.bad and REFUSED not in one.traits for one in verdicts)
     for bad, most in _ASKED_AGAIN.items():
         names = [
@@ -118,7 +118,7 @@ def asked_again(verdicts: Sequence[Verdict]) -> Iterator[tuple[str, str]]:
 
 
 def ended(verdict: Verdict) -> bool:
-    """Tell whether the process ended in the call, or had to be ended: it would do so again.
+    """Whether the process ended in the call, or had to be ended.
 
     Examples
     --------
@@ -132,7 +132,7 @@ def ended(verdict: Verdict) -> bool:
 
 
 def _plainness(verdict: Verdict) -> tuple[bool, bool, bool, int, int, str]:
-    """Order failures: values before exceptions, what has a name first, golden vectors first, then by size."""
+    """Return a sort key: values before exceptions, then named results, golden vectors, and small sizes."""
     size = verdict.difference.size if verdict.difference else 0
     named = verdict.variant or verdict.ignored or verdict.precision
     return verdict.status == "error", not named, bool(verdict.group), size, len(verdict.case), verdict.case

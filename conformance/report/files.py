@@ -1,4 +1,4 @@
-"""Files of reports: written whole or not at all."""
+"""Writes files of reports completely or not at all."""
 
 import os
 import tempfile
@@ -6,12 +6,12 @@ from pathlib import Path
 
 
 def check_writable(path: Path) -> None:
-    """See that a file can be written, before there is anything to write; nothing of it changes.
+    """Check that a file can be written, without changing it.
 
     Raises
     ------
     OSError
-        When it cannot.
+        If it cannot.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir():
@@ -22,17 +22,17 @@ def check_writable(path: Path) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file under another name, and give it its own once all of it is there.
+    """Write a file under a temporary name, and rename it when it is complete.
 
     Raises
     ------
     OSError
-        When it cannot be written; what was there before is there still.
+        If it cannot be written. An existing file does not change then.
     """
     if _is_special(path):
         path.write_text(text, encoding="utf-8")
         return
-    target = path.resolve()  # a link goes on being one
+    target = path.resolve()  # a link stays a link
     partial = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         partial.write_text(text, encoding="utf-8")
@@ -42,5 +42,5 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def _is_special(path: Path) -> bool:
-    """Whether it is there and no plain file, such as a terminal: nothing takes its place."""
+    """Whether the path exists and is not a regular file, such as a terminal. It is not replaced."""
     return path.exists() and not path.is_file()

@@ -1,4 +1,4 @@
-"""The formats that a report can be written in: another one is a line here, and a file beside this one."""
+"""The formats of reports. A new format is a line here and a module in this folder."""
 
 from dataclasses import dataclass
 from importlib import import_module
@@ -18,13 +18,13 @@ class Format:
     Attributes
     ----------
     option : str
-        That of the command line which asks for it.
+        The option of the command line that selects it.
     suffix : str
-        That of its files; empty where any will do.
+        The required suffix of its files, or empty.
     function : str
-        What writes it, as ``module:function``, given a `Report`: it is loaded when it is asked for.
+        The function that writes it, as ``module:function``. It takes a `Report`. It is loaded on demand.
     text : str
-        What the command line says of it.
+        The help text.
     """
 
     option: str
@@ -33,7 +33,7 @@ class Format:
     text: str
 
     def write(self, report: "Report") -> str:
-        """Write a report in this format."""
+        """Return a report in this format."""
         module, _, name = self.function.partition(":")
         text: str = getattr(import_module(f"attnspec.conformance.report.{module}"), name)(report)
         return text
@@ -48,7 +48,7 @@ FORMATS = (
 
 
 def options() -> dict[str, str]:
-    """Give each option of the command line with what it writes.
+    """Return the help text of each option of the command line.
 
     Examples
     --------
@@ -63,12 +63,12 @@ def options() -> dict[str, str]:
 
 
 def find_format(option: str, path: Path) -> Format:
-    """Find the format that an option and the name of a file ask for.
+    """Find the format for an option and the name of a file.
 
     Raises
     ------
     SpecError
-        When there is none of that suffix.
+        If there is none with the suffix.
 
     Examples
     --------

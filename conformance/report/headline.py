@@ -1,4 +1,4 @@
-"""What a run comes to, in a line: "conforms" is said of a run that is good, and of no other."""
+"""The result of a run in one line. It says "conforms" only for a good run."""
 
 from collections import Counter
 
@@ -11,7 +11,7 @@ from attnspec.conformance.results import Subject
 
 
 def headline(report: Report) -> str:
-    """Say what the run of one backend comes to, or that of several together.
+    """Return the result of a run of one backend, or of several together.
 
     Examples
     --------
@@ -23,7 +23,7 @@ def headline(report: Report) -> str:
     """
     subjects = report.results.subjects
     if report.failures.stale and report.outcome is Outcome.FAILS and not report.failures.new:
-        return "does not conform: entries of known failures do not hold any more"
+        return "does not conform: entries of known failures no longer apply"
     if len(subjects) == 1:
         return headline_of(report, subjects[0])
     if not subjects:
@@ -37,7 +37,7 @@ def headline(report: Report) -> str:
 
 
 def headline_of(report: Report, subject: Subject) -> str:
-    """Say what the run of one backend comes to."""
+    """Return the result of one backend."""
     outcome = report.outcome_of(subject)
     if outcome is Outcome.NOT_LOADED:
         return "was not judged: it could not be loaded"
@@ -56,15 +56,15 @@ def headline_of(report: Report, subject: Subject) -> str:
     known = sum(verdict.backend == subject.name for verdict, _ in report.failures.known)
     if failing:
         return f"reaches level {report.required}, as required; {_fail(len(failing))} outside of it"
-    if report.failures.stale:  # the run fails for it, and nothing of the backend does
-        return "does not fail, but entries of known failures do not hold any more: remove them"
+    if report.failures.stale:  # the run fails because of this, and not because of the backend
+        return "does not fail, but entries of known failures no longer apply: remove them"
     return _good(report, list(reached), known) + lacks(report, subject)
 
 
 def why_not_whole(report: Report, subject: Subject) -> str:
-    """Say in a line why not all was judged that was to be; empty where it was, and where nothing was loaded.
+    """Return the reason that not all planned cases were judged. Empty if all were, or nothing was loaded.
 
-    In it stand words of the implementation, so that it is not a part of the headline.
+    It may quote the implementation, so it is not a part of the headline.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def why_not_whole(report: Report, subject: Subject) -> str:
     verdicts = report.verdicts(subject)
     if subject.problem:
         said = subject.problem.partition(": ")[2] if subject.problem.startswith("backend ") else ""
-        clause = (said or subject.problem).partition("; ")[0]  # what follows is what to write
+        clause = (said or subject.problem).partition("; ")[0]  # the rest is advice
         messages = Counter(one.reason for one in verdicts if one.declined)
         own = f": {messages.most_common(1)[0][0]}" if messages and clause.startswith("declined ") else ""
         return one_line(clause + own)
@@ -100,20 +100,20 @@ def why_not_whole(report: Report, subject: Subject) -> str:
 
 
 def _judged(report: Report, subject: Subject) -> bool:
-    """Whether anything was judged of a backend: what is unsupported was not."""
+    """Whether any case of a backend was judged. Unsupported cases were not."""
     return any(verdict.status != "unsupported" for verdict in report.verdicts(subject))
 
 
 def reached_by(report: Report, subject: Subject) -> tuple[str, ...]:
-    """Name the levels that a backend reaches."""
+    """Return the levels that a backend reaches."""
     return tuple(standing.level for standing in report.standings(subject) if standing.reached)
 
 
 def _good(report: Report, reached: list[str], known: int) -> str:
     but = f" but for {_number(known, 'known failure')}" if known else ""
     if not report.results.whole and not report.results.level:
-        return f"passes the part of the suite that was run{but}; levels are told of a whole run"
-    if not report.good:  # something else in the run is not
+        return f"passes the part of the suite that was run{but}; only a whole run reaches levels"
+    if not report.good:  # another part of the run is not good
         return f"reaches {_levels(reached)}{but}"
     if known:
         return f"conforms{but}; reaches {_levels(reached)}"

@@ -1,4 +1,4 @@
-"""A run as JUnit XML, which most continuous integrations show."""
+"""Writes a run as JUnit XML, which most CI services show."""
 
 from xml.etree import ElementTree as ET
 
@@ -17,9 +17,8 @@ from attnspec.conformance.verdict import Verdict
 def to_junit(report: Report) -> str:
     """Write a suite for each backend, and a case for each of its verdicts.
 
-    A failure is one; an error is one, and so is a case that was planned and not judged; what is
-    unsupported or known to fail is skipped, with the reason; a deviation and a SHOULD that is not
-    met pass, and say so.
+    Errors include planned cases that were not judged. Unsupported cases and known failures are
+    skipped, with the reason. Deviations and unmet SHOULDs pass, with a note.
 
     Examples
     --------
@@ -41,7 +40,7 @@ def to_junit(report: Report) -> str:
         for verdict in report.verdicts(subject):
             _case(suite, verdict, known.get(verdict, "").strip(), report.seed)
         for name in _lost(report, subject):
-            _error(suite, name, "was to be judged, and was not")
+            _error(suite, name, "planned, and not judged")
         if subject.problem:
             _error(suite, "the run as a whole", subject.problem)
     if report.failures.stale:
@@ -68,7 +67,7 @@ def _counts(report: Report, subject: Subject) -> dict[str, str]:
 
 
 def _lost(report: Report, subject: Subject) -> tuple[str, ...]:
-    """Name the cases that were not judged; where none was, one error says why."""
+    """Return the cases that were not judged. If none was judged, one error gives the reason."""
     if report.outcome_of(subject) is Outcome.NOT_LOADED:
         return ()
     return report.results.missing.get(subject.name, ())
@@ -109,7 +108,7 @@ def _case(suite: ET.Element, verdict: Verdict, known: str, seed: int | None) -> 
 
 
 def _where(rule_id: str) -> str:
-    """Say where a rule can be read."""
+    """Return the address of a rule."""
     rule = next((one for one in rules() if one.id == rule_id), None)
     if rule is None:
         return ""

@@ -1,4 +1,4 @@
-"""Known failures: what a project knows to fail today, so that it can adopt the suite today."""
+"""Known failures, so that a project with failures can adopt the suite."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -9,9 +9,9 @@ from attnspec.conformance.report.failures import ended
 from attnspec.conformance.results import Results
 from attnspec.conformance.verdict import Verdict
 
-#: How a case fails: a wrong result, an exception, or a process that ended or had to be ended.
+#: The ways to fail: a wrong result, an exception, or a process that ended or had to be ended.
 KINDS = ("fail", "error", "ended")
-#: What makes a name of cases a pattern.
+#: The characters that make a name a pattern.
 _WILD = frozenset("*?[")
 
 
@@ -29,11 +29,11 @@ class Known:
     reason : str
         Why, in a sentence.
     link : str
-        Where it is dealt with; may be empty.
+        A link to the issue, or empty.
     cases : tuple of str
-        Their names, or patterns; empty for all that fail under the rule.
+        The names of the cases, or patterns. Empty for all that fail under the rule.
     part : str
-        The part of the suite that the file was written from; empty for the whole, and where nobody says.
+        The part of the suite that the file was written from. Empty for the whole suite, or if unknown.
 
     Examples
     --------
@@ -55,28 +55,28 @@ class Known:
     part: str = field(default="", compare=False)
 
     def is_of(self, backend: str) -> bool:
-        """Whether it speaks of a backend."""
+        """Whether it applies to a backend."""
         return fits(backend, self.backend)
 
     def holds_of(self, verdict: Verdict) -> bool:
-        """Whether it speaks of a verdict."""
+        """Whether it applies to a verdict."""
         same = (self.rule, self.status) == (about(verdict), kind(verdict)) and self.is_of(verdict.backend)
         return same and (not self.cases or any(fits(verdict.case, case) for case in self.cases))
 
 
 @dataclass(frozen=True)
 class Sorted:
-    """Failures by whether they are known.
+    """Failures, sorted into new and known ones.
 
     Attributes
     ----------
     new : tuple of Verdict
-        Those that are not.
+        The failures that are not known.
     known : tuple of (Verdict, Known)
     stale : tuple of str
-        Of entries that do not hold any more, what is to be done: a line for each rule and backend.
+        What to do about entries that no longer apply, with a line for each rule and backend.
     hint : str
-        Why failures may be new only because the file is of a smaller part of the suite; empty else.
+        A hint if failures may be new only because the file was written from a smaller part of the suite.
     """
 
     new: tuple[Verdict, ...]
@@ -86,29 +86,29 @@ class Sorted:
 
 
 def kind(verdict: Verdict) -> str:
-    """Tell how a case fails: one of `KINDS`, and empty for a verdict that is no failure."""
+    """Return how a case fails, as one of `KINDS`. Empty for a verdict that is not a failure."""
     if not verdict.bad:
         return ""
     return "ended" if ended(verdict) else verdict.status
 
 
 def fits(name: str, pattern: str) -> bool:
-    """Whether a name is one, or is of a pattern."""
+    """Whether a name equals or matches a pattern."""
     return name == pattern or (is_pattern(pattern) and fnmatchcase(name, pattern))
 
 
 def is_pattern(case: str) -> bool:
-    """Whether it may stand for several cases."""
+    """Whether a name is a pattern."""
     return bool(_WILD & set(case))
 
 
 def find_known(verdict: Verdict, known: Iterable[Known]) -> Known | None:
-    """Find the first entry that speaks of a failure."""
+    """Find the first entry that applies to a failure."""
     return next((entry for entry in known if entry.holds_of(verdict)), None)
 
 
 def sort_failures(results: Results, known: Iterable[Known]) -> Sorted:
-    """Tell new failures from known ones, and find the entries that do not hold any more.
+    """Separate new failures from known ones, and find the entries that no longer apply.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def sort_failures(results: Results, known: Iterable[Known]) -> Sorted:
 
 
 def _hint(results: Results, entries: Sequence[Known]) -> str:
-    """Say that the file is of a part of the suite, where the run is of another."""
+    """Return a hint if the file was written from another part of the suite than the run."""
     part = next((entry.part for entry in entries if entry.part), "")
     run = ", ".join(dict.fromkeys(header.part for header in results.headers))
     if not part or run == part:
@@ -148,14 +148,14 @@ def _hint(results: Results, entries: Sequence[Known]) -> str:
     )
 
 
-#: An entry, one of its cases that does not hold any more, and how that fails now; empty where it does not.
+#: An entry, one of its cases to which it no longer applies, and how that fails now; empty if it passes.
 _Stale = tuple[Known, str, str]
-#: More cases than these are counted.
+#: If there are more cases than this, the rest is counted.
 _MOST_NAMED = 3
 
 
 def _stale(results: Results, entries: Iterable[Known]) -> Iterator[_Stale]:
-    """Find the entries that do not hold any more; what was not judged says nothing of one."""
+    """Find the entries that no longer apply. Cases that were not judged are not evidence."""
     if any(header.seed is not None for header in results.headers):
         return  # cases of these names are other problems
     judged: dict[str, list[Verdict]] = {}
@@ -165,7 +165,7 @@ def _stale(results: Results, entries: Iterable[Known]) -> Iterator[_Stale]:
         for case in entry.cases or ("*",):
             found: Sequence[Verdict] = judged.get(case, ())
             if is_pattern(case):
-                # Where not all was judged, what was not may be what fails.
+                # If not all cases were judged, the failing case may be one that was not.
                 found = results.verdicts if results.judged_whole else ()
             its = [one for one in found if entry.is_of(one.backend) and fits(one.case, case)]
             if its and not any(map(entry.holds_of, its)):
@@ -175,7 +175,7 @@ def _stale(results: Results, entries: Iterable[Known]) -> Iterator[_Stale]:
 
 
 def _told(stale: Iterable[_Stale]) -> Iterator[str]:
-    """Say it in a line for each rule and backend."""
+    """Describe them, with a line for each rule and backend."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for entry, case, now in stale:
         groups.setdefault((entry.rule, entry.backend, now), []).append(case)

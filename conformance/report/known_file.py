@@ -1,4 +1,4 @@
-"""The file of known failures: read, and written from what a run found."""
+"""Reads the file of known failures, and writes it from the results of a run."""
 
 import json
 import tomllib
@@ -20,7 +20,7 @@ _HEAD = """\
 # do not fail any more is an error. Give each a reason, and a link to where it is dealt with.
 # An entry without cases is of all that fail so under its rule; cases and backends may be patterns.
 """
-#: What a run may be of that is not of the whole suite: a file that was written from it knows no other cases.
+#: The parts of the suite that a file may be written from. It then lacks the other cases.
 _PARTS = ("quick", "level", "chosen")
 _NEEDED, _KEYS = {"rule", "backend", "status", "reason"}, {"link", "cases"}
 
@@ -31,7 +31,7 @@ def read_known(path: Path) -> tuple[Known, ...]:
     Raises
     ------
     SpecError
-        When it is none, or an entry lacks its rule, backend, status or reason.
+        If the file is invalid, or an entry lacks its rule, backend, status or reason.
     """
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -73,18 +73,18 @@ def _entry(path: Path, number: int, entry: object, part: str) -> Known:
 
 
 def write_known(path: Path, results: Results, before: Sequence[Known] = ()) -> tuple[int, tuple[str, ...]]:
-    """Write all failures of a run as known ones.
+    """Write all failures of a run as known failures.
 
-    Entries that hold are kept as they are, and so are those of which the run says nothing: of other
-    backends, and of cases that it did not come to. A backend that was not judged to the end gets no
-    entries; where there is no other, nothing is written.
+    Entries that still apply are kept. Entries about other backends and about cases that were not
+    judged are kept too. A backend that was not judged completely gets no entries. If there is no
+    other backend, nothing is written.
 
     Returns
     -------
     int
-        The number of entries in it; 0 where nothing was written.
+        The number of entries, or 0 if nothing was written.
     tuple of str
-        Why there are none of some backends.
+        The reasons that some backends have no entries.
     """
     subjects = results.subjects
     cut = [one for one in subjects if one.problem or results.missing.get(one.name)]
@@ -104,7 +104,7 @@ def write_known(path: Path, results: Results, before: Sequence[Known] = ()) -> t
 
 
 def _part(results: Results) -> str:
-    """Name the part of the suite that a run is of; the smallest where it is of several."""
+    """Return the part of the suite that was run, or the smallest of several."""
     parts = {header.part for header in results.headers}
     return next((part for part in reversed(_PARTS) if part in parts), "")
 
@@ -112,7 +112,7 @@ def _part(results: Results) -> str:
 def _kept(
     before: Sequence[Known] | dict[Known, None], judged: set[str], verdicts: Sequence[Verdict], *, whole: bool
 ) -> Iterator[Known]:
-    """Keep of each entry what holds, and what the run says nothing of."""
+    """Keep the cases of each entry to which it still applies or that were not judged."""
     for entry in before:
         if not any(map(entry.is_of, judged)):
             yield entry
@@ -131,12 +131,12 @@ def _kept(
 
 
 def _new(failing: Sequence[Verdict]) -> Iterator[Known]:
-    """Make an entry of all that fail on one backend under one rule in one way."""
+    """Make an entry of the cases that fail on one backend under one rule in one way."""
     groups: dict[tuple[str, str, str], list[Verdict]] = {}
     for verdict in failing:
         groups.setdefault((about(verdict), verdict.backend, kind(verdict)), []).append(verdict)
     for (rule, backend, status), its in groups.items():
-        # What was found is a reason to begin with.
+        # The finding is a first reason.
         reason = f"not looked into yet: {(finding(its[0]) or status)[:120]}"
         cases = tuple(sorted({verdict.case for verdict in its if verdict.case}))
         yield Known(rule, backend, status, reason, "", cases)
@@ -152,5 +152,5 @@ def _lines(entry: Known) -> Iterator[str]:
 
 
 def _quoted(text: str) -> str:
-    """Write a text as TOML does, which has no letters that stand alone as half a pair."""
+    """Quote a text for TOML, which does not allow lone surrogates."""
     return json.dumps(text.encode("utf-8", "replace").decode(), ensure_ascii=False).replace("\x7f", "\\u007f")

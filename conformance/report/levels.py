@@ -1,4 +1,4 @@
-"""The levels that a backend reaches, by its verdicts."""
+"""Determines the levels that a backend reaches from its verdicts."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -7,20 +7,20 @@ from attnspec import ConformanceLevel, SpecError, levels
 from attnspec.conformance.report.by_rule import by_rule
 from attnspec.conformance.verdict import Verdict
 
-#: What keeps a rule from holding, the worst first.
+#: The statuses with which a rule does not hold, the worst first.
 _AGAINST = ("fail", "error", "deviation", "should not met")
 
 
 @dataclass(frozen=True)
 class Standing:
-    """How a backend stands to one level.
+    """Whether a backend reaches one level, and what it lacks.
 
     Attributes
     ----------
     level : str
     missing : mapping of str to str
-        The rules that keep it from the level, each with what was found: ``fail``,
-        ``error``, ``deviation``, ``should not met``, ``unsupported``, or ``not judged``.
+        The rules that it lacks, each with its result: ``fail``, ``error``, ``deviation``,
+        ``should not met``, ``unsupported``, or ``not judged``.
     """
 
     level: str
@@ -33,12 +33,12 @@ class Standing:
 
 
 def standings(verdicts: Iterable[Verdict]) -> tuple[Standing, ...]:
-    """Tell how one backend stands to every level.
+    """Determine for every level whether one backend reaches it.
 
     Parameters
     ----------
     verdicts : iterable of Verdict
-        All those of one backend.
+        All verdicts of one backend.
 
     Examples
     --------
@@ -61,12 +61,12 @@ def standings(verdicts: Iterable[Verdict]) -> tuple[Standing, ...]:
 
 
 def chain(name: str) -> tuple[ConformanceLevel, ...]:
-    """Give a level, and before it those that it builds on.
+    """Return the levels that a level builds on, and the level itself.
 
     Raises
     ------
     SpecError
-        When there is none of that name.
+        If there is no level of this name.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def chain(name: str) -> tuple[ConformanceLevel, ...]:
 
 
 def rules_of(name: str) -> tuple[str, ...]:
-    """Name the rules of a level and of those that it builds on.
+    """Return the rules of a level and of the levels that it builds on.
 
     Examples
     --------
@@ -94,16 +94,16 @@ def rules_of(name: str) -> tuple[str, ...]:
 
 
 def check_required(required: str | None, part: str, level: str) -> None:
-    """Refuse to require a level that a run will not tell of.
+    """Refuse to require a level that a run cannot determine.
 
     Parameters
     ----------
     required : str or None
-        The level; None for none.
+        The required level, or None.
     part : str
-        The part of the suite that is run, as `Selection.part` says it.
+        The part of the suite that is run, as in `Selection.part`.
     level : str
-        The level whose rules alone are asked; empty for all.
+        The only level that is tested. Empty for all.
 
     Raises
     ------
@@ -122,13 +122,13 @@ def check_required(required: str | None, part: str, level: str) -> None:
         return
     chain(required)
     if part not in ("whole", "level"):
-        raise SpecError("--require: a level is told of a whole run or of --level alone, got a part")
+        raise SpecError("--require: expected a whole run or --level, got a part of the suite")
     if level and required not in (one.name for one in chain(level)):
         raise SpecError(f"--require: expected a level that --level {level} asks, got {required}")
 
 
 def reached(verdicts: Iterable[Verdict]) -> tuple[str, ...]:
-    """Name the levels that one backend reaches."""
+    """Return the levels that one backend reaches."""
     return tuple(standing.level for standing in standings(verdicts) if standing.reached)
 
 

@@ -1,4 +1,4 @@
-"""Where a rule can be read."""
+"""The addresses of rules."""
 
 from functools import cache
 from importlib.metadata import PackageNotFoundError, metadata
@@ -10,7 +10,7 @@ from attnspec.citations import anchor
 
 
 def address(rule: Rule) -> str:
-    """Give the address of a rule on the web; empty where the package does not say where its source is.
+    """Return the address of a rule on the web. Empty if the package metadata has no source address.
 
     Examples
     --------
@@ -26,7 +26,7 @@ def address(rule: Rule) -> str:
 
 
 def page(rule: Rule) -> str:
-    """Give the address of a rule on the web or, where there is none, of its chapter on this machine.
+    """Return the address of a rule on the web. If there is none, return that of its local chapter.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def page(rule: Rule) -> str:
 
 @cache
 def _home() -> str:
-    """Read where the source is from what the package says of itself."""
+    """Return the address of the source from the package metadata."""
     try:
         said: list[str] = metadata("attnspec").get_all("Project-URL") or []
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""A run as Markdown, for the summary of a pull request."""
+"""Writes a run as Markdown, for the summary of a pull request."""
 
 import re
 from collections import Counter
@@ -15,13 +15,13 @@ from attnspec.conformance.report.summary import COUNTED, counts
 from attnspec.conformance.report.text import details, title
 from attnspec.conformance.results import Subject
 
-#: Rules that are shown with a failure each, and cases that are named; the rest is counted.
+#: The largest number of failures that are shown, and of cases that are named. The rest is counted.
 _MOST_SHOWN = 20
 _ADDRESS = re.compile(r"https?://[\w.~:/?#@!$&'*+,;=%-]+")
 
 
 def to_markdown(report: Report) -> str:
-    """Write what it comes to, a table of the backends, a failure for each broken rule, what is known.
+    """Write the result, a table of the backends, a failure for each broken rule, and known failures.
 
     Examples
     --------
@@ -32,7 +32,7 @@ def to_markdown(report: Report) -> str:
     >>> verdict = Verdict("b", "masking-004-float32", "", ("MASK-1",), "pass")
     >>> results = Results((Subject("b", "numpy", "2"),), (verdict,), (Header("1", "quick"),))
     >>> print(to_markdown(Report(results)).splitlines()[0])
-    ## attnspec: passes the part of the suite that was run; levels are told of a whole run
+    ## attnspec: passes the part of the suite that was run; only a whole run reaches levels
     """
     lines = [f"## attnspec: {_text(headline(report))}", "", *_table(report), ""]
     for subject in report.results.subjects:
@@ -46,13 +46,13 @@ def to_markdown(report: Report) -> str:
     if report.failures.hint:
         lines += ["", _text(report.failures.hint)]
     if report.failures.stale:
-        lines += ["", "Entries of known failures that do not hold any more:", ""]
+        lines += ["", "Entries of known failures that no longer apply:", ""]
         lines += [f"- {code(text)}" for text in report.failures.stale]
     return "\n".join(lines) + "\n"
 
 
 def _said_of(report: Report, subject: Subject) -> Iterator[str]:
-    """Say what one backend comes to, and what was not judged of it."""
+    """Write the result of one backend, and the cases that were not judged."""
     yield f"- {code(subject.name)}: {_text(headline_of(report, subject))}"
     if subject.problem:
         yield f"- **error**: {code(subject.problem)}"
@@ -75,7 +75,7 @@ def _table(report: Report) -> Iterator[str]:
             its = [one for one in report.verdicts(subject) if one.refusal == refusal]
             counted = counts(its, report.known_verdicts)
             cells = [code(subject.name), code(f"{subject.library} {subject.version}"), name]
-            # In a table a bar ends a cell, within code too.
+            # In a table a bar ends a cell, even within code.
             cells = [cell.replace("|", "\\|") for cell in cells]
             yield f"| {' | '.join((*cells, *(str(counted[status]) for status in COUNTED)))} |"
 
@@ -109,7 +109,7 @@ def _known(report: Report) -> Iterator[str]:
 
 
 def code(text: str) -> str:
-    """Write a text from outside as code, in which nothing is a link, a tag or a mention.
+    """Quote external text as code, so that it has no links, tags or mentions.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def code(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Write a text of ours, in which a status or a level from outside may stand."""
+    """Escape a text that may contain external words."""
     return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", plain(text))
 
 

@@ -1,11 +1,11 @@
-"""Text from outside: what an implementation raises and how it is called, made fit to be shown anywhere."""
+"""Makes external text, such as messages and names of implementations, safe to show."""
 
 #: Longer texts than this are cut.
 _MOST = 2000
 
 
 def plain(text: str) -> str:
-    r"""Replace what is not printed as it stands: control characters, lone surrogates, marks of direction.
+    r"""Replace control characters, lone surrogates and direction marks.
 
     Examples
     --------
@@ -17,19 +17,19 @@ def plain(text: str) -> str:
 
 
 def cut(text: str) -> str:
-    """Cut a text that is too long, and say so.
+    """Truncate a long text, with a note.
 
     Examples
     --------
     >>> from attnspec.conformance.report.outside import cut
-    >>> cut("x" * 2500)[-25:]
+    >>> cut("x" * 2500)[-28:]
     'x... and 500 characters more'
     """
     return text if len(text) <= _MOST else f"{text[:_MOST]}... and {len(text) - _MOST} characters more"
 
 
 def one_line(text: str) -> str:
-    r"""Make one line of a text, cut where it is too long.
+    r"""Convert a text to one line, and truncate it if it is long.
 
     Examples
     --------

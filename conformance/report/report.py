@@ -1,4 +1,4 @@
-"""What there is to report of a run, whatever the form: failures sorted, levels reached, good or not."""
+"""The content of a report in any format: sorted failures, levels, and the outcome."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from attnspec.conformance.verdict import Verdict
 
 
 class Outcome(Enum):
-    """How a run ended; the value is the exit status that tells it, and 2 is a wrong command line.
+    """How a run ended. The value is the exit status; 2 is reserved for a wrong command line.
 
     Examples
     --------
@@ -38,15 +38,15 @@ _GRAVEST_FIRST = (Outcome.NOT_LOADED, Outcome.FAILS, Outcome.NOT_WHOLE, Outcome.
 
 @dataclass(frozen=True)
 class Report:
-    """A run and what is known to fail in it.
+    """A run and its known failures.
 
     Attributes
     ----------
     results : Results
     known : sequence of Known
-        The known failures; empty where there are none.
+        The known failures.
     required : str
-        The level that decides whether the run is good; empty where everything does.
+        The level that decides whether the run is good. Empty if all rules do.
     """
 
     results: Results
@@ -55,7 +55,7 @@ class Report:
 
     @cached_property
     def told(self) -> Results:
-        """The results that are told of: of a run of one level those that bear on its rules."""
+        """The results to report. For a run of one level, those of its rules."""
         if not self.results.level:
             return self.results
         rules = {*rules_of(self.results.level)}
@@ -64,7 +64,7 @@ class Report:
 
     @cached_property
     def failures(self) -> Sorted:
-        """The failures, new and known, and the entries that are stale."""
+        """The new and known failures, and the stale entries."""
         return sort_failures(self.told, self.known)
 
     @cached_property
@@ -74,14 +74,14 @@ class Report:
 
     @cached_property
     def outcome(self) -> "Outcome":
-        """How it ended, by the gravest of what happened."""
+        """How the run ended, by the gravest event."""
         found = {self.outcome_of(subject) for subject in self.results.subjects} or {Outcome.NOT_LOADED}
         if self.failures.stale and not self.required:
             found.add(Outcome.FAILS)
         return next(one for one in _GRAVEST_FIRST if one in found)
 
     def outcome_of(self, subject: Subject) -> "Outcome":
-        """How it ended for one backend."""
+        """How the run ended for one backend."""
         asked = {verdict.status for verdict in self._all_of.get(subject.name, ())}
         if subject.problem and not asked:
             return Outcome.NOT_LOADED
@@ -95,17 +95,17 @@ class Report:
 
     @property
     def good(self) -> bool:
-        """Whether every backend was judged to the end, without a new failure or a stale entry."""
+        """Whether every backend was judged completely, without a new failure or a stale entry."""
         return self.outcome is Outcome.GOOD
 
     @property
     def seed(self) -> int | None:
-        """The seed of the generated cases, where all runs had one and the same."""
+        """The seed of the generated cases, if it is the same for all runs."""
         seeds = {header.seed for header in self.results.headers}
         return seeds.pop() if len(seeds) == 1 else None
 
     def verdicts(self, subject: Subject) -> list[Verdict]:
-        """Those of one backend."""
+        """Return the verdicts of one backend."""
         return self._told_of.get(subject.name, [])
 
     @cached_property
@@ -117,7 +117,7 @@ class Report:
         return _by_backend(self.told)
 
     def standings(self, subject: Subject) -> tuple[Standing, ...]:
-        """How one backend stands to each level that was asked as a whole; none where it was not judged so."""
+        """Return the standings of one backend for each level that was tested completely."""
         level = self.results.level
         not_told = not self.results.whole and not level
         if not_told or subject.problem or self.results.missing.get(subject.name):

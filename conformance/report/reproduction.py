@@ -1,4 +1,4 @@
-"""Reproductions: a few lines of Python that show a failure without the suite, from its verdict alone."""
+"""Writes a few lines of Python that reproduce a failure from its verdict."""
 
 import json
 import shlex
@@ -9,22 +9,21 @@ from attnspec.conformance.verdict import Difference, Verdict
 
 
 def reproduction(verdict: Verdict, seed: int | None = None) -> str:
-    """Write the lines that show what a verdict says.
+    """Write the lines that reproduce a verdict.
 
-    An element that is off is printed beside what it must be, and what is returned where nothing must
-    be. What raises, raises; what ends the process, ends it. What holds between several calls is judged
-    once more.
+    They print the wrong element and the expected one, or the result of a call that must be refused.
+    A call that raises or ends the process does so again. A relation is judged again.
 
     Parameters
     ----------
     verdict : Verdict
     seed : int, optional
-        Of the run, where it was given one.
+        The seed of the run, if it had one.
 
     Returns
     -------
     str
-        Empty for a verdict of no case.
+        Empty for a verdict without a case.
 
     Examples
     --------
@@ -50,13 +49,13 @@ def reproduction(verdict: Verdict, seed: int | None = None) -> str:
 
 
 def _program(verdict: Verdict, backend: str, case: str) -> tuple[list[str], list[str]]:
-    """Give what is imported, and the lines after that."""
+    """Return the imports and the lines after them."""
     seen = ["from attnspec.conformance import find, observe"]
     compared = ["from attnspec.conformance import expected, find, observe"]
     difference = verdict.difference
     if _is_judged_again(verdict):
         shown = "difference" if difference else "raised" if verdict.raised else "reason"
-        # By its full place: the folder of the judge bears the same name.
+        # Imported from the module, because the folder of the judge has the same name.
         judging = [
             "from attnspec.conformance import find",
             "from attnspec.conformance.judge.judge import judge",
@@ -65,7 +64,7 @@ def _program(verdict: Verdict, backend: str, case: str) -> tuple[list[str], list
     if difference is None:
         return seen, [f"print(observe({backend}, {case}))"]
     got, expected = (f"{of}{_select(difference)}" for of in (f"observe({backend}, case)", "expected(case)"))
-    if difference.kind == "dtype":  # what is expected is float64
+    if difference.kind == "dtype":  # expected values are float64
         return seen, [f"case = {case}", f"print({got})"]
     if not verdict.repeatable:
         loop = f"    print({got}, {expected})"
@@ -74,15 +73,15 @@ def _program(verdict: Verdict, backend: str, case: str) -> tuple[list[str], list
 
 
 def _is_judged_again(verdict: Verdict) -> bool:
-    """Whether it takes more than a call to show it: several, or a look at the inputs or at an error."""
-    # A relation says what differs between calls, and an error that has to name an argument is no result.
+    """Whether one call cannot show it, because it is about several calls, the inputs or an error."""
+    # A relation reports differences between calls. A message that must name an argument is not a result.
     several = RELATED in verdict.traits or (verdict.difference is not None and verdict.reason != "")
     bits = verdict.difference is not None and verdict.difference.kind == "bits"
     return several or bits or verdict.rule in ("NUM-4", "ERR-12")
 
 
 def dumped(verdict: Verdict, seed: int | None = None) -> str:
-    """Write the command that puts the call of a program in a folder, for a debugger; empty for no program.
+    """Write the command that dumps the call of a program, for a debugger. Empty for other backends.
 
     Examples
     --------

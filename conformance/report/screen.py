@@ -1,4 +1,4 @@
-"""A run on the terminal: what fails, a table, a line each for the rest, and what it comes to."""
+"""Writes a run for the terminal: failures, a table, further lines, and the result."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ from attnspec.conformance.report.summary import gradients, run, time, totals, us
 from attnspec.conformance.report.table import tables
 from attnspec.conformance.report.text import brief, said
 
-#: Lines of an error that are shown.
+#: The number of lines of an error that are shown.
 _MOST_LINES = 12
 
 
@@ -31,19 +31,19 @@ def screen(
     diagnoses: Mapping[str, str] | None = None,
     every: bool = False,
 ) -> str:
-    """Write all that a run has to say on a terminal.
+    """Write the report of a run for a terminal.
 
     Parameters
     ----------
     report : Report
     color : bool, optional
-        With terminal colours, and links from rules to their chapters.
+        Use terminal colours, and link rules to their chapters.
     width : int, optional
-        In columns; by default that of the terminal, and 80 where there is none.
+        The width in columns, by default that of the terminal, or 80.
     diagnoses : mapping of str to str, optional
-        By backend, what its failures are consistent with.
+        The diagnosis of the failures, by backend.
     every : bool, optional
-        With every rule in the table, and not only those that there is something to say of.
+        Show every rule in the table, and not only those that do not fully pass.
     """
     width = width or shutil.get_terminal_size().columns
     console = Console(force_terminal=color, no_color=not color, width=width, highlight=False)
@@ -56,32 +56,32 @@ def screen(
         for table in tables(report, width, every=every):
             console.print(table)
         for text, style in _lines(report):
-            # A command, a path or lines to write in an error can be copied as they are.
+            # Errors are not wrapped, so that commands and paths in them can be copied.
             shown_as = _indented(text) if style == STYLES["error"] else _folded(one_line(text), width)
             console.print(Text(shown_as, style=style), soft_wrap=True)
     return capture.get()
 
 
 def wants_color() -> bool:
-    """Whether standard output is a terminal that shows colours, and nobody has said that it is not to."""
+    """Whether standard output is a terminal with colours, and the environment does not disable them."""
     dumb = os.environ.get("TERM") == "dumb" or bool(os.environ.get("NO_COLOR"))
     return sys.stdout.isatty() and not dumb
 
 
 def _indented(text: str) -> str:
-    """Indent what follows the first line: no text from outside looks like a line of ours."""
+    """Indent all lines but the first, so that external text does not look like a line of the report."""
     return "\n    ".join(one_line(line) for line in text.splitlines()[:_MOST_LINES])
 
 
 def _folded(text: str, width: int) -> str:
-    """Fold a long line between words; what follows is indented."""
+    """Wrap a long line between words, with an indent."""
     return textwrap.fill(
         text, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
     )
 
 
 def shown(example: Example, seed: int | None = None) -> str:
-    """Write a failure with what else comes of its cause.
+    """Write a failure, with the other failures of its cause.
 
     Examples
     --------
@@ -97,15 +97,15 @@ def shown(example: Example, seed: int | None = None) -> str:
 
 
 def _of_a_should(example: Example) -> str:
-    """Say which SHOULD is not met and what was found, without the title, which stands in the table."""
+    """Describe an unmet SHOULD without its title, which is in the table."""
     rule, more = about(example.verdict), f" ({example.more + 1} cases)" if example.more else ""
     found = brief(example.verdict)
     return f"SHOULD not met: {rule}{more}: {found}; fails no run; see attnspec explain {rule}"
 
 
 def _lines(report: Report) -> Iterator[tuple[str, str]]:
-    """Give the lines below the table, each with its style; the last say what it all comes to."""
-    # Of one backend alone each line is about it.
+    """Yield the lines below the table with their styles. The last lines are the results."""
+    # With only one backend, each line is about it.
     alone = len(report.results.subjects) == 1
     for example in unmet(report.told.verdicts):
         named = "" if alone else f"{example.verdict.backend}: "
@@ -121,13 +121,13 @@ def _lines(report: Report) -> Iterator[tuple[str, str]]:
             yield f"{subject.name}: {subject.note}", ""
     if report.failures.known:
         number = len(report.failures.known)
-        yield f"{number} known failure{'s' * (number != 1)}, told of in the table alone", ""
+        yield f"{number} known failure{'s' * (number != 1)}, shown only in the table", ""
     if report.failures.hint:
         yield report.failures.hint, STYLES["should not met"]
     for text in report.failures.stale:
         yield f"error: known failures: {text}", STYLES["error"]
     for subject in report.results.subjects:
-        if subject.problem:  # as a whole; the last line of a backend says it in short
+        if subject.problem:  # complete; the last line of a backend has a short form
             yield f"error: {subject.problem}", STYLES["error"]
         good = report.outcome_of(subject) is Outcome.GOOD
         why = why_not_whole(report, subject)

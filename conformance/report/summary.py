@@ -1,4 +1,4 @@
-"""A run in lines: what was run, and for each backend its verdicts, the budget used, the time it took."""
+"""The summary of a run: the part of the suite, and for each backend its verdicts, budget and time."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -11,18 +11,18 @@ from attnspec.conformance.traits import GRADIENT
 from attnspec.conformance.verdict import CLASSES, NO_GRADIENT, STATUSES, Verdict
 from attnspec.reference.budget.profile import PROFILES
 
-#: What is counted, in this order.
+#: The statuses that are counted, in this order.
 COUNTED = (*STATUSES[:3], KNOWN, *STATUSES[3:])
-#: More rules than this are not named as what keeps a backend from a level.
+#: The largest number of rules that are named as missing for a level.
 _MOST_NAMED = 6
-#: A case is named that used so much of its budget.
+#: A case that used more than this share of its budget is named.
 _NEAR = 0.9
-#: A case is named that took so much of the time.
+#: A case that took more than this share of the time is named.
 _SLOW = 0.2
 
 
 def run(results: Results) -> str:
-    """Say which part of the suite was run, and with which cases.
+    """Describe which part of the suite was run, and with which cases.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def run(results: Results) -> str:
 
 
 def counts(verdicts: Iterable[Verdict], known: Collection[Verdict] = ()) -> Counter[str]:
-    """Count verdicts by status, those that are known failures as such.
+    """Count verdicts by status. Known failures are counted separately.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def counts(verdicts: Iterable[Verdict], known: Collection[Verdict] = ()) -> Coun
 
 
 def totals(verdicts: Iterable[Verdict], known: Collection[Verdict] = ()) -> list[str]:
-    """Count the verdicts of one backend: on calls with a result, and on those that are to be refused.
+    """Count the verdicts of one backend on calls with a result and on calls that must be refused.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def gradients(verdicts: Iterable[Verdict]) -> str:
 
 
 def used(verdicts: Iterable[Verdict]) -> str:
-    """Say for each dtype how much of the budget was used at most, and by which class where not the tightest.
+    """Return the largest used share of the budget for each dtype, with the class if not the tightest.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def used(verdicts: Iterable[Verdict]) -> str:
 
 
 def time(verdicts: Sequence[Verdict]) -> str:
-    """Say how long judging took, and which case took a good part of it.
+    """Return the time of judging, and a case that took a large part of it.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def _looseness(accuracy: str) -> int:
 
 
 def levels(report: Report, subject: Subject) -> str:
-    """Say which levels a backend reaches, and what it lacks of the next."""
+    """Return the levels that a backend reaches, and what it lacks for the next."""
     found = report.standings(subject)
     if not found:
         cut = subject.problem or report.results.missing.get(subject.name)
@@ -155,12 +155,12 @@ def levels(report: Report, subject: Subject) -> str:
 
 
 def lacks(report: Report, subject: Subject) -> str:
-    """Say what a backend lacks of the nearest level that it offers something of; empty where of none."""
+    """Return what a backend lacks for the nearest level of which it offers something, or an empty string."""
     lacking = [standing for standing in report.standings(subject) if not standing.reached]
     offered = [one for one in lacking if {*one.missing.values()} != {"unsupported"}]
     if not offered:
         return ""
-    # Without `core` hardly any other is reached, whatever it lacks itself.
+    # Most levels build on `core`, so what is missing for `core` is reported first.
     nearest = min(offered, key=lambda one: (one.level != "core", len(one.missing)))
     rules = [f"{rule} ({what})" for rule, what in nearest.missing.items()]
     more = f" and {len(rules) - _MOST_NAMED} more" if len(rules) > _MOST_NAMED else ""

@@ -1,4 +1,4 @@
-"""The tables of a run: a row for each rule that there is something to say of, and one for each chapter."""
+"""The tables of a run: a row for each rule that does not fully pass, and one for each chapter."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,32 +17,32 @@ from attnspec.conformance.report.outside import plain
 from attnspec.conformance.report.report import Report
 from attnspec.conformance.results import Subject
 
-#: Of a rule on which only these were found there is nothing to say.
+#: A rule with only these results has no row.
 _PLAIN = frozenset({"pass", "unsupported"})
-#: Columns of letters: of a rule's id or a chapter's name, of a backend, of a title.
+#: The widths of columns: of a rule's id or a chapter's name, of a backend, of a title.
 _RULE, _BACKEND, _TITLE = 10, 18, (20, 44)
-#: And of a backend that stands alone, at the least: its cells need not be folded.
+#: The smallest width of the column of a single backend, so that its cells are not wrapped.
 _ALONE = 22
-#: What a column takes besides its letters, and the last line.
+#: The additional width of a column, and of the last line.
 _EDGES, _END = 3, 1
-#: Where more rules than these fail, so many of each chapter have a row.
+#: If more rules than this fail, only some of each chapter have a row.
 _MOST_FAILING, _WORST = 8, 2
-#: Chapters that are told in one row, where nothing of them is offered.
+#: If nothing of some chapters is offered, they share one row.
 _TWO = 2
-#: A run of a part that comes to no more rules than these is told rule by rule.
+#: A partial run with at most this many rules has a row for each rule.
 _FEW = 12
 
 
 def tables(report: Report, width: int, *, every: bool = False) -> Iterator[Table]:
-    """Make the tables of the rules that the run came to, each with as many backends as fit.
+    """Make the tables of the rules that were tested, each with as many backends as fit.
 
     Parameters
     ----------
     report : Report
     width : int
-        In columns.
+        The width in columns.
     every : bool, optional
-        With a row for every rule; by default those that only pass or are unsupported are counted
+        Make a row for every rule. By default, rules that only pass or are unsupported are counted
         by chapter.
     """
     columns = [Column.of(report, subject) for subject in report.results.subjects]
@@ -58,15 +58,15 @@ def tables(report: Report, width: int, *, every: bool = False) -> Iterator[Table
 
 @dataclass(frozen=True)
 class Column:
-    """What is said of one backend.
+    """The results of one backend.
 
     Attributes
     ----------
     subject : Subject
     counts : mapping of str to Counter
-        By rule, as in `by_rule`.
+        The counts by rule, as in `by_rule`.
     passed : mapping of str to set of str
-        By rule, the cases that hold it.
+        The passing cases, by rule.
     """
 
     subject: Subject
@@ -75,7 +75,7 @@ class Column:
 
     @classmethod
     def of(cls, report: Report, subject: Subject) -> "Column":
-        """Count what is said of a backend."""
+        """Count the results of a backend."""
         verdicts = report.verdicts(subject)
         passed: dict[str, set[str]] = {}
         for verdict in verdicts:
@@ -90,7 +90,7 @@ class Column:
         return counts["fail"] + counts["error"]
 
     def of_rules(self, ids: Sequence[str]) -> tuple[str, str]:
-        """Say of rules that are not told one by one how many there are of each kind."""
+        """Count the results of rules that have no rows of their own."""
         failing = sum(bool(self.failures(rule)) for rule in ids)
         if failing:
             passing = sum(bool(self.passed.get(rule)) and not self.failures(rule) for rule in ids)
@@ -132,7 +132,7 @@ def _rows(report: Report, columns: Sequence[Column], *, every: bool) -> Iterator
 
 
 def _beyond(found: Sequence[Rule], column: Column) -> set[str]:
-    """Name the failing rules that are counted only: where many fail, those of most cases have a row."""
+    """Return the failing rules without a row. If many fail, those with the most cases have a row."""
     failing = [rule for rule in found if column.failures(rule.id)]
     if len(failing) <= _MOST_FAILING:
         return set()
@@ -143,7 +143,7 @@ def _beyond(found: Sequence[Rule], column: Column) -> set[str]:
 
 
 def _merged(rows: Sequence[_Row], columns: Sequence[Column]) -> list[_Row]:
-    """Put the chapters of which nothing is offered in one row, the last."""
+    """Merge the chapters of which nothing is offered into one row, the last."""
     without = [row for row in rows if not row.single and not any(_holds(row, column) for column in columns)]
     if len(without) < _TWO:
         return [*rows]
@@ -174,10 +174,10 @@ def _table(rows: Sequence[_Row], columns: Sequence[Column], room: int, *, sectio
 
 
 def _widths(columns: Sequence[Column], room: int) -> tuple[int, int]:
-    """Share out the room among the columns of backends, all of one width, and that of titles."""
+    """Divide the width among the columns of backends, which have one width, and the column of titles."""
     number = len(columns)
     left = room - _EDGES - number * (_BACKEND + _EDGES)
-    # Names are not folded where that can be helped: of one backend at the cost of titles.
+    # Names are not wrapped if possible. With one backend, titles get less room instead.
     wanted = max(_ALONE, *(len(column.subject.name) for column in columns))
     kept = _TITLE[0] if number == 1 else _TITLE[1]
     wide = max(_BACKEND, min(wanted, _BACKEND + (left - kept) // number))

@@ -1,4 +1,4 @@
-"""The text of a verdict: where what was found becomes words, which nothing reads again."""
+"""The text of a verdict, for people. No program parses it."""
 
 from collections.abc import Iterator
 
@@ -12,20 +12,20 @@ from attnspec.conformance.verdict import Difference, Verdict
 
 
 def said(verdict: Verdict, seed: int | None = None, cause: Cause | None = None) -> str:
-    """Say what was found: the rule, the case, what differs, what it looks like, and how to see it again.
+    """Describe a verdict: the rule, the case, the difference, what it resembles, and a reproduction.
 
     Parameters
     ----------
     verdict : Verdict
     seed : int, optional
-        Of the run, for the reproduction.
+        The seed of the run, for the reproduction.
     cause : Cause, optional
-        What it is an example of.
+        The cause of which it is an example.
 
     Returns
     -------
     str
-        Lines; one where nothing is wrong, and none for a pass.
+        Several lines. One line if nothing is wrong, and no line for a pass.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def said(verdict: Verdict, seed: int | None = None, cause: Cause | None = None) 
 
 
 def details(verdict: Verdict, seed: int | None = None, cause: Cause | None = None) -> str:
-    """Say what was found as `said` does, under a title that names the rule.
+    """Describe a verdict as `said` does, without the title.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def details(verdict: Verdict, seed: int | None = None, cause: Cause | None = Non
     """
     lines = [place(verdict), *_found(verdict), *_looks(verdict)]
     if not verdict.repeatable:
-        lines.append("not repeatable: the same call, repeated, went otherwise")
+        lines.append("not repeatable: the same call, repeated, has another result")
     if cause is not None:
         lines += because(cause)
     program = reproduction(verdict, seed)
@@ -75,7 +75,7 @@ def details(verdict: Verdict, seed: int | None = None, cause: Cause | None = Non
 
 
 def title(verdict: Verdict) -> str:
-    """Name the rule that a verdict is about, with what is the matter where it is no MUST.
+    """Return the rule that a verdict is about, with a note if it is not a MUST.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def title(verdict: Verdict) -> str:
 
 
 def place(verdict: Verdict) -> str:
-    """Say where something was found: the case, its dtype, the backend.
+    """Return the case, its dtype and the backend of a verdict.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def place(verdict: Verdict) -> str:
 
 
 def finding(verdict: Verdict) -> str:
-    """Say in one line what was found; empty for a pass.
+    """Describe the finding in one line. Empty for a pass.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def finding(verdict: Verdict) -> str:
 
 
 def brief(verdict: Verdict) -> str:
-    """Say in a line what was found, of a difference where it is and the two values alone.
+    """Describe the finding in one line. For a difference, only its place and the two values.
 
     Examples
     --------
@@ -138,7 +138,7 @@ def brief(verdict: Verdict) -> str:
 
 
 def line(verdict: Verdict) -> str:
-    """Say in one line which rule does not hold, and what was found.
+    """Describe in one line which rule does not hold, and the finding.
 
     Examples
     --------
@@ -158,7 +158,7 @@ def _found(verdict: Verdict) -> Iterator[str]:
     if verdict.difference is not None:
         yield _differs(verdict.difference)
     if verdict.probed:
-        yield "no weights are returned: they were seen by calls with the identity as value"
+        yield "no weights are returned: they were determined by calls with the identity as value"
     if verdict.reason:
         yield cut(verdict.reason.strip())
     if verdict.raised is not None:
@@ -197,7 +197,7 @@ def _differs(difference: Difference) -> str:
 
 
 def _looks(verdict: Verdict) -> Iterator[str]:
-    """Say what the result looks like: a variant, another call, a precision that is too low."""
+    """Describe what the result resembles: a variant, another call, a precision that is too low."""
     rule = about(verdict)
     if verdict.ignored:
         within = f" in {verdict.dtype}" if verdict.dtype else ""

@@ -13,7 +13,7 @@ from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.suite.group import FITTED, Chapter, Group, Item
 from attnspec.dtypes import DTYPES
 
-#: The files of groups, by chapter; a chapter with many has several.
+#: The modules with groups, by chapter. A chapter with many groups has several.
 FILES = {
     "notation": ("notation",),
     "projection": ("projection",),
@@ -34,9 +34,9 @@ FILES = {
     "numerics": ("numerics", "layouts", "special_numbers"),
     "errors": ("errors", "pairs"),
 }
-#: In the quick part, cases are put in this dtype where they can be.
+#: The preferred dtype of cases in the quick part.
 QUICK_DTYPE = "float32"
-#: So many cases of a group are few.
+#: A group with at most this many cases is small.
 _FEW = 4
 
 
@@ -64,17 +64,17 @@ def items(
     Parameters
     ----------
     quick : bool, optional
-        Only a fixed part that touches every rule: golden vectors in one dtype, but those of the
-        chapter `numerics` in all; of a group every second case in one dtype, and one in another.
+        Only a fixed part that touches every rule: golden vectors in one dtype, except those of the
+        chapter `numerics`; every second case of a group in one dtype, and one case in another.
     rules : collection of str, optional
-        Only what bears on one of these rules.
+        Only cases and relations about one of these rules.
     names : collection of str, optional
         Only the cases and relations of these ids or names, or in these files of cases (``.json``).
     seed : int, optional
-        Draws other problems than the fixed ones.
+        Draw other problems than the fixed ones.
     constraints : Constraints, optional
-        Draws the generated cases of attention so that they fit, as far as that goes. They are other
-        cases: their names say what they fit, and by such a name one is found without this.
+        Draw generated cases of attention that fit these constraints, if possible. These cases differ
+        from the standard ones. Their names contain the constraints, so they are found by name.
 
     Examples
     --------
@@ -96,19 +96,19 @@ def items(
 
 
 def _said_in(names: Collection[str]) -> Constraints:
-    """Read what the names of some cases say that these are drawn to fit.
+    """Read the constraints in the names of cases.
 
     Raises
     ------
     SpecError
-        When the names say different things.
+        If the names have different constraints.
     """
     said = {name.partition(FITTED)[2] for name in names if FITTED in name}
     suffixes = {
         next((one.removesuffix(f"-{x}") for x in DTYPES if one.endswith(f"-{x}")), one) for one in said
     }
     if len(suffixes) > 1:
-        raise SpecError(f"case: expected names that fit the same, got {', '.join(sorted(suffixes))}")
+        raise SpecError(f"case: expected names with the same constraints, got {', '.join(sorted(suffixes))}")
     try:
         return Constraints.of_suffix(suffixes.pop()) if suffixes else ANY
     except ValueError as error:
@@ -129,7 +129,7 @@ def _of_chapter(
 
 
 def _quick_part(made: tuple[Item, ...]) -> tuple[Item, ...]:
-    """Take the first case of every two in one dtype; of a group of many, one in another dtype, too."""
+    """Take every second case in one dtype, and in a large group also one case in another dtype."""
     others = [item for item in made if item.dtype != QUICK_DTYPE] if len(made) > _FEW else []
     middle = len(others) // 2
     return (*_in_one_dtype(made)[::2], *others[middle : middle + 1])
@@ -140,12 +140,12 @@ def _in_one_dtype(found: tuple[Item, ...]) -> tuple[Item, ...]:
 
 
 def _may_be_of(beginning: str, names: Collection[str]) -> bool:
-    """Whether one of some names may begin so: what begins otherwise need not be made."""
+    """Whether one of some names may have this beginning. Other groups need not be generated."""
     return not names or any(name.startswith(beginning) for name in names)
 
 
 def matches(item: Item, text: str) -> bool:
-    """Tell whether the name of a case, its group or a rule of it holds a text, or fits a pattern.
+    """Whether the name of a case, its group or one of its rules contains a text or matches a pattern.
 
     Examples
     --------
@@ -167,7 +167,7 @@ def find(name: str, seed: int | None = None) -> Item:
     Raises
     ------
     SpecError
-        When there is none.
+        If there is none.
 
     Examples
     --------
@@ -185,7 +185,7 @@ def require(name: str, seed: int | None = None) -> None:
     Raises
     ------
     SpecError
-        When there is no such case.
+        If there is no such case.
     """
     if next(items(names=[name], seed=seed), None) is None:
         raise SpecError(f"case: expected an id such as masking-empty-last, got {name!r}")

@@ -13,9 +13,9 @@ chapter = Chapter("caching")
 
 #: A sequence of six, attending to itself.
 _SEQUENCES = (Shape((2, 2), 6, 6, 4, 4), Shape((2, 4), 6, 6, 4, 4, groups=2))
-#: Where it is cut: into a step of one, steps of several, one after the other.
+#: The places where it is split into steps.
 _CUTS = {"one": (5,), "several": (3,), "one by one": (3, 4, 5), "nothing before": (2,)}
-#: What the unused part of a cache, and pages of others, hold.
+#: The number in the unused part of a cache and in pages of other sequences.
 _GARBAGE = 1000
 
 
@@ -85,7 +85,7 @@ def attention_over_pages(draw: Draw) -> Iterator[Yielded]:
         for name, pages in (("key", key_pages), ("value", value_pages)):
             yield Call({"pages": pages, "block_table": table}, ("CACHE-4",), operation="gather_pages")
             gathered[name] = _gathered(pages, table)
-        # Of attention alone: it says nothing of a table of pages that is not offered.
+        # The rules of attention only, because a backend may lack tables of pages.
         yield Call({"query": problem.query, **gathered, "key_lengths": keys}, ("MASK-9",))
 
 
@@ -100,7 +100,7 @@ def _appended(cache: Any, new: Any, start: int) -> Any:
 
 
 def _paged(problem: Problem, size: int) -> tuple[Any, Any, Any]:
-    """Lay the keys and values of batch entries out in pages, in any order, beside pages of others."""
+    """Store the keys and values of batch entries in pages, in any order, among pages of other sequences."""
     batch, heads, keys, _ = problem.key.shape
     count = -(-keys // size)
     table = problem.random.permutation(batch * count + 2)[: batch * count].reshape(batch, count)
@@ -115,5 +115,5 @@ def _paged(problem: Problem, size: int) -> tuple[Any, Any, Any]:
 
 
 def _gathered(pages: Any, table: Any) -> Any:
-    """Put the pages of each batch entry one after the other."""
+    """Concatenate the pages of each batch entry."""
     return np.stack([np.concatenate(pages[row], axis=-2) for row in table])

@@ -37,8 +37,8 @@ SIZES: tuple[tuple[int, int, int], ...] = (
 
 AMPLITUDES = (0.01, 0.1, 4.0, 20.0, 50.0)
 
-#: Data sets whose results and weights fall anywhere between two numbers, independently of each other.
-#: Elsewhere rounding to nearest may be biased: a weight of nearly 1 is always rounded up.
+#: Data sets whose results and weights have independent fractional parts. On other data, rounding to nearest
+#: may be biased: a weight of nearly 1 is always rounded up.
 INDEPENDENT = ("plain", "positive-value")
 
 
@@ -71,18 +71,18 @@ class Problem:
 
     @property
     def dtype(self) -> str:
-        """Of the inputs and the result."""
+        """The dtype of the inputs and the result."""
         return str(self.query.dtype)
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """As a call has them, the mask left out where it says nothing."""
+        """The arguments of the call. The mask is left out if it allows everything."""
         arrays: dict[str, Any] = {"query": self.query, "key": self.key, "value": self.value}
         return arrays if self.allowed.all() else arrays | {"mask": self.allowed}
 
 
 def problem(dataset: str, size: tuple[int, int, int], dtype: str, seed: int) -> Problem:
-    """Draw a problem; the same arguments give the same one on every machine.
+    """Draw a problem. The same arguments give the same problem on every machine.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def problem(dataset: str, size: tuple[int, int, int], dtype: str, seed: int) -> 
 def problems(
     dtype: str, *, seeds: range, sizes: tuple[tuple[int, int, int], ...] = SIZES
 ) -> Iterator[Problem]:
-    """Every data set in every size, once for each seed."""
+    """Yield every data set in every size, once for each seed."""
     for dataset in DATASETS:
         for size in sizes:
             for seed in seeds:
@@ -202,11 +202,11 @@ def masked(random: np.random.Generator, queries: int, keys: int, depth: int) -> 
 def _cancelled(query: Array, key: Array, value: Array, dtype: np.dtype[Any]) -> Array:
     """Choose the values of two keys so that the first row of the output is nearly 0.
 
-    The last rounding is tiny there, and what was lost before it shows. The second
-    key makes up for the rounding of the first.
+    The last rounding is tiny there, so earlier errors become visible. The second key
+    compensates the rounding of the first.
     """
     value = value.astype(dtype).astype(np.float64)
-    # In decimals: products and exponentials of NumPy differ in their last digit from machine to machine.
+    # Decimal numbers, because products and exponentials of NumPy differ between machines in the last digit.
     with localcontext() as context:
         context.prec = 40
         row = _weights(query[0].tolist(), key.tolist())
@@ -242,7 +242,7 @@ DATASETS: Mapping[str, Callable[..., Drawn]] = MappingProxyType(
         "identity-value": identity_value,
         "flat-identity": flat_identity,
         "peaked-identity": peaked_identity,
-        "cancelling": plain,  # the values follow once query and key are rounded: see `problem`
+        "cancelling": plain,  # the values depend on the rounded query and key: see `problem`
         "tiny-value": tiny_value,
         "causal": causal,
         "masked": masked,

@@ -1,4 +1,4 @@
-"""The chapter `masking`: queries with nothing to attend to, and what stands where nobody looks."""
+"""The chapter `masking`: queries with nothing to attend to, and the content of disallowed places."""
 
 from collections.abc import Iterator, Mapping
 from itertools import product
@@ -23,7 +23,7 @@ chapter = Chapter("masking")
 
 #: Two batch entries of three heads, five queries, seven keys; and the other way round.
 _WIDE, _TALL = SHAPES[4], MASKED[2]
-#: Which rows are left without a key. A rule may hold for the first row and fail for one in the middle.
+#: The rows that are left without a key. A rule may hold for the first row and fail for one in the middle.
 _ROWS = {"first": slice(0, 1), "middle": slice(2, 3), "last": slice(-1, None), "all": slice(None)}
 
 
@@ -49,7 +49,7 @@ def _segments(problem: Problem, rows: slice) -> dict[str, Any]:
 
 
 def _mask_and_causal(problem: Problem, rows: slice) -> dict[str, Any]:
-    """Row i may attend to keys up to i by the one, from i + 1 on by the other."""
+    """Allow row i to attend to keys up to i by the one source, and from i + 1 on by the other."""
     mask = problem.mask()
     for row in range(problem.shape[-2])[rows]:
         mask[..., row, : row + 1] = False
@@ -120,7 +120,7 @@ def empty_row_with_a_sink(draw: Draw, place: str) -> Iterator[Yielded]:
 
 
 def _garbage(problem: Problem, gone: NDArray[np.bool_], key: Any, value: Any) -> dict[str, Any]:
-    """Put something into the keys and values that nobody may attend to."""
+    """Write numbers into the keys and values that are disallowed for every query."""
     given = {name: array.copy() for name, array in problem.arguments.items()}
     given["key"][..., gone, :] = key
     given["value"][..., gone, :] = value
@@ -128,7 +128,7 @@ def _garbage(problem: Problem, gone: NDArray[np.bool_], key: Any, value: Any) ->
 
 
 def _routes(problem: Problem) -> dict[str, tuple[NDArray[np.bool_], dict[str, Any]]]:
-    """Find for each source keys that it disallows for every query, and its arguments."""
+    """Return for each source the keys that it disallows for every query, and its arguments."""
     queries, keys = problem.shape[-2:]
     position = np.arange(keys)
     mask = np.tile([True, False], keys)[:keys]

@@ -1,4 +1,4 @@
-"""The chapter `errors`: what must raise, what the error says, and what may not be left behind by a call."""
+"""The chapter `errors`: calls that must raise, error messages, and independence of earlier calls."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,7 +22,7 @@ from attnspec.operations.gradients import primal
 chapter = Chapter("errors")
 
 _ARRAYS = ("query", "key", "value")
-#: Of three arrays of one shape.
+#: The shape of three arrays.
 _ALIKE = Shape((2,), 3, 3, 4, 4)
 _MALFORMED = {call.name: call.operation for call in malformed()}
 
@@ -38,7 +38,7 @@ def refused(draw: Draw, name: str) -> Iterator[Yielded]:
 
 
 def _fitted(draw: Draw, operation: str) -> tuple[Malformed, ...]:
-    """Give malformed calls whose sizes are such as an implementation takes, but for what is wrong."""
+    """Return malformed calls whose sizes fit the constraints, apart from the intended fault."""
     if primal(operation) != "attention":
         return malformed()
     own = Shape((*BATCHES, SIZES["Hq"]), SIZES["L"], SIZES["S"], SIZES["D"], SIZES["Dv"])
@@ -130,7 +130,7 @@ def another_dtype(draw: Draw, which: tuple[str, str]) -> Iterator[Yielded]:
         (problem,) = draw.in_each_dtype(MASKED[0], dtypes=(dtype,))
         shape = problem.shape if name == "bias" else problem.shape[-3:-2]
         array = np.round(problem.random.normal(size=shape) * 1024) / 1024
-        if numbers == "large" and other != "float16":  # larger than float16 goes
+        if numbers == "large" and other != "float16":  # outside the range of float16
             array = np.round(array * 4) + (100000 if name == "bias" else -100000)
         arguments: dict[str, Any] = problem.arguments | {name: array.astype(other)}
         yield Call(arguments, misuse=replace(Misuse(name), allowed=True))

@@ -1,4 +1,4 @@
-"""Groups of generated cases: a function of a chapter that yields calls becomes cases with names."""
+"""Groups of generated cases. A function that yields calls becomes a group of named cases."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,10 +22,10 @@ from attnspec.operations.gradients import primal
 Item = Case | Relation
 Arguments = Mapping[str, Any]
 
-#: Every problem is put in float32 and, in turn, in one of the others. The turn is that of the shape, so
-#: that the pairs of shape and dtype are few: some libraries compile anew for each.
+#: Every problem is drawn in float32 and in one other dtype. The other dtype depends on the shape, so that
+#: there are few pairs of shape and dtype, because some libraries compile for each pair.
 _TURN = ("float16", "float64", "bfloat16")
-#: What stands before the part of a name that says what a case is drawn to fit.
+#: The separator before the constraints in the name of a case.
 FITTED = "+"
 _AMPLITUDES = (1.0, 0.125, 4.0)
 _SHARED = (*SHAPES, *GROUPED, *MASKED)
@@ -33,18 +33,18 @@ _SHARED = (*SHAPES, *GROUPED, *MASKED)
 
 @dataclass(frozen=True)
 class Draw:
-    """How the problems of one group are drawn.
+    """Draws the problems of one group.
 
     Attributes
     ----------
     group : str
         The group's name.
     seed : int or None
-        Draws other problems; None for the fixed choice.
+        The seed of other problems. None for the fixed problems.
     constraints : Constraints
-        What the shapes of problems are brought to.
+        The constraints that the shapes of problems must fit.
     changed : list of Shape
-        Those that have been brought to another.
+        The shapes that had to be changed.
     """
 
     group: str
@@ -53,13 +53,13 @@ class Draw:
     changed: list[Shape] = field(default_factory=list)
 
     def number(self, index: int = 0) -> int:
-        """Give the seed of one problem of the group."""
+        """Return the seed of one problem of the group."""
         return crc32(f"{self.group} {index}".encode()) if self.seed is None else 7919 * self.seed + index
 
     def problems(self, shapes: Sequence[Shape] = SHAPES, times: int = 1) -> Iterator[Problem]:
         """Draw a problem of each shape, from flat to sharply peaked rows, in two dtypes."""
         for index, shape in enumerate(shapes * times if isinstance(shapes, tuple) else tuple(shapes) * times):
-            # Shifted after each round, so that no dtype meets one amplitude alone.
+            # Shifted after each round, so that each dtype gets several amplitudes.
             amplitude = _AMPLITUDES[(index + index // len(_AMPLITUDES)) % len(_AMPLITUDES)]
             for dtype in ("float32", _TURN[(_turn(shape) + index // len(shapes)) % len(_TURN)]):
                 yield self.problem(shape, dtype, index, amplitude)
@@ -69,7 +69,7 @@ class Draw:
         return problem_of(self.fitted(shape), dtype, self.number(index), amplitude)
 
     def fitted(self, shape: Shape) -> Shape:
-        """Bring a shape to what fits the constraints, and take note where that is another."""
+        """Change a shape to fit the constraints, and record it if it changes."""
         fit = fitted(shape, self.constraints)
         if fit != shape:
             self.changed.append(shape)
@@ -82,7 +82,7 @@ class Draw:
         return datasets.problem(dataset, (shape.queries, shape.keys, shape.depth), dtype, self.number(index))
 
     def shapes(self, shape: Shape) -> dict[str, tuple[int, ...]]:
-        """Give the shapes of the three arrays, for numbers that are not those of a problem."""
+        """Return the shapes of the three arrays, for other numbers than those of a problem."""
         fit = self.fitted(shape)
         return {
             "query": (*fit.outer, fit.queries, fit.depth),
@@ -102,7 +102,7 @@ class Draw:
             yield self.problem(shape, dtype, index, amplitude)
 
     def generators(self, count: int = 6) -> Iterator[tuple[np.random.Generator, str]]:
-        """Give generators for what is not attention, each in two dtypes."""
+        """Yield generators for other operations, each with two dtypes."""
         for index in range(count):
             for dtype in ("float32", _TURN[index % len(_TURN)]):
                 yield np.random.default_rng(self.number(index)), dtype
@@ -110,13 +110,13 @@ class Draw:
 
 @dataclass(frozen=True)
 class Call:
-    """What a group yields where arguments alone do not say it; the rest is as in `attnspec.Case`.
+    """A call that a group yields, with more than its arguments. The fields are those of `attnspec.Case`.
 
     Attributes
     ----------
     arguments : mapping
     rules : tuple of str
-        By default those of the group.
+        By default the rules of the group.
     """
 
     arguments: Arguments
@@ -131,7 +131,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Calls:
-    """What a group yields for a relation: the calls, and what holds between their results.
+    """A relation that a group yields: the calls, and a function that compares their results.
 
     Attributes
     ----------
@@ -140,7 +140,7 @@ class Calls:
     rules, live
         As in `Relation`.
     beside : bool
-        Whether it holds as well where all its calls have one option more.
+        Whether it also holds if all its calls have one more option.
     """
 
     calls: tuple[Arguments | Call, ...]
@@ -163,9 +163,9 @@ class Group:
     rules : tuple of str
     operation : str
     title : str
-        The sentence of the function.
+        The docstring of the function.
     make : callable
-        Yields what the cases are made of.
+        Yields the calls.
     """
 
     chapter: str
@@ -177,15 +177,15 @@ class Group:
 
     @property
     def id(self) -> str:
-        """What the ids of its cases begin with."""
-        # A sign tells groups apart: -0.5 and 0.5 are two.
+        """The beginning of the ids of its cases."""
+        # The sign is kept, so that -0.5 and 0.5 are different groups.
         slug = re.sub(r"[^a-z0-9]+", "-", self.name.lower().replace(" -", " minus ")).strip("-")
         return f"{self.chapter}-{slug}-"
 
     def items(self, seed: int | None = None, constraints: Constraints = ANY) -> Iterator[Item]:
         """Make the cases and relations of the group, numbered within each dtype.
 
-        Those that are drawn to fit some constraints are other cases, and called otherwise.
+        Cases that are drawn to fit constraints have other names.
         """
         counts: dict[str, int] = {}
         draw = Draw(f"{self.chapter}: {self.name}", seed, constraints)
@@ -194,7 +194,7 @@ class Group:
             beside = isinstance(yielded, Calls) and yielded.beside
             asked = with_always(made, constraints, beside=beside)
             number = counts[made.dtype] = counts.get(made.dtype, 0) + 1
-            # Once one is another, all after it are called so: a problem may be drawn once for many cases.
+            # After the first changed shape, all names have the suffix, because cases may share a problem.
             suffix = FITTED + constraints.suffix if draw.changed or asked is not made else ""
             yield replace(asked, id=f"{self.id}{number}{suffix}")
 
@@ -224,10 +224,10 @@ class Group:
 
 
 def with_always(item: Item, constraints: Constraints, *, beside: bool = False) -> Item:
-    """Ask a case with the options that an implementation always applies, where its values are the oracle's.
+    """Add the options that an implementation always applies to a case, if its values come from the oracle.
 
-    So is a relation that holds beside any option. Of a row without a finite score, which such an option
-    may leave, the standard says nothing.
+    The same is done for a relation that holds with any option. The standard does not define a row without
+    a finite score, which such an option may cause.
     """
     if isinstance(item, Relation):
         if not beside:
@@ -272,15 +272,15 @@ class Chapter(list[Group]):
     def group(
         self, *rules: str, operation: str = "attention", each: Sequence[Any] = ()
     ) -> Callable[[Callable[..., Iterator[Yielded]]], Callable[..., Iterator[Yielded]]]:
-        """Enter a function as a group; with `each`, as one group for each of some values.
+        """Register a function as a group, or with `each` as one group for each of several values.
 
         Parameters
         ----------
         *rules : str
-            The rules that the cases bear on, the one they are there for first.
+            The rules that the cases test, the main one first.
         operation : str, optional
         each : sequence, optional
-            The function is given one of these values after `draw`.
+            The function takes one of these values after `draw`.
         """
 
         def enter(function: Callable[..., Iterator[Yielded]]) -> Callable[..., Iterator[Yielded]]:
@@ -299,7 +299,7 @@ class Chapter(list[Group]):
 
 
 def _turn(shape: Shape) -> int:
-    """Give the place of a shape among those that groups share; of one that is a group's own, its keys."""
+    """Return the index of a shape among the shared shapes, or the number of keys of another shape."""
     return _SHARED.index(shape) if shape in _SHARED else shape.keys
 
 

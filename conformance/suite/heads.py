@@ -12,8 +12,8 @@ from attnspec.dtypes import DTYPES
 
 chapter = Chapter("heads")
 
-#: (batch axes, tokens, heads, depth of a head): as many tokens as heads among them, where a reshape
-#: without the transposition has the right shape.
+#: (batch axes, tokens, heads, depth of a head). Some have as many tokens as heads, so that a reshape without
+#: the transposition has the right shape.
 _SPLITS = (((2,), 3, 2, 4), ((), 3, 3, 2), ((2, 1), 4, 4, 1), ((), 5, 1, 3))
 
 
@@ -119,9 +119,9 @@ def cross_attention(draw: Draw, depth: int) -> Iterator[Yielded]:
 def _tokens_and_weights(
     random: np.random.Generator, dtype: str, heads: int, key_heads: int, *, memory: int = 0, width: int = 5
 ) -> dict[str, Any]:
-    """Draw two batch entries of three tokens of a width; heads of depth 2, of 3 for the values.
+    """Draw two batch entries of three tokens, and heads of depth 2, or 3 for the values.
 
-    `memory` is the depth of what keys and values are projected from, if that is not the tokens.
+    `memory` is the depth of the memory, if keys and values are not projected from the tokens.
     """
     inner = memory or width
     shapes = {

@@ -1,7 +1,7 @@
-"""The chapter `masking`: positions, offsets, lengths and ids are integers, exact as far as they reach.
+"""The chapter `masking`: large positions, offsets, lengths and ids are exact.
 
-They wrap around, or two of them become one, where an implementation holds them in a
-byte, in half precision or in another dtype that is too short.
+If an implementation holds them in a byte, in half precision or in another dtype that is too
+short, they wrap around or different ones become equal.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ from attnspec.conformance.suite.problem import Shape
 
 chapter = Chapter("masking")
 
-#: More keys than a byte counts, and more queries.
+#: More keys, and more queries, than a byte can count.
 _KEYS, _QUERIES = Shape((), 4, 300, 2, 3), Shape((), 300, 5, 2, 3)
 #: Shape, rule, options.
 _FAR: Mapping[str, tuple[Shape, str, dict[str, Any]]] = MappingProxyType(
@@ -30,9 +30,9 @@ _FAR: Mapping[str, tuple[Shape, str, dict[str, Any]]] = MappingProxyType(
         "length, late queries": (_QUERIES, "MASK-10", {"query_lengths": 258}),
     }
 )
-#: Beyond what 16, 32 and 53 bits hold.
+#: Offsets that do not fit into 16, 32 and 53 bits.
 _OFFSETS = (2**15 + 1, 2**16, 2**31, 2**32 + 1, 2**53 + 1)
-#: Ids of which a shorter integer or a floating-point number makes one.
+#: Pairs of ids that become equal in a shorter integer or a floating-point number.
 _IDS = ((0, 256), (256, 257), (2048, 2049), (0, 2**16), (2**24, 2**24 + 1), (-(2**31), 2**31 - 1))
 _LONG_IDS = ((0, 2**32), (2**31 - 1, -(2**31) - 1), (2**53, 2**53 + 1))
 _FLOAT32 = ("float32",)

@@ -1,4 +1,4 @@
-"""The chapter `numerics`: however the inputs lie in memory (NUM-8)."""
+"""The chapter `numerics`: memory layouts of the inputs (NUM-8)."""
 
 from collections.abc import Iterator
 from itertools import product

@@ -1,4 +1,4 @@
-"""The chapter `masking`: who may attend to what."""
+"""The chapter `masking`: the keys that a query may attend to."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +12,7 @@ from attnspec.conformance.suite.problem import MASKED, SHAPES
 chapter = Chapter("masking")
 
 _LONG = tuple(shape for shape in SHAPES if shape.queries < shape.keys and len(shape.outer) != 1)
-#: The largest integer of 32 bits, as some write an open side: with a position added it overflows.
+#: The largest integer of 32 bits, which some use for an open side. It overflows if a position is added.
 _WIDEST = 2**31 - 1
 
 

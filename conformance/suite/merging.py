@@ -23,9 +23,9 @@ from attnspec.conformance.verdict import Difference
 chapter = Chapter("caching")
 
 _SPLIT = (SHAPES[1], SHAPES[4], Shape((2, 4), 3, 5, 4, 4, groups=2))
-#: How far from 0 lses lie: the exponential of the second overflows, that of the third is 0.
+#: The distance of lses from 0. The exponential of the second overflows, that of the third is 0.
 _SHIFTS = {"near 0": 0, "far above": 10000, "far below": -10000}
-#: Where the keys are cut: into parts of different sizes, or with a part of none.
+#: The places where the keys are split: into parts of different sizes, or with an empty part.
 _CUTS = {"two": (3,), "three": (1, 3), "an empty one": (0, 2), "an empty one last": (2, None)}
 
 
@@ -76,7 +76,7 @@ def parts_of_its_own(draw: Draw, cuts: str) -> Iterator[Yielded]:
 
 
 def _parts(random: np.random.Generator, dtype: str) -> dict[str, Any]:
-    """Draw three parts of (2, 4) rows, of values 3 deep."""
+    """Draw three parts of (2, 4) rows, with values of depth 3."""
     return {
         "outputs": grid(random, (3, 2, 4, 3), 1.0).astype(dtype),
         "lses": grid(random, (3, 2, 4), 2.0).astype(lse_dtype(dtype)),
@@ -94,7 +94,7 @@ def _merge_to_the_whole(backend: Backend, cases: tuple[Case, ...]) -> Found:
     if not backend.has("attention", "return_lse"):
         raise Missing(f"{backend.name} returns no lse")
     if {"SOFT-6", "SOFT-7"} & set(backend.dialect):
-        raise Missing(f"{backend.name} declares another lse, by which nothing is merged")
+        raise Missing(f"{backend.name} declares another lse, by which parts cannot be merged")
     found = [observe(backend, case) for case in cases]
     outputs, lses = (np.stack([one[name] for one in found]) for name in ("output", "lse"))
     merge = replace(cases[0], operation="merge_partials", arguments={"outputs": outputs, "lses": lses})
@@ -106,7 +106,7 @@ def _merge_to_the_whole(backend: Backend, cases: tuple[Case, ...]) -> Found:
 
 
 def _whole(cases: tuple[Case, ...]) -> dict[str, Any]:
-    """Put the parts of the keys together again."""
+    """Concatenate the parts of the keys."""
     joined = {
         name: np.concatenate([case.arguments[name] for case in cases], axis=-2) for name in ("key", "value")
     }
@@ -114,12 +114,12 @@ def _whole(cases: tuple[Case, ...]) -> dict[str, Any]:
 
 
 def _inherited(backend: Backend, cases: tuple[Case, ...], whole: Any) -> Any:
-    """Bound what the errors of the parts, in output and lse, make of the merged output."""
+    """Bound the error of the merged output that is due to the outputs and lses of the parts."""
     parts = [exact(case.operation, case.arguments, backend.dialect) for case in cases]
     budgets = [budgets_of(backend, case) for case in cases]
     top = np.max([part["lse"] for part in parts], axis=0)
     rates = [np.exp(part["lse"] - top)[..., None] for part in parts]
-    # Two lses move a quotient of their exponentials by no more than twice the largest error.
+    # The errors of two lses change a quotient of their exponentials by at most twice the largest error.
     worst = np.expm1(2 * np.max([budget["lse"] for budget in budgets], axis=0))[..., None]
     bound = np.zeros_like(whole)
     for rate, part, budget in zip(rates, parts, budgets, strict=True):

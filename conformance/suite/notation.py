@@ -1,4 +1,4 @@
-"""The chapter `notation`: axes, shapes, and what is refused."""
+"""The chapter `notation`: axes, shapes, and shapes that are refused."""
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -14,7 +14,7 @@ from attnspec.conformance.suite.problem import GROUPED, SHAPES, Shape
 chapter = Chapter("notation")
 
 _BATCHED = tuple(shape for shape in SHAPES if len(shape.outer) == 2)
-#: As many queries as keys among them, where rows could be taken for heads.
+#: Some have as many queries as keys, so that axes could be confused.
 _FLAT = (Shape((), 4, 4, 3, 3), *(shape for shape in SHAPES if not shape.outer))
 _OBLONG = tuple(shape for shape in SHAPES if shape.queries != shape.keys)
 #: (batch entries, heads), queries, keys
@@ -31,7 +31,7 @@ _MISFITS: Mapping[str, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], 
     {
         "depth of key": ((2, 3, 4), (2, 5, 3), (2, 5, 4), "key"),
         "positions of value": ((2, 3, 4), (2, 5, 4), (2, 6, 4), "value"),
-        # A fused kernel may look at four axes only, and read past the end of the shorter one.
+        # A fused kernel may read past the end of the shorter array on four axes.
         "more positions of value": ((2, 2, 3, 4), (2, 2, 5, 4), (2, 2, 6, 4), "value"),
         "fewer positions of value": ((2, 2, 3, 4), (2, 2, 5, 4), (2, 2, 4, 4), "value"),
         "no positions of value": ((2, 2, 3, 4), (2, 2, 5, 4), (2, 2, 0, 4), "value"),

@@ -1,4 +1,4 @@
-"""The chapter `numerics`: dtypes, precision, budgets, inputs left alone, repeated bits."""
+"""The chapter `numerics`: dtypes, precision, budgets, unchanged inputs, repeated bits."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,7 +22,7 @@ from attnspec.reference.budget.budget import budget
 
 chapter = Chapter("numerics")
 
-#: Those of the data sets' sizes whose exact values take milliseconds.
+#: The sizes of data sets whose exact values take milliseconds.
 _SIZES = ((1, 1, 1), (3, 7, 4), (7, 16, 16), (4, 31, 8), (8, 32, 3))
 #: Sizes past every tile, with depths that are no multiple of 8; (L, S, D).
 _LARGE = ((5, 65, 13), (17, 33, 72), (2, 257, 40), (33, 9, 20))
@@ -122,7 +122,7 @@ def inputs_beside_each_other(draw: Draw) -> Iterator[Yielded]:
 
 
 def _only_called(backend: Backend, calls: tuple[Case, ...]) -> Found:
-    """The inputs are compared in every call of the suite; here nothing else is looked at."""
+    """Make the calls only. The inputs are compared in every call of the suite."""
     for case in calls:
         call(backend, case.operation, case.arguments)
     return None

@@ -1,4 +1,4 @@
-"""The options of attention, each with a way to draw one that matters in a problem."""
+"""The options of attention, each with a function that draws a value that matters in a problem."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,16 +15,16 @@ Options = dict[str, Any]
 
 @dataclass(frozen=True)
 class Option:
-    """One thing that a call may ask for besides its arrays.
+    """One option of a call.
 
     Attributes
     ----------
     rule : str
-        That it is about.
+        Its rule.
     draw : callable
-        Draws the arguments it is asked for with, by canonical name.
+        Draws its arguments, by canonical name.
     needs : callable
-        Draws what has to be there for it to matter.
+        Draws other arguments without which it has no effect.
     """
 
     rule: str
@@ -33,13 +33,13 @@ class Option:
 
 
 def biased(problem: Problem, *, amplitude: float = 2.0) -> NDArray[Any]:
-    """Draw a bias of the scores' shape, some of it minus infinity, the first key of no row."""
+    """Draw a bias of the scores' shape with some minus infinity, but not for the first key."""
     bias = problem.array(*problem.shape, amplitude=amplitude)
     return np.where(problem.mask(), bias, -np.inf).astype(bias.dtype)
 
 
 def window(problem: Problem) -> Options:
-    """Draw a window, its bounds around those that matter."""
+    """Draw a window with bounds around the interesting ones."""
     keys = problem.shape[-1]
     bounds = (None, 0, 1, 2, keys, keys + 1)
     return {"window": (problem.choice(*bounds), problem.choice(*bounds))}
@@ -51,13 +51,13 @@ def narrow_window(problem: Problem) -> Options:
 
 
 def offset(problem: Problem) -> Options:
-    """Draw a query offset, negative at times."""
+    """Draw a query offset, which may be negative."""
     queries, keys = problem.shape[-2:]
     return {"query_offset": problem.integers(min(-1, keys - queries), max(2, keys - queries))}
 
 
 def segments(problem: Problem) -> Options:
-    """Draw segment ids: neither sorted nor contiguous, 0 and negative numbers among them."""
+    """Draw segment ids that are neither sorted nor contiguous and include 0 and negative numbers."""
     ids = np.array([-1, 0, 7, 2**31 - 1], dtype=problem.choice(np.int32, np.int64))
     queries, keys = problem.shape[-2:]
     return {
@@ -67,13 +67,13 @@ def segments(problem: Problem) -> Options:
 
 
 def sinks(problem: Problem) -> Options:
-    """Draw a sink for each query head, large enough to be seen."""
+    """Draw a sink for each query head, large enough to matter."""
     heads = problem.shape[-3] if len(problem.shape) > 2 else 1
     return {"sinks": problem.array(heads, amplitude=2.0)}
 
 
 def dropout(problem: Problem) -> Options:
-    """Draw which weights are kept, and a rate that has nothing to do with how many they are."""
+    """Draw the kept weights, and a rate that is independent of their number."""
     kept = problem.random.random(problem.shape) < 0.7
     return {"dropout_mask": problem.broadcastable(kept), "dropout_rate": problem.choice(0.25, 0.3, 0.5)}
 
@@ -86,7 +86,7 @@ def _mask(problem: Problem) -> Options:
     return {"mask": problem.mask()}
 
 
-#: By the name under which the suite speaks of them. Two of them together have the rule MASK-4 if both mask.
+#: The options by their names in the suite. Two options together have the rule MASK-4 if both mask.
 OPTIONS: Mapping[str, Option] = MappingProxyType(
     {
         "scale": Option("SCORE-3", lambda problem: {"scale": problem.choice(0.0, 1.5, -1.0)}),
@@ -107,7 +107,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
 
 
 def drawn(problem: Problem, name: str) -> tuple[Options, Options]:
-    """Draw an option of a problem: what has to be there for it, and its own arguments.
+    """Draw an option of a problem: the other arguments that it needs, and its own arguments.
 
     Examples
     --------

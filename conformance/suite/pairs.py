@@ -20,14 +20,14 @@ from attnspec.conformance.verdict import Difference
 
 chapter = Chapter("errors")
 
-#: More keys than queries, so that a bottom-right mask is not a top-left one, and room for every mask.
+#: More keys than queries, so that bottom-right and top-left masks differ, and large enough for every mask.
 _SHAPE, _SHARED = MASKED[0], GROUPED[0]
-#: Longer than tiles of 16 and 32, and no multiple of them.
+#: Longer than tiles of 16 and 32, and not a multiple of them.
 _TILED = Shape((1, 1), 19, 35, 2, 2)
 #: Longer than tiles of 64 and 128, with many queries and with one.
 _LONG = (Shape((1, 4), 133, 139, 4, 3, groups=2), Shape((2, 2), 1, 139, 4, 3))
 _MASKS = ("mask", "bias", "is_causal", "query_offset", "window", "query_lengths", "key_lengths", "segments")
-#: An offset is always beside a causal mask, and a rate beside its mask.
+#: An offset always comes with a causal mask, and a rate with a dropout mask.
 _PAIRS = (
     *(
         pair
@@ -36,8 +36,8 @@ _PAIRS = (
     ),
     *(("grouped", name) for name in OPTIONS),
 )
-#: The fixed problems in which an option makes no difference, and the next one in which it does:
-#: by group and number. A test holds that the others need no entry, with the second oracle.
+#: The fixed problems in which an option has no effect, by group and number, and the number of the next
+#: problem in which it has one. A test checks with the second oracle that other problems need no entry.
 SKIPPED: dict[tuple[str, int], int] = {
     ("errors: option has an effect: dropout", 0): 1,
     ("errors: option has an effect: dropout_rate", 0): 2,
@@ -79,7 +79,7 @@ def _differ(backend: Backend, calls: tuple[Case, ...]) -> Found:
     few, many = (budgets_of(backend, case) for case in calls)
     for name, array in more.items():
         allowed = few[name] + many[name]
-        if allowed.shape != array.shape:  # a wrong shape is for other cases to tell
+        if allowed.shape != array.shape:  # other cases test shapes
             allowed = np.full(array.shape, allowed.max(initial=0.0))
         compared = compare(name, array, less[name].astype(np.float64), allowed, str(array.dtype))
         if isinstance(compared, Difference):
@@ -96,7 +96,7 @@ def options_in_pairs(draw: Draw, pair: tuple[str, str]) -> Iterator[Yielded]:
     rule = "MASK-4" if both_mask else next(OPTIONS[name].rule for name in reversed(pair) if name in OPTIONS)
     for number in range(2):
         for problem in _problems(draw, shape, number):
-            # float32, and one of the other dtypes in turn.
+            # float32, and one of the other dtypes.
             turn = ("float16", "float64", "bfloat16")[(_PAIRS.index(pair) + number) % 3]
             if str(problem.query.dtype) in ("float32", turn):
                 yield Call(together(problem, pair), (rule, "ERR-3"))
@@ -116,11 +116,11 @@ def together(problem: Problem, pair: tuple[str, str]) -> dict[str, Any]:
 def _problems(
     draw: Draw, shape: Shape, number: int, good: Callable[[Problem], bool] = lambda _: True
 ) -> Iterator[Problem]:
-    """Draw a problem in each dtype, past those in which an option makes no difference."""
+    """Draw a problem in each dtype, and skip those in which an option has no effect."""
     first = 100 * number
     if draw.seed is None and draw.fitted(shape) == shape:
         found = first + SKIPPED.get((draw.group, number), 0)
-    else:  # of other problems no table tells
+    else:  # there is no table for other seeds
         found = next(
             index for index in range(first, first + 50) if good(draw.problem(shape, "float32", index))
         )
@@ -128,7 +128,7 @@ def _problems(
 
 
 def _matters(problem: Problem, option: str) -> bool:
-    """Whether an option makes a difference that shows in every dtype."""
+    """Whether an option has an effect that is visible in every dtype."""
     needs, own = drawn(problem, option)
     less, more = (exact("attention", problem.arguments | needs | more)["output"] for more in ({}, own))
     return bool(np.abs(less - more).max() > 1 / 8)
@@ -146,7 +146,7 @@ def option_past_every_tile(draw: Draw, option: str) -> Iterator[Yielded]:
 def option_past_large_tiles(draw: Draw, which: tuple[str, str]) -> Iterator[Yielded]:
     """An option holds past tiles of 64 and 128, alone and under a causal mask, and for one query."""
     option, beside = which
-    for shape in _LONG[: 1 if option == "query_lengths" else 2]:  # one query has no length to be cut to
+    for shape in _LONG[: 1 if option == "query_lengths" else 2]:  # a single query cannot be shortened
         for problem in draw.in_each_dtype(shape, dtypes=("float32",)):
             needs, own = drawn(problem, option)
             causal: dict[str, Any] = {"is_causal": True} if beside == "causal" else {}
@@ -157,7 +157,7 @@ def option_past_large_tiles(draw: Draw, which: tuple[str, str]) -> Iterator[Yiel
 
 
 def _in_few_words(problem: Problem) -> dict[str, Any]:
-    """Draw queries and keys of a few words each: the oracles take one exponential for equal scores."""
+    """Draw queries and keys from a few vectors, because the oracles compute equal scores only once."""
     arrays = {}
     for name, count in (("query", 3), ("key", 6)):
         array = problem.arguments[name]
@@ -170,7 +170,7 @@ def _in_few_words(problem: Problem) -> dict[str, Any]:
 def options_together(draw: Draw) -> Iterator[Yielded]:
     """Any of all options, mask and bias of every shape that broadcasts; rows may be left without a key."""
     for number, problem in enumerate(draw.problems((*SHAPES, *GROUPED), 4)):
-        # Those that few implementations have are left out of every second problem.
+        # Options that few implementations have are left out of every second problem.
         names = [name for name in OPTIONS if number % 4 < 2 or name in ("scale", "bias", "mask", "is_causal")]
         options: dict[str, Any] = {}
         for name in names:
@@ -178,12 +178,12 @@ def options_together(draw: Draw) -> Iterator[Yielded]:
             if problem.random.random() < 0.4:
                 options |= needs | own
         if "bias" in options:
-            # Numbers that are not exact in a shorter dtype, some of them large.
+            # Numbers that are not exact in a shorter dtype. Some are large.
             bias = problem.random.normal(size=problem.shape) * problem.choice(1.0, 300.0)
             bias[problem.random.random(problem.shape) < 0.2] = -np.inf
             options["bias"] = problem.broadcastable(bias.astype(problem.query.dtype))
         if "mask" in options:
             options["mask"] = problem.broadcastable(problem.random.random(problem.shape) < 0.7)
-        # A rule about an option that is not there would pass without being asked.
+        # A rule about an absent option would pass without being tested.
         of = {"scale": "SCORE-3", "bias": "SCORE-4", "softcap": "SCORE-5"}
         yield Call(problem.arguments | options, ("MASK-4", *(of[name] for name in of if name in options)))

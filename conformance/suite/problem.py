@@ -1,7 +1,7 @@
-"""Problems: the arrays that generated cases are made of.
+"""Problems: the arrays of generated cases.
 
-The numbers are whole multiples of 1/64 of moderate size, so that a printed problem
-is short and each number is held exactly by most dtypes.
+The numbers are multiples of 1/64 of moderate size, so that a printed problem is short
+and most dtypes hold each number exactly.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from attnspec.backends.constraints import Constraints
 
 
 class Shape(NamedTuple):
-    """The sizes of a problem: `outer` are batch axes and query heads; `groups` of these share a key head."""
+    """The sizes of a problem. `outer` are batch axes and query heads. `groups` heads share a key head."""
 
     outer: tuple[int, ...]
     queries: int
@@ -30,10 +30,10 @@ class Shape(NamedTuple):
 
 
 def fitted(shape: Shape, constraints: Constraints) -> Shape:
-    """Bring a shape to what an implementation takes: the same problem in other sizes.
+    """Change a shape to fit the constraints of an implementation.
 
-    Where there were fewer queries than keys, or more, there still are. Numbers of heads stay as
-    they are: of shared heads another number would say nothing.
+    If there are fewer or more queries than keys, this stays so. Numbers of heads do not change,
+    because the problem may be about shared heads.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def fitted(shape: Shape, constraints: Constraints) -> Shape:
         keys = queries + constraints.multiple[1] - queries % constraints.multiple[1]
     if shape.queries > shape.keys and queries <= keys:
         queries = keys + constraints.multiple[0] - keys % constraints.multiple[0]
-    # Of three axes the first is that of heads: there a batch cannot be dropped without saying what it is.
+    # With three axes the first is the axis of heads, so a batch axis is dropped explicitly.
     outer = shape.outer[-2:] if constraints.axes == 4 else shape.outer
     fit = shape._replace(outer=outer, queries=queries, keys=keys)
     if not constraints.depths:
@@ -60,8 +60,8 @@ def fitted(shape: Shape, constraints: Constraints) -> Shape:
     return fit._replace(depth=depth, value_depth=depth)
 
 
-#: Sizes distinct where they can be, so that any mix-up of axes shows. Few of them: JAX compiles
-#: anew for every shape. All cases take theirs from the lists here.
+#: The sizes are distinct if possible, so that confused axes are detected. There are few of them, because JAX
+#: compiles for every shape. All cases use these lists.
 SHAPES = (
     Shape((), 1, 1, 1, 1),
     Shape((), 3, 5, 4, 4),
@@ -69,7 +69,7 @@ SHAPES = (
     Shape((2,), 4, 4, 3, 3),
     Shape((2, 3), 5, 7, 4, 4),
     Shape((1, 2), 6, 17, 8, 8),
-    Shape((2, 2), 4, 4, 3, 3),  # as many heads as batch entries, queries as keys: only the numbers tell
+    Shape((2, 2), 4, 4, 3, 3),  # as many heads as batch entries, and queries as keys: only the values differ
     Shape((2,), 3, 4, 2, 5),
     Shape((1, 2, 1, 2), 1, 5, 4, 4),  # more batch axes than one, and a single query
 )
@@ -79,7 +79,7 @@ GROUPED = (
     Shape((6,), 4, 4, 3, 3, groups=3),
     Shape((1, 5), 5, 3, 2, 2, groups=5),
 )
-#: Fewer queries than keys, as many, and more; with batch entries, so that numbers of their own matter.
+#: Fewer queries than keys, as many, and more. There are batch entries, so that per-entry numbers matter.
 MASKED = (
     Shape((2, 3), 5, 7, 4, 4),
     Shape((2, 2), 4, 4, 3, 3),
@@ -90,7 +90,7 @@ MASKED = (
 
 @dataclass(frozen=True)
 class Problem:
-    """Queries, keys and values in one dtype, and a generator for what else is wanted.
+    """Queries, keys and values in one dtype, and a generator for options.
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ class Problem:
         return things[int(self.random.integers(len(things)))]
 
     def array(self, *shape: int, amplitude: float = 1.0) -> NDArray[Any]:
-        """More numbers like those of the problem."""
+        """Draw more numbers like those of the problem."""
         return grid(self.random, shape, amplitude).astype(self.query.dtype)
 
     def mask(self) -> NDArray[np.bool_]:
@@ -141,7 +141,7 @@ class Problem:
         return mask
 
     def broadcastable(self, full: NDArray[Any]) -> NDArray[Any]:
-        """Take a part that broadcasts to the whole: some axes made 1, some leading ones dropped."""
+        """Take a part that broadcasts to the whole: some axes of size 1, some leading axes dropped."""
         keep = self.random.random(full.ndim) < 0.5
         part = full[tuple(slice(None) if kept else slice(0, 1) for kept in keep)]
         drop = int(self.random.integers(0, full.ndim))
@@ -153,7 +153,7 @@ class Problem:
 
 
 def grid(random: np.random.Generator, shape: tuple[int, ...], amplitude: float) -> NDArray[np.float64]:
-    """Signed numbers, about `amplitude` large, on the grid of 1/64."""
+    """Draw signed multiples of 1/64 of about the size `amplitude`."""
     return np.round(random.normal(size=shape) * amplitude * 64) / 64
 
 

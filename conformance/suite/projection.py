@@ -10,7 +10,7 @@ from attnspec.dtypes import DTYPES
 
 chapter = Chapter("projection")
 
-#: (tokens, depth in, features): square among them, where a transposed weight raises no error.
+#: (tokens, depth, features). Some weights are square, so that a transposed weight raises no error.
 _SIZES = ((4, 4, 4), (3, 5, 2), (3, 3, 5), (1, 3, 3))
 _CONVENTIONS = ("row", "column", "linear")
 _RULE = {"row": "PROJ-1", "column": "PROJ-2", "linear": "PROJ-7"}

@@ -1,4 +1,4 @@
-"""The chapter `scores`: dot products, scale, softcap, bias; seen in the weights and the lse."""
+"""The chapter `scores`: dot products, scale, softcap and bias, tested by the weights and the lse."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +13,7 @@ chapter = Chapter("scores")
 
 _SQUARE = tuple(shape for shape in SHAPES if shape.queries == shape.keys > 1)
 _OTHER_VALUE_DEPTH = tuple(shape for shape in SHAPES if shape.depth != shape.value_depth)
-#: Features before, at and past the edges of tiles.
+#: Numbers of features below, at and above the sizes of tiles.
 _FEATURES = np.array([0, 7, 8, 15, 16, 31, 32, 63, 64, 70])
 
 
@@ -77,7 +77,7 @@ def queries_are_rows(draw: Draw) -> Iterator[Yielded]:
     for problem in draw.problems(_SQUARE, 4):
         keys = problem.key.shape[-2]
         order = problem.random.permutation(keys)
-        # Query i points at key order[i]; with queries and keys exchanged, it would be the inverse order.
+        # Query i matches key order[i]. With queries and keys exchanged, it would be the inverse order.
         width = draw.shapes(Shape((), keys, keys, keys, keys))["key"][-1]
         key = np.broadcast_to(np.eye(keys, width, dtype=problem.key.dtype), (*problem.key.shape[:-1], width))
         query = np.array(key[..., order, :])

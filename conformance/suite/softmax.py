@@ -1,4 +1,4 @@
-"""The chapter `softmax`: scores to weights to output."""
+"""The chapter `softmax`: weights and output."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -98,7 +98,7 @@ def every_key_counts(draw: Draw, sizes: tuple[int, int]) -> Iterator[Yielded]:
 @chapter.group("SOFT-3")
 def one_key_gives_its_value(draw: Draw) -> Iterator[Yielded]:
     """Whatever the score, the output of a row with one key is its value to the last bit."""
-    # Of one key alone: who does not take that is not asked.
+    # With one key. A backend that does not take one key is not tested.
     for problem in replace(draw, constraints=ANY).problems(_ONE_KEY, 6):
         yield Calls((Call(problem.arguments, outputs=("output",)),), _is_the_value)
 
@@ -130,7 +130,7 @@ def output_alone(draw: Draw, hidden: tuple[str, ...]) -> Iterator[Yielded]:
             raise Missing(f"{backend.name} does not return {' and '.join(hidden)}")
         from attnspec.conformance.judge.judge import judge
 
-        # Under a rule that is asked of a backend without weights and lse, too.
+        # Under a rule that is also tested on a backend without weights and lse.
         verdict = judge(without(backend, *flags), replace(calls[0], rules=("SOFT-1",)))
         rule = "SOFT-4" if verdict.rule == "SOFT-1" else verdict.rule
         return None if verdict.status == "pass" else replace(verdict, rule=rule)

@@ -1,4 +1,4 @@
-"""Calls that must be refused: each a call that fits, made wrong in one place."""
+"""Calls that must be refused: each is a valid call with one fault."""
 
 from attnspec.conformance.suite.malformed.calls import Malformed, every, malformed, mixed
 from attnspec.conformance.suite.malformed.fitting import fitting

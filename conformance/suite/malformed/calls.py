@@ -1,7 +1,7 @@
-"""Calls that must be refused: a call that fits, with one thing made wrong, as the data on operations has it.
+"""Calls that must be refused: valid calls with one fault, derived from the declared operations.
 
-Nothing here knows an argument: what may be wrong with one follows from its kind, its
-shape, its bounds and what it needs, and the rule that refuses it stands beside them.
+The faults of an argument follow from its declared kind, shape, bounds and needs. The
+declaration also has the rule that refuses each fault.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,20 +30,20 @@ class Malformed:
     Attributes
     ----------
     name : str
-        In a few words, by which it is told from all others.
+        A short unique description.
     rule : str
-        That refuses it.
+        The rule that refuses it.
     argument : str
-        The one at fault.
+        The argument at fault.
     names : tuple of str
-        What an error may name: the argument at fault, or an array that was changed
-        along with it.
+        The arguments that an error may name: the one at fault, or an array that was
+        changed with it.
     operation : str
     arguments : mapping
-        Of the call, its floating-point arrays in float64.
+        The arguments of the call. Floating-point arrays are in float64.
     asked : bool
-        Whether a rule asks for the refusal. Of the others, such as True for a
-        number, no rule speaks; our own sources refuse them all the same.
+        Whether a rule requires the refusal. No rule covers the others, such as True
+        for a number, but our own implementations refuse them.
     """
 
     name: str
@@ -55,13 +55,13 @@ class Malformed:
     asked: bool = True
 
 
-#: Sizes of attention's arrays by letter, other than those of `SIZES`; hashable, as lists are kept by them.
+#: Sizes by letter that differ from `SIZES`, as a hashable key for caching.
 Sizes = tuple[tuple[str, int], ...]
 
 
 @cache
 def malformed(sizes: Sizes = ()) -> tuple[Malformed, ...]:
-    """List every call that a rule asks to refuse, in the same order and by the same names in all sizes.
+    """List every call that a rule refuses. The order and the names are the same for all sizes.
 
     Examples
     --------
@@ -74,15 +74,15 @@ def malformed(sizes: Sizes = ()) -> tuple[Malformed, ...]:
 
 @cache
 def every(sizes: Sizes = ()) -> tuple[Malformed, ...]:
-    """List every call that our own sources refuse, whether a rule asks for it or not."""
+    """List every call that our own implementations refuse, whether or not a rule requires it."""
     found: dict[str, Malformed] = {}
     for operation in OPERATIONS:
         own = {**SIZES, **dict(sizes if primal(operation) == "attention" else ())}
         made = (make(operation, own) for make in (_derived, _alone, _resized, _by_hand))
         for call in chain.from_iterable(made):
             if operation != primal(operation) and call.argument in OPERATIONS[primal(operation)].arguments:
-                continue  # what attention refuses is asked of attention
-            # A companion shares words with the operator: "softcap of 0 in scores".
+                continue  # attention itself is asked to refuse these
+            # Companions and the operator have arguments of the same name: "softcap of 0 in scores".
             beside = "" if call.operation == "attention" else f" in {call.operation}"
             name = NAMES.get(f"{call.name}{beside}") or f"{call.name}{beside}"
             found.setdefault(name, replace(call, name=name))
@@ -115,7 +115,7 @@ def mixed(operation: str, dtype: str, other: str) -> Iterator[Malformed]:
 
 
 def _with(operation: str, argument: Argument, sizes: Mapping[str, int] = SIZES) -> dict[str, Any]:
-    """Give what has to be there for an argument to be looked at, and that one itself."""
+    """Return an argument, with the other arguments that it needs."""
     known = OPERATIONS[operation].arguments
     names = (*argument.needs, *argument.matters_with[:1], argument.name)
     return {name: value_for(operation, known[name], sizes) for name in names}
@@ -133,7 +133,7 @@ def _call(
 ) -> Malformed:
     form = OPERATIONS[operation]
     rule = argument.refusals.get(key, argument.refusals.get("shape", argument.rule))
-    # A number of heads is held against the arrays that have so many.
+    # A number of heads is compared with the arrays that have this number.
     holding = [one.name for one in form.positional if argument.binds and _speaks_of(one, argument.binds)]
     names = dict.fromkeys((argument.name, *(name for name in changes if name in form.arrays), *holding))
     asked = not own and _is_asked(rule, argument, key) and not _has_a_variant(rule, argument, changes)
@@ -146,7 +146,7 @@ def _speaks_of(argument: Argument, letter: str) -> bool:
 
 
 def _is_asked(rule: str, argument: Argument, key: str) -> bool:
-    """Whether a rule asks to refuse a fault, and does not just say what it is that cannot be had."""
+    """Whether a rule requires an error for a fault."""
     sentence = find_rule(rule).sentence
     if argument.broadcasts and key == "shape":
         return True
@@ -154,7 +154,7 @@ def _is_asked(rule: str, argument: Argument, key: str) -> bool:
 
 
 def _has_a_variant(rule: str, argument: Argument, changes: Mapping[str, Any]) -> bool:
-    """Whether an array has too few or too many axes, and a variant of the rule gives that a meaning."""
+    """Whether an array has too few or too many axes, and a variant of the rule defines the result."""
     given = changes.get(argument.name)
     if argument.kind != "array" or argument.broadcasts or not isinstance(given, np.ndarray):
         return False
@@ -162,7 +162,7 @@ def _has_a_variant(rule: str, argument: Argument, changes: Mapping[str, Any]) ->
 
 
 def _derived(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
-    """Make calls with one argument that is not what it has to be."""
+    """Make calls with one invalid argument."""
     form = OPERATIONS[operation]
     for argument in form.arguments.values():
         for fault in faults(operation, argument, sizes):
@@ -172,17 +172,17 @@ def _derived(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
 
 
 def _is_fault(operation: str, fault: Fault, changes: Mapping[str, Any], sizes: Mapping[str, int]) -> bool:
-    """Leave out a shape that fits after all: a longer axis may be nobody else's."""
+    """Leave out a changed shape that is still valid, because no other array has the axis."""
     by_shape = fault.key not in ("dtype", "form", "bounds", "entries")
     return not by_shape or bool(misfits(operation, {**fitting(operation, sizes), **changes}))
 
 
 def _alone(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
-    """Make calls with an argument, and without another that it needs."""
+    """Make calls with an argument and without another that it needs."""
     known = OPERATIONS[operation].arguments
     for argument in known.values():
         for other in argument.needs:
-            # Of two that need each other the missing one is at fault, or else the one that is there.
+            # If both need each other, the missing one is at fault. Otherwise the given one is.
             mutual = argument.name in known[other].needs
             changes = {argument.name: value_for(operation, argument, sizes)}
             at_fault = known[other] if mutual else argument
@@ -190,10 +190,10 @@ def _alone(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
 
 
 def _resized(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
-    """Make calls whose arrays fit each other, in a size that no call may have."""
+    """Make calls whose arrays fit each other but have an invalid size."""
     form = OPERATIONS[operation]
     for letter in LETTERS.values():
-        # Where the letter is that of the operator: a cache of depth 0 is no call of attention.
+        # Only for operations with the arrays of the operator, not for a cache of depth 0.
         holding = [one for one in form.positional if letter.name in one.shape and one.axis("Hq", "Hkv")]
         if letter.empty and holding:
             changes = _sized(operation, form, sizes, {letter.name: 0})
@@ -212,7 +212,7 @@ def _resized(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
 def _sized(
     operation: str, form: Operation, sizes: Mapping[str, int], others: Mapping[str, int]
 ) -> dict[str, Any]:
-    """Give the arrays that have one of some letters, in other sizes of these."""
+    """Return the arrays that have one of some letters, with other sizes of these letters."""
     return {
         one.name: value_for(operation, one, {**sizes, **others})
         for one in form.positional
@@ -221,7 +221,7 @@ def _sized(
 
 
 def _by_hand(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
-    """Make calls that follow from nothing: two things at once, or a default that does not fit."""
+    """Make calls that do not follow from the declarations: two faults at once, or an unfit default."""
     form, known = OPERATIONS[operation], OPERATIONS[operation].arguments
     if operation == "attention":
         changes = _sized(operation, form, sizes, {"D": 0, "Dv": 0})

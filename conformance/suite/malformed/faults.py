@@ -1,4 +1,4 @@
-"""What may be wrong with one argument: by its kind, its numbers, its shape and its bounds."""
+"""The possible faults of one argument, by its kind, numbers, shape and bounds."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -86,7 +86,7 @@ _FORMS: Mapping[str, tuple[tuple[str, str, Any, bool], ...]] = MappingProxyType(
 
 
 def faults(operation: str, argument: Argument, sizes: Mapping[str, int] = SIZES) -> Iterator[Fault]:
-    """List what may be wrong with an argument, in calls of some sizes.
+    """List the possible faults of an argument, in calls of some sizes.
 
     Examples
     --------
@@ -134,7 +134,7 @@ def _of_broadcast(operation: str, argument: Argument, sizes: Mapping[str, int]) 
 
 
 def _of_shape(operation: str, argument: Argument, good: Any) -> Iterator[Fault]:
-    # By what an argument is the first to say the others are judged, not itself.
+    # A size that an argument is the first to determine is a fault of the others, not of itself.
     said = _said_first(operation, argument)
     yield Fault(f"{argument.noun} with an axis more", "shape", _like(good, (*BATCHES, *good.shape)))
     yield Fault(f"{argument.noun} with an axis less", "shape", _like(good, good.shape[1:]))
@@ -148,13 +148,13 @@ def _of_shape(operation: str, argument: Argument, good: Any) -> Iterator[Fault]:
         shared = letter in LETTERS and bool(LETTERS[letter].divides)
         if shared:
             yield _longer(argument, good, place, letter, good.shape[place])
-        # Not down to one, which might be taken for an axis to be repeated; heads are repeated by a rule.
+        # Not down to one, because an axis of one might be repeated, and heads are repeated by a rule.
         if good.shape[place] > 2 or shared:
             yield _longer(argument, good, place, letter, -1)
 
 
 def _said_first(operation: str, argument: Argument) -> set[str]:
-    """Name the letters that an argument is the first to say; of a product of two it says one at most."""
+    """Return the letters that an argument is the first to determine. A product determines at most one."""
     before: set[str] = set()
     for one in in_order(OPERATIONS[operation]):
         if one is argument:
@@ -164,7 +164,7 @@ def _said_first(operation: str, argument: Argument) -> set[str]:
 
 
 def _longer(argument: Argument, good: Any, place: int, letter: str, more: int) -> Fault:
-    """Make one axis longer, or shorter."""
+    """Make one axis longer or shorter."""
     shape = list(good.shape)
     shape[place] += more
     noun = LETTERS[letter].noun if letter in LETTERS else f"columns ({letter})"
@@ -174,7 +174,7 @@ def _longer(argument: Argument, good: Any, place: int, letter: str, more: int) -
 
 
 def _of_entries(argument: Argument, sizes: Mapping[str, int]) -> Iterator[Fault]:
-    """List what may be wrong with integers, one for each batch entry."""
+    """List the possible faults of integers, one for each batch entry."""
     noun, several = argument.noun, f"{argument.noun}s"
     (entries,) = BATCHES
     yield Fault(f"{several} of real numbers", "dtype", np.ones(entries))
@@ -197,7 +197,7 @@ def _of_entries(argument: Argument, sizes: Mapping[str, int]) -> Iterator[Fault]
 
 
 def _of_number(argument: Argument, sizes: Mapping[str, int]) -> Iterator[Fault]:
-    """List what may be wrong with a number that has bounds."""
+    """List the possible faults of a number with bounds."""
     bounds = argument.bounds
     if bounds is None:
         return
@@ -221,7 +221,7 @@ def _of_number(argument: Argument, sizes: Mapping[str, int]) -> Iterator[Fault]:
 
 
 def _limits(argument: Argument, sizes: Mapping[str, int]) -> tuple[int, int]:
-    """Give the least and the most integer that there may be."""
+    """Return the smallest and the largest valid integer."""
     bounds = argument.bounds
     if bounds is None or bounds.most == "":
         return (0 if bounds is None else bounds.least), 0

@@ -1,4 +1,4 @@
-"""Calls that fit, made from the data on operations: what a malformed call changes."""
+"""Valid calls, made from the declared operations. A malformed call changes one of them."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -10,8 +10,8 @@ from attnspec import OPERATIONS
 from attnspec.operations import Argument
 from attnspec.sizes import Sizes, shape_of
 
-#: Two batch entries of two heads, three queries and five keys of depth 4. As many heads of keys as of
-#: queries, and values as deep as keys: who has neither grouped heads nor other depths is asked all the same.
+#: Two batch entries of two heads, three queries and five keys of depth 4. Numbers of heads and depths are the
+#: same, so that backends without grouped heads or other depths are tested too.
 SIZES: Mapping[str, int] = MappingProxyType(
     {"Hq": 2, "Hkv": 2, "H": 2, "L": 3, "S": 5, "D": 4, "Dv": 4, "E": 2, "E'": 2, "F": 3}
     | {"N": 1, "M": 1, "C": 4, "P": 2, "K": 3, "T": 2}
@@ -22,7 +22,7 @@ _DTYPES = MappingProxyType({"floating": "float64", "lse": "float64", "boolean": 
 
 
 def fitting(operation: str, sizes: Mapping[str, int] = SIZES) -> dict[str, Any]:
-    """Make a call that fits: all arrays, and no more than has to be given.
+    """Make a valid call with all arrays and all required arguments.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def fitting(operation: str, sizes: Mapping[str, int] = SIZES) -> dict[str, Any]:
 def value_for(
     operation: str, argument: Argument, sizes: Mapping[str, int] = SIZES, *, whole: bool = False
 ) -> Any:
-    """Make a value that fits for an argument; of an array all numbers are 1, and 0 where they are integers.
+    """Make a valid value for an argument. The numbers of an array are 1, or 0 if they are integers.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def value_for(
     sizes : mapping of str to int, optional
         By letter, where they are not those of `SIZES`.
     whole : bool, optional
-        Whether an array has all axes that it may have; one that broadcasts has two else.
+        Whether an array has all axes that it may have. Otherwise one that broadcasts has two.
     """
     otherwise = OPERATIONS[operation].otherwise
     own = {letter: size for letter, size in sizes.items() if size != SIZES.get(letter)}

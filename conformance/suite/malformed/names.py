@@ -1,9 +1,9 @@
-"""Names of malformed calls that say more than what is put together of an argument and its fault."""
+"""Names of malformed calls that are clearer than the generated ones."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-#: What a call would be called, to what it is called.
+#: The generated name of a call, and the name to use instead.
 NAMES: Mapping[str, str] = MappingProxyType(
     {
         "mask of swapped axes": "mask that does not broadcast",
