@@ -4,6 +4,7 @@ from functools import cache
 from typing import Any
 
 from attnspec.conformance.gallery import (
+    bounds,
     caching,
     correct,
     correct_tiles,
@@ -12,17 +13,28 @@ from attnspec.conformance.gallery import (
     effects,
     empty_rows,
     errors,
+    factors,
+    firsts,
+    float32,
+    folded,
     heads,
+    inputs,
     integers,
     layouts,
+    logarithms,
+    lost,
     masking,
     notation,
     numerics,
     positions,
     projection,
+    rows,
     scores,
     softmax,
+    sources,
     special_numbers,
+    splits,
+    tiles,
     windows,
 )
 from attnspec.conformance.gallery.entry import KINDS, PLACE, Entry, entries_of
@@ -52,6 +64,18 @@ def wrong_entries() -> tuple[Entry, ...]:
         special_numbers,
         errors,
         effects,
+        factors,
+        bounds,
+        sources,
+        rows,
+        tiles,
+        splits,
+        folded,
+        firsts,
+        logarithms,
+        float32,
+        inputs,
+        lost,
     )
 
 

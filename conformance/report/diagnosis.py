@@ -1,13 +1,13 @@
 """Diagnosis: which wrong implementation of the gallery gives what a failing backend gives.
 
 A name is given where one entry of the gallery, or two or three that cannot be told apart, give the
-backend's results on every call: on those that it fails, and on those that it passes. Where none does,
-the one that does so on every call but those of one kind, such as calls with NaN, is named as similar,
-and the kind with it; or the one that does so on nearly every call, few of any kind left out. Otherwise
-nothing is said.
+backend's results on every call that it fails, and right results on every call that it passes. Where none
+does, the one that does so on every call but those of a few kinds, such as calls with NaN, is named as
+similar, and the kinds with it; or the one that does so on nearly every call, few of any kind left out.
+Otherwise nothing is said.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,16 +32,20 @@ from attnspec.conformance.verdict import Difference
 
 #: Two results that are each within a budget of the same number are within two of each other.
 _APART = 2.0
-#: On fewer failing calls than these too much looks like everything.
+#: On fewer failing calls than these too much looks like everything,
 _FEWEST = 2
+#: unless so many calls pass beside a single one.
+_PASSING = 100
 #: And on a run of fewer calls.
 _FEWEST_ASKED = 10
-#: More entries than these are no name.
+#: More entries than these are no name; those that differ in a size alone count as one.
 _MOST = 3
 #: Kinds of calls in which two implementations with the same bug may differ by what else they do.
 _EDGES = frozenset({traits.SPECIAL, traits.NOTHING, traits.EMPTY, traits.LARGE})
 #: The part of the calls that it fails, and passes, on which a similar entry may give something else.
 _MISFITS = {True: 0.2, False: 0.1}
+#: On any number of failing calls of those kinds, where it gives the same on so many others, and all of them.
+_PLAIN = 3
 #: The part of both on which one may on calls of any kind, and how many calls must fail for that.
 _FEW_MISFITS, _MANY = 0.03, 10
 #: And on how many that pass at most, as a part of those that fail.
@@ -64,8 +68,8 @@ class Diagnosis:
         How far off they are at most, in budgets.
     fits, good : int
         On how many of these the results are the same.
-    apart : str
-        The trait that all other calls have; empty where there are none.
+    apart : tuple of str
+        Traits of which all other calls have one; empty where there are none.
     """
 
     entries: tuple[Entry, ...]
@@ -74,13 +78,14 @@ class Diagnosis:
     share: float
     fits: int
     good: int
-    apart: str = ""
+    apart: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         names = ", or ".join(f"{one.name} ({one.sentence.rstrip('.')}; {one.rule})" for one in self.entries)
         calls = f"{self.fits} of {self.failing} failing cases, {self.good} of {self.passing} passing ones"
         if self.apart:
-            others = f"all other cases are calls {in_words(self.apart)}, where it gives something else"
+            kinds = " or ".join(map(in_words, self.apart))
+            others = f"all other cases are calls {kinds}, where it gives something else"
             return f"similar to: {names} (the same on {calls}; {others})"
         if (self.fits, self.good) != (self.failing, self.passing):
             return f"similar to: {names} (the same on {calls})"
@@ -139,18 +144,36 @@ def diagnose(backend: Backend, asked: Iterable[Case], gallery: Gallery | None = 
     """
     gallery = gallery or Gallery()
     failing, passing = _asked(backend, asked)
-    if len(failing) < _FEWEST:
+    if len(failing) < (_FEWEST if len(passing) < _PASSING else 1):
         return None
+    numbers = Numbers(len(failing), len(passing), sum(not edges for edges, _ in failing))
     tallies = [Tally(one) for one in gallery.entries]
     # What fails tells most entries from it at once, and plain calls tell more than others do.
     calls = [(edges, bad, *one) for bad, some in ((True, failing), (False, passing)) for edges, one in some]
     for edges, bad, case, outputs in sorted(calls, key=lambda one: (not one[1], bool(one[0]))):
         for tally in tallies:
-            tally.add(_share(backend, case, outputs, gallery.given(tally.entry, case)), edges, bad=bad)
-        tallies = [one for one in tallies if one.is_near({True: len(failing), False: len(passing)})]
+            given = gallery.given(tally.entry, case)
+            share = _share(backend, case, outputs, given)
+            if share > _APART and not bad and _is_right(backend, case, outputs, given):
+                share = 0.0
+            tally.add(share, edges, bad=bad)
+        tallies = [one for one in tallies if one.is_near(numbers)]
         if not tallies:
             return None
-    return _chosen(tallies, len(failing), len(passing))
+    return _chosen(tallies, numbers)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """How many calls are compared: that a backend fails, that it passes, and failing ones of no edge kind."""
+
+    failing: int
+    passing: int
+    plain: int
+
+    def __getitem__(self, bad: bool) -> int:
+        """Those that it fails, or passes."""
+        return self.failing if bad else self.passing
 
 
 @dataclass
@@ -159,14 +182,20 @@ class Tally:
 
     Attributes
     ----------
+    plain : int
+        How many of these calls are of no edge kind.
     apart : frozenset of str
         The kinds that each of these calls is of; all there are where there are no such calls.
+    kinds : frozenset of str
+        The kinds that any of them is of.
     """
 
     entry: Entry
     misfits: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
     share: float = 0.0
     apart: frozenset[str] = _EDGES
+    plain: int = 0
+    kinds: frozenset[str] = frozenset()
 
     def add(self, share: float, edges: frozenset[str], *, bad: bool) -> None:
         """Count a call, by how far apart the two results are."""
@@ -175,27 +204,48 @@ class Tally:
         else:
             self.misfits[bad] += 1
             self.apart &= edges
+            self.plain += not edges
+            self.kinds |= edges
 
-    def is_near(self, asked: Mapping[bool, int]) -> bool:
-        """Whether it gave something else on few calls of one kind alone, or on very few."""
-        of_a_kind = self.apart and all(self.misfits[bad] <= _MISFITS[bad] * asked[bad] for bad in asked)
-        few = all(self.misfits[bad] <= _FEW_MISFITS * asked[bad] for bad in asked)
+    def is_near(self, asked: Numbers) -> bool:
+        """Whether it gave something else on few calls of one kind, on edge kinds alone, or on very few."""
+        both = (True, False)
+        of_a_kind = self.apart and all(self.misfits[bad] <= _MISFITS[bad] * asked[bad] for bad in both)
+        of_edges = not self.plain and asked.plain >= _PLAIN
+        of_edges &= self.misfits[False] <= _MISFITS[False] * asked.passing
+        few = all(self.misfits[bad] <= _FEW_MISFITS * asked[bad] for bad in both)
         # It is wrong where the other is: not on many calls besides, compared to those.
-        few &= self.misfits[False] <= _BESIDES * asked[True]
-        return bool(of_a_kind or (few and asked[True] >= _MANY))
+        few &= self.misfits[False] <= _BESIDES * asked.failing
+        return bool(of_a_kind or of_edges or (few and asked.failing >= _MANY))
+
+    @property
+    def rank(self) -> tuple[int, int, int]:
+        """Order of those that are near: what differs on fewer calls is nearer, plain ones first."""
+        return self.plain, self.misfits[True], self.misfits[False]
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The kinds that the calls apart are of: one that all are of, where there is one."""
+        if not any(self.misfits.values()) or self.plain:
+            return ()
+        return tuple(sorted(self.apart)[:1] or sorted(self.kinds))
 
 
-def _chosen(tallies: Sequence[Tally], failing: int, passing: int) -> Diagnosis | None:
-    """Take what gives the same on every call; else the only one that is near."""
-    asked = {True: failing, False: passing}
-    found = [one for one in tallies if not any(one.misfits.values())]
-    if len(found) > _MOST or (not found and len(tallies) != 1):
+def _chosen(tallies: Sequence[Tally], asked: Numbers) -> Diagnosis | None:
+    """Take what is the same on every call; else what is nearest."""
+    nearest = min(one.rank for one in tallies)
+    chosen = [one for one in tallies if one.rank == nearest]
+    alike = {_without_size(one.entry.name) for one in chosen}
+    if len(alike) > (_MOST if asked.failing >= _FEWEST else 1):
         return None
-    chosen = found or tallies
-    fits, good = (number - chosen[0].misfits[bad] for bad, number in asked.items())
-    apart = "" if found else min(chosen[0].apart, default="")
+    fits, good = (asked[bad] - chosen[0].misfits[bad] for bad in (True, False))
     share = max(one.share for one in chosen)
-    return Diagnosis(tuple(one.entry for one in chosen), failing, passing, share, fits, good, apart)
+    entries = tuple(one.entry for one in chosen)
+    return Diagnosis(entries, asked.failing, asked.passing, share, fits, good, chosen[0].named)
+
+
+def _without_size(name: str) -> str:
+    return "".join(letter for letter in name if not letter.isdigit())
 
 
 #: Calls with what the backend gave, each with those of `_EDGES` that it is of.
@@ -260,6 +310,13 @@ def _outputs(backend: Backend, case: Case) -> Outputs | None:
         return None
 
 
+def _is_right(backend: Backend, case: Case, got: Outputs | None, given: Outputs | None) -> bool:
+    """Whether an entry gives something else that is right too: what a backend passes may be left open."""
+    if got is None or given is None or not got.keys() <= given.keys():
+        return False
+    return not _fails(backend, case, {name: given[name] for name in got})
+
+
 def _fails(backend: Backend, case: Case, outputs: Outputs | None) -> bool:
     """Whether outputs are wrong, as `judge` has it, who says why too, which takes its time."""
     if outputs is None or _is_refused(case):
@@ -282,6 +339,9 @@ def _share(backend: Backend, case: Case, got: Outputs | None, given: Outputs | N
         if given[name].dtype != one.dtype and not {str(given[name].dtype), str(one.dtype)} <= set(may):
             return np.inf
         other = given[name].astype(np.float64)
+        if name == "lse":  # of a row with an infinite score it may be NaN too (NUM-11)
+            other = np.where((other == np.inf) & np.isnan(one.astype(np.float64)), np.nan, other)
+            other = np.where((one == np.inf) & np.isnan(other), np.inf, other)
         # A wrong number may be larger than the right one, and come of others that are larger still.
         size = np.abs(other[np.isfinite(other)]).max(initial=1.0)
         # Results of integers, which are wrong as such, are compared to the last bit.
