@@ -10,10 +10,10 @@ from attnspec.reference.call import Step
 from attnspec.reference.notation import Attention
 
 Named = tuple[str, str, Step]
-_SIZES = (16, 32, 64, 128)
+SIZES = (16, 32, 64, 128)
 
 
-def _parts(call: Attention, size: int) -> Iterator[tuple[Array, Array, Array]]:
+def parts(call: Attention, size: int) -> Iterator[tuple[Array, Array, Array]]:
     """Maximum, sum and summed values of each split of the keys; the maximum of no key is minus infinity."""
     s, allowed = base.scored(call), base.allowed(call)
     value = base.shared(call, call.value)
@@ -26,26 +26,10 @@ def _parts(call: Attention, size: int) -> Iterator[tuple[Array, Array, Array]]:
         yield top, e.sum(axis=-1, keepdims=True), (e * kept[..., part]) @ value[..., part, :]
 
 
-def _is_plain(call: Attention) -> bool:
+def is_plain(call: Attention) -> bool:
     """Whether there are keys, and no number that is not finite in the arrays."""
     arrays = (call.query, call.key, call.value)
     return call.keys > 0 and all(bool(np.isfinite(array).all()) for array in arrays)
-
-
-def _sink(call: Attention) -> tuple[Array, Array]:
-    shape = (*call.shape[:-1], 1)
-    if call.sinks is None:
-        return np.full(shape, -np.inf), np.zeros(shape)
-    top = np.broadcast_to(call.sink, shape)
-    return top, np.where(top == -np.inf, 0.0, 1.0)
-
-
-def _done(call: Attention, top: Array, total: Array, summed: Array) -> Any:
-    """Divide, and take the logarithm; the weights are right."""
-    dtype = call.query.dtype
-    lse = (np.where(top == -np.inf, 0, top) + np.log(total))[..., 0]
-    output = summed / np.where(total == 0, 1, total)
-    return output.astype(dtype), lse.astype(dtype), base.attend(call)[2]
 
 
 def _sinks(size: int) -> Named:
@@ -57,67 +41,10 @@ def _sinks(size: int) -> Named:
     return f"sink_in_each_split_of_{size}", f"Add the sink once for each split of {size} keys.", total
 
 
-def _not_rescaled(size: int) -> Named:
-    def attend(call: Attention) -> Any:
-        return _running(call, size, rescales_sum=False, rescales_values=False)
-
-    name = f"nothing_rescaled_past_tiles_of_{size}"
-    return (
-        name,
-        f"Rescale neither sum nor values where the maximum rises in a later tile of {size} keys.",
-        attend,
-    )
-
-
-def _values_not_rescaled(size: int) -> Named:
-    def attend(call: Attention) -> Any:
-        return _running(call, size, rescales_sum=True, rescales_values=False)
-
-    name = f"values_not_rescaled_past_tiles_of_{size}"
-    return name, f"Rescale the sum alone where the maximum rises in a later tile of {size} keys.", attend
-
-
-def _sum_not_rescaled(size: int) -> Named:
-    def attend(call: Attention) -> Any:
-        return _running(call, size, rescales_sum=False, rescales_values=True)
-
-    name = f"sum_not_rescaled_past_tiles_of_{size}"
-    return name, f"Rescale the values alone where the maximum rises in a later tile of {size} keys.", attend
-
-
-def _rescaled_lazily(size: int) -> Named:
-    def attend(call: Attention) -> Any:
-        return _running(call, size, rescales_sum=True, rescales_values=True, slack=8.0)
-
-    name = f"small_rise_past_tiles_of_{size}_forgotten"
-    sentence = f"Rescale where the maximum rises by more than 8 in a tile of {size} keys, and move it anyhow."
-    return name, sentence, attend
-
-
-def _running(
-    call: Attention, size: int, *, rescales_sum: bool, rescales_values: bool, slack: float = 0.0
-) -> Any:
-    """Go through the tiles with a running maximum; a rise after the first is not always made good."""
-    if not _is_plain(call):
-        return base.attend(call)
-    top, total = _sink(call)
-    summed: Any = 0.0
-    for number, (most, count, values) in enumerate(_parts(call, size)):
-        new = np.maximum(top, most)
-        shift = np.where(new == -np.inf, 0, new)
-        right = np.exp(top - shift)
-        old = np.where((slack > 0) & (shift - top <= slack), 1.0, right) if number else right
-        here = np.exp(most - shift)
-        total = total * (old if rescales_sum or not number else 1.0) + count * here
-        summed = summed * (old if rescales_values else 1.0) + values * here
-        top = new
-    return _done(call, top, total, summed)
-
-
 def _finished(call: Attention, size: int) -> tuple[list[Array], list[Array]]:
     """Output and lse of each split, and of the sink as one more."""
     outputs, lses = [], []
-    for top, count, values in _parts(call, size):
+    for top, count, values in parts(call, size):
         outputs.append(values / np.where(count == 0, 1, count))
         lses.append(np.where(top == -np.inf, 0, top) + np.log(count))
     if call.sinks is not None and outputs:
@@ -128,7 +55,7 @@ def _finished(call: Attention, size: int) -> tuple[list[Array], list[Array]]:
 
 def _averaged(size: int) -> Named:
     def attend(call: Attention) -> Any:
-        if not _is_plain(call):
+        if not is_plain(call):
             return base.attend(call)
         _, lse, p = base.attend(call)
         outputs, lses = _finished(call, size)
@@ -142,7 +69,7 @@ def _averaged(size: int) -> Named:
 
 def _relative_to_the_first(size: int) -> Named:
     def attend(call: Attention) -> Any:
-        if not _is_plain(call):
+        if not is_plain(call):
             return base.attend(call)
         outputs, lses = _finished(call, size)
         top = np.where(lses[0] == -np.inf, 0, lses[0])
@@ -213,14 +140,10 @@ def _last_maximum(size: int) -> Named:
     return name, f"Add the maximum of the last tile of {size} keys to the logarithm of the sum.", lse
 
 
-SINKS = family(_sinks, "total", "SOFT-5", "M", *_SIZES)
-NOT_RESCALED = family(_not_rescaled, "attend", "NUM-3", "G", *_SIZES)
-VALUES_NOT_RESCALED = family(_values_not_rescaled, "attend", "NUM-3", "G", *_SIZES)
-SUM_NOT_RESCALED = family(_sum_not_rescaled, "attend", "NUM-3", "G", *_SIZES)
-RESCALED_LAZILY = family(_rescaled_lazily, "attend", "NUM-3", "G", *_SIZES)
-AVERAGED = family(_averaged, "attend", "NUM-3", "I", *_SIZES)
-RELATIVE = family(_relative_to_the_first, "attend", "SOFT-5", "M", *_SIZES)
-LAST_DROPPED = family(_last_dropped, "attend", "SOFT-3", "G", *_SIZES)
-NOTHING_FIRST = family(_nothing_in_the_first, "normalised", "MASK-6", "B", *_SIZES)
-NOTHING = family(_nothing_in_a_tile, "normalised", "MASK-6", "B", *_SIZES)
+SINKS = family(_sinks, "total", "SOFT-5", "M", *SIZES)
+AVERAGED = family(_averaged, "attend", "NUM-3", "I", *SIZES)
+RELATIVE = family(_relative_to_the_first, "attend", "SOFT-5", "M", *SIZES)
+LAST_DROPPED = family(_last_dropped, "attend", "SOFT-3", "G", *SIZES)
+NOTHING_FIRST = family(_nothing_in_the_first, "normalised", "MASK-6", "B", *SIZES)
+NOTHING = family(_nothing_in_a_tile, "normalised", "MASK-6", "B", *SIZES)
 LAST_MAXIMUM = family(_last_maximum, "lse", "SOFT-6", "G", 8, 16)
