@@ -136,10 +136,31 @@ def only_where(name, step, kept):
     return replace(entry("plain"), steps={step: replaced}).backend()
 
 
-def test_a_twin_that_fails_where_one_passes_is_not_named():
-    half = only_where("sink_scaled", "softmax_of", lambda call: call.queries != 19)
-    asked = [one for one in PROBES if "sinks" in one.arguments or not one.arguments.keys() & {"bias"}]
-    assert diagnose(half, asked, GALLERY) is None
+def with_sinks():
+    return [one for one in PROBES if "sinks" in one.arguments or not one.arguments.keys() & {"bias"}]
+
+
+def test_a_twin_that_fails_where_one_passes_is_not_named_unless_a_trait_tells_these_calls():
+    # One dtype of each shape, another of every second shape: nothing that calls are told by.
+    some = only_where(
+        "sink_scaled", "softmax_of", lambda call: (call.queries == 19) == (call.storage == "float16")
+    )
+    assert diagnose(some, with_sinks(), GALLERY) is None
+
+
+def test_a_bug_of_one_path_is_named_with_the_trait_of_its_calls():
+    short = only_where("sink_scaled", "softmax_of", lambda call: call.queries <= 16)
+    assert str(diagnose(short, with_sinks(), GALLERY)).startswith(
+        "similar to: sink_scaled (Multiply the sinks by the scale too; SOFT-5), "
+        "but not in calls with more than 16 keys or queries (the same on "
+    )
+    shared = only_where(
+        "scale_without_the_root", "factor", lambda call: call.key.shape[-3] < call.query.shape[-3]
+    )
+    asked = [one for one in (*golden(), *PROBES) if one.operation == "attention"]
+    found = diagnose(shared, asked, GALLERY)
+    assert (names(found), found.path) == (["scale_without_the_root"], (traits.SHARED, True))
+    assert "; SCORE-2), in calls with shared key heads alone (the same on" in str(found)
 
 
 def test_what_differs_on_calls_of_one_kind_alone_is_similar_and_says_which():
@@ -156,7 +177,8 @@ def test_what_differs_on_calls_of_one_kind_alone_is_similar_and_says_which():
 
 def tally(failing, passing, *, edges=False):
     misfits = {True: failing, False: passing}
-    return Tally(entry("sink_scaled"), misfits, apart=frozenset(), plain=0 if edges else failing + passing)
+    plain = {True: 0, False: 0} if edges else misfits
+    return Tally(entry("sink_scaled"), misfits, 1, apart=frozenset(), plain=plain)
 
 
 def test_what_differs_on_very_few_calls_is_similar():

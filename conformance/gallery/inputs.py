@@ -33,7 +33,7 @@ def keys_scaled_in_place(call: Attention) -> Any:
     """Write the scaled keys over the keys."""
     before = base.entered(call.but(key=call.key.copy()))
     if call.key.flags.writeable and np.isfinite(call.key).all():
-        call.key[...] *= call.key.dtype.type(0.5)
+        call.key[...] *= call.key.dtype.type(base.factor(call))
     return before
 
 

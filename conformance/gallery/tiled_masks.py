@@ -117,4 +117,18 @@ CAUSAL_FIRST = family(_causal_from_the_first_query, "by_causality", "MASK-3", "G
 CAUSAL_WHOLE = family(_causal_by_whole_tiles, "by_causality", "MASK-3", "G", *_SIZES)
 CAUSAL_ONCE = family(_causal_past_a_tile, "by_causality", "MASK-3", "G", *_SIZES)
 WINDOWS = family(_window_from_the_last_row, "by_window", "MASK-8", "G", (16, 16), (32, 32), (64, 64), *_PAIRS)
+
+
+def _lengths_of_whole_tiles_down(size: int) -> Named:
+    def by_key_lengths(call: Attention) -> Any:
+        if call.key_lengths is None:
+            return True
+        longest = np.asarray(call.key_lengths).max(initial=0)
+        return base.by_key_lengths(call) & (call.j < max(longest // size, 1) * size)
+
+    name = f"key_lengths_of_whole_tiles_of_{size}_alone"
+    return name, f"Round the number of tiles of {size} keys in the longest length down.", by_key_lengths
+
+
+LENGTHS_DOWN = family(_lengths_of_whole_tiles_down, "by_key_lengths", "MASK-9", "G", *_SIZES)
 LENGTHS = family(_lengths_of_whole_tiles, "by_key_lengths", "MASK-9", "G", 8, *_SIZES)

@@ -43,8 +43,14 @@ def fails(backend: Backend, case: Case, outputs: Outputs | None) -> bool:
     return any(isinstance(one, Difference) for one in differences(seen, values, budgets, case.dtype))
 
 
-def share_of(backend: Backend, case: Case, got: Outputs | None, given: Outputs | None) -> float:
-    """How far apart two results are, in budgets; infinitely where they are of different kinds."""
+def share_of(
+    backend: Backend, case: Case, got: Outputs | None, given: Outputs | None, *, finite: bool = False
+) -> float:
+    """How far apart two results are, in budgets; infinitely where they are of different kinds.
+
+    With `finite`, all numbers of the call are finite: where one result is NaN and the other infinite,
+    both have overflowed.
+    """
     if got is None or given is None:
         return 0.0 if got is given else np.inf
     budgets: dict[str, Any] = {} if _is_refused(case) else budgets_of(backend, case)
@@ -59,6 +65,9 @@ def share_of(backend: Backend, case: Case, got: Outputs | None, given: Outputs |
         if name == "lse":  # of a row with an infinite score it may be NaN too (NUM-11)
             other = np.where((other == np.inf) & np.isnan(one.astype(np.float64)), np.nan, other)
             other = np.where((one == np.inf) & np.isnan(other), np.inf, other)
+        elif finite:
+            wide = one.astype(np.float64)
+            other = np.where(~np.isfinite(wide) & ~np.isfinite(other), wide, other)
         # A wrong number may be larger than the right one, and come of others that are larger still.
         size = np.abs(other[np.isfinite(other)]).max(initial=1.0)
         # Results of integers, which are wrong as such, are compared to the last bit.

@@ -3,23 +3,26 @@
 A name is given where one entry of the gallery, or two or three that cannot be told apart, give the
 backend's results on every call that it fails, and right results on every call that it passes. Where none
 does, the one that does so on every call but those of a few kinds, such as calls with NaN, is named as
-similar, and the kinds with it; or the one that does so on nearly every call, few of any kind left out.
-Otherwise nothing is said.
+similar, and the kinds with it; or the one that does so on nearly every call, few of any kind left out; or
+the one that gives the same on all calls that fail, and is wrong besides where a trait tells these calls
+from those: the backend has the bug on one path. Otherwise nothing is said.
 """
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from attnspec import Case, find_rule
 from attnspec.backends import DTYPES, Backend, Broken, Unsupported
+from attnspec.conformance import traits
 from attnspec.conformance.gallery import Entry, wrong_entries
 from attnspec.conformance.judge.call import Outputs
 from attnspec.conformance.judge.dtypes import is_real
+from attnspec.conformance.judge.traits import numbers as counted
 from attnspec.conformance.judge.traits import traits as traits_of
 from attnspec.conformance.report.alike import fails, is_right, outputs_of, share_of
 from attnspec.conformance.report.because import in_words
-from attnspec.conformance.report.tally import APART, EDGES, Numbers, Tally
+from attnspec.conformance.report.tally import APART, EDGES, Numbers, Tally, numbers_of
 from attnspec.conformance.suite.group import Item
 
 #: On fewer failing calls than these too much looks like everything,
@@ -30,6 +33,8 @@ _PASSING = 100
 _FEWEST_ASKED = 10
 #: More entries than these are no name; those that differ in a size alone count as one.
 _MOST = 3
+#: The class of the entries that remember earlier calls.
+_REMEMBERS = "T"
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,8 @@ class Diagnosis:
         On how many of these the results are the same.
     apart : tuple of str
         Traits of which all other calls have one; empty where there are none.
+    path : (str, bool) or None
+        The trait by which the calls are told on which the backend has the bug, and whether they have it.
     """
 
     entries: tuple[Entry, ...]
@@ -57,10 +64,15 @@ class Diagnosis:
     fits: int
     good: int
     apart: tuple[str, ...] = ()
+    path: tuple[str, bool] | None = None
 
     def __str__(self) -> str:
         names = ", or ".join(f"{one.name} ({one.sentence.rstrip('.')}; {one.rule})" for one in self.entries)
         calls = f"{self.fits} of {self.failing} failing cases, {self.good} of {self.passing} passing ones"
+        if self.path:
+            trait, has = self.path
+            where = f"in calls {in_words(trait)} alone" if has else f"but not in calls {in_words(trait)}"
+            return f"similar to: {names}, {where} (the same on {calls})"
         if self.apart:
             kinds = " or ".join(map(in_words, self.apart))
             others = f"all other cases are calls {kinds}, where it gives something else"
@@ -82,17 +94,22 @@ class Gallery:
 
     entries: tuple[Entry, ...] = field(default_factory=wrong_entries)
     _given: dict[tuple[str, str], Outputs | None] = field(default_factory=dict)
+    _backends: dict[str, Backend] = field(default_factory=dict)
 
     def given(self, one: Entry, case: Case) -> Outputs | None:
         """Give the outputs of an entry; None where it raises."""
         key = one.name, case.name
         if key not in self._given:
-            self._given[key] = outputs_of(one.backend(), case)
+            self._given[key] = outputs_of(self._backend(one), case)
         return self._given[key]
 
-    def without(self, one: Entry) -> "Gallery":
-        """Take an entry away."""
-        return Gallery(tuple(other for other in self.entries if other is not one), self._given)
+    def _backend(self, one: Entry) -> Backend:
+        """Make it anew for each call where it remembers earlier ones."""
+        if one.kind == _REMEMBERS:
+            return one.backend()
+        if one.name not in self._backends:
+            self._backends[one.name] = one.backend()
+        return self._backends[one.name]
 
 
 def diagnose(backend: Backend, asked: Iterable[Case], gallery: Gallery | None = None) -> Diagnosis | None:
@@ -120,45 +137,53 @@ def diagnose(backend: Backend, asked: Iterable[Case], gallery: Gallery | None = 
     (['lse_negative'], 12)
     >>> diagnose(entry("plain").backend(), probes()[:12])
     """
-    gallery = gallery or Gallery()
+    tallies, numbers = tallied(backend, asked, gallery or Gallery())
+    return chosen(tallies, numbers)
+
+
+def tallied(backend: Backend, asked: Iterable[Case], gallery: Gallery) -> tuple[list[Tally], Numbers]:
+    """Hold a backend against each entry, and give those that are near; none where too few calls tell."""
     failing, passing = _asked(backend, asked)
+    numbers = numbers_of([kinds for kinds, _ in failing], [kinds for kinds, _ in passing])
     if len(failing) < (_FEWEST if len(passing) < _PASSING else 1):
-        return None
-    numbers = Numbers(len(failing), len(passing), sum(not edges for edges, _ in failing))
+        return [], numbers
     tallies = [Tally(one) for one in gallery.entries]
-    # What fails tells most entries from it at once, and plain calls tell more than others do.
-    calls = [(edges, bad, *one) for bad, some in ((True, failing), (False, passing)) for edges, one in some]
-    for edges, bad, case, outputs in sorted(calls, key=lambda one: (not one[1], bool(one[0]))):
+    # What fails tells most entries from it at once; plain calls tell more, and small ones sooner.
+    calls = [(kinds, bad, *one) for bad, some in ((True, failing), (False, passing)) for kinds, one in some]
+    calls.sort(key=lambda one: (not one[1], bool(one[0] & EDGES), counted(one[2])))
+    for kinds, bad, case, outputs in calls:
         for tally in tallies:
             given = gallery.given(tally.entry, case)
-            share = share_of(backend, case, outputs, given)
+            share = share_of(backend, case, outputs, given, finite=traits.SPECIAL not in kinds)
             if share > APART and not bad and is_right(backend, case, outputs, given):
                 share = 0.0
-            tally.add(share, edges, bad=bad)
-        tallies = [one for one in tallies if one.is_near(numbers)]
-        if not tallies:
-            return None
-    return _chosen(tallies, numbers)
+            tally.add(share, kinds, bad=bad)
+        tallies = [one for one in tallies if one.may_be(numbers)]
+    return tallies, numbers
 
 
-def _chosen(tallies: Sequence[Tally], asked: Numbers) -> Diagnosis | None:
-    """Take what is the same on every call; else what is nearest."""
-    nearest = min(one.rank for one in tallies)
-    chosen = [one for one in tallies if one.rank == nearest]
-    alike = {_without_size(one.entry.name) for one in chosen}
-    if len(alike) > (_MOST if asked.failing >= _FEWEST else 1):
+def chosen(tallies: Sequence[Tally], asked: Numbers) -> Diagnosis | None:
+    """Take what is the same on every call; else what is nearest; else what is the same on one path."""
+    nearest = min((one.rank(asked) for one in tallies), default=None)
+    found = [one for one in tallies if one.rank(asked) == nearest]
+    alike = {_without_size(one.entry.name) for one in found}
+    if not found or len(alike) > (_MOST if asked.failing >= _FEWEST else 1):
         return None
-    fits, good = (asked[bad] - chosen[0].misfits[bad] for bad in (True, False))
-    share = max(one.share for one in chosen)
-    entries = tuple(one.entry for one in chosen)
-    return Diagnosis(entries, asked.failing, asked.passing, share, fits, good, chosen[0].named)
+    fits, good = (asked[bad] - found[0].misfits[bad] for bad in (True, False))
+    share = max(one.share for one in found)
+    entries = tuple(one.entry for one in found)
+    diagnosis = Diagnosis(entries, asked.failing, asked.passing, share, fits, good)
+    if found[0].is_near(asked):
+        return replace(diagnosis, apart=found[0].named)
+    paths = [one.paths(asked)[0] for one in found]
+    return replace(diagnosis, path=paths[0]) if len(set(paths)) == 1 else None
 
 
 def _without_size(name: str) -> str:
     return "".join(letter for letter in name if not letter.isdigit())
 
 
-#: Calls with what the backend gave, each with those of `EDGES` that it is of.
+#: Calls with what the backend gave, each with its traits.
 Asked = list[tuple[frozenset[str], tuple[Case, Outputs | None]]]
 
 
@@ -175,8 +200,8 @@ def _asked(backend: Backend, asked: Iterable[Case]) -> tuple[Asked, Asked]:
             continue
         with suppress(Unsupported, Broken):
             outputs = outputs_of(backend, case)
-            edges = EDGES & set(traits_of(case))
-            (failing if fails(backend, case, outputs) else passing).append((edges, (case, outputs)))
+            kinds = frozenset({case.dtype, *traits_of(case)})
+            (failing if fails(backend, case, outputs) else passing).append((kinds, (case, outputs)))
     values = [one for one in failing if one[1][1] is not None and one[1][0].misuse is None]
     if not values:
         return failing, passing
