@@ -6,13 +6,17 @@ import numpy as np
 import pytest
 
 from attnspec.backends import load
+from attnspec.conformance import traits
 from attnspec.conformance.gallery import correct_entries, entry
+from attnspec.conformance.gallery.splits import RELATIVE
 from attnspec.conformance.meta.diagnosed import measure, on_another_base
 from attnspec.conformance.meta.probes import golden, probes
-from attnspec.conformance.report.diagnosis import Diagnosis, Gallery, Tally, diagnose, said
+from attnspec.conformance.report.diagnosis import Diagnosis, Gallery, diagnose, said
 from attnspec.conformance.report.failures import asked_again
+from attnspec.conformance.report.tally import Numbers, Tally
 from attnspec.conformance.run.pool import Pool
 from attnspec.conformance.run.selection import Selection
+from attnspec.conformance.suite import find
 from attnspec.conformance.verdict import Verdict
 from attnspec.reference import attention as reference
 from attnspec.reference.call import STEPS
@@ -28,7 +32,7 @@ def names(found: Diagnosis | None) -> list[str]:
 @pytest.mark.parametrize(
     "name",
     [
-        "causal_bottom_right",
+        "causal_without_the_diagonal",
         "window_without_its_left_bound",
         "key_at_the_length_allowed",
         "cap_by_clipping",
@@ -43,6 +47,12 @@ def test_the_same_bug_on_another_base_is_named(name):
     found = measure(entry(name), PROBES, GALLERY)
     assert found.named == (name,)
     assert found.without == (), "its name was another's, as its own was not to be had"
+
+
+def test_two_that_the_calls_do_not_tell_apart_are_both_named():
+    keys_are_more = [one for one in PROBES if "is_causal" in one.arguments]
+    found = measure(entry("causal_bottom_right"), keys_are_more, GALLERY)
+    assert found.named == ("causal_bottom_right", "causal_bottom_right_where_keys_are_more")
 
 
 @pytest.mark.parametrize("name", ["plain", "tiles_with_a_running_maximum", "everything_in_float64"])
@@ -68,6 +78,20 @@ def test_a_single_failing_call_is_too_little():
     assert diagnose(entry("sink_scaled").backend(), failing) is None
 
 
+def test_a_single_failing_call_among_many_is_enough_for_one_name():
+    passing = [one for one in (*golden(), *PROBES) if "sinks" not in one.arguments][:140]
+    failing = [one for one in PROBES if "sinks" in one.arguments and one.dtype == "float32"][:1]
+    found = diagnose(entry("sink_scaled").backend(), [*passing, *failing], GALLERY)
+    assert names(found) == ["sink_scaled"]
+    assert (found.failing, found.passing >= 100) == (1, True)
+
+
+def test_entries_that_differ_in_a_size_alone_count_as_one():
+    far = [find(f"softmax-sink-far-from-all-scores-above-{number}-float32") for number in (1, 2)]
+    found = diagnose(entry("splits_of_32_relative_to_the_first").backend(), far, Gallery(RELATIVE))
+    assert names(found) == [f"splits_of_{size}_relative_to_the_first" for size in (16, 32, 64, 128)]
+
+
 def test_an_implementation_of_somebody_else_is_named_by_the_golden_vectors():
     def bottom_right(query, key, value, *, mask=None, is_causal=False, scale=None):
         offset = key.shape[-2] - query.shape[-2] if is_causal else 0
@@ -76,7 +100,8 @@ def test_an_implementation_of_somebody_else_is_named_by_the_golden_vectors():
 
     own = replace(load("numpy-portable"), attention=bottom_right, companions={})
     found = diagnose(own, golden(), GALLERY)
-    assert names(found) == ["causal_bottom_right"]
+    # Without offsets the two are one.
+    assert names(found) == ["causal_bottom_right", "causal_bottom_right_besides_the_offset"]
     assert found.share < 1
     assert str(found).startswith(
         "consistent with: causal_bottom_right (Align the last query with the last key"
@@ -111,10 +136,31 @@ def only_where(name, step, kept):
     return replace(entry("plain"), steps={step: replaced}).backend()
 
 
-def test_a_twin_that_fails_where_one_passes_is_not_named():
-    half = only_where("sink_scaled", "softmax_of", lambda call: call.queries != 19)
-    asked = [one for one in PROBES if "sinks" in one.arguments or not one.arguments.keys() & {"bias"}]
-    assert diagnose(half, asked, GALLERY) is None
+def with_sinks():
+    return [one for one in PROBES if "sinks" in one.arguments or not one.arguments.keys() & {"bias"}]
+
+
+def test_a_twin_that_fails_where_one_passes_is_not_named_unless_a_trait_tells_these_calls():
+    # One dtype of each shape, another of every second shape: nothing that calls are told by.
+    some = only_where(
+        "sink_scaled", "softmax_of", lambda call: (call.queries == 19) == (call.storage == "float16")
+    )
+    assert diagnose(some, with_sinks(), GALLERY) is None
+
+
+def test_a_bug_of_one_path_is_named_with_the_trait_of_its_calls():
+    short = only_where("sink_scaled", "softmax_of", lambda call: call.queries <= 16)
+    assert str(diagnose(short, with_sinks(), GALLERY)).startswith(
+        "similar to: sink_scaled (Multiply the sinks by the scale too; SOFT-5), "
+        "but not in calls with more than 16 keys or queries (the same on "
+    )
+    shared = only_where(
+        "scale_without_the_root", "factor", lambda call: call.key.shape[-3] < call.query.shape[-3]
+    )
+    asked = [one for one in (*golden(), *PROBES) if one.operation == "attention"]
+    found = diagnose(shared, asked, GALLERY)
+    assert (names(found), found.path) == (["scale_without_the_root"], (traits.SHARED, True))
+    assert "; SCORE-2), in calls with shared key heads alone (the same on" in str(found)
 
 
 def test_what_differs_on_calls_of_one_kind_alone_is_similar_and_says_which():
@@ -129,20 +175,44 @@ def test_what_differs_on_calls_of_one_kind_alone_is_similar_and_says_which():
     )
 
 
+def tally(failing, passing, *, edges=False):
+    misfits = {True: failing, False: passing}
+    plain = {True: 0, False: 0} if edges else misfits
+    return Tally(entry("sink_scaled"), misfits, 1, apart=frozenset(), plain=plain)
+
+
 def test_what_differs_on_very_few_calls_is_similar():
-    asked = {True: 30, False: 100}
+    def asked(failing, passing=100):
+        return Numbers(failing, passing, plain=0)
 
-    def tally(failing, passing):
-        return Tally(entry("sink_scaled"), {True: failing, False: passing}, apart=frozenset())
+    assert tally(0, 3).is_near(asked(30))
+    assert not tally(0, 4).is_near(asked(100))
+    assert not tally(0, 3).is_near(asked(29)), "it is wrong on too much besides"
+    assert not tally(1, 0).is_near(asked(30))
+    assert tally(3, 0).is_near(asked(100))
+    assert not tally(4, 0).is_near(asked(100))
+    assert tally(0, 0).is_near(asked(10))
+    assert not tally(0, 0).is_near(asked(9)), "of so few failing calls it says too little"
 
-    assert tally(0, 3).is_near(asked)
-    assert not tally(0, 4).is_near({**asked, True: 100})
-    assert not tally(0, 3).is_near({**asked, True: 29}), "it is wrong on too much besides"
-    assert not tally(1, 0).is_near(asked)
-    assert tally(3, 0).is_near({**asked, True: 100})
-    assert not tally(4, 0).is_near({**asked, True: 100})
-    assert tally(0, 0).is_near({**asked, True: 10})
-    assert not tally(0, 0).is_near({**asked, True: 9}), "of so few failing calls it says too little"
+
+def test_what_differs_on_calls_of_several_edge_kinds_alone_is_similar():
+    assert tally(9, 10, edges=True).is_near(Numbers(12, 100, plain=3))
+    assert not tally(9, 10).is_near(Numbers(12, 100, plain=3)), "it is another on plain calls"
+    assert not tally(9, 10, edges=True).is_near(Numbers(12, 100, plain=2)), "few plain calls tell little"
+    assert not tally(9, 11, edges=True).is_near(Numbers(12, 100, plain=3)), "it is wrong on too much besides"
+
+
+def test_the_kinds_of_the_calls_apart_are_named():
+    one = Tally(entry("sink_scaled"))
+    assert one.named == ()
+    one.add(9.0, frozenset({traits.SPECIAL, traits.EMPTY}), bad=True)
+    one.add(9.0, frozenset({traits.SPECIAL}), bad=False)
+    assert one.named == (traits.SPECIAL,)
+    one.add(9.0, frozenset({traits.LARGE}), bad=False)
+    assert one.named == (traits.EMPTY, traits.LARGE, traits.SPECIAL)
+
+
+def test_a_similar_entry_is_named_with_what_it_is_the_same_on():
     found = Diagnosis((entry("sink_scaled"),), 10, 100, 0.5, 10, 97)
     assert str(found).startswith("similar to: sink_scaled (")
     assert str(found).endswith("(the same on 10 of 10 failing cases, 97 of 100 passing ones)")

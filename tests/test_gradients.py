@@ -140,7 +140,8 @@ def test_exported_calls_contain_the_results_of_the_forward_pass(tmp_path):
     (tmp_path / "taking.py").write_text(
         "from attnspec.backends import Backend, load_library\n"
         "from backward import attention, attention_vjp\n"
-        "BACKEND = Backend('b', load_library('numpy'), attention, companions={'attention_vjp': attention_vjp})\n"
+        "companions = {'attention_vjp': attention_vjp}\n"
+        "BACKEND = Backend('b', load_library('numpy'), attention, companions=companions)\n"
     )
     for name in ("numpy-portable", "taking:BACKEND"):
         command = [sys.executable, "-m", "attnspec.conformance.run.serve", name]

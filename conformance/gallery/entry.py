@@ -174,6 +174,33 @@ def wrong(step: str, rule: str, kind: str, seen: str = "") -> Callable[[Step], E
     return entered
 
 
+def family(
+    make: Callable[..., tuple[str, str, Step]], step: str, rule: str, kind: str, *members: Any
+) -> tuple[Entry, ...]:
+    """Make an entry for each member of a family: bugs that differ in a size or in an option alone.
+
+    Parameters
+    ----------
+    make : callable
+        Takes a member, and gives the name of its entry, what it does wrong in a sentence, and what
+        replaces the step.
+    step, rule, kind
+        As in `wrong`.
+    members : size, option or other thing
+
+    Examples
+    --------
+    >>> from attnspec.conformance.gallery.entry import base, family
+    >>> def past(size):
+    ...     replaced = lambda call: base.allowed(call) & (call.j < size)
+    ...     return f"keys_past_{size}", f"Read {size} keys.", replaced
+    >>> [one.name for one in family(past, "allowed", "SOFT-3", "G", 32, 64)]
+    ['keys_past_32', 'keys_past_64']
+    """
+    made = [make(member) for member in members]
+    return tuple(Entry(name, text, {_known(step): replaced}, rule, kind) for name, text, replaced in made)
+
+
 def correct(
     step: str, accuracy: Accuracy = "full", *, lacks: tuple[str, ...] = ()
 ) -> Callable[[Step], Entry]:
@@ -207,8 +234,13 @@ def first(array: Array, axis: int) -> Array:
 
 
 def entries_of(*modules: ModuleType) -> tuple[Entry, ...]:
-    """List the entries of some modules, in the order in which they are written."""
-    return tuple(thing for module in modules for thing in vars(module).values() if isinstance(thing, Entry))
+    """List the entries of some modules, in the order in which they are written; tuples hold families."""
+    return tuple(one for module in modules for thing in vars(module).values() for one in _entries_in(thing))
+
+
+def _entries_in(thing: Any) -> tuple[Entry, ...]:
+    things = thing if isinstance(thing, tuple) else (thing,)
+    return tuple(one for one in things if isinstance(one, Entry))
 
 
 def _same_bits(one: Any, other: Any) -> bool:

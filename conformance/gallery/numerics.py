@@ -87,7 +87,7 @@ def query_scaled_in_place(call: Attention) -> Any:
     before = base.entered(call.but(query=call.query.copy()))
     if call.query.flags.writeable:
         query = call.query
-        query *= query.dtype.type(0.5)
+        query *= query.dtype.type(base.factor(call))
     return before
 
 
@@ -104,6 +104,18 @@ def mask_written_into_the_bias(call: Attention) -> Any:
 def scores_in_half(call: Attention) -> Any:
     """Round the scores to half precision before the softmax."""
     return in_half(call, base.scored(call))
+
+
+@wrong("product", "NUM-5", "C")
+def products_in_half(call: Attention) -> Any:
+    """Round the dot products to half precision before they are scaled."""
+    return in_half(call, base.product(call))
+
+
+@wrong("exponentials", "NUM-5", "C")
+def exponentials_in_half(call: Attention, s: Array, allowed: Mask, top: Array) -> Any:
+    """Round the exponentials to half precision before they are summed."""
+    return in_half(call, base.exponentials(call, s, allowed, top))
 
 
 @wrong("factor", "NUM-5", "K", "ml-explore/mlx#3119")

@@ -16,7 +16,7 @@ from attnspec import Case
 from attnspec.backends import Backend
 from attnspec.conformance.gallery import Entry, entry, wrong_entries
 from attnspec.conformance.meta.probes import golden, probes
-from attnspec.conformance.report.diagnosis import Gallery, diagnose
+from attnspec.conformance.report.diagnosis import Diagnosis, Gallery, chosen, tallied
 
 #: Correct entries whose steps, together, make the other base.
 OTHER_BASE = (
@@ -80,11 +80,13 @@ def on_another_base(one: Entry) -> Backend:
 
 def measure(one: Entry, asked: Sequence[Case], gallery: Gallery) -> Measured:
     """Diagnose one entry."""
-    found = []
-    for candidates in (gallery, gallery.without(one)):
-        diagnosis = diagnose(on_another_base(one), asked, candidates)
-        found.append(tuple(other.name for other in diagnosis.entries) if diagnosis else ())
-    return Measured(one.name, found[0], found[1])
+    tallies, numbers = tallied(on_another_base(one), asked, gallery)
+    others = [tally for tally in tallies if tally.entry is not one]
+    return Measured(one.name, _names(chosen(tallies, numbers)), _names(chosen(others, numbers)))
+
+
+def _names(found: Diagnosis | None) -> tuple[str, ...]:
+    return tuple(one.name for one in found.entries) if found else ()
 
 
 def measured(names: Sequence[str], *, workers: int = 2) -> list[Measured]:

@@ -31,10 +31,11 @@ of it; our tests check that both are as the gallery is.
 
 ## Diagnosis
 
-A backend that fails is held against the gallery: where one entry gives its results on every call, failing
-and passing, the report names it. Measured on the gallery itself, each wrong entry on another base and on
-calls of another seed, by `python -m attnspec.conformance.meta.diagnosed`; then once more with its own entry
-taken away, when any name is a wrong one:
+A backend that fails is held against the gallery: where one entry gives its results on every call that it
+fails, and right results on every call that it passes, the report names it. Measured on the gallery itself,
+each wrong entry on another base and on calls of another seed, by `python -m
+attnspec.conformance.meta.diagnosed`; then once more with its own entry taken away, when any name is that of
+a neighbour which these calls do not tell from it:
 
 ```text
 {said}

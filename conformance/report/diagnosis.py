@@ -1,53 +1,39 @@
 """Diagnosis: which wrong implementation of the gallery gives what a failing backend gives.
 
 A name is given where one entry of the gallery, or two or three that cannot be told apart, give the
-backend's results on every call: on those that it fails, and on those that it passes. Where none does,
-the one that does so on every call but those of one kind, such as calls with NaN, is named as similar,
-and the kind with it; or the one that does so on nearly every call, few of any kind left out. Otherwise
-nothing is said.
+backend's results on every call that it fails, and right results on every call that it passes. Where none
+does, the one that does so on every call but those of a few kinds, such as calls with NaN, is named as
+similar, and the kinds with it; or the one that does so on nearly every call, few of any kind left out; or
+the one that gives the same on all calls that fail, and is wrong besides where a trait tells these calls
+from those: the backend has the bug on one path. Otherwise nothing is said.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
+from dataclasses import dataclass, field, replace
 
 from attnspec import Case, find_rule
 from attnspec.backends import DTYPES, Backend, Broken, Unsupported
 from attnspec.conformance import traits
 from attnspec.conformance.gallery import Entry, wrong_entries
-from attnspec.conformance.judge.budget import budgets_of
-from attnspec.conformance.judge.call import call
-from attnspec.conformance.judge.cause import looked_at
-from attnspec.conformance.judge.comparison import compare
-from attnspec.conformance.judge.dtypes import Outputs, accepted, is_real, own_dtypes
-from attnspec.conformance.judge.expected import declared, differences
-from attnspec.conformance.judge.failure import Failure, Raised
+from attnspec.conformance.judge.dtypes import Outputs, is_real
+from attnspec.conformance.judge.traits import numbers as counted
 from attnspec.conformance.judge.traits import traits as traits_of
+from attnspec.conformance.report.alike import fails, is_right, outputs_of, share_of
 from attnspec.conformance.report.because import in_words
+from attnspec.conformance.report.tally import APART, EDGES, Numbers, Tally, numbers_of
 from attnspec.conformance.suite.group import Item
-from attnspec.conformance.verdict import Difference
 
-#: Two results that are each within a budget of the same number are within two of each other.
-_APART = 2.0
-#: On fewer failing calls than these too much looks like everything.
+#: On fewer failing calls than these too much looks like everything,
 _FEWEST = 2
+#: unless so many calls pass beside a single one.
+_PASSING = 100
 #: And on a run of fewer calls.
 _FEWEST_ASKED = 10
-#: More entries than these are no name.
+#: More entries than these are no name; those that differ in a size alone count as one.
 _MOST = 3
-#: Kinds of calls in which two implementations with the same bug may differ by what else they do.
-_EDGES = frozenset({traits.SPECIAL, traits.NOTHING, traits.EMPTY, traits.LARGE})
-#: The part of the calls that it fails, and passes, on which a similar entry may give something else.
-_MISFITS = {True: 0.2, False: 0.1}
-#: The part of both on which one may on calls of any kind, and how many calls must fail for that.
-_FEW_MISFITS, _MANY = 0.03, 10
-#: And on how many that pass at most, as a part of those that fail.
-_BESIDES = 0.1
-#: What two results may be apart besides, as a part of the largest number in them.
-_UNITS = {"float64": 2.0**-40, "float32": 2.0**-17, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+#: The class of the entries that remember earlier calls.
+_REMEMBERS = "T"
 
 
 @dataclass(frozen=True)
@@ -64,8 +50,10 @@ class Diagnosis:
         How far off they are at most, in budgets.
     fits, good : int
         On how many of these the results are the same.
-    apart : str
-        The trait that all other calls have; empty where there are none.
+    apart : tuple of str
+        Traits of which all other calls have one; empty where there are none.
+    path : (str, bool) or None
+        The trait by which the calls are told on which the backend has the bug, and whether they have it.
     """
 
     entries: tuple[Entry, ...]
@@ -74,13 +62,19 @@ class Diagnosis:
     share: float
     fits: int
     good: int
-    apart: str = ""
+    apart: tuple[str, ...] = ()
+    path: tuple[str, bool] | None = None
 
     def __str__(self) -> str:
         names = ", or ".join(f"{one.name} ({one.sentence.rstrip('.')}; {one.rule})" for one in self.entries)
         calls = f"{self.fits} of {self.failing} failing cases, {self.good} of {self.passing} passing ones"
+        if self.path:
+            trait, has = self.path
+            where = f"in calls {in_words(trait)} alone" if has else f"but not in calls {in_words(trait)}"
+            return f"similar to: {names}, {where} (the same on {calls})"
         if self.apart:
-            others = f"all other cases are calls {in_words(self.apart)}, where it gives something else"
+            kinds = " or ".join(map(in_words, self.apart))
+            others = f"all other cases are calls {kinds}, where it gives something else"
             return f"similar to: {names} (the same on {calls}; {others})"
         if (self.fits, self.good) != (self.failing, self.passing):
             return f"similar to: {names} (the same on {calls})"
@@ -99,17 +93,22 @@ class Gallery:
 
     entries: tuple[Entry, ...] = field(default_factory=wrong_entries)
     _given: dict[tuple[str, str], Outputs | None] = field(default_factory=dict)
+    _backends: dict[str, Backend] = field(default_factory=dict)
 
     def given(self, one: Entry, case: Case) -> Outputs | None:
         """Give the outputs of an entry; None where it raises."""
         key = one.name, case.name
         if key not in self._given:
-            self._given[key] = _outputs(one.backend(), case)
+            self._given[key] = outputs_of(self._backend(one), case)
         return self._given[key]
 
-    def without(self, one: Entry) -> "Gallery":
-        """Take an entry away."""
-        return Gallery(tuple(other for other in self.entries if other is not one), self._given)
+    def _backend(self, one: Entry) -> Backend:
+        """Make it anew for each call where it remembers earlier ones."""
+        if one.kind == _REMEMBERS:
+            return one.backend()
+        if one.name not in self._backends:
+            self._backends[one.name] = one.backend()
+        return self._backends[one.name]
 
 
 def diagnose(backend: Backend, asked: Iterable[Case], gallery: Gallery | None = None) -> Diagnosis | None:
@@ -137,68 +136,53 @@ def diagnose(backend: Backend, asked: Iterable[Case], gallery: Gallery | None = 
     (['lse_negative'], 12)
     >>> diagnose(entry("plain").backend(), probes()[:12])
     """
-    gallery = gallery or Gallery()
+    tallies, numbers = tallied(backend, asked, gallery or Gallery())
+    return chosen(tallies, numbers)
+
+
+def tallied(backend: Backend, asked: Iterable[Case], gallery: Gallery) -> tuple[list[Tally], Numbers]:
+    """Hold a backend against each entry, and give those that are near; none where too few calls tell."""
     failing, passing = _asked(backend, asked)
-    if len(failing) < _FEWEST:
-        return None
+    numbers = numbers_of([kinds for kinds, _ in failing], [kinds for kinds, _ in passing])
+    if len(failing) < (_FEWEST if len(passing) < _PASSING else 1):
+        return [], numbers
     tallies = [Tally(one) for one in gallery.entries]
-    # What fails tells most entries from it at once, and plain calls tell more than others do.
-    calls = [(edges, bad, *one) for bad, some in ((True, failing), (False, passing)) for edges, one in some]
-    for edges, bad, case, outputs in sorted(calls, key=lambda one: (not one[1], bool(one[0]))):
+    # What fails tells most entries from it at once; plain calls tell more, and small ones sooner.
+    calls = [(kinds, bad, *one) for bad, some in ((True, failing), (False, passing)) for kinds, one in some]
+    calls.sort(key=lambda one: (not one[1], bool(one[0] & EDGES), counted(one[2])))
+    for kinds, bad, case, outputs in calls:
         for tally in tallies:
-            tally.add(_share(backend, case, outputs, gallery.given(tally.entry, case)), edges, bad=bad)
-        tallies = [one for one in tallies if one.is_near({True: len(failing), False: len(passing)})]
-        if not tallies:
-            return None
-    return _chosen(tallies, len(failing), len(passing))
+            given = gallery.given(tally.entry, case)
+            share = share_of(backend, case, outputs, given, finite=traits.SPECIAL not in kinds)
+            if share > APART and not bad and is_right(backend, case, outputs, given):
+                share = 0.0
+            tally.add(share, kinds, bad=bad)
+        tallies = [one for one in tallies if one.may_be(numbers)]
+    return tallies, numbers
 
 
-@dataclass
-class Tally:
-    """On how many calls an entry gave something else, failing ones and others, and what they have in common.
-
-    Attributes
-    ----------
-    apart : frozenset of str
-        The kinds that each of these calls is of; all there are where there are no such calls.
-    """
-
-    entry: Entry
-    misfits: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
-    share: float = 0.0
-    apart: frozenset[str] = _EDGES
-
-    def add(self, share: float, edges: frozenset[str], *, bad: bool) -> None:
-        """Count a call, by how far apart the two results are."""
-        if share <= _APART:
-            self.share = max(self.share, share)
-        else:
-            self.misfits[bad] += 1
-            self.apart &= edges
-
-    def is_near(self, asked: Mapping[bool, int]) -> bool:
-        """Whether it gave something else on few calls of one kind alone, or on very few."""
-        of_a_kind = self.apart and all(self.misfits[bad] <= _MISFITS[bad] * asked[bad] for bad in asked)
-        few = all(self.misfits[bad] <= _FEW_MISFITS * asked[bad] for bad in asked)
-        # It is wrong where the other is: not on many calls besides, compared to those.
-        few &= self.misfits[False] <= _BESIDES * asked[True]
-        return bool(of_a_kind or (few and asked[True] >= _MANY))
-
-
-def _chosen(tallies: Sequence[Tally], failing: int, passing: int) -> Diagnosis | None:
-    """Take what gives the same on every call; else the only one that is near."""
-    asked = {True: failing, False: passing}
-    found = [one for one in tallies if not any(one.misfits.values())]
-    if len(found) > _MOST or (not found and len(tallies) != 1):
+def chosen(tallies: Sequence[Tally], asked: Numbers) -> Diagnosis | None:
+    """Take what is the same on every call; else what is nearest; else what is the same on one path."""
+    nearest = min((one.rank(asked) for one in tallies), default=None)
+    found = [one for one in tallies if one.rank(asked) == nearest]
+    alike = {_without_size(one.entry.name) for one in found}
+    if not found or len(alike) > (_MOST if asked.failing >= _FEWEST else 1):
         return None
-    chosen = found or tallies
-    fits, good = (number - chosen[0].misfits[bad] for bad, number in asked.items())
-    apart = "" if found else min(chosen[0].apart, default="")
-    share = max(one.share for one in chosen)
-    return Diagnosis(tuple(one.entry for one in chosen), failing, passing, share, fits, good, apart)
+    fits, good = (asked[bad] - found[0].misfits[bad] for bad in (True, False))
+    share = max(one.share for one in found)
+    entries = tuple(one.entry for one in found)
+    diagnosis = Diagnosis(entries, asked.failing, asked.passing, share, fits, good)
+    if found[0].is_near(asked):
+        return replace(diagnosis, apart=found[0].named)
+    paths = [one.paths(asked)[0] for one in found]
+    return replace(diagnosis, path=paths[0]) if len(set(paths)) == 1 else None
 
 
-#: Calls with what the backend gave, each with those of `_EDGES` that it is of.
+def _without_size(name: str) -> str:
+    return "".join(letter for letter in name if not letter.isdigit())
+
+
+#: Calls with what the backend gave, each with its traits.
 Asked = list[tuple[frozenset[str], tuple[Case, Outputs | None]]]
 
 
@@ -214,9 +198,9 @@ def _asked(backend: Backend, asked: Iterable[Case]) -> tuple[Asked, Asked]:
         if not _is_offered(backend, case):
             continue
         with suppress(Unsupported, Broken):
-            outputs = _outputs(backend, case)
-            edges = _EDGES & set(traits_of(case))
-            (failing if _fails(backend, case, outputs) else passing).append((edges, (case, outputs)))
+            outputs = outputs_of(backend, case)
+            kinds = frozenset({case.dtype, *traits_of(case)})
+            (failing if fails(backend, case, outputs) else passing).append((kinds, (case, outputs)))
     values = [one for one in failing if one[1][1] is not None and one[1][0].misuse is None]
     if not values and any(one[1][0].operation == "attention_vjp" for one in failing):
         return [], []  # whatever computes no gradient raises too
@@ -229,10 +213,6 @@ def _is_offered(backend: Backend, case: Case) -> bool:
     arrays = {str(x.dtype) for x in case.arguments.values() if is_real(x)}
     musts = all(find_rule(rule).level == "MUST" for rule in case.rules)
     return musts and {case.dtype, *arrays} & set(DTYPES) <= set(backend.dtypes)
-
-
-def _is_refused(case: Case) -> bool:
-    return case.misuse is not None and not case.misuse.allowed
 
 
 def diagnosis_of(backend: Backend, found: Iterable[Item]) -> str:
@@ -252,50 +232,3 @@ def diagnosis_of(backend: Backend, found: Iterable[Item]) -> str:
 def said(found: Diagnosis | None) -> str:
     """Put a diagnosis in a line."""
     return str(found) if found else ""
-
-
-def _outputs(backend: Backend, case: Case) -> Outputs | None:
-    """Call it; None where it raises."""
-    try:
-        return call(backend, case.operation, case.arguments, case.layout)
-    except (Raised, Failure):
-        return None
-
-
-def _fails(backend: Backend, case: Case, outputs: Outputs | None) -> bool:
-    """Whether outputs are wrong, as `judge` has it, who says why too, which takes its time."""
-    if outputs is None or _is_refused(case):
-        return (case.misuse is None) == (outputs is None)
-    budgets, seen = budgets_of(backend, case), looked_at(outputs, case)
-    values, _ = declared(backend, case, budgets, seen)
-    return any(
-        isinstance(one, Difference)
-        for one in differences(seen, values, budgets, case.dtype, own_dtypes(case))
-    )
-
-
-def _share(backend: Backend, case: Case, got: Outputs | None, given: Outputs | None) -> float:
-    """How far apart two results are, in budgets; infinitely where they are of different kinds."""
-    if got is None or given is None:
-        return 0.0 if got is given else np.inf
-    budgets: dict[str, Any] = {} if _is_refused(case) else budgets_of(backend, case)
-    worst = 0.0
-    for name, one in got.items():
-        if name not in given or given[name].shape != one.shape:
-            return np.inf
-        may = accepted(name, case.dtype)  # an lse has a choice
-        if given[name].dtype != one.dtype and not {str(given[name].dtype), str(one.dtype)} <= set(may):
-            return np.inf
-        other = given[name].astype(np.float64)
-        # A wrong number may be larger than the right one, and come of others that are larger still.
-        size = np.abs(other[np.isfinite(other)]).max(initial=1.0)
-        # Results of integers, which are wrong as such, are compared to the last bit.
-        rounding = size * max(_UNITS.get(str(each.dtype), 0.0) for each in (one, given[name]))
-        budget = budgets.get(name, np.zeros(()))
-        budget = budget if budget.shape == other.shape else np.full(other.shape, budget.max(initial=0.0))
-        lse = given.get("lse")
-        of_rows = name == "weights" and lse is not None and lse.shape == other.shape[:-1]
-        where = ~np.isnan(given["lse"])[..., None] if of_rows else None  # NUM-11
-        compared = compare(name, one, other, budget + rounding, str(one.dtype), where=where)
-        worst = max(worst, compared.share if isinstance(compared, Difference) else compared)
-    return worst

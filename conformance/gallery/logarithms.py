@@ -1,0 +1,187 @@
+"""Wrong about results besides the output: the lse, the weights, and how they are returned."""
+
+from typing import Any
+
+import numpy as np
+
+from attnspec.conformance.gallery.entry import Array, base, wrong
+from attnspec.reference.notation import Attention
+
+
+@wrong("lse", "SOFT-6", "I")
+def lse_of_a_sum_to_base_two(call: Attention, top: Array, total: Array) -> Any:
+    """Add the logarithm to base 2 of the sum to the maximum."""
+    return top[..., 0] + (base.lse(call, top, total) - top[..., 0]) / np.log(2).astype(top.dtype)
+
+
+@wrong("lse", "SOFT-6", "I")
+def lse_of_a_maximum_to_base_two(call: Attention, top: Array, total: Array) -> Any:
+    """Add the natural logarithm of the sum to a maximum that is to base 2."""
+    most = top[..., 0] / np.log(2).astype(top.dtype)
+    return most + (base.lse(call, top, total) - top[..., 0])
+
+
+@wrong("lse", "SOFT-6", "I")
+def lse_to_base_two_with_a_natural_sum(call: Attention, top: Array, total: Array) -> Any:
+    """Multiply the lse by the natural logarithm of 2 once too often."""
+    return base.lse(call, top, total) * np.log(2).astype(top.dtype)
+
+
+@wrong("lse", "SOFT-6", "I")
+def lse_to_base_ten(call: Attention, top: Array, total: Array) -> Any:
+    """Return the logarithm to base 10."""
+    return base.lse(call, top, total) / np.log(10).astype(top.dtype)
+
+
+@wrong("lse", "SOFT-6", "I")
+def lse_with_the_maximum_subtracted(call: Attention, top: Array, total: Array) -> Any:
+    """Subtract the maximum from the logarithm of the sum."""
+    return base.lse(call, -top, total)
+
+
+@wrong("lse", "SOFT-6", "I")
+def denominator_returned_for_the_lse(call: Attention, top: Array, total: Array) -> Any:
+    """Return the sum of the shifted exponentials, and no logarithm of it."""
+    return base.lse(call, top, total) * 0 + total[..., 0]
+
+
+@wrong("lse", "SOFT-6", "I")
+def maximum_returned_for_the_lse(call: Attention, top: Array, total: Array) -> Any:
+    """Return the largest score of a row."""
+    lse = base.lse(call, top, total)
+    return np.where(lse == -np.inf, lse, top[..., 0])
+
+
+@wrong("attend", "SOFT-6", "I")
+def lse_of_the_mean(call: Attention) -> Any:
+    """Take the logarithm of the mean of the exponentials."""
+    output, lse, p = base.attend(call)
+    return output, lse - np.log(max(call.keys, 1)).astype(lse.dtype), p
+
+
+@wrong("attend", "SOFT-6", "I")
+def lse_before_the_mask(call: Attention) -> Any:
+    """Return the lse of all keys, disallowed ones included."""
+    output, _, p = base.attend(call)
+    return output, base.softmax_of(call, base.scored(call), np.ones(call.shape, dtype=bool))[1], p
+
+
+@wrong("lse", "SOFT-6", "K")
+def lse_with_a_maximum_before_the_scale(call: Attention, top: Array, total: Array) -> Any:
+    """Add the largest dot product, and not the largest score, to the logarithm of the sum."""
+    factor = base.factor(call) or 1.0
+    return base.lse(call, top / top.dtype.type(factor), total)
+
+
+@wrong("attend", "SOFT-6", "K")
+def lse_before_the_scale(call: Attention) -> Any:
+    """Return the lse of the dot products."""
+    output, _, p = base.attend(call)
+    bare = call.but(scale=1.0)
+    return output, base.softmax_of(bare, base.scored(bare), base.allowed(call))[1], p
+
+
+@wrong("lse", "SOFT-6", "I")
+def lse_of_a_sum_kept_from_zero(call: Attention, top: Array, total: Array) -> Any:
+    """Add 0.000001 to the sum before its logarithm is taken."""
+    return base.lse(call, top, total + total.dtype.type(1e-6))
+
+
+@wrong("attend", "DROP-3", "J")
+def lse_of_the_kept_keys(call: Attention) -> Any:
+    """Take the lse over the keys that dropout keeps."""
+    output, lse, p = base.attend(call)
+    if call.dropout_mask is None:
+        return output, lse, p
+    return output, base.softmax_of(call, base.scored(call), base.allowed(call) & call.dropout_mask)[1], p
+
+
+@wrong("lse", "SOFT-6", "C")
+def lse_through_float32(call: Attention, top: Array, total: Array) -> Any:
+    """Round the lse to float32, and return it in the dtype that it should have."""
+    return base.lse(call, top, total).astype(np.float32).astype(top.dtype)
+
+
+@wrong("returned", "NUM-7", "S")
+def lse_in_float32(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
+    """Return the lse in float32 whatever the inputs are."""
+    return base.returned(call, output, lse.astype(np.float32), weights)
+
+
+@wrong("returned", "SHAPE-8", "H")
+def lse_of_positions_before_heads(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
+    """Return the lse with the axis of heads last."""
+    return base.returned(call, output, lse if call.flat else np.swapaxes(lse, -1, -2), weights)
+
+
+@wrong("returned", "SHAPE-3", "H")
+def output_of_positions_before_heads(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
+    """Return the output with the axis of heads after that of positions."""
+    return base.returned(call, output if call.flat else np.swapaxes(output, -2, -3), lse, weights)
+
+
+@wrong("returned", "SHAPE-3", "H")
+def axes_of_one_dropped(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
+    """Drop the axes of one from the output."""
+    found = base.returned(call, output, lse, weights)
+    return (found[0].squeeze(), *found[1:]) if isinstance(found, tuple) else found.squeeze()
+
+
+@wrong("returned", "SHAPE-8", "H")
+def weights_before_the_lse(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
+    """Return output, weights and lse, in this order."""
+    found = base.returned(call, output, lse, weights)
+    return (found[0], found[2], found[1]) if isinstance(found, tuple) and len(found) > 2 else found
+
+
+@wrong("returned", "SHAPE-8", "H")
+def lse_before_the_output(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
+    """Return the lse first, and the output after it."""
+    found = base.returned(call, output, lse, weights)
+    return (found[1], found[0], *found[2:]) if isinstance(found, tuple) else found
+
+
+@wrong("returned", "NUM-1", "S")
+def output_in_float32(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
+    """Return the output in float32 whatever the inputs are."""
+    found = base.returned(call, output, lse, weights)
+    if isinstance(found, tuple):
+        return (found[0].astype(np.float32), *found[1:])
+    return found.astype(np.float32)
+
+
+@wrong("returned", "NUM-1", "S")
+def output_in_float64(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
+    """Return the output in float64 whatever the inputs are."""
+    found = base.returned(call, output, lse, weights)
+    wide = output[0] if call.flat else output
+    return (wide.astype(np.float64), *found[1:]) if isinstance(found, tuple) else wide.astype(np.float64)
+
+
+@wrong("attend", "SOFT-5", "M")
+def weights_without_the_sink(call: Attention) -> Any:
+    """Return weights that sum to 1, as if there were no sink."""
+    output, lse, _ = base.attend(call)
+    return output, lse, base.attend(call.but(sinks=None))[2]
+
+
+@wrong("attend", "SOFT-4", "J")
+def weights_not_raised(call: Attention) -> Any:
+    """Return weights of which some are dropped, and the others not raised."""
+    output, lse, _ = base.attend(call)
+    return output, lse, base.attend(call.but(dropout_rate=0.0))[2]
+
+
+@wrong("attend", "SOFT-4", "H")
+def weights_averaged_over_heads(call: Attention) -> Any:
+    """Return for each head the mean of the weights of all."""
+    output, lse, p = base.attend(call)
+    return output, lse, np.broadcast_to(p.mean(axis=-3, keepdims=True), p.shape)
+
+
+@wrong("attend", "SOFT-4", "C")
+def weights_not_divided(call: Attention) -> Any:
+    """Return the exponentials for the weights, and divide the output alone."""
+    output, lse, _ = base.attend(call)
+    s, allowed = base.scored(call), base.allowed(call)
+    return output, lse, base.dropped(call, base.exponentials(call, s, allowed, base.top(call, s, allowed)))

@@ -1,0 +1,115 @@
+"""Wrong about rows that one kind of mask leaves empty."""
+
+from typing import Any
+
+import numpy as np
+
+from attnspec.conformance.gallery.entry import Array, base, family, wrong
+from attnspec.reference.call import Step
+from attnspec.reference.notation import Attention
+
+#: Kinds of masks: the name in entries, the words, and whether a call has one.
+_SOURCES: tuple[tuple[str, str, str], ...] = (
+    ("mask", "a mask", "mask"),
+    ("bias", "a bias", "bias"),
+    ("causality", "a causal mask", "is_causal"),
+    ("window", "a window", "window"),
+    ("key_lengths", "key lengths", "key_lengths"),
+    ("query_lengths", "query lengths", "query_lengths"),
+    ("segments", "segments", "key_segment_ids"),
+)
+
+
+def _empty(call: Attention, option: str) -> Array:
+    """Find the rows with nothing to attend to, where the option is given."""
+    given = getattr(call, option) is not None and getattr(call, option) is not False
+    empty: Array = ~base.allowed(call).any(axis=-1, keepdims=True)
+    return empty & given
+
+
+def _mean(source: tuple[str, str, str]) -> tuple[str, str, Step]:
+    name, words, option = source
+
+    def attend(call: Attention) -> Any:
+        output, lse, p = base.attend(call)
+        empty = _empty(call, option) & (call.sinks is None)
+        value = base.shared(call, call.value)
+        mean = value.mean(axis=-2, keepdims=True) if call.keys else 0
+        p = np.where(empty, 1 / max(call.keys, 1), p).astype(p.dtype)
+        return np.where(empty, mean, output).astype(output.dtype), lse, p
+
+    return (
+        f"empty_rows_by_{name}_are_the_mean",
+        f"Give a row that {words} leave{_s(words)} empty the mean.",
+        attend,
+    )
+
+
+def _nan(source: tuple[str, str, str]) -> tuple[str, str, Step]:
+    name, words, option = source
+
+    def normalised(call: Attention, e: Array, total: Array) -> Any:
+        return np.where(_empty(call, option), e / total, base.normalised(call, e, total))
+
+    return (
+        f"empty_rows_by_{name}_are_nan",
+        f"Divide by 0 in a row that {words} leave{_s(words)} empty.",
+        normalised,
+    )
+
+
+def _s(words: str) -> str:
+    return "" if words.endswith("s") and not words.startswith("a ") else "s"
+
+
+MEANS = family(_mean, "attend", "MASK-6", "B", *_SOURCES)
+NANS = family(_nan, "normalised", "MASK-6", "B", *(one for one in _SOURCES if one[0] != "bias"))
+NAN_OF_A_BIAS = family(_nan, "normalised", "MASK-2", "B", *(one for one in _SOURCES if one[0] == "bias"))
+
+
+@wrong("attend", "MASK-6", "B")
+def empty_rows_are_the_mean_of_the_length(call: Attention) -> Any:
+    """Give a row with nothing to attend to the mean of the values below the key length."""
+    output, lse, p = base.attend(call)
+    counted = np.broadcast_to(np.asarray(base.by_key_lengths(call)), call.shape)
+    n = counted.sum(axis=-1, keepdims=True)
+    uniform = counted / np.where(n == 0, 1, n)
+    empty = ~base.allowed(call).any(axis=-1, keepdims=True) & (call.sinks is None)
+    mean = base.weighted(call, uniform.astype(p.dtype), counted)
+    return np.where(empty, mean, output), lse, np.where(empty, uniform, p).astype(p.dtype)
+
+
+@wrong("attend", "MASK-6", "B")
+def output_of_empty_rows_alone_is_the_mean(call: Attention) -> Any:
+    """Return the mean of the values for a row with nothing to attend to, and weights of 0."""
+    output, lse, p = base.attend(call)
+    empty = ~base.allowed(call).any(axis=-1, keepdims=True) & (call.keys > 0)
+    value = base.shared(call, call.value)
+    return np.where(empty, value.sum(axis=-2, keepdims=True) / max(call.keys, 1), output), lse, p
+
+
+@wrong("normalised", "MASK-6", "B")
+def empty_rows_are_nan_unless_all_are(call: Attention, e: Array, total: Array) -> Any:
+    """Look for rows with nothing to attend to by looking at all of a head."""
+    nothing = ~(total > 0).any(axis=-2, keepdims=True)
+    return np.where(nothing, base.normalised(call, e, total), e / total)
+
+
+@wrong("lse", "SOFT-7", "I")
+def lse_of_empty_rows_is_nan(call: Attention, top: Array, total: Array) -> Any:
+    """Take minus infinity from minus infinity in the lse of a row with nothing to attend to."""
+    return np.where(total[..., 0] == 0, np.nan, base.lse(call, top, total))
+
+
+@wrong("lse", "SOFT-7", "I")
+def lse_of_empty_rows_is_the_lowest_number(call: Attention, top: Array, total: Array) -> Any:
+    """Give a row with nothing to attend to the lowest finite number as its lse."""
+    return np.where(total[..., 0] == 0, np.finfo(total.dtype).min, base.lse(call, top, total))
+
+
+@wrong("attend", "MASK-6", "M")
+def empty_rows_with_a_sink_are_nan(call: Attention) -> Any:
+    """Take a row with a sink and no keys for one of no sum."""
+    output, lse, p = base.attend(call)
+    empty = ~base.allowed(call).any(axis=-1, keepdims=True) & (call.sinks is not None)
+    return np.where(empty, np.nan, output), lse, np.where(empty, np.nan, p)

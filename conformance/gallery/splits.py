@@ -1,0 +1,149 @@
+"""Wrong about splits of the keys: sinks, maxima and sums that are kept for each and put together."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from attnspec.conformance.gallery.entry import Array, base, family
+from attnspec.reference.call import Step
+from attnspec.reference.notation import Attention
+
+Named = tuple[str, str, Step]
+SIZES = (16, 32, 64, 128)
+
+
+def parts(call: Attention, size: int) -> Iterator[tuple[Array, Array, Array]]:
+    """Maximum, sum and summed values of each split of the keys; the maximum of no key is minus infinity."""
+    s, allowed = base.scored(call), base.allowed(call)
+    value = base.shared(call, call.value)
+    kept = np.broadcast_to(base.dropped(call, np.ones_like(s)), s.shape)
+    for start in range(0, call.keys, size):
+        part = slice(start, start + size)
+        masked = np.where(allowed[..., part], s[..., part], -np.inf)
+        top = masked.max(axis=-1, keepdims=True)
+        e = np.exp(masked - np.where(top == -np.inf, 0, top))
+        yield top, e.sum(axis=-1, keepdims=True), (e * kept[..., part]) @ value[..., part, :]
+
+
+def is_plain(call: Attention) -> bool:
+    """Whether there are keys, and no number that is not finite in the arrays."""
+    arrays = (call.query, call.key, call.value)
+    return call.keys > 0 and all(bool(np.isfinite(array).all()) for array in arrays)
+
+
+def _sinks(size: int) -> Named:
+    def total(call: Attention, e: Array, top: Array) -> Any:
+        found = base.total(call, e, top)
+        more = max(-(-call.keys // size) - 1, 0)
+        return found if call.sinks is None else found + more * np.exp(call.sink - top)
+
+    return f"sink_in_each_split_of_{size}", f"Add the sink once for each split of {size} keys.", total
+
+
+def _finished(call: Attention, size: int) -> tuple[list[Array], list[Array]]:
+    """Output and lse of each split, and of the sink as one more."""
+    outputs, lses = [], []
+    for top, count, values in parts(call, size):
+        outputs.append(values / np.where(count == 0, 1, count))
+        lses.append(np.where(top == -np.inf, 0, top) + np.log(count))
+    if call.sinks is not None and outputs:
+        outputs.append(np.zeros_like(outputs[0]))
+        lses.append(np.broadcast_to(call.sink, lses[0].shape))
+    return outputs, lses
+
+
+def _averaged(size: int) -> Named:
+    def attend(call: Attention) -> Any:
+        if not is_plain(call):
+            return base.attend(call)
+        _, lse, p = base.attend(call)
+        outputs, lses = _finished(call, size)
+        shares = [np.where(each == -np.inf, 0.0, 1.0) for each in lses]
+        count = np.sum(shares, axis=0)
+        output = np.sum([x * share for x, share in zip(outputs, shares, strict=True)], axis=0)
+        return (output / np.where(count == 0, 1, count)).astype(p.dtype), lse, p
+
+    return f"splits_of_{size}_averaged", f"Take the mean of the outputs of splits of {size} keys.", attend
+
+
+def _relative_to_the_first(size: int) -> Named:
+    def attend(call: Attention) -> Any:
+        if not is_plain(call):
+            return base.attend(call)
+        outputs, lses = _finished(call, size)
+        top = np.where(lses[0] == -np.inf, 0, lses[0])
+        shares = [np.exp(each - top) for each in lses]
+        total = np.sum(shares, axis=0)
+        output = np.sum([x * share for x, share in zip(outputs, shares, strict=True)], axis=0)
+        dtype = call.query.dtype
+        lse = (np.log(total) + top)[..., 0].astype(dtype)
+        return (output / np.where(total == 0, 1, total)).astype(dtype), lse, base.attend(call)[2]
+
+    name = f"splits_of_{size}_relative_to_the_first"
+    return (
+        name,
+        f"Merge splits of {size} keys relative to the lse of the first, and not to the largest.",
+        attend,
+    )
+
+
+def _last_dropped(size: int) -> Named:
+    def attend(call: Attention) -> Any:
+        """Merge all splits but the last, where there are several."""
+        if call.keys <= size:
+            return base.attend(call)
+        kept = base.allowed(call) & (call.j < (call.keys - 1) // size * size)
+        p, lse = base.softmax_of(call, base.scored(call), kept)
+        return base.weighted(call, base.dropped(call, p), kept), lse, base.dropped(call, p)
+
+    return f"last_split_of_{size}_dropped", f"Merge all splits of {size} keys but the last.", attend
+
+
+def _nothing_in_the_first(size: int) -> Named:
+    def normalised(call: Attention, e: Array, total: Array) -> Any:
+        nothing = ~base.allowed(call)[..., :size].any(axis=-1, keepdims=True) & (call.keys > 0)
+        return np.where(nothing & (call.sinks is None), np.nan, base.normalised(call, e, total))
+
+    name = f"nothing_in_the_first_tile_of_{size}_is_nan"
+    return (
+        name,
+        f"Take minus infinity from minus infinity where the first tile of {size} keys is masked.",
+        normalised,
+    )
+
+
+def _nothing_in_a_tile(size: int) -> Named:
+    def normalised(call: Attention, e: Array, total: Array) -> Any:
+        seen = base.allowed(call)
+        starts = range(0, call.keys, size)
+        none = [~seen[..., at : at + size].any(axis=-1, keepdims=True) for at in starts]
+        nothing = np.logical_or.reduce(none) if none else np.zeros((), dtype=bool)
+        return np.where(nothing, np.nan, base.normalised(call, e, total))
+
+    name = f"nothing_in_a_split_of_{size}_is_nan"
+    return (
+        name,
+        f"Divide by 0 in a split of {size} keys that is masked, and merge what comes of it.",
+        normalised,
+    )
+
+
+def _last_maximum(size: int) -> Named:
+    def lse(call: Attention, top: Array, total: Array) -> Any:
+        s = np.where(base.allowed(call), base.scored(call), -np.inf)
+        last = s[..., (max(call.keys, 1) - 1) // size * size :].max(axis=-1, keepdims=True, initial=-np.inf)
+        late = np.where(last == -np.inf, top, last)
+        return base.lse(call, late if call.keys > size else top, total)
+
+    name = f"lse_by_the_maximum_of_the_last_tile_of_{size}"
+    return name, f"Add the maximum of the last tile of {size} keys to the logarithm of the sum.", lse
+
+
+SINKS = family(_sinks, "total", "SOFT-5", "M", *SIZES)
+AVERAGED = family(_averaged, "attend", "NUM-3", "I", *SIZES)
+RELATIVE = family(_relative_to_the_first, "attend", "SOFT-5", "M", *SIZES)
+LAST_DROPPED = family(_last_dropped, "attend", "SOFT-3", "G", *SIZES)
+NOTHING_FIRST = family(_nothing_in_the_first, "normalised", "MASK-6", "B", *SIZES)
+NOTHING = family(_nothing_in_a_tile, "normalised", "MASK-6", "B", *SIZES)
+LAST_MAXIMUM = family(_last_maximum, "lse", "SOFT-6", "G", 8, 16)
