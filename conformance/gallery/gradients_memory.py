@@ -155,7 +155,7 @@ def d_key_added_to_the_last_call(call: Gradients, u: Array, allowed: Mask) -> An
 
 @wrong("d_query", "NUM-9", "T", "Dao-AILab/flash-attention#1596")
 def d_query_added_in_another_order(call: Gradients, u: Array, allowed: Mask) -> Any:
-    """Add up the keys from the last one in every second call."""
+    """Add up the keys from the last one in every second call, for the gradient of the query."""
     times = call.steps.memory["times"] = call.steps.memory.get("times", 0) + 1
     if times % 2:
         return base.d_query(call, u, allowed)

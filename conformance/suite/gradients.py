@@ -160,7 +160,7 @@ def _repeats(backend: Backend, calls: tuple[Case, ...]) -> Found:
     )
 
 
-@chapter.group("GRAD-19", operation=_VJP, each=("flat", "peaked", "large", "shifted"))
+@chapter.group("GRAD-19", "NUM-2", "NUM-5", operation=_VJP, each=("flat", "peaked", "large", "shifted"))
 def every_gradient_in_its_budget(draw: Draw, kind: str) -> Iterator[Yielded]:
     """Weights that are nearly equal, weights near 0 and 1, values and scores of other sizes."""
     for index, dtype in enumerate(DTYPES):
