@@ -12,12 +12,13 @@ from pathlib import Path
 
 CODES = {"float16": "e", "float32": "f", "float64": "d", "bool": "?", "int64": "q"}
 FLOATS = ("float16", "float32", "float64")
+OPTIONS = ["scale", "mask", "is_causal", "query_offset", "window"]
 HELLO = {
     "protocol": 1,
     "name": "attention.py",
     "version": "1",
     "dtypes": FLOATS,
-    "operations": {"attention": ["scale", "mask", "is_causal", "query_offset", "window", "return_lse"]},
+    "operations": {"attention": [*OPTIONS, "return_lse"], "attention_vjp": [*OPTIONS, "d_lse"]},
 }
 
 
@@ -76,43 +77,85 @@ def check(query, key, value, mask, scale, offset, window):
         refuse_unless(good, f"window: expected a pair of None or integers, got {window}")
 
 
-def attention(query, key, value, mask=None, scale=None, is_causal=None, query_offset=None, window=None):
+def weighted(query, key, value, mask=None, scale=None, is_causal=None, query_offset=None, window=None):
+    """Each row: where it and its first key stand, the weights of its allowed keys, the scale and the lse."""
     if scale is None:
         scale = 1 / math.sqrt(query["shape"][-1] or 1)
     offset = 0 if query_offset is None else query_offset
     check(query, key, value, mask, scale, offset, window)
     left, right = (math.inf if side is None else side for side in window or (None, None))
-    *outer, length, depth = query["shape"]
-    keys, width = value["shape"][-2:]
+    *outer, length, _ = query["shape"]
+    keys = value["shape"][-2]
     heads, shared = (outer[-1], key["shape"][-3]) if outer else (1, 1)
-    output, lse = [], []
     for row, (*place, i) in enumerate(itertools.product(*map(range, (*outer, length)))):
         batch, head = divmod(row // length, heads)
         start = (batch * shared + head // (heads // shared)) * keys
         position = i + (offset["data"][batch] if isinstance(offset, dict) else offset)
-        q = query["data"][row * depth : (row + 1) * depth]
         scores = {}  # of the keys that are allowed
         for j in range(keys):
             if (is_causal and j > position) or not position - left <= j <= position + right:
                 continue
             if mask is not None and not mask["data"][broadcast(mask["shape"], [*place, i, j])]:
                 continue
-            k = key["data"][(start + j) * depth : (start + j + 1) * depth]
-            score = scale * sum(a * b for a, b in zip(q, k, strict=True))
+            score = scale * dot(features(query, row), features(key, start + j))
             if score != -math.inf:
                 scores[j] = score
         top = max(scores.values(), default=-math.inf)
         if any(math.isnan(score) or score == math.inf for score in scores.values()):
-            output += [math.nan] * width
-            lse.append(math.nan)
+            yield row, start, dict.fromkeys(scores, math.nan), scale, math.nan
             continue
         exps = {j: math.exp(score - top) for j, score in scores.items()}
         total = math.fsum(exps.values())
-        for d in range(width):
-            column = (exp / total * value["data"][(start + j) * width + d] for j, exp in exps.items())
-            output.append(sum(column))
-        lse.append(top + math.log(total) if total else -math.inf)
-    return {"output": ([*outer, length, width], output), "lse": ([*outer, length], lse)}
+        lse = top + math.log(total) if total else -math.inf
+        yield row, start, {j: exp / total for j, exp in exps.items()}, scale, lse
+
+
+def attention(query, key, value, **options):
+    output, lses, width = [], [], value["shape"][-1]
+    for _, start, weights, _, lse in weighted(query, key, value, **options):
+        columns = ([value["data"][(start + j) * width + d] for j in weights] for d in range(width))
+        output += [dot(weights.values(), column) for column in columns]
+        lses.append(lse)
+    rows = query["shape"][:-1]
+    return {"output": ([*rows, width], output), "lse": (rows, lses)}
+
+
+def attention_vjp(query, key, value, d_output, d_lse=None, **options):
+    """The gradients of the queries, the keys and the values."""
+    rows = weighted(query, key, value, **options)
+    first = list(itertools.islice(rows, 1))  # checks the arguments of the forward pass
+    expected = [*query["shape"][:-1], value["shape"][-1]]
+    for name, tensor, shape in (("d_output", d_output, expected), ("d_lse", d_lse, expected[:-1])):
+        if tensor is not None:
+            refuse_unless(tensor["shape"] == shape, f"{name}: expected shape {shape}, got {tensor['shape']}")
+            dtypes = (query["dtype"],) if name == "d_output" else FLOATS[1:]
+            refuse_unless(tensor["dtype"] in dtypes, f"{name}: expected {dtypes}, got {tensor['dtype']}")
+    gradients = {name: [0.0] * len(x["data"]) for name, x in zip("qkv", (query, key, value), strict=True)}
+    for row, start, weights, scale, _ in itertools.chain(first, rows):
+        g, h = features(d_output, row), d_lse["data"][row] if d_lse else 0.0
+        dots = {j: dot(g, features(value, start + j)) for j in weights}
+        mean = sum(weight * dots[j] for j, weight in weights.items())
+        for j, weight in weights.items():
+            slope = weight * (dots[j] - mean + h) * scale
+            add(gradients["q"], row, slope, features(key, start + j))
+            add(gradients["k"], start + j, slope, features(query, row))
+            add(gradients["v"], start + j, weight, g)
+    named = {"query": query, "key": key, "value": value}
+    return {f"d_{name}": (x["shape"], gradients[name[0]]) for name, x in named.items()}
+
+
+def features(tensor, row):
+    depth = tensor["shape"][-1]
+    return tensor["data"][row * depth : (row + 1) * depth]
+
+
+def dot(first, second):
+    return sum(a * b for a, b in zip(first, second, strict=True))
+
+
+def add(data, row, factor, numbers):
+    for place, number in enumerate(numbers, start=row * len(numbers)):
+        data[place] += factor * number
 
 
 def broadcast(shape, place):
@@ -128,7 +171,9 @@ def answer(call):
     tensors = {name: read(folder / f"{name}.bin", tensor) for name, tensor in call["tensors"].items()}
     options = {name: option for name, option in call["options"].items() if not name.startswith("return_")}
     try:
-        results = attention(**tensors, **options)
+        results = {"attention": attention, "attention_vjp": attention_vjp}[call["operation"]](
+            **tensors, **options
+        )
     except ValueError as error:
         return {"id": call["id"], "status": "refused", "message": str(error)}
     said = {}

@@ -140,8 +140,8 @@ def test_exported_calls_contain_the_results_of_the_forward_pass(tmp_path):
     (tmp_path / "taking.py").write_text(
         "from attnspec.backends import Backend, load_library\n"
         "from backward import attention, attention_vjp\n"
-        "companions = {'attention_vjp': attention_vjp}\n"
-        "BACKEND = Backend('b', load_library('numpy'), attention, companions=companions)\n"
+        "VJP = {'attention_vjp': attention_vjp}\n"
+        "BACKEND = Backend('b', load_library('numpy'), attention, companions=VJP)\n"
     )
     for name in ("numpy-portable", "taking:BACKEND"):
         command = [sys.executable, "-m", "attnspec.conformance.run.serve", name]
@@ -156,3 +156,9 @@ def test_exported_calls_contain_the_results_of_the_forward_pass(tmp_path):
         )
         (tmp_path / "answers.jsonl").write_text(run.stdout)
         assert judge(load(f"offline:{tmp_path}"), find(GROUPED)).status == "pass"
+
+
+def test_a_program_may_offer_its_backward_pass():
+    backend = load(f"program:{sys.executable} -S {TESTS.parent / 'examples' / 'attention.py'}")
+    for case in (PLAIN, GROUPED, REFUSED):
+        assert judge(backend, find(case)).status == "pass"

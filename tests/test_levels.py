@@ -15,7 +15,7 @@ from attnspec.rule import DEFINITIONS
 PAGE = (Path(attnspec.__file__).parent / "levels.md").read_text(encoding="utf-8").partition(DEFINITIONS)[0]
 NAMES = (
     *("core", "strict", "masked", "grouped", "cached", "padded", "segmented", "windowed", "biased", "capped"),
-    *("mergeable", "sinks", "weights", "dropout", "exact"),
+    *("mergeable", "sinks", "weights", "dropout", "trainable", "exact"),
     *("projected", "multi-head", "paged", "merged", "rotary", "alibi"),
 )
 COMPANIONS = NAMES[-6:]
