@@ -23,7 +23,7 @@ HELLO = {
 
 
 def read(path, tensor):
-    """The numbers of a tensor; none where its dtype is not one that we compute with."""
+    """Return the numbers of a tensor, or none if its dtype is not supported."""
     code = CODES.get(tensor["dtype"])
     numbers = [number for (number,) in struct.iter_unpack(f"<{code}", path.read_bytes())] if code else []
     return tensor | {"data": numbers}
@@ -31,7 +31,7 @@ def read(path, tensor):
 
 def write(path, dtype, numbers):
     code, largest = f"<{CODES[dtype]}", {"float16": 65520, "float32": 2**128 - 2**103}.get(dtype, math.inf)
-    # Python refuses to round to infinity, as the arithmetic of these formats does.
+    # Python refuses to round to infinity, but the arithmetic of these formats does it.
     rounded = (math.copysign(math.inf, x) if abs(x) >= largest else x for x in numbers)
     path.write_bytes(b"".join(struct.pack(code, x) for x in rounded))
 
@@ -159,7 +159,7 @@ def add(data, row, factor, numbers):
 
 
 def broadcast(shape, place):
-    """Where a place stands in the data of a tensor of that shape, trailing axes aligned."""
+    """Return the index of an element in the data of a tensor that is broadcast, trailing axes aligned."""
     at = 0
     for length, index in zip(shape, place[len(place) - len(shape) :], strict=True):
         at = at * length + (index if length > 1 else 0)

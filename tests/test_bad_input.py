@@ -165,8 +165,8 @@ def test_a_dtype_that_there_is_not_is_a_wrong_command(words):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--case", "no-such-case"], "case: got 'no-such-case'"),
-        (["-k", "MASK-99"], "rule: got 'MASK-99'"),
+        (["--case", "no-such-case"], "got 'no-such-case'"),
+        (["-k", "MASK-99"], "got 'MASK-99'"),
         (["--known-failures", "absent.toml"], "known failures: expected absent.toml"),
         (["--dtype", "float31"], "dtype: expected some of float16"),
         (["--junit", "badly.py/x"], "badly.py"),
