@@ -22,7 +22,6 @@ from attnspec.conformance.gallery import (
     integers,
     layouts,
     logarithms,
-    lost,
     masking,
     notation,
     numerics,
@@ -83,7 +82,6 @@ def wrong_entries() -> tuple[Entry, ...]:
         logarithms,
         float32,
         inputs,
-        lost,
     )
 
 
