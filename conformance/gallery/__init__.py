@@ -30,7 +30,6 @@ from attnspec.conformance.gallery import (
     integers,
     layouts,
     logarithms,
-    lost,
     masking,
     notation,
     numerics,
@@ -98,7 +97,6 @@ def wrong_entries() -> tuple[Entry, ...]:
         logarithms,
         float32,
         inputs,
-        lost,
     )
 
 

@@ -27,6 +27,36 @@ def dropout_without_effect(_call: Attention, p: Array) -> Any:
     return p
 
 
+@wrong("biased", "ERR-3", "L")
+def bias_without_effect(_call: Attention, x: Array) -> Any:
+    """Accept a bias and forget what is finite of it."""
+    return x
+
+
+@wrong("attend", "ERR-3", "L")
+def bias_and_its_mask_without_effect(call: Attention) -> Any:
+    """Accept a bias and forget it, minus infinity included."""
+    return base.attend(call.but(bias=None))
+
+
+@wrong("by_causality", "ERR-3", "A")
+def causal_flag_without_effect(_call: Attention) -> Any:
+    """Accept the causal flag and forget it."""
+    return True
+
+
+@wrong("by_window", "ERR-3", "E")
+def window_without_effect(_call: Attention) -> Any:
+    """Accept a window and forget it."""
+    return True
+
+
+@wrong("by_segments", "ERR-3", "R")
+def segments_without_effect(_call: Attention) -> Any:
+    """Accept segments and forget them."""
+    return True
+
+
 @wrong("by_causality", "ERR-3", "A")
 def causal_dropped_beside_sinks(call: Attention) -> Any:
     """Forget the causal mask on the path for sinks."""

@@ -1,70 +1,20 @@
-"""Wrong about rows that one kind of mask leaves empty."""
+"""Wrong about rows with nothing to attend to: one of their results, or all."""
 
 from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, base, family, wrong
-from attnspec.reference.call import Step
+from attnspec.conformance.gallery.entry import Array, base, wrong
 from attnspec.reference.notation import Attention
 
-#: Kinds of masks: the name in entries, the words, and whether a call has one.
-_SOURCES: tuple[tuple[str, str, str], ...] = (
-    ("mask", "a mask", "mask"),
-    ("bias", "a bias", "bias"),
-    ("causality", "a causal mask", "is_causal"),
-    ("window", "a window", "window"),
-    ("key_lengths", "key lengths", "key_lengths"),
-    ("query_lengths", "query lengths", "query_lengths"),
-    ("segments", "segments", "key_segment_ids"),
-)
 
-
-def _empty(call: Attention, option: str) -> Array:
-    """Find the rows with nothing to attend to, where the option is given."""
-    given = getattr(call, option) is not None and getattr(call, option) is not False
-    empty: Array = ~base.allowed(call).any(axis=-1, keepdims=True)
-    return empty & given
-
-
-def _mean(source: tuple[str, str, str]) -> tuple[str, str, Step]:
-    name, words, option = source
-
-    def attend(call: Attention) -> Any:
-        output, lse, p = base.attend(call)
-        empty = _empty(call, option) & (call.sinks is None)
-        value = base.shared(call, call.value)
-        mean = value.mean(axis=-2, keepdims=True) if call.keys else 0
-        p = np.where(empty, 1 / max(call.keys, 1), p).astype(p.dtype)
-        return np.where(empty, mean, output).astype(output.dtype), lse, p
-
-    return (
-        f"empty_rows_by_{name}_are_the_mean",
-        f"Give a row that {words} leave{_s(words)} empty the mean.",
-        attend,
-    )
-
-
-def _nan(source: tuple[str, str, str]) -> tuple[str, str, Step]:
-    name, words, option = source
-
-    def normalised(call: Attention, e: Array, total: Array) -> Any:
-        return np.where(_empty(call, option), e / total, base.normalised(call, e, total))
-
-    return (
-        f"empty_rows_by_{name}_are_nan",
-        f"Divide by 0 in a row that {words} leave{_s(words)} empty.",
-        normalised,
-    )
-
-
-def _s(words: str) -> str:
-    return "" if words.endswith("s") and not words.startswith("a ") else "s"
-
-
-MEANS = family(_mean, "attend", "MASK-6", "B", *_SOURCES)
-NANS = family(_nan, "normalised", "MASK-6", "B", *(one for one in _SOURCES if one[0] != "bias"))
-NAN_OF_A_BIAS = family(_nan, "normalised", "MASK-2", "B", *(one for one in _SOURCES if one[0] == "bias"))
+@wrong("attend", "MASK-6", "B")
+def empty_rows_are_the_mean_but_for_the_lse(call: Attention) -> Any:
+    """Give a row with nothing to attend to equal weights, and the lse minus infinity."""
+    output, lse, p = base.attend(call)
+    empty = ~base.allowed(call).any(axis=-1, keepdims=True) & (call.sinks is None) & (call.keys > 0)
+    mean = base.shared(call, call.value).sum(axis=-2, keepdims=True) / max(call.keys, 1)
+    return np.where(empty, mean, output), lse, np.where(empty, 1 / max(call.keys, 1), p).astype(p.dtype)
 
 
 @wrong("attend", "MASK-6", "B")

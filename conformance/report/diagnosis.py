@@ -165,8 +165,10 @@ def chosen(tallies: Sequence[Tally], asked: Numbers) -> Diagnosis | None:
     """Take what is the same on every call; else what is nearest; else what is the same on one path."""
     nearest = min((one.rank(asked) for one in tallies), default=None)
     found = [one for one in tallies if one.rank(asked) == nearest]
-    alike = {_without_size(one.entry.name) for one in found}
-    if not found or len(alike) > (_MOST if asked.failing >= _FEWEST else 1):
+    if len(_alike(found)) > _MOST:
+        fewest = min(one.misfits[False] for one in found)
+        found = [one for one in found if one.misfits[False] == fewest]
+    if not found or len(_alike(found)) > (_MOST if asked.failing >= _FEWEST else 1):
         return None
     fits, good = (asked[bad] - found[0].misfits[bad] for bad in (True, False))
     share = max(one.share for one in found)
@@ -174,12 +176,13 @@ def chosen(tallies: Sequence[Tally], asked: Numbers) -> Diagnosis | None:
     diagnosis = Diagnosis(entries, asked.failing, asked.passing, share, fits, good)
     if found[0].is_near(asked):
         return replace(diagnosis, apart=found[0].named)
-    paths = [one.paths(asked)[0] for one in found]
-    return replace(diagnosis, path=paths[0]) if len(set(paths)) == 1 else None
+    common = [path for path in found[0].paths(asked) if all(path in one.paths(asked) for one in found)]
+    return replace(diagnosis, path=common[0]) if common else None
 
 
-def _without_size(name: str) -> str:
-    return "".join(letter for letter in name if not letter.isdigit())
+def _alike(tallies: Sequence[Tally]) -> set[str]:
+    """Give the names of entries without the sizes in them."""
+    return {"".join(letter for letter in one.entry.name if not letter.isdigit()) for one in tallies}
 
 
 #: Calls with what the backend gave, each with its traits.

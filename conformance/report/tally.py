@@ -140,12 +140,17 @@ class Tally:
         lacked = frozenset.intersection(*self.outside) & (asked.having.keys() - asked.shared)
         rest = {(trait, True): asked.having.get(trait, 0) for trait in shared}
         rest |= {(trait, False): asked.passing - asked.having[trait] for trait in lacked}
-        return sorted(rest, key=lambda path: (rest[path], path))
+        # That an option is given says more than what its numbers are, where both tell the calls.
+        return sorted(rest, key=lambda path: (traits.option_of(path[0]) != path[0], rest[path], path))
 
     def rank(self, asked: Numbers) -> tuple[bool, int, int, int]:
-        """Order of those that are left: what differs on fewer calls is nearer, plain ones first."""
-        plain = sum(self.plain.values())
-        return not self.is_near(asked), plain, self.misfits[True], self.misfits[False]
+        """Order of those that are left: what differs on fewer calls is nearer, plain ones first.
+
+        How often a bug that a backend has on one path is wrong on others says nothing of it.
+        """
+        if not self.is_near(asked):
+            return True, 0, self.misfits[True], 0
+        return False, sum(self.plain.values()), self.misfits[True], self.misfits[False]
 
     @property
     def named(self) -> tuple[str, ...]:
