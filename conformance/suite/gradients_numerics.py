@@ -40,6 +40,17 @@ def long_sums_of_one_sign(draw: Draw, over: str) -> Iterator[Yielded]:
         yield {name: array.astype(dtype) for name, array in arrays.items()}
 
 
+@chapter.group("NUM-5", "GRAD-19", operation=_VJP)
+def cotangents_of_many_queries(draw: Draw) -> Iterator[Yielded]:
+    """The gradient of the value of a single key is the sum of all cotangents, which is rounded once."""
+    for dtype in SHORT:
+        random = np.random.default_rng(draw.number())
+        shapes = draw.shapes(Shape((), 600, 1, 4, 4))
+        arrays = {name: random.normal(size=shape) for name, shape in shapes.items()}
+        arrays["d_output"] = 1 + random.random((*shapes["query"][:-1], shapes["value"][-1]))
+        yield {name: array.astype(dtype) for name, array in arrays.items()}
+
+
 @chapter.group("GRAD-20", operation=_VJP, each=("query", "key"))
 def last_rounding_has_no_bias(draw: Draw, of: str) -> Iterator[Yielded]:
     """Where half precision holds all that a gradient is made of, its own rounding has no bias."""

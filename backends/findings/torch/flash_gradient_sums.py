@@ -1,0 +1,17 @@
+"""PyTorch, fused kernel of the CPU: gradients are added up in half precision, 32 queries at a time (NUM-5)."""
+
+import sys
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+query, key = torch.zeros(1, 1, 512, 8, dtype=torch.bfloat16), torch.zeros(1, 1, 1, 8, dtype=torch.bfloat16)
+value = torch.zeros_like(key, requires_grad=True)
+cotangent = torch.full_like(query, 0.1)
+with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+    torch.nn.functional.scaled_dot_product_attention(query, key, value).backward(cotangent)
+expected = cotangent.double().sum(dim=-2)[0, 0, 0].item()
+got = value.grad[0, 0, 0, 0].item()
+print(f"expected {expected}, which bfloat16 holds")
+print(f"got {got}")
+sys.exit(0 if got != expected else 1)
