@@ -24,7 +24,7 @@ FILES = {
     "caching": ("caching", "merging"),
     "positions": ("positions",),
     "dropout": ("dropout",),
-    "gradients": ("gradients", "gradients_of_nothing", "gradients_of_options"),
+    "gradients": ("gradients", "gradients_of_nothing", "gradients_of_options", "gradients_of_companions"),
     "numerics": ("numerics", "layouts", "special_numbers"),
     "errors": ("errors", "pairs"),
 }
