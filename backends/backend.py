@@ -13,6 +13,7 @@ from attnspec.backends.constraints import Constraints
 from attnspec.backends.deviation import Deviation, holds
 from attnspec.backends.gradients import gradients_of
 from attnspec.backends.library.library import Library
+from attnspec.operations.gradients import primal
 
 
 @dataclass(frozen=True)
@@ -105,13 +106,14 @@ class Backend:
     def function(self, operation: str) -> Callable[..., Any] | None:
         """Return the function for an operation, or None.
 
-        The gradients of attention are computed by the library, unless there is a function for them.
+        Gradients are computed by the library, unless there is a function for them.
         """
         if operation == "attention":
             return self.attention
-        if operation == "attention_vjp" and operation not in self.companions:
-            return gradients_of(self.attention, self.array_library)
-        return self.companions.get(operation)
+        if operation in self.companions or operation == primal(operation):
+            return self.companions.get(operation)
+        whole = self.function(primal(operation))
+        return None if whole is None else gradients_of(whole, self.array_library, operation)
 
     def has(self, operation: str, argument: str) -> bool:
         """Whether the backend has the operation and its function takes the argument."""

@@ -7,25 +7,27 @@ from typing import Any
 
 from attnspec import OPERATIONS
 from attnspec.backends.library.library import Library
-
-#: What is differentiated, and the operation that the gradients are those of.
-VJP_OF = "attention"
-_VJP = OPERATIONS["attention_vjp"]
+from attnspec.operations import Argument
+from attnspec.operations.gradients import primal
 
 
-def gradients_of(function: Callable[..., Any], library: Library) -> Callable[..., Any] | None:
-    """Make the function `attention_vjp` of a function `attention`; None if the library cannot differentiate.
+def gradients_of(
+    function: Callable[..., Any], library: Library, operation: str = "attention_vjp"
+) -> Callable[..., Any] | None:
+    """Make the function that computes the gradients of another; None if the library cannot differentiate.
 
     Parameters
     ----------
     function : callable
-        Attention, with canonical names.
+        What is differentiated, such as attention, with canonical names.
     library : Library
+    operation : str, optional
+        The name of the function that is made: `attention_vjp`, `rotary_vjp`.
 
     Returns
     -------
     callable or None
-        Its signature has the options of the function, and ``d_lse`` if the function returns the lse.
+        Its signature has the arguments of the function, and ``d_lse`` if the function returns the lse.
 
     Examples
     --------
@@ -37,41 +39,48 @@ def gradients_of(function: Callable[..., Any], library: Library) -> Callable[...
     if library.differentiate is None:
         return None
     try:
-        return _gradients_of(function, library)
+        return _gradients_of(function, library, operation)
     except TypeError:  # a callable object may not be hashable
-        return _gradients_of.__wrapped__(function, library)
+        return _gradients_of.__wrapped__(function, library, operation)
 
 
 @lru_cache(maxsize=64)
-def _gradients_of(function: Callable[..., Any], library: Library) -> Callable[..., Any]:
+def _gradients_of(function: Callable[..., Any], library: Library, operation: str) -> Callable[..., Any]:
     known = signature(function).parameters
+    form, whole = OPERATIONS[operation], OPERATIONS[primal(operation)]
 
-    def attention_vjp(*arrays: Any, d_lse: Any = None, **options: Any) -> tuple[Any, ...]:
-        *given, d_output = arrays
-        named = dict(zip(OPERATIONS[VJP_OF].arrays, given, strict=True))
+    def vjp(*arrays: Any, d_lse: Any = None, **options: Any) -> Any:
+        *given, d_first = arrays
+        named = dict(zip(whole.arrays, given, strict=True))
         every = named | {name: thing for name, thing in options.items() if thing is not None}
-        of = [one.of for one in _VJP.results if one.of in every]
+        of = [one.of for one in form.results if one.of in every]
         fixed = {name: thing for name, thing in every.items() if name not in of}
         if d_lse is not None:
             fixed["return_lse"] = True
 
         def run(*differentiated: Any) -> Any:
             call = {**fixed, **dict(zip(of, differentiated, strict=True))}
-            positional = [call.pop(name) for name in OPERATIONS[VJP_OF].arrays]
+            positional = [call.pop(name) for name in whole.arrays]
             return function(*positional, **call)
 
-        cotangents = [d_output] if d_lse is None else [d_output, d_lse]
-        return _differentiated(library, run, [every[name] for name in of], cotangents)
+        cotangents = [d_first] if d_lse is None else [d_first, d_lse]
+        found = _differentiated(library, run, [every[name] for name in of], cotangents)
+        return found if len(found) > 1 else found[0]
 
-    names = [*_VJP.arrays, *(name for name in _VJP.options if name in known or _asks(name, known))]
+    names = [*form.arrays, *(name for name in form.options if name in known or _asks(name, known))]
     parameters = [
         Parameter(name, Parameter.POSITIONAL_OR_KEYWORD)
-        if name in _VJP.arrays
-        else Parameter(name, Parameter.KEYWORD_ONLY, default=_VJP.arguments[name].default)
+        if name in form.arrays
+        else Parameter(name, Parameter.KEYWORD_ONLY, default=_default(form.arguments[name]))
         for name in names
     ]
-    attention_vjp.__signature__ = signature(function).replace(parameters=parameters)  # type: ignore[attr-defined] # read by inspect
-    return attention_vjp
+    vjp.__name__ = vjp.__qualname__ = operation
+    vjp.__signature__ = signature(function).replace(parameters=parameters)  # type: ignore[attr-defined] # read by inspect
+    return vjp
+
+
+def _default(argument: Argument) -> Any:
+    return Parameter.empty if argument.required else argument.default
 
 
 def _asks(name: str, known: Any) -> bool:

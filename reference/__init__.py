@@ -11,6 +11,7 @@ from attnspec.reference.caching import append_cache, gather_pages, merge_partial
 from attnspec.reference.errors import ArgumentError
 from attnspec.reference.functions import functions
 from attnspec.reference.gradients import attention_vjp
+from attnspec.reference.gradients_of_companions import merge_partials_vjp, rotary_vjp
 from attnspec.reference.heads import merge_heads, split_heads
 from attnspec.reference.masking import allowed_keys
 from attnspec.reference.multi_head import multi_head_attention
@@ -31,9 +32,11 @@ __all__ = [
     "gather_pages",
     "merge_heads",
     "merge_partials",
+    "merge_partials_vjp",
     "multi_head_attention",
     "projection",
     "rotary",
+    "rotary_vjp",
     "scores",
     "self_attention",
     "softmax",

@@ -221,8 +221,12 @@ def merged(call: Call, outputs: Array, lses: Array) -> tuple[Array, Array]:
     xp = call.xp
     top = largest(xp, lses, axis=0)[0, ...]
     top = xp.where(top == -math.inf, 0.0, top)
+    if call.steps.constant is not None:  # it changes nothing, so no derivative flows through it
+        top = call.steps.constant(top)
     shares = xp.exp(lses - top)  # (N, *B, H, L)
     total = xp.sum(shares, axis=0)
     kept = xp.where((lses == -math.inf)[..., None], 0.0, outputs)  # 0 * NaN is NaN
-    output = xp.sum(shares[..., None] * kept, axis=0) / xp.where(total == 0, 1.0, total)[..., None]
-    return output, xp.where(top == math.inf, top, top + xp.log(total))
+    some = xp.where(total == 0, 1.0, total)  # the derivative of the logarithm of 0 is infinite (GRAD-21)
+    output = xp.sum(shares[..., None] * kept, axis=0) / some[..., None]
+    lse = xp.where(total == 0, -math.inf, top + xp.log(some))
+    return output, xp.where(top == math.inf, top, lse)

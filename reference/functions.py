@@ -21,6 +21,12 @@ from attnspec.reference.caching import (
 from attnspec.reference.call import STEPS, Call, Step, Steps
 from attnspec.reference.errors import described, need
 from attnspec.reference.gradients import attention_vjp, attention_vjp_of
+from attnspec.reference.gradients_of_companions import (
+    merge_partials_vjp,
+    merge_partials_vjp_of,
+    rotary_vjp,
+    rotary_vjp_of,
+)
 from attnspec.reference.heads import merge_heads, merge_heads_of, split_heads, split_heads_of
 from attnspec.reference.multi_head import multi_head_attention, multi_head_attention_of
 from attnspec.reference.positions import alibi_bias, alibi_bias_of, rotary, rotary_of
@@ -41,7 +47,9 @@ _OPERATIONS: tuple[tuple[Step, Step], ...] = (
     (append_cache, append_cache_of),
     (gather_pages, gather_pages_of),
     (merge_partials, merge_partials_of),
+    (merge_partials_vjp, merge_partials_vjp_of),
     (rotary, rotary_of),
+    (rotary_vjp, rotary_vjp_of),
     (alibi_bias, alibi_bias_of),
 )
 

@@ -95,14 +95,23 @@ def check_rotary(
 
 @step
 @part
-def rotated(call: Call, features: Array, offset: Any, base: float, depth: int, *, interleaved: bool) -> Array:
-    """Rotate each pair by its angle. Features past the rotary depth do not change (POS-1, POS-4)."""
+def rotated(
+    call: Call,
+    features: Array,
+    offset: Any,
+    base: float,
+    depth: int,
+    *,
+    interleaved: bool,
+    back: bool = False,
+) -> Array:
+    """Rotate each pair by its angle, or back. Features past the rotary depth do not change (POS-1, POS-4)."""
     xp, storage = call.xp, stored(call, features)
     angle = angles(call, features, offset, base, depth)  # (*B, 1, N, R / 2)
     first, second = pairs(call, depth, interleaved=interleaved)
     given = wide(call, features)
     cosine, sine = (xp.astype(function(angle), given.dtype) for function in (xp.cos, xp.sin))
-    a, b = turned(call, given[..., first], given[..., second], cosine, sine)
+    a, b = turned(call, given[..., first], given[..., second], cosine, -sine if back else sine)
     # Concatenate the pairs, then take each feature from its place in the concatenation.
     places = [*range(depth)[first], *range(depth)[second]]
     order = xp.asarray(sorted(range(depth), key=places.__getitem__), device=device(features))

@@ -2,6 +2,7 @@
 
 from attnspec.backends.backend import Backend
 from attnspec.backends.library import load_library
+from attnspec.operations.gradients import primal
 from attnspec.reference import functions
 
 
@@ -19,6 +20,7 @@ def portable_backend(name: str) -> Backend:
     offered = {
         operation: function
         for operation, function in functions(compiler=library.compile, constant=library.constant).items()
-        if operation not in library.lacks and (operation != "attention_vjp" or library.differentiate is None)
+        if operation not in library.lacks
+        and (operation == primal(operation) or library.differentiate is None)
     }
     return Backend(name, library, offered.pop("attention"), library.dtypes, offered)

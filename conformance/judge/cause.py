@@ -65,8 +65,8 @@ def cause_of(
     rule = case.rules[0]
     if difference.kind == "shape" and case.operation == "attention" and case.misuse is None:
         return Cause(RULES[difference.output])
-    of_gradient = case.operation == "attention_vjp" and (case.misuse is None or case.misuse.allowed)
-    if of_gradient and difference.kind in ("shape", "dtype"):
+    computed = case.misuse is None or case.misuse.allowed
+    if difference.kind in ("shape", "dtype") and _differentiates(case) and computed:
         return Cause("GRAD-2")
     if difference.kind == "dtype":
         return Cause("NUM-7" if difference.output == "lse" else "NUM-1")
@@ -109,8 +109,12 @@ def ignored(backend: Backend, case: Case, outputs: Outputs) -> list[str]:
 
 def _silent_zero(case: Case, got: NDArray[Any], expected: NDArray[Any]) -> Cause | None:
     """Tell whether a gradient is 0 everywhere, and most of it should not be."""
-    zero = case.operation == "attention_vjp" and not got.any()
+    zero = _differentiates(case) and not got.any()
     return Cause("GRAD-17") if zero and 2 * np.count_nonzero(expected) > expected.size else None
+
+
+def _differentiates(case: Case) -> bool:
+    return OPERATIONS[case.operation].differentiates
 
 
 def _is_near(operation: str, outputs: Outputs, arguments: Mapping[str, Any]) -> bool:

@@ -17,6 +17,10 @@ Outputs = dict[str, NDArray[Any]]
 LSES = frozenset(
     name for form in OPERATIONS.values() for name, one in form.arguments.items() if one.numbers == "lse"
 )
+#: Gradients of such arguments, which have their dtype (GRAD-2).
+_GRADIENTS_OF_LSES = frozenset(
+    one.name for form in OPERATIONS.values() for one in form.results if one.of and one.numbers == "lse"
+)
 
 
 def is_real(thing: Any) -> bool:
@@ -49,6 +53,8 @@ def accepted(output: str, dtype: str) -> tuple[str, ...]:
         return (dtype,)
     if output == "lse":
         return FORMATS[dtype].accepted_of_lse
+    if output in _GRADIENTS_OF_LSES:
+        return (FORMATS[dtype].lse,)
     if output == "bias":  # the bias of ALiBi
         own = FORMATS[dtype]
         wider = (name for name, one in FORMATS.items() if one.digits > own.digits and one.working == name)

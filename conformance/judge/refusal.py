@@ -36,7 +36,9 @@ FITTING: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "append_cache": _ones(cache=(1, 4, 2), new=(1, 1, 2)) | {"lengths": 2},
         "gather_pages": _ones(pages=(2, 1, 3, 2)) | {"block_table": np.array([1, 0])},
         "merge_partials": _ones(outputs=(2, 3, 2), lses=(2, 3)),
+        "merge_partials_vjp": _ones(outputs=(2, 3, 2), lses=(2, 3), d_output=(3, 2)),
         "rotary": _ones(features=(1, 3, 4)),
+        "rotary_vjp": _ones(features=(1, 3, 4), d_rotated=(1, 3, 4)),
         "alibi_bias": _ones(query=(2, 3, 4), key=(2, 3, 4)),
     }
 )

@@ -29,6 +29,7 @@ FILES = {
         "gradients_of_nothing",
         "gradients_of_options",
         "gradients_of_calls",
+        "gradients_of_companions",
         "gradients_numerics",
     ),
     "numerics": ("numerics", "layouts", "special_numbers"),

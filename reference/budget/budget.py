@@ -15,14 +15,14 @@ from attnspec.operations import OPERATIONS, Argument
 from attnspec.reference.budget.arithmetic import Arithmetic
 from attnspec.reference.budget.attention import (
     EXPONENTIAL,
-    LOGARITHM,
-    NORMALISING,
     attention_budget,
     scores_and_errors,
 )
 from attnspec.reference.budget.formats import Accuracy, Budget, rounded
 from attnspec.reference.budget.gradients import gradient_budget
+from attnspec.reference.budget.merging import merge_budget, merge_gradient_budget
 from attnspec.reference.budget.profile import PLAIN, PROFILES
+from attnspec.reference.budget.rotary import rotary_budget, rotary_gradient_budget
 from attnspec.reference.heads import merge_heads, split_heads
 from attnspec.reference.positions import alibi_bias
 
@@ -32,8 +32,6 @@ __all__ = ["Accuracy", "Budget", "budget"]
 _PASSED_ON = tuple(
     name for name in OPERATIONS["multi_head_attention"].options if name in OPERATIONS["attention"].options
 )
-#: Roundings of a rotated feature: two products and their sum.
-TURNING = 3
 
 
 def budget(
@@ -139,77 +137,6 @@ def _paged(given: Mapping[str, Any]) -> tuple[int, ...]:
     return (*batch, heads, count * size, depth)
 
 
-def _merge_partials(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
-    storage, work, of_lse = arithmetic.storage, arithmetic.work, arithmetic.lse
-    outputs, lses = given["outputs"], given["lses"]
-    parts = len(lses)
-    top = lses.max(axis=0, initial=-np.inf)
-    shift = np.where(top == -np.inf, 0, top)
-    rates = np.exp(lses - shift)  # (N, *B, H, L)
-    total = rates.sum(axis=0)
-    p = (rates / np.where(total == 0, 1, total))[..., None]
-    size = (p * np.abs(outputs)).sum(axis=0)
-    value = (p * outputs).sum(axis=0)
-    with np.errstate(divide="ignore"):
-        lse = shift + np.log(total)
-    finite = np.isfinite(lse)
-    lse = np.where(finite, lse, 0)
-    # exp(e[n] - lse): the difference, its constant and its base are rounded once each. Each merge of two
-    # parts rounds the lse at its size, which lies between that of the part and that of the whole.
-    below = np.where(np.isfinite(lses), np.abs(lses - lse), 0)
-    merges = max(parts - 1, 1)
-    exponent = work.unit * (LOGARITHM * below + merges * (np.abs(lse) + below + 2 * EXPONENTIAL))
-    several = ((rates > 0).sum(axis=0) > 1)[..., None]
-    moved = (p * np.abs(outputs) * np.expm1(exponent)[..., None]).sum(axis=0)
-    error = several * (2 * moved + 2 * (parts + NORMALISING) * work.unit * size + parts * work.normal)
-    # A single part is multiplied by a quotient that differs from 1 only by its roundings.
-    error = np.where(
-        several, error, (2 * EXPONENTIAL * work.unit + np.abs(lse)[..., None] * work.unit) * size
-    )
-    lse_error = work.unit * (
-        merges * (np.abs(lse) + EXPONENTIAL + 1)
-        + EXPONENTIAL * (1 + np.log(max(parts, 1)))
-        + LOGARITHM * (np.abs(lse) + np.abs(shift))
-    )
-    return {
-        "output": rounded(value, error, storage),
-        "lse": np.where(finite, rounded(lse, lse_error, of_lse), 0),
-    }
-
-
-def _rotary(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
-    storage, work = arithmetic.storage, arithmetic.work
-    features = given["features"]
-    depth = given.get("rotary_depth") or features.shape[-1]
-    starts = np.asarray(given.get("offset", 0))
-    position = np.arange(features.shape[-2])[:, None] + starts.reshape(
-        starts.shape + (1,) * (features.ndim - starts.ndim)
-    )
-    base = float(given.get("base", 10000.0))
-    k = np.arange(depth // 2)
-    angle = position * base ** (-2 * k / depth)  # (*B, 1, N, R / 2)
-    # A power is exp(exponent * log(base)). Its exponent is rounded three times at its size.
-    power = EXPONENTIAL + 3 * (2 * k / depth) * abs(np.log(base))
-    angle_error = np.where(position == 0, 0, work.unit * np.abs(angle) * (power + 1))
-    # Cosine and sine have the error of the angle, their own, and in the class `cast` a rounding to storage.
-    factor = angle_error + np.where(position == 0, 0, EXPONENTIAL * work.unit)
-    if arithmetic.casts:
-        factor = factor + np.where(position == 0, 0, storage.unit)
-    if given.get("interleaved", False):
-        first, second = slice(0, depth, 2), slice(1, depth, 2)
-    else:
-        first, second = slice(0, depth // 2), slice(depth // 2, depth)
-    a, b = features[..., first], features[..., second]
-    cosine, sine = np.cos(angle), np.sin(angle)
-    value, error = features.copy(), np.zeros(features.shape)
-    for place, left, right in ((first, cosine * a, -sine * b), (second, sine * a, cosine * b)):
-        value[..., place] = left + right
-        error[..., place] = factor * (np.abs(a) + np.abs(b)) + np.where(
-            position == 0, 0, TURNING * work.unit * (np.abs(left) + np.abs(right)) + TURNING * work.normal
-        )
-    return {"rotated": np.where(error == 0, 0, rounded(value, error, storage))}
-
-
 def _alibi_bias(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
     storage, work = arithmetic.storage, arithmetic.work
     value = alibi_bias(given["query"], given["key"], query_offset=given.get("query_offset", 0))
@@ -289,8 +216,10 @@ _COMPANIONS: Mapping[str, Callable[[Mapping[str, Any], Arithmetic], dict[str, Bu
         "merge_heads": _copied("merged", lambda g: merge_heads(g["split"]).shape),
         "append_cache": _copied("appended", lambda g: g["cache"].shape),
         "gather_pages": _copied("gathered", _paged),
-        "merge_partials": _merge_partials,
-        "rotary": _rotary,
+        "merge_partials": merge_budget,
+        "merge_partials_vjp": merge_gradient_budget,
+        "rotary": rotary_budget,
+        "rotary_vjp": rotary_gradient_budget,
         "alibi_bias": _alibi_bias,
     }
 )

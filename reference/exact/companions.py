@@ -114,7 +114,17 @@ def _merge_finite(outputs: NDArray[np.float64], lses: NDArray[np.float64], dtype
 
 
 def _rotary(arguments: Mapping[str, Any], _variant: str | None, dtype: str) -> dict[str, Settled]:
-    features = np.asarray(arguments["features"], np.float64)
+    return {"rotated": _rotated(np.asarray(arguments["features"], np.float64), arguments, 1, dtype)}
+
+
+def _rotary_vjp(arguments: Mapping[str, Any], _variant: str | None, dtype: str) -> dict[str, Settled]:
+    """Turn back: the transpose of a rotation is its inverse (GRAD-22)."""
+    return {"d_features": _rotated(np.asarray(arguments["d_rotated"], np.float64), arguments, -1, dtype)}
+
+
+def _rotated(
+    features: NDArray[np.float64], arguments: Mapping[str, Any], direction: int, dtype: str
+) -> Settled:
     depth = arguments.get("rotary_depth") or features.shape[-1]
     starts = np.broadcast_to(arguments.get("offset", 0), features.shape[:-3])
     base = rational(arguments.get("base", 10000.0))
@@ -145,7 +155,7 @@ def _rotary(arguments: Mapping[str, Any], _variant: str | None, dtype: str) -> d
                 continue
             a, b, position, k, second = pair
             angle = arb(position) * (arb(fmpq(-2 * k, depth)) * arb(base).log()).exp()
-            cosine, sine = angle.cos(), angle.sin()
+            cosine, sine = angle.cos(), direction * angle.sin()
             found.append(arb(a) * sine + arb(b) * cosine if second else arb(a) * cosine - arb(b) * sine)
         return found
 
@@ -158,7 +168,7 @@ def _rotary(arguments: Mapping[str, Any], _variant: str | None, dtype: str) -> d
             return b if second else a
         return fmpq(0) if a == b == 0 else None
 
-    return {"rotated": settle(features.shape, balls, exactly, dtype)}
+    return settle(features.shape, balls, exactly, dtype)
 
 
 def _alibi_bias(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:
@@ -207,6 +217,7 @@ COMPANIONS: Mapping[str, Evaluate] = MappingProxyType(
         "gather_pages": _gather_pages,
         "merge_partials": _merge_partials,
         "rotary": _rotary,
+        "rotary_vjp": _rotary_vjp,
         "alibi_bias": _alibi_bias,
     }
 )

@@ -18,6 +18,7 @@ from attnspec.reference.exact.attention import attend, evaluate_attention, evalu
 from attnspec.reference.exact.balls import OracleError, Settled, nearest, settle
 from attnspec.reference.exact.companions import COMPANIONS
 from attnspec.reference.exact.gradients import evaluate_gradients
+from attnspec.reference.exact.gradients_of_companions import evaluate_merge_gradients
 from attnspec.reference.exact.head import Head, exact_mean, matrix, rational, weights_and_lse
 
 #: The variants whose values the oracle computes.
@@ -84,6 +85,8 @@ def evaluate(
         return evaluate_attention(arguments, variant, dtype)
     if operation == "attention_vjp":
         return evaluate_gradients(arguments, variant, dtype)
+    if operation == "merge_partials_vjp":
+        return evaluate_merge_gradients(arguments, dtype)
     if operation == "self_attention":
         return _self_attention(arguments, variant, dtype)
     if operation == "multi_head_attention":

@@ -41,6 +41,21 @@ def evaluate_gradients(arguments: Mapping[str, Any], variant: str | None, dtype:
         When a number that a gradient depends on is not finite, or an element does not settle.
     """
     parts = parts_of(arguments, variant)
+    of = [name for name in _MAKERS if arguments.get(name.removeprefix("d_")) is not None]
+    shapes = {name: np.shape(arguments[name.removeprefix("d_")]) for name in of}
+    results = settled(parts, shapes, variant, dict.fromkeys(of, dtype))
+    if variant == "nan":
+        _put_nan(results, parts, arguments)
+    return results
+
+
+def settled(
+    parts: list[Part],
+    shapes: Mapping[str, tuple[int, ...]],
+    variant: str | None,
+    dtypes: Mapping[str, str],
+) -> dict[str, Settled]:
+    """Compute some gradients, by output name, each in its format."""
 
     @cache
     def balls(_bits: int) -> list[Balls]:
@@ -49,22 +64,10 @@ def evaluate_gradients(arguments: Mapping[str, Any], variant: str | None, dtype:
     def found() -> list[tuple[Part, Balls]]:
         return list(zip(parts, balls(ctx.prec), strict=True))
 
-    makers = {
-        "d_query": _d_query,
-        "d_key": _d_key,
-        "d_value": _d_value,
-        "d_bias": _d_bias,
-        "d_sinks": _d_sinks,
+    return {
+        name: settle(*_MAKERS[name](shape, parts, found, variant), dtypes[name])
+        for name, shape in shapes.items()
     }
-    results = {}
-    for name, maker in makers.items():
-        array = arguments.get(name.removeprefix("d_"))
-        if array is not None:
-            shape, enclose, exactly = maker(np.shape(array), parts, found, variant)
-            results[name] = settle(shape, enclose, exactly, dtype)
-    if variant == "nan":
-        _put_nan(results, parts, arguments)
-    return results
 
 
 def _d_query(shape: tuple[int, ...], parts: list[Part], found: Any, variant: str | None) -> _Gradient:

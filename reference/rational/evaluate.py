@@ -23,6 +23,7 @@ from attnspec.reference.rational.caching import (
 )
 from attnspec.reference.rational.dialect import checked
 from attnspec.reference.rational.gradients import attention_vjp
+from attnspec.reference.rational.gradients_of_companions import merge_partials_vjp, rotary_vjp
 from attnspec.reference.rational.positions import alibi_bias, rotary
 from attnspec.reference.rational.projection import multi_head_attention, projection, self_attention
 
@@ -50,7 +51,9 @@ _WITHOUT_DIALECT: Mapping[str, Callable[[Mapping[str, Any]], Arrays]] = MappingP
         "append_cache": append_cache,
         "gather_pages": gather_pages,
         "merge_partials": merge_partials,
+        "merge_partials_vjp": merge_partials_vjp,
         "rotary": rotary,
+        "rotary_vjp": rotary_vjp,
     }
 )
 

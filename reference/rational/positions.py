@@ -29,7 +29,7 @@ def rotary(arguments: Arguments) -> dict[str, NDArray[np.float64]]:
         for k in range(depth // 2):
             pair = (2 * k, 2 * k + 1) if arguments.get("interleaved") else (k, k + depth // 2)
             first, second = (float(features[(*index, d)]) for d in pair)
-            turned = _turned(first, second, *_turn(position, k, depth, base))
+            turned = _turned(first, second, *turn(position, k, depth, base))
             for d, x in zip(pair, turned, strict=True):
                 result[(*index, d)] = x
     return {"rotated": result}
@@ -44,7 +44,7 @@ def _turned(first: float, second: float, cosine: Decimal, sine: Decimal) -> tupl
 
 
 @lru_cache(maxsize=1 << 16)
-def _turn(position: int, pair: int, depth: int, base: float) -> tuple[Decimal, Decimal]:
+def turn(position: int, pair: int, depth: int, base: float) -> tuple[Decimal, Decimal]:
     """Compute cosine and sine of the angle of a pair."""
     rate = (Decimal(-2 * pair) / depth * Decimal(base).ln()).exp()
     return cosine_and_sine(position * rate)

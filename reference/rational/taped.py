@@ -131,10 +131,10 @@ def results(tape: Tape, leaves: Leaves, head: Head, options: Options) -> list[tu
         for j in row:
             bias = leaves.at("bias", int(head.places["bias"][i, j])) if "bias" in head.places else None
             scores.append(_score(tape, query, leaves.row("key", head.places["key"][j]), bias, options))
-        weights, lse = _softmax(tape, scores, sink, options)
+        weights, lse = softmax(tape, scores, sink, options.lse_unit)
         found.append((lse, float(head.d_lse[i])))
         if row:
-            found += zip(_output(tape, weights, values, kept), head.d_output[i].tolist(), strict=True)
+            found += zip(averaged(tape, weights, values, kept), head.d_output[i].tolist(), strict=True)
     return [(node, Decimal(_finite("cotangent", number))) for node, number in found]
 
 
@@ -166,19 +166,19 @@ def _score(
     return found if bias is None or options.inside else added(tape, [found, bias])
 
 
-def _softmax(
-    tape: Tape, scores: Sequence[Node], sink: Node | None, options: Options
+def softmax(
+    tape: Tape, scores: Sequence[Node], sink: Node | None, lse_unit: Decimal
 ) -> tuple[list[Node], Node]:
     """Compute weights, and the lse but for a constant."""
     levels = [*scores] if sink is None else [*scores, sink]
     top = max(level.value for level in levels)  # it cancels: no number of the call has a part in it
     rates = [exponential(tape, level, top) for level in levels]
     whole = added(tape, rates)
-    lse = scaled(tape, logarithm(tape, whole), options.lse_unit)
+    lse = scaled(tape, logarithm(tape, whole), lse_unit)
     return [quotient(tape, rate, whole) for rate in rates[: len(scores)]], lse
 
 
-def _output(
+def averaged(
     tape: Tape, weights: Sequence[Node], values: Sequence[Sequence[Node]], kept: Sequence[Decimal]
 ) -> list[Node]:
     """Compute the weighted mean of each column of the values, after dropout."""

@@ -41,7 +41,9 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
         "append_cache": companions.APPEND_CACHE,
         "gather_pages": companions.GATHER_PAGES,
         "merge_partials": companions.MERGE_PARTIALS,
+        "merge_partials_vjp": gradients.MERGE_PARTIALS_VJP,
         "rotary": companions.ROTARY,
+        "rotary_vjp": gradients.ROTARY_VJP,
         "alibi_bias": companions.ALIBI_BIAS,
     }
 )

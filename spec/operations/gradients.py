@@ -1,16 +1,24 @@
 """The gradients of operations: the arguments of each vector-Jacobian product, and what it returns."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
+from typing import Literal
 
 from attnspec.operations.argument import REQUIRED, Argument, Output
 from attnspec.operations.attention import ATTENTION
+from attnspec.operations.companions import MERGE_PARTIALS, ROTARY
 from attnspec.operations.operation import Operation
 
 #: The end of the name of an operation that computes the gradients of another.
 VJP = "_vjp"
 
+_SINCE = "2026.11.22"
 _COTANGENT = MappingProxyType({"dtype": "ERR-2", "mixed": "ERR-1", "shape": "GRAD-16", "axes": "GRAD-16"})
 _OF_LSE = MappingProxyType({"dtype": "NUM-7", "shape": "GRAD-16", "axes": "GRAD-16"})
+#: What a result is called, where that is not its name.
+_NOUNS = MappingProxyType({"rotated": "rotated features"})
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 def primal(operation: str) -> str:
@@ -25,29 +33,36 @@ def primal(operation: str) -> str:
     return operation.removesuffix(VJP)
 
 
-def cotangent(output: Output, since: str) -> Argument:
+def cotangent(output: Output, rule: str = "GRAD-1") -> Argument:
     """Declare the cotangent of an output, such as `d_output`, which is required if the output always is."""
+    lse = output.numbers == "lse"
+    noun = f"cotangent of the {_NOUNS.get(output.name, output.name)}"
     return Argument(
         f"d_{output.name}",
         "array",
-        f"cotangent of the {output.name}",
+        noun,
         ("data",),
-        "GRAD-6" if output.numbers == "lse" else "GRAD-1",
+        "GRAD-6" if lse and rule == "GRAD-1" else rule,
         output.shape,
         numbers=output.numbers,
-        refusals=_OF_LSE if output.numbers == "lse" else _COTANGENT,
-        called=f"cotangent of the {output.name}",
+        turns=output.turns,
+        refusals=_OF_LSE if lse else _COTANGENT,
+        called=noun,
         default=None if output.option else REQUIRED,
-        since=since,
+        since=_SINCE,
     )
 
 
-def gradient(argument: Argument, rule: str, since: str) -> Output:
+def gradient(argument: Argument, rule: str) -> Output:
     """Declare the gradient with respect to an argument, such as `d_query`."""
-    return Output(f"d_{argument.name}", argument.shape, rule=rule, of=argument.name, since=since)
+    numbers: Literal["floating", "lse"] = "lse" if argument.numbers == "lse" else "floating"
+    name = f"d_{argument.name}"
+    return Output(
+        name, argument.shape, numbers, turns=argument.turns, rule=rule, of=argument.name, since=_SINCE
+    )
 
 
-def result(output: Output, since: str) -> Argument:
+def result(output: Output) -> Argument:
     """Declare a result of the forward pass, which a function of gradients may take."""
     return Argument(
         output.name,
@@ -58,24 +73,49 @@ def result(output: Output, since: str) -> Argument:
         output.shape,
         numbers=output.numbers,
         default=None,
-        since=since,
+        since=_SINCE,
     )
 
 
-_SINCE = "2026.11.22"
-_RULES = {"bias": "GRAD-4", "sinks": "GRAD-7"}
+def vjp(form: Operation, rule: str = "GRAD-1", rules: Mapping[str, str] = _NONE) -> Operation:
+    """Declare the operation that computes the gradients of another.
 
-ATTENTION_VJP = Operation(
-    (*ATTENTION.positional, cotangent(ATTENTION.results[0], _SINCE)),
-    (
-        cotangent(ATTENTION.results[1], _SINCE),
-        *(one for one in ATTENTION.named if not one.name.startswith("return_")),
-    ),
-    tuple(
-        gradient(one, _RULES.get(one.name, "GRAD-1"), _SINCE)
-        for one in ATTENTION.arguments.values()
-        if one.kind == "array" and one.numbers == "floating"
-    ),
-    forward=tuple(result(one, _SINCE) for one in ATTENTION.results[:2]),
-    headless=True,
+    It takes the arguments of the other and a cotangent of each result, but for a result that is
+    returned to be looked at, such as the weights. It gives the gradient of each floating-point array.
+
+    Parameters
+    ----------
+    form : Operation
+    rule : str
+        The rule that defines cotangents and gradients.
+    rules : mapping of str to str, optional
+        The rules of other gradients, by argument.
+
+    Examples
+    --------
+    >>> from attnspec.operations.companions import PROJECTION
+    >>> from attnspec.operations.gradients import vjp
+    >>> vjp(PROJECTION).arrays, vjp(PROJECTION).outputs
+    (('tokens', 'weight', 'd_projected'), ('d_tokens', 'd_weight', 'd_bias'))
+    """
+    cotangents = [cotangent(one, rule) for one in form.results if not one.option or one.numbers == "lse"]
+    arrays = [
+        one for one in form.arguments.values() if one.kind == "array" and one.numbers in ("floating", "lse")
+    ]
+    return replace(
+        form,
+        positional=(*form.positional, *(one for one in cotangents if one.required)),
+        named=(
+            *(one for one in cotangents if not one.required),
+            *(one for one in form.named if "asks" not in one.role),
+        ),
+        results=tuple(gradient(one, rules.get(one.name, rule)) for one in arrays),
+    )
+
+
+ATTENTION_VJP = replace(
+    vjp(ATTENTION, rules={"bias": "GRAD-4", "sinks": "GRAD-7"}),
+    forward=tuple(map(result, ATTENTION.results[:2])),
 )
+MERGE_PARTIALS_VJP = vjp(MERGE_PARTIALS, "GRAD-21")
+ROTARY_VJP = vjp(ROTARY, "GRAD-22")

@@ -73,6 +73,11 @@ class Operation:
         """Names of the outputs, starting with the one that is always returned."""
         return tuple(one.name for one in self.results)
 
+    @cached_property
+    def differentiates(self) -> bool:
+        """Whether its outputs are gradients, as those of a vector-Jacobian product are."""
+        return any(one.of for one in self.results)
+
     def wanted(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
         """Name the outputs that a call returns.
 

@@ -1,4 +1,4 @@
-"""PyTorch, fused kernel of the CPU: gradients are added up in half precision, 32 queries at a time (NUM-5)."""
+"""PyTorch, fused kernel of the CPU: gradients are added up in half precision, by 32 queries (NUM-5)."""
 
 import sys
 

@@ -1,0 +1,135 @@
+"""The chapter `gradients`: the gradients of companions that training uses."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from attnspec.conformance.judge.dtypes import lse_dtype
+from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
+from attnspec.conformance.suite.problem import grid
+
+chapter = Chapter("gradients")
+
+_MERGE, _ROTARY = "merge_partials_vjp", "rotary_vjp"
+#: Parts, batch axes with heads, queries, depth: as many parts as heads among them, and one part alone.
+_PARTS = (
+    (3, (2,), 4, 3),
+    (2, (2, 2), 3, 2),
+    (4, (1,), 2, 5),
+    (1, (2,), 2, 4),
+    (3, (), 5, 1),
+    (3, (3,), 3, 3),
+)
+#: How far from 0 lses lie: the exponential of the second overflows, that of the third is 0.
+_SHIFTS = {"near 0": 0, "far above": 10000, "far below": -10000}
+#: Batch axes with heads, positions and depth.
+_FEATURES = ((2, 3, 5, 8), (2, 1, 4, 6), (3, 2), (1, 2, 2, 3, 4))
+_BASES = (10000.0, 2.0, 100.0)
+
+
+def _parts(random: np.random.Generator, dtype: str, index: int, *, lse: bool = True) -> dict[str, Any]:
+    """Draw parts and the cotangents of what they are merged to."""
+    count, outer, queries, depth = _PARTS[index % len(_PARTS)]
+    rows, of_lse = (*outer, queries), lse_dtype(dtype)
+    found = {
+        "outputs": grid(random, (count, *rows, depth), 1.0).astype(dtype),
+        "lses": grid(random, (count, *rows), 2.0).astype(of_lse),
+        "d_output": grid(random, (*rows, depth), 1.0).astype(dtype),
+    }
+    return found | ({"d_lse": grid(random, rows, 1.0).astype(of_lse)} if lse else {})
+
+
+@chapter.group("GRAD-21", "GRAD-2", operation=_MERGE, each=("output", "output and lse"))
+def parts_of_a_merged_row(draw: Draw, beside: str) -> Iterator[Yielded]:
+    """Each part has its share of the cotangents, in its own dtype, with and without one of the lse."""
+    for index, (random, dtype) in enumerate(draw.generators(10)):
+        yield _parts(random, dtype, index // 2, lse=beside != "output")
+
+
+@chapter.group("GRAD-21", operation=_MERGE)
+def loss_on_the_merged_lse_alone(draw: Draw) -> Iterator[Yielded]:
+    """Outputs have no gradient, and each lse has its share of the cotangent."""
+    for index, (random, dtype) in enumerate(draw.generators(10)):
+        found = _parts(random, dtype, index // 2)
+        yield found | {"d_output": np.zeros_like(found["d_output"])}
+
+
+@chapter.group("GRAD-21", "CACHE-7", operation=_MERGE, each=(0.0, 5.0, np.nan))
+def parts_with_nothing_to_pass_on_to(draw: Draw, poison: float) -> Iterator[Yielded]:
+    """One part is empty, or several, or in one row all of them, whatever their outputs hold."""
+    for index, (random, dtype) in enumerate(draw.generators(8)):
+        found = _parts(random, dtype, index // 2)
+        empty = random.random(found["lses"].shape) < 0.4
+        empty[..., 1] = True
+        found["lses"][empty] = -np.inf
+        found["outputs"][empty] = poison
+        yield found
+
+
+@chapter.group("GRAD-21", operation=_MERGE, each=tuple(_SHIFTS))
+def lses_far_from_each_other(draw: Draw, shift: str) -> Iterator[Yielded]:
+    """Parts with shares near 0 and 1, by lses near 0 and far from it."""
+    for index, (random, dtype) in enumerate(draw.generators(8)):
+        found = _parts(random, dtype, index // 2)
+        yield found | {"lses": (8 * found["lses"] + _SHIFTS[shift]).astype(found["lses"].dtype)}
+
+
+@chapter.group("GRAD-21", operation=_MERGE)
+def parts_that_are_the_same(draw: Draw) -> Iterator[Yielded]:
+    """Equal parts have equal shares of the cotangents, and the output moves no lse."""
+    for index, (random, dtype) in enumerate(draw.generators(10)):
+        found = _parts(random, dtype, index // 2)
+        same = {
+            name: np.array(np.broadcast_to(found[name][:1], found[name].shape))
+            for name in ("outputs", "lses")
+        }
+        count = len(found["lses"])
+        expected = {
+            f"d_{name}": np.broadcast_to(found[of].astype(np.float64) / count, found[name].shape)
+            for name, of in (("outputs", "d_output"), ("lses", "d_lse"))
+        }
+        yield Call(found | same, expected=expected)
+
+
+def _turned(random: np.random.Generator, dtype: str, index: int) -> dict[str, Any]:
+    """Draw features, whose numbers say nothing, and the cotangent of the rotated features."""
+    shape = _FEATURES[index % len(_FEATURES)]
+    return {name: grid(random, shape, 1.0).astype(dtype) for name in ("features", "d_rotated")}
+
+
+@chapter.group("GRAD-22", "POS-1", "GRAD-2", operation=_ROTARY, each=("half-split", "interleaved"))
+def turned_back(draw: Draw, layout: str) -> Iterator[Yielded]:
+    """A cotangent is turned by the negative angle, in both layouts and for several bases."""
+    rules = ("GRAD-22", "POS-3" if layout == "interleaved" else "POS-2", "POS-1", "GRAD-2")
+    for index, (random, dtype) in enumerate(draw.generators(10)):
+        own = {"interleaved": True} if layout == "interleaved" else {}
+        yield Call(
+            _turned(random, dtype, index // 2) | own | {"base": _BASES[index // 2 % len(_BASES)]}, rules
+        )
+
+
+@chapter.group("GRAD-22", "POS-4", operation=_ROTARY, each=("half-split", "interleaved"))
+def cotangents_past_the_rotary_depth(draw: Draw, layout: str) -> Iterator[Yielded]:
+    """What is not turned passes through to the last bit, and the rest has the angles of the rotary depth."""
+    for index, (random, dtype) in enumerate(draw.generators(10)):
+        found = _turned(random, dtype, index // 2)
+        depth = max(2, found["features"].shape[-1] - 2)
+        own: dict[str, Any] = {"rotary_depth": depth, "offset": 3}
+        rules: tuple[str, ...] = ("GRAD-22", "POS-4", "POS-5")
+        if layout == "interleaved":
+            own["interleaved"], rules = True, (*rules, "POS-3")
+        yield Call(found | own, rules)
+
+
+@chapter.group("GRAD-22", "POS-5", operation=_ROTARY, each=("one", "each its own"))
+def turned_back_from_an_offset(draw: Draw, offset: str) -> Iterator[Yielded]:
+    """The offset is one for all or one for each batch entry, far along or before the beginning."""
+    for index, (random, dtype) in enumerate(draw.generators(10)):
+        found = _turned(random, dtype, index // 2)
+        low, high = ((-3, 4), (100, 1000))[index // 2 % 2]
+        batch = found["features"].shape[:-3]
+        own = offset == "each its own" and batch
+        yield found | {
+            "offset": random.integers(low, high, batch) if own else int(random.integers(low, high))
+        }

@@ -1,0 +1,190 @@
+"""The gradients of companions: of the merging of partial results, and of rotary embedding."""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from attnspec.reference.caching import check_partials
+from attnspec.reference.call import Array, Call, part, step
+from attnspec.reference.errors import Shape, check_lse_dtype, dtype_name, flag, need, real
+from attnspec.reference.evaluate import evaluate
+from attnspec.reference.notation import largest, narrow, stored, wide
+from attnspec.reference.positions import check_rotary, rotated
+
+
+def merge_partials_vjp(
+    outputs: ArrayLike,
+    lses: ArrayLike,
+    d_output: ArrayLike,
+    *,
+    d_lse: ArrayLike | None = None,
+    dtype: DTypeLike = np.float64,
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Gradients of the merging of partial results, for given cotangents.
+
+    Parameters
+    ----------
+    outputs : (M, *B, H, L, Dv)
+    lses : (M, *B, H, L)
+    d_output : (*B, H, L, Dv)
+        Cotangent of the merged output.
+    d_lse : (*B, H, L), optional
+        Cotangent of the merged lse; 0 when not given.
+    dtype : data type, optional
+        Working precision and dtype of the results.
+
+    Returns
+    -------
+    d_outputs : (M, *B, H, L, Dv)
+    d_lses : (M, *B, H, L)
+
+    Raises
+    ------
+    ArgumentError
+        If shapes do not fit.
+
+    Notes
+    -----
+    Rule GRAD-21. A part is to the merged row what a key is to a query: its lse is the score, and its
+    output the value.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.reference import merge_partials_vjp
+    >>> found = merge_partials_vjp([[[1.0]], [[5.0]]], np.log([[3.0], [1.0]]), [[2.0]])
+    >>> [d.round(9).tolist() for d in found]
+    [[[[1.5]], [[0.5]]], [[-1.5], [1.5]]]
+    """
+    found: tuple[NDArray[Any], NDArray[Any]] = evaluate(merge_partials_vjp_of, locals())
+    return found
+
+
+def merge_partials_vjp_of(
+    call: Call, outputs: Array, lses: Array, d_output: Array, *, d_lse: Array
+) -> tuple[Array, Array]:
+    """Check the arguments, and compute. Each gradient has the dtype of its array (GRAD-2)."""
+    check_partials(call, outputs, lses)
+    shape = tuple(outputs.shape[1:])
+    check_cotangent(call, "d_output", d_output, outputs, shape)
+    if d_lse is not None:
+        check_lse_dtype(call, "d_lse", d_lse, outputs)
+        need("d_lse", tuple(d_lse.shape) == shape[:-1], f"shape {shape[:-1]}", tuple(d_lse.shape), "GRAD-16")
+    return _parted(call, outputs, lses, d_output, d_lse)
+
+
+@step
+def check_cotangent(call: Call, name: str, given: Array, like: Array, shape: Shape) -> None:
+    """Require the shape of the output, and the dtype of the array that it is computed from (GRAD-16)."""
+    own = tuple(real(call, name, given, "ERR-2").shape)
+    need(name, own == shape, f"shape {shape}", own, "GRAD-16")
+    expected = f"dtype {dtype_name(like)} as in the first array"
+    need(name, given.dtype == like.dtype, expected, dtype_name(given), "ERR-1")
+
+
+@part
+def _parted(call: Call, outputs: Array, lses: Array, g: Array, h: Array) -> tuple[Array, Array]:
+    xp, levels = call.xp, wide(call, lses)
+    h = xp.zeros_like(wide(call, g)[..., 0]) if h is None else wide(call, h)
+    d_outputs, d_lses = parted(call, wide(call, outputs), levels, wide(call, g), h)
+    return narrow(call, d_outputs, stored(call, outputs)), narrow(call, d_lses, stored(call, lses))
+
+
+@step
+def parted(call: Call, outputs: Array, lses: Array, g: Array, h: Array) -> tuple[Array, Array]:
+    """Pass the cotangents of a merged row on to its parts, and nothing to empty parts (GRAD-21)."""
+    xp, empty = call.xp, lses == -math.inf
+    w = shares(call, lses)  # (M, *B, H, L)
+    kept = xp.where(empty[..., None], 0.0, outputs)  # 0 * NaN is NaN
+    r = xp.sum(g * kept, axis=-1)  # (M, *B, H, L)
+    delta = xp.sum(w * r, axis=0)  # (*B, H, L)
+    return xp.where(empty[..., None], 0.0, w[..., None] * g), xp.where(
+        empty, 0.0, d_levels(call, w, r, delta, h)
+    )
+
+
+@step
+def shares(call: Call, lses: Array) -> Array:
+    """Share of each part in the denominator of its row; 0 of a part whose lse is minus infinity (CACHE-7)."""
+    xp = call.xp
+    top = largest(xp, lses, axis=0)
+    rates = xp.exp(lses - xp.where(top == -math.inf, 0.0, top))
+    total = xp.sum(rates, axis=0, keepdims=True)
+    return rates / xp.where(total == 0, 1.0, total)
+
+
+@step
+def d_levels(_call: Call, w: Array, r: Array, delta: Array, h: Array) -> Array:
+    """Gradient with respect to each lse: it moves the share of its part, and the merged lse (GRAD-21)."""
+    return w * (r - delta + h)
+
+
+def rotary_vjp(
+    features: ArrayLike,
+    d_rotated: ArrayLike,
+    *,
+    offset: ArrayLike = 0,
+    base: float = 10000.0,
+    interleaved: bool = False,
+    rotary_depth: int | None = None,
+    dtype: DTypeLike = np.float64,
+) -> NDArray[Any]:
+    """Gradient of rotary embedding, for a given cotangent: the rotation by the negative angle.
+
+    Parameters
+    ----------
+    features : (*B, H, N, D) or (N, D)
+        Only the shape and dtype are used.
+    d_rotated : (*B, H, N, D) or (N, D)
+        Cotangent of the rotated features.
+    offset, base, interleaved, rotary_depth
+        As in `rotary`.
+    dtype : data type, optional
+        Working precision and dtype of the result.
+
+    Returns
+    -------
+    (*B, H, N, D)
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is refused.
+
+    Notes
+    -----
+    Rule GRAD-22.
+
+    Examples
+    --------
+    >>> from attnspec.reference import rotary_vjp
+    >>> rotary_vjp([[0.0, 0.0]], [[1.0, 0.0]], offset=1).round(4).tolist()
+    [[0.5403, -0.8415]]
+    """
+    result: NDArray[Any] = evaluate(rotary_vjp_of, locals())
+    return result
+
+
+def rotary_vjp_of(
+    call: Call,
+    features: Array,
+    d_rotated: Array,
+    *,
+    offset: Any,
+    base: float,
+    interleaved: bool,
+    rotary_depth: int | None,
+) -> Array:
+    """Check the arguments, and turn back."""
+    starts, depth = check_rotary(call, features, offset, base, rotary_depth)
+    check_cotangent(call, "d_rotated", d_rotated, features, tuple(features.shape))
+    options = {"interleaved": flag("interleaved", interleaved)}
+    return turned_back(call, d_rotated, starts, float(base), depth, **options)
+
+
+@step
+def turned_back(call: Call, g: Array, offset: Any, base: float, depth: int, *, interleaved: bool) -> Array:
+    """Turn each pair by its negative angle. A cotangent past the rotary depth passes through (GRAD-22)."""
+    return rotated(call, g, offset, base, depth, interleaved=interleaved, back=True)
