@@ -41,6 +41,10 @@ MIXED = {
     "offset alone": {"mask"},
     "cross attention": {"mask"},
     "data set": {"mask"},
+    "every gradient in its budget": {"bias"},
+    "gradients past every tile": None,
+    "strides in the backward pass": None,
+    "long sums of one sign": {"bias", "sinks"},
 }
 #: What a sentence says that is about every argument which masks.
 ON_MASKING = re.compile(r"allowed|may not attend|disallow")

@@ -97,7 +97,7 @@ def cotangent_of_the_lse(draw: Draw, beside: str) -> Iterator[Yielded]:
         yield Call(problem.arguments | found, ("GRAD-6",) if beside == "beside" else ("GRAD-6", "GRAD-14"))
 
 
-@chapter.group("GRAD-14", operation=_VJP)
+@chapter.group("GRAD-14", "GRAD-6", operation=_VJP)
 def loss_on_the_lse_alone(draw: Draw) -> Iterator[Yielded]:
     """No value has a gradient where the cotangents of the output are 0."""
     for problem in draw.problems(MASKED):

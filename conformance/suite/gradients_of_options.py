@@ -52,7 +52,7 @@ def one_sink_for_each_head(draw: Draw, beside: str) -> Iterator[Yielded]:
         yield problem.arguments | options | cotangents(problem, lse=beside != "alone")
 
 
-@chapter.group("GRAD-7", operation=_VJP)
+@chapter.group("GRAD-7", "GRAD-10", "SOFT-5", operation=_VJP)
 def sink_of_minus_infinity(draw: Draw) -> Iterator[Yielded]:
     """A sink of minus infinity has a weight and a gradient of 0, where there is nothing else too."""
     for problem in draw.problems(MASKED):
