@@ -24,9 +24,17 @@ def blocks(language):
     return [text for name, text in BLOCKS if name == language]
 
 
+#: The files that the sixth section writes, by their language.
+WRITTEN = {"python": "my_backward.py", "toml": "attnspec.toml"}
+
+
+def removed(diff):
+    return "".join(line[1:] for line in diff.splitlines(keepends=True) if line[0] == "-")
+
+
 def edited(source, diff):
     """Take the lines with a minus out of a source, and put those with a plus in their place."""
-    old = "".join(line[1:] for line in diff.splitlines(keepends=True) if line[0] == "-")
+    old = removed(diff)
     new = "".join(line[1:] for line in diff.splitlines(keepends=True) if line[0] == "+")
     assert source.count(old) == 1
     return source.replace(old, new)
@@ -35,14 +43,14 @@ def edited(source, diff):
 @pytest.fixture
 def kernel(tmp_path):
     """The kernel of the page, in a folder of its own."""
-    (source,) = blocks("python")
+    source = blocks("python")[0]
     path = tmp_path / "my_attention.py"
     path.write_text(source)
     return path
 
 
 def test_from_fails_to_passes_by_the_page_alone(kernel):
-    """Every command of its third to fifth sections, in order, and every edit; each text is shown."""
+    """Every command, file and edit of its third to sixth sections, in order; each text is shown."""
     walk = BLOCKS[
         [name for name, _ in BLOCKS].index("python") + 1 : [name for name, _ in BLOCKS].index("yaml")
     ]
@@ -56,7 +64,10 @@ def test_from_fails_to_passes_by_the_page_alone(kernel):
                     (command.removeprefix("attnspec check my_attention:attention").strip(), run.returncode)
                 )
         elif language == "diff":
-            kernel.write_text(edited(kernel.read_text(), text))
+            (path,) = [one for one in kernel.parent.glob("*.py") if removed(text) in one.read_text()]
+            path.write_text(edited(path.read_text(), text))
+        elif language in WRITTEN:
+            (kernel.parent / WRITTEN[language]).write_text(text)
         else:
             for line in text.splitlines():
                 assert line in shown
@@ -66,6 +77,8 @@ def test_from_fails_to_passes_by_the_page_alone(kernel):
         ("--case heads-eight-over-two", 0),
         ("-k MASK-6", 0),
         ("", 0),
+        ("attnspec check -k GRAD", 1),
+        ("attnspec check --level trainable", 0),
     ]
 
 
@@ -139,7 +152,7 @@ def test_no_page_promises_a_package_index():
 
 
 def test_the_configuration_is_one_that_is_understood():
-    text = next(text for text in blocks("toml") if "[backend]" in text)
+    text = next(text for text in blocks("toml") if "layout" in text)
     table = tomllib.loads(text)["backend"]
     check_keys("page", table)
     settings = settings_of_table("page", "b", table)
