@@ -59,8 +59,7 @@ def rate_counted_in_the_mask(call: Attention, p: Array) -> Any:
 def lse_after_dropout(call: Attention) -> Any:
     """Add the logarithm of what is kept to the lse."""
     output, lse, p = base.attend(call)
-    kept = p.sum(axis=-1)
-    return output, np.where(kept > 0, lse + np.log(kept), lse) if call.dropout_mask is not None else lse, p
+    return output, lse if call.dropout_mask is None else lse + np.log(p.sum(axis=-1)), p
 
 
 @wrong("attend", "DROP-3", "J")

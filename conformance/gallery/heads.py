@@ -61,6 +61,17 @@ def heads_left_over(call: Attention) -> Any:
 
 
 @wrong("check_heads", "HEAD-2", "D")
+def any_number_of_key_heads_taken(call: Attention) -> Any:
+    """Find the key head by a division that is rounded down, whatever the numbers of heads."""
+    query, key = (getattr(call, name).shape[-3:-2] for name in ("query", "key"))
+    value = call.value.shape[-3:-2]
+    if not query or not query[0] or not key[0] or query[0] % key[0] == 0 or value != key:
+        return base.check_heads(call)
+    index = np.arange(query[0]) * key[0] // query[0]
+    return call.but(**{name: np.take(getattr(call, name), index, axis=-3) for name in ("key", "value")})
+
+
+@wrong("check_heads", "HEAD-2", "D")
 def fewer_value_heads_repeated(call: Attention) -> Any:
     """Let value heads be shared by key heads, as key heads are by query heads."""
     key, value = (getattr(call, name).shape[-3:-2] for name in ("key", "value"))
