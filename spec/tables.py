@@ -35,7 +35,7 @@ def letters() -> str:
     --------
     >>> from attnspec.tables import letters
     >>> print(letters().splitlines()[4])
-    | `Hkv` | heads of keys and values; `H` where they are as many as `Hq` | no |
+    | `Hkv` | heads of keys and values; `H` if the number equals `Hq` | no |
     """
     rows = (
         (f"`{name}`", letter.meaning, "yes" if letter.may_be_empty else "no")
@@ -51,7 +51,7 @@ def arguments(*operations: str) -> str:
     --------
     >>> from attnspec.tables import arguments
     >>> print(arguments("alibi_bias").splitlines()[2])
-    | `query` | floating-point | `(*B, Hq, L, D)` | only its shape and dtype count | data |  | [SHAPE-1] |
+    | `query` | floating-point | `(*B, Hq, L, D)` | queries; only the shape and dtype are used | data |  | [SHAPE-1] |
     """
     rows: list[tuple[str, ...]] = []
     for name in operations:

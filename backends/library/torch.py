@@ -42,7 +42,10 @@ def _differentiate(
     for output in outputs[: len(cotangents)]:
         if not output.requires_grad:
             raise NotDifferentiable("its result does not depend on its inputs for autograd of PyTorch")
-    return torch.autograd.grad(outputs[: len(cotangents)], given, cotangents, allow_unused=True)
+    gradients: Sequence[Any] = torch.autograd.grad(
+        outputs[: len(cotangents)], given, cotangents, allow_unused=True
+    )
+    return gradients
 
 
 #: PyTorch has no views with negative strides.

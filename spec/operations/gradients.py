@@ -2,7 +2,7 @@
 
 from types import MappingProxyType
 
-from attnspec.operations.argument import Argument, Output
+from attnspec.operations.argument import REQUIRED, Argument, Output
 from attnspec.operations.attention import ATTENTION
 from attnspec.operations.operation import Operation
 
@@ -38,8 +38,8 @@ def cotangent(output: Output, since: str) -> Argument:
             {**_COTANGENT, "dtype": "NUM-7"} if output.numbers == "lse" else dict(_COTANGENT)
         ),
         called=f"cotangent of the {output.name}",
+        default=None if output.option else REQUIRED,
         since=since,
-        **({"default": None} if output.option else {}),
     )
 
 
