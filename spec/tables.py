@@ -35,11 +35,7 @@ def letters() -> str:
     --------
     >>> from attnspec.tables import letters
     >>> print(letters().splitlines()[4])
-<<<<<<< HEAD
     | `Hkv` | heads of keys and values; `H` if the number equals `Hq` | see [HEAD-2] |
-=======
-    | `Hkv` | heads of keys and values; `H` if the number equals `Hq` | no |
->>>>>>> gb
     """
     rows = ((f"`{name}`", letter.meaning, _of_zero(letter)) for name, letter in LETTERS.items())
     return _table(("letter", "meaning", "may be 0"), rows)
@@ -58,13 +54,8 @@ def arguments(*operations: str) -> str:
     Examples
     --------
     >>> from attnspec.tables import arguments
-<<<<<<< HEAD
     >>> print(arguments("rotary").splitlines()[3])
     | `offset` | integer, or integers | `(*B)` | position of row 0 | form | `0` | [POS-5] |
-=======
-    >>> print(arguments("alibi_bias").splitlines()[2])
-    | `query` | floating-point | `(*B, Hq, L, D)` | queries; only the shape and dtype are used | data |  | [SHAPE-1] |
->>>>>>> gb
     """
     rows: list[tuple[str, ...]] = []
     for name in operations:

@@ -45,20 +45,11 @@ def cotangent(output: Output, rule: str = "GRAD-1") -> Argument:
         "GRAD-6" if lse and rule == "GRAD-1" else rule,
         output.shape,
         numbers=output.numbers,
-<<<<<<< HEAD
         turns=output.turns,
         refusals=_OF_LSE if lse else _COTANGENT,
         called=noun,
         default=None if output.option else REQUIRED,
         since=_SINCE,
-=======
-        refusals=MappingProxyType(
-            {**_COTANGENT, "dtype": "NUM-7"} if output.numbers == "lse" else dict(_COTANGENT)
-        ),
-        called=f"cotangent of the {output.name}",
-        default=None if output.option else REQUIRED,
-        since=since,
->>>>>>> gb
     )
 
 
