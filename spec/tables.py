@@ -50,8 +50,8 @@ def arguments(*operations: str) -> str:
     Examples
     --------
     >>> from attnspec.tables import arguments
-    >>> print(arguments("alibi_bias").splitlines()[2])
-    | `query` | floating-point | `(*B, Hq, L, D)` | queries; only the shape and dtype are used | data |  | [SHAPE-1] |
+    >>> print(arguments("alibi_bias").splitlines()[-2])
+    | `query_offset` | integer, or integers | `(*B)` | position of query 0 among the keys | form | `0` | [POS-8] |
     """
     rows: list[tuple[str, ...]] = []
     for name in operations:
