@@ -50,8 +50,8 @@ def arguments(*operations: str) -> str:
     Examples
     --------
     >>> from attnspec.tables import arguments
-    >>> print(arguments("alibi_bias").splitlines()[-2])
-    | `query_offset` | integer, or integers | `(*B)` | position of query 0 among the keys | form | `0` | [POS-8] |
+    >>> arguments("alibi_bias").splitlines()[-2].split(" | ")[-2:]
+    ['`0`', '[POS-8] |']
     """
     rows: list[tuple[str, ...]] = []
     for name in operations:
