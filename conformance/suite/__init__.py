@@ -24,7 +24,13 @@ FILES = {
     "caching": ("caching", "merging"),
     "positions": ("positions",),
     "dropout": ("dropout",),
-    "gradients": ("gradients", "gradients_of_nothing", "gradients_of_options", "gradients_of_companions"),
+    "gradients": (
+        "gradients",
+        "gradients_of_nothing",
+        "gradients_of_options",
+        "gradients_of_companions",
+        "gradients_of_multi_head",
+    ),
     "numerics": ("numerics", "layouts", "special_numbers"),
     "errors": ("errors", "pairs"),
 }
