@@ -12,6 +12,7 @@ from attnspec.reference.errors import ArgumentError
 from attnspec.reference.functions import functions
 from attnspec.reference.gradients import attention_vjp
 from attnspec.reference.gradients_of_companions import merge_partials_vjp, rotary_vjp
+from attnspec.reference.gradients_of_multi_head import multi_head_attention_vjp
 from attnspec.reference.heads import merge_heads, split_heads
 from attnspec.reference.masking import allowed_keys
 from attnspec.reference.multi_head import multi_head_attention
@@ -34,6 +35,7 @@ __all__ = [
     "merge_partials",
     "merge_partials_vjp",
     "multi_head_attention",
+    "multi_head_attention_vjp",
     "projection",
     "rotary",
     "rotary_vjp",

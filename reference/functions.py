@@ -27,6 +27,10 @@ from attnspec.reference.gradients_of_companions import (
     rotary_vjp,
     rotary_vjp_of,
 )
+from attnspec.reference.gradients_of_multi_head import (
+    multi_head_attention_vjp,
+    multi_head_attention_vjp_of,
+)
 from attnspec.reference.heads import merge_heads, merge_heads_of, split_heads, split_heads_of
 from attnspec.reference.multi_head import multi_head_attention, multi_head_attention_of
 from attnspec.reference.positions import alibi_bias, alibi_bias_of, rotary, rotary_of
@@ -44,6 +48,7 @@ _OPERATIONS: tuple[tuple[Step, Step], ...] = (
     (split_heads, split_heads_of),
     (merge_heads, merge_heads_of),
     (multi_head_attention, multi_head_attention_of),
+    (multi_head_attention_vjp, multi_head_attention_vjp_of),
     (append_cache, append_cache_of),
     (gather_pages, gather_pages_of),
     (merge_partials, merge_partials_of),

@@ -1,4 +1,4 @@
-"""Wrong about the gradients of companions: of the merging of partial results, and of rotary embedding."""
+"""Wrong about the gradients of companions: merging, rotary embedding and multi-head attention."""
 
 from typing import Any
 
@@ -63,3 +63,51 @@ def cotangent_past_the_rotary_depth_dropped(call: Call, g: Array, *rest: Any, **
 def cotangent_turned_from_position_0(call: Call, g: Array, offset: Any, *rest: Any, **options: Any) -> Any:
     """Count positions from 0 in the backward pass, whatever the offset."""
     return base.turned_back(call, g, 0 * np.asarray(offset), *rest, **options)
+
+
+@wrong("collected", "GRAD-23", "V")
+def memory_without_its_keys(
+    call: Call, by_query: Array, by_key: Array, by_value: Array, *, cross: bool
+) -> Any:
+    """Lose what the keys pass on to the memory, or to the tokens without one."""
+    return base.collected(call, by_query, np.zeros_like(by_key), by_value, cross=cross)
+
+
+@wrong("collected", "GRAD-23", "V")
+def tokens_from_queries_alone(
+    call: Call, by_query: Array, by_key: Array, by_value: Array, *, cross: bool
+) -> Any:
+    """Take tokens without a memory for queries only."""
+    found = base.collected(call, by_query, by_key, by_value, cross=cross)
+    return found if cross else (by_query, None)
+
+
+@wrong("d_shift", "GRAD-23", "H")
+def bias_of_the_first_entry(call: Call, d: Array) -> Any:
+    """Sum the gradient of a bias over the positions of the first batch entry alone."""
+    return base.d_shift(call, d[:1] if d.ndim > 2 else d)
+
+
+@wrong("d_weight", "GRAD-23", "V")
+def gradient_of_a_square_weight_transposed(call: Call, inputs: Array, d: Array, convention: str) -> Any:
+    """Give a square weight the transpose of its gradient."""
+    found = base.d_weight(call, inputs, d, convention)
+    return found.T if found.shape[0] == found.shape[1] else found
+
+
+@wrong("d_weight", "GRAD-23", "V")
+def gradient_of_a_linear_layer_in_rows(call: Call, inputs: Array, d: Array, convention: str) -> Any:
+    """Give a square weight of a linear layer the gradient of one in the row convention."""
+    square = inputs.shape[-1] == d.shape[-1]
+    return base.d_weight(call, inputs, d, "row" if square else convention)
+
+
+@wrong("d_projected", "GRAD-23", "V")
+def square_weight_not_transposed_on_the_way_back(call: Call, d: Array, weight: Array, convention: str) -> Any:
+    """Go back through a square weight as forwards through it."""
+    square = weight.shape[0] == weight.shape[1]
+    return (
+        d @ (weight if convention == "row" else weight.T)
+        if square
+        else base.d_projected(call, d, weight, convention)
+    )

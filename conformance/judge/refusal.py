@@ -33,6 +33,10 @@ FITTING: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "split_heads": _ones(features=(3, 4)) | {"heads": 2},
         "merge_heads": _ones(split=(2, 3, 2)),
         "multi_head_attention": _ones(tokens=(3, 2)) | _WEIGHTS | _ones(output_weight=(2, 2)) | {"heads": 2},
+        "multi_head_attention_vjp": _ones(tokens=(3, 2), d_output=(3, 2))
+        | _WEIGHTS
+        | _ones(output_weight=(2, 2))
+        | {"heads": 2},
         "append_cache": _ones(cache=(1, 4, 2), new=(1, 1, 2)) | {"lengths": 2},
         "gather_pages": _ones(pages=(2, 1, 3, 2)) | {"block_table": np.array([1, 0])},
         "merge_partials": _ones(outputs=(2, 3, 2), lses=(2, 3)),

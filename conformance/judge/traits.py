@@ -78,9 +78,8 @@ def _of_call(case: Case) -> set[str]:
         found.add(SPECIAL)
     if case.layout:
         found.add(VIEWED)
-    if primal(case.operation) != "attention":
-        return found
-    return found | _of_attention(case.arguments) | ({GRADIENT} if case.operation != "attention" else set())
+    found |= {GRADIENT} if operation.differentiates else set()
+    return found | _of_attention(case.arguments) if primal(case.operation) == "attention" else found
 
 
 def _is_plain(name: str, array: Any) -> bool:

@@ -55,7 +55,7 @@ def _changes(rule: str, case: Case, values: Mapping[str, Any], off: str) -> bool
     if rule == "HEAD-1":
         shapes = [case.arguments[name].shape[:-2] for name in ("query", "key") if name in case.arguments]
         return len(shapes) < 2 or shapes[0] != shapes[1]
-    if case.operation == "attention_vjp":
+    if OPERATIONS[case.operation].differentiates:
         return False  # the gradients of the other rules' rows are named by GRAD-10
     lse, weights = values.get("lse"), values.get("weights")
     if rule in _OF_LSE:

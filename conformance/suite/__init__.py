@@ -30,6 +30,7 @@ FILES = {
         "gradients_of_options",
         "gradients_of_calls",
         "gradients_of_companions",
+        "gradients_of_multi_head",
         "gradients_numerics",
     ),
     "numerics": ("numerics", "layouts", "special_numbers"),

@@ -66,7 +66,7 @@ def splitting_and_merging(draw: Draw) -> Iterator[Yielded]:
 def multi_head_attention(draw: Draw, key_heads: int) -> Iterator[Yielded]:
     """Multi-head attention takes its options in many combinations, and shares key heads."""
     for random, dtype in draw.generators():
-        arguments = _tokens_and_weights(random, dtype, 4, key_heads)
+        arguments = tokens_and_weights(random, dtype, 4, key_heads)
         every: dict[str, Any] = {
             f"{name}_bias": grid(random, arguments[f"{name}_weight"].shape[-1:], 1.0).astype(dtype)
             for name in ("query", "key", "value", "output")
@@ -79,7 +79,7 @@ def multi_head_attention(draw: Draw, key_heads: int) -> Iterator[Yielded]:
 def multi_head_attention_of_linear_layers(draw: Draw, key_heads: int) -> Iterator[Yielded]:
     """Each of the four weights is held as a linear layer holds it, square ones among them."""
     for index, (random, dtype) in enumerate(draw.generators()):
-        arguments = _tokens_and_weights(random, dtype, 4, key_heads, width=8 if index // 2 % 2 else 5)
+        arguments = tokens_and_weights(random, dtype, 4, key_heads, width=8 if index // 2 % 2 else 5)
         for name in ("query", "key", "value", "output"):
             arguments[f"{name}_weight"] = np.ascontiguousarray(arguments[f"{name}_weight"].T)
         yield arguments | {"convention": "linear"}
@@ -111,12 +111,12 @@ def multi_head_attention_of_one_width(draw: Draw, masked: str) -> Iterator[Yield
 def cross_attention(draw: Draw, depth: int) -> Iterator[Yielded]:
     """Keys and values are projected from a longer memory, whose depth is that of the tokens or another."""
     for index, (random, dtype) in enumerate(draw.generators()):
-        arguments = _tokens_and_weights(random, dtype, 2, 2, memory=depth)
+        arguments = tokens_and_weights(random, dtype, 2, 2, memory=depth)
         masked = {"mask": random.random((2, 2, 3, 6)) < 0.7} if index // 2 % 2 else {}
         yield arguments | masked
 
 
-def _tokens_and_weights(
+def tokens_and_weights(
     random: np.random.Generator, dtype: str, heads: int, key_heads: int, *, memory: int = 0, width: int = 5
 ) -> dict[str, Any]:
     """Draw two batch entries of three tokens, and heads of depth 2, or 3 for the values.

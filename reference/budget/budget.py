@@ -21,17 +21,15 @@ from attnspec.reference.budget.attention import (
 from attnspec.reference.budget.formats import Accuracy, Budget, rounded
 from attnspec.reference.budget.gradients import gradient_budget
 from attnspec.reference.budget.merging import merge_budget, merge_gradient_budget
+from attnspec.reference.budget.multi_head import multi_head_budget
+from attnspec.reference.budget.multi_head_gradients import multi_head_gradient_budget
 from attnspec.reference.budget.profile import PLAIN, PROFILES
+from attnspec.reference.budget.projection import projected_budget, self_attention_budget
 from attnspec.reference.budget.rotary import rotary_budget, rotary_gradient_budget
 from attnspec.reference.heads import merge_heads, split_heads
 from attnspec.reference.positions import alibi_bias
 
 __all__ = ["Accuracy", "Budget", "budget"]
-
-#: The options that multi-head attention passes on to attention.
-_PASSED_ON = tuple(
-    name for name in OPERATIONS["multi_head_attention"].options if name in OPERATIONS["attention"].options
-)
 
 
 def budget(
@@ -98,9 +96,16 @@ def budget(
         dtypes = {str(name): str(arguments[name].dtype) for name in ("bias", "sinks") if name in given}
         return gradient_budget(given, dtypes, arithmetic)
     if operation == "self_attention":
-        return _self_attention(given, arithmetic)
+        return self_attention_budget(given, arithmetic)
     if operation == "multi_head_attention":
-        return _multi_head_attention(given, arithmetic)
+        return multi_head_budget(given, arithmetic)
+    if operation == "multi_head_attention_vjp":
+        dtypes = {
+            str(name): str(x.dtype) for name, x in arguments.items() if name in given and hasattr(x, "dtype")
+        }
+        found = multi_head_gradient_budget(given, dtypes, arithmetic)
+        linear = arguments.get("convention") == "linear"
+        return {name: x.T if linear and name.endswith("weight") else x for name, x in found.items()}
     return _COMPANIONS[operation](given, arithmetic)
 
 
@@ -113,7 +118,7 @@ def _wide(argument: Argument, thing: Any) -> Any:
 
 
 def _projection(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
-    value, error = _projected(given["tokens"], given["weight"], given.get("bias"), given, arithmetic)
+    value, error = projected_budget(given["tokens"], given["weight"], given.get("bias"), given, arithmetic)
     return {"projected": rounded(value, error, arithmetic.storage)}
 
 
@@ -143,69 +148,6 @@ def _alibi_bias(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, B
     heads = value.shape[-3] if value.ndim > 2 else 1
     # A slope by repeated multiplication is rounded once for each head before it.
     return {"bias": rounded(value, (heads + 2) * EXPONENTIAL * work.unit * np.abs(value), storage)}
-
-
-def _projected(
-    tokens: Budget, weight: Budget, bias: Budget | None, given: Mapping[str, Any], arithmetic: Arithmetic
-) -> tuple[Budget, Budget]:
-    columns = given.get("convention", "row") == "column"
-    left, right = (weight, tokens) if columns else (tokens, weight)
-    value, size = left @ right, np.abs(left) @ np.abs(right)
-    work, profile = arithmetic.work, arithmetic.profile
-    depth = left.shape[-1]
-    relative = profile.summing(depth, work.unit) + profile.product
-    if bias is not None:
-        added = bias[:, None] if columns else bias
-        value, size, relative = value + added, size + np.abs(added), relative + work.unit
-    return value, relative * size + (depth + 1) * work.normal * (size > 0)
-
-
-def _projections(
-    given: Mapping[str, Any], arithmetic: Arithmetic, heads: Mapping[str, int | None]
-) -> tuple[tuple[Budget, Budget, Budget], tuple[Budget, Budget, Budget]]:
-    """Project to queries, keys and values, split into heads if there are any, and return their errors."""
-    values, errors = [], []
-    for name in ("query", "key", "value"):
-        source = given["tokens"] if name == "query" else given.get("memory", given["tokens"])
-        value, error = _projected(
-            source, given[f"{name}_weight"], given.get(f"{name}_bias"), given, arithmetic
-        )
-        # A projection may be stored, and so rounded, in the storage dtype.
-        pair = [value, rounded(value, error, arithmetic.storage)]
-        if given.get("convention", "row") == "column":
-            pair = [np.swapaxes(array, -1, -2) for array in pair]
-        count = heads.get(name)
-        if count is not None:
-            pair = [split_heads(array, heads=count) for array in pair]
-        values.append(pair[0])
-        errors.append(pair[1])
-    return (values[0], values[1], values[2]), (errors[0], errors[1], errors[2])
-
-
-def _self_attention(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
-    # An explicit axis of one head lets tokens have batch axes.
-    values, errors = _projections(given, arithmetic, {"query": 1, "key": 1, "value": 1})
-    mask = given.get("mask")
-    if mask is not None and np.ndim(mask) > 2:
-        given = {**given, "mask": np.asarray(mask)[..., None, :, :]}
-    output = attention_budget(values, given, arithmetic, errors)["output"][..., 0, :, :]
-    columns = given.get("convention", "row") == "column"
-    return {"output": np.swapaxes(output, -1, -2) if columns else output}
-
-
-def _multi_head_attention(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
-    from attnspec.reference.attention import attention
-
-    count = given["heads"]
-    key_count = given.get("key_heads") or count
-    values, errors = _projections(given, arithmetic, {"query": count, "key": key_count, "value": key_count})
-    attended = attention_budget(values, given, arithmetic, errors)["output"]
-    options = {name: given[name] for name in _PASSED_ON if name in given}
-    output = merge_heads(attention(*values, **options))  # (*B, L, heads * Dv)
-    weight = given["output_weight"]
-    value, error = _projected(output, weight, given.get("output_bias"), {}, arithmetic)
-    error = error + merge_heads(attended) @ np.abs(weight)
-    return {"output": rounded(value, error, arithmetic.storage)}
 
 
 _COMPANIONS: Mapping[str, Callable[[Mapping[str, Any], Arithmetic], dict[str, Budget]]] = MappingProxyType(

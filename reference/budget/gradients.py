@@ -39,10 +39,15 @@ LARGEST = 200.0
 _HEADED = ("query", "key", "value", "d_output", "d_lse")
 #: A gradient and its error.
 _Pair = tuple[Budget, Budget]
+#: Errors of query, key, value and `d_output`.
+Inherited = tuple[Budget, Budget, Budget, Budget]
 
 
 def gradient_budget(
-    given: Mapping[str, Any], dtypes: Mapping[str, str], arithmetic: Arithmetic
+    given: Mapping[str, Any],
+    dtypes: Mapping[str, str],
+    arithmetic: Arithmetic,
+    inherited: Inherited | None = None,
 ) -> dict[str, Budget]:
     """Budgets of the gradients of query, key and value, and of bias and sinks where these are given.
 
@@ -53,6 +58,8 @@ def gradient_budget(
     dtypes : mapping of str to str
         Of bias and sinks, whose gradients have them.
     arithmetic : Arithmetic
+    inherited : errors of query, key, value and `d_output`, optional
+        Where there are axes of heads.
 
     Examples
     --------
@@ -64,25 +71,35 @@ def gradient_budget(
     {'d_query': 0.0, 'd_key': 0.0, 'd_value': 0.0}
     """
     if given["query"].ndim > 2:
-        return _of_heads(given, dtypes, arithmetic)
+        return _of_heads(given, dtypes, arithmetic, inherited)
     heads = {name: given[name][None] for name in _HEADED if name in given}
     found = _of_heads({**given, **heads}, dtypes, arithmetic)
     return {name: x[0] if name[2:] in _HEADED else x for name, x in found.items()}
 
 
 def _of_heads(
-    given: Mapping[str, Any], dtypes: Mapping[str, str], arithmetic: Arithmetic
+    given: Mapping[str, Any],
+    dtypes: Mapping[str, str],
+    arithmetic: Arithmetic,
+    inherited: Inherited | None = None,
 ) -> dict[str, Budget]:
     query, key, g = given["query"], given["key"], given["d_output"]
     work, profile = arithmetic.work, arithmetic.profile
     h = given.get("d_lse", np.zeros(g.shape[:-1]))[..., None]  # (*B, Hq, L, 1)
     active = (np.abs(g).sum(axis=-1, keepdims=True) > 0) | (h != 0)
-    weights, shares, allowed, met, output_error = _weights(given, arithmetic)
+    weights, shares, allowed, met, output_error = _weights(given, arithmetic, inherited)
     kept = met * given.get("dropout_mask", True) / (1 - given.get("dropout_rate", 0.0))
     dropping = DROPPING_TWICE * work.unit * ("dropout_mask" in given)
     values = repeat_heads(given["value"], met.shape)
     r = _cotangents_of_weights(g, values, kept, dropping, arithmetic)
-    delta = _means(weights, r, g, (kept * weights[0]) @ values, output_error, arithmetic)
+    output = (kept * weights[0]) @ values
+    if inherited is not None:
+        value_error = repeat_heads(inherited[2], met.shape)
+        r = r[0], r[1] + kept * _moved((g, inherited[3]), (_across(values), _across(value_error)))
+    delta = _means(weights, r, g, output, output_error, arithmetic)
+    if inherited is not None:
+        of_output = inherited[3] * (np.abs(output) + output_error)
+        delta = delta[0], delta[1] + of_output.sum(axis=-1, keepdims=True)
     t = _product(weights, _differences(r, delta, h, arithmetic), allowed & active, arithmetic)
     scaled = _of_products(t, given, arithmetic)
 
@@ -94,10 +111,13 @@ def _of_heads(
     group = met.shape[-3] // max(shared, 1)
     of_column = repeat_heads(_of_group(of_column, shared), met.shape) + work.unit * group * (group > 1)
     scaling = SCALING * work.unit
-    found = {"d_query": _matrix(scaled, repeat_heads(key, met.shape), of_row + scaling, across, arithmetic)}
-    d_key = _matrix(_turned(scaled), query, of_column + scaling, down, arithmetic)
+    q_error, k_error, _, g_error = inherited or (None, None, None, None)
+    k_error = None if k_error is None else repeat_heads(k_error, met.shape)
+    keys = repeat_heads(key, met.shape), k_error
+    found = {"d_query": _matrix(scaled, keys, of_row + scaling, across, arithmetic)}
+    d_key = _matrix(_turned(scaled), (query, q_error), of_column + scaling, down, arithmetic)
     dropped = _dropped(weights, kept, dropping, arithmetic)
-    d_value = _matrix(_turned(dropped), g, of_column, down, arithmetic)
+    d_value = _matrix(_turned(dropped), (g, g_error), of_column, down, arithmetic)
     for name, (gradient, error) in (("d_key", d_key), ("d_value", d_value)):
         found[name] = _of_group(gradient, shared), _of_group(error, shared)
     budgets = {name: rounded(*pair, arithmetic.storage) for name, pair in found.items()}
@@ -115,7 +135,7 @@ def _of_heads(
 
 
 def _weights(
-    given: Mapping[str, Any], arithmetic: Arithmetic
+    given: Mapping[str, Any], arithmetic: Arithmetic, inherited: Inherited | None
 ) -> tuple[_Pair, _Pair, NDArray[np.bool_], NDArray[np.bool_], Budget]:
     """Weights recomputed from an lse, those of the sinks, which keys count, and the output's error.
 
@@ -128,14 +148,14 @@ def _weights(
     """
     work, sinks = arithmetic.work, given.get("sinks")
     arrays = given["query"], given["key"], given["value"]
-    s, s_error = scores_and_errors(arrays[0], arrays[1], given, arithmetic)
+    s, s_error = scores_and_errors(arrays[0], arrays[1], given, arithmetic, inherited and inherited[:2])
     allowed = allowed_keys(s.shape, **{name: given[name] for name in MASKING if name in given})
     met = allowed | (given["uniform_rows"] & ~allowed.any(axis=-1, keepdims=True))
     s, s_error = np.where(allowed, s, 0), np.where(allowed, s_error, 0)
     p: Budget = softmax(s, met, sinks).astype(np.float64)  # (*B, Hq, L, S)
     lse = log_sum_exp(s, met, sinks)[..., None]  # (*B, Hq, L, 1)
     lse = np.where(np.isfinite(lse), lse, 0)
-    forward = attention_budget(arrays, given, arithmetic)
+    forward = attention_budget(arrays, given, arithmetic, inherited and inherited[:3])
     of_row = forward["lse"][..., None] + work.unit * (CONVERTING * np.abs(lse) + EXPONENTIAL)
     of_row = of_row + (APPROXIMATE if arithmetic.casts else 0.0)
     error = p * _exponential(s_error + work.unit * SHIFTING * np.abs(s - lse) + of_row)
@@ -246,15 +266,29 @@ def _cast(pair: _Pair, largest: Any, arithmetic: Arithmetic) -> Budget:
 
 
 def _turned(pair: _Pair) -> _Pair:
-    return np.swapaxes(pair[0], -1, -2), np.swapaxes(pair[1], -1, -2)
+    return _across(pair[0]), _across(pair[1])
 
 
-def _matrix(left: _Pair, right: Budget, sums: Any, terms: Any, arithmetic: Arithmetic) -> _Pair:
-    """Product of two matrices, of which the right one is exact, and its error."""
-    work = arithmetic.work
-    size = (np.abs(left[0]) + left[1]) @ np.abs(right)
-    error = left[1] @ np.abs(right) + (sums + arithmetic.profile.product) * size
-    return left[0] @ right, error + (terms + SCALING) * work.normal * (size > 0)
+def _across(array: Budget) -> Budget:
+    turned: Budget = np.swapaxes(array, -1, -2)
+    return turned
+
+
+def _moved(left: _Pair, right: _Pair) -> Budget:
+    """Bound what the errors of two matrices make of their product."""
+    moved: Budget = left[1] @ (np.abs(right[0]) + right[1]) + np.abs(left[0]) @ right[1]
+    return moved
+
+
+def _matrix(
+    left: _Pair, right: tuple[Budget, Budget | None], sums: Any, terms: Any, arithmetic: Arithmetic
+) -> _Pair:
+    """Product of two matrices, of which the right one may be exact, and its error."""
+    work, (array, its) = arithmetic.work, right
+    size = (np.abs(left[0]) + left[1]) @ (np.abs(array) if its is None else np.abs(array) + its)
+    error = left[1] @ np.abs(array) if its is None else _moved(left, (array, its))
+    error = error + (sums + arithmetic.profile.product) * size
+    return left[0] @ array, error + (terms + SCALING) * work.normal * (size > 0)
 
 
 def _of_group(array: Budget, shared: int) -> Budget:

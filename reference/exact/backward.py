@@ -85,10 +85,22 @@ def parts_of(arguments: Mapping[str, Any], variant: str | None) -> list[Part]:
         other = key_head(index, query.shape, key.shape, variant)
         q, k, v, g = (matrix(x) for x in (query[index], key[other], value[other], d_output[index]))
         head = head_of(q, k, arguments, index, shape, variant, None)
-        products = g * v.transpose()
-        rated = [[kept * products[i, j] for j, kept in enumerate(row)] for i, row in enumerate(head.kept)]
-        parts.append(Part(head, index, other, q, k, g, [rational(h) for h in d_lse[index]], rated))
+        parts.append(part_of(head, (index, other), (q, k, v), g, [rational(h) for h in d_lse[index]]))
     return parts
+
+
+def part_of(
+    head: Head,
+    places: tuple[Index, Index],
+    arrays: tuple[fmpq_mat, fmpq_mat, fmpq_mat],
+    cotangent: fmpq_mat,
+    of_lse: list[fmpq],
+) -> Part:
+    """Gather one query head: its place and that of its key head, query, key and value, and cotangents."""
+    query, key, value = arrays
+    products = cotangent * value.transpose()
+    rated = [[kept * products[i, j] for j, kept in enumerate(row)] for i, row in enumerate(head.kept)]
+    return Part(head, *places, query, key, cotangent, of_lse, rated)
 
 
 def balls_of(part: Part, variant: str | None) -> Balls:

@@ -8,6 +8,7 @@ increases until both ends of each ball round to the same number. See
 
 from collections.abc import Mapping
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,12 @@ from numpy.typing import NDArray
 
 from attnspec.reference.exact.attention import attend, evaluate_attention, evaluate_scores, head_of
 from attnspec.reference.exact.balls import OracleError, Settled, nearest, settle
-from attnspec.reference.exact.companions import COMPANIONS
+from attnspec.reference.exact.companions import COMPANIONS, Evaluate
 from attnspec.reference.exact.gradients import evaluate_gradients
 from attnspec.reference.exact.gradients_of_companions import evaluate_merge_gradients
+from attnspec.reference.exact.gradients_of_multi_head import evaluate_multi_head_gradients
 from attnspec.reference.exact.head import Head, exact_mean, matrix, rational, weights_and_lse
+from attnspec.reference.exact.projection import block, projected
 
 #: The variants whose values the oracle computes.
 VARIANTS = (
@@ -81,22 +84,8 @@ def evaluate(
     if variant not in (None, *VARIANTS):
         raise OracleError(f"variant: expected one of {', '.join(VARIANTS)}, got {variant!r}")
     arguments = {name: thing for name, thing in arguments.items() if thing is not None}
-    if operation == "attention":
-        return evaluate_attention(arguments, variant, dtype)
-    if operation == "attention_vjp":
-        return evaluate_gradients(arguments, variant, dtype)
-    if operation == "merge_partials_vjp":
-        return evaluate_merge_gradients(arguments, dtype)
-    if operation == "self_attention":
-        return _self_attention(arguments, variant, dtype)
-    if operation == "multi_head_attention":
-        return _multi_head_attention(arguments, variant, dtype)
-    if operation == "scores":
-        return {"scores": evaluate_scores(arguments, variant, dtype)}
-    if operation == "projection":
-        return {"projected": _settle_batches(arguments, dtype)}
-    if operation in COMPANIONS:
-        return COMPANIONS[operation](arguments, variant, dtype)
+    if operation in _OPERATIONS:
+        return _OPERATIONS[operation](arguments, variant, dtype)
     raise OracleError(f"operation: expected one of attnspec.OPERATIONS, got {operation!r}")
 
 
@@ -105,11 +94,11 @@ def _self_attention(arguments: Mapping[str, Any], variant: str | None, dtype: st
     tokens = np.asarray(arguments["tokens"])
     found = []
     for index in np.ndindex(*tokens.shape[:-2]):
-        projected = []
+        rows = []
         for name in ("query", "key", "value"):
-            exact = _projected(arguments, tokens[index], name)
-            projected.append(exact.transpose() if columns else exact)
-        query, key, value = projected  # not rounded, because the composition has one exact value
+            exact = projected(arguments, tokens[index], name)
+            rows.append(exact.transpose() if columns else exact)
+        query, key, value = rows  # not rounded, because the composition has one exact value
         shape = (*tokens.shape[:-2], 1, query.nrows(), key.nrows())
         head = head_of(query, key, arguments, (*index, 0), shape, variant, None)
         settled = attend([(head, value)], (query.nrows(),), key.nrows(), value.ncols(), variant, dtype)
@@ -127,13 +116,13 @@ def _multi_head_attention(
     key_count = arguments.get("key_heads", count)
     found = []
     for index in np.ndindex(*tokens.shape[:-2]):
-        query = _projected(arguments, tokens[index], "query")
-        key, value = (_projected(arguments, memory[index], name) for name in ("key", "value"))
+        query = projected(arguments, tokens[index], "query")
+        key, value = (projected(arguments, memory[index], name) for name in ("key", "value"))
         shape = (*tokens.shape[:-2], count, query.nrows(), key.nrows())
         heads = []
         for h in range(count):
             other = h % key_count if variant == "tiled" else h // (count // key_count)
-            q, k, v = _block(query, h, count), _block(key, other, key_count), _block(value, other, key_count)
+            q, k, v = block(query, h, count), block(key, other, key_count), block(value, other, key_count)
             heads.append((head_of(q, k, arguments, (*index, h), shape, variant, None), v))
         found.append(_project_heads(heads, arguments, variant, dtype))
     values = np.array([one.values for one in found])
@@ -187,38 +176,12 @@ def _project_heads(
     return settle((queries, weight.ncols()), balls, exactly, dtype)
 
 
-def _block(features: fmpq_mat, head: int, count: int) -> fmpq_mat:
-    """Return the columns of one head."""
-    depth = features.ncols() // count
-    rows = range(features.nrows())
-    return fmpq_mat(
-        features.nrows(), depth, [features[n, head * depth + d] for n in rows for d in range(depth)]
-    )
-
-
-def _projected(arguments: Mapping[str, Any], tokens: NDArray[Any], name: str = "") -> fmpq_mat:
-    """Project by the weight and bias of a name."""
-    prefix = f"{name}_" if name else ""
-    given, weight = matrix(tokens), matrix(arguments[f"{prefix}weight"])
-    convention = arguments.get("convention", "row")
-    columns = convention == "column"
-    if convention == "linear":
-        weight = weight.transpose()
-    projected = weight * given if columns else given * weight
-    bias = arguments.get(f"{prefix}bias")
-    if bias is not None:
-        for i in range(projected.nrows()):
-            for j in range(projected.ncols()):
-                projected[i, j] = projected[i, j] + rational(np.asarray(bias)[i if columns else j])
-    return projected
-
-
 def _settle_batches(arguments: Mapping[str, Any], dtype: str) -> Settled:
     """Project each batch entry. All values are rational."""
     tokens = np.asarray(arguments["tokens"])
     found = []
     for index in np.ndindex(*tokens.shape[:-2]):
-        exact = _projected(arguments, tokens[index])
+        exact = projected(arguments, tokens[index])
         values = [nearest(Fraction(int(x.p), int(x.q)), dtype) for x in exact.entries()]
         found.append(np.array(values, dtype=np.float64).reshape(exact.nrows(), exact.ncols()))
     stacked = np.array(found)
@@ -228,3 +191,26 @@ def _settle_batches(arguments: Mapping[str, Any], dtype: str) -> Settled:
 def _stacked(found: list[Settled], values: NDArray[np.float64]) -> Settled:
     radii = [one.radius for one in found if one.radius is not None]
     return Settled(values, max(one.bits for one in found), max(radii, default=None))
+
+
+def _scores(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:
+    return {"scores": evaluate_scores(arguments, variant, dtype)}
+
+
+def _projection(arguments: Mapping[str, Any], _variant: str | None, dtype: str) -> dict[str, Settled]:
+    return {"projected": _settle_batches(arguments, dtype)}
+
+
+_OPERATIONS: Mapping[str, Evaluate] = MappingProxyType(
+    {
+        "attention": evaluate_attention,
+        "attention_vjp": evaluate_gradients,
+        "self_attention": _self_attention,
+        "multi_head_attention": _multi_head_attention,
+        "multi_head_attention_vjp": evaluate_multi_head_gradients,
+        "scores": _scores,
+        "projection": _projection,
+        "merge_partials_vjp": evaluate_merge_gradients,
+        **COMPANIONS,
+    }
+)

@@ -11,7 +11,9 @@ from attnspec.reference.exact.balls import Settled
 from attnspec.reference.exact.gradients import settled
 
 
-def evaluate_merge_gradients(arguments: Mapping[str, Any], dtype: str) -> dict[str, Settled]:
+def evaluate_merge_gradients(
+    arguments: Mapping[str, Any], _variant: str | None, dtype: str
+) -> dict[str, Settled]:
     """Compute the gradients of parts, each merged row as a query of 0 whose bias are the lses.
 
     Parameters
@@ -32,7 +34,7 @@ def evaluate_merge_gradients(arguments: Mapping[str, Any], dtype: str) -> dict[s
     >>> import numpy as np
     >>> from attnspec.reference.exact.gradients_of_companions import evaluate_merge_gradients
     >>> parts = {"outputs": np.array([[[1.0]], [[5.0]]]), "lses": np.zeros((2, 1))}
-    >>> found = evaluate_merge_gradients(parts | {"d_output": np.array([[2.0]])}, "float64")
+    >>> found = evaluate_merge_gradients(parts | {"d_output": np.array([[2.0]])}, None, "float64")
     >>> {name: x.values.tolist() for name, x in found.items()}
     {'d_outputs': [[[1.0]], [[1.0]]], 'd_lses': [[-2.0], [2.0]]}
     """

@@ -95,6 +95,11 @@ class Term:
     second: Groups
     factor: Any = ONE
 
+    def times(self, number: fmpq) -> "Term":
+        """Multiply by a rational."""
+        first, second = ({g: x * number for g, x in one.items()} for one in (self.first, self.second))
+        return Term(self.row, first, second, self.factor)
+
 
 def total(terms: Iterable[Term]) -> fmpq | None:
     """Add up quotients where what each denominator has is rational, else None.

@@ -23,11 +23,11 @@ Arrays = dict[str, NDArray[np.float64]]
 Index = tuple[int, ...]
 
 #: Digits by which a derivative has to lie above rounding noise, and digits of noise that may gather.
-_CLEAR, _GUARD = 80, 20
+CLEAR, GUARD = 80, 20
 #: Of a weight that lies more digits below another, float64 sees nothing.
-_DEEPEST = 400
+DEEPEST = 400
 #: Rules whose variants say what stands in an empty row: they change no gradient, GRAD-10 has its own.
-_FORWARD_ONLY = ("MASK-2", "MASK-6", "SOFT-7")
+FORWARD_ONLY = ("MASK-2", "MASK-6", "SOFT-7")
 
 
 def attention_vjp(arguments: Arguments, dialect: Mapping[str, str]) -> Arrays:
@@ -38,7 +38,7 @@ def attention_vjp(arguments: Arguments, dialect: Mapping[str, str]) -> Arrays:
     ValueError
         If a number that a gradient depends on is not finite.
     """
-    dialect = {rule: variant for rule, variant in dialect.items() if rule not in _FORWARD_ONLY}
+    dialect = {rule: variant for rule, variant in dialect.items() if rule not in FORWARD_ONLY}
     names = [name for name in ("query", "key", "value", "bias", "sinks") if arguments.get(name) is not None]
     arrays = {name: np.asarray(arguments[name]).astype(np.float64) for name in names}
     shape = (*arrays["query"].shape[:-1], arrays["key"].shape[-2])  # (*B, Hq, L, S)
@@ -46,8 +46,8 @@ def attention_vjp(arguments: Arguments, dialect: Mapping[str, str]) -> Arrays:
     leaves = Leaves(arrays)
     with localcontext() as context:
         far, deep = _digits(arrays, heads, arguments, dialect)
-        context.prec = _CLEAR + _GUARD + far + deep
-        noise = Decimal(10) ** -(_CLEAR + deep)
+        context.prec = CLEAR + GUARD + far + deep
+        noise = Decimal(10) ** -(CLEAR + deep)
         options = options_of(arguments, dialect, arrays["query"].shape[-1])
         for head in heads:
             tape: list[Node] = []
@@ -110,7 +110,7 @@ def _digits(
         product, level = reach(there["query"][queries].tolist(), there["key"][keys].tolist(), others, options)
         far = max(far, product.adjusted() + 1)
         deep = max(deep, 2 * level / Decimal(10).ln())
-    return far, int(min(deep, Decimal(_DEEPEST))) + 1
+    return far, int(min(deep, Decimal(DEEPEST))) + 1
 
 
 def _put_nan(gradients: Arrays, head: Head) -> None:

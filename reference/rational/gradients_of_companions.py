@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnspec.reference.rational.gradients import CLEAR, DEEPEST, GUARD
 from attnspec.reference.rational.masking import of_entry
 from attnspec.reference.rational.positions import turn
 from attnspec.reference.rational.tape import (
@@ -23,11 +24,6 @@ from attnspec.reference.rational.taped import averaged, softmax
 
 Arguments = Mapping[str, Any]
 Arrays = dict[str, NDArray[np.float64]]
-
-#: Digits by which a derivative has to lie above rounding noise, and digits of noise that may gather.
-_CLEAR, _GUARD = 80, 20
-#: Of a share that lies more digits below another, float64 sees nothing.
-_DEEPEST = 400
 
 
 def merge_partials_vjp(arguments: Arguments) -> Arrays:
@@ -64,9 +60,9 @@ def _merged_row(
     with localcontext() as context:
         apart = Decimal(max(lses)) - Decimal(min(lses))
         far = max(Decimal(x).adjusted() + 1 for x in lses)
-        deep = int(min(2 * apart / Decimal(10).ln(), Decimal(_DEEPEST))) + 1
-        context.prec = _CLEAR + _GUARD + max(far, 0) + deep
-        noise = Decimal(10) ** -(_CLEAR + deep)
+        deep = int(min(2 * apart / Decimal(10).ln(), Decimal(DEEPEST))) + 1
+        context.prec = CLEAR + GUARD + max(far, 0) + deep
+        noise = Decimal(10) ** -(CLEAR + deep)
         levels = [leaf(x) for x in lses]
         values = [[leaf(x) for x in row] for row in outputs]
         tape: Tape = []

@@ -130,7 +130,7 @@ def results(tape: Tape, leaves: Leaves, head: Head, options: Options) -> list[tu
         scores = []
         for j in row:
             bias = leaves.at("bias", int(head.places["bias"][i, j])) if "bias" in head.places else None
-            scores.append(_score(tape, query, leaves.row("key", head.places["key"][j]), bias, options))
+            scores.append(score(tape, query, leaves.row("key", head.places["key"][j]), bias, options))
         weights, lse = softmax(tape, scores, sink, options.lse_unit)
         found.append((lse, float(head.d_lse[i])))
         if row:
@@ -152,7 +152,7 @@ def _finite(name: str, number: float) -> float:
     return number
 
 
-def _score(
+def score(
     tape: Tape, query: Sequence[Node], key: Sequence[Node], bias: Node | None, options: Options
 ) -> Node:
     """Compute one score: scaled, capped, and with its bias."""

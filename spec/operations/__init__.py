@@ -38,6 +38,7 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
         "split_heads": companions.SPLIT_HEADS,
         "merge_heads": companions.MERGE_HEADS,
         "multi_head_attention": companions.MULTI_HEAD_ATTENTION,
+        "multi_head_attention_vjp": gradients.MULTI_HEAD_ATTENTION_VJP,
         "append_cache": companions.APPEND_CACHE,
         "gather_pages": companions.GATHER_PAGES,
         "merge_partials": companions.MERGE_PARTIALS,

@@ -7,7 +7,7 @@ from typing import Literal
 
 from attnspec.operations.argument import REQUIRED, Argument, Output
 from attnspec.operations.attention import ATTENTION
-from attnspec.operations.companions import MERGE_PARTIALS, ROTARY
+from attnspec.operations.companions import MERGE_PARTIALS, MULTI_HEAD_ATTENTION, ROTARY
 from attnspec.operations.operation import Operation
 
 #: The end of the name of an operation that computes the gradients of another.
@@ -119,3 +119,4 @@ ATTENTION_VJP = replace(
 )
 MERGE_PARTIALS_VJP = vjp(MERGE_PARTIALS, "GRAD-21")
 ROTARY_VJP = vjp(ROTARY, "GRAD-22")
+MULTI_HEAD_ATTENTION_VJP = vjp(MULTI_HEAD_ATTENTION, "GRAD-23")

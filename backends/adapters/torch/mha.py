@@ -122,25 +122,37 @@ def _of_tokens(*, need_weights: bool) -> Callable[..., Any]:
             raise Unsupported("MultiheadAttention has one width for tokens, concatenated heads and output")
         module = _module(width, heads, tokens.dtype, kdim=given.shape[-1], vdim=given.shape[-1])
         weights = [weight.T for weight in (query_weight, key_weight, value_weight)]
-        if given.shape[-1] == width:
-            _set(module, in_proj_weight=torch.cat(weights))
-        else:
-            _set(
-                module, **dict(zip(("q_proj_weight", "k_proj_weight", "v_proj_weight"), weights, strict=True))
-            )
+        names = ("q_proj_weight", "k_proj_weight", "v_proj_weight")
+        own = (
+            {"in_proj_weight": torch.cat(weights)}
+            if given.shape[-1] == width
+            else dict(zip(names, weights, strict=True))
+        )
         none = torch.zeros(width, dtype=tokens.dtype)
         biases = [none if bias is None else bias for bias in (query_bias, key_bias, value_bias)]
-        _set(module, out_proj_weight=output_weight.T, in_proj_bias=torch.cat(biases))
-        _set(module, out_proj_bias=none if output_bias is None else output_bias)
+        own |= {"out_proj_weight": output_weight.T, "in_proj_bias": torch.cat(biases)}
+        own["out_proj_bias"] = none if output_bias is None else output_bias
+        _set(module, **own)
         attn_mask = _to_attn_mask(mask, None, (*tokens.shape[:-2], heads, tokens.shape[-2], given.shape[-2]))
         arrays = [tokens, given, given]
-        return _run(module, arrays, attn_mask, is_causal=is_causal, need_weights=need_weights)[0]
+        run = _differentiable(module, own) if tokens.requires_grad else module
+        return _run(run, arrays, attn_mask, is_causal=is_causal, need_weights=need_weights)[0]
 
     return multi_head_attention
 
 
 def _module(width: int, heads: int, dtype: Any, **widths: int) -> Any:
     return torch.nn.MultiheadAttention(width, heads, batch_first=True, dtype=dtype, **widths).eval()
+
+
+def _differentiable(module: Any, parameters: dict[str, Any]) -> Callable[..., Any]:
+    """Run a module with tensors as its parameters, through which derivatives flow."""
+    own = {name.replace("out_proj_", "out_proj."): parameter for name, parameter in parameters.items()}
+
+    def run(*arrays: Any, **options: Any) -> Any:
+        return torch.func.functional_call(module, own, arrays, options)
+
+    return run
 
 
 def _set(module: Any, **parameters: Any) -> None:
