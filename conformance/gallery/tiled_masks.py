@@ -45,6 +45,18 @@ def _causal_from_the_first_row(sizes: tuple[int, int]) -> Named:
     )
 
 
+def _causal_without_the_offset(sizes: tuple[int, int]) -> Named:
+    rows, keys = sizes
+
+    def by_causality(call: Attention) -> Any:
+        last = call.i // rows * rows + rows - 1
+        return base.by_causality(call) & ((call.j // keys * keys <= last) | (not call.is_causal))
+
+    name = f"causal_tiles_of_{rows}_queries_by_{keys}_keys_without_the_offset"
+    sentence = f"End the causal loop over tiles of {keys} keys by the index of the last of {rows} queries."
+    return name, sentence, by_causality
+
+
 def _causal_from_the_first_query(size: int) -> Named:
     def by_causality(call: Attention) -> Any:
         start = call.i // size * size - call.i
@@ -113,6 +125,9 @@ MASKS = family(_first_tile_of("mask"), "attend", "MASK-1", "G", *_SIZES)
 BIASES = family(_first_tile_of("bias"), "attend", "SCORE-4", "G", *_SIZES)
 DROPOUTS = family(_first_tile_of("dropout_mask"), "attend", "DROP-1", "G", *_SIZES)
 CAUSAL = family(_causal_from_the_first_row, "by_causality", "MASK-3", "G", *_PAIRS)
+CAUSAL_OFFSET = family(
+    _causal_without_the_offset, "by_causality", "MASK-7", "G", (16, 16), (32, 32), (64, 64), *_PAIRS
+)
 CAUSAL_FIRST = family(_causal_from_the_first_query, "by_causality", "MASK-3", "G", 16, 32, 64)
 CAUSAL_WHOLE = family(_causal_by_whole_tiles, "by_causality", "MASK-3", "G", *_SIZES)
 CAUSAL_ONCE = family(_causal_past_a_tile, "by_causality", "MASK-3", "G", *_SIZES)
