@@ -11,8 +11,9 @@ from attnspec.conformance.gallery import correct_entries, entry
 from attnspec.conformance.gallery.splits import RELATIVE
 from attnspec.conformance.meta.diagnosed import measure, on_another_base
 from attnspec.conformance.meta.probes import golden, probes
-from attnspec.conformance.report.diagnosis import Diagnosis, Gallery, diagnose, said
+from attnspec.conformance.report.diagnosis import Gallery, diagnose, said
 from attnspec.conformance.report.failures import asked_again
+from attnspec.conformance.report.naming import Diagnosis
 from attnspec.conformance.report.tally import Numbers, Tally
 from attnspec.conformance.run.pool import Pool
 from attnspec.conformance.run.selection import Selection
@@ -90,6 +91,7 @@ def test_entries_that_differ_in_a_size_alone_count_as_one():
     far = [find(f"softmax-sink-far-from-all-scores-above-{number}-float32") for number in (1, 2)]
     found = diagnose(entry("splits_of_32_relative_to_the_first").backend(), far, Gallery(RELATIVE))
     assert names(found) == [f"splits_of_{size}_relative_to_the_first" for size in (16, 32, 64, 128)]
+    assert "_128_relative_to_the_first (Merge splits of 16 keys relative" in str(found)
 
 
 def test_an_implementation_of_somebody_else_is_named_by_the_golden_vectors():

@@ -121,19 +121,6 @@ def _lengths_of_whole_tiles(size: int) -> Named:
     )
 
 
-MASKS = family(_first_tile_of("mask"), "attend", "MASK-1", "G", *_SIZES)
-BIASES = family(_first_tile_of("bias"), "attend", "SCORE-4", "G", *_SIZES)
-DROPOUTS = family(_first_tile_of("dropout_mask"), "attend", "DROP-1", "G", *_SIZES)
-CAUSAL = family(_causal_from_the_first_row, "by_causality", "MASK-3", "G", *_PAIRS)
-CAUSAL_OFFSET = family(
-    _causal_without_the_offset, "by_causality", "MASK-7", "G", (16, 16), (32, 32), (64, 64), *_PAIRS
-)
-CAUSAL_FIRST = family(_causal_from_the_first_query, "by_causality", "MASK-3", "G", 16, 32, 64)
-CAUSAL_WHOLE = family(_causal_by_whole_tiles, "by_causality", "MASK-3", "G", *_SIZES)
-CAUSAL_ONCE = family(_causal_past_a_tile, "by_causality", "MASK-3", "G", *_SIZES)
-WINDOWS = family(_window_from_the_last_row, "by_window", "MASK-8", "G", (16, 16), (32, 32), (64, 64), *_PAIRS)
-
-
 def _lengths_of_whole_tiles_down(size: int) -> Named:
     def by_key_lengths(call: Attention) -> Any:
         if call.key_lengths is None:
@@ -145,5 +132,16 @@ def _lengths_of_whole_tiles_down(size: int) -> Named:
     return name, f"Round the number of tiles of {size} keys in the longest length down.", by_key_lengths
 
 
+MASKS = family(_first_tile_of("mask"), "attend", "MASK-1", "G", *_SIZES)
+BIASES = family(_first_tile_of("bias"), "attend", "SCORE-4", "G", *_SIZES)
+DROPOUTS = family(_first_tile_of("dropout_mask"), "attend", "DROP-1", "G", *_SIZES)
+CAUSAL = family(_causal_from_the_first_row, "by_causality", "MASK-3", "G", *_PAIRS)
+CAUSAL_OFFSET = family(
+    _causal_without_the_offset, "by_causality", "MASK-7", "G", (16, 16), (32, 32), (64, 64), *_PAIRS
+)
+CAUSAL_FIRST = family(_causal_from_the_first_query, "by_causality", "MASK-3", "G", 16, 32, 64)
+CAUSAL_WHOLE = family(_causal_by_whole_tiles, "by_causality", "MASK-3", "G", *_SIZES)
+CAUSAL_ONCE = family(_causal_past_a_tile, "by_causality", "MASK-3", "G", *_SIZES)
+WINDOWS = family(_window_from_the_last_row, "by_window", "MASK-8", "G", (16, 16), (32, 32), (64, 64), *_PAIRS)
 LENGTHS_DOWN = family(_lengths_of_whole_tiles_down, "by_key_lengths", "MASK-9", "G", *_SIZES)
 LENGTHS = family(_lengths_of_whole_tiles, "by_key_lengths", "MASK-9", "G", 8, *_SIZES)

@@ -16,7 +16,8 @@ from attnspec import Case
 from attnspec.backends import Backend
 from attnspec.conformance.gallery import Entry, entry, wrong_entries
 from attnspec.conformance.meta.probes import golden, probes
-from attnspec.conformance.report.diagnosis import Diagnosis, Gallery, chosen, tallied
+from attnspec.conformance.report.diagnosis import Gallery, chosen, tallied
+from attnspec.conformance.report.naming import Diagnosis
 
 #: Correct entries whose steps, together, make the other base.
 OTHER_BASE = (

@@ -20,7 +20,7 @@ from attnspec.conformance.judge.dtypes import Outputs, is_real
 from attnspec.conformance.judge.traits import numbers as counted
 from attnspec.conformance.judge.traits import traits as traits_of
 from attnspec.conformance.report.alike import fails, is_right, outputs_of, share_of
-from attnspec.conformance.report.because import in_words
+from attnspec.conformance.report.naming import Diagnosis, by_kin
 from attnspec.conformance.report.tally import APART, EDGES, Numbers, Tally, numbers_of
 from attnspec.conformance.suite.group import Item
 
@@ -32,53 +32,10 @@ _PASSING = 100
 _FEWEST_ASKED = 10
 #: More entries than these are no name; those that differ in a size alone count as one.
 _MOST = 3
+#: Results of entries that are kept.
+_MOST_KNOWN = 30_000
 #: The class of the entries that remember earlier calls.
 _REMEMBERS = "T"
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    """What fits.
-
-    Attributes
-    ----------
-    entries : tuple of Entry
-        Those that give what the backend gives.
-    failing, passing : int
-        How many calls were compared that it fails, and that it passes.
-    share : float
-        How far off they are at most, in budgets.
-    fits, good : int
-        On how many of these the results are the same.
-    apart : tuple of str
-        Traits of which all other calls have one; empty where there are none.
-    path : (str, bool) or None
-        The trait by which the calls are told on which the backend has the bug, and whether they have it.
-    """
-
-    entries: tuple[Entry, ...]
-    failing: int
-    passing: int
-    share: float
-    fits: int
-    good: int
-    apart: tuple[str, ...] = ()
-    path: tuple[str, bool] | None = None
-
-    def __str__(self) -> str:
-        names = ", or ".join(f"{one.name} ({one.sentence.rstrip('.')}; {one.rule})" for one in self.entries)
-        calls = f"{self.fits} of {self.failing} failing cases, {self.good} of {self.passing} passing ones"
-        if self.path:
-            trait, has = self.path
-            where = f"in calls {in_words(trait)} alone" if has else f"but not in calls {in_words(trait)}"
-            return f"similar to: {names}, {where} (the same on {calls})"
-        if self.apart:
-            kinds = " or ".join(map(in_words, self.apart))
-            others = f"all other cases are calls {kinds}, where it gives something else"
-            return f"similar to: {names} (the same on {calls}; {others})"
-        if (self.fits, self.good) != (self.failing, self.passing):
-            return f"similar to: {names} (the same on {calls})"
-        return f"consistent with: {names} ({calls}, within {self.share:.1f} budgets)"
 
 
 @dataclass(frozen=True)
@@ -99,6 +56,8 @@ class Gallery:
         """Give the outputs of an entry; None where it raises."""
         key = one.name, case.name
         if key not in self._given:
+            if len(self._given) >= _MOST_KNOWN:  # they are arrays, of thousands of calls
+                self._given.clear()
             self._given[key] = outputs_of(self._backend(one), case)
         return self._given[key]
 
@@ -165,10 +124,11 @@ def chosen(tallies: Sequence[Tally], asked: Numbers) -> Diagnosis | None:
     """Take what is the same on every call; else what is nearest; else what is the same on one path."""
     nearest = min((one.rank(asked) for one in tallies), default=None)
     found = [one for one in tallies if one.rank(asked) == nearest]
-    if len(_alike(found)) > _MOST:
+    if len(by_kin(one.entry for one in found)) > _MOST:
         fewest = min(one.misfits[False] for one in found)
         found = [one for one in found if one.misfits[False] == fewest]
-    if not found or len(_alike(found)) > (_MOST if asked.failing >= _FEWEST else 1):
+    kin = by_kin(one.entry for one in found)
+    if not found or len(kin) > (_MOST if asked.failing >= _FEWEST else 1):
         return None
     fits, good = (asked[bad] - found[0].misfits[bad] for bad in (True, False))
     share = max(one.share for one in found)
@@ -178,11 +138,6 @@ def chosen(tallies: Sequence[Tally], asked: Numbers) -> Diagnosis | None:
         return replace(diagnosis, apart=found[0].named)
     common = [path for path in found[0].paths(asked) if all(path in one.paths(asked) for one in found)]
     return replace(diagnosis, path=common[0]) if common else None
-
-
-def _alike(tallies: Sequence[Tally]) -> set[str]:
-    """Give the names of entries without the sizes in them."""
-    return {"".join(letter for letter in one.entry.name if not letter.isdigit()) for one in tallies}
 
 
 #: Calls with what the backend gave, each with its traits.
