@@ -17,27 +17,6 @@ def empty_rows_are_the_mean_but_for_the_lse(call: Attention) -> Any:
     return np.where(empty, mean, output), lse, np.where(empty, 1 / max(call.keys, 1), p).astype(p.dtype)
 
 
-@wrong("attend", "MASK-6", "B")
-def empty_rows_are_the_mean_of_the_length(call: Attention) -> Any:
-    """Give a row with nothing to attend to the mean of the values below the key length."""
-    output, lse, p = base.attend(call)
-    counted = np.broadcast_to(np.asarray(base.by_key_lengths(call)), call.shape)
-    n = counted.sum(axis=-1, keepdims=True)
-    uniform = counted / np.where(n == 0, 1, n)
-    empty = ~base.allowed(call).any(axis=-1, keepdims=True) & (call.sinks is None)
-    mean = base.weighted(call, uniform.astype(p.dtype), counted)
-    return np.where(empty, mean, output), lse, np.where(empty, uniform, p).astype(p.dtype)
-
-
-@wrong("attend", "MASK-6", "B")
-def output_of_empty_rows_alone_is_the_mean(call: Attention) -> Any:
-    """Return the mean of the values for a row with nothing to attend to, and weights of 0."""
-    output, lse, p = base.attend(call)
-    empty = ~base.allowed(call).any(axis=-1, keepdims=True) & (call.keys > 0)
-    value = base.shared(call, call.value)
-    return np.where(empty, value.sum(axis=-2, keepdims=True) / max(call.keys, 1), output), lse, p
-
-
 @wrong("normalised", "MASK-6", "B")
 def empty_rows_are_nan_unless_all_are(call: Attention, e: Array, total: Array) -> Any:
     """Look for rows with nothing to attend to by looking at all of a head."""
