@@ -33,6 +33,16 @@ def mask_of_batch_entries(draw: Draw) -> Iterator[Yielded]:
         yield problem.arguments | {"mask": problem.mask()[..., :1, :, :]}
 
 
+@chapter.group("MASK-1", "SCORE-4", each=("mask", "bias"))
+def one_for_each_head(draw: Draw, option: str) -> Iterator[Yielded]:
+    """A mask or a bias of three axes has one plane for each head, not for each batch entry."""
+    for problem in draw.problems((SHAPES[6], SHAPES[4])):  # the first has as many batch entries as heads
+        plane = problem.mask() if option == "mask" else biased(problem)
+        yield Call(
+            problem.arguments | {option: plane[0]}, ("MASK-1",) if option == "mask" else ("SCORE-4", "MASK-2")
+        )
+
+
 @chapter.group("MASK-1")
 def mask_of_true(draw: Draw) -> Iterator[Yielded]:
     """A mask that allows every key changes nothing."""
