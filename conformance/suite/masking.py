@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.suite.group import Chapter, Draw, Yielded
+from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import biased, offset, segments, window
 from attnspec.conformance.suite.problem import MASKED, SHAPES
 
@@ -38,9 +38,8 @@ def one_for_each_head(draw: Draw, option: str) -> Iterator[Yielded]:
     """A mask or a bias of three axes has one plane for each head, not for each batch entry."""
     for problem in draw.problems((SHAPES[6], SHAPES[4])):  # the first has as many batch entries as heads
         plane = problem.mask() if option == "mask" else biased(problem)
-        yield Call(
-            problem.arguments | {option: plane[0]}, ("MASK-1",) if option == "mask" else ("SCORE-4", "MASK-2")
-        )
+        rules = ("MASK-1",) if option == "mask" else ("SCORE-4", "MASK-2")
+        yield Call(problem.arguments | {option: plane[0]}, rules)
 
 
 @chapter.group("MASK-1")
