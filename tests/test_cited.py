@@ -43,6 +43,7 @@ MIXED = {
     "data set": {"mask"},
     "every gradient in its budget": {"bias"},
     "gradients past every tile": None,
+    "through linear layers": {"key_heads"},
     "strides in the backward pass": None,
     "long sums of one sign": {"bias", "sinks"},
 }

@@ -143,6 +143,43 @@ def cut_off(output, every):
 
 
 #: By the function that holds each kind of relation to account: the relation, who breaks it, and what is said.
+right_vjp = PORTABLE.companions["attention_vjp"]
+
+
+def own_gradients(change):
+    """A backend whose gradients are changed: change(gradients, arrays, options) -> gradients."""
+
+    @wraps(right_vjp)
+    def attention_vjp(*arrays, **options):
+        return tuple(change(right_vjp(*arrays, **options), arrays, options))
+
+    companions = {**PORTABLE.companions, "attention_vjp": attention_vjp}
+    return replace(PORTABLE, name=change.__name__, companions=companions)
+
+
+@own_gradients
+def spreading_nan(found, arrays, _):
+    nan = np.nan if any(np.isnan(array).any() for array in arrays) else 0
+    return [array + np.asarray(nan, array.dtype) for array in found]
+
+
+@own_gradients
+def of_no_query(found, _arrays, _options):
+    return [np.zeros_like(found[0]), *found[1:]]
+
+
+@own_gradients
+def cut_off_gradients(_found, arrays, options):
+    exact = right_vjp(*(array.astype(np.float64) for array in arrays), **options)
+    near = [array.astype(arrays[0].dtype) for array in exact]
+    return [
+        np.where(
+            np.abs(short.astype(np.float64)) > np.abs(wide), np.nextafter(short, np.zeros_like(short)), short
+        )
+        for short, wide in zip(near, exact, strict=True)
+    ]
+
+
 BROKEN = {
     "_repeats": (
         "numerics-call-repeated-plain-1-float32",
@@ -166,7 +203,7 @@ BROKEN = {
         "ERR-3",
         "softcap: accepted, and changes nothing",
     ),
-    "_each_its_own": ("errors-earlier-calls-scale-1-float32", of_an_earlier_call, "fail", "ERR-13", "value"),
+    "each_its_own": ("errors-earlier-calls-scale-1-float32", of_an_earlier_call, "fail", "ERR-13", "value"),
     "_same_weights": (
         "masking-finite-garbage-mask-and-large-1-float32",
         nudged_by_garbage,
@@ -209,6 +246,35 @@ BROKEN = {
         "fail",
         "NUM-6",
         "output: errors of one",
+    ),
+    "_unchanged": (
+        "gradients-nan-that-nobody-attends-to-mask-1-float32",
+        spreading_nan,
+        "should not met",
+        "GRAD-12",
+        "pattern",
+    ),
+    "_beyond_the_pairs": (
+        "gradients-nan-across-a-disallowed-pair-query-1-float32",
+        spreading_nan,
+        "should not met",
+        "GRAD-12",
+        "pattern",
+    ),
+    "_beyond_the_head": (
+        "gradients-nan-in-one-head-query-1-float32",
+        spreading_nan,
+        "fail",
+        "GRAD-18",
+        "pattern",
+    ),
+    "_not_zero": ("gradients-no-silent-zero-1-float32", of_no_query, "fail", "GRAD-17", "d_query: expected"),
+    "_is_rounded_to_nearest": (
+        "gradients-last-rounding-has-no-bias-query-1-float16",
+        cut_off_gradients,
+        "should not met",
+        "GRAD-20",
+        "d_query: errors of one",
     ),
 }
 

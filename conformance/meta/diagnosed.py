@@ -27,6 +27,8 @@ OTHER_BASE = (
     "dropout_by_a_factor",
     "sums_with_compensation",
 )
+#: Of so many entries one is diagnosed: each is compared with all others in all calls, which takes seconds.
+SAMPLE = 4
 #: Of the generated calls; diagnosis by itself uses another.
 _SEED = 11
 
