@@ -10,7 +10,8 @@ import numpy as np
 from attnspec.conformance.meta import units
 from attnspec.conformance.meta.algorithms import Array, rounded, sequential
 from attnspec.conformance.meta.faults import truncated
-from attnspec.conformance.meta.gradient_algorithms import Backward, backward, multiplied_on_units
+from attnspec.conformance.meta.gradient_algorithms import Backward, multiplied_on_units
+from attnspec.conformance.meta.gradient_backward import backward
 from attnspec.conformance.meta.gradient_call import Call, finished, forward, prepared, scores
 from attnspec.dtypes import SHORT
 
