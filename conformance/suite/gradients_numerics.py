@@ -45,7 +45,7 @@ def cotangents_of_many_queries(draw: Draw) -> Iterator[Yielded]:
     """The gradient of the value of a single key is the sum of all cotangents, which is rounded once."""
     for dtype in SHORT:
         random = np.random.default_rng(draw.number())
-        shapes = draw.shapes(Shape((), 600, 1, 4, 4))
+        shapes = draw.shapes(Shape((1, 1), 600, 1, 4, 4))
         arrays = {name: random.normal(size=shape) for name, shape in shapes.items()}
         arrays["d_output"] = 1 + random.random((*shapes["query"][:-1], shapes["value"][-1]))
         yield {name: array.astype(dtype) for name, array in arrays.items()}

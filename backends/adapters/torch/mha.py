@@ -14,7 +14,7 @@ from attnspec.backends.adapters.conditions import (
     has_overflowing_score,
     is_masked,
 )
-from attnspec.backends.adapters.torch import VERSIONS
+from attnspec.backends.adapters.torch import SUMS_OF_GRADIENTS, VERSIONS
 from attnspec.backends.adapters.torch.arguments import to_attn_mask
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
@@ -30,7 +30,13 @@ def weights_backend() -> Backend:
 
 def plain_backend() -> Backend:
     """Ask for the output only, which the module computes by ``scaled_dot_product_attention``."""
-    return _backend("torch-mha-plain", _without_weights, {}, (_OVERFLOW, _FAST_PATH), need_weights=False)
+    return _backend(
+        "torch-mha-plain",
+        _without_weights,
+        {},
+        (_OVERFLOW, _FAST_PATH, SUMS_OF_GRADIENTS),
+        need_weights=False,
+    )
 
 
 def _backend(

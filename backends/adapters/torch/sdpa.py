@@ -14,13 +14,12 @@ from attnspec.backends.adapters.conditions import (
     has_overflowing_score,
     is_masked,
 )
-from attnspec.backends.adapters.torch import VERSIONS
+from attnspec.backends.adapters.torch import SUMS_OF_GRADIENTS, VERSIONS
 from attnspec.backends.adapters.torch.arguments import mask_of_four_axes, to_attn_mask, to_four_axes
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
 from attnspec.backends.library import load_library
-from attnspec.dtypes import SHORT
 
 _SDPA = torch.nn.functional.scaled_dot_product_attention
 
@@ -173,12 +172,5 @@ _OF_FLASH = (
         "torch/flash_nan_query",
         when=lambda arguments: has_nan_query(arguments) and not has_mask_or_bias(arguments),
     ),
-    Deviation(
-        ("NUM-5", "GRAD-19"),
-        "the gradients of keys and values are added up in half precision, 32 queries at a time",
-        "torch/flash_gradient_sums",
-        dtypes=SHORT,
-        outputs=("d_key", "d_value"),
-        when=lambda arguments: bool(arguments["query"].shape[-2] > 32),
-    ),
+    SUMS_OF_GRADIENTS,
 )
