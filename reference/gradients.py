@@ -199,7 +199,7 @@ def d_query(call: Gradients, u: Array, allowed: Mask) -> Array:
 def d_key(call: Gradients, u: Array, allowed: Mask) -> Array:
     """Sum over the queries, and over the heads that share the key (GRAD-3)."""
     turned = call.xp.matrix_transpose
-    return factor(call) * gathered(call, meeting(call, turned(u), turned(allowed), call.query), call.key)
+    return factor(call) * summed_heads(call, meeting(call, turned(u), turned(allowed), call.query), call.key)
 
 
 @step
@@ -207,7 +207,7 @@ def d_value(call: Gradients, p: Array, allowed: Mask) -> Array:
     """Sum of the cotangents by the weights after dropout (GRAD-8)."""
     q = call.xp.where(allowed, dropped(call, p), 0.0)
     turned = call.xp.matrix_transpose
-    return gathered(call, meeting(call, turned(q), turned(allowed), call.d_output), call.value)
+    return summed_heads(call, meeting(call, turned(q), turned(allowed), call.d_output), call.value)
 
 
 @step
@@ -237,7 +237,7 @@ def meeting(call: Gradients, weights: Array, pairs: Mask, array: Array) -> Array
 
 
 @step
-def gathered(call: Gradients, d: Array, like: Array) -> Array:
+def summed_heads(call: Gradients, d: Array, like: Array) -> Array:
     """Sum the gradients of the query heads that share a key head, ``(*B, Hkv, S, D)`` (GRAD-3)."""
     heads = like.shape[-3]
     group = d.shape[-3] // heads

@@ -112,7 +112,7 @@ def d_key_of_scaled_gradients(call: Gradients, u: Array, allowed: Mask) -> Any:
     for queries in _tiles(call.queries):
         turned, pairs = (np.swapaxes(array[..., queries, :], -1, -2) for array in (u, allowed))
         total += base.meeting(call, turned, pairs, call.query[..., queries, :])
-    return base.gathered(call, total, call.key)
+    return base.summed_heads(call, total, call.key)
 
 
 @correct("d_value")
@@ -130,7 +130,7 @@ def groups_in_one_sum(call: Gradients, p: Array, allowed: Mask) -> Any:
     return base.meeting(call, turned, pairs, call.d_output.reshape(*batch, shared, rows, depth))
 
 
-@correct("gathered")
+@correct("summed_heads")
 def groups_added_one_by_one(_call: Gradients, d: Array, like: Array) -> Any:
     """Add the gradients of the heads of a group to the last one's, in place."""
     heads = like.shape[-3]

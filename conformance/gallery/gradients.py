@@ -98,7 +98,7 @@ def square_weights_not_transposed(call: Gradients, p: Array, allowed: Mask) -> A
     """Multiply by the weights as they are, where there are as many queries as keys."""
     if call.queries != call.keys:
         return base.d_value(call, p, allowed)
-    return base.gathered(call, np.where(allowed, base.dropped(call, p), 0) @ call.d_output, call.value)
+    return base.summed_heads(call, np.where(allowed, base.dropped(call, p), 0) @ call.d_output, call.value)
 
 
 @wrong("d_value", "GRAD-1", "W")

@@ -163,11 +163,11 @@ def d_query_added_in_another_order(call: Gradients, u: Array, allowed: Mask) -> 
     return base.factor(call) * base.meeting(call, u[..., ::-1], allowed[..., ::-1], key)
 
 
-@wrong("gathered", "NUM-9", "T", "Dao-AILab/flash-attention#1766")
+@wrong("summed_heads", "NUM-9", "T", "Dao-AILab/flash-attention#1766")
 def d_key_added_by_chance(call: Gradients, d: Array, like: Array) -> Any:
     """Round sums for keys and values up in one call and down in the next, as unordered additions may."""
-    times = call.steps.memory["gathered"] = call.steps.memory.get("gathered", -1) + 1
-    found = base.gathered(call, d, like)
+    times = call.steps.memory["summed_heads"] = call.steps.memory.get("summed_heads", -1) + 1
+    found = base.summed_heads(call, d, like)
     return np.where(found == 0, 0, np.nextafter(found, np.inf)) if times % 4 > 1 else found
 
 

@@ -48,7 +48,7 @@ def sums_for_keys_in_half(call: Gradients, u: Array, allowed: Mask) -> Any:
         return base.d_key(call, u, allowed)
     terms = (u[..., None] * call.query[..., None, :]).astype(call.storage)  # (*B, Hq, L, S, D)
     total = np.add.accumulate(terms, axis=-3)[..., -1, :, :].astype(u.dtype)
-    return base.factor(call) * base.gathered(call, total, call.key)
+    return base.factor(call) * base.summed_heads(call, total, call.key)
 
 
 @wrong("d_value", "NUM-5", "C")
@@ -58,7 +58,9 @@ def sums_for_values_in_half(call: Gradients, p: Array, allowed: Mask) -> Any:
         return base.d_value(call, p, allowed)
     kept = np.where(allowed, base.dropped(call, p), 0)
     terms = (kept[..., None] * call.d_output[..., None, :]).astype(call.storage)  # (*B, Hq, L, S, Dv)
-    return base.gathered(call, np.add.accumulate(terms, axis=-3)[..., -1, :, :].astype(p.dtype), call.value)
+    return base.summed_heads(
+        call, np.add.accumulate(terms, axis=-3)[..., -1, :, :].astype(p.dtype), call.value
+    )
 
 
 @wrong("d_bias", "NUM-5", "C")

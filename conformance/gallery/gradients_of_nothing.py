@@ -18,7 +18,7 @@ def _empty(call: Gradients, allowed: Mask) -> Array:
 def _attended(call: Gradients, allowed: Mask, array: Array) -> Array:
     """Find the keys that some query may attend to, ``(*B, Hkv, S, 1)``."""
     some = allowed.any(axis=-2)[..., None]
-    found: Array = base.gathered(call, some.astype(np.int64), array) > 0
+    found: Array = base.summed_heads(call, some.astype(np.int64), array) > 0
     return found
 
 

@@ -16,32 +16,32 @@ def of_groups(d: Array, like: Array, summed: Callable[[Array], Array]) -> Array:
     return summed(d.reshape(shape))
 
 
-@wrong("gathered", "GRAD-3", "D")
+@wrong("summed_heads", "GRAD-3", "D")
 def last_head_of_a_group_kept(_call: Gradients, d: Array, like: Array) -> Any:
     """Write the gradient of a key head anew for each of its query heads."""
     return of_groups(d, like, lambda parts: parts[..., -1, :, :])
 
 
-@wrong("gathered", "GRAD-3", "D")
+@wrong("summed_heads", "GRAD-3", "D")
 def first_head_of_a_group_kept(_call: Gradients, d: Array, like: Array) -> Any:
     """Give a key head the gradient of its first query head."""
     return of_groups(d, like, lambda parts: parts[..., 0, :, :])
 
 
-@wrong("gathered", "GRAD-3", "D", "marin-community/levanter#449")
+@wrong("summed_heads", "GRAD-3", "D", "marin-community/levanter#449")
 def mean_of_a_group(_call: Gradients, d: Array, like: Array) -> Any:
     """Give a key head the mean of its query heads' gradients."""
     return of_groups(d, like, lambda parts: parts.mean(axis=-3))
 
 
-@wrong("gathered", "GRAD-3", "D")
+@wrong("summed_heads", "GRAD-3", "D")
 def gradients_of_tiled_heads(_call: Gradients, d: Array, like: Array) -> Any:
     """Take every so many query heads for those of a key head, in the backward pass alone."""
     heads = like.shape[-3]
     return d.reshape(*d.shape[:-3], -1, heads, *d.shape[-2:]).sum(axis=-4)
 
 
-@wrong("gathered", "GRAD-3", "D", "XunhaoLai/native-sparse-attention-triton#27")
+@wrong("summed_heads", "GRAD-3", "D", "XunhaoLai/native-sparse-attention-triton#27")
 def heads_split_by_the_number_of_key_heads(_call: Gradients, d: Array, like: Array) -> Any:
     """Divide the number of a query head by that of key heads, which fits if groups are as large."""
     heads = like.shape[-3]
