@@ -1,0 +1,268 @@
+"""Exact rows of attention for problems by formula, block by block."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec.dtypes import FORMATS
+from attnspec.formula import Formula
+from attnspec.reference.budget.arithmetic import Arithmetic
+from attnspec.reference.budget.attention import scores_and_errors
+from attnspec.reference.budget.formats import Accuracy, Budget
+from attnspec.reference.budget.profile import PLAIN, PROFILES
+from attnspec.reference.codebook.budget import Moments, Terms, budgets_of_rows
+from attnspec.reference.codebook.exponentials import Numbers, Split, Table, table
+from attnspec.reference.codebook.intervals import intervals
+from attnspec.reference.codebook.quotient import quotient
+from attnspec.reference.codebook.sums import TILE, Keys, Sums, keys_of, sizes_of, up_to
+
+#: The most rows of a block, and the most pairs of a row and a key.
+_ROWS, _PAIRS = 1024, 2**20
+_PAIRED = ("mask", "bias", "dropout_mask")
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some rows of one head, with the budgets of a dtype.
+
+    Attributes
+    ----------
+    head : tuple of int
+        Batch entry and query head.
+    rows : (m,)
+        Which rows.
+    output, output_budget : (m, Dv)
+    lse, lse_budget : (m,)
+    """
+
+    head: tuple[int, ...]
+    rows: NDArray[np.int64]
+    output: Numbers
+    lse: Numbers
+    output_budget: Budget
+    lse_budget: Budget
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """What all heads of a problem share."""
+
+    formula: Formula
+    given: dict[str, Any]
+    arithmetic: Arithmetic
+    table: Table
+    biases: Numbers
+    errors: Numbers  # (Q, C, A)
+    sinks: Split | None  # (Hq, Q)
+
+
+def tasks(
+    formula: Formula, dtype: str, *, accuracy: Accuracy = "full", profile: str = ""
+) -> Iterator[Callable[[], Block]]:
+    """Yield a function for each block of rows of a problem. Threads may call them at once.
+
+    Parameters
+    ----------
+    formula : Formula
+    dtype : str
+        The dtype of the arrays, whose budgets are computed.
+    accuracy, profile : str, optional
+        As in `attnspec.reference.budget.budget.budget`.
+
+    Examples
+    --------
+    >>> from attnspec.formula import Formula
+    >>> from attnspec.reference.codebook.rows import tasks
+    >>> (task,) = tasks(Formula(queries=2, keys=1, depth=4, value_depth=1), "float32")
+    >>> block = task()
+    >>> block.rows.tolist(), (block.output[:, 0] * 64).tolist()
+    ([0, 1], [-64.0, -64.0])
+    """
+    problem = _problem(formula, dtype, accuracy, profile)
+    make = _of_pairs if set(_PAIRED) & set(formula.options) else _of_intervals
+    query, key, value = formula.query_words, formula.key_words, formula.value
+    group = formula.heads // formula.key_heads
+    keys: tuple[tuple[int, ...], Keys] | None = None
+    for head in np.ndindex(*formula.batch, formula.heads):
+        shared = (*head[:-1], head[-1] // group)
+        if keys is None or keys[0] != shared:
+            keys = shared, keys_of(key[shared], value[shared], formula.words)
+        entry = int(np.ravel_multi_index(head[:-1], formula.batch)) if formula.batch else 0
+        bounds = intervals(formula.options, formula.queries, formula.keys, entry)
+        yield from make(problem, head, query[head], keys[1], bounds)
+
+
+def _problem(formula: Formula, dtype: str, accuracy: Accuracy, profile: str) -> _Problem:
+    storage = FORMATS[dtype]
+    products = PROFILES[profile].get(dtype, PLAIN) if profile else PLAIN
+    arithmetic = Arithmetic(storage, FORMATS[storage.working], FORMATS[storage.lse], accuracy, products)
+    given = formula.given("float64")
+    codes = formula.codes.astype(np.float64)
+    bias = given.get("bias")
+    biases = np.unique(bias[np.isfinite(bias)]) if bias is not None else np.zeros(1)
+    plain: dict[str, Any] = {name: given[name] for name in given if name in ("scale", "softcap")}
+    found = table(codes, plain, biases)
+    _, errors = scores_and_errors(codes / 2, codes, plain, arithmetic)
+    of_scores = errors[:, :, None].astype(np.float64)
+    if bias is not None:
+        of_scores = of_scores + arithmetic.work.unit * (np.abs(found.scores) + of_scores)
+    sinks = found.of_sinks(given["sinks"]) if "sinks" in given else None
+    return _Problem(formula, given, arithmetic, found, biases, of_scores, sinks)
+
+
+def _of_intervals(
+    problem: _Problem,
+    head: tuple[int, ...],
+    query: NDArray[np.uint8],
+    keys: Keys,
+    bounds: tuple[NDArray[np.int64], NDArray[np.int64]],
+) -> Iterator[Callable[[], Block]]:
+    """Group the rows whose bounds lie in the same tiles."""
+    low, high = bounds
+    tiles = low // TILE, high // TILE
+    order = np.lexsort(tiles)
+    changes = (np.diff(tiles[0][order]) != 0) | (np.diff(tiles[1][order]) != 0)
+    ends = [0, *(np.flatnonzero(changes) + 1).tolist(), len(order)]
+    for start, stop in pairwise(ends):
+        for first in range(start, stop, _ROWS):
+            rows = order[first : min(first + _ROWS, stop)]
+            yield partial(_intervals_block, problem, head, rows, query[rows], keys, low[rows], high[rows])
+
+
+def _intervals_block(
+    problem: _Problem,
+    head: tuple[int, ...],
+    rows: NDArray[np.int64],
+    query: NDArray[np.uint8],
+    keys: Keys,
+    low: NDArray[np.int64],
+    high: NDArray[np.int64],
+) -> Block:
+    split = problem.table.exponentials
+    weights = Split(split.first[:, :, 0], split.rest[:, :, 0])
+    windowed = bool(low.any())
+    sums = up_to(keys, weights, query, high, int(high[0]) // TILE, precise=windowed)
+    if windowed:
+        sums = sums - up_to(keys, weights, query, low, int(low[0]) // TILE, precise=True)
+    counts = (keys.counts[high] - keys.counts[low]).astype(np.float64)
+    terms = _Weighed(
+        problem.table.scores[:, :, 0][query],
+        problem.errors[:, :, 0][query],
+        counts,
+        weights.first[query],
+        weights.rest[query],
+    )
+    return _block(problem, head, rows, query, terms, sums)
+
+
+def _of_pairs(
+    problem: _Problem,
+    head: tuple[int, ...],
+    query: NDArray[np.uint8],
+    keys: Keys,
+    bounds: tuple[NDArray[np.int64], NDArray[np.int64]],
+) -> Iterator[Callable[[], Block]]:
+    """Group rows, each of which is held against every key."""
+    count = max(1, min(_ROWS, _PAIRS // max(1, problem.formula.keys)))
+    for first in range(0, problem.formula.queries, count):
+        rows = np.arange(first, min(first + count, problem.formula.queries))
+        low, high = (bound[rows] for bound in bounds)
+        yield partial(_pairs_block, problem, head, rows, query[rows], keys, low, high)
+
+
+def _pairs_block(
+    problem: _Problem,
+    head: tuple[int, ...],
+    rows: NDArray[np.int64],
+    query: NDArray[np.uint8],
+    keys: Keys,
+    low: NDArray[np.int64],
+    high: NDArray[np.int64],
+) -> Block:
+    formula, given = problem.formula, problem.given
+    shape = (*formula.batch, formula.heads, formula.queries, formula.keys)
+    part = {
+        name: np.broadcast_to(given[name], shape)[head][rows] for name in _PAIRED if name in given
+    }  # (m, S)
+    j = np.arange(formula.keys)
+    allowed = (j >= low[:, None]) & (j < high[:, None]) & part.get("mask", True)
+    place = np.zeros(allowed.shape, dtype=np.int64)
+    if "bias" in part:
+        allowed &= part["bias"] > -np.inf
+        place = np.minimum(np.searchsorted(problem.biases, part["bias"]), len(problem.biases) - 1)
+    index = query[:, None], keys.words[None, :], place
+    split = problem.table.exponentials
+    terms = _Weighed(
+        problem.table.scores[index],
+        problem.errors[index],
+        allowed.astype(np.float64),
+        split.first[index],
+        split.rest[index],
+    )
+    kept = allowed & part.get("dropout_mask", True)
+    depth, units = formula.value_depth, keys.units(slice(None))
+    sizes = ((terms.first + terms.rest) * kept) @ sizes_of(units)
+    sums = Sums(
+        (terms.first * kept) @ units,
+        (terms.rest * kept) @ units,
+        sizes[:, :depth],
+        sizes[:, depth:],
+    )
+    return _block(problem, head, rows, query, terms, sums)
+
+
+@dataclass(frozen=True)
+class _Weighed:
+    """The terms of the denominators of some rows, ``(m, K)`` each. Each weight is the sum of two."""
+
+    scores: Numbers
+    errors: Numbers
+    counts: Numbers
+    first: Numbers
+    rest: Numbers
+
+    def with_sink(self, sink: float, first: Numbers, rest: Numbers) -> "_Weighed":
+        """Return the terms and one more."""
+        one = np.ones((len(self.counts), 1))
+        more = (sink * one, 0 * one, one, first[:, None], rest[:, None])
+        parts = (self.scores, self.errors, self.counts, self.first, self.rest)
+        return _Weighed(*(np.concatenate(pair, axis=-1) for pair in zip(parts, more, strict=True)))
+
+
+def _block(
+    problem: _Problem,
+    head: tuple[int, ...],
+    rows: NDArray[np.int64],
+    query: NDArray[np.uint8],
+    terms: _Weighed,
+    sums: Sums,
+) -> Block:
+    """Divide the sums of some rows by their denominators."""
+    if problem.sinks is not None:
+        sink = float(problem.given["sinks"][head[-1]])
+        first, rest = (part[head[-1]][query] for part in (problem.sinks.first, problem.sinks.rest))
+        terms = terms.with_sink(sink, first, rest)
+    keeping = 1 - problem.given.get("dropout_rate", 0.0)
+    # The products are integers in units of 2^-22, so their sums are exact.
+    first = (terms.counts * terms.first).sum(axis=-1, keepdims=True)
+    rest = (terms.counts * terms.rest).sum(axis=-1, keepdims=True)
+    empty = first + rest == 0
+    first = np.where(empty, 1, first)
+    refined = problem.arithmetic.storage.name == "float64"
+    output = quotient(sums.first, sums.rest, first, rest, refined=refined) / 64 / keeping
+    with np.errstate(divide="ignore"):
+        logarithm = np.log(np.where(empty, 0, first + rest))[:, 0]
+    lse = problem.table.shift[query] + logarithm
+    whole = (first + rest) * 64 * keeping
+    moments = Moments(
+        sums.size / whole, sums.square / (whole * 64 * keeping), 2 * terms.counts.sum(axis=-1, keepdims=True)
+    )
+    plain = Terms(terms.scores, terms.errors, terms.counts, (terms.first + terms.rest) / (first + rest))
+    dropped = "dropout_mask" in problem.given
+    found = budgets_of_rows(plain, moments, output, lse, problem.arithmetic, dropped=dropped)
+    return Block(head, rows, output, lse, *found)
