@@ -1,7 +1,7 @@
 """Calls a backend, checks that its inputs are unchanged, and names the outputs."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -21,10 +21,11 @@ def call(
     operation: str,
     arguments: Mapping[str, Any],
     layout: Mapping[str, str] | None = None,
+    outputs: Collection[str] = (),
 ) -> Outputs:
     """Call one operation of a backend with NumPy arguments.
 
-    All outputs that the backend can return are requested.
+    All outputs that the backend can return are requested, unless some are named.
 
     Parameters
     ----------
@@ -35,6 +36,8 @@ def call(
         By canonical name; arrays as NumPy arrays.
     layout : mapping of str to str, optional
         The memory layout of some of the arrays, by names in `LAYOUTS`.
+    outputs : collection of str, optional
+        Request only these.
 
     Returns
     -------
@@ -71,7 +74,11 @@ def call(
         raise Missing(f"{backend.name} has no argument {', '.join(missing)}")
     arguments = {**arguments, **forward_results(backend, operation, arguments)}
     form = OPERATIONS[operation]
-    asked = {one.option: True for one in form.results if one.option and backend.has(operation, one.option)}
+    asked = {
+        one.option: True
+        for one in form.results
+        if one.option and backend.has(operation, one.option) and (not outputs or one.name in outputs)
+    }
     wanted = form.wanted({**arguments, **asked})
     given = {
         name: backend.to_library(thing) if isinstance(thing, np.ndarray) else thing
@@ -94,13 +101,13 @@ def call(
         raise Declined(error) from error
     except BaseException as error:  # sys.exit and pytest.skip in an implementation are errors too
         raise Raised(error) from error
-    outputs = _named(backend, list(wanted), returned)
+    found = _named(backend, list(wanted), returned)
     given_arrays = {name: thing for name, thing in arguments.items() if isinstance(thing, np.ndarray)}
     after = backend.to_numpy_all([given[name] for name in given_arrays])
     for (name, thing), left in zip(given_arrays.items(), after, strict=True):
         if not _same(left, thing):
             raise Failure("NUM-4", f"{name}: expected to be unchanged, got changed by the call")
-    return outputs
+    return found
 
 
 def observe(backend: Backend, case: Case) -> Outputs:

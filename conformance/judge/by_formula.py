@@ -1,0 +1,255 @@
+"""Judges sized cases: every row of a result against the codebook oracle, block by block."""
+
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from math import log
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec.backends import DTYPES, Backend, Broken, Unsupported
+from attnspec.conformance.judge.budget import required
+from attnspec.conformance.judge.call import call
+from attnspec.conformance.judge.comparison import compare
+from attnspec.conformance.judge.deviation import declared_for
+from attnspec.conformance.judge.dtypes import Outputs, accepted
+from attnspec.conformance.judge.expected import of_values
+from attnspec.conformance.judge.failure import Failure, Missing, Raised
+from attnspec.conformance.judge.shapes import RULES
+from attnspec.conformance.judge.sized import OUTPUTS, Sized
+from attnspec.conformance.verdict import Difference, Verdict
+from attnspec.formula import Formula
+from attnspec.reference.codebook.rows import Block, tasks
+
+#: Variants about rows without an allowed key. These rows are not compared in such a dialect.
+_OF_EMPTY_ROWS = ("MASK-6", "SOFT-7")
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """A problem in the dialect of a backend.
+
+    Attributes
+    ----------
+    formula : Formula
+        The problem whose exact values the backend has to give.
+    rule : str
+        The rule whose declared variant makes a difference; empty if there is none.
+    unit : float
+        The unit of the lse.
+    empty : bool
+        Whether rows without an allowed key are compared.
+    """
+
+    formula: Formula
+    rule: str = ""
+    unit: float = 1.0
+    empty: bool = True
+
+
+def in_dialect(formula: Formula, dialect: Mapping[str, str]) -> Dialect:
+    """Translate a problem into the dialect of a backend.
+
+    Raises
+    ------
+    Missing
+        If a declared variant has no translation.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.judge.by_formula import in_dialect
+    >>> from attnspec.formula import Formula
+    >>> problem = Formula(queries=2, keys=5, depth=4, value_depth=4, options={"is_causal": True})
+    >>> in_dialect(problem, {"MASK-3": "bottom-right"}).formula.options["query_offset"]
+    3
+    """
+    options, found = dict(formula.options), Dialect(formula)
+    for rule, variant in of_values(dialect).items():
+        if rule in _OF_EMPTY_ROWS:
+            found = replace(found, empty=False)
+        elif rule == "MASK-3" and options.get("is_causal") and not options.get("query_offset"):
+            if formula.queries == formula.keys:
+                continue
+            if "window" in options:
+                raise Missing(f"a window beside a causal mask is not translated to {rule} {variant}")
+            options["query_offset"] = formula.keys - formula.queries
+            found = replace(found, rule=rule)
+        elif rule == "MASK-8" and options.get("window", (None,))[0] is not None:
+            left, right = options["window"]
+            options["window"] = left - 1, right
+            found = replace(found, rule=rule)
+        elif rule == "SOFT-6":
+            found = replace(found, unit=log(2), rule=rule)
+        elif rule == "SCORE-2" and "scale" not in options:
+            options["scale"] = 1.0
+            found = replace(found, rule=rule)
+        elif _bears(rule, formula):
+            raise Missing(f"a problem by formula is not translated to {rule} {variant}")
+    return replace(found, formula=replace(formula, options=options))
+
+
+def _bears(rule: str, formula: Formula) -> bool:
+    """Whether a rule about options bears on a problem."""
+    options = formula.options
+    return {
+        "SCORE-5": "softcap" in options and "bias" in options,
+        "MASK-2": "bias" in options,
+        "HEAD-1": formula.heads != formula.key_heads and formula.key_heads > 1,
+    }.get(rule, False)
+
+
+def judge_sized(backend: Backend, item: Sized, threads: int = 0) -> Verdict:
+    """Judge a sized case on a backend.
+
+    Parameters
+    ----------
+    backend : Backend
+    item : Sized
+    threads : int, optional
+        How many threads compute the exact rows. By default as many as there are processors.
+
+    Examples
+    --------
+    >>> from attnspec.backends import load
+    >>> from attnspec.conformance.judge.by_formula import judge_sized
+    >>> from attnspec.conformance.judge.sized import Sized
+    >>> from attnspec.formula import Formula
+    >>> problem = Formula(queries=300, keys=300, depth=8, value_depth=8, options={"is_causal": True})
+    >>> item = Sized("one", "", ("MASK-3",), "", problem, "float32")
+    >>> judge_sized(load("numpy-portable"), item).status
+    'pass'
+    """
+    verdict = Verdict(
+        backend.name,
+        item.name,
+        item.group,
+        item.rules,
+        "pass",
+        item.dtype,
+        item.operation,
+        traits=tuple(sorted(item.formula.options)),
+        numbers=item.numbers,
+    )
+    try:
+        _require(backend, item)
+        dialect = in_dialect(item.formula, backend.dialect)
+        outputs = call(backend, item.operation, item.case.arguments, item.layout, OUTPUTS)
+        found = compared(backend, item, dialect, outputs, threads)
+    except Unsupported as unsupported:
+        declined = not isinstance(unsupported, Missing)
+        return replace(verdict, status="unsupported", reason=str(unsupported), declined=declined)
+    except Broken as broken:
+        return replace(verdict, status="error", rule=item.rules[0], reason=str(broken))
+    except Raised as raised:
+        return _declared(
+            backend, item, replace(verdict, status="error", rule=item.rules[0], raised=raised.data)
+        )
+    except Failure as failure:
+        wrong = replace(verdict, rule=failure.rule, reason=failure.reason, difference=failure.difference)
+        return _declared(backend, item, replace(wrong, status="fail"))
+    if isinstance(found, Difference):
+        rule = _rule(item, found)
+        return _declared(backend, item, replace(verdict, status="fail", rule=rule, difference=found))
+    verdict = replace(verdict, share=found)
+    if dialect.rule:
+        variant = backend.dialect[dialect.rule]
+        rules = tuple(dict.fromkeys((*verdict.rules, dialect.rule)))
+        return replace(verdict, status="deviation", rules=rules, rule=dialect.rule, variant=variant)
+    return verdict
+
+
+def _require(backend: Backend, item: Sized) -> None:
+    """Raise `Missing` if the backend does not offer the case, before its arrays are made."""
+    if item.dtype not in set(backend.dtypes) & set(DTYPES):
+        raise Missing(f"{backend.name} has no {item.dtype}")
+    missing = [name for name in item.named if not backend.has(item.operation, name)]
+    if missing:
+        raise Missing(f"{backend.name} has no argument {', '.join(missing)}")
+    misfit = item.misfit(backend.constraints)
+    if misfit:
+        raise Missing(f"{backend.name} {misfit}")
+
+
+def _rule(item: Sized, difference: Difference) -> str:
+    if difference.kind == "shape":
+        return RULES[difference.output]
+    if difference.kind == "dtype":
+        return "NUM-7" if difference.output == "lse" else "NUM-1"
+    return item.rules[0]
+
+
+def _declared(backend: Backend, item: Sized, verdict: Verdict) -> Verdict:
+    """Turn a failure that the backend declares into a deviation."""
+    output = verdict.difference.output if verdict.difference else ""
+    deviation = declared_for(backend, verdict.rule, item.case, output)
+    if deviation is None:
+        return verdict
+    rules = tuple(dict.fromkeys((*verdict.rules, verdict.rule)))
+    return replace(
+        verdict, status="deviation", rules=rules, reason=deviation.reason, declared=(deviation.id,)
+    )
+
+
+def compared(
+    backend: Backend, item: Sized, dialect: Dialect, outputs: Outputs, threads: int = 0
+) -> Difference | float:
+    """Compare every row of a result with its exact values.
+
+    Returns
+    -------
+    Difference or float
+        The first difference, or the largest share of its budget that an element used.
+    """
+    formula, dtype = dialect.formula, item.dtype
+    shapes = {"output": (*formula.batch, formula.heads, formula.queries, formula.value_depth)}
+    shapes["lse"] = shapes["output"][:-1]
+    looked = {name: outputs[name] for name in OUTPUTS if name in outputs}
+    for name, got in looked.items():
+        if got.shape != shapes[name]:
+            return Difference("shape", name, (), str(got.shape), str(shapes[name]))
+        if str(got.dtype) not in accepted(name, dtype):
+            return Difference("dtype", name, (), str(got.dtype), " or ".join(accepted(name, dtype)))
+
+    def see(task: Callable[[], Block]) -> list[Difference | float]:
+        return [
+            _compared(looked[name], name, task_block, dialect) for task_block in [task()] for name in looked
+        ]
+
+    work = tasks(formula, dtype, accuracy=required(backend, dtype), profile=backend.profile)
+    with ThreadPoolExecutor(threads or _processors()) as pool:
+        found = [one for several in pool.map(see, work) for one in several]
+    differences = [one for one in found if isinstance(one, Difference)]
+    if not differences:
+        return max((one for one in found if not isinstance(one, Difference)), default=0.0)
+    first = next(iter(sorted(differences, key=lambda one: OUTPUTS.index(one.output))))
+    same = [one for one in differences if one.output == first.output]
+    worst = max(same, key=lambda one: (one.kind == "pattern", one.share))
+    return replace(worst, count=sum(one.count for one in same), size=looked[first.output].size)
+
+
+def _compared(got: NDArray[Any], name: str, block: Block, dialect: Dialect) -> Difference | float:
+    """Compare the rows of one block."""
+    values, budget = (
+        (block.output, block.output_budget)
+        if name == "output"
+        else (block.lse / dialect.unit, block.lse_budget / dialect.unit)
+    )
+    first, last = int(block.rows[0]), int(block.rows[-1])
+    together = last - first + 1 == len(block.rows)
+    part = got[block.head][first : last + 1] if together else got[block.head][block.rows]
+    where = None
+    if not dialect.empty:
+        there = block.lse > -np.inf
+        where = there[:, None] if name == "output" else there
+    found = compare(name, part, values, budget, str(got.dtype), where=where)
+    if not isinstance(found, Difference):
+        return found
+    row, *rest = found.element
+    return replace(found, element=(*block.head, int(block.rows[row]), *rest))
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,110 @@
+"""Sized cases: calls of attention by formula, whose arrays are made when they are judged."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+
+import numpy as np
+
+from attnspec import Case
+from attnspec.backends.constraints import Constraints, fits
+from attnspec.case import Provenance
+from attnspec.formula import Formula
+
+#: The outputs that are judged. The weights would need too much memory.
+OUTPUTS = ("output", "lse")
+#: The octets of a number.
+_OCTETS = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
+
+
+@dataclass(frozen=True)
+class Sized:
+    """A call of attention by formula.
+
+    Attributes
+    ----------
+    id, title : str
+    rules : tuple of str
+        The rules that it tests, the main one first.
+    group : str
+        The name of its group.
+    formula : Formula
+    dtype : str
+        The dtype of its arrays.
+    layout : mapping of str to str
+        Memory layouts of arguments by name, if not row-major.
+    """
+
+    id: str
+    title: str
+    rules: tuple[str, ...]
+    group: str
+    formula: Formula
+    dtype: str
+    layout: Mapping[str, str] = field(default_factory=dict)
+    operation: str = "attention"
+
+    @property
+    def name(self) -> str:
+        """Its id and its dtype."""
+        return f"{self.id}-{self.dtype}"
+
+    @property
+    def _rows(self) -> int:
+        return prod(self.formula.batch) * self.formula.heads * self.formula.queries
+
+    @property
+    def work(self) -> int:
+        """The number of multiplications of an implementation that computes every score."""
+        return self._rows * self.formula.keys * (self.formula.depth + self.formula.value_depth)
+
+    @property
+    def octets(self) -> int:
+        """The memory of the arrays and of the result."""
+        one = self.formula
+        queries = self._rows * (one.depth + one.value_depth)
+        keys = prod(one.batch) * one.key_heads * one.keys * (one.depth + one.value_depth)
+        return (queries + keys) * _OCTETS[self.dtype]
+
+    @property
+    def numbers(self) -> int:
+        """The number of numbers in query, key and value."""
+        return self.octets // _OCTETS[self.dtype] - self._rows * self.formula.value_depth
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The canonical names of its options."""
+        segments = ("query_segment_ids", "key_segment_ids")
+        return tuple(
+            name for one in self.formula.options for name in (segments if one == "segments" else (one,))
+        )
+
+    def misfit(self, constraints: Constraints) -> str:
+        """Return the reason that the call violates constraints; empty if it does not."""
+        one = self.formula
+        shapes = {
+            "query": (*one.batch, one.heads, one.queries, one.depth),
+            "key": (*one.batch, one.key_heads, one.keys, one.depth),
+            "value": (*one.batch, one.key_heads, one.keys, one.value_depth),
+        }
+        # Views of one number have the shapes without the memory.
+        arrays = {name: np.broadcast_to(np.float32(0), shape) for name, shape in shapes.items()}
+        return fits(constraints, {**one.options, **arrays})
+
+    @cached_property
+    def case(self) -> Case:
+        """The call with its arrays."""
+        made = Provenance("the suite", "made by a formula")
+        return Case(
+            self.id,
+            self.title,
+            "sizes",
+            self.operation,
+            self.rules,
+            self.formula.arguments(self.dtype),
+            provenance=made,
+            group=self.group,
+            outputs=OUTPUTS,
+            layout=self.layout,
+        )
