@@ -18,6 +18,9 @@ BAD: tuple[Status, ...] = ("fail", "error")
 #: In the reason of a verdict on gradients that an implementation does not compute.
 NO_GRADIENT = "computes no gradient"
 
+#: How the reason of a verdict on a case begins that the limits of a run did not allow.
+LEFT_OUT = "left out:"
+
 #: The kind of a difference.
 Kind = Literal["shape", "dtype", "pattern", "value", "bits"]
 

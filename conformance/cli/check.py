@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,27 @@ def _reporting(command: Callable[..., None]) -> Callable[..., None]:
     help="Generate N valid random calls, and shrink a failing one.",
 )
 @click.option("--level", metavar="LEVEL", help="Run only cases of the rules of this level, such as core.")
+@click.option(
+    "--sizes",
+    is_flag=True,
+    help="Run the sizes instead: calls by formula up to a million rows, smallest first.",
+)
+@click.option(
+    "--within",
+    type=_SECONDS,
+    default=600.0,
+    metavar="SECONDS",
+    help="Time limit for the sizes; what does not fit is left out (default: 600).",
+)
+@click.option(
+    "--memory",
+    type=click.FloatRange(min=0.1, max=2.0**20),
+    metavar="GIB",
+    help="Memory limit for the sizes (default: half of the memory of the machine).",
+)
+@click.option(
+    "--resume", is_flag=True, help="Continue the run in the file of --results; judge only what it lacks."
+)
 @click.option("--seed", type=int, metavar="N", help="Seed of the generated cases.")
 @_reporting
 def check(
@@ -122,6 +144,10 @@ def check(
     search: int | None,
     level: str | None,
     seed: int | None,
+    sizes: bool,
+    within: float,
+    memory: float | None,
+    resume: bool,
     **reports: Any,
 ) -> None:
     """Judge backends.
@@ -164,7 +190,12 @@ def check(
         if found:
             raise click.UsageError("--level: expected either --level or --rule, got both")
         found = rules_of(level)
-    judge_all(wanted, Selection(quick, found, match=texts, level=level or "", seed=seed), **reports)
+    selection = Selection(quick, found, match=texts, level=level or "", seed=seed)
+    if sizes:
+        if quick or seed is not None:
+            raise click.UsageError("--sizes: expected neither --quick nor --seed, which have other cases")
+        selection = replace(selection, sizes=True, within=within, memory=memory or 0.0)
+    judge_all(wanted, selection, resume=resume, **reports)
 
 
 @click.command()

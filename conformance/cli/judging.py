@@ -33,6 +33,7 @@ def judge_all(
     results: Path | None,
     known_failures: Path | None,
     write_known_failures: Path | None,
+    resume: bool = False,
     **reports: Path | None,
 ) -> None:
     """Check the arguments, run, print, write the reports, and exit with the status of the run."""
@@ -43,6 +44,7 @@ def judge_all(
     from attnspec.conformance.report.outside import one_line
     from attnspec.conformance.report.report import Outcome, Report
     from attnspec.conformance.report.screen import screen, wants_color
+    from attnspec.conformance.run.resume import unfinished
     from attnspec.conformance.run.run import run_all
 
     wanted = [(formats.find_format(option, path), path) for option, path in reports.items() if path]
@@ -59,6 +61,7 @@ def judge_all(
         raise click.UsageError(
             f"reports: expected a different file for each, got {', '.join(map(str, files))}"
         )
+    earlier = unfinished(results, selection) if resume else ()
     ran = run_all(
         names,
         selection,
@@ -68,6 +71,7 @@ def judge_all(
         path=results,
         fails=lambda verdict: verdict.bad and not find_known(verdict, known),
         stop=stop,
+        known=earlier,
     )
     report = Report(ran.results, known, require or "")
     try:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 from attnspec.backends import DTYPES, Backend, Broken, Unsupported
 from attnspec.conformance.judge.budget import required
@@ -24,6 +25,8 @@ from attnspec.conformance.verdict import Difference, Verdict
 from attnspec.formula import Formula
 from attnspec.reference.codebook.rows import Block, tasks
 
+#: The libraries whose threads are limited.
+_LIBRARIES = ThreadpoolController()
 #: Variants about rows without an allowed key. These rows are not compared in such a dialect.
 _OF_EMPTY_ROWS = ("MASK-6", "SOFT-7")
 
@@ -219,7 +222,8 @@ def compared(
         ]
 
     work = tasks(formula, dtype, accuracy=required(backend, dtype), profile=backend.profile)
-    with ThreadPoolExecutor(threads or _processors()) as pool:
+    # Each thread multiplies small matrices. Several threads in each product would wait for each other.
+    with _LIBRARIES.limit(limits=1, user_api="blas"), ThreadPoolExecutor(threads or _processors()) as pool:
         found = [one for several in pool.map(see, work) for one in several]
     differences = [one for one in found if isinstance(one, Difference)]
     if not differences:

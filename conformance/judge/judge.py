@@ -10,6 +10,7 @@ from attnspec import Case, find_rule
 from attnspec.backends import DTYPES, Backend, Broken, Unsupported
 from attnspec.backends.constraints import fits
 from attnspec.conformance.judge.budget import budgets_of, required
+from attnspec.conformance.judge.by_formula import judge_sized
 from attnspec.conformance.judge.call import observe
 from attnspec.conformance.judge.cause import Cause, cause_of, looked_at
 from attnspec.conformance.judge.deviation import declared_for
@@ -22,6 +23,7 @@ from attnspec.conformance.judge.output_rules import OUTPUT_OF, of_outputs
 from attnspec.conformance.judge.refusal import refused
 from attnspec.conformance.judge.relation import Relation
 from attnspec.conformance.judge.shapes import misshapen
+from attnspec.conformance.judge.sized import Sized
 from attnspec.conformance.judge.traits import numbers, traits
 from attnspec.conformance.verdict import CLASSES, Difference, Verdict
 from attnspec.dtypes import SHORT
@@ -36,13 +38,13 @@ _PRECISIONS = {"NUM-2": "float32", "NUM-5": "storage"}
 _DEFAULTS = {"SCORE-2": "scale"}
 
 
-def judge(backend: Backend, item: Case | Relation) -> Verdict:
+def judge(backend: Backend, item: Case | Relation | Sized) -> Verdict:
     """Judge one case or relation on one backend.
 
     Parameters
     ----------
     backend : Backend
-    item : Case or Relation
+    item : Case, Relation or Sized
         Its arrays have the dtype to judge.
 
     Examples
@@ -53,6 +55,8 @@ def judge(backend: Backend, item: Case | Relation) -> Verdict:
     >>> judge(load("numpy-portable"), find_case("masking-empty-last")).status
     'pass'
     """
+    if isinstance(item, Sized):
+        return judge_sized(backend, item)
     verdict = _judged(backend, item)
     seen = verdict.difference is not None and verdict.difference.output == "weights"
     return replace(verdict, probed=seen and not backend.has("attention", "return_weights"))

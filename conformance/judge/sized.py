@@ -14,6 +14,8 @@ from attnspec.formula import Formula
 
 #: The outputs that are judged. The weights would need too much memory.
 OUTPUTS = ("output", "lse")
+#: The chapter of such a case, which has no rules of its own.
+CHAPTER = "sizes"
 #: The octets of a number.
 _OCTETS = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 
@@ -55,9 +57,14 @@ class Sized:
         return prod(self.formula.batch) * self.formula.heads * self.formula.queries
 
     @property
+    def scores(self) -> int:
+        """The number of scores of all heads and batch entries."""
+        return self._rows * self.formula.keys
+
+    @property
     def work(self) -> int:
         """The number of multiplications of an implementation that computes every score."""
-        return self._rows * self.formula.keys * (self.formula.depth + self.formula.value_depth)
+        return self.scores * (self.formula.depth + self.formula.value_depth)
 
     @property
     def octets(self) -> int:
@@ -99,7 +106,7 @@ class Sized:
         return Case(
             self.id,
             self.title,
-            "sizes",
+            CHAPTER,
             self.operation,
             self.rules,
             self.formula.arguments(self.dtype),

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
@@ -28,10 +28,13 @@ from attnspec.case_json import read_cases
 from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.judge.sized import CHAPTER, Sized
 from attnspec.conformance.report.outside import cut
 from attnspec.conformance.results import Subject
+from attnspec.conformance.run.limits import Limits
 from attnspec.conformance.suite import groups, items, matches
 from attnspec.conformance.suite.group import Item
+from attnspec.conformance.suite.sizes import sized
 from attnspec.conformance.verdict import Raise, Verdict, to_json
 
 #: Number of cases of a plan in one line.
@@ -58,7 +61,8 @@ class Child:
         self.files = files
         self.answer = answer
         self._backend: Backend | None = None
-        self._planned: dict[str, Item] = {}
+        self._planned: dict[str, Item | Sized] = {}
+        self._limits = Limits(float("inf"))
 
     @property
     def backend(self) -> Backend:
@@ -69,11 +73,13 @@ class Child:
     def plan(self, selection: dict[str, Any]) -> None:
         """List the selected cases, before the backend is loaded."""
         texts, fits = selection.pop("match"), selection.pop("fits")
+        del selection["within"], selection["memory"]  # `limit` sets them
         selection["constraints"] = Constraints.of_suffix(fits) if fits else ANY
         selection.pop("level")  # the selection has its rules
         for rule in selection["rules"]:
             find_rule(rule)
-        found = list(items(**selection))
+        sizes = selection.pop("sizes")
+        found: list[Item | Sized] = list(_sized(selection) if sizes else items(**selection))
         named = {*self.files, *(name for item in found for name in (item.id, item.name))}
         for name in selection["names"]:
             if name not in named and not selection["rules"]:
@@ -84,6 +90,10 @@ class Child:
             part = found[start : start + _IN_A_LINE]
             self.answer("planned", [_planned(one) for one in part])
         self.answer("plan", len(found))
+
+    def limit(self, seconds: float, octets: float) -> None:
+        """Set the limits of the sizes."""
+        self._limits = Limits(seconds, octets)
 
     def load(self, name: str) -> None:
         """Load the backend."""
@@ -102,7 +112,9 @@ class Child:
 
     def judge(self, name: str, group: str) -> None:
         """Judge one case."""
-        self.answer("verdict", to_json(judged(self.backend, self._item(name, group))))
+        item = self._item(name, group)
+        verdict = self._sized(item) if isinstance(item, Sized) else judged(self.backend, item)
+        self.answer("verdict", to_json(verdict))
         self.backend.array_library.release()
 
     def not_shown(self, shown: list[str]) -> None:
@@ -113,7 +125,11 @@ class Child:
         """Find the gallery entry with the same results as the backend; empty if there is none."""
         from attnspec.conformance.report.diagnosis import diagnosis_of  # imports the gallery
 
-        found = [self._item(name, group) for name, group in failed]
+        asked = (self._item(name, group) for name, group in failed)
+        found = [item for item in asked if not isinstance(item, Sized)]
+        if not found:
+            self.answer("diagnosis", "")
+            return
         self.answer("diagnosis", diagnosis_of(self.backend, found))
 
     def search(self, number: int, folder: str) -> None:
@@ -124,9 +140,31 @@ class Child:
         text = report(self.backend, found, number, Path(folder))
         self.answer("searched", {"good": found is None, "text": text})
 
-    def _item(self, name: str, group: str) -> Item:
+    def _sized(self, item: Sized) -> Verdict:
+        """Judge a sized case within the limits, and free its arrays."""
+        reason = self._limits.left_out(item)
+        if reason:
+            name = self.backend.name
+            return Verdict(
+                name,
+                item.name,
+                item.group,
+                item.rules,
+                "unsupported",
+                item.dtype,
+                item.operation,
+                reason=reason,
+            )
+        item = replace(item)
+        verdict = judged(self.backend, item)
+        self._limits.took(item, verdict.seconds)
+        return verdict
+
+    def _item(self, name: str, group: str) -> Item | Sized:
         if name in self._planned:
             return self._planned[name]
+        if group.startswith(CHAPTER):
+            return next(item for item in sized() if item.name == name)
         made = _of_group(group, self.seed, self.backend.constraints.suffix) if group else {}
         known = made or _golden(name.rpartition("-")[0])
         return known.get(name) or _of_files(self.files)[name]
@@ -139,7 +177,15 @@ def subject_of(name: str, backend: Backend) -> Subject:
     return Subject(name, backend.library, backend.version, problem, notes)
 
 
-def _once(backend: Backend, item: Item) -> Verdict:
+def _sized(selection: Mapping[str, Any]) -> Iterator[Sized]:
+    """Select sized cases by their rules and names."""
+    rules, names = set(selection["rules"]), set(selection["names"])
+    for item in sized():
+        if (not rules or rules & set(item.rules)) and (not names or {item.id, item.name} & names):
+            yield item
+
+
+def _once(backend: Backend, item: Item | Sized) -> Verdict:
     try:
         # NumPy's defaults, because a kernel may change them for this process.
         with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
@@ -152,7 +198,9 @@ def _once(backend: Backend, item: Item) -> Verdict:
         )
 
 
-def judged(backend: Backend, item: Item, put: Callable[[Backend, Item], Verdict] = _once) -> Verdict:
+def judged(
+    backend: Backend, item: Item | Sized, put: Callable[[Backend, Item | Sized], Verdict] = _once
+) -> Verdict:
     """Judge a case and measure the time; repeat a failure once, to see whether it is repeatable."""
     started = time.perf_counter()
     verdict = put(backend, item)
@@ -162,11 +210,11 @@ def judged(backend: Backend, item: Item, put: Callable[[Backend, Item], Verdict]
     return replace(verdict, seconds=seconds, repeatable=not again, refusal=_is_refusal(item), reason=reason)
 
 
-def _planned(item: Item) -> list[Any]:
+def _planned(item: Item | Sized) -> list[Any]:
     return [item.name, item.group, item.rules, item.dtype, _is_refusal(item)]
 
 
-def _is_refusal(item: Item) -> bool:
+def _is_refusal(item: Item | Sized) -> bool:
     return isinstance(item, Case) and item.misuse is not None
 
 

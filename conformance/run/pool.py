@@ -3,8 +3,9 @@
 import os
 import queue
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -44,6 +45,8 @@ class Pool:
         That one case may take.
     echo : bool, optional
         Whether what the backend prints is printed.
+    known : mapping of str to Verdict, optional
+        Verdicts of an earlier run, by case. These cases are not judged again.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Pool:
     jobs: int = 1
     seconds: float = 300.0
     echo: bool = False
+    known: Mapping[str, Verdict] = field(default_factory=dict)
     _workers: list[Worker] = field(default_factory=list)
     _found: "queue.Queue[Verdict | str | None]" = field(default_factory=queue.Queue)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -60,6 +64,7 @@ class Pool:
     _other: Worker | None = None
     _groups: set[str] = field(default_factory=set)
     _internal: list[str] = field(default_factory=list)
+    _started: float = field(default_factory=time.monotonic)
 
     def run(self, stop: Callable[[Verdict], bool] = lambda _: False) -> Iterator[Event]:
         """Judge, and yield the header with the plan, the subject, each verdict, and the footer.
@@ -94,8 +99,10 @@ class Pool:
         yield self._header(plan)
         subject = loaded.subject
         yield subject
-        verdicts: list[Verdict] = []
-        for found in self._judge(first, plan, together=loaded.compiles):
+        verdicts = [self.known[case.name] for case in plan if case.name in self.known]
+        yield from verdicts
+        left = tuple(case for case in plan if case.name not in self.known)
+        for found in self._judge(first, left, together=loaded.compiles):
             problem = found if isinstance(found, str) else ""
             if isinstance(found, Verdict):
                 verdicts.append(self._compared(found))
@@ -238,6 +245,9 @@ class Pool:
 
     def _start(self) -> Worker:
         worker = Worker(self.selection, threads=_share(self.jobs), echo=self.echo)
+        if self.selection.sizes:
+            left = self.selection.within - (time.monotonic() - self._started)
+            worker.limit(max(left, 0.0), self.selection.memory * 2**30)
         with self._lock:
             self._workers.append(worker)
         return worker

@@ -1,7 +1,7 @@
 """Run the suite on several backends in turn, and write the results to a file as they come in."""
 
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,6 +67,7 @@ def run_all(
     path: Path | None = None,
     fails: Callable[[Verdict], bool] = lambda verdict: verdict.bad,
     stop: bool = False,
+    known: Iterable[Verdict] = (),
 ) -> Ran:
     """Run the suite on backends.
 
@@ -88,12 +89,15 @@ def run_all(
         Whether a verdict is a failure that is to be diagnosed.
     stop : bool, optional
         Whether the first failure ends the run of its backend.
+    known : iterable of Verdict, optional
+        Verdicts of an earlier run that was not finished. These cases are not judged again.
 
     Raises
     ------
     SpecError
         When the selection names a rule or case that there is not, or selects nothing.
     """
+    known = tuple(known)
     runs: list[Run] = []
     diagnoses: dict[str, str] = {}
     number = 0
@@ -101,17 +105,18 @@ def run_all(
     try:
         with _told_to_end():
             for name in dict.fromkeys(names):
-                with Pool(name, selection, jobs, seconds, echo) as pool:
+                before = {one.case: one for one in known if one.backend == name}
+                with Pool(name, selection, jobs, seconds, echo, before) as pool:
                     run = _one(pool, runs, lines.write, fails if stop else lambda _: False)
                     if any(fails(one) and not ended(one) for one in run.verdicts):
-                        known = [one for one in run.verdicts if not one.bad or fails(one)]
-                        diagnoses[name] = pool.diagnose(asked_again(known), _DIAGNOSIS_LIMIT)
+                        told = [one for one in run.verdicts if not one.bad or fails(one)]
+                        diagnoses[name] = pool.diagnose(asked_again(told), _DIAGNOSIS_LIMIT)
     except Interrupted as interrupted:
         number = interrupted.signal
     finally:
         lines.close()
-    told = {name: text for name, text in diagnoses.items() if text}
-    return Ran(gathered(runs), told, number, lines.problem)
+    said = {name: text for name, text in diagnoses.items() if text}
+    return Ran(gathered(runs), said, number, lines.problem)
 
 
 def search_all(

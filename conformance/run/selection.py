@@ -21,6 +21,12 @@ class Selection:
         The level whose rules they are; empty where they are not those of one.
     seed : int or None
         Of the generated cases; None for the fixed ones.
+    sizes : bool
+        The sizes instead of the suite: calls by formula at the sizes at which kernels take other paths.
+    within : float
+        The seconds that a run of the sizes may take.
+    memory : float
+        The memory in GiB that a case of the sizes may use. 0 allows half of the memory of the machine.
     fits : str
         What generated cases are drawn to fit, as `attnspec.backends.constraints.Constraints.suffix`
         says it; empty where the backend takes every call.
@@ -41,14 +47,19 @@ class Selection:
     level: str = ""
     seed: int | None = None
     fits: str = ""
+    sizes: bool = False
+    within: float = 600.0
+    memory: float = 0.0
 
     @property
     def part(self) -> str:
-        """The part of the suite: ``whole``, ``level``, ``quick`` or ``chosen``."""
+        """The part of the suite: ``whole``, ``level``, ``quick``, ``sizes`` or ``chosen``."""
         if self.level and not (self.quick or self.names or self.match):
             return "level"
         if self.rules or self.names or self.match:
             return "chosen"
+        if self.sizes:
+            return "sizes"
         return "quick" if self.quick else "whole"
 
     @property

@@ -153,6 +153,10 @@ class Worker:
         self.returns = tuple(thing["returns"])
         return Loaded(Subject(**thing["subject"]), thing["compiles"], thing["fits"])
 
+    def limit(self, seconds: float, octets: float) -> None:
+        """Set the limits of the sizes."""
+        self._send("limit", seconds=seconds, octets=octets)
+
     def ask(self, case: Planned) -> None:
         """Request a verdict, for which `verdict` waits; several requests may be pending."""
         self._asked.append(case.name)

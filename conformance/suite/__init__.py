@@ -10,6 +10,7 @@ from attnspec import CHAPTERS, SpecError, cases
 from attnspec.backends.constraints import ANY, Constraints
 from attnspec.case_json import read_cases
 from attnspec.conformance.judge.dtypes import in_each
+from attnspec.conformance.judge.sized import Sized
 from attnspec.conformance.suite.group import FITTED, Chapter, Group, Item
 from attnspec.dtypes import DTYPES
 
@@ -146,7 +147,7 @@ def _may_be_of(beginning: str, names: Collection[str]) -> bool:
     return not names or any(name.startswith(beginning) for name in names)
 
 
-def matches(item: Item, text: str) -> bool:
+def matches(item: Item | Sized, text: str) -> bool:
     """Whether the name of a case, its group or one of its rules contains a text or matches a pattern.
 
     Examples

@@ -1,0 +1,49 @@
+"""Continue a run: the verdicts of an earlier run that was not finished."""
+
+from pathlib import Path
+
+from attnspec import SpecError, __version__
+from attnspec.conformance.report.failures import ended
+from attnspec.conformance.results_file import runs_of
+from attnspec.conformance.run.selection import Selection
+from attnspec.conformance.verdict import LEFT_OUT, Verdict
+
+
+def unfinished(path: Path | None, selection: Selection) -> tuple[Verdict, ...]:
+    """Read the verdicts of an earlier run of the same part, without those that are to be judged again.
+
+    A case that was left out, or that ended the process, is judged again. A missing file has no verdicts.
+
+    Parameters
+    ----------
+    path : Path or None
+        The file of results.
+    selection : Selection
+
+    Raises
+    ------
+    SpecError
+        If there is no file name, or the file is of another run.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from attnspec.conformance.run.resume import unfinished
+    >>> from attnspec.conformance.run.selection import Selection
+    >>> unfinished(Path("of-no-run.jsonl"), Selection(sizes=True))
+    ()
+    """
+    if path is None:
+        raise SpecError("--resume: expected --results with the file of the run, got none")
+    if not path.exists() or not path.stat().st_size:
+        return ()
+    runs = list(runs_of(path))
+    expected = (__version__, selection.part, selection.seed)
+    for run in runs:
+        got = (run.header.attnspec, run.header.part, run.header.seed)
+        if got != expected:
+            raise SpecError(
+                f"--resume: {path}: expected a run of version, part and seed {expected}, got {got}"
+            )
+    found = (one for run in runs for one in run.verdicts if one.case)
+    return tuple(one for one in found if not ended(one) and not one.reason.startswith(LEFT_OUT))

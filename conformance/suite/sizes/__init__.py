@@ -1,0 +1,63 @@
+"""The sizes: calls by formula at the sizes at which kernels take other paths, for ``--sizes``."""
+
+from collections.abc import Iterator
+from functools import cache
+from itertools import count
+
+from attnspec.conformance.judge.sized import Sized
+from attnspec.conformance.suite.options import OPTIONS
+from attnspec.conformance.suite.sizes.covering import covering
+from attnspec.conformance.suite.sizes.decode import decode
+from attnspec.conformance.suite.sizes.long import long
+from attnspec.conformance.suite.sizes.problem import Asked
+from attnspec.conformance.suite.sizes.views import views
+
+#: The groups, each with a function that yields its problems.
+_GROUPS = {"covering": covering, "decode": decode, "views": views, "long": long}
+#: The options of a problem by formula that have other names in the suite.
+_MASKS = ("mask", "bias", "is_causal", "window", "key_lengths", "query_lengths", "segments")
+
+
+@cache
+def sized() -> tuple[Sized, ...]:
+    """List every sized case, those with the least work first.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.suite.sizes import sized
+    >>> sized()[-1].formula.keys
+    33554433
+    """
+    found = [item for group, make in _GROUPS.items() for item in _of_group(group, make())]
+    return tuple(sorted(found, key=lambda item: item.work))
+
+
+def _of_group(group: str, asked: Iterator[Asked]) -> Iterator[Sized]:
+    numbers = count(1)
+    for one in asked:
+        title = " ".join((_GROUPS[group].__doc__ or "").split())
+        name = f"sizes: {group}"
+        yield Sized(
+            f"sizes-{group}-{one.name or next(numbers)}",
+            title,
+            _rules(one),
+            name,
+            one.formula,
+            one.dtype,
+            one.layout,
+        )
+
+
+def _rules(one: Asked) -> tuple[str, ...]:
+    """Return the rules of the options, with MASK-4 first if several of them mask."""
+    options = one.formula.options
+    masks = [name for name in options if name in _MASKS]
+    found = ["NUM-8"] if one.layout else ["MASK-4"] if len(masks) > 1 else []
+    found += [
+        OPTIONS["dropout" if name == "dropout_mask" else name].rule
+        for name in (*masks, *options)
+        if name in OPTIONS or name == "dropout_mask"
+    ]
+    if one.formula.heads != one.formula.key_heads:
+        found.append("HEAD-1")
+    return tuple(dict.fromkeys((*found, "SOFT-3", "NUM-3")))
