@@ -53,6 +53,25 @@ class Dialect:
     empty: bool = True
 
 
+def values_of(formula: Formula) -> dict[str, NDArray[np.float64]]:
+    """Compute the exact output and lse of a problem as whole arrays.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.judge.by_formula import values_of
+    >>> from attnspec.formula import Formula
+    >>> values_of(Formula(queries=2, keys=1, depth=4, value_depth=1))["output"].tolist()
+    [[[[-1.0], [-1.0]]]]
+    """
+    shape = (*formula.batch, formula.heads, formula.queries)
+    output, lse = np.zeros((*shape, formula.value_depth)), np.zeros(shape)
+    with _LIBRARIES.limit(limits=1, user_api="blas"):
+        for task in tasks(formula, "float64"):
+            block = task()
+            output[block.head][block.rows], lse[block.head][block.rows] = block.output, block.lse
+    return {"output": output, "lse": lse}
+
+
 def in_dialect(formula: Formula, dialect: Mapping[str, str]) -> Dialect:
     """Translate a problem into the dialect of a backend.
 
@@ -133,7 +152,7 @@ def judge_sized(backend: Backend, item: Sized, threads: int = 0) -> Verdict:
         "pass",
         item.dtype,
         item.operation,
-        traits=tuple(sorted(item.formula.options)),
+        traits=item.traits,
         numbers=item.numbers,
     )
     try:
@@ -156,7 +175,7 @@ def judge_sized(backend: Backend, item: Sized, threads: int = 0) -> Verdict:
     if isinstance(found, Difference):
         rule = _rule(item, found)
         return _declared(backend, item, replace(verdict, status="fail", rule=rule, difference=found))
-    verdict = replace(verdict, share=found)
+    verdict = replace(verdict, share=found, accuracy=required(backend, item.dtype))
     if dialect.rule:
         variant = backend.dialect[dialect.rule]
         rules = tuple(dict.fromkeys((*verdict.rules, dialect.rule)))

@@ -10,12 +10,24 @@ import numpy as np
 from attnspec import Case
 from attnspec.backends.constraints import Constraints, fits
 from attnspec.case import Provenance
+from attnspec.conformance.traits import ONE_QUERY, SHARED
 from attnspec.formula import Formula
 
 #: The outputs that are judged. The weights would need too much memory.
 OUTPUTS = ("output", "lse")
 #: The chapter of such a case, which has no rules of its own.
 CHAPTER = "sizes"
+#: The sizes above which kernels take other paths, and those that they divide into.
+_TILES = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+_EDGES = {
+    "queries": _TILES,
+    "keys": _TILES,
+    "heads": (1, 8, 16, 32),
+    "batch entries": (1, 4, 16),
+    "features": (32, 64, 128, 256),
+    "features of values": (32, 64, 128, 256),
+}
+_UNITS = {"queries": (2, 16, 64, 128), "keys": (2, 16, 64, 128), "features": (8, 16, 32)}
 #: The octets of a number.
 _OCTETS = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 
@@ -86,6 +98,28 @@ class Sized:
         return tuple(
             name for one in self.formula.options for name in (segments if one == "segments" else (one,))
         )
+
+    @property
+    def traits(self) -> tuple[str, ...]:
+        """Its options, and the sizes that choose a path of a kernel."""
+        one = self.formula
+        sizes = {
+            "queries": one.queries,
+            "keys": one.keys,
+            "heads": one.heads,
+            "batch entries": prod(one.batch),
+            "features": one.depth,
+            "features of values": one.value_depth,
+        }
+        found = {*self.named, *(["layout"] if self.layout else [])}
+        for name, size in sizes.items():
+            found |= {f"more than {edge} {name}" for edge in _EDGES[name] if size > edge}
+            found |= {f"{name} not a multiple of {unit}" for unit in _UNITS.get(name, ()) if size % unit}
+        if one.queries == 1:
+            found.add(ONE_QUERY)
+        if one.heads != one.key_heads:
+            found.add(SHARED)
+        return tuple(sorted(found))
 
     def misfit(self, constraints: Constraints) -> str:
         """Return the reason that the call violates constraints; empty if it does not."""

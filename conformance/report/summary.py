@@ -8,7 +8,7 @@ from attnspec.conformance.report.by_rule import KNOWN
 from attnspec.conformance.report.report import Report
 from attnspec.conformance.results import Results, Subject
 from attnspec.conformance.traits import GRADIENT
-from attnspec.conformance.verdict import CLASSES, NO_GRADIENT, STATUSES, Verdict
+from attnspec.conformance.verdict import CLASSES, LEFT_OUT, NO_GRADIENT, STATUSES, Verdict
 from attnspec.reference.budget.profile import PROFILES
 
 #: The statuses that are counted, in this order.
@@ -36,6 +36,8 @@ def run(results: Results) -> str:
     seeds = {header.seed for header in results.headers} - {None}
     if seeds:
         return f"run: {parts} (seed {', '.join(map(str, sorted(seeds, key=str)))})"
+    if parts == "sizes":
+        return "run: sizes"
     return f"run: {parts} (the fixed cases; --seed N draws others)"
 
 
@@ -90,6 +92,24 @@ def gradients(verdicts: Iterable[Verdict]) -> str:
     if not reasons or any(one.status != "unsupported" for one in asked):
         return ""
     return f"gradients: not judged; it {reasons[0].reason.removeprefix(f'{reasons[0].backend} ')}"
+
+
+def left_out(verdicts: Iterable[Verdict]) -> str:
+    """Say how many cases the limits of a run left out, and the first reason; empty if none.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.summary import left_out
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> reason = "left out: 0 s are left (--within)"
+    >>> left_out([Verdict("b", "c", "", ("SOFT-3",), "unsupported", reason=reason)])
+    'left out: 1 case: 0 s are left (--within)'
+    """
+    reasons = [one.reason.removeprefix(LEFT_OUT) for one in verdicts if one.reason.startswith(LEFT_OUT)]
+    if not reasons:
+        return ""
+    cases = "1 case" if len(reasons) == 1 else f"{len(reasons)} cases, the first"
+    return f"left out: {cases}:{reasons[0]}"
 
 
 def used(verdicts: Iterable[Verdict]) -> str:

@@ -1,15 +1,17 @@
 """The suite: chapters that yield cases and relations, in the order of the standard."""
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-from attnspec import CHAPTERS, SpecError, cases
+from attnspec import CHAPTERS, Case, SpecError, cases
 from attnspec.backends.constraints import ANY, Constraints
 from attnspec.case_json import read_cases
 from attnspec.conformance.judge.dtypes import in_each
+from attnspec.conformance.judge.sized import CHAPTER as SIZES
 from attnspec.conformance.judge.sized import Sized
 from attnspec.conformance.suite.group import FITTED, Chapter, Group, Item
 from attnspec.dtypes import DTYPES
@@ -178,8 +180,21 @@ def find(name: str, seed: int | None = None) -> Item:
     >>> find("masking-empty-last-float32").rules
     ('MASK-6', 'MASK-1')
     """
+    if name.startswith(f"{SIZES}-"):
+        return _of_sizes(name)
     require(name, seed)
     return next(items(names=[name], seed=seed))
+
+
+def _of_sizes(name: str) -> Case:
+    """Make the arrays and the expected values of a sized case."""
+    from attnspec.conformance.judge.by_formula import values_of
+    from attnspec.conformance.suite.sizes import sized
+
+    for item in sized():
+        if name in (item.id, item.name):
+            return replace(item.case, expected=values_of(item.formula))
+    raise SpecError(f"case: expected an id such as sizes-views-1, got {name!r}")
 
 
 def require(name: str, seed: int | None = None) -> None:

@@ -1,7 +1,7 @@
 """Each option in each size: lengths, depths, numbers of heads and batch entries, dtypes."""
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, combinations, product
 from math import prod
 from typing import Any
 
@@ -38,50 +38,43 @@ _MOST = 2**28
 
 
 def covering() -> Iterator[Asked]:
-    """Each option in each length, depth, number of heads and batch entries, and dtype."""
-    left = {
-        (option, factor): list(values)
-        for option in chain.from_iterable(NAMES)
-        for factor, values in _FACTORS.items()
-    }
+    """Each option in each length, depth, number of heads and of batch entries, and pairs of options."""
     number = 0
-    while any(left.values()):
-        options = [
-            max(line, key=lambda one: sum(len(left[one, factor]) for factor in _FACTORS)) for line in NAMES
-        ]
-        # Two masks of pairs at a time, and every option alone in some problems.
-        options = options[number % 2 :: 2] if number % 3 else options[number % len(options) :][:1]
-        options = [one for one in options if any(left[one, factor] for factor in _FACTORS)]
-        if not options:
+    for option in chain.from_iterable(NAMES):
+        left = {factor: list(values) for factor, values in _FACTORS.items()}
+        while any(left.values()):
+            yield _asked((option,), left, number)
             number += 1
-            continue
-        yield _asked(options, left, number)
-        number += 1
+    # Each pair of options once, at sizes that change from pair to pair.
+    left = {factor: list(values) for factor, values in _FACTORS.items()}
+    for line, other in combinations(NAMES, 2):
+        for pair in product(line, other):
+            if "plain" in pair:
+                continue
+            for factor, values in _FACTORS.items():
+                left[factor] = left[factor] or list(values)
+            yield _asked(pair, left, number)
+            number += 1
 
 
-def _asked(options: list[str], left: dict[tuple[str, str], list[Any]], number: int) -> Asked:
-    """Take the values that most of some options lack, as long as the problem is small enough."""
+def _asked(options: tuple[str, ...], left: dict[str, list[Any]], number: int) -> Asked:
+    """Take a value of each factor that is left, as long as the problem is small enough."""
     chosen = dict(_SMALL)
     # Another factor comes first in each problem, so that no large value is left out for ever.
     factors = list(_FACTORS)
-    factors = factors[number % len(factors) :] + factors[: number % len(factors)]
-    for factor in factors:
-        wanted = [value for one in options for value in left[one, factor]]
-        for value in dict.fromkeys(sorted(wanted, key=lambda one: -wanted.count(one))):
+    for factor in factors[number % len(factors) :] + factors[: number % len(factors)]:
+        for value in left[factor]:
             if _work({**chosen, factor: value}) <= _MOST:
                 chosen[factor] = value
+                left[factor].remove(value)
                 break
-    for one in options:
-        for factor in _FACTORS:
-            if chosen[factor] in left[one, factor]:
-                left[one, factor].remove(chosen[factor])
     heads, key_heads = chosen["heads"]
-    sizes = {name: chosen[name] for name in ("queries", "keys", "depth", "value_depth", "batch")}
+    queries, keys, batch = chosen["queries"], chosen["keys"], chosen["batch"]
     given: dict[str, Any] = {}
     for one in options:
-        given |= value_of(one, number, sizes["batch"], sizes["queries"], sizes["keys"])
-    formula = Formula(**sizes, heads=heads, key_heads=key_heads, seed=number, options=given)
-    return Asked(formula, chosen["dtype"])
+        given |= value_of(one, number, batch, queries, keys)
+    sizes = (queries, keys, chosen["depth"], chosen["value_depth"], batch, heads, key_heads)
+    return Asked(Formula(*sizes, seed=number, options=given), chosen["dtype"])
 
 
 def _work(chosen: dict[str, Any]) -> int:
