@@ -176,6 +176,18 @@ def test_attention_refuses(change, message):
             {"weight": np.ones((3, 2, 1))},
             "weight: expected shape (3, F) as tokens have depth 3, got (3, 2, 1) [PROJ-4]",
         ),
+        (
+            {"weight": np.ones((3, 0))},
+            "weight: expected axes of size 1 or more, got shape (3, 0) [ERR-5]",
+        ),
+        (
+            {"weight": np.ones((0, 3)), "convention": "linear"},
+            "weight: expected axes of size 1 or more, got shape (0, 3) [ERR-5]",
+        ),
+        (
+            {"tokens": np.ones((5, 0)), "weight": np.ones((0, 2))},
+            "weight: expected axes of size 1 or more, got shape (0, 2) [ERR-5]",
+        ),
         ({"bias": np.ones(3)}, "bias: expected shape (2,), got (3,) [PROJ-6]"),
         ({"bias": np.ones((1, 2))}, "bias: expected shape (2,), got (1, 2) [PROJ-6]"),
     ],
