@@ -129,6 +129,7 @@ def test_the_oracles_agree_with_every_argument_at_once(batch):
         ("MASK-6", "nan", {"key_lengths": 0}),
         ("MASK-6", "uniform", {"key_lengths": 0}),
         ("MASK-6", "uniform", {"window": (0, 0), "query_lengths": 1, "query_offset": 5}),
+        ("MASK-6", "uniform", {"key_lengths": 0, "dropout_mask": np.eye(3, 5) == 1, "dropout_rate": 0.25}),
         ("MASK-8", "exclusive-left", {"window": (1, None)}),
         ("SOFT-6", "base-2", {}),
         ("SOFT-7", "plus-infinity", {"key_lengths": 0}),
@@ -295,6 +296,24 @@ def test_without_keys_the_variants_of_an_empty_row_are_zero(variant):
         rational.evaluate("attention", arguments, {"MASK-6": variant}),
     ):
         assert np.array_equal(np.asarray(getattr(found["output"], "values", found["output"])), [[0.0], [0.0]])
+
+
+@pytest.mark.parametrize("rule", [{}, {"MASK-6": "uniform"}])
+def test_dropout_applies_to_the_weights_of_an_empty_row(rule):
+    """The variant `uniform` is about the softmax, and a dropped weight is 0 after it (MASK-6, DROP-1)."""
+    arguments = {
+        "query": np.ones((1, 1)),
+        "key": np.ones((4, 1)),
+        "value": np.array([[1.0], [2.0], [4.0], [8.0]]),
+    }
+    arguments |= {"mask": np.zeros((1, 4), bool), "dropout_rate": 0.5}
+    arguments["dropout_mask"] = np.array([[True, False, True, False]])
+    weights, output = ([[0.5, 0.0, 0.5, 0.0]], [[2.5]]) if rule else (np.zeros((1, 4)), [[0.0]])
+    one = exact.evaluate("attention", arguments, *rule.values())
+    other = rational.evaluate("attention", arguments, rule)
+    for found in ({name: each.values for name, each in one.items()}, other):
+        assert np.array_equal(found["weights"], weights)
+        assert np.array_equal(found["output"], output)
 
 
 def test_variants():
