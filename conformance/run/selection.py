@@ -20,10 +20,10 @@ class Selection:
     level : str
         The level whose rules they are; empty where they are not those of one.
     seed : int or None
-        Of the generated cases; None for the fixed ones.
+        The seed of the generated cases. None selects the fixed cases.
     fits : str
-        What generated cases are drawn to fit, as `attnspec.backends.constraints.Constraints.suffix`
-        says it; empty where the backend takes every call.
+        The constraints that generated cases fit, in the form of
+        `attnspec.backends.constraints.Constraints.suffix`. Empty if the backend takes every call.
 
     Examples
     --------

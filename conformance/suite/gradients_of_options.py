@@ -32,7 +32,7 @@ def bias_that_is_broadcast(draw: Draw) -> Iterator[Yielded]:
 
 @chapter.group("GRAD-5", "SCORE-5", operation=_VJP, each=("alone", "bias"))
 def softcap(draw: Draw, beside: str) -> Iterator[Yielded]:
-    """Scores well past the cap hardly move, and a bias moves them in full."""
+    """Scores far past the cap have gradients near 0 before the cap, and a bias has the full gradient."""
     for problem in draw.problems((*MASKED, *GROUPED)):
         options: dict[str, Any] = {"softcap": problem.choice(0.25, 0.5, 2.0)}
         if beside == "bias":
@@ -42,7 +42,7 @@ def softcap(draw: Draw, beside: str) -> Iterator[Yielded]:
 
 @chapter.group("GRAD-7", "SOFT-5", operation=_VJP, each=("alone", "lse", "nothing else"))
 def one_sink_for_each_head(draw: Draw, beside: str) -> Iterator[Yielded]:
-    """Each sink has the sum over its queries of all batch entries, of those that attend to nothing too."""
+    """The gradient of a sink is the sum over all queries of its head, also those that attend to nothing."""
     for problem in draw.problems((*MASKED, *GROUPED)):
         options = sinks(problem)
         if beside == "nothing else":
@@ -54,7 +54,7 @@ def one_sink_for_each_head(draw: Draw, beside: str) -> Iterator[Yielded]:
 
 @chapter.group("GRAD-7", "GRAD-10", "SOFT-5", operation=_VJP)
 def sink_of_minus_infinity(draw: Draw) -> Iterator[Yielded]:
-    """A sink of minus infinity has a weight and a gradient of 0, where there is nothing else too."""
+    """A sink of minus infinity has a weight and a gradient of 0, also in a row with no allowed key."""
     for problem in draw.problems(MASKED):
         found, mask = sinks(problem)["sinks"], problem.mask()
         found[0], mask[..., 1, :] = -np.inf, False
