@@ -63,7 +63,7 @@ def sink_of_minus_infinity(draw: Draw) -> Iterator[Yielded]:
 
 @chapter.group("GRAD-8", "DROP-1", operation=_VJP, each=("rate", "no rate"))
 def dropped_weights(draw: Draw, rate: str) -> Iterator[Yielded]:
-    """A dropped weight passes no gradient to its value, and its score has one all the same."""
+    """A dropped weight passes no gradient to its value, but its score still has a gradient."""
     for problem in draw.problems((*MASKED, *GROUPED)):
         options = dropout(problem)
         if rate == "no rate":
@@ -73,7 +73,7 @@ def dropped_weights(draw: Draw, rate: str) -> Iterator[Yielded]:
 
 @chapter.group("GRAD-9", operation=_VJP, each=tuple(name for name in _NAMES if name not in _RULES))
 def masked_pairs(draw: Draw, option: str) -> Iterator[Yielded]:
-    """Each source of masking keeps its pairs out of the gradients."""
+    """The pairs that each source of masking disallows do not change the gradients."""
     for problem in draw.problems((*MASKED[:3], GROUPED[0])):
         needs, own = drawn(problem, option)
         yield Call(problem.arguments | needs | own | cotangents(problem), ("GRAD-9", OPTIONS[option].rule))
@@ -81,7 +81,7 @@ def masked_pairs(draw: Draw, option: str) -> Iterator[Yielded]:
 
 @chapter.group("ERR-3", operation=_VJP, each=_PAIRS)
 def gradients_with_options_in_pairs(draw: Draw, pair: tuple[str, str]) -> Iterator[Yielded]:
-    """Two options beside each other in the backward pass."""
+    """Two options have their effect together in the backward pass."""
     shape = GROUPED[0] if "grouped" in pair else MASKED[0]
     dtype = ("float32", "float32", "float64", "float16")[_PAIRS.index(pair) % 4]
     problem = draw.problem(shape, dtype)

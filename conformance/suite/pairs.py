@@ -90,7 +90,7 @@ def _differ(backend: Backend, calls: tuple[Case, ...]) -> Found:
 
 @chapter.group("ERR-3", each=_PAIRS)
 def options_in_pairs(draw: Draw, pair: tuple[str, str]) -> Iterator[Yielded]:
-    """Two options beside each other, on problems in which both matter."""
+    """Two options have their effect together, on problems in which both matter."""
     shape = _SHARED if pair[0] == "grouped" else _SHAPE
     both_mask = set(pair) <= set(_MASKS)
     rule = "MASK-4" if both_mask else next(OPTIONS[name].rule for name in reversed(pair) if name in OPTIONS)
