@@ -75,6 +75,7 @@ def _gradients_of(function: Callable[..., Any], library: Library, operation: str
         for name in names
     ]
     vjp.__name__ = vjp.__qualname__ = operation
+    vjp.__wrapped__ = function  # type: ignore[attr-defined] # reports show where it is defined
     vjp.__signature__ = signature(function).replace(parameters=parameters)  # type: ignore[attr-defined] # read by inspect
     return vjp
 

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import wraps
+from inspect import getfile, unwrap
+from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from array_api_compat import is_array_api_obj
@@ -85,6 +87,11 @@ STEPS: dict[str, Step] = {}
 def step(function: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P], R]:
     """Mark a function of a call as a step, which can be replaced.
 
+    Raises
+    ------
+    ValueError
+        If another function is already the step of this name. The same function may be loaded again.
+
     Examples
     --------
     >>> import numpy as np
@@ -94,6 +101,12 @@ def step(function: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P]
     array([[11.]])
     """
     name = function.__name__
+    known = STEPS.get(name)
+    if known is not None and _origin(known) != _origin(function):
+        raise ValueError(
+            f"step: expected a name that no other step has, got {name!r} for {_origin(function)}; "
+            f"{_origin(known)} has it"
+        )
 
     @wraps(function)
     def take(call: C, /, *rest: P.args, **options: P.kwargs) -> R:
@@ -105,6 +118,12 @@ def step(function: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P]
 
     STEPS[name] = take
     return take
+
+
+def _origin(function: Step) -> str:
+    """Return where a function is defined: its file, without links, and its name in the file."""
+    original = unwrap(function)
+    return f"{Path(getfile(original)).resolve()}:{original.__qualname__}"
 
 
 def part(function: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P], R]:

@@ -107,14 +107,14 @@ def array(call: Call, name: str, given: Any, rule: str) -> Array:
     return given
 
 
-def real(call: Call, name: str, given: Any, rule: str, rule_of_dtype: str = "ERR-2") -> Array:
-    """Return an array of floating-point numbers.
+def real(call: Call, name: str, given: Any, rule: str) -> Array:
+    """Return an array of floating-point numbers (ERR-2).
 
     Integers are refused. The scale would otherwise convert them to floats without notice.
     """
     array(call, name, given, rule)
     good = dtype_name(given) in FORMATS
-    need(name, good, "floating-point numbers", given.dtype, rule_of_dtype)
+    need(name, good, "floating-point numbers", given.dtype, "ERR-2")
     return given
 
 

@@ -91,7 +91,7 @@ def _project(call: Call, tokens: Array, weight: Array, bias: Array, convention: 
 def check_projection(
     call: Call, name: str, tokens: Array, weight: Array, bias: Array, convention: Convention
 ) -> Array:
-    """Check shapes. A weight is never transposed to make it fit (PROJ-4, PROJ-6)."""
+    """Check shapes. A weight is never transposed to make it fit (ERR-5, PROJ-4, PROJ-6)."""
     of_weight, of_bias = (f"{name}_{part}" if name else part for part in ("weight", "bias"))
     known = ("row", "column", "linear")
     need("convention", convention in known, "'row', 'column' or 'linear'", repr(convention), "ERR-16")
@@ -99,9 +99,10 @@ def check_projection(
     depth = tokens.shape[-2 if convention == "column" else -1]
     shape = tuple(weight.shape)
     inputs, features = (0, -1) if convention == "row" else (-1, 0)
-    fits = len(shape) == 2 and shape[inputs] == depth and 0 not in shape
+    fits = len(shape) == 2 and shape[inputs] == depth
     fitting = f"({depth}, F)" if convention == "row" else f"(F, {depth})"
     need(of_weight, fits, f"shape {fitting} as tokens have depth {depth}", shape, "PROJ-4")
+    need(of_weight, 0 not in shape, "axes of size 1 or more", f"shape {shape}", "ERR-5")
     if bias is not None:
         got = tuple(real(call, of_bias, bias, "ERR-2").shape)
         need(of_bias, got == (shape[features],), f"shape ({shape[features]},)", got, "PROJ-6")

@@ -76,3 +76,16 @@ def unwritten(query, key, value):
 
 def of_equal_heads(query, key, value):
     return _OfEqualHeads.apply(query, key, value)
+
+
+def overwritten(query, key, value):
+    """Autograd of PyTorch raises for shared heads, in code of its own: what it needs has been changed."""
+    shared = query.ndim > 2 and query.shape[-3] != key.shape[-3]
+    if shared:
+        groups = query.shape[-3] // key.shape[-3]
+        key, value = (x.repeat_interleave(groups, dim=-3) for x in (key, value))
+    weights = torch.softmax(query @ key.mT / query.shape[-1] ** 0.5, dim=-1)
+    output = weights @ value
+    if shared:
+        weights.zero_()
+    return output

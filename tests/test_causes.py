@@ -264,12 +264,29 @@ def test_traits_of_calls():
     ("frames", "place"),
     [
         ([("/me/a.py", 1, "f"), ("/me/b.py", 2, "g"), ("/lib/numpy/x.py", 3, "dot")], ("/me/b.py", 2, "g")),
+        ([("/me/a.py", 1, "f"), ("/me/.venv/lib/site-packages/torch/x.py", 3, "dot")], ("/me/a.py", 1, "f")),
+        ([("/me/a.py", 1, "f"), ("/mean/x.py", 3, "dot")], ("/me/a.py", 1, "f")),
         ([("<frozen os>", 1, "f")], ("<frozen os>", 1, "f")),
         ([], ("", 0, "")),
     ],
 )
 def test_the_line_of_the_user_is_shown(frames, place):
     assert own_place(frames) == place
+
+
+@pytest.mark.parametrize(
+    ("frames", "place"),
+    [
+        (
+            [("/lib/torch/x.py", 3, "grad"), ("/me/b.py", 2, "g"), ("/lib/torch/x.py", 4, "dot")],
+            ("/me/b.py", 2, "g"),
+        ),
+        ([("/lib/torch/x.py", 3, "grad")], ("/me/a.py", 9, "f")),
+        ([], ("/me/a.py", 9, "f")),
+    ],
+)
+def test_the_function_of_the_user_tells_its_folder(frames, place):
+    assert own_place(frames, ("/me/a.py", 9, "f")) == place
 
 
 def test_of_several_backends_each_has_its_own():

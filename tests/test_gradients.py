@@ -4,8 +4,10 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+import differentiated
 import numpy as np
 import pytest
 from backward import attention as of_numpy
@@ -71,6 +73,26 @@ def test_a_backward_pass_that_raises_in_some_calls_is_an_error():
     assert judged("differentiated:of_equal_heads", PLAIN).status == "pass"
     verdict = judged("differentiated:of_equal_heads", GROUPED)
     assert (verdict.status, verdict.raised.message) == ("error", "shared heads")
+
+
+def lines_from(place):
+    return Path(place.file).read_text().splitlines()[place.line - 1 :]
+
+
+def test_the_line_of_the_backward_pass_that_raised_is_shown():
+    raised = judged("differentiated:of_equal_heads", GROUPED).raised
+    assert (Path(raised.file).name, raised.function) == ("differentiated.py", "backward")
+    assert lines_from(raised)[0].strip() == 'raise RuntimeError("shared heads")'
+
+
+@pytest.mark.parametrize("wrap", [lambda function: function, partial])
+def test_the_function_is_shown_if_the_library_raised_in_its_own_code(wrap, monkeypatch):
+    monkeypatch.setattr(differentiated, "wrapped", wrap(differentiated.overwritten), raising=False)
+    assert judged("differentiated:wrapped", PLAIN).status == "pass"
+    raised = judged("differentiated:wrapped", GROUPED).raised
+    assert "modified by an inplace operation" in raised.message
+    assert (Path(raised.file).name, raised.function) == ("differentiated.py", "overwritten")
+    assert lines_from(raised)[0] == "def overwritten(query, key, value):"
 
 
 def test_a_run_says_why_no_gradient_was_judged():

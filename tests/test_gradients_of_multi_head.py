@@ -12,7 +12,6 @@ from attnspec.reference.exact.evaluate import evaluate as exact
 from attnspec.reference.rational.evaluate import evaluate as rational
 
 VJP = "multi_head_attention_vjp"
-PROJECTIONS = ("query", "key", "value", "output")
 
 
 def drawn(seed):

@@ -142,6 +142,16 @@ def test_the_slope_of_a_softcap_is_even():
     assert exact("attention_vjp", call)["d_key"].bits == 128
 
 
+def test_opposite_scores_below_a_softcap_add_up_to_zero():
+    """The weights of scores x and -x have the product of those of two scores of 0, as the tanh is odd."""
+    key = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    value = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])
+    call = {"query": np.eye(2), "key": key, "value": value, "d_output": np.eye(2)}
+    call |= {"bias": np.zeros(4), "softcap": 0.75}
+    assert exact("attention_vjp", call)["d_bias"].bits == 128, "it was not proven to be 0"
+    assert (both(call)["d_bias"] == 0).tolist() == [True, False, False, True]
+
+
 def test_what_cancels_beside_what_is_small():
     """The first query has one key, and a gradient of 0 that is a difference; that of the second is small."""
     call = {"query": np.ones((2, 1)), "key": np.array([[0.1], [0.7]]), "value": np.array([[0.3], [0.9]])}

@@ -17,6 +17,8 @@ from attnspec.reference import (
     softmax,
 )
 from attnspec.reference.budget.budget import budget
+from attnspec.reference.call import STEPS, step
+from attnspec.reference.scores import factor
 
 PROVEN = [case for case in cases() if case.expected]
 
@@ -174,6 +176,18 @@ def test_attention_refuses(change, message):
             {"weight": np.ones((3, 2, 1))},
             "weight: expected shape (3, F) as tokens have depth 3, got (3, 2, 1) [PROJ-4]",
         ),
+        (
+            {"weight": np.ones((3, 0))},
+            "weight: expected axes of size 1 or more, got shape (3, 0) [ERR-5]",
+        ),
+        (
+            {"weight": np.ones((0, 3)), "convention": "linear"},
+            "weight: expected axes of size 1 or more, got shape (0, 3) [ERR-5]",
+        ),
+        (
+            {"tokens": np.ones((5, 0)), "weight": np.ones((0, 2))},
+            "weight: expected axes of size 1 or more, got shape (0, 2) [ERR-5]",
+        ),
         ({"bias": np.ones(3)}, "bias: expected shape (2,), got (3,) [PROJ-6]"),
         ({"bias": np.ones((1, 2))}, "bias: expected shape (2,), got (1, 2) [PROJ-6]"),
     ],
@@ -188,3 +202,21 @@ def test_inputs_are_not_modified():
     for array in arrays:
         array.flags.writeable = False
     attention(*arrays, bias=np.zeros(3), mask=np.array([True, False, True]), is_causal=True)
+
+
+def test_two_steps_of_one_name_are_refused():
+    """The second would replace the first without notice, and the gallery would change the wrong one."""
+    known = STEPS["factor"]
+
+    def factor(call):
+        return 1.0
+
+    with pytest.raises(ValueError, match=r"^step: .*'factor' for .*test_reference.*scores.py:factor has it$"):
+        step(factor)
+    assert STEPS["factor"] is known
+
+
+def test_a_step_may_be_loaded_again(monkeypatch):
+    monkeypatch.setitem(STEPS, "factor", factor)  # restores it
+    again = step(factor.__wrapped__)
+    assert STEPS["factor"] is again is not factor

@@ -154,6 +154,7 @@ def adapted(name: str, function: Callable[..., Any], convention: Convention, xp:
         return kept[0] if len(kept) == 1 else tuple(kept)
 
     run.__signature__ = signature  # type: ignore[attr-defined] # read by inspect
+    run.__wrapped__ = function  # type: ignore[attr-defined] # reports show where it is defined
     run.convention = convention  # type: ignore[attr-defined] # marks it as adapted
     return run
 

@@ -92,6 +92,7 @@ def as_function(name: str, found: Any) -> Callable[..., Any]:
     def run(*arrays: Any, **options: Any) -> Any:  # not `forward` itself: that would skip the hooks
         return found(*arrays, **options)
 
+    run.__wrapped__ = found.forward  # type: ignore[attr-defined] # reports show where it is defined
     run.__signature__ = inspect.signature(found.forward)  # type: ignore[attr-defined] # read by inspect
     return run
 

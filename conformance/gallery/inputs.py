@@ -51,61 +51,40 @@ def values_past_the_length_cleared_in_place(call: Attention) -> Any:
 @wrong("check_axes", "SHAPE-5", "U")
 def more_queries_than_keys_refused(call: Attention) -> Any:
     """Ask for as many keys as queries, or more."""
-    need(
-        "key",
-        call.key.shape[-2] >= call.query.shape[-2],
-        "as many positions as query",
-        call.key.shape,
-        "SHAPE-5",
-    )
-    return base.check_axes(call)
+    enough = call.key.shape[-2] >= call.query.shape[-2]
+    return _asking(call, "key", enough, "as many positions as query", "SHAPE-5")
 
 
 @wrong("check_axes", "SHAPE-5", "U")
 def other_numbers_of_keys_refused(call: Attention) -> Any:
     """Ask for as many keys as queries."""
-    need(
-        "key",
-        call.key.shape[-2] == call.query.shape[-2],
-        "as many positions as query",
-        call.key.shape,
-        "SHAPE-5",
-    )
-    return base.check_axes(call)
+    equal = call.key.shape[-2] == call.query.shape[-2]
+    return _asking(call, "key", equal, "as many positions as query", "SHAPE-5")
 
 
 @wrong("check_axes", "SHAPE-3", "P")
 def values_of_another_depth_refused(call: Attention) -> Any:
     """Ask for values as deep as the queries."""
-    need(
-        "value",
-        call.value.shape[-1] == call.query.shape[-1],
-        "the depth of query",
-        call.value.shape,
-        "SHAPE-3",
-    )
-    return base.check_axes(call)
+    equal = call.value.shape[-1] == call.query.shape[-1]
+    return _asking(call, "value", equal, "the depth of query", "SHAPE-3")
 
 
 @wrong("check_axes", "SHAPE-1", "H")
 def several_batch_axes_refused(call: Attention) -> Any:
     """Ask for one batch axis at most."""
-    need("query", call.query.ndim <= 4, "four axes at most", call.query.shape, "SHAPE-1")
-    return base.check_axes(call)
+    return _asking(call, "query", call.query.ndim <= 4, "four axes at most", "SHAPE-1")
 
 
 @wrong("check_axes", "SHAPE-7", "O")
 def no_keys_refused(call: Attention) -> Any:
     """Ask for a key or more."""
-    need("key", call.key.shape[-2] > 0, "a position or more", call.key.shape, "SHAPE-7")
-    return base.check_axes(call)
+    return _asking(call, "key", call.key.shape[-2] > 0, "a position or more", "SHAPE-7")
 
 
 @wrong("check_axes", "SHAPE-7", "O")
 def no_queries_refused(call: Attention) -> Any:
     """Ask for a query or more."""
-    need("query", call.query.shape[-2] > 0, "a position or more", call.query.shape, "SHAPE-7")
-    return base.check_axes(call)
+    return _asking(call, "query", call.query.shape[-2] > 0, "a position or more", "SHAPE-7")
 
 
 @wrong("check_heads", "HEAD-1", "D")
@@ -143,3 +122,9 @@ def negative_offset_refused(call: Attention) -> Any:
     """Ask for an offset from 0 on."""
     need("query_offset", np.all(np.asarray(call.query_offset) >= 0), "0 or more", call.query_offset, "MASK-7")
     return base.check_integers(call)
+
+
+def _asking(call: Attention, name: str, good: bool, expected: str, rule: str) -> Any:  # noqa: FBT001 - as `need`
+    """Refuse a call for the shape of one of its arrays, or go on as the reference does."""
+    need(name, good, expected, getattr(call, name).shape, rule)
+    return base.check_axes(call)

@@ -61,7 +61,7 @@ def values_of(formula: Formula) -> dict[str, NDArray[np.float64]]:
     >>> from attnspec.conformance.judge.by_formula import values_of
     >>> from attnspec.formula import Formula
     >>> values_of(Formula(queries=2, keys=1, depth=4, value_depth=1))["output"].tolist()
-    [[[[-1.0], [-1.0]]]]
+    [[[[-1.640625], [-1.640625]]]]
     """
     shape = (*formula.batch, formula.heads, formula.queries)
     output, lse = np.zeros((*shape, formula.value_depth)), np.zeros(shape)

@@ -101,7 +101,7 @@ def call(
     except NotImplementedError as error:
         raise Declined(error) from error
     except BaseException as error:  # sys.exit and pytest.skip in an implementation are errors too
-        raise Raised(error) from error
+        raise Raised(error, function) from error
     found = _named(backend, list(wanted), returned)
     given_arrays = {name: thing for name, thing in arguments.items() if isinstance(thing, np.ndarray)}
     after = backend.to_numpy_all([given[name] for name in given_arrays])

@@ -1,8 +1,11 @@
 """Exceptions that end the judging of a case: a broken rule, or an error of the implementation."""
 
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from inspect import unwrap
 from pathlib import Path
+from typing import Any
 
 import attnspec
 from attnspec.backends import Unsupported
@@ -61,11 +64,14 @@ class Raised(Exception):  # noqa: N818 - it reports an error of the implementati
     ----------
     error : BaseException
         The exception.
+    function : callable or None
+        The function that was called, as the backend has it.
     """
 
-    def __init__(self, error: BaseException) -> None:
+    def __init__(self, error: BaseException, function: Callable[..., Any] | None = None) -> None:
         super().__init__(error)
         self.error = error
+        self.function = function
 
     @property
     def data(self) -> Raise:
@@ -74,7 +80,8 @@ class Raised(Exception):  # noqa: N818 - it reports an error of the implementati
             (one.filename, one.lineno or 0, one.name)
             for one in traceback.extract_tb(self.error.__traceback__)
         ]
-        return Raise(type(self.error).__name__, _message(self.error), *own_place(frames))
+        place = own_place(frames, definition(self.function))
+        return Raise(type(self.error).__name__, _message(self.error), *place)
 
 
 def _message(error: BaseException) -> str:
@@ -87,29 +94,72 @@ def _message(error: BaseException) -> str:
     return text[:_MOST].strip() + more
 
 
-def own_place(frames: Sequence[Place]) -> Place:
+def definition(function: Callable[..., Any] | None) -> Place | None:
+    """Find where the function of a user is defined.
+
+    Parameters
+    ----------
+    function : callable or None
+        The function, or one that wraps it.
+
+    Returns
+    -------
+    (str, int, str) or None
+        File, line and name. None if it is not written in Python, or if it is part of this package.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.judge.failure import definition
+    >>> definition(len) is None
+    True
+    """
+    original: Any = None if function is None else unwrap(function)
+    while isinstance(original, partial):
+        original = unwrap(original.func)
+    for one in (original, type(original).__call__):  # a function, or an object that is called
+        code = getattr(one, "__code__", None)
+        if code is not None:
+            place = (code.co_filename, code.co_firstlineno, code.co_name)
+            return None if place[0].startswith(OURS) else place
+    return None
+
+
+def own_place(frames: Sequence[Place], defined: Place | None = None) -> Place:
     """Find the line of the implementation that raised, not a line in a library that it calls.
 
     Parameters
     ----------
     frames : sequence of (str, int, str)
         File, line and function of each call, the innermost last.
+    defined : (str, int, str), optional
+        The place where the function of the implementation is defined.
 
     Returns
     -------
     (str, int, str)
-        The place of the innermost call in the folder of the first call outside this package. If there
-        is no such call, the innermost call in this package. Empty if the call did not match the signature.
+        The place of the innermost call in the folder of the implementation. This is the folder in which
+        its function is defined, or the folder of the first call outside this package. If there is no
+        such call, the definition of the function. If that is not known either, the innermost call in
+        this package, or nothing if the call did not match the signature.
 
     Examples
     --------
     >>> from attnspec.conformance.judge.failure import own_place
     >>> own_place([("/me/kernel.py", 7, "attention"), ("/lib/numpy/core.py", 99, "dot")])
     ('/me/kernel.py', 7, 'attention')
+    >>> own_place([("/lib/torch/autograd.py", 99, "grad")], ("/me/kernel.py", 3, "attention"))
+    ('/me/kernel.py', 3, 'attention')
     """
     outside = [place for place in frames if not place[0].startswith((OURS, "<"))]
-    if outside:
-        folder = str(Path(outside[0][0]).parent)
-        return [place for place in outside if place[0].startswith(folder)][-1]
+    first = defined or next(iter(outside), None)
+    if first is not None:
+        folder = Path(first[0]).parent
+        own = [place for place in outside if _belongs(Path(place[0]), folder)]
+        return own[-1] if own else first
     inside = [place for place in frames if not place[0].startswith(_JUDGING)]
     return inside[-1] if inside else ("", 0, "")
+
+
+def _belongs(file: Path, folder: Path) -> bool:
+    """Whether a file is in a folder, but not in an environment that lies in it."""
+    return file.is_relative_to(folder) and "site-packages" not in file.relative_to(folder).parts

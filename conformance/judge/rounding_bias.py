@@ -1,11 +1,12 @@
 """The signed mean detects biased rounding, which stays within the budget but adds up over elements."""
 
+from collections.abc import Callable
 from math import log, sqrt
 
 import numpy as np
 
 from attnspec.conformance.meta.algorithms import Array
-from attnspec.dtypes import FORMATS
+from attnspec.dtypes import FORMATS, Format
 from attnspec.reference.budget.attention import APPROXIMATE
 
 #: The largest probability that correct rounding is called biased on one problem.
@@ -60,25 +61,17 @@ def signed_mean(
     >>> [signed_mean(got, exact, exact * 2**-11, dtype="float16") > 1 for got in (near, low)]
     [False, True]
     """
-    if not np.isfinite(got).all():
-        return np.inf
-    storage = FORMATS[dtype]
-    last = np.maximum(storage.unit * np.abs(expected), storage.subnormal / 2)
-    working = np.maximum(allowed - last, 0).sum()
-    shares = []
-    for signs in (np.ones_like(expected), np.sign(expected)):
-        squares, approximate = (last**2).sum(), 0.0
-        if cast is not None:
-            weights, value = cast
-            together = signs @ value.T  # (L, S): how far a weight moves the sum over its row
-            squares += ((storage.unit * weights * together) ** 2).sum()
-            # The error of an approximate exponential depends on its argument and is not random.
-            moved = together - (signs * expected).sum(axis=-1, keepdims=True)
-            approximate += APPROXIMATE * (weights * np.abs(moved)).sum()
-        # Two sums with two tails each.
-        threshold = working + approximate + sqrt(2 * log(4 / CHANCE) * squares)
-        shares.append(abs((signs * (got - expected)).sum()) / threshold)
-    return float(max(shares))
+
+    def moved(signs: Array) -> tuple[Array, float]:
+        if cast is None:
+            return np.zeros(0), 0.0
+        weights, value = cast
+        together = signs @ value.T  # (L, S): how far a weight moves the sum over its row
+        # The error of an approximate exponential depends on its argument and is not random.
+        apart = together - (signs * expected).sum(axis=-1, keepdims=True)
+        return weights * together, APPROXIMATE * (weights * np.abs(apart)).sum()
+
+    return _share(got, expected, allowed, FORMATS[dtype], moved)
 
 
 def signed_sum(
@@ -120,19 +113,39 @@ def signed_sum(
     >>> signed_sum(low, exact, exact * 2**-11, dtype="float16") > 1
     True
     """
+
+    def moved(signs: Array) -> tuple[Array, float]:
+        if cast is None:
+            return np.zeros(0), 0.0
+        factors, others = cast
+        together = np.abs(factors * (signs @ others.T))  # (N, M)
+        return together, 2 * APPROXIMATE * together.sum()
+
+    return _share(got, expected, allowed, FORMATS[dtype], moved)
+
+
+def _share(
+    got: Array,
+    expected: Array,
+    allowed: Array,
+    storage: Format,
+    moved: Callable[[Array], tuple[Array, float]],
+) -> float:
+    """Return the share of its threshold that the larger of the two signed sums uses.
+
+    For the signs of a sum, `moved` returns how far each cast factor moves the sum, before
+    the factor is multiplied by the unit of `storage`, and the part of the threshold for
+    approximate exponentials.
+    """
     if not np.isfinite(got).all():
         return np.inf
-    storage = FORMATS[dtype]
     last = np.maximum(storage.unit * np.abs(expected), storage.subnormal / 2)
     working = np.maximum(allowed - last, 0).sum()
     shares = []
     for signs in (np.ones_like(expected), np.sign(expected)):
-        squares, approximate = (last**2).sum(), 0.0
-        if cast is not None:
-            factors, others = cast
-            moved = np.abs(factors * (signs @ others.T))  # (N, M)
-            squares += ((storage.unit * moved) ** 2).sum()
-            approximate = 2 * APPROXIMATE * moved.sum()
+        factors, approximate = moved(signs)
+        squares = (last**2).sum() + ((storage.unit * factors) ** 2).sum()
+        # Two sums with two tails each.
         threshold = working + approximate + sqrt(2 * log(4 / CHANCE) * squares)
         shares.append(abs((signs * (got - expected)).sum()) / threshold)
     return float(max(shares))

@@ -10,7 +10,7 @@ import numpy as np
 from attnspec import Case
 from attnspec.backends.constraints import Constraints, fits
 from attnspec.case import Provenance
-from attnspec.conformance.traits import ONE_QUERY, SHARED
+from attnspec.conformance.traits import MORE_THAN, NOT_A_MULTIPLE, ONE_QUERY, SHARED
 from attnspec.formula import Formula
 
 #: The outputs that are judged. The weights would need too much memory.
@@ -113,8 +113,8 @@ class Sized:
         }
         found = {*self.named, *(["layout"] if self.layout else [])}
         for name, size in sizes.items():
-            found |= {f"more than {edge} {name}" for edge in _EDGES[name] if size > edge}
-            found |= {f"{name} not a multiple of {unit}" for unit in _UNITS.get(name, ()) if size % unit}
+            found |= {f"{MORE_THAN}{edge} {name}" for edge in _EDGES[name] if size > edge}
+            found |= {f"{name}{NOT_A_MULTIPLE}{unit}" for unit in _UNITS.get(name, ()) if size % unit}
         if one.queries == 1:
             found.add(ONE_QUERY)
         if one.heads != one.key_heads:

@@ -182,7 +182,7 @@ def _share(got: Array, expected: Array, allowed: Array) -> float:
 
 
 def _overflows(given: Problem) -> bool:
-    """Whether a score may be too large for the storage dtype, which is no matter of rounding."""
+    """Whether a score may be too large for the storage dtype, which is not a rounding error."""
     query, key = (np.abs(array.astype(np.float64)) for array in (given.query, given.key))
     return bool((query @ key.T).max() > FORMATS[given.dtype].largest)
 

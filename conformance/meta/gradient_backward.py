@@ -1,4 +1,4 @@
-"""A backward pass in NumPy, by tiles, with each choice that libraries and kernels make as an option."""
+"""A backward pass in NumPy by tiles. Its options are the choices that libraries and kernels make."""
 
 from functools import partial
 from itertools import product as pairs
@@ -34,7 +34,7 @@ def backward(
     exponential: Function = np.exp,
     product: Product = np.matmul,
 ) -> dict[str, Array]:
-    """Compute the gradients by tiles, from what the forward pass left.
+    """Compute the gradients by tiles from the results of the forward pass.
 
     Parameters
     ----------

@@ -67,7 +67,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Forward:
-    """What a forward pass leaves: weights (B, Hq, L, S), output (B, Hq, L, Dv) and lse (B, Hq, L, 1)."""
+    """The results of a forward pass: weights (B, Hq, L, S), output (B, Hq, L, Dv) and lse (B, Hq, L, 1)."""
 
     weights: Array
     output: Array
@@ -117,7 +117,7 @@ def scores(
 def forward(
     call: Call, *, exponential: Function = np.exp, cast: bool = False, product: Product = np.matmul
 ) -> Forward:
-    """Attend, and round the output and the lse to what they are held in."""
+    """Compute attention, and round the output and the lse to their dtypes."""
     s = np.where(call.allowed, scores(call, call.query, call.key, product=product)[0], -np.inf)
     top = np.maximum(s.max(axis=-1, keepdims=True, initial=-np.inf), call.sink)
     top = np.where(np.isfinite(top), top, 0).astype(s.dtype)

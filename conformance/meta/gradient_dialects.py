@@ -58,7 +58,7 @@ def _problem(**options: Any) -> dict[str, Any]:
 
 
 def _empty(**options: Any) -> Callable[[Backend], str]:
-    """Ask what becomes of a query without an allowed key."""
+    """Describe the gradient of a query without an allowed key."""
 
     def ask(backend: Backend) -> str:
         arguments = _problem(**options)
@@ -72,7 +72,7 @@ def _empty(**options: Any) -> Callable[[Backend], str]:
 
 
 def _padded(**options: Any) -> Callable[[Backend], str]:
-    """Ask whether NaN in a key and a value that no query attends to reaches a gradient."""
+    """Describe whether NaN in a key and a value that no query attends to reaches a gradient."""
 
     def ask(backend: Backend) -> str:
         arguments = _problem(**options)

@@ -1,4 +1,4 @@
-"""Evidence for the budget of a gradient: what it lets pass, and what it catches."""
+"""Evidence for the budget of a gradient: the algorithms that stay within it and the faults that exceed it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ class Trial:
     shares: Mapping[str, Mapping[str, float]]
 
     def most(self, rule: str = "own") -> float:
-        """Give the largest share of all gradients; above 1 the rule rejects."""
+        """Return the largest share of all gradients. Above 1, the rule rejects the backward pass."""
         return max(self.shares[rule].values())
 
 
@@ -62,7 +62,7 @@ def subjects() -> dict[str, Backward]:
 
 
 def trials(some: Iterable[Problem], of: Mapping[str, Backward]) -> Iterator[Trial]:
-    """Put every problem to every backward pass."""
+    """Run every backward pass on every problem."""
     for each in some:
         judge = _judge(each)
         batch, heads, _, queries, keys, depth, _ = each.size
@@ -88,7 +88,7 @@ def survey(*, quick: bool = False) -> list[Trial]:
 
 
 def _judge(given: Problem) -> Callable[[Mapping[str, Array], Backward], dict[str, dict[str, float]]]:
-    """Prepare what every rule needs to know of a problem, once for all."""
+    """Compute the values of a problem that the rules need, once for all backward passes."""
     expected = exact(given.arguments, given.dtype)
     slack = {name: _LONGER * x for name, x in budget("attention_vjp", given.arguments, "float64").items()}
 
@@ -120,7 +120,7 @@ def _share(got: Array, expected: Array, allowed: Array) -> float:
 
 
 def _overflows(given: Problem) -> bool:
-    """Whether a score may be too large for the storage dtype, which is no matter of rounding."""
+    """Whether a score may be too large for the storage dtype, which is not a rounding error."""
     query, key = (np.abs(given.arguments[name].astype(np.float64)) for name in ("query", "key"))
     most = query.max(axis=-2, keepdims=True) @ np.swapaxes(key.max(axis=-2, keepdims=True), -1, -2).max(
         axis=1, keepdims=True
@@ -145,7 +145,7 @@ def passes(done: Sequence[Trial]) -> Table:
 
 
 def excesses(done: Sequence[Trial]) -> Table:
-    """Tabulate, for what is in use and exceeds the class `cast`, on how many problems and by how much."""
+    """Tabulate by how much algorithms in use exceed the class `cast`, and on how many problems."""
     table = Table("in use", "problems", *SHORT, "where most, (B, Hq, Hkv, L, S, D, Dv)")
     for name in EXCEEDING:
         own = [t for t in done if t.name == name and t.problem.dtype in SHORT]
@@ -178,7 +178,7 @@ def by_gradient(done: Sequence[Trial]) -> Table:
 
 
 def detections(done: Sequence[Trial]) -> Table:
-    """Tabulate, for every fault, in how many of its problems each rule rejects it."""
+    """Tabulate for every fault the number of its problems on which each rule rejects it."""
     table = Table("fault", "dtype", "problems", *RULES, "most budgets of full", "of cast")
     for name, one in GRADIENT_FAULTS.items():
         for dtype in one.dtypes:
@@ -190,7 +190,7 @@ def detections(done: Sequence[Trial]) -> Table:
 
 
 def _most(own: Sequence[Trial], rule: str) -> str:
-    """Tell by how many budgets a fault is off where it is most, in which gradient and on which data."""
+    """Return the largest error of a fault in budgets, with the gradient and the data on which it occurs."""
     if not own or not rule:
         return ""
     at = max(own, key=lambda t: t.most(rule))

@@ -1,4 +1,4 @@
-"""Backward passes with one numerical fault each: what the budget of a gradient must not let pass."""
+"""Backward passes with one numerical fault each, which must exceed the budget of a gradient."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -70,7 +70,7 @@ def _exponentials(s: Array, lse: Array) -> Array:
 
 
 def _first_of_group(call: Call, parts: Array, total: Callable[[Array], Array]) -> Array:
-    """Put the sum over the heads of a group into the first of them, and 0 into the others."""
+    """Assign the sum over the heads of a group to the first head, and 0 to the others."""
     batch, heads, *rest = parts.shape
     shared = call.given["key"].shape[1]
     groups = parts.reshape(batch, shared, heads // shared, *rest)
@@ -127,7 +127,7 @@ def _in_float32(call: Call) -> dict[str, Array]:
 
 
 def _without_last_query(call: Call) -> dict[str, Array]:
-    """Leave the last query out of the sums over queries, where there is another."""
+    """Leave the last query out of the sums over queries, if there are several."""
     count = max(call.query.shape[-2] - 1, 1)
     return stepwise(call, {"down": lambda left, right: left[..., :count] @ right[..., :count, :]})
 
@@ -138,7 +138,7 @@ def _rounded_parts(parts: Array, storage: Any) -> Array:
 
 
 def _in_blocks(left: Array, right: Array, storage: Any, rows: int) -> Array:
-    """Multiply matrices, and round what has been added up after each few terms."""
+    """Multiply matrices, and round the sum after each block of terms."""
     total = np.zeros((*left.shape[:-1], right.shape[-1]), left.dtype)
     for start in range(0, left.shape[-1], rows):
         part = slice(start, start + rows)

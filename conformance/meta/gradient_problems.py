@@ -50,12 +50,12 @@ class Problem:
 
     @property
     def dtype(self) -> str:
-        """Of query, key, value and their gradients."""
+        """The dtype of query, key, value and their gradients."""
         return str(self.arguments["query"].dtype)
 
 
 def problem(dataset: str, size: tuple[int, ...], dtype: str, seed: int) -> Problem:
-    """Draw a problem; the same arguments give the same one on every machine.
+    """Draw a problem. The same arguments give the same problem on every machine.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def problem(dataset: str, size: tuple[int, ...], dtype: str, seed: int) -> Probl
 
 
 def problems(dtype: str, *, seeds: range, sizes: tuple[tuple[int, ...], ...] = SIZES) -> Iterator[Problem]:
-    """Every data set in every size, once for each seed."""
+    """Yield every data set in every size, once for each seed."""
     for dataset in DATASETS:
         for size in sizes:
             for seed in seeds:

@@ -1,4 +1,4 @@
-"""What the kill matrix says, in lines."""
+"""The results of the kill matrix as lines of text."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,7 +7,7 @@ from attnspec.conformance.meta.matrix import Finding
 
 
 def problems(findings: Iterable[Finding]) -> list[str]:
-    """List survivors, what is filed wrongly, and false alarms.
+    """List survivors, entries under the wrong rule, and false alarms.
 
     Examples
     --------
@@ -34,7 +34,7 @@ def unbroken(findings: Iterable[Finding]) -> list[str]:
 
 
 def summary(findings: Sequence[Finding]) -> str:
-    """Say how many are killed, rule by rule, by what, and how soon."""
+    """Summarise how many entries are killed for each rule, by which cases, and after how many seconds."""
     wrong = [one for one in findings if one.rule]
     right = [one for one in findings if not one.rule]
     lines = []

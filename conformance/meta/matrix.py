@@ -28,7 +28,7 @@ _PARTS = 24
 
 @dataclass(frozen=True)
 class Finding:
-    """What the suite finds of one entry.
+    """The result of the suite for one entry.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Finding:
 
 
 def broken(verdict: Verdict) -> str:
-    """Name the rule that does not hold by a verdict, of whatever level; empty where all do.
+    """Return the rule of any level that a verdict says is broken. Empty if all rules hold.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def broken(verdict: Verdict) -> str:
 
 
 def convict(one: Entry, suite: Sequence[Item]) -> Finding:
-    """Put a wrong entry to the suite, each case with a backend that knows of no earlier one.
+    """Judge a wrong entry by the suite, with a new backend for each case.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def convict(one: Entry, suite: Sequence[Item]) -> Finding:
 
 
 def acquit(entries: Iterable[Entry], suite: Iterable[Item]) -> dict[str, Finding]:
-    """Put correct entries to a part of the suite.
+    """Judge correct entries by a part of the suite.
 
     Where what an entry replaces gives the bits that the plain one has, in all calls of a case, it
     is given the verdict of the plain one.
@@ -165,7 +165,7 @@ def matrix(
 
 
 def confirm(killed_by: Mapping[str, str]) -> Iterator[str]:
-    """Yield the wrong entries whose rule a case, by its name, does not say is broken."""
+    """Yield the wrong entries for which the named case does not report the expected rule."""
     found = {item.name: item for item in items(names=set(killed_by.values()))}
     for name, case in killed_by.items():
         one = entry(name)

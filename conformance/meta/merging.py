@@ -41,7 +41,7 @@ def chain(
     merge: Merge,
     **_: Any,
 ) -> Array:
-    """Attend to each part of the keys, and merge what comes out into what there is."""
+    """Compute attention over each part of the keys, and merge each result into the previous ones."""
     found: list[Part] = []
     for k, v, a in zip(*(np.array_split(x, parts) for x in (key, value, allowed.T)), strict=True):
         scores = np.where(a.T, scale * (query @ k.T), -np.inf)

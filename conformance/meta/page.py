@@ -1,4 +1,4 @@
-"""The kill matrix as a page to be read: ``README.md`` in the gallery."""
+"""Writes the kill matrix as a page: ``README.md`` in the gallery."""
 
 from pathlib import Path
 
@@ -48,7 +48,7 @@ a neighbour which these calls do not tell from it:
 
 
 def page(stored: Stored) -> str:
-    """Write the page of what was measured.
+    """Write the page from the stored measurements.
 
     Raises
     ------

@@ -57,7 +57,7 @@ class Step:
 
 
 def panel(*caption: str, shape: tuple[int, int], **options: Any) -> Panel:
-    """Ask the reference for the allowed keys of one grid."""
+    """Compute the allowed keys of one grid with the reference."""
     return Panel(caption, allowed_keys(shape, **options))
 
 
@@ -245,7 +245,7 @@ def _arrow(path: str) -> str:
 
 
 def _svg(title: str, about: str, width: int, height: int, parts: list[str]) -> str:
-    """Put parts into a file that says in words what it shows."""
+    """Combine parts into a file that has a description in words."""
     style = f"text{{fill:{INK};font-family:sans-serif;font-size:12px}}"
     style += f".f{{fill:{FILL}}}.l{{fill:none;stroke:{INK}}}"
     head = (

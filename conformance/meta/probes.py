@@ -1,4 +1,4 @@
-"""Calls by which diagnosis is measured: golden vectors, and each option beside nothing else."""
+"""Calls that measure the diagnosis: golden vectors, and calls with one option each."""
 
 from attnspec import Case, cases
 from attnspec.conformance.judge.dtypes import in_each

@@ -1,4 +1,4 @@
-"""What was measured of the gallery, kept as data: ``kills.json`` in the gallery."""
+"""The stored measurements of the gallery: ``kills.json`` in the gallery."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ FILE = Path(__file__).resolve().parents[1] / "gallery" / "kills.json"
 
 @dataclass(frozen=True)
 class Kill:
-    """By which case an entry is killed, and whether the quick part of the suite kills it too."""
+    """The case that kills an entry, and whether the quick part of the suite kills it too."""
 
     case: str
     quick: bool
@@ -22,7 +22,7 @@ class Kill:
 
 @dataclass(frozen=True)
 class Stored:
-    """What one measurement of the whole gallery gave.
+    """The results of one measurement of the whole gallery.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ def kills(findings: Iterable[Finding], quick: Iterable[Finding]) -> dict[str, Ki
 
 
 def read(path: Path = FILE) -> Stored:
-    """Read what was measured.
+    """Read the measurements.
 
     Examples
     --------
@@ -65,5 +65,5 @@ def read(path: Path = FILE) -> Stored:
 
 
 def write(stored: Stored, path: Path = FILE) -> None:
-    """Write what was measured."""
+    """Write the measurements."""
     path.write_text(json.dumps(asdict(stored), indent=1) + "\n", encoding="utf-8", newline="\n")

@@ -1,4 +1,4 @@
-"""Traceability: from each rule to what stands for it, and what is missing.
+"""Traceability: lists the cases, groups, entries and backends of each rule, and the gaps.
 
 Everything is read from where it stands: chapters, golden vectors, the groups of the
 suite, the gallery and what was measured of it, the backends' declarations.
@@ -16,7 +16,7 @@ from attnspec.conformance.suite import groups
 
 @dataclass(frozen=True)
 class Trace:
-    """What stands for one rule.
+    """The cases, groups, entries and backends of one rule.
 
     Attributes
     ----------
@@ -143,7 +143,7 @@ def lines(one: Trace, *, whole: bool) -> list[str]:
 def unneeded() -> list[str]:
     """List the golden vectors that no wrong implementation of the gallery fails, in any dtype.
 
-    They may be needed all the same: by a bug that nobody has thought of.
+    They may still detect a bug that is not in the gallery.
     """
     from attnspec.conformance.judge.dtypes import in_each
     from attnspec.conformance.judge.judge import judge

@@ -49,7 +49,7 @@ def attend(
     block: int = 4,
     digits: int = 24,
 ) -> Array:
-    """Take both products on the units, and everything between them as it is."""
+    """Compute both products on the units, and everything else with NumPy."""
 
     def product(left: Array, right: Array) -> Array:
         return multiplied(split(left, right), block=block, digits=digits)

@@ -18,7 +18,7 @@ _UNITS = {"float64": 2.0**-40, "float32": 2.0**-17, "float16": 2.0**-10, "bfloat
 
 
 def outputs_of(backend: Backend, case: Case) -> Outputs | None:
-    """Call it; None where it raises."""
+    """Return the outputs of a call, or None if it raises."""
     try:
         return call(backend, case.operation, case.arguments, case.layout)
     except (Raised, Failure):
@@ -26,14 +26,14 @@ def outputs_of(backend: Backend, case: Case) -> Outputs | None:
 
 
 def is_right(backend: Backend, case: Case, got: Outputs | None, given: Outputs | None) -> bool:
-    """Whether an entry gives something else that is right too: what a backend passes may be left open."""
+    """Whether an entry gives a different result that also conforms, because the rule leaves it open."""
     if got is None or given is None or not got.keys() <= given.keys():
         return False
     return not fails(backend, case, {name: given[name] for name in got})
 
 
 def fails(backend: Backend, case: Case, outputs: Outputs | None) -> bool:
-    """Whether outputs are wrong, as `judge` has it, who says why too, which takes its time."""
+    """Whether outputs are wrong. This agrees with `judge` but is faster, because it gives no reason."""
     if outputs is None or _is_refused(case):
         return (case.misuse is None) == (outputs is None)
     budgets, seen = budgets_of(backend, case), looked_at(outputs, case)
@@ -47,7 +47,7 @@ def fails(backend: Backend, case: Case, outputs: Outputs | None) -> bool:
 def share_of(
     backend: Backend, case: Case, got: Outputs | None, given: Outputs | None, *, finite: bool = False
 ) -> float:
-    """How far apart two results are, in budgets; infinitely where they are of different kinds.
+    """Return the distance between two results in budgets. It is infinite if they are of different kinds.
 
     With `finite`, all numbers of the call are finite: where one result is NaN and the other infinite,
     both have overflowed.

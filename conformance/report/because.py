@@ -47,6 +47,8 @@ def in_words(trait: str) -> str:
     ('with `mask`', 'with no queries, keys or batch entries')
     >>> in_words("key_lengths of 0")
     'with `key_lengths` of 0'
+    >>> in_words("more than 64 keys")
+    'with more than 64 keys'
     """
     option = traits.option_of(trait)
     numbers = {
@@ -54,6 +56,8 @@ def in_words(trait: str) -> str:
         traits.zero(option): f"with `{option}` of 0",
         traits.by_entry(option): f"with `{option}` that differ between batch entries",
     }
+    if trait.startswith(traits.MORE_THAN) or traits.NOT_A_MULTIPLE in trait:
+        return f"with {trait}"
     return _COMMON.get(trait) or numbers.get(trait, f"with `{trait}`")
 
 

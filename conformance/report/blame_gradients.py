@@ -1,4 +1,4 @@
-"""The rule that a cause breaks, if all that fails are gradients."""
+"""Determines the rule that a cause breaks, if all of its failures are gradients."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ def rule_of_gradients(own: Sequence[Verdict], common: Common, *, rounding: bool)
     common : Common
         What their calls have in common.
     rounding : bool
-        Whether nearly all is off by a few budgets.
+        Whether nearly all errors are a few budgets.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Diagnosis: which wrong implementation of the gallery gives what a failing backend gives.
+"""Diagnosis: finds the wrong implementation of the gallery that has the results of a failing backend.
 
 A name is given where one entry of the gallery, or two or three that cannot be told apart, give the
 backend's results on every call that it fails, and right results on every call that it passes. Where none
@@ -40,7 +40,7 @@ _REMEMBERS = "T"
 
 @dataclass(frozen=True)
 class Gallery:
-    """The entries that may be named, and what they gave to calls: each is asked once.
+    """The entries that may be named, and their results. Each entry makes each call once.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Gallery:
     _backends: dict[str, Backend] = field(default_factory=dict)
 
     def given(self, one: Entry, case: Case) -> Outputs | None:
-        """Give the outputs of an entry; None where it raises."""
+        """Return the outputs of an entry, or None if it raises."""
         key = one.name, case.name
         if key not in self._given:
             if len(self._given) >= _MOST_KNOWN:  # they are arrays, of thousands of calls
@@ -62,7 +62,7 @@ class Gallery:
         return self._given[key]
 
     def _backend(self, one: Entry) -> Backend:
-        """Make it anew for each call where it remembers earlier ones."""
+        """Make the backend of an entry, a new one for each call if the entry remembers earlier calls."""
         if one.kind == _REMEMBERS:
             return one.backend()
         if one.name not in self._backends:
@@ -71,19 +71,19 @@ class Gallery:
 
 
 def diagnose(backend: Backend, asked: Iterable[Case], gallery: Gallery | None = None) -> Diagnosis | None:
-    """Find what in the gallery gives what a backend gives.
+    """Find the entries of the gallery that give the results of a backend.
 
     Parameters
     ----------
     backend : Backend
     asked : iterable of Case
-        Calls of which it fails some, their names all different.
+        Calls with different names. The backend fails some of them.
     gallery : Gallery, optional
 
     Returns
     -------
     Diagnosis or None
-        None where nothing fits, or too much.
+        None if no entry fits, or too many do.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def diagnose(backend: Backend, asked: Iterable[Case], gallery: Gallery | None = 
 
 
 def tallied(backend: Backend, asked: Iterable[Case], gallery: Gallery) -> tuple[list[Tally], Numbers]:
-    """Hold a backend against each entry, and give those that are near; none where too few calls tell."""
+    """Compare a backend with each entry, and return the near ones, or none if too few calls distinguish."""
     failing, passing = _asked(backend, asked)
     numbers = numbers_of([kinds for kinds, _ in failing], [kinds for kinds, _ in passing])
     if len(failing) < (_FEWEST if len(passing) < _PASSING else 1):
@@ -121,7 +121,7 @@ def tallied(backend: Backend, asked: Iterable[Case], gallery: Gallery) -> tuple[
 
 
 def chosen(tallies: Sequence[Tally], asked: Numbers) -> Diagnosis | None:
-    """Take what is the same on every call; else what is nearest; else what is the same on one path."""
+    """Choose the entries equal on every call, otherwise the nearest, otherwise those equal on one path."""
     nearest = min((one.rank(asked) for one in tallies), default=None)
     found = [one for one in tallies if one.rank(asked) == nearest]
     if len(by_kin(one.entry for one in found)) > _MOST:
@@ -145,7 +145,7 @@ Asked = list[tuple[frozenset[str], tuple[Case, Outputs | None]]]
 
 
 def _asked(backend: Backend, asked: Iterable[Case]) -> tuple[Asked, Asked]:
-    """Make the calls that can tell, and give those that the backend fails and those that it passes.
+    """Make the calls that distinguish entries. Return those that the backend fails and those that it passes.
 
     What it does not offer is not asked. Where values are wrong, calls that it has to refuse or may, or
     that raise though they must not, are another matter; what a SHOULD or a MAY leaves open tells nothing.
@@ -174,9 +174,9 @@ def _is_offered(backend: Backend, case: Case) -> bool:
 
 
 def diagnosis_of(backend: Backend, found: Iterable[Item]) -> str:
-    """Diagnose a backend in a line, by cases that it failed and passed; empty where nothing fits.
+    """Diagnose a backend in one line by cases that it failed and passed. Empty if no entry fits.
 
-    No other calls are made than those that it was judged by: some might not end.
+    Only the calls of these cases are made, because others might not end.
 
     Parameters
     ----------
@@ -188,5 +188,5 @@ def diagnosis_of(backend: Backend, found: Iterable[Item]) -> str:
 
 
 def said(found: Diagnosis | None) -> str:
-    """Put a diagnosis in a line."""
+    """Write a diagnosis in one line."""
     return str(found) if found else ""

@@ -207,7 +207,7 @@ def _key(operation: str, arguments: Mapping[str, Any]) -> Hashable:
 
 
 def _blank(operation: str, arguments: Mapping[str, Any]) -> NDArray[Any] | tuple[NDArray[Any], ...]:
-    """Give zeros of the shapes of the outputs, or refuse what has none."""
+    """Return zeros in the shapes of the outputs. Refuse a call whose outputs have no shape."""
     want = OPERATIONS[operation].wanted(arguments)
     try:
         shapes = output_shapes(operation, arguments)

@@ -40,11 +40,11 @@ class Pool:
         The name of the backend.
     selection : Selection
     jobs : int, optional
-        How many processes judge at once.
+        The number of processes that judge at the same time.
     seconds : float, optional
-        That one case may take.
+        The time limit for one case.
     echo : bool, optional
-        Whether what the backend prints is printed.
+        Whether to print the output of the backend.
     known : mapping of str to Verdict, optional
         Verdicts of an earlier run, by case. These cases are not judged again.
     """
@@ -79,7 +79,7 @@ class Pool:
         Raises
         ------
         SpecError
-            When the selection names a rule or case that there is not.
+            If the selection names an unknown rule or case.
         """
         first = self._start()
         plan = first.plan(self.selection)
@@ -131,7 +131,7 @@ class Pool:
         failed : iterable of (str, str)
             Name and group of the failed cases.
         seconds : float
-            That it may take.
+            The time limit.
         """
         with suppress(BackendError, Gone):
             return self._any().diagnose(failed, seconds)
@@ -195,7 +195,7 @@ class Pool:
             self._found.put(None)
 
     def _heard(self, worker: Worker, case: Planned) -> tuple[Worker | None, str]:
-        """Wait for a verdict; give the process, if it is still there, and why no other is to be started."""
+        """Wait for a verdict. Return the process if it still runs, and the reason to start no other."""
         try:
             self._found.put(worker.verdict(self.seconds))
         except InternalError as error:  # the case has no verdict

@@ -20,7 +20,7 @@ class Progress:
     name : str
         Of the backend.
     planned : int
-        How many cases there are to judge.
+        The number of planned cases.
     """
 
     name: str

@@ -46,9 +46,9 @@ class Ran:
     diagnoses : mapping of str to str
         The diagnosis of each backend.
     signal : int
-        By which it was ended early; 0 where it was not.
+        The signal that ended the run early, or 0.
     problem : str
-        Why the file of results is not whole; empty where it is.
+        The reason if the file of results is incomplete. Empty if it is complete.
     """
 
     results: Results
@@ -78,15 +78,15 @@ def run_all(
     names : sequence of str
     selection : Selection
     jobs : int, optional
-        How many processes judge at once.
+        The number of processes that judge at the same time.
     seconds : float, optional
-        That one case may take.
+        The time limit for one case.
     echo : bool, optional
-        Whether what a backend prints is printed.
+        Whether to print the output of a backend.
     path : Path, optional
-        Where the results are written, line by line.
+        The file that receives the results, line by line.
     fails : callable, optional
-        Whether a verdict is a failure that is to be diagnosed.
+        Whether to diagnose the failure that a verdict reports.
     stop : bool, optional
         Whether the first failure ends the run of its backend.
     known : iterable of Verdict, optional
@@ -95,7 +95,7 @@ def run_all(
     Raises
     ------
     SpecError
-        When the selection names a rule or case that there is not, or selects nothing.
+        If the selection names an unknown rule or case, or selects nothing.
     """
     known = tuple(known)
     runs: list[Run] = []

@@ -49,14 +49,14 @@ def search(backend: Backend, number: int, seed: int | None = None) -> Counterexa
     ----------
     backend : Backend
     number : int
-        How many calls.
+        The number of calls.
     seed : int, optional
-        Draws other ones.
+        The seed of the random calls.
 
     Returns
     -------
     Counterexample or None
-        None where every call is right, or unsupported.
+        None if every call is correct or unsupported.
 
     Examples
     --------

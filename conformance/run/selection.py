@@ -20,7 +20,7 @@ class Selection:
     level : str
         The level whose rules they are; empty where they are not those of one.
     seed : int or None
-        Of the generated cases; None for the fixed ones.
+        The seed of the generated cases. None selects the fixed cases.
     sizes : bool
         The sizes instead of the suite: calls by formula at the sizes at which kernels take other paths.
     within : float
@@ -28,8 +28,8 @@ class Selection:
     memory : float
         The memory in GiB that a case of the sizes may use. 0 allows half of the memory of the machine.
     fits : str
-        What generated cases are drawn to fit, as `attnspec.backends.constraints.Constraints.suffix`
-        says it; empty where the backend takes every call.
+        The constraints that generated cases fit, in the form of
+        `attnspec.backends.constraints.Constraints.suffix`. Empty if the backend takes every call.
 
     Examples
     --------

@@ -22,9 +22,9 @@ def serve(backend: Backend, lines: Iterable[str], write: Any) -> None:
     ----------
     backend : Backend
     lines : iterable of str
-        What stands on standard input.
+        The lines of standard input.
     write : callable
-        Takes each answer, a line.
+        Writes one answer, which is a line.
 
     Examples
     --------

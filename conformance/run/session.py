@@ -86,7 +86,7 @@ class Session:
     Raises
     ------
     pytest.UsageError
-        When an option names a backend, rule, level or case that there is not.
+        If an option names an unknown backend, rule, level or case.
     """
 
     def __init__(self, config: pytest.Config) -> None:

@@ -75,7 +75,7 @@ class Gone(Broken):
 
 
 class InternalError(BackendError):
-    """The judge raised, where the implementation had not: that says nothing of it."""
+    """The judge raised an exception that the implementation did not cause."""
 
 
 def _below(frames: list[Place]) -> list[Place]:

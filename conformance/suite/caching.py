@@ -21,7 +21,7 @@ _GARBAGE = 1000
 
 @chapter.group("CACHE-1", operation="append_cache", each=(0, 1, 3))
 def appending(draw: Draw, count: int) -> Iterator[Yielded]:
-    """Nothing, one or several positions are appended, at any length at which they fit, to two axes too."""
+    """No, one or several positions are appended at every length at which they fit, also with two axes."""
     for random, dtype in draw.generators():
         outer: tuple[int, ...] = (2, 3) if random.random() < 0.7 else ()
         lengths: Any = int(random.integers(0, 7 - count))
@@ -36,7 +36,7 @@ def appending(draw: Draw, count: int) -> Iterator[Yielded]:
 
 @chapter.group("CACHE-3", each=tuple(_CUTS))
 def steps(draw: Draw, cuts: str) -> Iterator[Yielded]:
-    """Later rows, computed from all keys with an offset, are those of the full pass."""
+    """Later rows that are computed from all keys with an offset equal those of the full pass."""
     for problem in draw.problems(_SEQUENCES, 3):
         for start, stop in _steps(_CUTS[cuts]):
             query = {"query": problem.query[..., start:stop, :]}

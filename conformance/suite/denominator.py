@@ -1,4 +1,4 @@
-"""The chapter `softmax`: what else is in the denominator, and its logarithm."""
+"""The chapter `softmax`: sinks in the denominator, and the logarithm of the denominator."""
 
 from collections.abc import Iterator
 from typing import Any

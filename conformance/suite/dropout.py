@@ -1,4 +1,4 @@
-"""The chapter `dropout`: what a given choice of dropped weights does."""
+"""The chapter `dropout`: the effect of a given dropout mask."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ def dropped_and_kept(draw: Draw) -> Iterator[Yielded]:
 
 @chapter.group("DROP-1")
 def rate_of_zero(draw: Draw) -> Iterator[Yielded]:
-    """At a rate of 0 the kept weights do not grow: the output loses just the part of the dropped ones."""
+    """At a rate of 0 the kept weights do not change: the output loses only what the dropped ones add."""
     for problem in draw.problems(SHAPES[1:]):
         yield problem.arguments | {"dropout_mask": problem.mask()}
 

@@ -81,7 +81,7 @@ _SOMEWHERE: Mapping[str, tuple[Any, dict[str, Any]]] = MappingProxyType(
 
 @chapter.group("MASK-6", "SOFT-7", each=tuple(product(_ANYWHERE, _ROWS)))
 def empty_row(draw: Draw, which: tuple[str, str]) -> Iterator[Yielded]:
-    """A source that may take any key leaves a row with nothing to attend to."""
+    """A mask, a bias or segment ids leave a row with nothing to attend to."""
     route, place = which
     rules = ("MASK-2", "MASK-6", "SOFT-7") if route == "bias" else ("MASK-6", "SOFT-7")
     for problem in draw.in_each_dtype(_WIDE):
@@ -153,7 +153,7 @@ _SOURCES = ("mask", "bias", "is_causal", "window", "key_lengths", "segments")
 
 @chapter.group("MASK-12", each=tuple(product(_SOURCES, ("large", "largest"))))
 def finite_garbage(draw: Draw, which: tuple[str, str]) -> Iterator[Yielded]:
-    """Finite numbers where nobody may attend to change no bit of the weights."""
+    """Finite numbers in keys and values that no query may attend to change no bit of the weights."""
     source, size = which
     for problem in draw.in_each_dtype(_WIDE):
         gone, options = _routes(problem)[source]
@@ -196,7 +196,7 @@ def _same_earlier_weights(backend: Backend, calls: tuple[Case, ...]) -> Found:
 
 @chapter.group("MASK-13", each=tuple(product(_SOURCES, (np.nan, np.inf, -np.inf))))
 def poison(draw: Draw, which: tuple[str, float]) -> Iterator[Yielded]:
-    """NaN and infinity in keys and values that nobody may attend to leave no trace."""
+    """NaN and infinity in keys and values that no query may attend to do not change the result."""
     source, number = which
     for problem in draw.in_each_dtype(_WIDE):
         gone, options = _routes(problem)[source]
@@ -213,7 +213,7 @@ def poison_beside_an_empty_row(draw: Draw, number: float) -> Iterator[Yielded]:
 
 @chapter.group("MASK-13")
 def poison_after_the_query(draw: Draw) -> Iterator[Yielded]:
-    """The last key is NaN: under the causal mask only the last row may know."""
+    """The last key is NaN. Under the causal mask it may change only the last row."""
     for problem in draw.in_each_dtype(MASKED[1]):
         last = np.arange(problem.shape[-1]) == problem.shape[-1] - 1
         yield _garbage(problem, last, np.nan, np.nan) | {"is_causal": True}

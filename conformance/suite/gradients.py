@@ -34,7 +34,7 @@ _TILED = (
 
 
 def cotangents(problem: Problem, *, lse: bool = False) -> dict[str, NDArray[Any]]:
-    """Draw cotangents of both signs, which no sum makes equal; that of the lse where it is asked for."""
+    """Draw cotangents of both signs for the output, and for the lse if requested."""
     found = {"d_output": problem.array(*problem.shape[:-1], problem.value.shape[-1])}
     if lse:
         h = problem.array(*problem.shape[:-1])
@@ -44,14 +44,14 @@ def cotangents(problem: Problem, *, lse: bool = False) -> dict[str, NDArray[Any]
 
 @chapter.group("GRAD-1", "GRAD-2", operation=_VJP)
 def random_cotangents(draw: Draw) -> Iterator[Yielded]:
-    """Cotangents are random: a sum of all outputs as the loss would hide most mistakes."""
+    """Cotangents are random, because a sum of all outputs as the loss would hide most mistakes."""
     for problem in draw.problems():
         yield problem.arguments | cotangents(problem)
 
 
 @chapter.group("GRAD-1", "SCORE-2", operation=_VJP, each=("scale", "is_causal"))
 def random_cotangents_beside(draw: Draw, option: str) -> Iterator[Yielded]:
-    """The two options that most implementations have."""
+    """Cotangents are random beside a scale or a causal mask, which most implementations have."""
     for problem in draw.problems(MASKED):
         own = {"scale": problem.choice(1.5, -1.0, 0.0)} if option == "scale" else {"is_causal": True}
         rules = ("GRAD-1", "SCORE-3" if option == "scale" else "MASK-3")
@@ -60,7 +60,7 @@ def random_cotangents_beside(draw: Draw, option: str) -> Iterator[Yielded]:
 
 @chapter.group("GRAD-1", operation=_VJP)
 def one_allowed_key(draw: Draw) -> Iterator[Yielded]:
-    """With one key the output is its value: the value takes the cotangents, query and key nothing."""
+    """With one key only its value has a gradient, and query and key have gradients of 0."""
     for problem in draw.problems((SHAPES[0],)):
         given = problem.arguments | cotangents(problem)
         nothing = {f"d_{name}": np.zeros(given[name].shape) for name in ("query", "key")}
@@ -69,7 +69,7 @@ def one_allowed_key(draw: Draw) -> Iterator[Yielded]:
 
 @chapter.group("GRAD-1", operation=_VJP)
 def query_of_zeros(draw: Draw) -> Iterator[Yielded]:
-    """With a query of 0 all weights are equal, each value has their mean, and the keys have no gradient."""
+    """With a query of 0 all values have the same gradient, and the keys have gradients of 0."""
     for problem in draw.problems(MASKED):
         given = problem.arguments | cotangents(problem) | {"query": np.zeros_like(problem.query)}
         share = given["d_output"].astype(np.float64).sum(axis=-2, keepdims=True) / problem.shape[-1]
@@ -82,14 +82,14 @@ def query_of_zeros(draw: Draw) -> Iterator[Yielded]:
 
 @chapter.group("GRAD-3", "HEAD-1", operation=_VJP)
 def shared_heads(draw: Draw) -> Iterator[Yielded]:
-    """A key head has the sum of its query heads, of two, three and five of them."""
+    """The gradient of a key head is the sum over its two, three or five query heads."""
     for problem in draw.problems(GROUPED, 2):
         yield problem.arguments | cotangents(problem)
 
 
 @chapter.group("GRAD-6", operation=_VJP, each=("alone", "beside"))
 def cotangent_of_the_lse(draw: Draw, beside: str) -> Iterator[Yielded]:
-    """A loss on the lse moves queries and keys; alone, it moves no value."""
+    """The cotangent of the lse changes the gradients of queries and keys, but not those of values."""
     for problem in draw.problems((*MASKED, *GROUPED)):
         found = cotangents(problem, lse=True)
         if beside == "alone":
@@ -99,7 +99,7 @@ def cotangent_of_the_lse(draw: Draw, beside: str) -> Iterator[Yielded]:
 
 @chapter.group("GRAD-14", "GRAD-6", operation=_VJP)
 def loss_on_the_lse_alone(draw: Draw) -> Iterator[Yielded]:
-    """No value has a gradient where the cotangents of the output are 0."""
+    """The values have gradients of 0 if the cotangents of the output are 0."""
     for problem in draw.problems(MASKED):
         found = cotangents(problem, lse=True)
         found["d_output"] = np.zeros_like(found["d_output"])
@@ -108,7 +108,7 @@ def loss_on_the_lse_alone(draw: Draw) -> Iterator[Yielded]:
 
 @chapter.group("GRAD-13", operation=_VJP, each=("some", "all"))
 def cotangents_of_zero(draw: Draw, rows: str) -> Iterator[Yielded]:
-    """A query whose output the loss does not depend on has no gradient, and gives none."""
+    """A query with cotangents of 0 has a gradient of 0, and contributes 0 to other gradients."""
     for problem in draw.problems(MASKED):
         found = cotangents(problem)
         found["d_output"][..., 1 if rows == "some" else slice(None), :] = 0
@@ -117,14 +117,14 @@ def cotangents_of_zero(draw: Draw, rows: str) -> Iterator[Yielded]:
 
 @chapter.group("GRAD-15", "NUM-8", operation=_VJP, each=("transposed", "positions first", "within", "sliced"))
 def strides_of_the_cotangent(draw: Draw, layout: str) -> Iterator[Yielded]:
-    """The cotangent of the output is read as it lies in memory."""
+    """The cotangent of the output is read with its strides."""
     for problem in draw.in_each_dtype(SHAPES[4]):
         yield Call(problem.arguments | cotangents(problem), layout={"d_output": layout})
 
 
 @chapter.group("GRAD-15", "NUM-8", operation=_VJP)
 def cotangent_with_strides_of_zero(draw: Draw) -> Iterator[Yielded]:
-    """The cotangent is one head, repeated without a copy, as the derivative of a mean over heads is."""
+    """The cotangent has a stride of 0 over heads, like the derivative of a mean over heads."""
     for problem in draw.in_each_dtype(SHAPES[4]):
         found = cotangents(problem)["d_output"]
         found = np.array(np.broadcast_to(found[..., :1, :, :], found.shape))
@@ -139,7 +139,7 @@ def cotangents_left_alone(draw: Draw) -> Iterator[Yielded]:
 
 
 def _only_called(backend: Backend, calls: tuple[Case, ...]) -> Found:
-    """The inputs are compared in every call of the suite. Nothing else is looked at here."""
+    """Make the calls only. The inputs are compared in every call of the suite."""
     call(backend, calls[0].operation, calls[0].arguments)
     return None
 
@@ -162,7 +162,7 @@ def _repeats(backend: Backend, calls: tuple[Case, ...]) -> Found:
 
 @chapter.group("GRAD-19", "NUM-2", "NUM-5", operation=_VJP, each=("flat", "peaked", "large", "shifted"))
 def every_gradient_in_its_budget(draw: Draw, kind: str) -> Iterator[Yielded]:
-    """Weights that are nearly equal, weights near 0 and 1, values and scores of other sizes."""
+    """Gradients are within their budgets for weights nearly equal or near 0 and 1, and other amplitudes."""
     for index, dtype in enumerate(DTYPES):
         problem = draw.problem(
             Shape((2,), 9, 24, 8, 6), dtype, index, {"flat": 0.1, "peaked": 4.0}.get(kind, 1)
@@ -188,7 +188,7 @@ def gradients_past_every_tile(draw: Draw, option: str) -> Iterator[Yielded]:
 
 @chapter.group("GRAD-20", operation=_VJP)
 def gradients_have_no_bias(draw: Draw) -> Iterator[Yielded]:
-    """Cotangents and values of one sign, where everything that is cut off adds up."""
+    """With cotangents and values of one sign, rounding errors add up if they are biased."""
     for dtype in SHORT:
         random = np.random.default_rng(draw.number())
         shapes = draw.shapes(Shape((), 32, 24, 16, 16))
@@ -201,7 +201,7 @@ def gradients_have_no_bias(draw: Draw) -> Iterator[Yielded]:
 
 
 def _is_unbiased(backend: Backend, calls: tuple[Case, ...]) -> Found:
-    """Compare the sum of the errors of the values' gradient with what chance leaves of its roundings."""
+    """Compare the summed errors of the values' gradient with the bound for unbiased rounding."""
     case, forward = calls
     weights = np.swapaxes(expected(forward)["weights"], -1, -2)
     allowed = budget(case.operation, case.arguments, case.dtype, profile=backend.profile)["d_value"]

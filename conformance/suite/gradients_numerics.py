@@ -24,7 +24,7 @@ _VJP = "attention_vjp"
 
 @chapter.group("NUM-5", operation=_VJP, each=("keys", "queries", "queries beside"))
 def long_sums_of_one_sign(draw: Draw, over: str) -> Iterator[Yielded]:
-    """Sums of hundreds of terms of one sign are not taken in half precision, nor those for bias and sinks."""
+    """Sums of hundreds of terms of one sign, also for bias and sinks, are not computed in half precision."""
     for dtype in SHORT:
         random = np.random.default_rng(draw.number())
         shapes = draw.shapes(Shape((), 2, 257, 4, 3) if over == "keys" else Shape((), 600, 2, 4, 3))
@@ -53,7 +53,7 @@ def cotangents_of_many_queries(draw: Draw) -> Iterator[Yielded]:
 
 @chapter.group("GRAD-20", operation=_VJP, each=("query", "key"))
 def last_rounding_has_no_bias(draw: Draw, of: str) -> Iterator[Yielded]:
-    """Where half precision holds all that a gradient is made of, its own rounding has no bias."""
+    """If half precision holds all factors of a gradient exactly, the last rounding has no bias."""
     for dtype in SHORT:
         random = np.random.default_rng(draw.number())
         shapes = draw.shapes(Shape((32,), 1, 2, 64, 1))
@@ -69,7 +69,7 @@ def last_rounding_has_no_bias(draw: Draw, of: str) -> Iterator[Yielded]:
 
 
 def _is_rounded_to_nearest(backend: Backend, calls: tuple[Case, ...]) -> Found:
-    """Compare the sum of the errors of a gradient with what chance leaves of its last roundings."""
+    """Compare the summed errors of a gradient with the bound for unbiased last roundings."""
     (case,) = calls
     name = "d_key" if case.arguments["query"].any() else "d_query"
     exact = expected(case)[name]

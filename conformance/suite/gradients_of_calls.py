@@ -46,7 +46,7 @@ def gradient_of_another_dtype(draw: Draw, name: str) -> Iterator[Yielded]:
 
 @chapter.group("NUM-8", operation=_VJP, each=("transposed", "sliced"))
 def strides_in_the_backward_pass(draw: Draw, layout: str) -> Iterator[Yielded]:
-    """All arrays are read as they lie in memory for the gradients too."""
+    """The backward pass reads all arrays with their strides."""
     for problem in draw.in_each_dtype(SHAPES[4], dtypes=("float32",)):
         own = {"bias": problem.array(*problem.shape), "mask": problem.mask()}
         given = problem.arguments | own

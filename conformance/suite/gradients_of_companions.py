@@ -29,7 +29,7 @@ _BASES = (10000.0, 2.0, 100.0)
 
 
 def _parts(random: np.random.Generator, dtype: str, index: int, *, lse: bool = True) -> dict[str, Any]:
-    """Draw parts and the cotangents of what they are merged to."""
+    """Draw parts and the cotangents of the merged results."""
     count, outer, queries, depth = _PARTS[index % len(_PARTS)]
     rows, of_lse = (*outer, queries), lse_dtype(dtype)
     found = {
@@ -49,7 +49,7 @@ def parts_of_a_merged_row(draw: Draw, beside: str) -> Iterator[Yielded]:
 
 @chapter.group("GRAD-21", operation=_MERGE)
 def loss_on_the_merged_lse_alone(draw: Draw) -> Iterator[Yielded]:
-    """Outputs have no gradient, and each lse has its share of the cotangent."""
+    """The outputs have gradients of 0, and each lse has its share of the cotangent."""
     for index, (random, dtype) in enumerate(draw.generators(10)):
         found = _parts(random, dtype, index // 2)
         yield found | {"d_output": np.zeros_like(found["d_output"])}
@@ -77,7 +77,7 @@ def lses_far_from_each_other(draw: Draw, shift: str) -> Iterator[Yielded]:
 
 @chapter.group("GRAD-21", operation=_MERGE)
 def parts_that_are_the_same(draw: Draw) -> Iterator[Yielded]:
-    """Equal parts have equal shares of the cotangents, and the output moves no lse."""
+    """Equal parts have equal shares of the cotangents, and the lses have no gradient from the output."""
     for index, (random, dtype) in enumerate(draw.generators(10)):
         found = _parts(random, dtype, index // 2)
         same = {
@@ -93,7 +93,7 @@ def parts_that_are_the_same(draw: Draw) -> Iterator[Yielded]:
 
 
 def _turned(random: np.random.Generator, dtype: str, index: int) -> dict[str, Any]:
-    """Draw features, whose numbers say nothing, and the cotangent of the rotated features."""
+    """Draw features, whose values do not matter, and the cotangent of the rotated features."""
     shape = _FEATURES[index % len(_FEATURES)]
     return {name: grid(random, shape, 1.0).astype(dtype) for name in ("features", "d_rotated")}
 
@@ -111,7 +111,7 @@ def turned_back(draw: Draw, layout: str) -> Iterator[Yielded]:
 
 @chapter.group("GRAD-22", "POS-4", operation=_ROTARY, each=("half-split", "interleaved"))
 def cotangents_past_the_rotary_depth(draw: Draw, layout: str) -> Iterator[Yielded]:
-    """What is not turned passes through to the last bit, and the rest has the angles of the rotary depth."""
+    """Cotangents past the rotary depth keep their bits, and the others rotate by the angles of this depth."""
     for index, (random, dtype) in enumerate(draw.generators(10)):
         found = _turned(random, dtype, index // 2)
         depth = max(2, found["features"].shape[-1] - 2)

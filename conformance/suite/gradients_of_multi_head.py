@@ -42,21 +42,21 @@ def _biases(random: np.random.Generator, arguments: dict[str, Any]) -> dict[str,
 
 @chapter.group("GRAD-23", "GRAD-2", "HEAD-6", operation=_VJP, each=(4, 2, 1))
 def through_all_projections(draw: Draw, key_heads: int) -> Iterator[Yielded]:
-    """Tokens collect from queries, keys and values, and shared key heads from their query heads."""
+    """The tokens have the sum of the gradients of queries, keys and values."""
     for random, dtype in draw.generators(9):
         yield _drawn(random, dtype, 4, key_heads)
 
 
 @chapter.group("GRAD-23", "HEAD-7", operation=_VJP, each=(4, 5))
 def through_a_memory(draw: Draw, depth: int) -> Iterator[Yielded]:
-    """Keys and values pass their gradients on to the memory, and nothing to the tokens."""
+    """Keys and values contribute to the gradient of the memory, but not to that of the tokens."""
     for random, dtype in draw.generators(9):
         yield _drawn(random, dtype, 2, 2, memory=depth)
 
 
 @chapter.group("GRAD-23", "PROJ-7", operation=_VJP, each=(4, 2))
 def through_linear_layers(draw: Draw, key_heads: int) -> Iterator[Yielded]:
-    """The gradient of a weight lies as the weight does, of a square one too."""
+    """The gradient of a weight is transposed like the weight, also if the weight is square."""
     for index, (random, dtype) in enumerate(draw.generators(9)):
         arguments = _drawn(random, dtype, 4, key_heads, width=8 if index // 2 % 2 else 5)
         own = _biases(random, arguments)
@@ -86,7 +86,7 @@ def through_multi_head_attention_with(draw: Draw, option: str) -> Iterator[Yield
 
 @chapter.group("GRAD-23", operation=_VJP, each=("square", "as many tokens as features"))
 def through_multi_head_attention_of_one_width(draw: Draw, sizes: str) -> Iterator[Yielded]:
-    """Tokens, heads and output are of one width: no shape tells a transposed gradient."""
+    """Tokens, heads and output have the same width, so no shape shows that a gradient is transposed."""
     width = 6 if sizes == "square" else 4
     for random, dtype in draw.generators(9):
         count = 3 if sizes == "square" else width

@@ -1,4 +1,4 @@
-"""The chapter `gradients`: what contributes nothing, and what NaN may not reach."""
+"""The chapter `gradients`: pairs that contribute nothing, and gradients that NaN may not reach."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -47,7 +47,7 @@ def keys_that_nobody_attends_to(draw: Draw, source: str) -> Iterator[Yielded]:
 
 @chapter.group("GRAD-10", "MASK-6", operation=_VJP, each=_EMPTYING)
 def query_that_attends_to_nothing(draw: Draw, source: str) -> Iterator[Yielded]:
-    """A query that may attend to nothing has a gradient of 0, and NaN comes of no other one."""
+    """A query that may attend to nothing has a gradient of 0, and the other gradients are not NaN."""
     for number, problem in enumerate(draw.problems((_WIDE, *MASKED[1:3]))):
         yield problem.arguments | _emptied(problem, source) | cotangents(problem, lse=number % 4 == 1)
 
@@ -73,7 +73,7 @@ def _emptied(problem: Problem, source: str) -> dict[str, Any]:
 
 @chapter.group("GRAD-11", "MASK-2", operation=_VJP, each=("bias", "mask", "is_causal"))
 def bias_where_the_pair_is_disallowed(draw: Draw, source: str) -> Iterator[Yielded]:
-    """The bias has a gradient of 0 where it is minus infinity, and where others disallow the pair."""
+    """The gradient of the bias is 0 where the bias or another argument disallows the pair."""
     for problem in draw.problems(MASKED):
         bias, mask = problem.array(*problem.shape), problem.mask()
         options: dict[str, dict[str, Any]] = {
@@ -112,7 +112,7 @@ def _unchanged(backend: Backend, calls: tuple[Case, ...]) -> Found:
 
 @chapter.group("GRAD-12", operation=_VJP, each=("query", "key", "value", "d_output"))
 def nan_across_a_disallowed_pair(draw: Draw, name: str) -> Iterator[Yielded]:
-    """NaN in a query leaves the keys alone that it may not attend to, and NaN in a key such queries."""
+    """NaN in a query or key does not change the gradients across a disallowed pair."""
     for problem in draw.problems((_WIDE, MASKED[2])):
         queries, keys = problem.shape[-2:]
         # The first query attends to the first two keys alone, and no other query to the first key.
@@ -123,7 +123,7 @@ def nan_across_a_disallowed_pair(draw: Draw, name: str) -> Iterator[Yielded]:
 
 
 def _beyond_the_pairs(backend: Backend, calls: tuple[Case, ...]) -> Found:
-    """Compare what does not depend on the first query, nor on the keys that it attends to."""
+    """Compare the gradients that depend neither on the first query nor on the keys that it attends to."""
     return _except(backend, calls, {"d_query": slice(0, 1), "d_key": slice(0, 2), "d_value": slice(0, 2)})
 
 
@@ -136,7 +136,7 @@ def nan_in_one_head(draw: Draw, name: str) -> Iterator[Yielded]:
 
 
 def _beyond_the_head(backend: Backend, calls: tuple[Case, ...]) -> Found:
-    """Compare what depends on no array of the first head of the first batch entry."""
+    """Compare the gradients that do not depend on the first head of the first batch entry."""
     of_key = np.isnan(calls[1].arguments["key"]).any() or np.isnan(calls[1].arguments["value"]).any()
     every = slice(None)
     return _except(
@@ -152,7 +152,7 @@ def _spoiled(array: Any) -> Any:
 
 
 def _except(backend: Backend, calls: tuple[Case, ...], depends: Mapping[str, slice]) -> Found:
-    """Compare the gradients of a spoiled call with those of the clean one, but for some rows of a head."""
+    """Compare the gradients of a call with NaN with those of the clean call, except some rows of a head."""
     clean, spoiled = calls
     got = call(backend, spoiled.operation, spoiled.arguments)
     budgets = budgets_of(backend, clean)
@@ -180,7 +180,7 @@ def _first(
 
 @chapter.group("GRAD-17", operation=_VJP)
 def no_silent_zero(draw: Draw) -> Iterator[Yielded]:
-    """No gradient is 0 everywhere that is something else: what is not computed raises."""
+    """A gradient that is not computed raises an error instead of being 0 everywhere."""
     for problem in draw.problems(MASKED):
         yield Calls((problem.arguments | cotangents(problem),), _not_zero)
         for name, array in (

@@ -32,7 +32,7 @@ def bias_that_is_broadcast(draw: Draw) -> Iterator[Yielded]:
 
 @chapter.group("GRAD-5", "SCORE-5", operation=_VJP, each=("alone", "bias"))
 def softcap(draw: Draw, beside: str) -> Iterator[Yielded]:
-    """Scores well past the cap hardly move, and a bias moves them in full."""
+    """Scores far past the cap have gradients near 0 before the cap, and a bias has the full gradient."""
     for problem in draw.problems((*MASKED, *GROUPED)):
         options: dict[str, Any] = {"softcap": problem.choice(0.25, 0.5, 2.0)}
         if beside == "bias":
@@ -42,7 +42,7 @@ def softcap(draw: Draw, beside: str) -> Iterator[Yielded]:
 
 @chapter.group("GRAD-7", "SOFT-5", operation=_VJP, each=("alone", "lse", "nothing else"))
 def one_sink_for_each_head(draw: Draw, beside: str) -> Iterator[Yielded]:
-    """Each sink has the sum over its queries of all batch entries, of those that attend to nothing too."""
+    """The gradient of a sink is the sum over all queries of its head, also those that attend to nothing."""
     for problem in draw.problems((*MASKED, *GROUPED)):
         options = sinks(problem)
         if beside == "nothing else":
@@ -54,7 +54,7 @@ def one_sink_for_each_head(draw: Draw, beside: str) -> Iterator[Yielded]:
 
 @chapter.group("GRAD-7", "GRAD-10", "SOFT-5", operation=_VJP)
 def sink_of_minus_infinity(draw: Draw) -> Iterator[Yielded]:
-    """A sink of minus infinity has a weight and a gradient of 0, where there is nothing else too."""
+    """A sink of minus infinity has a weight and a gradient of 0, also in a row with no allowed key."""
     for problem in draw.problems(MASKED):
         found, mask = sinks(problem)["sinks"], problem.mask()
         found[0], mask[..., 1, :] = -np.inf, False
@@ -63,7 +63,7 @@ def sink_of_minus_infinity(draw: Draw) -> Iterator[Yielded]:
 
 @chapter.group("GRAD-8", "DROP-1", operation=_VJP, each=("rate", "no rate"))
 def dropped_weights(draw: Draw, rate: str) -> Iterator[Yielded]:
-    """A dropped weight passes no gradient to its value, and its score has one all the same."""
+    """A dropped weight passes no gradient to its value, but its score still has a gradient."""
     for problem in draw.problems((*MASKED, *GROUPED)):
         options = dropout(problem)
         if rate == "no rate":
@@ -73,7 +73,7 @@ def dropped_weights(draw: Draw, rate: str) -> Iterator[Yielded]:
 
 @chapter.group("GRAD-9", operation=_VJP, each=tuple(name for name in _NAMES if name not in _RULES))
 def masked_pairs(draw: Draw, option: str) -> Iterator[Yielded]:
-    """Each source of masking keeps its pairs out of the gradients."""
+    """The pairs that each source of masking disallows do not change the gradients."""
     for problem in draw.problems((*MASKED[:3], GROUPED[0])):
         needs, own = drawn(problem, option)
         yield Call(problem.arguments | needs | own | cotangents(problem), ("GRAD-9", OPTIONS[option].rule))
@@ -81,7 +81,7 @@ def masked_pairs(draw: Draw, option: str) -> Iterator[Yielded]:
 
 @chapter.group("ERR-3", operation=_VJP, each=_PAIRS)
 def gradients_with_options_in_pairs(draw: Draw, pair: tuple[str, str]) -> Iterator[Yielded]:
-    """Two options beside each other in the backward pass."""
+    """Two options have their effect together in the backward pass."""
     shape = GROUPED[0] if "grouped" in pair else MASKED[0]
     dtype = ("float32", "float32", "float64", "float16")[_PAIRS.index(pair) % 4]
     problem = draw.problem(shape, dtype)

@@ -26,7 +26,7 @@ def shared_key_heads(draw: Draw) -> Iterator[Yielded]:
 
 @chapter.group("HEAD-1")
 def shared_heads_repeated_in_place(draw: Draw) -> Iterator[Yielded]:
-    """With each value the number of its key head, the output is the number of the key head that is read."""
+    """Each value is the number of its key head, so the output shows which key head is read."""
     for problem in draw.problems(GROUPED, 2):
         heads, shared = problem.query.shape[-3], problem.key.shape[-3]
         numbers = np.arange(1, shared + 1, dtype=problem.value.dtype)[:, None, None]
@@ -77,7 +77,7 @@ def multi_head_attention(draw: Draw, key_heads: int) -> Iterator[Yielded]:
 
 @chapter.group("HEAD-6", "PROJ-7", operation="multi_head_attention", each=(4, 2))
 def multi_head_attention_of_linear_layers(draw: Draw, key_heads: int) -> Iterator[Yielded]:
-    """Each of the four weights is held as a linear layer holds it, square ones among them."""
+    """Each of the four weights is transposed as in a linear layer, also if it is square."""
     for index, (random, dtype) in enumerate(draw.generators()):
         arguments = tokens_and_weights(random, dtype, 4, key_heads, width=8 if index // 2 % 2 else 5)
         for name in ("query", "key", "value", "output"):
@@ -89,7 +89,7 @@ def multi_head_attention_of_linear_layers(draw: Draw, key_heads: int) -> Iterato
     "HEAD-6", "MASK-6", operation="multi_head_attention", each=("nothing", "some keys", "all keys of a row")
 )
 def multi_head_attention_of_one_width(draw: Draw, masked: str) -> Iterator[Yielded]:
-    """Tokens, heads and output are of one width, for which some libraries have a path of their own."""
+    """Tokens, heads and output have the same width, for which some libraries have a separate path."""
     for heads in (4, 3):
         width = heads * 2
         for dtype in DTYPES:

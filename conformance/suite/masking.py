@@ -66,7 +66,7 @@ def additive_form_of_a_mask(draw: Draw) -> Iterator[Yielded]:
 
 @chapter.group("MASK-2")
 def large_negative_bias(draw: Draw) -> Iterator[Yielded]:
-    """A large negative bias is a number: where every key has it, it cancels."""
+    """A large negative bias is a number, which cancels if every key has it."""
     for problem in draw.problems():
         bias = np.full(problem.shape, -30000.0, dtype=problem.query.dtype)
         yield problem.arguments | {"bias": bias, "scale": 0.25}
@@ -74,14 +74,14 @@ def large_negative_bias(draw: Draw) -> Iterator[Yielded]:
 
 @chapter.group("MASK-3")
 def causal(draw: Draw) -> Iterator[Yielded]:
-    """The lower triangle with its diagonal, counted from the top left, for L below, at and above S."""
+    """The causal mask is the lower triangle from the top left, for L below, at and above S."""
     for problem in draw.problems():
         yield problem.arguments | {"is_causal": True}
 
 
 @chapter.group("MASK-7")
 def causal_with_an_offset(draw: Draw) -> Iterator[Yielded]:
-    """One offset for all or one for each batch entry, negative and past the last key among them."""
+    """One offset, or one for each batch entry, moves the diagonal, also if negative or past the last key."""
     for problem in draw.problems(MASKED, 2):
         yield problem.arguments | {"is_causal": True} | offset(problem)
 
@@ -96,14 +96,14 @@ def last_query_on_the_last_key(draw: Draw) -> Iterator[Yielded]:
 
 @chapter.group("MASK-7")
 def offset_alone(draw: Draw) -> Iterator[Yielded]:
-    """Without a causal mask or a window there is nothing for an offset to move."""
+    """Without a causal mask or a window, an offset changes nothing."""
     for problem in draw.problems(MASKED, 2):
         yield problem.arguments | {"mask": problem.mask()} | offset(problem)
 
 
 @chapter.group("MASK-8", each=("alone", "causal", "offset", "causal and offset"))
 def windows(draw: Draw, beside: str) -> Iterator[Yielded]:
-    """Bounds of None, 0, 1, 2, S and S + 1 on either side."""
+    """A window has bounds of None, 0, 1, 2, S and S + 1 on either side."""
     for problem in draw.problems(MASKED, 3):
         options = window(problem)
         if "causal" in beside:
@@ -154,14 +154,14 @@ def key_lengths_beside_an_offset(draw: Draw) -> Iterator[Yielded]:
 
 @chapter.group("MASK-11")
 def segment_ids(draw: Draw) -> Iterator[Yielded]:
-    """Ids are compared and nothing else: unsorted, negative, zero and large."""
+    """Ids are only compared, so they may be unsorted, negative, zero and large."""
     for problem in draw.problems(MASKED, 2):
         yield problem.arguments | segments(problem)
 
 
 @chapter.group("MASK-4", each=("mask and bias", "mask and causal", "bias and causal", "all"))
 def every_source_must_allow(draw: Draw, sources: str) -> Iterator[Yielded]:
-    """Mask, bias and causal given together each take keys away."""
+    """Mask, bias and causal mask each disallow keys if they are given together."""
     for problem in draw.problems():
         options: dict[str, Any] = {}
         if "mask" in sources or sources == "all":
@@ -175,7 +175,7 @@ def every_source_must_allow(draw: Draw, sources: str) -> Iterator[Yielded]:
 
 @chapter.group("MASK-5", each=("mask", "key_lengths"))
 def large_numbers_in_disallowed_keys(draw: Draw, route: str) -> Iterator[Yielded]:
-    """Large numbers in keys and values that nobody may attend to leave the result as it is without them."""
+    """Large numbers in keys and values that no query may attend to do not change the result."""
     for problem in draw.problems(_LONG, 3):
         keys = problem.key.shape[-2]
         gone = np.arange(keys) >= keys // 2 + 1

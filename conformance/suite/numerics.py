@@ -42,7 +42,7 @@ def dtype_of_the_result(draw: Draw, option: str) -> Iterator[Yielded]:
 
 @chapter.group("NUM-2")
 def float64_is_computed_in_float64(draw: Draw) -> Iterator[Yielded]:
-    """A problem on which float32 shows."""
+    """The problem shows a computation in float32."""
     random = np.random.default_rng(draw.number())
     shapes = draw.shapes(Shape((2,), 8, 8, 4, 4))
     yield {name: random.normal(size=shape) for name, shape in shapes.items()}
@@ -50,14 +50,14 @@ def float64_is_computed_in_float64(draw: Draw) -> Iterator[Yielded]:
 
 @chapter.group("NUM-3")
 def plain_problems(draw: Draw) -> Iterator[Yielded]:
-    """Plain problems of every shape, from flat to sharply peaked rows."""
+    """The result is within its budget for every shape, from flat to sharply peaked rows."""
     for drawn_problem in draw.problems():
         yield drawn_problem.arguments
 
 
 @chapter.group("NUM-3", each=tuple(DATASETS))
 def data_set(draw: Draw, dataset: str) -> Iterator[Yielded]:
-    """Data on which rounding shows: flat, peaked, shifted, cancelling, tiny, around the edges of tiles."""
+    """The result is within its budget on flat, peaked, shifted, cancelling and tiny data."""
     for index, size in enumerate(_SIZES):
         for dtype in (DTYPES[index % 4], DTYPES[(index + 2) % 4]):
             yield draw.data(dataset, size, dtype, index).arguments
@@ -65,7 +65,7 @@ def data_set(draw: Draw, dataset: str) -> Iterator[Yielded]:
 
 @chapter.group("NUM-3", "SCORE-2")
 def sizes_past_every_tile(draw: Draw) -> Iterator[Yielded]:
-    """No key, query or feature is lost past a tile, and the scale is that of the depth as it is."""
+    """No key, query or feature is lost past a tile, and the scale is that of the depth without padding."""
     for size in _LARGE:
         for dtype in ("float32", "float64"):
             yield draw.data("plain", size, dtype).arguments
@@ -73,7 +73,7 @@ def sizes_past_every_tile(draw: Draw) -> Iterator[Yielded]:
 
 @chapter.group("NUM-5")
 def half_precision_is_computed_in_float32(draw: Draw) -> Iterator[Yielded]:
-    """Problems on which half precision shows; one depth has a scale that every dtype holds."""
+    """The problems show a computation in half precision. One depth has a scale that every dtype holds."""
     for dtype in SHORT:
         for index in range(4):
             random, depth = np.random.default_rng(draw.number(index)), (16, 24)[index % 2]
@@ -83,7 +83,7 @@ def half_precision_is_computed_in_float32(draw: Draw) -> Iterator[Yielded]:
 
 @chapter.group("NUM-6")
 def rounding_has_no_bias(draw: Draw) -> Iterator[Yielded]:
-    """Values of one sign, where everything that is cut off adds up."""
+    """With values of one sign, rounding errors add up if they are biased."""
     for dtype in SHORT:
         random = np.random.default_rng(draw.number())
         shapes = draw.shapes(Shape((), 48, 48, 32, 32))
@@ -112,7 +112,7 @@ def inputs_beside(draw: Draw, option: str) -> Iterator[Yielded]:
 
 @chapter.group("NUM-4")
 def inputs_beside_each_other(draw: Draw) -> Iterator[Yielded]:
-    """Mask, bias and whatever else has the scores' shape, in one call: one is not written into another."""
+    """Mask, bias and dropout mask in one call are not written into one another."""
     every = ("mask", "bias", "dropout", "sinks", "is_causal")
     for drawn_problem in draw.in_each_dtype(MASKED[0]):
         options = {name: drawn(drawn_problem, name)[1] for name in every}
@@ -130,7 +130,7 @@ def _only_called(backend: Backend, calls: tuple[Case, ...]) -> Found:
 
 @chapter.group("NUM-7", each=(0.0, 300.0, -300.0))
 def lse_is_held_in_float32(draw: Draw, level: float) -> Iterator[Yielded]:
-    """Scores that all stand at a level of a few hundred, where bfloat16 is off by one."""
+    """The lse of scores of a few hundred is right, although bfloat16 would be off by one."""
     for drawn_problem in draw.in_each_dtype(SHAPES[4]):
         query, key = drawn_problem.query.copy(), drawn_problem.key.copy()
         query[..., 0], key[..., 0] = level / 4, 8  # 300 / 4 is a number of bfloat16; the scale halves it
@@ -139,7 +139,7 @@ def lse_is_held_in_float32(draw: Draw, level: float) -> Iterator[Yielded]:
 
 @chapter.group("NUM-9", each=("plain", "mask", "is_causal"))
 def call_repeated(draw: Draw, option: str) -> Iterator[Yielded]:
-    """The same call gives the same bits three times over, on more than one tile."""
+    """The same call gives the same bits three times, on more than one tile."""
     for dtype in DTYPES:
         large = draw.data("plain", (17, 33, 72), dtype)
         arrays = {"query": large.query, "key": large.key, "value": large.value}

@@ -39,7 +39,7 @@ def biased(problem: Problem, *, amplitude: float = 2.0) -> NDArray[Any]:
 
 
 def window(problem: Problem) -> Options:
-    """Draw a window with bounds around the interesting ones."""
+    """Draw a window with bounds near 0 and near the number of keys."""
     keys = problem.shape[-1]
     bounds = (None, 0, 1, 2, keys, keys + 1)
     return {"window": (problem.choice(*bounds), problem.choice(*bounds))}

@@ -90,7 +90,7 @@ def _differ(backend: Backend, calls: tuple[Case, ...]) -> Found:
 
 @chapter.group("ERR-3", each=_PAIRS)
 def options_in_pairs(draw: Draw, pair: tuple[str, str]) -> Iterator[Yielded]:
-    """Two options beside each other, on problems in which both matter."""
+    """Two options have their effect together, on problems in which both matter."""
     shape = _SHARED if pair[0] == "grouped" else _SHAPE
     both_mask = set(pair) <= set(_MASKS)
     rule = "MASK-4" if both_mask else next(OPTIONS[name].rule for name in reversed(pair) if name in OPTIONS)
@@ -168,7 +168,7 @@ def _in_few_words(problem: Problem) -> dict[str, Any]:
 
 @chapter.group("MASK-4", "SCORE-3", "SCORE-4", "SCORE-5")
 def options_together(draw: Draw) -> Iterator[Yielded]:
-    """Any of all options, mask and bias of every shape that broadcasts; rows may be left without a key."""
+    """Several options apply at once, and mask and bias have every shape that broadcasts."""
     for number, problem in enumerate(draw.problems((*SHAPES, *GROUPED), 4)):
         # Options that few implementations have are left out of every second problem.
         names = [name for name in OPTIONS if number % 4 < 2 or name in ("scale", "bias", "mask", "is_causal")]

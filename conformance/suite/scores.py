@@ -34,7 +34,7 @@ def default_scale_beside_other_value_depths(draw: Draw) -> Iterator[Yielded]:
 
 @chapter.group("SCORE-1")
 def one_feature_each(draw: Draw) -> Iterator[Yielded]:
-    """Each query has one feature that is not zero; were it left out, its row would be flat."""
+    """Each query has one feature that is not zero, so its row would be flat without this feature."""
     for problem in draw.in_each_dtype(Shape((), len(_FEATURES), 5, 71, 4)):
         queries, depth = problem.query.shape
         features = np.resize(_FEATURES, queries) % depth
@@ -86,14 +86,14 @@ def queries_are_rows(draw: Draw) -> Iterator[Yielded]:
 
 @chapter.group("SCORE-5", each=(0.5, 3.0, 50.0))
 def softcap(draw: Draw, cap: float) -> Iterator[Yielded]:
-    """A softcap far below the scores, about as large, and far above."""
+    """The softcap is far below the scores, about as large, or far above."""
     for problem in draw.problems():
         yield problem.arguments | {"softcap": cap}
 
 
 @chapter.group("SCORE-5")
 def cap_on_the_scaled_score_alone(draw: Draw) -> Iterator[Yielded]:
-    """The cap comes after the scale, a negative one too, and before a bias that is far larger than it."""
+    """The cap applies after the scale, also a negative one, and before a bias that is far larger."""
     for problem in draw.problems(MASKED, 3):
         options = {"softcap": 0.5, "scale": problem.choice(2.0, -0.5), "bias": biased(problem, amplitude=4.0)}
         yield problem.arguments | options
@@ -101,7 +101,7 @@ def cap_on_the_scaled_score_alone(draw: Draw) -> Iterator[Yielded]:
 
 @chapter.group("SCORE-5", "MASK-5", each=("mask", "bias", "is_causal"))
 def tiny_cap_beside_a_mask(draw: Draw, source: str) -> Iterator[Yielded]:
-    """With scores of at most 1/64, minus infinity inside the cap would be a score like any other."""
+    """A tiny cap does not apply to a mask: a disallowed key has the weight 0."""
     for problem in draw.problems(MASKED, 3):
         options: dict[str, dict[str, Any]] = {
             "mask": {"mask": problem.mask()},

@@ -28,7 +28,7 @@ _LONG = ((3, 33), (2, 65), (2, 257), (33, 9))
 
 @chapter.group("SOFT-1")
 def rows_are_independent(draw: Draw) -> Iterator[Yielded]:
-    """Raising all scores of one row by the bias leaves the other rows as they are."""
+    """A bias that raises all scores of one row does not change the other rows."""
     for problem in draw.problems():
         bias = np.zeros(problem.shape, dtype=problem.query.dtype)
         bias[..., 0, :] = 8.0
@@ -69,7 +69,7 @@ def scores_past_float16(draw: Draw, sign: float) -> Iterator[Yielded]:
 
 @chapter.group("SOFT-2")
 def large_scores(draw: Draw) -> Iterator[Yielded]:
-    """Scores of thousands, of both signs, the largest of them late in the row."""
+    """Scores of thousands of both signs do not overflow, also if the largest is late in the row."""
     for problem in draw.problems():
         key = problem.key.copy()
         key[..., -1, :] *= 4
@@ -113,7 +113,7 @@ def _is_the_value(backend: Backend, calls: tuple[Case, ...]) -> Found:
 
 @chapter.group("SOFT-3")
 def output_is_linear_in_the_values(draw: Draw) -> Iterator[Yielded]:
-    """Values of whole numbers, none below 0, so that nothing cancels in what is expected."""
+    """The output is linear in the values, which are whole numbers from 0 on, so that no sum cancels."""
     for problem in draw.problems():
         one, other = (problem.random.integers(0, 9, problem.value.shape) for _ in range(2))
         value = (one + 2 * other).astype(problem.value.dtype)

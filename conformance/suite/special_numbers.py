@@ -47,7 +47,7 @@ def bias_that_is_none(draw: Draw, number: float) -> Iterator[Yielded]:
 
 @chapter.group("NUM-11", each=("mask", "sinks", "softcap"))
 def query_that_is_none_beside_an_option(draw: Draw, option: str) -> Iterator[Yielded]:
-    """NaN passes through a softcap, is not outweighed by a sink, and no mask makes a number of it."""
+    """NaN passes through a softcap, and neither a sink nor a mask turns it into a number."""
     for problem in draw.in_each_dtype(_WIDE):
         query = problem.query.copy()
         query[1, 0, 3] = np.nan
@@ -97,7 +97,7 @@ def nan_in_a_value_of_no_weight(draw: Draw) -> Iterator[Yielded]:
 
 @chapter.group("NUM-13", each=("plus", "minus", "both"))
 def infinity_in_a_value(draw: Draw, signs: str) -> Iterator[Yielded]:
-    """One infinity among the values stays itself, whatever the rest, and two of both signs give NaN."""
+    """One infinity among the values stays infinite, and infinities of both signs give NaN."""
     for problem in draw.in_each_dtype(_WIDE, 0.125):
         value = problem.value.copy()
         value[0, 1, 2, 1] = -np.inf if signs == "minus" else np.inf
@@ -139,7 +139,7 @@ def nan_in_a_value_that_is_dropped(draw: Draw) -> Iterator[Yielded]:
 
 @chapter.group("NUM-11", "NUM-12")
 def row_that_is_none_under_a_causal_mask(draw: Draw) -> Iterator[Yielded]:
-    """NaN in the last query touches no row before it."""
+    """NaN in the last query does not change the rows before it."""
     for problem in draw.in_each_dtype(MASKED[1]):
         query = problem.query.copy()
         query[..., -1, 0] = np.nan

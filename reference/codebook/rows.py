@@ -78,10 +78,10 @@ def tasks(
     --------
     >>> from attnspec.formula import Formula
     >>> from attnspec.reference.codebook.rows import tasks
-    >>> (task,) = tasks(Formula(queries=2, keys=1, depth=4, value_depth=1), "float32")
+    >>> (task,) = tasks(Formula(queries=2, keys=1, depth=4, value_depth=4), "float32")
     >>> block = task()
-    >>> block.rows.tolist(), (block.output[:, 0] * 64).tolist()
-    ([0, 1], [-64.0, -64.0])
+    >>> block.rows.tolist(), block.output.shape
+    ([0, 1], (2, 4))
     """
     problem = _problem(formula, dtype, accuracy, profile)
     make = _of_pairs if set(_PAIRED) & set(formula.options) else _of_intervals

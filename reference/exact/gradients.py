@@ -6,7 +6,7 @@ assignment of heads change gradients. `nan` and `uniform` are here those of GRAD
 MASK-2, MASK-6 and SOFT-7, which say what stands in an empty row, change no gradient.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -97,10 +97,11 @@ def _d_key(shape: tuple[int, ...], parts: list[Part], found: Any, variant: str |
     places = list(np.ndindex(*shape[:-2]))
 
     def enclose() -> list[arb]:
-        sums = {place: arb_mat(keys, depth) for place in places}
-        for part, balls in found():
-            sums[part.other] += balls.products.transpose() * arb_mat(part.query) * factor(part.head)
-        return [ball for place in places for ball in sums[place].entries()]
+        made = (
+            (part.other, balls.products.transpose() * arb_mat(part.query) * factor(part.head))
+            for part, balls in found()
+        )
+        return _summed(shape, made)
 
     def exactly(flat: int) -> fmpq | None:
         place, rest = divmod(flat, keys * depth)
@@ -121,10 +122,8 @@ def _d_value(shape: tuple[int, ...], parts: list[Part], found: Any, variant: str
     places = list(np.ndindex(*shape[:-2]))
 
     def enclose() -> list[arb]:
-        sums = {place: arb_mat(keys, depth) for place in places}
-        for part, balls in found():
-            sums[part.other] += balls.weights.transpose() * arb_mat(part.cotangent)
-        return [ball for place in places for ball in sums[place].entries()]
+        made = ((part.other, balls.weights.transpose() * arb_mat(part.cotangent)) for part, balls in found())
+        return _summed(shape, made)
 
     def exactly(flat: int) -> fmpq | None:
         place, rest = divmod(flat, keys * depth)
@@ -147,6 +146,14 @@ def _d_value(shape: tuple[int, ...], parts: list[Part], found: Any, variant: str
         return None if mean is None else mean + filled
 
     return shape, enclose, exactly
+
+
+def _summed(shape: tuple[int, ...], parts: Iterable[tuple[Index, arb_mat]]) -> list[arb]:
+    """Add up the matrices of the query heads that read each key head (GRAD-3)."""
+    sums = {place: arb_mat(*shape[-2:]) for place in np.ndindex(*shape[:-2])}
+    for place, matrix in parts:
+        sums[place] += matrix
+    return [ball for matrix in sums.values() for ball in matrix.entries()]
 
 
 def _d_bias(shape: tuple[int, ...], parts: list[Part], found: Any, variant: str | None) -> _Gradient:

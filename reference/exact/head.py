@@ -149,7 +149,7 @@ def weights_and_lse(head: Head, variant: str | None) -> tuple[arb_mat, list[arb]
         for j, rating in zip(row, rated[i], strict=True):
             weights[i][j] = rating / totals[i] * arb(head.kept[i][j])
         if not row and head.filled(i, variant):
-            weights[i] = [arb(1) / keys] * keys
+            weights[i] = [arb(kept / keys) for kept in head.kept[i]]
     return arb_mat(queries, keys, [ball for row in weights for ball in row]), lses
 
 
@@ -166,7 +166,7 @@ def exact_mean(head: Head, value: fmpq_mat, i: int, c: int, variant: str | None)
     keys = head.keys(i)
     if not keys:
         keys = head.filled(i, variant)
-        return sum((value[j, c] for j in keys), fmpq(0)) / max(len(keys), 1)
+        return sum((value[j, c] * head.kept[i][j] for j in keys), fmpq(0)) / max(len(keys), 1)
     if variant == "sum":
         parts = [head.parts(i, j) for j in keys]
         if head.scale.radicand != 1 and any(whole != 0 for whole, _, _ in parts):

@@ -39,7 +39,7 @@ def edge(number: int, most: int) -> int:
     --------
     >>> from attnspec.conformance.suite.sizes.problem import edge
     >>> [edge(number, 300) for number in range(6)]
-    [15, 32, 65, 127, 256, 257]
+    [15, 32, 65, 127, 256, 33]
     """
     tile = TILES[number % len(TILES)]
     found = tile * (1 + number // len(TILES) % 3) + number % 3 - 1
