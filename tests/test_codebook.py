@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -89,31 +90,50 @@ def test_intervals_are_the_allowed_pairs(options: dict[str, Any]) -> None:
         assert (inside == allowed_pairs(found.given("float64"), shape, (entry, 0))).all()
 
 
-LONG = Formula(2**20, 2**20, 64, 64, words=8, options={"is_causal": True})
+@dataclass(frozen=True)
+class Long:
+    """Some blocks of a problem of a million keys.
+
+    Attributes
+    ----------
+    formula : Formula
+    arguments : dict
+    blocks : dict of int to (Block, int)
+        For some rows, the block that has it and the place of the row in it.
+    """
+
+    formula: Formula
+    arguments: dict[str, Any]
+    blocks: dict[int, tuple[Block, int]]
+
+    def share(self, block: Block, place: int, key: int) -> float:
+        """Return the weight of a key in a row, from its score and the lse."""
+        query, found = (self.arguments[name][0, 0] for name in ("query", "key"))
+        row = block.rows[place]
+        score = query[row].astype(np.float64) @ found[key].astype(np.float64) / np.sqrt(self.formula.depth)
+        return float(np.exp(score - block.lse[place]))
+
+    def value(self, key: int) -> Any:
+        """Return the value of a key."""
+        return self.arguments["value"][0, 0, key].astype(np.float64)
 
 
-def block_of(formula: Formula, dtype: str, row: int) -> tuple[Block, int]:
-    """Compute the block that has a row, and the place of the row in it."""
+def long_of(formula: Formula, dtype: str, rows: tuple[int, ...]) -> Long:
+    """Compute the blocks of some rows."""
+    found: dict[int, tuple[Block, int]] = {}
     for task in tasks(formula, dtype):
-        if row in task.args[2]:  # type: ignore[attr-defined] # a partial function with the rows
+        wanted = set(rows) & set(task.args[2].tolist())  # type: ignore[attr-defined] # the rows of the block
+        if wanted:
             block = task()
-            return block, int(np.flatnonzero(block.rows == row)[0])
-    raise AssertionError(row)
+            found |= {row: (block, int(np.flatnonzero(block.rows == row)[0])) for row in wanted}
+    return Long(formula, formula.arguments("float32"), found)
 
 
 @pytest.fixture(scope="module")
-def long() -> dict[int, tuple[Block, int]]:
+def long() -> Long:
     """Blocks of a causal problem of a million keys in float64."""
-    return {row: block_of(LONG, "float64", row) for row in (0, 1, 127, 128, 70001, 2**19, 2**20 - 1)}
-
-
-def share(formula: Formula, block: Block, place: int, key: int) -> float:
-    """Return the weight of a key in a row, from its score and the lse."""
-    query = int(formula.query_words[0, 0, block.rows[place]])
-    word = int(formula.key_words[0, 0, key])
-    codes = formula.codes.astype(np.float64)
-    score = codes[query] / 2 @ codes[word] / np.sqrt(formula.depth)
-    return float(np.exp(score - block.lse[place]))
+    formula = Formula(2**20, 2**20, 64, 64, words=8, options={"is_causal": True})
+    return long_of(formula, "float64", (0, 1, 127, 128, 70001, 2**19, 2**20 - 1))
 
 
 def lost(output: Any, p: float, value: Any, _other: Any) -> Any:
@@ -132,44 +152,39 @@ def displaced(output: Any, p: float, value: Any, other: Any) -> Any:
 
 
 @pytest.mark.parametrize("wrong", [lost, doubled, displaced])
-def test_one_key_of_a_million_is_told_in_float64(
-    long: dict[int, tuple[Block, int]], wrong: Callable[..., Any]
-) -> None:
+def test_one_key_of_a_million_is_told_in_float64(long: Long, wrong: Callable[..., Any]) -> None:
     """A key that is lost, counted twice or displaced is more than a budget off, wherever it is."""
     random = np.random.default_rng(1)
-    for row, (block, place) in long.items():
+    for row, (block, place) in long.blocks.items():
         keys = {0, row, row // 128 * 128, *random.integers(0, row + 1, 5).tolist()}
         for key in keys if row else ():
-            output = block.output[place]
-            value, other = LONG.value[0, 0, key], LONG.value[0, 0, key - 1 if key else 1]
-            off = np.abs(wrong(output, share(LONG, block, place, key), value, other) - output)
+            output, other = block.output[place], long.value(key - 1 if key else 1)
+            off = np.abs(wrong(output, long.share(block, place, key), long.value(key), other) - output)
             assert (off > block.output_budget[place]).any(), (row, key)
 
 
-def test_the_result_of_another_row_is_told(long: dict[int, tuple[Block, int]]) -> None:
-    """A row with the result of the row after it is wrong."""
-    for block, place in long.values():
-        if len(block.rows) == 1:
-            continue
-        other = block.output[place - 1 if place else 1]
-        assert (np.abs(other - block.output[place]) > block.output_budget[place]).any()
+def test_the_result_of_another_row_is_told(long: Long) -> None:
+    """A row with the result of the row beside it is wrong."""
+    for block, place in long.blocks.values():
+        if len(block.rows) > 1:
+            other = block.output[place - 1 if place else 1]
+            assert (np.abs(other - block.output[place]) > block.output_budget[place]).any()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("row", [5000, 2**17 - 1, 2**17 + 128, 2**20 - 200])
-def test_a_window_that_is_off_by_one_is_told(row: int, dtype: str) -> None:
+def test_a_window_that_is_off_by_one_is_told(dtype: str) -> None:
     """One key more than a window has, or one less, is told in any tile."""
     formula = Formula(2**20, 2**20, 64, 64, words=8, options={"is_causal": True, "window": (255, None)})
-    block, _ = block_of(formula, dtype, row)
-    for wrong, distance in ((doubled, 256), (lost, 255)):
-        told = []
-        for place, one in enumerate(block.rows.tolist()):
-            p = share(formula, block, place, one - distance)
-            output = block.output[place]
-            off = np.abs(wrong(output, p, formula.value[0, 0, one - distance], None) - output)
-            told.append((off > block.output_budget[place]).any())
-        # In float32 a key of a small weight is not told, but some row of the tile tells it.
-        assert all(told) if dtype == "float64" else any(told)
+    long = long_of(formula, dtype, (5000, 2**17 - 1, 2**17 + 128, 2**20 - 200))
+    for block, _ in long.blocks.values():
+        for wrong, distance in ((doubled, 256), (lost, 255)):
+            told = []
+            for place, row in enumerate(block.rows.tolist()):
+                output, key = block.output[place], row - distance
+                off = np.abs(wrong(output, long.share(block, place, key), long.value(key), None) - output)
+                told.append((off > block.output_budget[place]).any())
+            # In float32 a key of a small weight is not told, but some row of the tile tells it.
+            assert all(told) if dtype == "float64" else any(told)
 
 
 def test_octets_are_those_of_the_program_in_c(tmp_path: Path) -> None:
