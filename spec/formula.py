@@ -46,7 +46,7 @@ class Formula:
     heads, key_heads : int
         Hq and Hkv.
     words : int
-        The number of different rows of queries and of keys, a power of 2 up to 256.
+        The number of different rows of queries and of keys, a power of 2 up to 256. 0 if all are different.
     seed : int
     options : mapping
         The options of the call. `is_causal`, `query_offset`, `window`, `query_lengths`, `key_lengths`,
@@ -103,9 +103,10 @@ class Formula:
         dtype : str
             The dtype of the arrays of real numbers.
         """
+        query, key = self._rows()
         found: dict[str, Any] = {
-            "query": (self.codes / 2).astype(dtype)[self.query_words],
-            "key": self.codes.astype(dtype)[self.key_words],
+            "query": query.astype(dtype),
+            "key": key.astype(dtype),
             "value": self.value.astype(dtype, copy=False),
         }
         return found | self.given(dtype)
@@ -126,6 +127,14 @@ class Formula:
             else:
                 found[name] = thing
         return found
+
+    def _rows(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return queries and keys."""
+        if self.words:
+            return self.codes[self.query_words] * np.float32(0.5), self.codes[self.key_words]
+        query = numbers(self.seed, STREAMS["query"], (*self.batch, self.heads, self.queries, self.depth))
+        key = numbers(self.seed, STREAMS["key"], (*self.batch, self.key_heads, self.keys, self.depth))
+        return query * np.float32(0.5), key
 
     def _words(self, name: str, shape: tuple[int, ...]) -> NDArray[np.uint8]:
         found = octets(self.seed, STREAMS[name], int(np.prod(shape, dtype=np.int64)))

@@ -19,6 +19,7 @@ from attnspec.conformance.judge.deviation import declared_for
 from attnspec.conformance.judge.dtypes import Outputs, accepted
 from attnspec.conformance.judge.expected import of_values
 from attnspec.conformance.judge.failure import Failure, Missing, Raised
+from attnspec.conformance.judge.sampled import compared_rows
 from attnspec.conformance.judge.shapes import RULES
 from attnspec.conformance.judge.sized import OUTPUTS, Sized
 from attnspec.conformance.verdict import Difference, Verdict
@@ -234,6 +235,13 @@ def compared(
             return Difference("shape", name, (), str(got.shape), str(shapes[name]))
         if str(got.dtype) not in accepted(name, dtype):
             return Difference("dtype", name, (), str(got.dtype), " or ".join(accepted(name, dtype)))
+
+    if item.sampled:
+        arguments = {**item.case.arguments, **dialect.formula.given(dtype)}
+        if dialect.unit != 1:
+            looked.pop("lse", None)
+        options: dict[str, Any] = {"accuracy": required(backend, dtype), "profile": backend.profile}
+        return compared_rows(arguments, looked, dtype, empty=dialect.empty, **options)
 
     def see(task: Callable[[], Block]) -> list[Difference | float]:
         return [

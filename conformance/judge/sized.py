@@ -133,6 +133,11 @@ class Sized:
         arrays = {name: np.broadcast_to(np.float32(0), shape) for name, shape in shapes.items()}
         return fits(constraints, {**one.options, **arrays})
 
+    @property
+    def sampled(self) -> bool:
+        """Whether only some rows are compared, because all rows of queries and keys are different."""
+        return not self.formula.words
+
     @cached_property
     def case(self) -> Case:
         """The call with its arrays."""

@@ -10,10 +10,11 @@ from attnspec.conformance.suite.sizes.covering import covering
 from attnspec.conformance.suite.sizes.decode import decode
 from attnspec.conformance.suite.sizes.long import long
 from attnspec.conformance.suite.sizes.problem import Asked
+from attnspec.conformance.suite.sizes.sampled import sampled
 from attnspec.conformance.suite.sizes.views import views
 
 #: The groups, each with a function that yields its problems.
-_GROUPS = {"covering": covering, "decode": decode, "views": views, "long": long}
+_GROUPS = {"covering": covering, "decode": decode, "views": views, "long": long, "sampled": sampled}
 #: The options of a problem by formula that have other names in the suite.
 _MASKS = ("mask", "bias", "is_causal", "window", "key_lengths", "query_lengths", "segments")
 

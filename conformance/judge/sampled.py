@@ -1,0 +1,133 @@
+"""Judges some rows of a result: rows of any numbers and masks, chosen after the result was delivered."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from secrets import randbits
+from typing import Any
+
+import numpy as np
+
+from attnspec.conformance.judge.comparison import compare
+from attnspec.conformance.judge.dtypes import Outputs, accepted
+from attnspec.conformance.judge.expected import exact
+from attnspec.conformance.judge.sized import OUTPUTS
+from attnspec.conformance.verdict import Difference
+from attnspec.reference.budget.budget import Accuracy, budget
+
+#: The number of rows that are chosen by chance, besides the last one.
+ROWS = 3
+
+
+def chosen_rows(shape: tuple[int, ...], seed: int) -> list[tuple[int, ...]]:
+    """Choose the last row and some others.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        ``(*B, Hq, L)``.
+    seed : int
+
+    Examples
+    --------
+    >>> from attnspec.conformance.judge.sampled import chosen_rows
+    >>> chosen_rows((1, 1, 1), 7)
+    [(0, 0, 0)]
+    """
+    random = np.random.default_rng(seed)
+    last = tuple(size - 1 for size in shape)
+    others = (tuple(int(random.integers(size)) for size in shape) for _ in range(ROWS))
+    return list(dict.fromkeys((last, *others)))
+
+
+def row_of(arguments: Mapping[str, Any], index: tuple[int, ...]) -> dict[str, Any]:
+    """Return the call of one row of one head, without the axes of batch entries and heads.
+
+    Parameters
+    ----------
+    arguments : mapping
+        The arguments of attention.
+    index : tuple of int
+        Batch entry, query head and row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.conformance.judge.sampled import row_of
+    >>> query, key = np.ones((1, 2, 5, 4)), np.ones((1, 1, 3, 4))
+    >>> row = row_of({"query": query, "key": key, "value": key, "is_causal": True}, (0, 1, 2))
+    >>> row["query"].shape, row["query_offset"]
+    ((1, 4), 2)
+    """
+    query, key = arguments["query"], arguments["key"]
+    *entry, head, i = index
+    batch, heads = query.shape[:-3], query.shape[-3]
+    shared = (*entry, head // (heads // key.shape[-3]))
+    shape = (*query.shape[:-1], key.shape[-2])
+    found: dict[str, Any] = {
+        "query": query[(*entry, head)][i : i + 1],
+        "key": key[shared],
+        "value": arguments["value"][shared],
+    }
+    for name, thing in arguments.items():
+        if name in ("mask", "bias", "dropout_mask"):
+            found[name] = np.broadcast_to(thing, shape)[(*entry, head)][i : i + 1]
+        elif name == "sinks":
+            found[name] = thing[head : head + 1]
+        elif name == "query_segment_ids":
+            found[name] = thing[tuple(entry)][i : i + 1]
+        elif name == "key_segment_ids":
+            found[name] = thing[tuple(entry)]
+        elif name == "query_lengths":
+            found[name] = int(np.broadcast_to(thing, batch)[tuple(entry)] > i)
+        elif name == "key_lengths":
+            found[name] = int(np.broadcast_to(thing, batch)[tuple(entry)])
+        elif name not in (*found, "query_offset"):
+            found[name] = thing
+    if {"is_causal", "window"} & set(found):
+        found["query_offset"] = i + int(
+            np.broadcast_to(arguments.get("query_offset", 0), batch)[tuple(entry)]
+        )
+    return found
+
+
+def compared_rows(
+    arguments: Mapping[str, Any],
+    outputs: Outputs,
+    dtype: str,
+    *,
+    accuracy: Accuracy = "full",
+    profile: str = "",
+    empty: bool = True,
+) -> Difference | float:
+    """Compare some rows with their exact values by the second oracle.
+
+    Parameters
+    ----------
+    arguments : mapping
+        The arguments of attention.
+    outputs : mapping of str to array
+    dtype : str
+    accuracy, profile : str, optional
+        As in `attnspec.reference.budget.budget.budget`.
+    empty : bool, optional
+        Whether rows without an allowed key are compared.
+
+    Returns
+    -------
+    Difference or float
+        As `compare`. The element has the index of the row.
+    """
+    largest = 0.0
+    for index in chosen_rows(arguments["query"].shape[:-1], randbits(32)):
+        row = row_of(arguments, index)
+        values = exact("attention", row)
+        if not empty and (values["lse"] == -np.inf).all():
+            continue
+        allowed = budget("attention", row, dtype, accuracy=accuracy, profile=profile)
+        for name in (one for one in OUTPUTS if one in outputs):
+            got = outputs[name][index][None]
+            found = compare(name, got, values[name], allowed[name], *accepted(name, dtype))
+            if isinstance(found, Difference):
+                return replace(found, element=(*index, *found.element[1:]))
+            largest = max(largest, found)
+    return largest
