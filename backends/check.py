@@ -116,7 +116,9 @@ def _check_declarations(name: str, backend: Backend) -> None:
 def _check_claims(name: str, backend: Backend) -> None:
     claims = backend.claims
     if not _are_words(claims) or not set(claims) <= set(claimable()):
-        raise BackendError(f"backend {name}: claims: expected some of {', '.join(claimable())}, got {claims!r}")
+        raise BackendError(
+            f"backend {name}: claims: expected some of {', '.join(claimable())}, got {claims!r}"
+        )
     for deviation in backend.deviations:
         if both := set(claims) & set(deviation.rules):
             raise BackendError(

@@ -98,9 +98,7 @@ def same_from_threads(backend: Backend, calls: tuple[Case, ...]) -> Found:
     with _switching_often(), ThreadPoolExecutor(len(calls)) as pool:
         found = [future.result() for future in [pool.submit(repeated, case) for case in calls]]
     differences = (
-        _differ(outputs, expected)
-        for expected, times in zip(alone, found, strict=True)
-        for outputs in times
+        _differ(outputs, expected) for expected, times in zip(alone, found, strict=True) for outputs in times
     )
     return next((one for one in differences if one is not None), None)
 
@@ -117,7 +115,9 @@ def _differ(outputs: Outputs, whole: Outputs, part: Part | None = None) -> Found
         else:
             found = same_bits(name, array[part.own], whole[name][part.whole])
             if found is not None and found.element:
-                starts = [place.indices(size)[0] for place, size in zip(part.whole, whole[name].shape, strict=False)]
+                starts = [
+                    place.indices(size)[0] for place, size in zip(part.whole, whole[name].shape, strict=False)
+                ]
                 element = tuple(map(sum, zip(found.element, (*starts, 0), strict=False)))
                 found = replace(found, element=element)
         if found is not None:

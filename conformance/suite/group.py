@@ -203,9 +203,7 @@ class Group:
         if isinstance(yielded, Calls):
             calls = tuple(self._case(one) for one in yielded.calls)
             rules = yielded.rules or self.rules
-            return Relation(
-                "", self.title, rules, self.name, calls, yielded.run, yielded.live, yielded.bits
-            )
+            return Relation("", self.title, rules, self.name, calls, yielded.run, yielded.live, yielded.bits)
         return self._case(yielded)
 
     def _case(self, yielded: Arguments | Call) -> Case:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,9 @@ chapter = Chapter("invariance")
 
 #: Past the tiles of most kernels, and no multiple of them. The first has a key head for each query head.
 _SHAPES = (Shape((3, 4), 70, 300, 64, 64), Shape((3, 4), 70, 300, 64, 64, groups=2))
-#: The second shape is drawn in half precision too.
-_DRAWN = ((_SHAPES[0], "float32"), (_SHAPES[1], "float32"), (_SHAPES[1], "bfloat16"))
+#: The problems of a group. Where kernels choose a path by the heads, there is one more.
+_DRAWN = ((_SHAPES[0], "float32"), (_SHAPES[1], "bfloat16"))
+_MORE = (*_DRAWN, (_SHAPES[1], "float32"))
 #: The prompt of which every query is also a step of decoding.
 _PROMPT = Shape((2, 4), 140, 140, 64, 64, groups=2)
 _ARRAYS = ("query", "key", "value")
@@ -44,8 +46,8 @@ def _problem(draw: Draw, shape: Shape, dtype: str, index: int = 0) -> dict[str, 
     return {name: _normal(shapes[name], dtype, seed + 10 * index + n) for n, name in enumerate(_ARRAYS)}
 
 
-def _problems(draw: Draw) -> Iterator[dict[str, Any]]:
-    for shape, dtype in _DRAWN:
+def _problems(draw: Draw, drawn: tuple[tuple[Shape, str], ...] = _DRAWN) -> Iterator[dict[str, Any]]:
+    for shape, dtype in drawn:
         yield _problem(draw, shape, dtype)
 
 
@@ -62,7 +64,7 @@ def _entries(batch: Arguments, entries: slice) -> dict[str, Any]:
 @chapter.group("NUM-10")
 def large_batch_entry_alone(draw: Draw) -> Iterator[Yielded]:
     """Each batch entry of a large problem has the same bits alone as in its batch."""
-    for batch in _problems(draw):
+    for batch in _problems(draw, _MORE):
         alone = [slice(n, n + 1) for n in range(3)]
         yield _related(batch, *((_entries(batch, one), Part(whole=(one, ALL, ALL))) for one in alone))
 
@@ -85,7 +87,7 @@ _FIRST = Part((slice(0, 1), ALL, ALL), (slice(0, 1), ALL, ALL))
 
 @chapter.group("INV-2", each=("numbers", "count", "key_lengths"))
 def other_entries(draw: Draw, changed: str) -> Iterator[Yielded]:
-    """The first batch entry has the same bits beside others of other numbers, another count, other lengths."""
+    """The first batch entry has the same bits beside others of other numbers, count or lengths."""
     for batch in _problems(draw):
         lengths = np.array([130, 300, 200])
         if changed == "numbers":
@@ -128,7 +130,7 @@ def chunks(draw: Draw, kind: str) -> Iterator[Yielded]:
         unit = draw.constraints.multiple[0]
         cuts = sorted({min(queries, size + -size % unit) for size in (1, 33, 64)} | {0, queries})
         others = []
-        for start, end in zip(cuts, cuts[1:], strict=False):
+        for start, end in pairwise(cuts):
             rows = slice(start, end)
             chunk = batch | {"query": batch["query"][..., rows, :]}
             if kind != "all keys":
@@ -142,10 +144,10 @@ def chunks(draw: Draw, kind: str) -> Iterator[Yielded]:
 @chapter.group("INV-5", each=("growing keys", "key_lengths"))
 def decoding(draw: Draw, kind: str) -> Iterator[Yielded]:
     """A query alone, with the keys up to its own, has the same bits as in the causal call."""
-    for groups, dtype in ((1, "float32"), (2, "float32"), (2, "bfloat16")):
-        prompt = _problem(draw, _PROMPT._replace(groups=groups), dtype)
+    for shape, dtype in _DRAWN:
+        prompt = _problem(draw, _PROMPT._replace(groups=shape.groups), dtype)
         others = []
-        for position in (0, 1, 15, 64, 127, 139):
+        for position in (1, 63, 128):
             row = slice(position, position + 1)
             step = {"query": prompt["query"][..., row, :]}
             if kind == "growing keys":
@@ -191,7 +193,7 @@ def _different(draw: Draw, shape: Shape, dtype: str) -> tuple[Mapping[str, Any],
 @chapter.group("INV-9")
 def heads_alone(draw: Draw) -> Iterator[Yielded]:
     """A query head alone, and a key head with all of its query heads, has the bits that it has among all."""
-    for batch in _problems(draw):
+    for batch in _problems(draw, _MORE):
         heads, shared = batch["query"].shape[-3], batch["key"].shape[-3]
         group = heads // shared
         others = []
