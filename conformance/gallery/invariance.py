@@ -21,7 +21,7 @@ def another_path_for_a_batch_of_one(call: Attention) -> Any:
 
 @wrong("attend", "INV-1", "X")
 def work_cut_in_the_middle_of_the_batch(call: Attention) -> Any:
-    """Give each of two processors half of the batch entries, and split the keys of the second half in three."""
+    """Give each of two processors half of the batch, and split the keys of the second half in three."""
     first, second = in_splits(call), in_splits(call, 3)
     late = np.arange(_entries(call)).reshape(call.batch) >= _entries(call) / 2
     return tuple(_where(late, other, one) for one, other in zip(first, second, strict=True))
