@@ -1,4 +1,4 @@
-"""Correct, with the same bits in every batch, chunk, layout and thread: every rule that can be claimed holds."""
+"""Correct, with the same bits in every batch, chunk, layout and thread: all that can be claimed holds."""
 
 from typing import Any
 
