@@ -115,10 +115,11 @@ def _check_declarations(name: str, backend: Backend) -> None:
 
 def _check_claims(name: str, backend: Backend) -> None:
     claims = backend.claims
-    if not _are_words(claims) or not set(claims) <= set(claimable()):
-        raise BackendError(
-            f"backend {name}: claims: expected some of {', '.join(claimable())}, got {claims!r}"
-        )
+    words = _are_words(claims)
+    wrong = [one for one in claims if one not in claimable()] if words else [repr(claims)]
+    if wrong:
+        expected = f"{'' if words else 'a tuple of '}some of {', '.join(claimable())}"
+        raise BackendError(f"backend {name}: claims: expected {expected}, got {', '.join(wrong)}")
     for deviation in backend.deviations:
         if both := set(claims) & set(deviation.rules):
             raise BackendError(

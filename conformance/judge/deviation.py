@@ -54,7 +54,7 @@ def not_shown(backend: Backend, shown: Collection[str]) -> list[Verdict]:
     missing = []
     for rule in backend.claims:
         if f"{JUDGED}{rule}" not in shown:
-            reason = f"{backend.name} claims {rule}, and no case of a whole run could judge it"
+            reason = f"{backend.name} claims {rule}, and no case could judge it"
             missing.append(Verdict(backend.name, "", "", (rule,), "error", rule=rule, reason=reason))
     for key, (rule, what) in declared.items():
         if key not in shown:
