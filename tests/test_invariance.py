@@ -222,3 +222,12 @@ def test_a_nan_of_another_payload_is_the_same_and_the_first_other_element_is_nam
     assert same_bits("output", one, other) is None
     found = same_bits("output", np.append(one, np.float32(2)), np.append(other, np.float32(3)))
     assert (found.element, found.got, found.count) == ((1,), 2.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "concurrent"),
+    [("torch-math", False), ("torch-flash", False), ("torch-flex", False), ("torch-sdpa", True)],
+)
+def test_a_path_that_is_chosen_for_the_process_is_not_called_from_threads(name, concurrent):
+    pytest.importorskip("torch")
+    assert load(name).concurrent is concurrent
