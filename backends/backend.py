@@ -61,6 +61,10 @@ class Backend:
         Parameters of its functions that are not in the specification and are never passed.
     not_understood : tuple of str
         Other such parameters, as `load` finds them. If there are any, the run fails.
+    claims : tuple of str
+        Rules that it claims, some of `attnspec.claimable`. A claimed rule is judged like a MUST.
+    concurrent : bool
+        Whether its functions can be called from several threads at once.
 
     Examples
     --------
@@ -87,6 +91,8 @@ class Backend:
     given: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     not_understood: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()
+    concurrent: bool = True
 
     @property
     def library(self) -> str:
@@ -183,20 +189,20 @@ def for_release(backend: Backend) -> Backend:
     return replace(backend, dialect=dialect, deviations=deviations, notes=(*backend.notes, note))
 
 
-def with_profile_noted(backend: Backend) -> Backend:
-    """Add a note on the profile of a backend.
+def with_declarations_noted(backend: Backend) -> Backend:
+    """Add notes on the profile and on the claims of a backend.
 
     Examples
     --------
     >>> from dataclasses import replace
     >>> from attnspec.backends import load
-    >>> from attnspec.backends.backend import with_profile_noted
-    >>> with_profile_noted(replace(load("numpy-portable"), profile="tf32")).notes
-    ('judged with the budget of profile tf32',)
+    >>> from attnspec.backends.backend import with_declarations_noted
+    >>> with_declarations_noted(replace(load("numpy-portable"), profile="tf32", claims=("INV-1",))).notes
+    ('judged with the budget of profile tf32', 'claims INV-1')
     """
-    if not backend.profile:
-        return backend
-    return replace(backend, notes=(*backend.notes, f"judged with the budget of profile {backend.profile}"))
+    said = [f"judged with the budget of profile {backend.profile}"] if backend.profile else []
+    said += [f"claims {', '.join(backend.claims)}"] if backend.claims else []
+    return replace(backend, notes=(*backend.notes, *said)) if said else backend
 
 
 def _parameters(function: Callable[..., Any]) -> frozenset[str]:

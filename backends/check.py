@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec import OPERATIONS, rules
+from attnspec import OPERATIONS, claimable, rules
 from attnspec.backends.backend import Backend
 from attnspec.backends.constraints import Constraints
 from attnspec.backends.deviation import is_range
@@ -62,6 +62,7 @@ def check_backend(name: str, backend: Backend) -> None:
         )
     check_constraints(name, backend.constraints)
     _check_declarations(name, backend)
+    _check_claims(name, backend)
 
 
 def check_constraints(name: str, constraints: Constraints) -> None:
@@ -109,6 +110,20 @@ def _check_declarations(name: str, backend: Backend) -> None:
         if not is_range(versions):
             raise BackendError(
                 f"backend {name}: versions: expected a range such as >=2.13,<2.14, got {versions!r}"
+            )
+
+
+def _check_claims(name: str, backend: Backend) -> None:
+    claims = backend.claims
+    words = _are_words(claims)
+    wrong = [one for one in claims if one not in claimable()] if words else [repr(claims)]
+    if wrong:
+        expected = f"{'' if words else 'a tuple of '}some of {', '.join(claimable())}"
+        raise BackendError(f"backend {name}: claims: expected {expected}, got {', '.join(wrong)}")
+    for deviation in backend.deviations:
+        if both := set(claims) & set(deviation.rules):
+            raise BackendError(
+                f"backend {name}: claims: expected rules without a declared deviation, got {', '.join(both)}"
             )
 
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 from attnspec.backends.adapters.portable import portable_backend
-from attnspec.backends.backend import Backend, for_release, with_profile_noted
+from attnspec.backends.backend import Backend, for_release, with_declarations_noted
 from attnspec.backends.check import check_backend, check_device
 from attnspec.backends.errors import BackendError
 from attnspec.backends.library import LIBRARIES
@@ -58,7 +58,7 @@ def load(name: str) -> Backend:
     >>> load("numpy-portable").library
     'numpy'
     """
-    return looked_through(with_profile_noted(for_release(_load(name))))
+    return looked_through(with_declarations_noted(for_release(_load(name))))
 
 
 def _load(name: str) -> Backend:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
+from attnspec import claimable
 from attnspec.spelling import SPELLINGS, spell
 
 #: ``deviation`` is declared and verified. ``should not met`` is an unmet SHOULD. ``unsupported`` counts
@@ -14,6 +15,9 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 CLASSES: tuple[Literal["full", "cast", "storage"], ...] = ("full", "cast", "storage")
 #: The statuses with which a backend does not conform.
 BAD: tuple[Status, ...] = ("fail", "error")
+
+#: Stands before a rule that was judged, among what verdicts show.
+JUDGED = "judged "
 
 #: In the reason of a verdict on gradients that an implementation does not compute.
 NO_GRADIENT = "computes no gradient"
@@ -169,11 +173,17 @@ class Verdict:
 
 
 def shown(verdicts: Iterable[Verdict]) -> set[str]:
-    """Return the deviations that the verdicts of one backend show, and the rules of its variants."""
+    """Return what the verdicts of one backend show of its declarations.
+
+    These are its deviations, the rules of its variants, and with `JUDGED` before them the rules that
+    were judged and can be claimed.
+    """
     found = list(verdicts)
-    return {text for verdict in found for text in verdict.declared} | {
+    deviations = {text for verdict in found for text in verdict.declared} | {
         verdict.rule for verdict in found if verdict.status == "deviation"
     }
+    judged = {rule for verdict in found if verdict.status in ("pass", *BAD) for rule in verdict.rules}
+    return deviations | {f"{JUDGED}{rule}" for rule in judged & set(claimable())}
 
 
 def to_json(thing: Any) -> Any:

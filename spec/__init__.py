@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from attnspec.errors import SpecError
 from attnspec.level import ConformanceLevel, in_no_level, levels
 from attnspec.operations import OPERATIONS, Operation
-from attnspec.rule import CHAPTERS, Rule, Variant, find_rule, rules
+from attnspec.rule import CHAPTERS, Rule, Variant, claimable, find_rule, rules
 
 if TYPE_CHECKING:
     from attnspec.case import Alternative, Case, Figure, Misuse, Provenance
@@ -32,6 +32,7 @@ __all__ = [
     "Variant",
     "__version__",
     "cases",
+    "claimable",
     "find_case",
     "find_rule",
     "in_no_level",

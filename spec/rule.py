@@ -22,6 +22,7 @@ CHAPTERS = (
     "dropout",
     "gradients",
     "numerics",
+    "invariance",
     "errors",
 )
 
@@ -34,6 +35,8 @@ _HEADING = re.compile(r"^(?P<id>[A-Z]+-[1-9][0-9]*) (?P<title>\S.*)$")
 _LEVEL = re.compile(r"\b(MUST|SHOULD|MAY)\b")
 #: A link to a heading, to a definition at the end of the page, or to a rule. It is replaced by its text.
 _LINK = re.compile(r"\[([^][`]+)\](?:\([^()\s]+\)|\[[a-z-]+\])|\[([A-Z]+-[1-9][0-9]*)\]")
+#: The words of a rule that is judged to the last bit.
+_BITS = "the same bits"
 _VARIANT = re.compile(r"^`(?P<name>[a-z0-9-]+)`: (?P<text>\S.*)$", re.DOTALL)
 
 
@@ -123,6 +126,19 @@ def find_rule(rule_id: str) -> Rule:
             return rule
     near = ", ".join(get_close_matches(rule_id, [rule.id for rule in rules()], cutoff=0))
     raise SpecError(f"rule: expected an id such as {near}, got {rule_id!r}; `attnspec rules` lists them")
+
+
+@cache
+def claimable() -> tuple[str, ...]:
+    """Return the ids of the rules that an implementation can claim: each MAY about the same bits.
+
+    Examples
+    --------
+    >>> from attnspec import claimable
+    >>> claimable()[:3]
+    ('NUM-10', 'INV-1', 'INV-2')
+    """
+    return tuple(rule.id for rule in rules() if rule.level == "MAY" and _BITS in rule.sentence)
 
 
 def parse(chapter: str, text: str) -> list[Rule]:

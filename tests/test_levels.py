@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import attnspec
-from attnspec import SpecError, in_no_level, level, levels, rules
+from attnspec import SpecError, claimable, in_no_level, level, levels, rules
 from attnspec.conformance.report.levels import reached, rules_of, standings
 from attnspec.conformance.verdict import Verdict
 from attnspec.rule import DEFINITIONS
@@ -15,7 +15,7 @@ from attnspec.rule import DEFINITIONS
 PAGE = (Path(attnspec.__file__).parent / "levels.md").read_text(encoding="utf-8").partition(DEFINITIONS)[0]
 NAMES = (
     *("core", "strict", "masked", "grouped", "cached", "padded", "segmented", "windowed", "biased", "capped"),
-    *("mergeable", "sinks", "weights", "dropout", "trainable", "exact"),
+    *("mergeable", "sinks", "weights", "dropout", "trainable", "exact", "invariant"),
     *("projected", "multi-head", "paged", "merged", "rotary", "alibi"),
 )
 COMPANIONS = NAMES[-6:]
@@ -27,7 +27,9 @@ def named():
 
 def test_every_must_rule_is_in_a_level_or_said_to_be_in_none():
     must = {rule.id for rule in rules() if rule.level == "MUST"}
-    assert must == {*named(), *in_no_level()}
+    others = {"NUM-9", *claimable()}
+    assert must | others == {*named(), *in_no_level()}
+    assert {*levels()[NAMES.index("invariant")].rules} == others
     assert not {*named()} & {*in_no_level()}
 
 
@@ -94,6 +96,7 @@ def test_all_levels_are_reached_by_what_passes_everything():
         ("MASK_7", ("cached",)),
         ("HEAD_1", ("grouped",)),
         ("NUM_11", ("exact",)),
+        ("INV_3", ("invariant",)),
         ("MASK_13", ()),
         ("POS_7", ("alibi",)),
     ],
@@ -130,6 +133,15 @@ def test_what_breaks_one_rule_says_nothing_of_the_others(status):
     assert reached([*perfect(), more]) == NAMES
     alone = [one for one in perfect() if one.rules != ("MASK-1",)]
     assert standing("masked", [*alone, more]).missing == {"MASK-1": "not judged"}
+
+
+def test_a_may_that_is_not_shown_counts_against_the_level_that_lists_it_beside_any_pass():
+    more = verdict(("INV-3",), "unsupported", rule="INV-3")
+    assert reached([*perfect(), more]) == tuple(name for name in NAMES if name != "invariant")
+    assert standing("invariant", [*perfect(), more]).missing == {"INV-3": "not shown"}
+    assert reached([*perfect(), replace(more, rule="")]) == NAMES, (
+        "a test that could not be made beside a pass"
+    )
 
 
 def test_an_error_is_one_under_every_rule():

@@ -1,5 +1,6 @@
 """Relations between calls: each kind holds for the portable source, and fails where a backend breaks it."""
 
+import threading
 from dataclasses import replace
 from functools import wraps
 
@@ -142,6 +143,25 @@ def cut_off(output, every):
     return np.where(np.abs(output) > np.abs(whole), np.nextafter(output, np.zeros_like(output)), output)
 
 
+@own
+@output_of
+def of_the_first_place(output, _):
+    return np.concatenate([np.nextafter(output[:1], 9), output[1:]]) if output.ndim > 3 else output
+
+
+@own
+@output_of
+def of_the_largest_call(output, every):
+    _kept["keys"] = max(_kept.get("keys", 0), every["key"].shape[-2])
+    return np.nextafter(output, 9) if _kept["keys"] > every["key"].shape[-2] else output
+
+
+@own
+@output_of
+def of_the_main_thread(output, _):
+    return output if threading.current_thread() is threading.main_thread() else np.nextafter(output, 9)
+
+
 #: By the function that holds each kind of relation to account: the relation, who breaks it, and what is said.
 right_vjp = PORTABLE.companions["attention_vjp"]
 
@@ -181,6 +201,27 @@ def cut_off_gradients(_found, arrays, options):
 
 
 BROKEN = {
+    "_same_as_the_whole": (
+        "invariance-place-in-the-batch-1-float32",
+        of_the_first_place,
+        "unsupported",
+        "INV-1",
+        "bits",
+    ),
+    "same_after_others": (
+        "invariance-other-calls-between-1-float32",
+        of_the_largest_call,
+        "unsupported",
+        "INV-7",
+        "bits",
+    ),
+    "same_from_threads": (
+        "invariance-threads-1-float32",
+        of_the_main_thread,
+        "unsupported",
+        "INV-8",
+        "bits",
+    ),
     "_repeats": (
         "numerics-call-repeated-plain-1-float32",
         nondeterministic,

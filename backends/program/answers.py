@@ -83,7 +83,8 @@ def recorded_backend(name: str, folder: Path) -> Backend:
     library = array_api_library("offline", version, xp)
     attention = functions.pop("attention")
     asked_by = frozenset(manifest["cases"])
-    return Backend(name, library, attention, dtypes, functions, said.dialect, cases=asked_by)
+    declared: dict[str, Any] = {"dialect": said.dialect, "claims": said.claims}
+    return Backend(name, library, attention, dtypes, functions, **declared, cases=asked_by, concurrent=False)
 
 
 def cases_of(name: str, folder: Path) -> tuple[str, ...]:

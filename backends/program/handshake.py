@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from attnspec import OPERATIONS
+from attnspec import OPERATIONS, claimable
 from attnspec.backends.errors import BackendError
 from attnspec.dtypes import DTYPES
 
@@ -25,6 +25,7 @@ class Handshake:
     dtypes: tuple[str, ...]
     operations: Mapping[str, tuple[str, ...]]
     dialect: Mapping[str, str] = field(default_factory=dict)
+    claims: tuple[str, ...] = ()
 
 
 def parse_handshake(name: str, line: str) -> Handshake:
@@ -78,12 +79,18 @@ def parse_handshake(name: str, line: str) -> Handshake:
     dialect = said.get("dialect", {})
     if not isinstance(dialect, dict):
         raise BackendError(f"backend {name}: hello: dialect: expected an object, got {dialect!r}")
+    claims = said.get("claims", [])
+    if not isinstance(claims, list) or not set(map(str, claims)) <= set(claimable()):
+        raise BackendError(
+            f"backend {name}: hello: claims: expected some of {', '.join(claimable())}, got {claims!r}"
+        )
     return Handshake(
         str(said.get("name", "")),
         str(said.get("version", "")),
         tuple(dtypes),
         {operation: tuple(options) for operation, options in operations.items()},
         dialect,
+        tuple(claims),
     )
 
 

@@ -62,7 +62,9 @@ def program_backend(
     }
     attention = functions.pop("attention")
     library = array_api_library("program", f"{said.name} {said.version}".strip() or "program", xp)
-    return Backend(name, library, attention, said.dtypes, functions, said.dialect)
+    declared: dict[str, Any] = {"dialect": said.dialect, "claims": said.claims}
+    # The protocol has one call at a time.
+    return Backend(name, library, attention, said.dtypes, functions, **declared, concurrent=False)
 
 
 class Program:

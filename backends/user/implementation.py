@@ -16,8 +16,8 @@ def implementation(**said: Any) -> Callable[[_Function], _Function]:
     **said
         The keys of an ``attnspec.toml`` that describe a function: ``names``, ``layout``, ``mask``,
         ``axes``, ``depths``, ``multiple``, ``heads``, ``always``, ``given``, ``returns``, ``ignore``,
-        ``array``, ``device``, ``dtypes``, ``accuracy``, ``dialect``, ``deviations``, ``versions``,
-        ``companions``. Companions are given as functions.
+        ``array``, ``device``, ``dtypes``, ``accuracy``, ``dialect``, ``deviations``, ``claims``,
+        ``versions``, ``companions``. Companions are given as functions.
 
     Raises
     ------

@@ -36,6 +36,7 @@ KEYS: Mapping[str, tuple[Any, str]] = {
     "dialect": _TABLE,
     "companions": _TABLE,
     "deviations": _LIST,
+    "claims": (list, "a list of rules"),
     "versions": _STRING,
 }
 #: The keys that a decorator may have.
@@ -90,8 +91,7 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
     )
     as_it_is = ("accuracy", "profile", "versions", "dialect")
     fields: dict[str, Any] = {key: table[key] for key in as_it_is if key in table}
-    if "ignore" in table:
-        fields["ignore"] = tuple(table["ignore"])
+    fields |= {key: tuple(table[key]) for key in ("ignore", "claims") if key in table}
     if "companions" in table:
         fields["companions"] = _companions(where, name, table["companions"])
     if "deviations" in table:

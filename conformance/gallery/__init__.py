@@ -8,6 +8,7 @@ from attnspec.conformance.gallery import (
     caching,
     correct,
     correct_gradients,
+    correct_orders,
     correct_tiles,
     denominator,
     dropout,
@@ -29,6 +30,7 @@ from attnspec.conformance.gallery import (
     heads,
     inputs,
     integers,
+    invariance,
     layouts,
     logarithms,
     masking,
@@ -75,6 +77,7 @@ def wrong_entries() -> tuple[Entry, ...]:
         numerics,
         layouts,
         special_numbers,
+        invariance,
         gradients,
         gradients_of_options,
         gradients_of_parameters,
@@ -105,7 +108,7 @@ def wrong_entries() -> tuple[Entry, ...]:
 @cache
 def correct_entries() -> tuple[Entry, ...]:
     """List those that break none."""
-    return entries_of(correct, correct_tiles, correct_gradients)
+    return entries_of(correct, correct_tiles, correct_orders, correct_gradients)
 
 
 def entry(name: str) -> Entry:

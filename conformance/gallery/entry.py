@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from attnspec import claimable
 from attnspec.backends import DTYPES, Backend, load_library
 from attnspec.reference import functions
 from attnspec.reference.budget.budget import Accuracy
@@ -45,6 +46,8 @@ class Entry:
         The class of budget that a correct one meets in half precision.
     lacks : tuple of str
         Arguments of attention that it does not take.
+    claims : tuple of str
+        Rules that it claims. A wrong one claims the rule that it breaks, if that can be claimed.
     """
 
     name: str
@@ -55,6 +58,7 @@ class Entry:
     seen: str = ""
     accuracy: Accuracy = "full"
     lacks: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()
 
     def backend(self) -> Backend:
         """Make it a backend, with a memory of its own.
@@ -112,7 +116,8 @@ class Entry:
         whole = signature(run)
         kept = [parameter for name, parameter in whole.parameters.items() if name not in self.lacks]
         run.__signature__ = whole.replace(parameters=kept)
-        return Backend(f"{PLACE}:{self.name}", load_library("numpy"), run, DTYPES, operations)
+        library = load_library("numpy")
+        return Backend(f"{PLACE}:{self.name}", library, run, DTYPES, operations, claims=self.claims)
 
 
 A = TypeVar("A", bound=Attention)
@@ -143,6 +148,7 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "U": "arguments that should be refused",
         "V": "projections, caches, pages",
         "W": "backward passes",
+        "X": "bits that depend on batch, padding, chunks, layout or other calls",
     }
 )
 
@@ -169,7 +175,9 @@ def wrong(step: str, rule: str, kind: str, seen: str = "") -> Callable[[Step], E
     """
 
     def entered(function: Step) -> Entry:
-        return Entry(function.__name__, _sentence(function), {_known(step): function}, rule, kind, seen)
+        steps = {_known(step): function}
+        claims = tuple(one for one in claimable() if one == rule)
+        return Entry(function.__name__, _sentence(function), steps, rule, kind, seen, claims=claims)
 
     return entered
 
@@ -202,13 +210,14 @@ def family(
 
 
 def correct(
-    step: str, accuracy: Accuracy = "full", *, lacks: tuple[str, ...] = ()
+    step: str, accuracy: Accuracy = "full", *, lacks: tuple[str, ...] = (), claims: tuple[str, ...] = ()
 ) -> Callable[[Step], Entry]:
     """Make an entry of a function that replaces a step and changes nothing that the standard sees."""
 
     def entered(function: Step) -> Entry:
         steps = {_known(step): function}
-        return Entry(function.__name__, _sentence(function), steps, accuracy=accuracy, lacks=lacks)
+        options: Any = {"accuracy": accuracy, "lacks": lacks, "claims": claims}
+        return Entry(function.__name__, _sentence(function), steps, **options)
 
     return entered
 

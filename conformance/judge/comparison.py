@@ -86,6 +86,8 @@ def compare(
 def same_bits(name: str, got: NDArray[Any], expected: NDArray[Any]) -> Difference | None:
     """Compare two results that must have the same bits. Return None if they have.
 
+    Zeros of different sign differ. NaN is the same as any other NaN, because its payload is not defined.
+
     Examples
     --------
     >>> import numpy as np
@@ -99,6 +101,9 @@ def same_bits(name: str, got: NDArray[Any], expected: NDArray[Any]) -> Differenc
         return None
     left, right = (np.ascontiguousarray(array) for array in (got, expected))
     other = (left.view(f"V{left.itemsize}") != right.view(f"V{right.itemsize}")).reshape(got.shape)
+    other &= ~(np.isnan(got) & np.isnan(expected))
+    if not other.any():
+        return None
     place = _first(other)
     numbers = float(got[place]), float(expected[place])
     return Difference("bits", name, _plain(place), *numbers, 0.0, np.inf, int(other.sum()), got.size)

@@ -1,10 +1,10 @@
-"""Declared deviations: finds the one that covers a failure, and those that a run did not show."""
+"""Declarations: finds the deviation that covers a failure, and what a run did not show of all of them."""
 
 from collections.abc import Collection, Mapping
 
 from attnspec import Case
 from attnspec.backends import Backend, Deviation
-from attnspec.conformance.verdict import Verdict
+from attnspec.conformance.verdict import JUDGED, Verdict
 
 
 def declared_for(backend: Backend, rule: str, case: Case, output: str = "") -> Deviation | None:
@@ -37,7 +37,9 @@ def declared_for(backend: Backend, rule: str, case: Case, output: str = "") -> D
 
 
 def not_shown(backend: Backend, shown: Collection[str]) -> list[Verdict]:
-    """Return an error for each declared variant and deviation that a complete run did not show.
+    """Return an error for each variant, deviation and claim that a complete run did not show.
+
+    A claim is shown by a case that judges its rule.
 
     Parameters
     ----------
@@ -50,6 +52,10 @@ def not_shown(backend: Backend, shown: Collection[str]) -> list[Verdict]:
         **{one.id: (one.rules[0], f"the deviation ({one.reason})") for one in backend.deviations},
     }
     missing = []
+    for rule in backend.claims:
+        if f"{JUDGED}{rule}" not in shown:
+            reason = f"{backend.name} claims {rule}, and no case could judge it"
+            missing.append(Verdict(backend.name, "", "", (rule,), "error", rule=rule, reason=reason))
     for key, (rule, what) in declared.items():
         if key not in shown:
             reason = f"{backend.name} declares {what}, and no case of a whole run shows it"

@@ -34,6 +34,9 @@ from attnspec.reference.budget.profile import PROFILES
 #: Rules whose declared variant is a lower precision, and the precision that they require.
 _PRECISIONS = {"NUM-2": "float32", "NUM-5": "storage"}
 
+#: In the reason of a failure that is one because of a claim.
+CLAIMED = "the implementation claims this rule"
+
 #: Rules about the default of an option.
 _DEFAULTS = {"SCORE-2": "scale"}
 
@@ -179,7 +182,7 @@ def _judge_values(backend: Backend, case: Case, verdict: Verdict, observed: Outp
         cause = cause_of(backend, case, compared, outputs, values)
         deviation = declared_for(backend, cause.rule, case, compared.output)
         if deviation is None:
-            return _failed(verdict, cause, compared)
+            return _failed(backend, verdict, cause, compared)
         found.append(deviation)
         shown = {name: array for name, array in shown.items() if name != compared.output}
     for figure in () if deviates else case.figures:
@@ -202,7 +205,7 @@ def _judge_values(backend: Backend, case: Case, verdict: Verdict, observed: Outp
     return verdict
 
 
-def _failed(verdict: Verdict, cause: Cause, difference: Difference) -> Verdict:
+def _failed(backend: Backend, verdict: Verdict, cause: Cause, difference: Difference) -> Verdict:
     found = replace(
         verdict,
         status="fail",
@@ -212,7 +215,7 @@ def _failed(verdict: Verdict, cause: Cause, difference: Difference) -> Verdict:
         ignored=cause.ignored,
         precision=cause.precision,
     )
-    return _by_level(found)
+    return _by_level(backend, found)
 
 
 def _judge_relation(backend: Backend, relation: Relation, verdict: Verdict) -> Verdict:
@@ -249,14 +252,16 @@ def _weighed(backend: Backend, item: Case | Relation, verdict: Verdict) -> Verdi
             return replace(
                 verdict, status="deviation", rules=rules, reason=deviation.reason, declared=(deviation.id,)
             )
-    return _by_level(verdict)
+    return _by_level(backend, verdict)
 
 
-def _by_level(verdict: Verdict) -> Verdict:
-    """Set the status of a failure by the level of its rule. Only a broken MUST is a failure."""
+def _by_level(backend: Backend, verdict: Verdict) -> Verdict:
+    """Set the status of a failure by the level of its rule. Only a broken MUST or claim is a failure."""
     level = find_rule(verdict.rule).level
     if level == "MUST":
         return verdict
+    if verdict.rule in backend.claims:
+        return replace(verdict, reason="; ".join(filter(None, (verdict.reason, CLAIMED))))
     return replace(verdict, status="should not met" if level == "SHOULD" else "unsupported")
 
 

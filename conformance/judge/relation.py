@@ -28,6 +28,8 @@ class Relation:
         The calls that do not depend on the results of other calls.
     run : callable
         Makes the calls on a backend, and returns what does not hold.
+    bits : bool
+        Whether it compares only the bits of results, so that it needs no expected values.
     live : bool
         Whether it needs a live backend, and cannot be judged from stored answers: it repeats a call,
         asks for fewer outputs, uses the result of another call, or checks that inputs do not change.
@@ -40,6 +42,7 @@ class Relation:
     calls: tuple[Case, ...]
     run: Callable[[Backend, tuple[Case, ...]], Found]
     live: bool = False
+    bits: bool = False
 
     @property
     def chapter(self) -> str:

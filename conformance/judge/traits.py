@@ -51,6 +51,9 @@ _MASKING = tuple(
 def traits(item: Case | Relation) -> tuple[str, ...]:
     """Return the traits of a call. A relation has the traits of all of its calls.
 
+    The calls of a relation between bits have large arrays with alike numbers, so that only the options
+    of the later calls are looked at.
+
     Examples
     --------
     >>> from attnspec import find_case
@@ -59,7 +62,10 @@ def traits(item: Case | Relation) -> tuple[str, ...]:
     ('empty row', 'mask', 'no scale')
     """
     if isinstance(item, Relation):
-        return tuple(sorted({RELATED, *(trait for case in item.calls for trait in _of_call(case))}))
+        later = item.calls[1:] if item.bits else ()
+        found = {RELATED, *(name for case in later for name in _options_of(case))}
+        first = item.calls[: len(item.calls) - len(later)]
+        return tuple(sorted(found.union(*map(_of_call, first))))
     return tuple(sorted(_of_call(item)))
 
 
@@ -71,7 +77,7 @@ def numbers(item: Case | Relation) -> int:
 
 def _of_call(case: Case) -> set[str]:
     operation = OPERATIONS[case.operation]
-    found = {name for name in case.arguments if name not in operation.arrays}
+    found = _options_of(case)
     if case.misuse is not None and not case.misuse.allowed:
         return found | {REFUSED}
     if any(is_real(x) and not _is_plain(name, x) for name, x in case.arguments.items()):
@@ -80,6 +86,10 @@ def _of_call(case: Case) -> set[str]:
         found.add(VIEWED)
     found |= {GRADIENT} if operation.differentiates else set()
     return found | _of_attention(case.arguments) if primal(case.operation) == "attention" else found
+
+
+def _options_of(case: Case) -> set[str]:
+    return {name for name in case.arguments if name not in OPERATIONS[case.operation].arrays}
 
 
 def _is_plain(name: str, array: Any) -> bool:

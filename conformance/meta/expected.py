@@ -21,6 +21,8 @@ def asked() -> Iterator[Case]:
     """Yield the cases of the fixed suite whose values an oracle has to give, each fingerprint once."""
     seen: set[str] = set()
     for item in items():
+        if isinstance(item, Relation) and item.bits:
+            continue
         for case in item.calls if isinstance(item, Relation) else (item,):
             refused = case.misuse is not None and not case.misuse.allowed
             if not refused and not case.expected and case.fingerprint not in seen:

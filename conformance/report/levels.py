@@ -4,11 +4,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from attnspec import ConformanceLevel, SpecError, levels
-from attnspec.conformance.report.by_rule import by_rule
+from attnspec.conformance.report.by_rule import NOT_SHOWN, by_rule
 from attnspec.conformance.verdict import Verdict
 
 #: The statuses with which a rule does not hold, the worst first.
-_AGAINST = ("fail", "error", "deviation", "should not met")
+_AGAINST = ("fail", "error", "deviation", "should not met", NOT_SHOWN)
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Standing:
     level : str
     missing : mapping of str to str
         The rules that it lacks, each with its result: ``fail``, ``error``, ``deviation``,
-        ``should not met``, ``unsupported``, or ``not judged``.
+        ``should not met``, ``not shown``, ``unsupported``, or ``not judged``.
     """
 
     level: str

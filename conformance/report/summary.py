@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from attnspec.backends import DTYPES
-from attnspec.conformance.report.by_rule import KNOWN
+from attnspec.conformance.report.by_rule import KNOWN, NOT_SHOWN
 from attnspec.conformance.report.report import Report
 from attnspec.conformance.results import Results, Subject
 from attnspec.conformance.traits import GRADIENT
@@ -177,7 +177,7 @@ def levels(report: Report, subject: Subject) -> str:
 def lacks(report: Report, subject: Subject) -> str:
     """Return what a backend lacks for the nearest level of which it offers something, or an empty string."""
     lacking = [standing for standing in report.standings(subject) if not standing.reached]
-    offered = [one for one in lacking if {*one.missing.values()} != {"unsupported"}]
+    offered = [one for one in lacking if not {*one.missing.values()} <= {"unsupported", NOT_SHOWN}]
     if not offered:
         return ""
     # Most levels build on `core`, so what is missing for `core` is reported first.

@@ -253,10 +253,11 @@ class Pool:
         return worker
 
     def _not_shown(self, verdicts: list[Verdict]) -> list[Verdict]:
-        """After a whole run, make an error for each declared deviation that no case has shown."""
-        if self.selection.part != "whole":
+        """Make an error for each declaration that the run must show, and that no case has shown."""
+        if self.selection.part not in ("whole", "level"):
             return []
-        return self._any().not_shown(shown(verdicts))
+        missing = self._any().not_shown(shown(verdicts))
+        return [one for one in missing if self.selection.shows(one.rule)]
 
     def _header(self, plan: tuple[Planned, ...]) -> Header:
         cases = tuple(case.name for case in plan)

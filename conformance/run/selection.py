@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from attnspec import claimable
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -61,6 +63,21 @@ class Selection:
         if self.sizes:
             return "sizes"
         return "quick" if self.quick else "whole"
+
+    def shows(self, rule: str) -> bool:
+        """Whether a run must show the declarations about a rule.
+
+        A whole run must show all of them. A run of one level must show the claims of its rules, because
+        it has every case about them.
+
+        Examples
+        --------
+        >>> from attnspec.conformance.run.selection import Selection
+        >>> level = Selection(rules=("SOFT-1", "INV-1"), level="invariant")
+        >>> level.shows("INV-1"), level.shows("INV-2"), level.shows("SOFT-1"), Selection().shows("SOFT-1")
+        (True, False, False, True)
+        """
+        return self.part == "whole" or (self.part == "level" and rule in {*self.rules} & {*claimable()})
 
     @property
     def files(self) -> tuple[str, ...]:

@@ -56,6 +56,7 @@ def _hello(backend: Backend) -> dict[str, Any]:
         "dtypes": list(backend.dtypes),
         "operations": operations,
         "dialect": dict(backend.dialect),
+        "claims": list(backend.claims),
     }
 
 

@@ -182,11 +182,12 @@ class Session:
             stopped = (
                 session.shouldfail or session.shouldstop or session.exitstatus > pytest.ExitCode.TESTS_FAILED
             )
-            if run.header.part == "whole" and not stopped:
+            if run.header.part in ("whole", "level") and not stopped:
                 if name not in self.workers:  # the last case ended its process
                     self._load(name)
                 for verdict in self.workers[name].not_shown(shown(run.verdicts)):
-                    run.add(verdict)
+                    if self.selection.shows(verdict.rule):
+                        run.add(verdict)
             run.add(Footer(len(run.verdicts)))
         if self.runs and session.exitstatus == pytest.ExitCode.OK and self.report.outcome.status:
             session.exitstatus = self.report.outcome.status

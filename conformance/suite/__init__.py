@@ -37,6 +37,7 @@ FILES = {
         "gradients_numerics",
     ),
     "numerics": ("numerics", "layouts", "special_numbers"),
+    "invariance": ("invariance",),
     "errors": ("errors", "pairs"),
 }
 #: The preferred dtype of cases in the quick part.

@@ -137,7 +137,7 @@ class Calls:
     ----------
     calls : tuple
     run : callable
-    rules, live
+    rules, live, bits
         As in `Relation`.
     beside : bool
         Whether it also holds if all its calls have one more option.
@@ -148,6 +148,7 @@ class Calls:
     rules: tuple[str, ...] = ()
     live: bool = False
     beside: bool = False
+    bits: bool = False
 
 
 Yielded = Arguments | Call | Calls
@@ -202,7 +203,7 @@ class Group:
         if isinstance(yielded, Calls):
             calls = tuple(self._case(one) for one in yielded.calls)
             rules = yielded.rules or self.rules
-            return Relation("", self.title, rules, self.name, calls, yielded.run, yielded.live)
+            return Relation("", self.title, rules, self.name, calls, yielded.run, yielded.live, yielded.bits)
         return self._case(yielded)
 
     def _case(self, yielded: Arguments | Call) -> Case:

@@ -1,5 +1,6 @@
 """PyTorch: ``flex_attention``, run eagerly. Mask and bias are passed as functions that look them up."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,7 +20,8 @@ from attnspec.backends.library import load_library
 def eager_backend() -> Backend:
     """Run it without compilation."""
     library = load_library("torch")
-    return Backend("torch-flex", library, _flex, library.dtypes, deviations=_DEVIATIONS, versions=VERSIONS)
+    made = Backend("torch-flex", library, _flex, library.dtypes, deviations=_DEVIATIONS, versions=VERSIONS)
+    return replace(made, concurrent=False)  # the stance of the compiler holds for all threads
 
 
 def _flex(

@@ -8,6 +8,7 @@ does not compile (`torch/flex_compiled_mask`). It returns no lse.
 
 import os
 import shutil
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -48,9 +49,10 @@ def compiled_backend() -> Backend:
             f"backend torch-flex-compiled: expected a C++ compiler, {compiler} or that of CXX, got none"
         )
     library = load_library("torch")
-    return Backend(
+    made = Backend(
         "torch-flex-compiled", library, _flex, ("float32",), deviations=_DEVIATIONS, versions=VERSIONS
     )
+    return replace(made, concurrent=False)  # the settings of the compiler hold for all threads
 
 
 def _flex(query: Any, key: Any, value: Any, *, is_causal: bool = False) -> Any:

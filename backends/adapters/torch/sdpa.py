@@ -1,6 +1,7 @@
 """PyTorch: ``scaled_dot_product_attention``, by the default path and by each path for the CPU."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -32,12 +33,14 @@ def default_backend() -> Backend:
 
 def math_backend() -> Backend:
     """Force the path of separate operations."""
-    return _backend("torch-math", _attention(_by_math, 0), {"SHAPE-6": "broadcast"}, (*_OF_ALL, *_OF_MATH))
+    made = _backend("torch-math", _attention(_by_math, 0), {"SHAPE-6": "broadcast"}, (*_OF_ALL, *_OF_MATH))
+    return replace(made, concurrent=False)  # the choice of a path holds for all threads
 
 
 def flash_backend() -> Backend:
     """Force the fused kernel for the CPU, which takes inputs of four axes."""
-    return _backend("torch-flash", _attention(_by_flash, 2), {}, (*_OF_ALL, *_OF_FLASH))
+    made = _backend("torch-flash", _attention(_by_flash, 2), {}, (*_OF_ALL, *_OF_FLASH))
+    return replace(made, concurrent=False)  # as above
 
 
 def _backend(

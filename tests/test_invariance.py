@@ -1,0 +1,233 @@
+"""The chapter on invariance: each relation holds for sums in one order, and fails where the order moves."""
+
+import threading
+import time
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from attnspec import claimable, rules
+from attnspec.backends import load
+from attnspec.backends.constraints import Constraints
+from attnspec.conformance.gallery import correct_orders, entry, invariance
+from attnspec.conformance.gallery.entry import entries_of
+from attnspec.conformance.judge.bits import ALL, Part, same_as_the_whole
+from attnspec.conformance.judge.comparison import same_bits
+from attnspec.conformance.judge.hidden import without
+from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.meta.expected import asked
+from attnspec.conformance.suite import groups, items
+from attnspec.conformance.suite.group import Calls, Group
+
+#: In one dtype: an entry that breaks a rule breaks it in every dtype.
+ITEMS = {
+    item.name: item
+    for group in groups()
+    if group.chapter == "invariance"
+    for item in group.items()
+    if item.dtype == "float32"
+}
+PORTABLE = load("numpy-portable")
+WRONG = [one for one in entries_of(invariance) if one.rule in claimable()]
+
+
+def test_what_can_be_claimed_is_each_may_about_bits_and_has_a_relation_here():
+    assert claimable() == tuple(rule.id for rule in rules() if rule.level == "MAY")
+    assert {rule.id for rule in rules() if rule.chapter == "invariance"} < {*claimable()}
+    assert {item.rules[0] for item in ITEMS.values()} == {*claimable()}
+    assert all(len(item.rules) == 1 for item in ITEMS.values())
+
+
+def test_every_relation_is_drawn_in_float32_and_in_half_precision():
+    dtypes = {}
+    for group in groups():
+        if group.chapter == "invariance":
+            for item in group.items():
+                dtypes.setdefault(group.name, set()).add(item.dtype)
+    assert set(map(frozenset, dtypes.values())) == {frozenset({"float32", "bfloat16"})}
+
+
+@pytest.mark.parametrize("name", ITEMS)
+def test_sums_in_one_order_keep_every_relation(name):
+    for one in entries_of(correct_orders):
+        verdict = judge(one.backend(), ITEMS[name])
+        assert (verdict.status, verdict.difference, verdict.reason) == ("pass", None, "")
+
+
+@pytest.mark.parametrize("one", WRONG, ids=lambda one: one.name)
+def test_a_wrong_entry_fails_its_claim_and_without_one_is_not_shown(one):
+    assert one.claims == (one.rule,)
+    own = [item for item in ITEMS.values() if item.rules[0] == one.rule]
+    verdicts = [judge(one.backend(), item) for item in own]
+    failing = [verdict for verdict in verdicts if verdict.status == "fail"]
+    assert failing
+    assert {verdict.rule for verdict in failing} == {one.rule}
+    assert all(verdict.reason == "the implementation claims this rule" for verdict in failing)
+    backend = replace(one.backend(), claims=())
+    verdict = judge(backend, next(ITEMS[one.case] for one in failing))
+    assert (verdict.status, verdict.rule, verdict.reason) == ("unsupported", one.rule, "")
+
+
+def test_a_wrong_entry_is_right_to_within_the_budget():
+    """It is the bits alone that move, but for what threads and kept results do to each other."""
+    part = list(items(names=["softmax-002", "masking-empty-last", "heads-grouped"]))
+    others = {"scratch_shared_by_threads", "output_written_again"}
+    for one in entries_of(invariance):
+        if one.name not in others and one.rule in claimable():
+            assert {judge(one.backend(), item).status for item in part} == {"pass"}, one.name
+
+
+def test_a_call_from_threads_that_is_disturbed_is_noticed_each_time():
+    one = entry("scratch_shared_by_threads")
+    for _ in range(5):
+        assert judge(one.backend(), ITEMS["invariance-threads-1-float32"]).status == "fail"
+
+
+def test_threads_are_in_the_function_at_the_same_time_and_leave_no_trace():
+    inside, most = set(), []
+
+    def attention(query, key, value):
+        inside.add(threading.get_ident())
+        most.append(len(inside))
+        time.sleep(0.001)
+        inside.discard(threading.get_ident())
+        return PORTABLE.attention(query, key, value)
+
+    before = list(warnings.filters)
+    verdict = judge(replace(PORTABLE, attention=attention), ITEMS["invariance-threads-1-float32"])
+    assert verdict.status == "pass"
+    assert max(most) > 1
+    assert warnings.filters == before
+
+
+def test_an_error_in_a_thread_is_one_of_the_call():
+    main = threading.get_ident()
+
+    def attention(query, key, value):
+        if threading.get_ident() != main:
+            raise RuntimeError("not from here")
+        return PORTABLE.attention(query, key, value)
+
+    backend = replace(PORTABLE, attention=attention)
+    item = ITEMS["invariance-threads-1-float32"]
+    assert judge(backend, item).status == "unsupported", "a MAY"
+    claimed = judge(replace(backend, claims=("INV-8",)), item)
+    assert (claimed.status, claimed.raised.message) == ("error", "not from here")
+
+
+def test_what_cannot_be_called_from_threads_is_not():
+    verdict = judge(replace(PORTABLE, concurrent=False, name="p"), ITEMS["invariance-threads-1-float32"])
+    assert (verdict.status, verdict.rule) == ("unsupported", "")
+    assert verdict.reason == "p cannot be called from several threads"
+
+
+@pytest.mark.parametrize(
+    ("name", "lacks"),
+    [
+        ("invariance-padding-key-lengths-1-float32", "key_lengths"),
+        ("invariance-chunks-causal-1-float32", "query_offset"),
+        ("invariance-decoding-growing-keys-1-float32", "is_causal"),
+    ],
+)
+def test_what_an_implementation_lacks_is_unsupported(name, lacks):
+    verdict = judge(without(PORTABLE, lacks), ITEMS[name])
+    assert (verdict.status, verdict.rule) == ("unsupported", "")
+    assert f"has no argument {lacks}" in verdict.reason
+
+
+def test_weights_are_not_asked_for():
+    called = []
+
+    def attention(query, key, value, *, return_weights=False, return_lse=False):
+        called.append((return_weights, return_lse))
+        return PORTABLE.attention(query, key, value, return_lse=return_lse)
+
+    assert judge(replace(PORTABLE, attention=attention), ITEMS["invariance-place-in-the-batch-1-float32"])
+    assert set(called) == {(False, True)}
+
+
+def test_the_rows_that_are_compared_are_those_that_are_named():
+    """The function of a relation is asked of a call and its last rows, and of others than these."""
+    problem = {
+        name: np.random.default_rng(number).normal(size=(2, 2, 4, 8))
+        for number, name in enumerate(("query", "key", "value"))
+    }
+    chunk = problem | {"query": problem["query"][..., 2:, :]}
+
+    def found(rows):
+        def make(_draw):
+            part = Part(whole=(ALL, ALL, rows))
+            yield Calls((problem, chunk), same_as_the_whole([part]), live=True, bits=True)
+
+        (item,) = Group("invariance", "own", ("INV-4",), "attention", "Title.", make).items()
+        return item.holds(entry("one_order_of_sums").backend())
+
+    assert found(slice(2, 4)) is None
+    difference = found(slice(1, 3))
+    assert (difference.kind, difference.element) == ("bits", (0, 0, 1, 0)), "counted in the whole"
+
+
+def test_problems_fit_what_an_implementation_takes():
+    fits = Constraints(axes=4, depths=(128,), multiple=(16, 64))
+    whole = [group for group in groups() if group.name == "chunks: causal"]
+    (item, *_) = whole[0].items(constraints=fits)
+    assert item.name.startswith("invariance-chunks-causal-1+a4-d128-l16-s64-")
+    for case in item.calls:
+        assert case.arguments["query"].shape[-2] % 16 == 0
+        assert (case.arguments["key"].shape[-1], case.arguments["key"].shape[-2] % 64) == (128, 0)
+
+
+def test_other_problems_are_drawn_by_a_seed_and_the_same_by_the_same():
+    (group,) = [group for group in groups() if group.name == "place in the batch"]
+    first, second, again = (next(group.items(seed)).calls[0].arguments["query"] for seed in (None, 1, 1))
+    assert not np.array_equal(first, second)
+    assert np.array_equal(second, again)
+
+
+def test_no_expected_values_are_computed_for_bits():
+    assert not {case.group for case in asked() if case.chapter == "invariance"}
+
+
+def test_the_whole_chapter_is_quick_and_small():
+    started = time.perf_counter()
+    for group in groups():
+        if group.chapter == "invariance":
+            assert len(list(group.items())) <= 3
+    assert time.perf_counter() - started < 10
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "same"),
+    [
+        ([0.0], [-0.0], False),
+        ([np.nan], [-np.nan], True),
+        ([np.nan], [1.0], False),
+        ([np.inf], [np.inf], True),
+        ([1.0], [np.nextafter(1.0, 2)], False),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_which_bits_are_the_same(got, expected, same, dtype):
+    left, right = (np.array(numbers, dtype) for numbers in (got, expected))
+    if dtype != "float64" and not same and got == [1.0]:
+        right = np.nextafter(left, np.array(2, dtype))
+    assert (same_bits("output", left, right) is None) is same
+
+
+def test_a_nan_of_another_payload_is_the_same_and_the_first_other_element_is_named():
+    one, other = (np.array([bits], np.uint32).view(np.float32) for bits in (0x7FC00000, 0xFFC00001))
+    assert one.tobytes() != other.tobytes()
+    assert same_bits("output", one, other) is None
+    found = same_bits("output", np.append(one, np.float32(2)), np.append(other, np.float32(3)))
+    assert (found.element, found.got, found.count) == ((1,), 2.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "concurrent"),
+    [("torch-math", False), ("torch-flash", False), ("torch-flex", False), ("torch-sdpa", True)],
+)
+def test_a_path_that_is_chosen_for_the_process_is_not_called_from_threads(name, concurrent):
+    pytest.importorskip("torch")
+    assert load(name).concurrent is concurrent
