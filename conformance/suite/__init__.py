@@ -34,7 +34,7 @@ FILES = {
         "gradients_numerics",
     ),
     "numerics": ("numerics", "layouts", "special_numbers"),
-    "errors": ("errors", "pairs"),
+    "errors": ("errors", "pairs", "paths"),
 }
 #: The preferred dtype of cases in the quick part.
 QUICK_DTYPE = "float32"
