@@ -15,7 +15,7 @@ import numpy as np
 
 from attnspec import OPERATIONS, Case
 from attnspec.conformance.judge.relation import Relation
-from attnspec.conformance.suite import Item
+from attnspec.conformance.suite.group import Item
 from attnspec.dtypes import SHORT
 
 
@@ -284,7 +284,9 @@ def _met(case: Case) -> Iterator[tuple[str, str, str]]:
             yield from ((name, size_class, kind) for size_class in classes)
     for one, other in combinations(sorted(SOURCES), 2):
         if given == {*SOURCES[one], *SOURCES[other]}:
-            yield from ((f"{one} and {other}", name, kind) for name, holds in PAIR_CLASSES.items() if holds(s))
+            yield from (
+                (f"{one} and {other}", name, kind) for name, holds in PAIR_CLASSES.items() if holds(s)
+            )
     for name, edges in _edges(case).items():
         yield from ((name, f"edge at {edge}", kind) for edge in edges)
 

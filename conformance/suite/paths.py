@@ -18,7 +18,7 @@ from attnspec.case import Misuse
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import Options, segments, sinks
 from attnspec.conformance.suite.problem import Problem, Shape
-from attnspec.conformance.suite.words import few_words
+from attnspec.conformance.suite.words import in_two_dtypes
 
 chapter = Chapter("errors")
 
@@ -134,13 +134,6 @@ _PER_ENTRY: Mapping[str, tuple[str, Callable[[Problem], Options]]] = MappingProx
 )
 
 
-def _problems(draw: Draw, shapes: tuple[Shape, ...]) -> Iterator[Problem]:
-    """Draw a problem of each shape in float32 and, with the same numbers, in one of the short dtypes."""
-    for index, shape in enumerate(shapes):
-        for dtype in ("float32", ("float16", "bfloat16")[index % 2]):
-            yield few_words(draw.problem(shape, dtype, index, 0.5))
-
-
 def _called(problem: Problem, rule: str, options: Options) -> Call:
     """Make the call. Of grouped heads, it is about grouping too."""
     grouped = problem.query.shape[-3] != problem.key.shape[-3]
@@ -152,7 +145,7 @@ def _called(problem: Problem, rule: str, options: Options) -> Call:
 def option_of_every_size(draw: Draw, form: str) -> Iterator[Yielded]:
     """An option holds for one query and for many, past every tile, for deep, grouped and many heads."""
     rule, options = FORMS[form]
-    for problem in _problems(draw, SIZES):
+    for problem in in_two_dtypes(draw, SIZES):
         yield _called(problem, rule, options(problem))
 
 
@@ -164,14 +157,14 @@ def integers_of_every_size(draw: Draw, which: tuple[str, int]) -> Iterator[Yield
     shapes = tuple(
         shape._replace(outer=(*_AXES[axes][shape.queries > 1], shape.outer[-1])) for shape in SIZES
     )
-    for problem in _problems(draw, shapes):
+    for problem in in_two_dtypes(draw, shapes):
         yield _called(problem, rule, options(problem))
 
 
 @chapter.group("ERR-14")
 def bias_of_another_dtype_and_every_size(draw: Draw) -> Iterator[Yielded]:
     """A bias of another dtype than the query is refused or taken at its value in every size."""
-    for index, problem in enumerate(_problems(draw, SIZES)):
+    for index, problem in enumerate(in_two_dtypes(draw, SIZES)):
         fine = np.round(np.clip(problem.random.normal(size=problem.shape) / 2, -1.5, 1.5) * 1024) / 1024
         dtype = ("float64", "float32", "float16", "float32")[index % 4]
         made = _called(problem, "ERR-14", {"bias": fine.astype(dtype)})
@@ -179,8 +172,16 @@ def bias_of_another_dtype_and_every_size(draw: Draw) -> Iterator[Yielded]:
 
 
 #: The options that mask.
-_MASKS = ("mask", "bias of minus infinity", "is_causal", "query_offset", "window", "query_lengths")
-_MASKS += ("key_lengths", "segments")
+_MASKS = (
+    "mask",
+    "bias of minus infinity",
+    "is_causal",
+    "query_offset",
+    "window",
+    "query_lengths",
+    "key_lengths",
+    "segments",
+)
 
 
 @chapter.group(
@@ -189,7 +190,7 @@ _MASKS += ("key_lengths", "segments")
 def large_masks_in_pairs(draw: Draw, pair: tuple[str, str]) -> Iterator[Yielded]:
     """Each of two options takes keys away past tiles of 64 and 128."""
     single = "query_lengths" in pair  # the length of one query leaves nothing to the other option
-    for problem in _problems(draw, _LARGE[:1] if single else _LARGE):
+    for problem in in_two_dtypes(draw, _LARGE[:1] if single else _LARGE):
         options: Options = {}
         for name in pair:
             options |= FORMS[name][1](problem)

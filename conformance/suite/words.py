@@ -5,16 +5,29 @@ are different for each key. A lost or doubled key changes a whole column of the 
 column has large values in some of the keys only.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec.conformance.suite.problem import Problem
+from attnspec.conformance.suite.group import Draw
+from attnspec.conformance.suite.problem import Problem, Shape
+from attnspec.dtypes import SHORT
 
 #: The numbers of different queries and keys of a head.
 _QUERIES, _KEYS = 3, 6
+
+
+def in_two_dtypes(draw: Draw, shapes: Sequence[Shape], dtypes: Sequence[str] = ()) -> Iterator[Problem]:
+    """Draw a problem of each shape in float32 and in a short dtype, in turn, or in some other dtypes.
+
+    The numbers are the same in each dtype.
+    """
+    for index, shape in enumerate(shapes):
+        for dtype in dtypes or ("float32", SHORT[(index + draw.number()) % len(SHORT)]):
+            yield few_words(draw.problem(shape, dtype, index, 0.5))
 
 
 def few_words(problem: Problem) -> Problem:
