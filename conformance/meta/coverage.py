@@ -157,8 +157,12 @@ def _per_entry(name: str, axes: int) -> Callable[[Case], bool]:
     return lambda case: np.ndim(case.arguments[name]) == axes
 
 
-def _scale(case: Case) -> bool:
+def _negative(case: Case) -> bool:
     return bool(case.arguments["scale"] < 0)
+
+
+def _empty_row(case: Case) -> bool:
+    return not case.arguments["mask"].any(axis=-1).all()
 
 
 def _minus_infinity(case: Case) -> bool:
@@ -173,7 +177,7 @@ FORMS: Mapping[str, Form] = MappingProxyType(
     {
         "nothing": _form(),
         "scale": _form("scale"),
-        "negative scale": _form("scale", holds=_scale),
+        "negative scale": _form("scale", holds=_negative),
         "softcap": _form("softcap"),
         "bias": _form("bias", holds=_array("bias", _whole)),
         "bias of heads": _form("bias", holds=_array("bias", _of_heads)),
@@ -184,6 +188,10 @@ FORMS: Mapping[str, Form] = MappingProxyType(
         "mask of batch entries": _form("mask", holds=_array("mask", _of_batch_entries)),
         "mask of queries": _form("mask", holds=_array("mask", _of_queries)),
         "mask of keys": _form("mask", holds=_array("mask", _of_keys)),
+        "mask of an empty row": _form("mask", holds=_empty_row),
+        "key_lengths of 0": _form(
+            "key_lengths", holds=lambda case: not np.all(case.arguments["key_lengths"])
+        ),
         "is_causal": _form("is_causal"),
         "window": _form("window"),
         "window and offset": _form("window", "query_offset"),
@@ -192,6 +200,7 @@ FORMS: Mapping[str, Form] = MappingProxyType(
         "dropout": _form("dropout_mask"),
         "dropout_rate": _form("dropout_mask", "dropout_rate"),
         "lse": _form(holds=lambda case: not case.outputs or "lse" in case.outputs),
+        "weights": _form(holds=lambda case: not case.outputs or "weights" in case.outputs),
     }
     | {name: _form(*given, holds=_one(name)) for name, given in _INTEGERS.items()}
     | {

@@ -31,6 +31,25 @@ def strides(draw: Draw, which: tuple[str, str]) -> Iterator[Yielded]:
         yield Call(arguments, layout=dict.fromkeys(names, layout))
 
 
+#: One query, several, grouped heads and many queries, past tiles of 64.
+_LONG = (
+    Shape((5, 2), 1, 139, 4, 4),
+    Shape((2, 2), 3, 139, 72, 72),
+    Shape((2, 6), 1, 129, 8, 8, groups=3),
+    Shape((1, 4), 70, 139, 8, 8, groups=2),
+)
+
+
+@chapter.group("NUM-8", each=tuple(product(LAYOUTS, ("query", "key", "value", "all"))))
+def strides_of_every_size(draw: Draw, which: tuple[str, str]) -> Iterator[Yielded]:
+    """The result does not depend on the strides of the three arrays for one query, many, or grouped heads."""
+    layout, name = which
+    for problem in in_two_dtypes(draw, _LONG):
+        arguments = {key: _fitting(x, layout) for key, x in problem.arguments.items()}
+        names = tuple(arguments) if name == "all" else (name,)
+        yield Call(arguments, outputs=("output", "lse"), layout=dict.fromkeys(names, layout))
+
+
 #: The arrays of options, by the option that has them.
 _OF_OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -79,6 +98,8 @@ def _given(problem: Problem, option: str) -> Options:
     """Draw an option, with arrays of full shape and an integer for each batch entry."""
     if option == "dropout":
         return {"dropout_mask": problem.random.random(problem.shape) < 0.7}
+    if option == "bias":
+        return {"bias": biased(problem, amplitude=0.5)}
     if option not in ("query_offset", "query_lengths", "key_lengths"):
         return drawn(problem, option)[1]
     low, high = (0, problem.shape[-2]) if option == "query_lengths" else (20, 60)

@@ -44,6 +44,11 @@ _AXES: Mapping[int, tuple[tuple[int, ...], tuple[int, ...]]] = MappingProxyType(
 _LARGE = (Shape((1, 2), 67, 131, 4, 4), Shape((2, 2), 1, 139, 4, 3))
 
 
+def _scale(problem: Problem) -> float:
+    """Return about one and a half times the default, a number that every dtype holds."""
+    return float(np.ceil(96 / np.sqrt(problem.query.shape[-1])) / 64)
+
+
 def _offset(problem: Problem, size: tuple[int, ...] = ()) -> NDArray[np.int64]:
     """Draw offsets that leave the last keys to no query."""
     queries, keys = problem.shape[-2:]
@@ -101,8 +106,8 @@ def _dropped(problem: Problem) -> Options:
 FORMS: Mapping[str, tuple[str, Callable[[Problem], Options]]] = MappingProxyType(
     {
         "nothing": ("SOFT-3", lambda _: {}),
-        "scale": ("SCORE-3", lambda _: {"scale": 0.75}),
-        "negative scale": ("SCORE-3", lambda _: {"scale": -0.75}),
+        "scale": ("SCORE-3", lambda p: {"scale": _scale(p)}),
+        "negative scale": ("SCORE-3", lambda p: {"scale": -_scale(p)}),
         "softcap": ("SCORE-5", lambda _: {"softcap": 0.25}),
         "bias": ("SCORE-4", lambda p: {"bias": _added(p, *p.shape)}),
         "bias of heads": ("SCORE-4", lambda p: {"bias": _added(p, p.shape[-3], 1, p.shape[-1])}),
@@ -146,7 +151,9 @@ def option_of_every_size(draw: Draw, form: str) -> Iterator[Yielded]:
     """An option holds for one query and for many, past every tile, for deep, grouped and many heads."""
     rule, options = FORMS[form]
     for problem in in_two_dtypes(draw, SIZES):
-        yield _called(problem, rule, options(problem))
+        made = _called(problem, rule, options(problem))
+        # A mask of queries leaves all keys or none to each of them.
+        yield replace(made, rules=(*made.rules, "MASK-6")) if form == "mask of queries" else made
 
 
 @chapter.group("ERR-3", each=tuple(product(_PER_ENTRY, _AXES)))
@@ -169,6 +176,48 @@ def bias_of_another_dtype_and_every_size(draw: Draw) -> Iterator[Yielded]:
         dtype = ("float64", "float32", "float16", "float32")[index % 4]
         made = _called(problem, "ERR-14", {"bias": fine.astype(dtype)})
         yield replace(made, rules=("ERR-14",), misuse=replace(Misuse("bias"), allowed=True))
+
+
+def _rows_of_nothing(problem: Problem) -> NDArray[np.bool_]:
+    """Draw a mask that leaves nothing to the last query of every second head."""
+    mask = problem.mask()
+    mask[..., ::2, -1, :] = False
+    return mask
+
+
+def _no_keys(problem: Problem) -> NDArray[np.int64]:
+    """Draw key lengths that are 0 for the first batch entry and every second one after it."""
+    entry = np.arange(int(np.prod(problem.batch)))
+    return np.where(entry % 2, problem.shape[-1] // 2, 0).reshape(problem.batch)
+
+
+#: Arguments that leave queries without a key.
+_EMPTY: Mapping[str, Callable[[Problem], Options]] = MappingProxyType(
+    {
+        "mask": lambda p: {"mask": _rows_of_nothing(p)},
+        "bias": lambda p: {
+            "bias": np.where(_rows_of_nothing(p), _added(p, *p.shape), -np.inf).astype(p.query.dtype)
+        },
+        "key_lengths": lambda p: {"key_lengths": _no_keys(p)},
+        "query_offset": lambda p: {"is_causal": True, "query_offset": -((p.shape[-2] + 1) // 2)},
+    }
+)
+
+
+@chapter.group("MASK-6", "SOFT-7", each=tuple(_EMPTY))
+def empty_rows_of_every_size(draw: Draw, source: str) -> Iterator[Yielded]:
+    """A query with nothing to attend to gives zero in every size."""
+    for problem in in_two_dtypes(draw, SIZES):
+        made = _called(problem, "MASK-6", _EMPTY[source](problem))
+        yield replace(made, rules=("MASK-6", "SOFT-7"))
+
+
+@chapter.group("SHAPE-4", each=("all keys", "is_causal"))
+def weights_of_every_size(draw: Draw, keys: str) -> Iterator[Yielded]:
+    """The weights that are returned have one number for each query and key in every size."""
+    for problem in in_two_dtypes(draw, SIZES):
+        options: Options = {"is_causal": True} if keys == "is_causal" else {}
+        yield Call(problem.arguments | options, outputs=("weights",))
 
 
 #: The options that mask.
