@@ -234,14 +234,15 @@ def impossible(form: str, size_class: str) -> str:
     >>> impossible("key_lengths of 2 batch axes", "three batch axes")
     'the integers have 2 batch axes'
     >>> impossible("query_lengths and mask", "one query, more than 128 keys")
-    'the length of a single query leaves nothing to the other source'
+    'a length or a causal mask leaves a single query nothing that the other source could take away'
     """
     words = {"two": 2, "three": 3}
     asked = words.get(size_class.partition(" batch axes")[0])
     if asked and form.endswith("batch axes") and f"of {asked} " not in form:
         return f"the integers have {form.rpartition(' of ')[2]}"
-    if "query_lengths" in form and " and " in form and size_class.startswith("one query"):
-        return "the length of a single query leaves nothing to the other source"
+    sources = form.split(" and ") if " and " in form else []
+    if {"query_lengths", "is_causal"} & {*sources} and size_class.startswith("one query"):
+        return "a length or a causal mask leaves a single query nothing that the other source could take away"
     return ""
 
 

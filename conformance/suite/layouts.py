@@ -1,6 +1,7 @@
 """The chapter `numerics`: memory layouts of the inputs (NUM-8)."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import product
 from types import MappingProxyType
 from typing import Any
@@ -44,7 +45,8 @@ _LONG = (
 def strides_of_every_size(draw: Draw, which: tuple[str, str]) -> Iterator[Yielded]:
     """The result does not depend on the strides of the three arrays for one query, many, or grouped heads."""
     layout, name = which
-    for problem in in_two_dtypes(draw, _LONG):
+    # The same problems in every layout.
+    for problem in in_two_dtypes(replace(draw, group="strides of every size"), _LONG):
         arguments = {key: _fitting(x, layout) for key, x in problem.arguments.items()}
         names = tuple(arguments) if name == "all" else (name,)
         yield Call(arguments, outputs=("output", "lse"), layout=dict.fromkeys(names, layout))
@@ -82,7 +84,7 @@ _BATCHES = (Shape((5, 2), 1, 70, 4, 4), Shape((3, 2), 4, 70, 4, 4))
 def strides_of_options(draw: Draw, which: tuple[str, str]) -> Iterator[Yielded]:
     """The result does not depend on the strides of offsets, lengths, ids, sinks, masks and biases."""
     layout, option = which
-    for problem in in_two_dtypes(draw, _BATCHES):
+    for problem in in_two_dtypes(replace(draw, group=f"strides of options: {option}"), _BATCHES):
         options = _given(problem, option)
         names = _OF_OPTIONS[option]
         options |= {name: _fitting(options[name], layout) for name in names}
@@ -102,7 +104,7 @@ def _given(problem: Problem, option: str) -> Options:
         return {"bias": biased(problem, amplitude=0.5)}
     if option not in ("query_offset", "query_lengths", "key_lengths"):
         return drawn(problem, option)[1]
-    low, high = (0, problem.shape[-2]) if option == "query_lengths" else (20, 60)
+    low, high = (0, max(1, problem.shape[-2] - 1)) if option == "query_lengths" else (20, 60)
     causal = {"is_causal": True} if option == "query_offset" else {}
     return {option: problem.random.integers(low, high + 1, problem.batch)} | causal
 

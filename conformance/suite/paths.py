@@ -30,18 +30,18 @@ SIZES = (
     Shape((2, 1, 2, 2), 1, 65, 72, 72),
     Shape((2, 2), 3, 139, 136, 136),
     Shape((1, 1), 133, 139, 12, 12),
-    Shape((2, 2, 1), 64, 128, 8, 8),
-    Shape((1, 6), 65, 70, 8, 8, groups=3),
+    Shape((1, 2, 1), 64, 128, 8, 8),
+    Shape((1, 3), 65, 70, 8, 8, groups=3),
     Shape((2, 5), 1, 129, 4, 4, groups=5),
     Shape((1, 16), 3, 131, 4, 4, groups=8),
     Shape((1, 16), 1, 130, 8, 8, groups=16),
 )
 #: Batch axes for integers of each entry, by their number: for a single query, and for several.
 _AXES: Mapping[int, tuple[tuple[int, ...], tuple[int, ...]]] = MappingProxyType(
-    {1: ((5,), (2,)), 2: ((2, 3), (2, 1)), 3: ((2, 1, 3), (1, 2, 1))}
+    {1: ((5,), (2,)), 2: ((2, 3), (1, 2)), 3: ((2, 1, 3), (1, 2, 1))}
 )
 #: Long in both axes, and a single query with many keys.
-_LARGE = (Shape((1, 2), 67, 131, 4, 4), Shape((2, 2), 1, 139, 4, 3))
+_LARGE = (Shape((2, 1), 67, 131, 4, 4), Shape((2, 2), 1, 139, 4, 3))
 
 
 def _scale(problem: Problem) -> float:
@@ -238,9 +238,19 @@ _MASKS = (
 )
 def large_masks_in_pairs(draw: Draw, pair: tuple[str, str]) -> Iterator[Yielded]:
     """Each of two options takes keys away past tiles of 64 and 128."""
-    single = "query_lengths" in pair  # the length of one query leaves nothing to the other option
-    for problem in in_two_dtypes(draw, _LARGE[:1] if single else _LARGE):
+    # The length of one query and its causal mask leave nothing for the other option to take away.
+    alone = {"query_lengths", "is_causal"} & {*pair}
+    for problem in in_two_dtypes(draw, _LARGE[:1] if alone else _LARGE):
         options: Options = {}
         for name in pair:
-            options |= FORMS[name][1](problem)
-        yield _called(problem, "MASK-4", options)
+            options |= (
+                {"key_lengths": _far_apart(problem)} if name == "key_lengths" else FORMS[name][1](problem)
+            )
+        made = _called(problem, "MASK-4", options)
+        yield replace(made, rules=(*made.rules, "ERR-3"))
+
+
+def _far_apart(problem: Problem) -> NDArray[np.int64]:
+    """Take key lengths, one of them short and one long, so that either option ends a row first."""
+    keys = problem.shape[-1]
+    return np.resize([keys // 4, keys - 3], problem.batch)

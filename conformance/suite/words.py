@@ -8,6 +8,7 @@ column has large values in some of the keys only.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ def in_two_dtypes(draw: Draw, shapes: Sequence[Shape], dtypes: Sequence[str] = (
     The numbers are the same in each dtype.
     """
     for index, shape in enumerate(shapes):
-        for dtype in dtypes or ("float32", SHORT[(index + draw.number()) % len(SHORT)]):
+        for dtype in dtypes or ("float32", SHORT[(index + crc32(draw.group.encode())) % len(SHORT)]):
             yield few_words(draw.problem(shape, dtype, index, 0.5))
 
 
