@@ -145,24 +145,39 @@ def _of_keys(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
     return max(shape[:-1], default=1) == 1 and shape[-1] == whole[-1]
 
 
-def _same_dtype(name: str, *, same: bool) -> Callable[[Case], bool]:
-    return lambda case: (str(case.arguments[name].dtype) == case.dtype) is same
+def _same_dtype(case: Case) -> bool:
+    return str(case.arguments["bias"].dtype) == case.dtype
 
 
 def _one(name: str) -> Callable[[Case], bool]:
-    return lambda case: np.ndim(case.arguments[name]) == 0
+    """Whether an integer is one for all batch entries. A negative offset is another form."""
+    return lambda case: np.ndim(case.arguments[name]) == 0 <= case.arguments[name]
 
 
 def _per_entry(name: str, axes: int) -> Callable[[Case], bool]:
     return lambda case: np.ndim(case.arguments[name]) == axes
 
 
-def _negative(case: Case) -> bool:
-    return bool(case.arguments["scale"] < 0)
-
-
 def _empty_row(case: Case) -> bool:
-    return not case.arguments["mask"].any(axis=-1).all()
+    """Whether the mask or the bias leaves a query without a key."""
+    mask, bias = case.arguments.get("mask"), case.arguments.get("bias")
+    allowed = np.asarray(mask) if bias is None else ~np.isneginf(bias.astype(np.float64))
+    return not allowed.any(axis=-1).all()
+
+
+def _judged(case: Case, output: str) -> bool:
+    return not case.outputs or output in case.outputs
+
+
+_whole_mask, _whole_bias = _array("mask", _whole), _array("bias", _whole)
+
+
+def _finite_bias(case: Case) -> bool:
+    return _whole_bias(case) and _same_dtype(case) and not _minus_infinity(case)
+
+
+def _behind(case: Case) -> bool:
+    return bool(np.any(case.arguments["query_offset"] < 0))
 
 
 def _minus_infinity(case: Case) -> bool:
@@ -176,19 +191,22 @@ _INTEGERS = {"query_offset": _OFFSET, "query_lengths": ("query_lengths",), "key_
 FORMS: Mapping[str, Form] = MappingProxyType(
     {
         "nothing": _form(),
-        "scale": _form("scale"),
-        "negative scale": _form("scale", holds=_negative),
+        "scale": _form("scale", holds=lambda case: case.arguments["scale"] > 0),
+        "negative scale": _form("scale", holds=lambda case: case.arguments["scale"] < 0),
         "softcap": _form("softcap"),
-        "bias": _form("bias", holds=_array("bias", _whole)),
+        "bias": _form("bias", holds=_finite_bias),
         "bias of heads": _form("bias", holds=_array("bias", _of_heads)),
-        "bias of minus infinity": _form("bias", holds=_minus_infinity),
-        "bias of another dtype": _form("bias", holds=_same_dtype("bias", same=False)),
-        "mask": _form("mask", holds=_array("mask", _whole)),
+        "bias of minus infinity": _form(
+            "bias", holds=lambda case: _minus_infinity(case) and not _empty_row(case)
+        ),
+        "bias of an empty row": _form("bias", holds=_empty_row),
+        "bias of another dtype": _form("bias", holds=lambda case: not _same_dtype(case)),
+        "mask": _form("mask", holds=lambda case: _whole_mask(case) and not _empty_row(case)),
         "mask of heads": _form("mask", holds=_array("mask", _of_heads)),
         "mask of batch entries": _form("mask", holds=_array("mask", _of_batch_entries)),
         "mask of queries": _form("mask", holds=_array("mask", _of_queries)),
         "mask of keys": _form("mask", holds=_array("mask", _of_keys)),
-        "mask of an empty row": _form("mask", holds=_empty_row),
+        "mask of an empty row": _form("mask", holds=lambda case: _whole_mask(case) and _empty_row(case)),
         "key_lengths of 0": _form(
             "key_lengths", holds=lambda case: not np.all(case.arguments["key_lengths"])
         ),
@@ -199,10 +217,12 @@ FORMS: Mapping[str, Form] = MappingProxyType(
         "sinks": _form("sinks"),
         "dropout": _form("dropout_mask"),
         "dropout_rate": _form("dropout_mask", "dropout_rate"),
-        "lse": _form(holds=lambda case: not case.outputs or "lse" in case.outputs),
-        "weights": _form(holds=lambda case: not case.outputs or "weights" in case.outputs),
+        "lse": _form(holds=lambda case: _judged(case, "lse")),
+        "weights": _form(holds=lambda case: _judged(case, "weights")),
+        "weights beside is_causal": _form("is_causal", holds=lambda case: _judged(case, "weights")),
     }
     | {name: _form(*given, holds=_one(name)) for name, given in _INTEGERS.items()}
+    | {"negative query_offset": _form(*_OFFSET, holds=_behind)}
     | {
         f"{name} of {axes} batch axes": _form(*given, holds=_per_entry(name, axes))
         for name, given in _INTEGERS.items()
@@ -254,6 +274,20 @@ def calls_of(items: Iterable[Item]) -> Iterator[Case]:
                 yield case
 
 
+def covered(items: Iterable[Item]) -> set[tuple[str, str, str]]:
+    """Return what the calls of some items have, as `missing` lists it.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.meta.coverage import covered
+    >>> from attnspec.conformance.suite import items
+    >>> made = items(names=["errors-option-of-every-size-mask-1-float32"])
+    >>> ("mask", "batch past 4", "float32") in covered(made)
+    True
+    """
+    return {one for case in calls_of(items) for one in _met(case)}
+
+
 def missing(items: Iterable[Item]) -> list[tuple[str, str, str]]:
     """List what no call has: a form of an option, a size class, and ``float32`` or ``half``.
 
@@ -265,7 +299,7 @@ def missing(items: Iterable[Item]) -> list[tuple[str, str, str]]:
     >>> ("mask", "keys past 64", "half") in missing([])
     True
     """
-    found = {one for case in calls_of(items) for one in _met(case)}
+    found = covered(items)
     return sorted(one for one in _wanted() if one not in found)
 
 
@@ -290,7 +324,8 @@ def _met(case: Case) -> Iterator[tuple[str, str, str]]:
     s = sizes_of(case.arguments)
     classes = [name for name, holds in SIZE_CLASSES.items() if holds(s)]
     for name, form in FORMS.items() if classes else ():
-        if given == form.given and form.holds(case):
+        judged = _judged(case, "output") or name.startswith("weights")
+        if judged and given == form.given and form.holds(case):
             yield from ((name, size_class, kind) for size_class in classes)
     for one, other in combinations(sorted(SOURCES), 2):
         if given == {*SOURCES[one], *SOURCES[other]}:
