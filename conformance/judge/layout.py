@@ -45,6 +45,11 @@ def _repeated(xp: Any, array: Any) -> Any:
     return xp.broadcast_to(array[..., :1, :, :], array.shape) if array.ndim > 2 else array
 
 
+def _expanded(xp: Any, array: Any) -> Any:
+    """Repeat the first part along the first axis by a stride of 0. All parts of the case are equal."""
+    return xp.broadcast_to(array[:1], array.shape)
+
+
 def _filled(xp: Any, array: Any, view: Callable[[Any], Any], factors: tuple[int, ...]) -> Any:
     """Allocate a buffer whose trailing axes are longer by some factors, and write through a view of it."""
     shape = list(array.shape)
@@ -69,6 +74,7 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
         "within": _within,
         "reversed": _reversed,
         "repeated": _repeated,
+        "expanded": _expanded,
     }
 )
 

@@ -21,8 +21,8 @@ FILES = {
     "notation": ("notation",),
     "projection": ("projection",),
     "scores": ("scores",),
-    "masking": ("masking", "empty_rows", "integers"),
-    "softmax": ("softmax", "denominator"),
+    "masking": ("masking", "empty_rows", "integers", "tiled_masks"),
+    "softmax": ("softmax", "denominator", "tiles"),
     "heads": ("heads",),
     "caching": ("caching", "merging"),
     "positions": ("positions",),
@@ -38,7 +38,7 @@ FILES = {
     ),
     "numerics": ("numerics", "layouts", "special_numbers"),
     "invariance": ("invariance",),
-    "errors": ("errors", "pairs"),
+    "errors": ("errors", "pairs", "paths"),
 }
 #: The preferred dtype of cases in the quick part.
 QUICK_DTYPE = "float32"

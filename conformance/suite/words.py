@@ -1,0 +1,66 @@
+"""Large problems of few different queries and keys, whose exact values take little time.
+
+Queries and keys are drawn from a few vectors, so that there are few different scores. The values
+are different for each key. A lost or doubled key changes a whole column of the output, because each
+column has large values in some of the keys only.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec.conformance.suite.group import Draw
+from attnspec.conformance.suite.problem import Problem, Shape
+from attnspec.dtypes import SHORT
+
+#: The numbers of different queries and keys of a head.
+_QUERIES, _KEYS = 3, 6
+
+
+def in_two_dtypes(draw: Draw, shapes: Sequence[Shape], dtypes: Sequence[str] = ()) -> Iterator[Problem]:
+    """Draw a problem of each shape in float32 and in a short dtype, in turn, or in some other dtypes.
+
+    The numbers are the same in each dtype.
+    """
+    for index, shape in enumerate(shapes):
+        for dtype in dtypes or ("float32", SHORT[(index + crc32(draw.group.encode())) % len(SHORT)]):
+            yield few_words(draw.problem(shape, dtype, index, 0.5))
+
+
+def few_words(problem: Problem) -> Problem:
+    """Draw queries and keys from a few of those of a problem, and values that tell the keys apart.
+
+    Every dtype holds the numbers, so that the exact values are the same in each of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.conformance.suite.problem import Shape, problem_of
+    >>> from attnspec.conformance.suite.words import few_words
+    >>> problem = few_words(problem_of(Shape((1, 2), 70, 139, 4, 4), "float32", 1))
+    >>> [len(np.unique(array[0, 0], axis=0)) for array in problem.arguments.values()]
+    [3, 6, 139]
+    """
+    query, key = (
+        _chosen(problem, array, count) for array, count in ((problem.query, _QUERIES), (problem.key, _KEYS))
+    )
+    return replace(problem, query=query, key=key, value=told_apart(problem))
+
+
+def _chosen(problem: Problem, array: NDArray[Any], count: int) -> NDArray[Any]:
+    words = problem.random.integers(0, min(count, array.shape[-2]), array.shape[-2])
+    return np.ascontiguousarray(array[..., words, :])
+
+
+def told_apart(problem: Problem) -> NDArray[Any]:
+    """Make values that are small but in one column, another one for each key."""
+    keys, depth = problem.value.shape[-2:]
+    small = np.clip(np.round(problem.value.astype(np.float64) * 8) / 64, -0.25, 0.25)
+    place = np.arange(keys)
+    small[..., place, place % depth] = 1 + (place // depth * 11 % 128) / 64  # below 3, in steps of 1/64
+    signs = problem.random.choice([-1.0, 1.0], small.shape[:-1])
+    return np.ascontiguousarray((small * signs[..., None]).astype(problem.value.dtype))

@@ -1,0 +1,101 @@
+"""Large problems tell a lost key from rounding: the loss of any allowed key exceeds the budget of its row."""
+
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+
+from attnspec import OPERATIONS
+from attnspec.conformance.judge.relation import Relation
+from attnspec.conformance.suite import groups
+from attnspec.reference import attention
+from attnspec.reference.budget.attention import MASKING, repeat_heads
+from attnspec.reference.budget.budget import budget
+from attnspec.reference.masking import allowed_keys
+
+#: The files with large problems, and `layouts`, which has some.
+_GROUPS = (
+    "option of every size",
+    "integers of every size",
+    "bias of another dtype and every size",
+    "empty rows of every size",
+    "large masks in pairs",
+    "tile without an allowed key",
+    "tiles at one end without an allowed key",
+    "rows of a tile differ",
+    "end at the edge of a tile",
+    "ends at the edges of tiles",
+    "maximum over tiles",
+    "largest number among the values",
+    "index past 16 bits",
+    "strides of every size",
+    "strides of options",
+)
+CASES = [
+    item
+    for group in groups()
+    if group.name.partition(":")[0] in _GROUPS
+    for item in group.items()
+    if not isinstance(item, Relation) and item.dtype == "float32"
+]
+SAMPLE = Random(5).sample(CASES, 60)
+MASKED = [case for case in CASES if case.group.startswith(("large masks", "option of", "tile without"))]
+
+
+def wide(arguments):
+    """The arguments in float64."""
+    return {
+        name: x.astype(np.float64) if isinstance(x, np.ndarray) and x.dtype.kind not in "biu" else x
+        for name, x in arguments.items()
+    }
+
+
+def losses(case):
+    """Return by how many budgets the row changes that loses a key, for each allowed pair, and the pairs."""
+    given = wide(case.arguments)
+    kept = np.asarray(given.pop("dropout_mask", True)) / (1 - given.pop("dropout_rate", 0.0))
+    _, weights = attention(**given, return_weights=True)
+    mask = {name: x for name, x in given.items() if name in MASKING}
+    allowed = np.broadcast_to(allowed_keys(weights.shape, **mask), weights.shape)
+    value = repeat_heads(given["value"], weights.shape)
+    output = (kept * weights) @ value
+    budgets = budget("attention", case.arguments, case.dtype)["output"]
+    # A row that loses its only key is 0.
+    rest = np.where(weights < 1, 1 - weights, np.inf)
+    found = np.zeros(weights.shape)
+    for column in range(value.shape[-1]):
+        whole = output[..., column, None]
+        less = (whole - kept * weights * value[..., None, :, column]) / rest
+        found = np.maximum(found, np.abs(less - whole) / (budgets[..., column, None] + 1e-300))
+    return found, allowed
+
+
+@pytest.mark.parametrize("case", SAMPLE, ids=lambda case: case.name)
+def test_a_key_that_is_lost_shows(case):
+    """Each allowed key of each row, those at the edges of tiles and the last one among them."""
+    found, allowed = losses(case)
+    assert (found[allowed] > 1).all()
+
+
+def test_there_is_a_case_of_each_group():
+    assert {case.group.partition(":")[0] for case in CASES} == set(_GROUPS)
+    assert len({case.group.partition(":")[0] for case in SAMPLE}) > len(_GROUPS) / 2
+
+
+def test_a_key_that_does_not_count_is_found():
+    """With large scores a few keys take all of a row, and the loss of another one does not show."""
+    case = next(case for case in CASES if case.group == "option of every size: nothing")
+    found, allowed = losses(replace(case, arguments=case.arguments | {"scale": 40.0}))
+    assert (found[allowed] < 1).mean() > 0.3
+
+
+@pytest.mark.parametrize("case", Random(6).sample(MASKED, 40), ids=lambda case: case.name)
+def test_each_option_matters(case):
+    """Alone and in pairs: the result without it is another one."""
+    whole, own = attention(**wide(case.arguments)), budget("attention", case.arguments, case.dtype)["output"]
+    for name in set(case.arguments) - set(OPERATIONS["attention"].arrays):
+        without = OPERATIONS["attention"].together(name)
+        less = {key: x for key, x in case.arguments.items() if key not in without}
+        allowed = own + budget("attention", less, case.dtype)["output"]
+        assert (np.abs(attention(**wide(less)) - whole) > 2 * allowed).any(), name
