@@ -7,6 +7,7 @@ from attnspec.conformance.gallery import (
     bounds,
     caching,
     correct,
+    correct_bases,
     correct_gradients,
     correct_tiles,
     denominator,
@@ -105,7 +106,7 @@ def wrong_entries() -> tuple[Entry, ...]:
 @cache
 def correct_entries() -> tuple[Entry, ...]:
     """List those that break none."""
-    return entries_of(correct, correct_tiles, correct_gradients)
+    return entries_of(correct, correct_tiles, correct_bases, correct_gradients)
 
 
 def entry(name: str) -> Entry:

@@ -45,6 +45,8 @@ class Entry:
         The class of budget that a correct one meets in half precision.
     lacks : tuple of str
         Arguments of attention that it does not take.
+    needs : str
+        What shows the bug where the ordinary run of the suite does not, a word of `NEEDS`; or empty.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Entry:
     seen: str = ""
     accuracy: Accuracy = "full"
     lacks: tuple[str, ...] = ()
+    needs: str = ""
 
     def backend(self) -> Backend:
         """Make it a backend, with a memory of its own.
@@ -147,6 +150,15 @@ KINDS: Mapping[str, str] = MappingProxyType(
 )
 
 
+#: What an entry may need that the ordinary run of the suite does not have.
+NEEDS: Mapping[str, str] = MappingProxyType(
+    {
+        "sizes": "more queries, keys, heads, batch entries or features",
+        "calls": "more calls one after the other, or several at once",
+    }
+)
+
+
 def wrong(step: str, rule: str, kind: str, seen: str = "") -> Callable[[Step], Entry]:
     """Make an entry of a function that replaces a step; its docstring says what it does wrong.
 
@@ -169,7 +181,7 @@ def wrong(step: str, rule: str, kind: str, seen: str = "") -> Callable[[Step], E
     """
 
     def entered(function: Step) -> Entry:
-        return Entry(function.__name__, _sentence(function), {_known(step): function}, rule, kind, seen)
+        return Entry(function.__name__, sentence_of(function), {_known(step): function}, rule, kind, seen)
 
     return entered
 
@@ -208,7 +220,7 @@ def correct(
 
     def entered(function: Step) -> Entry:
         steps = {_known(step): function}
-        return Entry(function.__name__, _sentence(function), steps, accuracy=accuracy, lacks=lacks)
+        return Entry(function.__name__, sentence_of(function), steps, accuracy=accuracy, lacks=lacks)
 
     return entered
 
@@ -251,7 +263,8 @@ def _same_bits(one: Any, other: Any) -> bool:
     return one is other
 
 
-def _sentence(function: Step) -> str:
+def sentence_of(function: Callable[..., Any]) -> str:
+    """Take what a function does from its docstring, in one line."""
     return " ".join((getdoc(function) or "").split())
 
 
