@@ -12,6 +12,7 @@ from attnspec.conformance.gallery import (
     correct_tiles,
     denominator,
     dropout,
+    edges,
     effects,
     empty_rows,
     errors,
@@ -100,6 +101,7 @@ def wrong_entries() -> tuple[Entry, ...]:
         logarithms,
         float32,
         inputs,
+        *edges.MODULES,
     )
 
 

@@ -181,7 +181,7 @@ def wrong(step: str, rule: str, kind: str, seen: str = "") -> Callable[[Step], E
     """
 
     def entered(function: Step) -> Entry:
-        return Entry(function.__name__, sentence_of(function), {_known(step): function}, rule, kind, seen)
+        return Entry(function.__name__, sentence_of(function), {known(step): function}, rule, kind, seen)
 
     return entered
 
@@ -210,7 +210,7 @@ def family(
     ['keys_past_32', 'keys_past_64']
     """
     made = [make(member) for member in members]
-    return tuple(Entry(name, text, {_known(step): replaced}, rule, kind) for name, text, replaced in made)
+    return tuple(Entry(name, text, {known(step): replaced}, rule, kind) for name, text, replaced in made)
 
 
 def correct(
@@ -219,7 +219,7 @@ def correct(
     """Make an entry of a function that replaces a step and changes nothing that the standard sees."""
 
     def entered(function: Step) -> Entry:
-        steps = {_known(step): function}
+        steps = {known(step): function}
         return Entry(function.__name__, sentence_of(function), steps, accuracy=accuracy, lacks=lacks)
 
     return entered
@@ -268,7 +268,8 @@ def sentence_of(function: Callable[..., Any]) -> str:
     return " ".join((getdoc(function) or "").split())
 
 
-def _known(step: str) -> str:
+def known(step: str) -> str:
+    """Refuse what is no step of the reference."""
     if step not in STEPS:
         raise ValueError(f"step: expected one of {', '.join(STEPS)}, got {step!r}")
     return step

@@ -1,4 +1,4 @@
-"""Attention by a loop over tiles of queries, and for each a loop over tiles of keys with a running maximum."""
+"""Attention by a loop over tiles of queries, and in it one over tiles of keys with a running maximum."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -76,6 +76,11 @@ def factor(_tile: Tile, before: Array, shift: Array) -> Array:
     return found
 
 
+def rescaled(_tile: Tile, summed: Array, less: Array) -> Array:
+    """Rescale the values summed so far. What is infinite stays so: 0 times it would be no number."""
+    return np.where(np.isfinite(summed), summed * less, summed)
+
+
 def exponentials(_tile: Tile, s: Array, shift: Array) -> Array:
     """Compute the tile's share of the denominator, key by key."""
     e: Array = np.exp(s - shift)
@@ -118,6 +123,7 @@ class Online:
     raised: Callable[[Tile, Array, Array], Array] = raised
     shift_of: Callable[[Tile, Array], Array] = shift_of
     factor: Callable[[Tile, Array, Array], Array] = factor
+    rescaled: Callable[[Tile, Array, Array], Array] = rescaled
     exponentials: Callable[[Tile, Array, Array], Array] = exponentials
     weighted: Callable[[Tile, Attention, Array, Mask], Array] = weighted
     ended: Callable[[Attention, State], tuple[Array, Array]] = ended
@@ -152,8 +158,7 @@ class Online:
         top = self.raised(tile, state.top, s)
         shift = self.shift_of(tile, top)
         less, e = self.factor(tile, state.top, shift), self.exponentials(tile, s, shift)
-        # What is infinite, or no number, stays so: 0 times it would be no number.
-        summed = np.where(np.isfinite(state.summed), state.summed * less, state.summed)
+        summed = self.rescaled(tile, state.summed, less)
         total = state.total * less + e.sum(axis=-1, keepdims=True)
         return State(top, total, summed + self.weighted(tile, call, e, allowed))
 

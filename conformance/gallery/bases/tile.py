@@ -38,7 +38,7 @@ class Tile:
     @property
     def is_short(self) -> bool:
         """Whether it is what is left over after whole tiles of keys."""
-        return 0 < self.keys.start and self.keys.stop - self.keys.start < self.sizes[1]
+        return bool(self.keys.start > 0 and self.keys.stop - self.keys.start < self.sizes[1])
 
     @property
     def is_last(self) -> bool:

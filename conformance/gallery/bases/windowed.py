@@ -1,4 +1,4 @@
-"""A loop over tiles that visits no tile outside window, causal mask and lengths, and masks no tile inside them."""
+"""A loop that visits no tile outside window, causal mask and lengths, and masks no tile inside them."""
 
 from typing import Any
 

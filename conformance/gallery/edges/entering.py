@@ -6,8 +6,8 @@ from typing import Any
 from attnspec.conformance.gallery.bases.online import Online
 from attnspec.conformance.gallery.bases.splitting import Splits
 from attnspec.conformance.gallery.edges.needs import NEEDED
-from attnspec.conformance.gallery.entry import Entry, sentence_of
-from attnspec.reference.call import STEPS, Step
+from attnspec.conformance.gallery.entry import Entry, known, sentence_of
+from attnspec.reference.call import Step
 
 Base = Online | Splits
 
@@ -60,7 +60,7 @@ def around(rule: str, kind: str, *bases: Base) -> Callable[[Callable[..., Any]],
 def at(step: str, rule: str, kind: str, *sizes: Any) -> Callable[[Callable[..., Any]], tuple[Entry, ...]]:
     """Make an entry for each size of a function that takes a size and replaces a step of the reference.
 
-    Its name and its docstring have ``{}`` or an underscore at the end where the size stands.
+    Where the size stands, its name has ``some``, and its docstring ``{}``.
     """
 
     def entered(function: Callable[..., Any]) -> tuple[Entry, ...]:
@@ -70,10 +70,11 @@ def at(step: str, rule: str, kind: str, *sizes: Any) -> Callable[[Callable[..., 
             def replaced(call: Any, *rest: Any, size: Any = size) -> Any:
                 return function(size, call, *rest)
 
-            name = function.__name__.replace("_N", f"_{size}").lower()
+            name = function.__name__.replace("_some", f"_{size}")
             sentence = sentence_of(function).replace("{}", str(size))
-            assert step in STEPS
-            made.append(Entry(name, sentence, {step: replaced}, rule, kind, needs=NEEDED.get(name, "")))
+            made.append(
+                Entry(name, sentence, {known(step): replaced}, rule, kind, needs=NEEDED.get(name, ""))
+            )
         return tuple(made)
 
     return entered
