@@ -51,9 +51,9 @@ from attnspec.conformance.gallery import (
     tiles,
     windows,
 )
-from attnspec.conformance.gallery.entry import KINDS, PLACE, Entry, entries_of
+from attnspec.conformance.gallery.entry import KINDS, NEEDS, PLACE, Entry, entries_of
 
-__all__ = ["KINDS", "PLACE", "Entry", "correct_entries", "entry", "wrong_entries"]
+__all__ = ["KINDS", "NEEDS", "PLACE", "Entry", "correct_entries", "entry", "wrong_entries"]
 
 
 @cache

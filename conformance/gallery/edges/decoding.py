@@ -15,20 +15,20 @@ from attnspec.reference.notation import Attention
 _SMALL, _MIDDLE, _LARGE = DECODING
 
 
-@on("key_splits", "SOFT-3", "G", *DECODING)
+@on("key_splits", "SOFT-3", "G", _SMALL, _MIDDLE)
 def tail_split_dropped(one: Splits, call: Attention) -> list[slice]:
     """Divide the keys by the size of a split, and leave what is left over."""
     found = splitting.key_splits(one, call)
     return found[:-1] if len(found) > 1 and call.keys % one.size else found
 
 
-@on("key_splits", "SOFT-3", "G", *DECODING)
+@on("key_splits", "SOFT-3", "G", _MIDDLE, _LARGE)
 def splits_past_eight_dropped(one: Splits, call: Attention) -> list[slice]:
     """Merge the first eight splits, as many as the buffer has."""
     return splitting.key_splits(one, call)[:8]
 
 
-@on("key_splits", "SOFT-3", "G", *DECODING)
+@on("key_splits", "SOFT-3", "G", _SMALL, _LARGE)
 def last_of_an_odd_number_of_splits_dropped(one: Splits, call: Attention) -> list[slice]:
     """Merge splits in pairs, and leave the last of an odd number greater than one."""
     found = splitting.key_splits(one, call)
@@ -64,7 +64,7 @@ GROUPED_BIASES = _grouped("bias", "SCORE-4", "D")
 GROUPED_DROPOUT = _grouped("dropout_mask", "DROP-1", "D")
 
 
-@on("part", "HEAD-1", "D", *DECODING)
+@on("part", "HEAD-1", "D", _MIDDLE, _LARGE)
 def ninth_query_of_a_group_and_later_read_the_next(tile: Tile) -> Attention:
     """Take at most eight heads to a key head, and let the others read the next key head."""
     call = tile.call
@@ -84,19 +84,13 @@ def _without(option: str, rule: str, kind: str) -> tuple[Entry, ...]:
     def tail(tile: Tile) -> Attention:
         return cut(tile.whole.but(**{option: default}), tile.rows, tile.keys) if tile.is_last else tile.call
 
-    def first(tile: Tile) -> Attention:
-        return cut(tile.whole.but(**{option: default}), tile.rows, tile.keys) if tile.number else tile.call
-
     always.__name__ = f"{option}_without_effect"
     always.__doc__ = f"Forget the {words} on the path for one query."
     tail.__name__ = f"{option}_without_effect_in_the_tail"
     tail.__doc__ = f"Forget the {words} in the last of several splits."
-    first.__name__ = f"{option}_in_the_first_split_alone"
-    first.__doc__ = f"Forget the {words} in all splits but the first."
     return (
         *on("part", rule, kind, _LARGE)(always),
-        *on("part", rule, kind, _MIDDLE, _LARGE)(tail),
-        *on("part", rule, kind, _LARGE)(first),
+        *on("part", rule, kind, _LARGE)(tail),
     )
 
 
@@ -122,7 +116,7 @@ def segments_without_effect_in_the_tail(tile: Tile) -> Attention:
     return _without_segments(tile)
 
 
-@on("seen", "MASK-9", "G", *DECODING)
+@on("seen", "MASK-9", "G", _SMALL, _LARGE)
 def split_past_the_length_taken_whole(tile: Tile, call: Attention) -> Mask:
     """Take all keys of a split that begins after the key length, where less than none is left of it."""
     if call.key_lengths is None:
@@ -131,7 +125,7 @@ def split_past_the_length_taken_whole(tile: Tile, call: Attention) -> Mask:
     return splitting.seen(tile, call.but(key_lengths=np.where(left < 0, call.keys, left)))
 
 
-@on("seen", "MASK-8", "E", *DECODING)
+@on("seen", "MASK-8", "E", _SMALL, _MIDDLE)
 def window_begins_with_a_whole_split(tile: Tile, call: Attention) -> Mask:
     """Take the whole split in which the window begins, where there are several."""
     left, right = call.window or (None, None)

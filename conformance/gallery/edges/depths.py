@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.conformance.gallery.bases import online
-from attnspec.conformance.gallery.bases.online import SQUARE, TALL, TILED, WIDE
+from attnspec.conformance.gallery.bases.online import SQUARE, TALL, WIDE
 from attnspec.conformance.gallery.bases.tile import Tile
 from attnspec.conformance.gallery.edges.entering import at, on
 from attnspec.conformance.gallery.entry import Array, base
@@ -98,7 +98,7 @@ def columns_past_the_depth_dropped_above_some(size: int, call: Attention) -> Any
     return output, lse, p
 
 
-@on("rescaled", "NUM-3", "P", *TILED)
+@on("rescaled", "NUM-3", "P", SQUARE, TALL)
 def columns_past_64_not_rescaled(tile: Tile, summed: Array, less: Array) -> Array:
     """Rescale the first 64 columns of what has been summed where the maximum rises."""
     found = online.rescaled(tile, summed, less)

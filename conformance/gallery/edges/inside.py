@@ -1,7 +1,5 @@
 """Wrong about masks inside a tile: what the whole tile is judged by, and what it is compared with."""
 
-from typing import Any
-
 import numpy as np
 
 from attnspec.conformance.gallery.bases import online, windowed
@@ -23,7 +21,7 @@ def _other_sources(call: Attention, *without: str) -> Mask:
     return found
 
 
-@on("seen", "MASK-1", "G", *TILED)
+@on("seen", "MASK-1", "G", WIDE, TALL)
 def mask_is_full_by_its_first_row(tile: Tile, call: Attention) -> Mask:
     """Leave the mask out in a tile of several rows whose first row allows every key."""
     if call.mask is None or call.queries < 2:
@@ -41,7 +39,7 @@ def mask_is_empty_by_its_first_row(tile: Tile, call: Attention) -> Mask:
     return online.seen(tile, call) & some
 
 
-@on("seen", "MASK-1", "G", *TILED)
+@on("seen", "MASK-1", "G", SQUARE, TALL)
 def mask_is_full_by_its_corners(tile: Tile, call: Attention) -> Mask:
     """Leave the mask out in a whole tile whose four corners are allowed."""
     if call.mask is None or call.shape[-2:] != tile.sizes:
@@ -59,7 +57,7 @@ def mask_of_the_first_head_in_full_tiles(tile: Tile, call: Attention) -> Mask:
     return _other_sources(call, "mask") & (full | call.mask) if tile.number else online.seen(tile, call)
 
 
-@on("seen", "MASK-2", "G", *TILED)
+@on("seen", "MASK-2", "G", SQUARE, WIDE)
 def bias_is_empty_by_its_first_row(tile: Tile, call: Attention) -> Mask:
     """Pass over a tile after the first whose first row is minus infinity in the bias."""
     if call.bias is None or not tile.keys.start:
@@ -77,10 +75,7 @@ def causal_on_the_diagonal_alone(tile: Tile, call: Attention) -> Mask:
     return online.seen(tile, call.but(is_causal=False) if before else call)
 
 
-DIAGONAL = (
-    *on("seen", "MASK-3", "A", WIDE)(causal_on_the_diagonal_alone),
-    *on("seen", "MASK-7", "A", SQUARE, TALL)(causal_on_the_diagonal_alone),
-)
+DIAGONAL = on("seen", "MASK-3", "A", SQUARE, WIDE)(causal_on_the_diagonal_alone)
 
 
 @on("seen", "MASK-3", "A", WINDOWED, WINDOWED_SMALL)
@@ -100,7 +95,7 @@ def window_is_full_by_the_first_row(tile: Tile, call: Attention) -> Mask:
     return windowed.masked_at_edges(tile, call.but(window=(None, right)) if full else call)
 
 
-@on("seen", "MASK-9", "G", *TILED)
+@on("seen", "MASK-9", "G", WIDE, TALL)
 def lengths_in_the_last_tile_alone(tile: Tile, call: Attention) -> Mask:
     """Apply key lengths in the tile in which the longest ends, and in those after it."""
     if call.key_lengths is None or not np.size(call.key_lengths):
@@ -109,7 +104,7 @@ def lengths_in_the_last_tile_alone(tile: Tile, call: Attention) -> Mask:
     return _other_sources(call, "key_lengths") if before else online.seen(tile, call)
 
 
-@on("seen", "MASK-9", "G", *TILED)
+@on("seen", "MASK-9", "G", SQUARE, TALL)
 def nothing_left_of_a_length_of_whole_tiles(tile: Tile, call: Attention) -> Mask:
     """Keep of the tile in which a length ends what is left over, which is nothing where it is a multiple."""
     if call.key_lengths is None:
@@ -118,20 +113,20 @@ def nothing_left_of_a_length_of_whole_tiles(tile: Tile, call: Attention) -> Mask
     return online.seen(tile, call) & ((lengths != tile.sizes[1]) | (tile.keys.start == 0))
 
 
-@on("part", "MASK-7", "A", *TILED)
+@on("part", "MASK-7", "A", SQUARE, WIDE)
 def offset_in_the_first_row_tile_alone(tile: Tile) -> Attention:
     """Add the offset to the positions of the first tile of queries, and forget it in others."""
     return Tile(tile.whole.but(query_offset=0), tile.rows, tile.keys).call if tile.rows.start else tile.call
 
 
-@on("part", "MASK-11", "R", *TILED)
+@on("part", "MASK-11", "R", WIDE, TALL)
 def segments_of_the_first_row_tile(tile: Tile) -> Attention:
     """Read the ids of queries from the first tile of queries."""
     rows = tile.rows.stop - tile.rows.start
     return altered(tile.call, query_segment_ids=lambda _: tile.whole.query_segment_ids[..., :rows])
 
 
-@on("part", "MASK-11", "R", *TILED)
+@on("part", "MASK-11", "R", SQUARE, TALL)
 def segments_of_the_first_tile(tile: Tile) -> Attention:
     """Read the ids of keys from the first tile of keys."""
     keys = tile.keys.stop - tile.keys.start
@@ -144,24 +139,19 @@ def query_lengths_in_the_first_row_tile_alone(tile: Tile, call: Attention) -> Ma
     return _other_sources(call, "query_lengths") if tile.rows.start else online.seen(tile, call)
 
 
-def _rows_of_the_first(array: Any, tile: Tile) -> Array:
-    rows = slice(0, tile.rows.stop - tile.rows.start)
-    return array[..., rows, :] if array.ndim > 1 and array.shape[-2] != 1 else array
-
-
-@on("part", "MASK-1", "R", *TILED)
+@on("part", "MASK-1", "R", SQUARE, WIDE)
 def mask_rows_of_the_first_tile(tile: Tile) -> Attention:
     """Read the rows of the mask from the first tile of queries."""
     return Tile(altered(tile.whole, mask=lambda x: _moved(x, tile)), tile.rows, tile.keys).call
 
 
-@on("part", "SCORE-4", "L", *TILED)
+@on("part", "SCORE-4", "L", WIDE, TALL)
 def bias_rows_of_the_first_tile(tile: Tile) -> Attention:
     """Read the rows of the bias from the first tile of queries."""
     return Tile(altered(tile.whole, bias=lambda x: _moved(x, tile)), tile.rows, tile.keys).call
 
 
-@on("part", "DROP-1", "J", *TILED)
+@on("part", "DROP-1", "J", SQUARE, TALL)
 def dropout_rows_of_the_first_tile(tile: Tile) -> Attention:
     """Read the rows of the dropout mask from the first tile of queries."""
     return Tile(altered(tile.whole, dropout_mask=lambda x: _moved(x, tile)), tile.rows, tile.keys).call
@@ -172,5 +162,5 @@ def _moved(array: Array, tile: Tile) -> Array:
     if array.ndim < 2 or array.shape[-2] == 1:
         return array
     found = array.copy()
-    found[..., tile.rows, :] = _rows_of_the_first(array, tile)
+    found[..., tile.rows, :] = array[..., : tile.rows.stop - tile.rows.start, :]
     return found

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.bases.online import SQUARE, TALL, TILED, WIDE
+from attnspec.conformance.gallery.bases.online import SQUARE, TALL, WIDE
 from attnspec.conformance.gallery.edges.entering import around, at
 from attnspec.conformance.gallery.entry import Array, Entry, base
 from attnspec.reference.call import Step
@@ -112,7 +112,7 @@ def lse_of_the_sinks_missing_past_some_keys(length: int, call: Attention) -> Any
     return output, WIDE.attend(call.but(sinks=None))[1], p
 
 
-@around("MASK-6", "B", *TILED)
+@around("MASK-6", "B", SQUARE, WIDE)
 def mean_for_empty_rows_past_one_tile(attend: Step, call: Attention) -> Any:
     """Give rows without allowed keys the mean of the values where there are more than 128 keys."""
     output, lse, p = attend(call)

@@ -24,13 +24,13 @@ def sink_in_every_split(call: Attention, outputs: list[Array], lses: list[Array]
     return outputs, lses
 
 
-@on("sunk", "SOFT-5", "M", *DECODING)
+@on("sunk", "SOFT-5", "M", _SMALL, _MIDDLE)
 def sink_where_there_is_one_split(call: Attention, outputs: list[Array], lses: list[Array]) -> Lists:
     """Forget the sink where several splits are merged."""
     return splitting.sunk(call if len(outputs) == 1 else call.but(sinks=None), outputs, lses)
 
 
-@on("sunk", "SOFT-5", "M", *DECODING)
+@on("sunk", "SOFT-5", "M", _MIDDLE, _LARGE)
 def sinks_of_key_heads(call: Attention, outputs: list[Array], lses: list[Array]) -> Lists:
     """Read the sink of the number of the key head for all heads of its group, past one split."""
     if call.sinks is None or len(outputs) == 1:
@@ -40,7 +40,7 @@ def sinks_of_key_heads(call: Attention, outputs: list[Array], lses: list[Array])
     return splitting.sunk(call.but(sinks=call.sinks[heads]), outputs, lses)
 
 
-@on("merged", "SOFT-6", "I", *DECODING)
+@on("merged", "SOFT-6", "I", _SMALL, _LARGE)
 def lse_of_the_last_split(call: Attention, outputs: Array, lses: Array) -> Merged:
     """Return the lse of the last split."""
     return splitting.merged(call, outputs, lses)[0], lses[-1 if call.sinks is None else -2]
@@ -52,7 +52,7 @@ def largest_lse_for_that_of_all(call: Attention, outputs: Array, lses: Array) ->
     return splitting.merged(call, outputs, lses)[0], lses.max(axis=0)
 
 
-@on("merged", "SOFT-2", "C", *DECODING)
+@on("merged", "SOFT-2", "C", _MIDDLE, _LARGE)
 def merged_without_a_shift(call: Attention, outputs: Array, lses: Array) -> Merged:
     """Merge several splits by the exponentials of their lse as it is."""
     if len(lses) == 1:
@@ -63,7 +63,7 @@ def merged_without_a_shift(call: Attention, outputs: Array, lses: Array) -> Merg
     return output.astype(outputs.dtype), np.log(total).astype(lses.dtype)
 
 
-@on("merged", "NUM-3", "I", *DECODING)
+@on("merged", "NUM-3", "I", _SMALL, _LARGE)
 def merged_by_the_shares_of_one_head(call: Attention, outputs: Array, lses: Array) -> Merged:
     """Merge all heads by the lse of the first."""
     first = np.broadcast_to(lses[..., :1, :, :], lses.shape)
@@ -71,7 +71,7 @@ def merged_by_the_shares_of_one_head(call: Attention, outputs: Array, lses: Arra
     return splitting.merged(call, outputs, first)[0] if len(lses) > 1 else output, lse
 
 
-@on("merged", "HEAD-1", "D", *DECODING)
+@on("merged", "HEAD-1", "D", _SMALL, _MIDDLE)
 def merged_by_the_shares_of_sixteen_heads(call: Attention, outputs: Array, lses: Array) -> Merged:
     """Keep the lse of splits for sixteen heads, and read them over and over."""
     output, lse = splitting.merged(call, outputs, lses)
@@ -86,7 +86,7 @@ def outputs_of_splits_in_storage(call: Attention, outputs: Array, lses: Array) -
     return splitting.merged(call, short, lses)
 
 
-@on("merged", "NUM-2", "C", *DECODING)
+@on("merged", "NUM-2", "C", _SMALL, _LARGE)
 def splits_merged_in_float32(call: Attention, outputs: Array, lses: Array) -> Merged:
     """Merge several splits in float32 whatever the inputs are."""
     if len(lses) == 1:
@@ -95,14 +95,14 @@ def splits_merged_in_float32(call: Attention, outputs: Array, lses: Array) -> Me
     return output.astype(outputs.dtype), lse.astype(lses.dtype)
 
 
-@on("finished", "MASK-6", "B", *DECODING)
+@on("finished", "MASK-6", "B", _SMALL, _MIDDLE)
 def empty_split_is_nan(tile: Tile, s: Array) -> Merged:
     """Divide 0 by 0 in a split without allowed keys, where there are several."""
     p, lse = splitting.finished(tile, s)
     return np.where((lse == -np.inf) & (tile.count > 1), np.nan, p).astype(p.dtype), lse
 
 
-@on("finished", "MASK-1", "B", *DECODING)
+@on("finished", "MASK-1", "B", _MIDDLE, _LARGE)
 def empty_split_counts_as_one_key(tile: Tile, s: Array) -> Merged:
     """Give a split without allowed keys an lse of 0, where there are several."""
     p, lse = splitting.finished(tile, s)
@@ -119,7 +119,7 @@ def tail_divided_by_a_whole_split(tile: Tile, s: Array) -> Merged:
     return (p * less).astype(p.dtype), padded
 
 
-@on("finished", "SOFT-2", "G", *DECODING)
+@on("finished", "SOFT-2", "G", _SMALL, _MIDDLE)
 def maximum_of_a_split_from_0(tile: Tile, s: Array) -> Merged:
     """Begin the search for the largest score of a split with 0, where there are several."""
     if tile.count == 1:

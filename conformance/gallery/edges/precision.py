@@ -52,35 +52,35 @@ def tf32_past_a_depth_of_64(tile: Tile, call: Attention) -> Array:
     return online.scored(tile, short if call.query.shape[-1] > 64 else call)
 
 
-@on("exponentials", "NUM-3", "C", *TILED)
+@on("exponentials", "NUM-3", "C", SQUARE, TALL)
 def exponentials_in_float16_past_256_keys(tile: Tile, s: Array, shift: Array) -> Array:
     """Round exponentials to float16, those in the denominator too, where there are more than 256 keys."""
     found = online.exponentials(tile, s, shift)
     return found.astype(np.float16).astype(found.dtype) if tile.whole.keys > 256 else found
 
 
-@on("weighted", "NUM-3", "C", *TILED)
+@on("weighted", "NUM-3", "C", SQUARE, WIDE)
 def values_in_float16_past_two_tiles(tile: Tile, call: Attention, e: Array, allowed: Array) -> Array:
     """Round what a tile adds to the output to float16 from the third tile on."""
     found = online.weighted(tile, call, e, allowed)
     return found.astype(np.float16).astype(found.dtype) if tile.number > 1 else found
 
 
-@on("rescaled", "NUM-3", "C", *TILED)
+@on("rescaled", "NUM-3", "C", WIDE, TALL)
 def output_kept_in_float16_past_four_tiles(tile: Tile, summed: Array, less: Array) -> Array:
     """Keep what has been summed in float16 between tiles, where there are more than four."""
     found = online.rescaled(tile, summed, less)
     return found.astype(np.float16).astype(found.dtype) if tile.count > 4 else found
 
 
-@on("exponentials", "NUM-2", "C", *TILED)
+@on("exponentials", "NUM-2", "C", SQUARE, TALL)
 def exponentials_in_float32_past_64_keys(tile: Tile, s: Array, shift: Array) -> Array:
     """Take exponentials in float32 where there are more than 64 keys, whatever the inputs are."""
     found = online.exponentials(tile, s, shift)
     return _single(found) if tile.whole.keys > 64 else found
 
 
-@on("factor", "NUM-2", "C", *TILED)
+@on("factor", "NUM-2", "C", SQUARE, WIDE)
 def factor_in_float32(_tile: Tile, before: Array, shift: Array) -> Array:
     """Rescale by a factor in float32, whatever the inputs are."""
     found = online.factor(_tile, before, shift)
@@ -94,7 +94,7 @@ def values_in_float32_in_the_last_keys(tile: Tile, call: Attention, e: Array, al
     return _single(found) if tile.is_short else found
 
 
-@on("ended", "NUM-2", "C", *TILED)
+@on("ended", "NUM-2", "C", WIDE, TALL)
 def lse_in_float32_past_64_keys(call: Attention, state: State) -> tuple[Array, Array]:
     """Hold the lse in float32 where there are more than 64 keys, whatever the inputs are."""
     output, lse = online.ended(call, state)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.conformance.gallery.bases import online
-from attnspec.conformance.gallery.bases.online import SQUARE, TALL, TILED, WIDE, Online
+from attnspec.conformance.gallery.bases.online import SQUARE, TALL, WIDE, Online
 from attnspec.conformance.gallery.bases.tile import Tile, cut
 from attnspec.conformance.gallery.edges.entering import on
 from attnspec.conformance.gallery.entry import Array, Entry, base
@@ -17,7 +17,7 @@ def _has_short_rows(tile: Tile) -> bool:
     return bool(tile.rows.start > 0 and tile.rows.stop - tile.rows.start < tile.sizes[0])
 
 
-@on("part", "SCORE-1", "G", *TILED)
+@on("part", "SCORE-1", "G", SQUARE, WIDE)
 def queries_of_the_last_rows_moved_back(tile: Tile) -> Attention:
     """Let the last tile of queries begin earlier, so that it is whole, and write its first rows."""
     if not _has_short_rows(tile):
@@ -26,14 +26,14 @@ def queries_of_the_last_rows_moved_back(tile: Tile) -> Attention:
     return tile.call.but(query=tile.whole.query[..., begin : begin + count, :])
 
 
-@on("key_tiles", "SOFT-3", "G", *TILED)
+@on("key_tiles", "SOFT-3", "G", WIDE, TALL)
 def keys_of_the_last_tile_moved_back(one: Online, call: Attention, rows: slice) -> list[slice]:
     """Let the last tile of keys begin earlier, so that it is whole, and count some keys twice."""
     found = online.key_tiles(one, call, rows)
     return [*found[:-1], slice(call.keys - one.sizes[1], call.keys)] if call.keys > one.sizes[1] else found
 
 
-@on("part", "SOFT-3", "G", *TILED)
+@on("part", "SOFT-3", "G", SQUARE, TALL)
 def values_of_the_last_tile_moved_back(tile: Tile) -> Attention:
     """Read the values of the last tile of keys from where a whole tile would begin."""
     if not tile.is_short:
@@ -42,14 +42,14 @@ def values_of_the_last_tile_moved_back(tile: Tile) -> Attention:
     return tile.call.but(value=tile.whole.value[..., begin : begin + count, :])
 
 
-@on("seen", "SOFT-3", "G", *TILED)
+@on("seen", "SOFT-3", "G", SQUARE, WIDE)
 def keys_after_eights_of_the_last_tile_dropped(tile: Tile, call: Attention) -> Mask:
     """Load the keys of the last of several tiles by eights, and leave the others."""
     whole = call.keys // 8 * 8
     return online.seen(tile, call) & ((call.j < whole) | (not tile.is_short))
 
 
-@on("exponentials", "SOFT-1", "G", *TILED)
+@on("exponentials", "SOFT-1", "G", WIDE, TALL)
 def remainder_of_the_sum_by_pairs(tile: Tile, s: Array, shift: Array) -> Array:
     """Leave the last of an odd number of keys in a remainder out of the sum, but not its value."""
     found = online.exponentials(tile, s, shift)
@@ -76,7 +76,7 @@ def _without(option: str, rule: str, kind: str) -> tuple[Entry, ...]:
 
     keys.__name__ = f"{option}_forgotten_in_the_last_keys"
     keys.__doc__ = f"Forget the {words} in the last tile of keys, where it is a remainder."
-    return (*on("part", rule, kind, WIDE, TALL)(rows), *on("part", rule, kind, SQUARE, WIDE)(keys))
+    return (*on("part", rule, kind, WIDE)(rows), *on("part", rule, kind, SQUARE)(keys))
 
 
 SCALE = _without("scale", "SCORE-3", "K")

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.conformance.gallery.bases import online
-from attnspec.conformance.gallery.bases.online import SQUARE, TILED, WIDE, State
+from attnspec.conformance.gallery.bases.online import SQUARE, TALL, TILED, WIDE, State
 from attnspec.conformance.gallery.bases.tile import Tile
 from attnspec.conformance.gallery.edges.entering import on
 from attnspec.conformance.gallery.entry import Array
@@ -20,14 +20,14 @@ def state_forgotten_after_an_empty_tile(_tile: Tile, top: Array, s: Array) -> Ar
     return found
 
 
-@on("factor", "MASK-6", "B", *TILED)
+@on("factor", "MASK-6", "B", SQUARE, WIDE)
 def nan_where_the_first_tile_is_empty(tile: Tile, before: Array, shift: Array) -> Array:
     """Subtract minus infinity from minus infinity in a later tile, where those before it allow no key."""
     found = online.factor(tile, before, shift)
     return np.where((before == -np.inf) & (tile.number > 0), np.nan, found).astype(found.dtype)
 
 
-@on("raised", "SOFT-2", "G", *TILED)
+@on("raised", "SOFT-2", "G", WIDE, TALL)
 def maximum_of_the_latest_tile(tile: Tile, top: Array, s: Array) -> Array:
     """Shift by the maximum of the latest tile, which may be far below that of earlier ones."""
     most = s.max(axis=-1, keepdims=True)
@@ -35,14 +35,14 @@ def maximum_of_the_latest_tile(tile: Tile, top: Array, s: Array) -> Array:
     return online.raised(tile, top, s) if tile.number == 0 else found
 
 
-@on("raised", "SOFT-2", "C", *TILED)
+@on("raised", "SOFT-2", "C", SQUARE, TALL)
 def maximum_begins_with_0_past_the_first_tile(tile: Tile, top: Array, s: Array) -> Array:
     """Take the maximum with 0 in tiles after the first, as of cleared registers."""
     found = online.raised(tile, top, s)
     return np.maximum(found, 0) if tile.number else found
 
 
-@on("raised", "SOFT-2", "G", *TILED)
+@on("raised", "SOFT-2", "G", SQUARE, WIDE)
 def padding_in_the_maximum(tile: Tile, top: Array, s: Array) -> Array:
     """Take the padding of the last tile, zeros, into the maximum."""
     found = online.raised(tile, top, s)
@@ -57,7 +57,7 @@ def rescaled_where_the_first_row_rises(tile: Tile, before: Array, shift: Array) 
     return np.where(rises | (tile.number == 0), found, 1).astype(found.dtype)
 
 
-@on("factor", "NUM-3", "G", *TILED)
+@on("factor", "NUM-3", "G", WIDE, TALL)
 def not_rescaled_in_the_last_tile(tile: Tile, before: Array, shift: Array) -> Array:
     """Leave out rescaling after the loop, in the last of three tiles or more."""
     found = online.factor(tile, before, shift)
@@ -71,13 +71,13 @@ def not_rescaled_in_the_remainder(tile: Tile, before: Array, shift: Array) -> Ar
     return np.ones_like(found) if tile.is_short else found
 
 
-@on("rescaled", "NUM-3", "G", *TILED)
+@on("rescaled", "NUM-3", "G", SQUARE, TALL)
 def values_not_rescaled_after_the_second_tile(tile: Tile, summed: Array, less: Array) -> Array:
     """Rescale the sum alone from the third tile on."""
     return summed if tile.number > 1 else online.rescaled(tile, summed, less)
 
 
-@on("rescaled", "NUM-3", "G", *TILED)
+@on("rescaled", "NUM-3", "G", SQUARE, WIDE)
 def values_rescaled_by_the_row_before(tile: Tile, summed: Array, less: Array) -> Array:
     """Rescale the values of the last row of a whole tile by the factor of the row before it."""
     if tile.number and less.shape[-2] == tile.sizes[0]:
@@ -111,13 +111,13 @@ def maximum_before_a_negative_scale(tile: Tile, top: Array, s: Array) -> Array:
     return np.where(top == -np.inf, least, np.minimum(top, least)).astype(top.dtype)
 
 
-@on("begun", "SOFT-5", "M", *TILED)
+@on("begun", "SOFT-5", "M", WIDE, TALL)
 def sink_in_the_first_row_tile_alone(call: Attention, rows: slice, dtype: Any) -> State:
     """Begin with the sink in the first tile of queries, and with nothing in others."""
     return online.begun(call.but(sinks=None) if rows.start else call, rows, dtype)
 
 
-@on("ended", "SOFT-6", "I", *TILED)
+@on("ended", "SOFT-6", "I", SQUARE, TALL)
 def lse_in_float16_past_256_keys(call: Attention, state: State) -> tuple[Array, Array]:
     """Hold the lse in half precision where there are more than 256 keys."""
     output, lse = online.ended(call, state)

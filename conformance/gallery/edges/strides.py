@@ -14,19 +14,15 @@ _SQUARE, _WIDE, _TALL = SQUARE.attend, WIDE.attend, TALL.attend
 
 def _memory(array: Array) -> Array:
     """Return the elements in the order of memory, from the lowest address on, those between them included."""
-    low, high = np.lib.array_utils.byte_bounds(array)
+    low, _ = np.lib.array_utils.byte_bounds(array)
     whole: Any = array
     while isinstance(whole.base, np.ndarray):
         whole = whole.base
     begin, end = np.lib.array_utils.byte_bounds(whole)
-    if (
-        not array.size
-        or not (begin <= low and high <= end)
-        or whole.dtype != array.dtype
-        or end - begin != whole.nbytes
-    ):
+    if whole.dtype != array.dtype or end - begin != whole.nbytes:
         return array.ravel(order="K")
-    return whole.ravel(order="K")[(low - begin) // array.itemsize :]
+    found: Array = whole.ravel(order="K")[(low - begin) // array.itemsize :]
+    return found
 
 
 def _without_strides(array: Array) -> Array:

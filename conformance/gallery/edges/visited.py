@@ -30,28 +30,28 @@ def ends_at_a_masked_tile(one: Online, call: Attention, rows: slice) -> Slices:
     return _until(found, lambda keys: not np.any(base.by_mask(cut(call, rows, keys))))
 
 
-@on("key_tiles", "MASK-11", "G", *TILED)
+@on("key_tiles", "MASK-11", "G", WIDE, TALL)
 def ends_at_a_tile_of_other_segments(one: Online, call: Attention, rows: slice) -> Slices:
     """End the loop at a tile without a key of the queries' segments."""
     found = online.key_tiles(one, call, rows)
     return _until(found, lambda keys: not np.any(base.by_segments(cut(call, rows, keys))))
 
 
-@on("key_tiles", "MASK-2", "G", *TILED)
+@on("key_tiles", "MASK-2", "G", SQUARE, TALL)
 def ends_at_a_tile_of_minus_infinity(one: Online, call: Attention, rows: slice) -> Slices:
     """End the loop at a tile whose bias is minus infinity."""
     found = online.key_tiles(one, call, rows)
     return _until(found, lambda keys: not np.any(base.by_bias(cut(call, rows, keys))))
 
 
-@on("key_tiles", "SOFT-3", "G", *TILED)
+@on("key_tiles", "SOFT-3", "G", SQUARE, WIDE)
 def last_key_alone_in_its_tile_dropped(one: Online, call: Attention, rows: slice) -> Slices:
     """Count tiles up to the last key, which is left out where it begins a tile."""
     found = online.key_tiles(one, call, rows)
     return found[:-1] if len(found) > 1 and found[-1].stop - found[-1].start == 1 else found
 
 
-@on("key_tiles", "SOFT-3", "G", *TILED)
+@on("key_tiles", "SOFT-3", "G", WIDE, TALL)
 def last_of_an_odd_number_of_tiles_dropped(one: Online, call: Attention, rows: slice) -> Slices:
     """Take tiles of keys in pairs, and leave the last of an odd number greater than one."""
     found = online.key_tiles(one, call, rows)
@@ -78,14 +78,14 @@ def tiles_past_eight_dropped(one: Online, call: Attention, rows: slice) -> Slice
     return online.key_tiles(one, call, rows)[:8]
 
 
-@on("row_tiles", "SOFT-3", "G", *TILED)
+@on("row_tiles", "SOFT-3", "G", SQUARE, TALL)
 def last_row_alone_in_its_tile_dropped(one: Online, call: Attention) -> Slices:
     """Leave out the last query where it begins a tile."""
     found = online.row_tiles(one, call)
     return found[:-1] if len(found) > 1 and found[-1].stop - found[-1].start == 1 else found
 
 
-@on("row_tiles", "SOFT-3", "G", *TILED)
+@on("row_tiles", "SOFT-3", "G", SQUARE, WIDE)
 def last_of_an_odd_number_of_row_tiles_dropped(one: Online, call: Attention) -> Slices:
     """Take tiles of queries in pairs, and leave the last of an odd number greater than one."""
     found = online.row_tiles(one, call)
@@ -99,7 +99,7 @@ def last_row_tile_of_whole_tiles_dropped(one: Online, call: Attention) -> Slices
     return found[:-1] if len(found) > 1 and call.queries % one.sizes[0] == 0 else found
 
 
-@on("row_tiles", "MASK-10", "G", *TILED)
+@on("row_tiles", "MASK-10", "G", WIDE, TALL)
 def row_tiles_past_a_length_passed_over(one: Online, call: Attention) -> Slices:
     """Pass over a tile of queries whose last is past the longest query length, where there are several."""
     found = online.row_tiles(one, call)
@@ -118,7 +118,7 @@ def row_tiles_by_the_first_query_length(one: Online, call: Attention) -> Slices:
     return [rows for rows in found if rows.start < np.ravel(call.query_lengths)[:1].sum() or rows.start == 0]
 
 
-@on("key_tiles", "MASK-9", "G", *TILED)
+@on("key_tiles", "MASK-9", "G", SQUARE, TALL)
 def tiles_by_the_first_key_length(one: Online, call: Attention, rows: slice) -> Slices:
     """Visit as many tiles of keys as the first batch entry has."""
     found = online.key_tiles(one, call, rows)
@@ -127,7 +127,7 @@ def tiles_by_the_first_key_length(one: Online, call: Attention, rows: slice) -> 
     return [keys for keys in found if keys.start < np.ravel(call.key_lengths)[:1].sum() or keys.start == 0]
 
 
-@on("key_tiles", "MASK-11", "G", *TILED)
+@on("key_tiles", "MASK-11", "G", SQUARE, WIDE)
 def tiles_by_their_first_and_last_segment(one: Online, call: Attention, rows: slice) -> Slices:
     """Pass over tiles by the first and the last ids, as if they were sorted."""
     found = online.key_tiles(one, call, rows)
