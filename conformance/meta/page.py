@@ -31,7 +31,7 @@ of it; our tests check that both are as the gallery is.
 
 Some entries are wrong only past the sizes of the ordinary run, or only in many calls. Instead of a case, the
 table then says what the entry needs: {needs}. Of these there are {survivors}.
-`conformance/gallery/edges/needs.py` has a call for each of those that need sizes, and our tests make it.
+`conformance/gallery/edges/needs.json` has a call for each of those that need sizes, and our tests make it.
 
 ## Diagnosis
 

@@ -127,11 +127,14 @@ def _lengths(name: str, axis: int, multiple: int = 1) -> Callable[[Problem], Opt
         if not problem.batch:
             return {name: max(most * 2 // 3 // multiple * multiple, 1)}
         count = int(np.prod(problem.batch))
-        drawn = np.linspace(most, most // 4, count).astype(np.int64) // multiple * multiple
-        drawn[:1] = most // 3 // multiple * multiple
+        drawn = np.linspace(most // 3, most, count).astype(np.int64) // multiple * multiple
         return {name: np.maximum(drawn, 1).reshape(problem.batch)}
 
     return lengths
+
+
+def _no_queries(problem: Problem) -> Options:
+    return {"query_lengths": np.arange(int(np.prod(problem.batch))).reshape(problem.batch) % 2}
 
 
 def _offsets(problem: Problem, *, least: int, most: int) -> Array | int:
@@ -177,6 +180,54 @@ def _window_at_the_end(problem: Problem) -> Options:
     return {"window": (40, 8), "query_offset": _offsets(problem, least=0, most=keys - queries)}
 
 
+def strided(array: Array) -> Array:
+    """Return the same numbers with others between them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.conformance.gallery.edges.calls import strided
+    >>> found = strided(np.array([1, 2, 3]))
+    >>> found.tolist(), found.strides[0] // found.itemsize
+    ([1, 2, 3], 2)
+    """
+    apart = np.repeat(array, 2, axis=-1)
+    apart[..., 1::2] = np.flip(array, -1)
+    found: Array = apart[..., ::2]
+    return found
+
+
+def _strided(make: Callable[[Problem], Options], *names: str) -> Callable[[Problem], Options]:
+    def options(problem: Problem) -> Options:
+        found = make(problem)
+        return found | {name: strided(found[name]) for name in names}
+
+    return options
+
+
+def _backward(name: str, axis: int) -> Callable[[Problem], Options]:
+    """Hold an array backward along an axis, and give it the right way round."""
+
+    def options(problem: Problem) -> Options:
+        return {name: np.flip(np.flip(problem.arguments[name], axis).copy(), axis)}
+
+    return options
+
+
+def _exchanged(name: str, one: int, other: int) -> Callable[[Problem], Options]:
+    """Hold an array with two axes exchanged, and give it with the axes in place."""
+
+    def options(problem: Problem) -> Options:
+        array = problem.arguments[name]
+        return {name: np.swapaxes(np.ascontiguousarray(np.swapaxes(array, one, other)), one, other)}
+
+    return options
+
+
+def _one_value(problem: Problem) -> Options:
+    return {"value": np.broadcast_to(problem.value[..., :1, :], problem.value.shape)}
+
+
 #: The options of a call, by name.
 MAKERS: Mapping[str, Callable[[Problem], Options]] = MappingProxyType(
     {
@@ -208,6 +259,8 @@ MAKERS: Mapping[str, Callable[[Problem], Options]] = MappingProxyType(
         "wide window": _window(400, 0),
         "narrow window": _window(3, 2),
         "window at the end": _window_at_the_end,
+        "window of two": _window(1, 0),
+        "query lengths of none": _no_queries,
         "query lengths": _lengths("query_lengths", -2),
         "key lengths": _lengths("key_lengths", -1),
         "key lengths of whole tiles": _lengths("key_lengths", -1, 32),
@@ -217,5 +270,22 @@ MAKERS: Mapping[str, Callable[[Problem], Options]] = MappingProxyType(
         "sinks": sinks,
         "dropout": dropout,
         "full dropout": _full_dropout,
+        "strided offsets": _strided(_causal_offsets, "query_offset"),
+        "strided query lengths": _strided(_lengths("query_lengths", -2), "query_lengths"),
+        "strided key lengths": _strided(_lengths("key_lengths", -1), "key_lengths"),
+        "strided segments of queries": _strided(segments, "query_segment_ids"),
+        "strided segments of keys": _strided(segments, "key_segment_ids"),
+        "strided sinks": _strided(sinks, "sinks"),
+        "strided bias": _strided(lambda problem: {"bias": problem.array(*problem.shape)}, "bias"),
+        "strided mask": _strided(lambda problem: {"mask": problem.mask()}, "mask"),
+        "strided dropout": _strided(_full_dropout, "dropout_mask"),
+        "keys backward by features": _backward("key", -1),
+        "keys backward by positions": _backward("key", -2),
+        "keys backward by heads": _backward("key", -3),
+        "values backward by features": _backward("value", -1),
+        "values backward by positions": _backward("value", -2),
+        "keys with heads after positions": _exchanged("key", -3, -2),
+        "values with positions last": _exchanged("value", -2, -1),
+        "one value for all keys": _one_value,
     }
 )
