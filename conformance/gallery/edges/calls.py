@@ -232,7 +232,7 @@ def _one_value(problem: Problem) -> Options:
 MAKERS: Mapping[str, Callable[[Problem], Options]] = MappingProxyType(
     {
         "plain": lambda _: {},
-        "scale": lambda _: {"scale": 0.75},
+        "scale": lambda _: {"scale": 0.7},
         "negative scale": lambda _: {"scale": -0.75},
         "large negative scale": lambda _: {"scale": -2000.0},
         "softcap": lambda _: {"softcap": 0.5},
@@ -268,6 +268,7 @@ MAKERS: Mapping[str, Callable[[Problem], Options]] = MappingProxyType(
         "packed segments": _packed,
         "distant segments": _many_segments,
         "sinks": sinks,
+        "sinks of many digits": lambda problem: {"sinks": problem.random.normal(size=problem.shape[-3])},
         "dropout": dropout,
         "full dropout": _full_dropout,
         "strided offsets": _strided(_causal_offsets, "query_offset"),
