@@ -90,6 +90,10 @@ def _empty_middle(problem: Problem) -> Options:
     return {"mask": allowed}
 
 
+def _bias_without_the_middle(problem: Problem) -> Options:
+    return {"bias": np.where(_empty_middle(problem)["mask"], 0.25, -np.inf)}
+
+
 def _empty_beginning(problem: Problem) -> Options:
     return {"mask": np.arange(problem.shape[-1]) >= problem.shape[-1] - 4}
 
@@ -239,6 +243,7 @@ MAKERS: Mapping[str, Callable[[Problem], Options]] = MappingProxyType(
         "softcap and bias": lambda problem: {"softcap": 0.5, "bias": problem.array(*problem.shape)},
         "bias": lambda problem: {"bias": problem.array(*problem.shape)},
         "bias in blocks": _bias_in_blocks,
+        "bias without the middle": _bias_without_the_middle,
         "bias that rises": _rising,
         "bias far below": _far_below,
         "bias that falls far": _falling_far,
