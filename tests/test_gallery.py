@@ -2,12 +2,13 @@
 
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from attnspec import rules
-from attnspec.conformance.gallery import KINDS, correct_entries, entry, wrong_entries
+from attnspec.conformance.gallery import KINDS, NEEDS, correct_entries, entry, wrong_entries
 from attnspec.conformance.gallery.entry import wrong
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.meta.diagnosed import SAMPLE
@@ -86,7 +87,26 @@ def test_nothing_is_diagnosed_wrongly():
 
 
 def test_every_wrong_entry_breaks_its_rule_in_the_case_that_is_stored():
-    assert list(confirm({name: kill.case for name, kill in read().kills.items()})) == []
+    stored = read().kills
+    assert {entry(name).needs for name, kill in stored.items() if not kill.case} <= set(NEEDS)
+    assert list(confirm({name: kill.case for name, kill in stored.items() if kill.case})) == []
+
+
+def test_what_needs_more_than_the_suite_may_survive_and_nothing_else_may():
+    survivor = Finding("a", "MASK-1", "", 9, 0.0, {}, 1.0)
+    needy = replace(survivor, needs="sizes")
+    assert problems([needy]) == []
+    assert needy.as_it_should
+    assert problems([survivor]) == ["a survives: no case of 9 says that MASK-1 is broken"]
+    assert NEEDS["sizes"] in summary([needy])
+    assert NEEDS["sizes"] not in summary([survivor])
+
+
+def test_the_page_says_what_a_survivor_needs():
+    (one,) = [one for one in wrong_entries() if one.needs == "sizes"][:1]
+    everything = {each.name: Kill("", quick=False) for each in wrong_entries()}
+    text = page(Stored(everything, read().diagnosis))
+    assert re.search(rf"^\| `{one.name}` .* \| needs sizes \| no \|$", text, re.MULTILINE)
 
 
 def test_a_case_that_does_not_kill_is_not_confirmed():

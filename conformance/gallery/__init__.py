@@ -7,11 +7,13 @@ from attnspec.conformance.gallery import (
     bounds,
     caching,
     correct,
+    correct_bases,
     correct_gradients,
     correct_orders,
     correct_tiles,
     denominator,
     dropout,
+    edges,
     effects,
     empty_rows,
     errors,
@@ -51,9 +53,9 @@ from attnspec.conformance.gallery import (
     tiles,
     windows,
 )
-from attnspec.conformance.gallery.entry import KINDS, PLACE, Entry, entries_of
+from attnspec.conformance.gallery.entry import KINDS, NEEDS, PLACE, Entry, entries_of
 
-__all__ = ["KINDS", "PLACE", "Entry", "correct_entries", "entry", "wrong_entries"]
+__all__ = ["KINDS", "NEEDS", "PLACE", "Entry", "correct_entries", "entry", "wrong_entries"]
 
 
 @cache
@@ -102,13 +104,14 @@ def wrong_entries() -> tuple[Entry, ...]:
         logarithms,
         float32,
         inputs,
+        *edges.MODULES,
     )
 
 
 @cache
 def correct_entries() -> tuple[Entry, ...]:
     """List those that break none."""
-    return entries_of(correct, correct_tiles, correct_orders, correct_gradients)
+    return entries_of(correct, correct_tiles, correct_bases, correct_orders, correct_gradients)
 
 
 def entry(name: str) -> Entry:

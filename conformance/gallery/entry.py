@@ -48,6 +48,8 @@ class Entry:
         Arguments of attention that it does not take.
     claims : tuple of str
         Rules that it claims. A wrong one claims the rule that it breaks, if that can be claimed.
+    needs : str
+        What shows the bug where the ordinary run of the suite does not, a word of `NEEDS`; or empty.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Entry:
     accuracy: Accuracy = "full"
     lacks: tuple[str, ...] = ()
     claims: tuple[str, ...] = ()
+    needs: str = ""
 
     def backend(self) -> Backend:
         """Make it a backend, with a memory of its own.
@@ -153,6 +156,15 @@ KINDS: Mapping[str, str] = MappingProxyType(
 )
 
 
+#: What an entry may need that the ordinary run of the suite does not have.
+NEEDS: Mapping[str, str] = MappingProxyType(
+    {
+        "sizes": "more queries, keys, heads, batch entries or features",
+        "calls": "more calls one after the other, or several at once",
+    }
+)
+
+
 def wrong(step: str, rule: str, kind: str, seen: str = "") -> Callable[[Step], Entry]:
     """Make an entry of a function that replaces a step; its docstring says what it does wrong.
 
@@ -175,9 +187,9 @@ def wrong(step: str, rule: str, kind: str, seen: str = "") -> Callable[[Step], E
     """
 
     def entered(function: Step) -> Entry:
-        steps = {_known(step): function}
+        steps = {known(step): function}
         claims = tuple(one for one in claimable() if one == rule)
-        return Entry(function.__name__, _sentence(function), steps, rule, kind, seen, claims=claims)
+        return Entry(function.__name__, sentence_of(function), steps, rule, kind, seen, claims=claims)
 
     return entered
 
@@ -206,7 +218,7 @@ def family(
     ['keys_past_32', 'keys_past_64']
     """
     made = [make(member) for member in members]
-    return tuple(Entry(name, text, {_known(step): replaced}, rule, kind) for name, text, replaced in made)
+    return tuple(Entry(name, text, {known(step): replaced}, rule, kind) for name, text, replaced in made)
 
 
 def correct(
@@ -215,9 +227,9 @@ def correct(
     """Make an entry of a function that replaces a step and changes nothing that the standard sees."""
 
     def entered(function: Step) -> Entry:
-        steps = {_known(step): function}
+        steps = {known(step): function}
         options: Any = {"accuracy": accuracy, "lacks": lacks, "claims": claims}
-        return Entry(function.__name__, _sentence(function), steps, **options)
+        return Entry(function.__name__, sentence_of(function), steps, **options)
 
     return entered
 
@@ -260,11 +272,13 @@ def _same_bits(one: Any, other: Any) -> bool:
     return one is other
 
 
-def _sentence(function: Step) -> str:
+def sentence_of(function: Callable[..., Any]) -> str:
+    """Take what a function does from its docstring, in one line."""
     return " ".join((getdoc(function) or "").split())
 
 
-def _known(step: str) -> str:
+def known(step: str) -> str:
+    """Refuse what is no step of the reference."""
     if step not in STEPS:
         raise ValueError(f"step: expected one of {', '.join(STEPS)}, got {step!r}")
     return step

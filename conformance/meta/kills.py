@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Sequence
 
 from attnspec import rules
+from attnspec.conformance.gallery.entry import NEEDS
 from attnspec.conformance.meta.matrix import Finding
 
 
 def problems(findings: Iterable[Finding]) -> list[str]:
-    """List survivors, entries under the wrong rule, and false alarms.
+    """List survivors, entries under the wrong rule, and false alarms, but not what needs more than the suite.
 
     Examples
     --------
@@ -19,7 +20,7 @@ def problems(findings: Iterable[Finding]) -> list[str]:
     found = []
     for one in findings:
         others = ", ".join(f"{rule} by {case}" for rule, case in one.broken.items())
-        if one.rule and not one.killed_by:
+        if one.rule and not one.killed_by and not one.needs:
             said = f"is filed wrongly: it breaks {others}, no case" if others else "survives: no case"
             found.append(f"{one.entry} {said} of {one.tried} says that {one.rule} is broken")
         if not one.rule and others:
@@ -49,6 +50,10 @@ def summary(findings: Sequence[Finding]) -> str:
         lines.append(f"wrong: {len(wrong)}, killed under the rule they are filed under: {len(times)}")
         middle, last = times[len(times) // 2], times[-1]
         lines.append(f"time to first failure: median {middle:.2f} s, longest {last:.2f} s")
+    for need in NEEDS:
+        left = sum(one.needs == need and not one.killed_by for one in wrong)
+        if left:
+            lines.append(f"killed by none of these, and known to need {NEEDS[need]}: {left}")
     if right:
         passed = sum(one.as_it_should for one in right)
         lines.append(f"correct: {len(right)}, without a false alarm: {passed}")

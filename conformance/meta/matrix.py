@@ -44,6 +44,8 @@ class Finding:
     broken : dict of str to str
         Other rules that cases on the way said were broken, and the first of these cases.
     seconds : float
+    needs : str
+        What kills it where these cases do not, as in `Entry`; empty where they have to.
     """
 
     entry: str
@@ -53,11 +55,12 @@ class Finding:
     first_failure: float
     broken: dict[str, str]
     seconds: float
+    needs: str = ""
 
     @property
     def as_it_should(self) -> bool:
         """Whether a wrong one is killed under its rule, and a correct one under none."""
-        return bool(self.killed_by) if self.rule else not self.broken
+        return bool(self.killed_by or self.needs) if self.rule else not self.broken
 
 
 def broken(verdict: Verdict) -> str:
@@ -92,8 +95,9 @@ def convict(one: Entry, suite: Sequence[Item]) -> Finding:
     """
     own = [item for item in suite if item.rules[0] == one.rule]
     bearing = [*own, *(item for item in suite if one.rule in item.rules[1:])]
-    # Where no case that bears on its rule kills it, another may, and then it is filed wrongly.
-    others = [item for item in suite if one.rule not in item.rules]
+    # Where no case that bears on its rule kills it, another may, and then it is filed wrongly. An entry that
+    # needs more than the suite has may well be killed by none.
+    others = [] if one.needs else [item for item in suite if one.rule not in item.rules]
     started, first_failure, killed_by = time.perf_counter(), 0.0, ""
     found: dict[str, str] = {}
     tried = 0
@@ -109,7 +113,8 @@ def convict(one: Entry, suite: Sequence[Item]) -> Finding:
             break
         if rule:
             found.setdefault(rule, item.name)
-    return Finding(one.name, one.rule, killed_by, tried, first_failure, found, time.perf_counter() - started)
+    seconds = time.perf_counter() - started
+    return Finding(one.name, one.rule, killed_by, tried, first_failure, found, seconds, one.needs)
 
 
 def acquit(entries: Iterable[Entry], suite: Iterable[Item]) -> dict[str, Finding]:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from attnspec import find_rule, rules
-from attnspec.conformance.gallery import KINDS, Entry, correct_entries, wrong_entries
+from attnspec.conformance.gallery import KINDS, NEEDS, Entry, correct_entries, wrong_entries
 from attnspec.conformance.meta.diagnosed import report
 from attnspec.conformance.meta.stored import Kill, Stored
 
@@ -28,6 +28,10 @@ between calls. *Quick* says whether the part of the suite that `--quick` leaves 
 {wrong} are killed by it. *Seen* is a public thread about such a bug. `python -m
 attnspec.conformance.meta.gallery --write` measures all of this, keeps it in `kills.json` and writes this page
 of it; our tests check that both are as the gallery is.
+
+Some entries are wrong only past the sizes of the ordinary run, or only in many calls. Instead of a case, the
+table then says what the entry needs: {needs}. Of these there are {survivors}.
+`conformance/gallery/edges/needs.json` has a call for each of those that need sizes, and our tests make it.
 
 ## Diagnosis
 
@@ -65,6 +69,8 @@ def page(stored: Stored) -> str:
         quick=sum(killed[one.name].quick for one in wrong),
         kinds="\n".join(kinds),
         said=report(stored.diagnosis),
+        needs="; ".join(f"*{need}*, {text}" for need, text in NEEDS.items()),
+        survivors=sum(bool(one.needs) and not killed[one.name].case for one in wrong),
     )
     parts = [head]
     order = [rule.id for rule in rules()]
@@ -89,4 +95,5 @@ def _row(one: Entry, kill: Kill) -> str:
     seen = f"[{one.seen}](https://github.com/{repository}/issues/{number})" if one.seen else ""
     said = one.sentence.replace("|", "\\|")
     quick = "yes" if kill.quick else "no"
-    return f"| `{one.name}` | {one.rule} | {said} | {one.kind} | {seen} | {kill.case} | {quick} |"
+    killed = kill.case or (f"needs {one.needs}" if one.needs else "")
+    return f"| `{one.name}` | {one.rule} | {said} | {one.kind} | {seen} | {killed} | {quick} |"

@@ -1,0 +1,194 @@
+"""Attention by a loop over tiles of queries, and in it one over tiles of keys with a running maximum."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from attnspec.conformance.gallery.bases.tile import Tile, slices
+from attnspec.conformance.gallery.entry import Array, base
+from attnspec.reference.call import Mask
+from attnspec.reference.notation import Attention
+
+
+@dataclass(frozen=True)
+class State:
+    """What has been summed of some rows: ``top`` and ``total`` (*B, Hq, L, 1), ``summed`` (*B, Hq, L, Dv)."""
+
+    top: Array
+    total: Array
+    summed: Array
+
+
+def row_tiles(one: "Online", call: Attention) -> list[slice]:
+    """List the tiles of queries; rows of none stay 0."""
+    return slices(call.queries, one.sizes[0])
+
+
+def key_tiles(one: "Online", call: Attention, _rows: slice) -> list[slice]:
+    """List the tiles of keys that some queries visit, in order."""
+    return slices(call.keys, one.sizes[1])
+
+
+def part(tile: Tile) -> Attention:
+    """Cut the tile's arrays out of the call's."""
+    return tile.call
+
+
+def scored(_tile: Tile, call: Attention) -> Array:
+    """Compute the tile's scores."""
+    s: Array = base.scored(call)
+    return s
+
+
+def seen(_tile: Tile, call: Attention) -> Mask:
+    """Say which pairs of the tile are allowed."""
+    found: Mask = base.allowed(call)
+    return found
+
+
+def begun(call: Attention, rows: slice, dtype: Any) -> State:
+    """Begin with the sink, or with nothing."""
+    count = rows.stop - rows.start
+    shape = (*call.query.shape[:-2], count, 1)
+    none = np.zeros((*shape[:-1], call.value.shape[-1]), dtype)
+    if call.sinks is None:
+        return State(np.full(shape, -np.inf, dtype), np.zeros(shape, dtype), none)
+    top = np.broadcast_to(call.sink, shape).astype(dtype)
+    return State(top, np.where(top == -np.inf, 0, 1).astype(dtype), none)
+
+
+def raised(_tile: Tile, top: Array, s: Array) -> Array:
+    """Take the larger of the running maximum and of the tile's, of scores that are -inf where masked."""
+    found: Array = np.maximum(top, s.max(axis=-1, keepdims=True))
+    return found
+
+
+def shift_of(_tile: Tile, top: Array) -> Array:
+    """Take 0 for a maximum of minus infinity, which leaves no number where it is subtracted."""
+    return np.where(top == -np.inf, 0, top).astype(top.dtype)
+
+
+def factor(_tile: Tile, before: Array, shift: Array) -> Array:
+    """Say by what has been summed is multiplied where the maximum rises."""
+    found: Array = np.exp(before - shift)
+    return found
+
+
+def rescaled(_tile: Tile, summed: Array, less: Array) -> Array:
+    """Rescale the values summed so far. What is infinite stays so: 0 times it would be no number."""
+    return np.where(np.isfinite(summed), summed * less, summed)
+
+
+def exponentials(_tile: Tile, s: Array, shift: Array) -> Array:
+    """Compute the tile's share of the denominator, key by key."""
+    e: Array = np.exp(s - shift)
+    return e
+
+
+def weighted(_tile: Tile, call: Attention, e: Array, allowed: Mask) -> Array:
+    """Drop what dropout drops, and sum the tile's values."""
+    found: Array = base.weighted(call, base.dropped(call, e), allowed)
+    return found
+
+
+def ended(_call: Attention, state: State) -> tuple[Array, Array]:
+    """Divide by the denominator, and take its logarithm: output and lse with an axis of 1."""
+    total = np.where(state.total == 0, 1, state.total)
+    lse = np.where(state.total == 0, -np.inf, state.top + np.log(total))
+    return state.summed / total, np.where(state.top == np.inf, np.inf, lse)
+
+
+@dataclass(frozen=True)
+class Online:
+    """A loop over tiles; each field but the first two is a step, which an entry may replace.
+
+    Attributes
+    ----------
+    name : str
+        What is added to the names of entries.
+    sizes : pair of int
+        Queries and keys of a tile.
+    """
+
+    name: str
+    sizes: tuple[int, int]
+    row_tiles: Callable[["Online", Attention], list[slice]] = row_tiles
+    key_tiles: Callable[["Online", Attention, slice], list[slice]] = key_tiles
+    part: Callable[[Tile], Attention] = part
+    scored: Callable[[Tile, Attention], Array] = scored
+    seen: Callable[[Tile, Attention], Mask] = seen
+    begun: Callable[[Attention, slice, Any], State] = begun
+    raised: Callable[[Tile, Array, Array], Array] = raised
+    shift_of: Callable[[Tile, Array], Array] = shift_of
+    factor: Callable[[Tile, Array, Array], Array] = factor
+    rescaled: Callable[[Tile, Array, Array], Array] = rescaled
+    exponentials: Callable[[Tile, Array, Array], Array] = exponentials
+    weighted: Callable[[Tile, Attention, Array, Mask], Array] = weighted
+    ended: Callable[[Attention, State], tuple[Array, Array]] = ended
+
+    @property
+    def words(self) -> str:
+        """The base in the sentences of entries."""
+        return "in tiles of {} queries and {} keys".format(*self.sizes)
+
+    def attend(self, call: Attention) -> tuple[Array, Array, Array]:
+        """Compute output, lse and weights, the weights in a second pass."""
+        dtype = np.result_type(*(array.dtype for array in _numbers(call)))
+        output = np.zeros((*call.query.shape[:-1], call.value.shape[-1]), dtype)
+        lse = np.zeros((*call.query.shape[:-1], 1), dtype)
+        p = np.zeros(call.shape if call.return_weights else (), dtype)
+        for rows in self.row_tiles(self, call):
+            every = self.key_tiles(self, call, rows)
+            tiles = [Tile(call, rows, keys, n, len(every), self.sizes) for n, keys in enumerate(every)]
+            state = self.begun(call, rows, dtype)
+            for tile in tiles:
+                state = self.added(tile, state)
+            output[..., rows, :], lse[..., rows, :] = self.ended(call, state)
+            if call.return_weights:
+                p[..., rows, :] = np.where(np.isnan(state.total), np.nan, 0)
+                for tile in tiles:
+                    p[..., rows, tile.keys] = self.weights(tile, state)
+        return output, lse[..., 0].astype(call.query.dtype), p
+
+    def added(self, tile: Tile, state: State) -> State:
+        """Add a tile to what has been summed."""
+        call, s, allowed = self._masked(tile)
+        top = self.raised(tile, state.top, s)
+        shift = self.shift_of(tile, top)
+        less, e = self.factor(tile, state.top, shift), self.exponentials(tile, s, shift)
+        summed = self.rescaled(tile, state.summed, less)
+        total = state.total * less + e.sum(axis=-1, keepdims=True)
+        return State(top, total, summed + self.weighted(tile, call, e, allowed))
+
+    def weights(self, tile: Tile, state: State) -> Array:
+        """Compute the weights of a tile from what has been summed of all."""
+        call, s, _ = self._masked(tile)
+        e = self.exponentials(tile, s, self.shift_of(tile, state.top))
+        p: Array = base.dropped(call, e / np.where(state.total == 0, 1, state.total))
+        return p
+
+    def _masked(self, tile: Tile) -> tuple[Attention, Array, Mask]:
+        call = self.part(tile)
+        s, allowed = self.scored(tile, call), self.seen(tile, call)
+        return call, np.where(allowed, s, -np.inf).astype(s.dtype), np.broadcast_to(allowed, s.shape)
+
+    def with_step(self, name: str, function: Callable[..., Any]) -> "Online":
+        """Replace a step."""
+        changed: dict[str, Any] = {name: function}
+        return replace(self, **changed)
+
+
+def _numbers(call: Attention) -> list[Array]:
+    found = [call.query]
+    if call.bias is not None:
+        found.append(base.wide(call, call.bias))
+    if call.sinks is not None:
+        found.append(base.wide(call, call.sinks))
+    return found
+
+
+#: By the queries and keys of a tile.
+SQUARE, WIDE, TALL = Online("32x32", (32, 32)), Online("64x128", (64, 128)), Online("128x64", (128, 64))
+TILED = (SQUARE, WIDE, TALL)

@@ -1,0 +1,145 @@
+"""Decoding: each split of the keys gives an output and an lse of its own, which are merged by the lse."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from attnspec.conformance.gallery.bases.tile import Tile, slices
+from attnspec.conformance.gallery.entry import Array, base
+from attnspec.reference.call import Mask
+from attnspec.reference.notation import Attention
+
+
+def key_splits(one: "Splits", call: Attention) -> list[slice]:
+    """List the splits of the keys."""
+    return slices(call.keys, one.size)
+
+
+def part(tile: Tile) -> Attention:
+    """Cut the split's arrays out of the call's."""
+    return tile.call
+
+
+def scored(_tile: Tile, call: Attention) -> Array:
+    """Compute the split's scores, the queries of a group in one product with their key head."""
+    *batch, heads, queries, depth = call.query.shape
+    shared = call.key.shape[-3]
+    query = call.query.reshape(*batch, shared, heads // shared * queries, depth)  # (*B, Hkv, G * L, D)
+    x = (query @ np.swapaxes(call.key, -1, -2)).reshape(call.shape)
+    s: Array = base.biased(call, base.capped(call, x * base.factor(call)))
+    return s
+
+
+def seen(_tile: Tile, call: Attention) -> Mask:
+    """Say which pairs of the split are allowed."""
+    found: Mask = base.allowed(call)
+    return found
+
+
+def weighted(_tile: Tile, call: Attention, p: Array, allowed: Mask) -> Array:
+    """Drop what dropout drops, and sum the split's values."""
+    found: Array = base.weighted(call, base.dropped(call, p), allowed)
+    return found
+
+
+def finished(_tile: Tile, s: Array) -> tuple[Array, Array]:
+    """Return the weights within the split, and its lse with an axis of 1; of no key it is minus infinity."""
+    top = s.max(axis=-1, keepdims=True)
+    shift = np.where(top == -np.inf, 0, top).astype(s.dtype)
+    e = np.exp(s - shift)
+    total = e.sum(axis=-1, keepdims=True)
+    some = np.where(total == 0, 1, total)
+    lse = np.where(total == 0, -np.inf, shift + np.log(some)).astype(s.dtype)
+    return e / some, np.where(top == np.inf, np.inf, lse).astype(s.dtype)
+
+
+def sunk(call: Attention, outputs: list[Array], lses: list[Array]) -> tuple[list[Array], list[Array]]:
+    """Add the sink as one more split, without values."""
+    if call.sinks is None:
+        return outputs, lses
+    sink = np.broadcast_to(call.sink, (*call.query.shape[:-1], 1))
+    none = np.zeros((*call.query.shape[:-1], call.value.shape[-1]), call.query.dtype)
+    return [*outputs, none], [*lses, sink]
+
+
+def merged(_call: Attention, outputs: Array, lses: Array) -> tuple[Array, Array]:
+    """Merge finished outputs by their lse, shifted by the largest: output and lse."""
+    top = lses.max(axis=0)
+    shares = np.exp(lses - np.where(top == -np.inf, 0, top))
+    total = shares.sum(axis=0)
+    some = np.where(total == 0, 1, total)
+    # What is infinite, or no number, stays so: 0 times it would be no number.
+    output = np.where(np.isfinite(outputs), outputs * (shares / some), outputs).sum(axis=0)
+    output = np.where(np.isnan(total), np.nan, output).astype(outputs.dtype)
+    lse = np.where(total == 0, -np.inf, top + np.log(some))
+    return output, np.where(top == np.inf, np.inf, lse).astype(lses.dtype)
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Decoding by splits; each field but the first three is a step, which an entry may replace.
+
+    Attributes
+    ----------
+    name : str
+        What is added to the names of entries.
+    size : int
+        Keys of a split.
+    queries : int
+        Up to how many queries this path is taken; others take that of the reference.
+    """
+
+    name: str
+    size: int
+    queries: int = 1
+    key_splits: Callable[["Splits", Attention], list[slice]] = key_splits
+    part: Callable[[Tile], Attention] = part
+    scored: Callable[[Tile, Attention], Array] = scored
+    seen: Callable[[Tile, Attention], Mask] = seen
+    finished: Callable[[Tile, Array], tuple[Array, Array]] = finished
+    weighted: Callable[[Tile, Attention, Array, Mask], Array] = weighted
+    sunk: Callable[[Attention, list[Array], list[Array]], tuple[list[Array], list[Array]]] = sunk
+    merged: Callable[[Attention, Array, Array], tuple[Array, Array]] = merged
+
+    @property
+    def words(self) -> str:
+        """The base in the sentences of entries."""
+        return (
+            f"in splits of {self.size} keys for {self.queries} {'query' if self.queries == 1 else 'queries'}"
+        )
+
+    def attend(self, call: Attention) -> tuple[Array, Array, Array]:
+        """Compute output, lse and weights."""
+        if call.queries > self.queries or not call.keys:
+            return base.attend(call)  # type: ignore[no-any-return] # the reference's steps are Any here
+        splits = self.key_splits(self, call)
+        outputs, lses, shares = [], [], []
+        rows = slice(0, call.queries)
+        for number, keys in enumerate(splits):
+            tile = Tile(call, rows, keys, number, len(splits), (self.queries, self.size))
+            own = self.part(tile)
+            s, allowed = self.scored(tile, own), self.seen(tile, own)
+            p, lse = self.finished(tile, np.where(allowed, s, -np.inf).astype(s.dtype))
+            outputs.append(self.weighted(tile, own, p, np.broadcast_to(allowed, s.shape)))
+            lses.append(lse)
+            shares.append(base.dropped(own, p))
+        output, lse = self.merged(call, *map(np.stack, self.sunk(call, outputs, lses)))
+        weights = np.zeros((*call.query.shape[:-1], call.keys if call.return_weights else 0), output.dtype)
+        if call.return_weights:
+            weights += np.where(np.isnan(lse) | (lse == np.inf), np.nan, 0)
+            for keys, p, own_lse in zip(splits, shares, lses, strict=True):
+                less = np.exp(own_lse - np.where(np.isinf(lse), 0, lse))
+                weights[..., keys] = np.where(own_lse == -np.inf, 0, p * less) + weights[..., keys]
+        return output, lse[..., 0].astype(call.query.dtype), weights
+
+    def with_step(self, name: str, function: Callable[..., Any]) -> "Splits":
+        """Replace a step."""
+        changed: dict[str, Any] = {name: function}
+        return replace(self, **changed)
+
+
+DECODING = (Splits("decode_32", 32), Splits("decode_64", 64), Splits("decode_128", 128))
+#: For several queries at once, as in speculative decoding.
+FEW = Splits("decode_8_by_64", 64, queries=8)

@@ -1,0 +1,108 @@
+"""A tile: some queries and some keys of a call, which are a call of their own."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from attnspec.conformance.gallery.entry import Array
+from attnspec.reference.notation import Attention
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Some queries and some keys of a call.
+
+    Attributes
+    ----------
+    whole : Attention
+        The call, in the working precision.
+    rows, keys : slice
+        Where the tile begins and ends.
+    number, count : int
+        Its place among the tiles of keys that are visited, and how many there are.
+    sizes : pair of int
+        Queries and keys of a whole tile.
+    """
+
+    whole: Attention
+    rows: slice
+    keys: slice
+    number: int = 0
+    count: int = 1
+    sizes: tuple[int, int] = (1, 1)
+
+    @property
+    def call(self) -> Attention:
+        """The call of these queries and keys by themselves."""
+        return cut(self.whole, self.rows, self.keys)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether it is what is left over after whole tiles of keys."""
+        return bool(self.keys.start > 0 and self.keys.stop - self.keys.start < self.sizes[1])
+
+    @property
+    def is_last(self) -> bool:
+        """Whether it is the last of several tiles of keys that are visited."""
+        return self.number > 0 and self.number == self.count - 1
+
+
+def cut(call: Attention, rows: slice, keys: slice) -> Attention:
+    """Cut some queries and keys out of a call, with what the options say of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.conformance.gallery.bases.tile import cut
+    >>> from attnspec.conformance.gallery.entry import base
+    >>> from attnspec.reference.call import Steps
+    >>> from attnspec.reference.notation import Attention
+    >>> one = np.ones((1, 4, 1))
+    >>> call = Attention(Steps(), np, None, one, one, one, is_causal=True)
+    >>> base.allowed(cut(call, slice(2, 4), slice(3, 4))).tolist()
+    [[[False], [True]]]
+    """
+    changes: dict[str, Any] = {
+        "query": call.query[..., rows, :],
+        "key": call.key[..., keys, :],
+        "value": call.value[..., keys, :],
+        "query_offset": call.query_offset + rows.start - keys.start,
+    }
+    for name, start in (("query_lengths", rows.start), ("key_lengths", keys.start)):
+        if getattr(call, name) is not None:
+            changes[name] = getattr(call, name) - start
+    for name, part in (("query_segment_ids", rows), ("key_segment_ids", keys)):
+        if getattr(call, name) is not None:
+            changes[name] = getattr(call, name)[..., part]
+    for name in ("mask", "bias", "dropout_mask"):
+        if getattr(call, name) is not None:
+            changes[name] = part_of(getattr(call, name), rows, keys)
+    return call.but(**changes)
+
+
+def part_of(array: Array, rows: slice, keys: slice) -> Array:
+    """Cut the last two axes of what broadcasts to the scores, where it has them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.conformance.gallery.bases.tile import part_of
+    >>> part_of(np.arange(6).reshape(1, 6), slice(2, 3), slice(4, 6)).tolist()
+    [[4, 5]]
+    """
+    if array.ndim > 0 and array.shape[-1] != 1:
+        array = array[..., keys]
+    if array.ndim > 1 and array.shape[-2] != 1:
+        array = array[..., rows, :]
+    return array
+
+
+def slices(count: int, size: int) -> list[slice]:
+    """Cut a number of things into tiles; one that is empty where there is nothing.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.gallery.bases.tile import slices
+    >>> slices(5, 4)
+    [slice(0, 4, None), slice(4, 5, None)]
+    """
+    return [slice(start, min(start + size, count)) for start in range(0, count, size)]

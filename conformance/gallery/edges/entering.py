@@ -1,0 +1,80 @@
+"""How entries are made of bases: one for each base, with the same step replaced."""
+
+from collections.abc import Callable
+from typing import Any
+
+from attnspec.conformance.gallery.bases.online import Online
+from attnspec.conformance.gallery.bases.splitting import Splits
+from attnspec.conformance.gallery.edges.needs import NEEDED
+from attnspec.conformance.gallery.entry import Entry, known, sentence_of
+from attnspec.reference.call import Step
+
+Base = Online | Splits
+
+
+def on(step: str, rule: str, kind: str, *bases: Base) -> Callable[[Callable[..., Any]], tuple[Entry, ...]]:
+    """Make an entry for each base of a function that replaces a step of it.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.gallery.bases.online import SQUARE
+    >>> from attnspec.conformance.gallery.edges.entering import on
+    >>> @on("row_tiles", "SOFT-3", "G", SQUARE)
+    ... def rows_dropped(one, call):
+    ...     "Visit no queries."
+    ...     return []
+    >>> [(one.name, one.sentence) for one in rows_dropped]
+    [('rows_dropped_32x32', 'Visit no queries, in tiles of 32 queries and 32 keys.')]
+    """
+
+    def entered(function: Callable[..., Any]) -> tuple[Entry, ...]:
+        made = []
+        for each in bases:
+            name = f"{function.__name__}_{each.name}"
+            sentence = f"{sentence_of(function)[:-1]}, {each.words}."
+            steps = {"attend": each.with_step(step, function).attend}
+            made.append(Entry(name, sentence, steps, rule, kind, needs=NEEDED.get(name, "")))
+        return tuple(made)
+
+    return entered
+
+
+def around(rule: str, kind: str, *bases: Base) -> Callable[[Callable[..., Any]], tuple[Entry, ...]]:
+    """Make an entry for each base of a function that takes the base's `attend` and a call."""
+
+    def entered(function: Callable[..., Any]) -> tuple[Entry, ...]:
+        made = []
+        for each in bases:
+
+            def attend(call: Any, attend: Step = each.attend) -> Any:
+                return function(attend, call)
+
+            name = f"{function.__name__}_{each.name}"
+            sentence = f"{sentence_of(function)[:-1]}, {each.words}."
+            made.append(Entry(name, sentence, {"attend": attend}, rule, kind, needs=NEEDED.get(name, "")))
+        return tuple(made)
+
+    return entered
+
+
+def at(step: str, rule: str, kind: str, *sizes: Any) -> Callable[[Callable[..., Any]], tuple[Entry, ...]]:
+    """Make an entry for each size of a function that takes a size and replaces a step of the reference.
+
+    Where the size stands, its name has ``some``, and its docstring ``{}``.
+    """
+
+    def entered(function: Callable[..., Any]) -> tuple[Entry, ...]:
+        made = []
+        for size in sizes:
+
+            def replaced(call: Any, *rest: Any, size: Any = size) -> Any:
+                return function(size, call, *rest)
+
+            name = function.__name__.replace("_some", f"_{size}")
+            sentence = sentence_of(function).replace("{}", str(size))
+            made.append(
+                Entry(name, sentence, {known(step): replaced}, rule, kind, needs=NEEDED.get(name, ""))
+            )
+        return tuple(made)
+
+    return entered

@@ -1,0 +1,187 @@
+"""Wrong about the tiles that a loop visits: where it ends, and what it passes over."""
+
+from typing import Any
+
+import numpy as np
+
+from attnspec.conformance.gallery.bases import online, windowed
+from attnspec.conformance.gallery.bases.online import SQUARE, TALL, TILED, WIDE, Online
+from attnspec.conformance.gallery.bases.tile import cut
+from attnspec.conformance.gallery.bases.windowed import WINDOWED, WINDOWED_SMALL
+from attnspec.conformance.gallery.edges.entering import on
+from attnspec.conformance.gallery.entry import altered, base
+from attnspec.reference.notation import Attention
+
+Slices = list[slice]
+
+
+def _until(found: Slices, is_last: Any) -> Slices:
+    """Take tiles until one ends the loop; the first never does."""
+    for number, keys in enumerate(found):
+        if number and is_last(keys):
+            return found[:number]
+    return found
+
+
+@on("key_tiles", "MASK-1", "G", *TILED)
+def ends_at_a_masked_tile(one: Online, call: Attention, rows: slice) -> Slices:
+    """End the loop at a tile of which the mask leaves nothing."""
+    found = online.key_tiles(one, call, rows)
+    return _until(found, lambda keys: not np.any(base.by_mask(cut(call, rows, keys))))
+
+
+@on("key_tiles", "MASK-11", "G", WIDE, TALL)
+def ends_at_a_tile_of_other_segments(one: Online, call: Attention, rows: slice) -> Slices:
+    """End the loop at a tile without a key of the queries' segments."""
+    found = online.key_tiles(one, call, rows)
+    return _until(found, lambda keys: not np.any(base.by_segments(cut(call, rows, keys))))
+
+
+@on("key_tiles", "MASK-2", "G", SQUARE, TALL)
+def ends_at_a_tile_of_minus_infinity(one: Online, call: Attention, rows: slice) -> Slices:
+    """End the loop at a tile whose bias is minus infinity."""
+    found = online.key_tiles(one, call, rows)
+    return _until(found, lambda keys: not np.any(base.by_bias(cut(call, rows, keys))))
+
+
+@on("key_tiles", "SOFT-3", "G", SQUARE, WIDE)
+def last_key_alone_in_its_tile_dropped(one: Online, call: Attention, rows: slice) -> Slices:
+    """Count tiles up to the last key, which is left out where it begins a tile."""
+    found = online.key_tiles(one, call, rows)
+    return found[:-1] if len(found) > 1 and found[-1].stop - found[-1].start == 1 else found
+
+
+@on("key_tiles", "SOFT-3", "G", WIDE, TALL)
+def last_of_an_odd_number_of_tiles_dropped(one: Online, call: Attention, rows: slice) -> Slices:
+    """Take tiles of keys in pairs, and leave the last of an odd number greater than one."""
+    found = online.key_tiles(one, call, rows)
+    return found[:-1] if len(found) > 1 and len(found) % 2 else found
+
+
+@on("key_tiles", "SOFT-3", "G", SQUARE, WIDE)
+def tiles_after_fours_dropped(one: Online, call: Attention, rows: slice) -> Slices:
+    """Take tiles of keys by fours where there are as many, and leave the others."""
+    found = online.key_tiles(one, call, rows)
+    return found[: len(found) // 4 * 4] if len(found) > 4 else found
+
+
+@on("key_tiles", "SOFT-3", "G", *TILED)
+def last_tile_of_whole_tiles_dropped(one: Online, call: Attention, rows: slice) -> Slices:
+    """Take the last of several tiles for a remainder, of which nothing is left where keys are a multiple."""
+    found = online.key_tiles(one, call, rows)
+    return found[:-1] if len(found) > 1 and call.keys % one.sizes[1] == 0 else found
+
+
+@on("key_tiles", "SOFT-3", "N", SQUARE, TALL)
+def tiles_past_eight_dropped(one: Online, call: Attention, rows: slice) -> Slices:
+    """Keep the numbers of tiles in a table of eight."""
+    return online.key_tiles(one, call, rows)[:8]
+
+
+@on("row_tiles", "SOFT-3", "G", SQUARE, TALL)
+def last_row_alone_in_its_tile_dropped(one: Online, call: Attention) -> Slices:
+    """Leave out the last query where it begins a tile."""
+    found = online.row_tiles(one, call)
+    return found[:-1] if len(found) > 1 and found[-1].stop - found[-1].start == 1 else found
+
+
+@on("row_tiles", "SOFT-3", "G", SQUARE, WIDE)
+def last_of_an_odd_number_of_row_tiles_dropped(one: Online, call: Attention) -> Slices:
+    """Take tiles of queries in pairs, and leave the last of an odd number greater than one."""
+    found = online.row_tiles(one, call)
+    return found[:-1] if len(found) > 1 and len(found) % 2 else found
+
+
+@on("row_tiles", "SOFT-3", "G", *TILED)
+def last_row_tile_of_whole_tiles_dropped(one: Online, call: Attention) -> Slices:
+    """Leave out the last of several tiles of queries where their number is a multiple."""
+    found = online.row_tiles(one, call)
+    return found[:-1] if len(found) > 1 and call.queries % one.sizes[0] == 0 else found
+
+
+@on("row_tiles", "MASK-10", "G", WIDE, TALL)
+def row_tiles_past_a_length_passed_over(one: Online, call: Attention) -> Slices:
+    """Pass over a tile of queries whose last is past the longest query length, where there are several."""
+    found = online.row_tiles(one, call)
+    if call.query_lengths is None or len(found) < 2:
+        return found
+    longest = np.max(call.query_lengths, initial=0)
+    return [rows for rows in found if rows.stop <= longest or rows.start == 0]
+
+
+@on("row_tiles", "MASK-10", "G", SQUARE, WIDE)
+def row_tiles_by_the_first_query_length(one: Online, call: Attention) -> Slices:
+    """Visit as many tiles of queries as the first batch entry has."""
+    found = online.row_tiles(one, call)
+    if call.query_lengths is None:
+        return found
+    return [rows for rows in found if rows.start < np.ravel(call.query_lengths)[:1].sum() or rows.start == 0]
+
+
+@on("key_tiles", "MASK-9", "G", SQUARE, TALL)
+def tiles_by_the_first_key_length(one: Online, call: Attention, rows: slice) -> Slices:
+    """Visit as many tiles of keys as the first batch entry has."""
+    found = online.key_tiles(one, call, rows)
+    if call.key_lengths is None:
+        return found
+    return [keys for keys in found if keys.start < np.ravel(call.key_lengths)[:1].sum() or keys.start == 0]
+
+
+@on("key_tiles", "MASK-11", "G", SQUARE, WIDE)
+def tiles_by_their_first_and_last_segment(one: Online, call: Attention, rows: slice) -> Slices:
+    """Pass over tiles by the first and the last ids, as if they were sorted."""
+    found = online.key_tiles(one, call, rows)
+    if call.query_segment_ids is None or not call.query_segment_ids.size:
+        return found
+    own = call.query_segment_ids[..., rows]
+
+    def meets(keys: slice) -> Any:
+        ids = call.key_segment_ids[..., keys]
+        least, most = (np.minimum(own[..., 0], own[..., -1]), np.maximum(own[..., 0], own[..., -1]))
+        return np.any(
+            (np.maximum(ids[..., 0], ids[..., -1]) >= least) & (np.minimum(ids[..., 0], ids[..., -1]) <= most)
+        )
+
+    return [keys for keys in found if keys.start == 0 or meets(keys)]
+
+
+@on("key_tiles", "MASK-8", "E", WINDOWED, WINDOWED_SMALL)
+def window_ends_with_that_of_the_first_row(one: Online, call: Attention, rows: slice) -> Slices:
+    """End with the tile in which the window of the first query ends."""
+    found = windowed.visited(one, call, rows)
+    right = (call.window or (None, None))[1]
+    if right is None:
+        return found
+    first, _ = windowed.positions(call, rows)
+    return [keys for keys in found if keys.start <= max(first + right, 0)]
+
+
+@on("key_tiles", "MASK-8", "E", WINDOWED, WINDOWED_SMALL)
+def window_begins_a_tile_late_at_a_multiple(one: Online, call: Attention, rows: slice) -> Slices:
+    """Begin a tile late where the window begins at the last key of a tile."""
+    found = windowed.visited(one, call, rows)
+    left = (call.window or (None, None))[0]
+    if left is None or not found:
+        return found
+    first, _ = windowed.positions(call, rows)
+    begin = max(first - left, 0)
+    return found[1:] if begin == found[0].stop - 1 and len(found) > 1 else found
+
+
+@on("key_tiles", "MASK-7", "A", WINDOWED, WINDOWED_SMALL)
+def tiles_by_the_first_offset(one: Online, call: Attention, rows: slice) -> Slices:
+    """Visit the tiles that the offset of the first batch entry leaves."""
+    return windowed.visited(one, altered(call, query_offset=lambda n: np.ravel(n)[:1]), rows)
+
+
+@on("key_tiles", "MASK-7", "A", WINDOWED, WINDOWED_SMALL)
+def tiles_without_the_offset(one: Online, call: Attention, rows: slice) -> Slices:
+    """Visit the tiles that are left by the index of the queries, whatever the offset."""
+    return windowed.visited(one, call if call.keys <= one.sizes[1] else call.but(query_offset=0), rows)
+
+
+@on("key_tiles", "MASK-8", "E", WINDOWED, WINDOWED_SMALL)
+def window_of_five_tiles_at_most(one: Online, call: Attention, rows: slice) -> Slices:
+    """Visit the last five tiles of a window, as many as a ring of buffers has."""
+    found = windowed.visited(one, call, rows)
+    return found if call.window is None else found[-5:]
