@@ -13,7 +13,7 @@ from attnspec.backends import Backend, Broken, Unsupported
 from attnspec.conformance.judge.dtypes import Outputs, is_real
 from attnspec.conformance.judge.failure import Declined, Failure, Missing, Raised
 from attnspec.conformance.judge.forward import forward_results
-from attnspec.conformance.judge.layout import LAYOUTS, needs_strides
+from attnspec.conformance.judge.layout import LAYOUTS, OF_ANY_NUMBERS, needs_strides
 from attnspec.conformance.judge.sized import CHAPTER as SIZES
 
 
@@ -89,6 +89,8 @@ def call(
         if backend.array_library.strides not in needs_strides(kind):
             raise Missing(f"{backend.library} makes no view that lies {kind}")
         given[name] = LAYOUTS[kind](backend.xp, given[name])
+        if kind not in OF_ANY_NUMBERS and not _same(backend.to_numpy(given[name]), arguments[name]):
+            raise ValueError(f"layout: {name} lies {kind}, and its numbers are not repeated")
     arrays = [given[name] for name in form.arrays]
     options = {name: thing for name, thing in given.items() if name not in form.arrays}
     try:

@@ -79,6 +79,10 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
 )
 
 
+#: The layouts that hold any numbers. The others repeat one head, or one number.
+OF_ANY_NUMBERS = tuple(name for name in LAYOUTS if name not in ("repeated", "expanded"))
+
+
 def needs_strides(layout: str) -> tuple[str, ...]:
     """Return the kinds of strides, as in `Library.strides`, with which a layout is possible.
 

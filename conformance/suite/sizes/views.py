@@ -3,16 +3,15 @@
 from collections.abc import Iterator
 from itertools import product
 
-from attnspec.conformance.judge.layout import LAYOUTS
+from attnspec.conformance.judge.layout import OF_ANY_NUMBERS
 from attnspec.conformance.suite.sizes.problem import Asked
 from attnspec.formula import Formula
 
 
 def views() -> Iterator[Asked]:
     """The arrays are views of larger buffers, in any layout."""
-    kinds = [kind for kind in LAYOUTS if kind != "repeated"]
     for number, (kind, names) in enumerate(
-        product(kinds, (("query",), ("key",), ("value",), ("query", "key", "value")))
+        product(OF_ANY_NUMBERS, (("query",), ("key",), ("value",), ("query", "key", "value")))
     ):
         queries, keys = ((65, 257), (129, 513), (1, 1025), (513, 129))[number % 4]
         options = ({"is_causal": True, "query_offset": keys - queries}, {}, {"key_lengths": (keys - 1, 65)})[
