@@ -86,11 +86,7 @@ def call(
         for name, thing in arguments.items()
     }
     for name, kind in (layout or {}).items():
-        if backend.array_library.strides not in needs_strides(kind):
-            raise Missing(f"{backend.library} makes no view that lies {kind}")
-        given[name] = LAYOUTS[kind](backend.xp, given[name])
-        if kind not in OF_ANY_NUMBERS and not _same(backend.to_numpy(given[name]), arguments[name]):
-            raise ValueError(f"layout: {name} lies {kind}, and its numbers are not repeated")
+        given[name] = _view(backend, kind, name, arguments[name])
     arrays = [given[name] for name in form.arrays]
     options = {name: thing for name, thing in given.items() if name not in form.arrays}
     try:
@@ -110,6 +106,22 @@ def call(
     for (name, thing), left in zip(given_arrays.items(), after, strict=True):
         if not _same(left, thing):
             raise Failure("NUM-4", f"{name}: expected to be unchanged, got changed by the call")
+    return found
+
+
+def _view(backend: Backend, kind: str, name: str, array: NDArray[Any]) -> Any:
+    """Copy an array into the library in a memory layout.
+
+    Raises
+    ------
+    ValueError
+        If the layout repeats numbers, and those of the array differ.
+    """
+    if backend.array_library.strides not in needs_strides(kind):
+        raise Missing(f"{backend.library} makes no view that lies {kind}")
+    found = LAYOUTS[kind](backend.xp, backend.to_library(array))
+    if kind not in OF_ANY_NUMBERS and not _same(backend.to_numpy(found), array):
+        raise ValueError(f"{name}: expected equal numbers for the layout {kind}, got others")
     return found
 
 
