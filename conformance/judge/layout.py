@@ -40,6 +40,16 @@ def _reversed(xp: Any, array: Any) -> Any:
     return _filled(xp, array, lambda buffer: buffer[..., ::-1], ())
 
 
+def _reversed_rows(xp: Any, array: Any) -> Any:
+    """Store the positions from last to first."""
+    return _filled(xp, array, lambda buffer: buffer[..., ::-1, :], ()) if array.ndim > 1 else array
+
+
+def _reversed_heads(xp: Any, array: Any) -> Any:
+    """Store the heads from last to first."""
+    return _filled(xp, array, lambda buffer: buffer[..., ::-1, :, :], ()) if array.ndim > 2 else array
+
+
 def _repeated(xp: Any, array: Any) -> Any:
     """Repeat one head by a stride of 0. All heads of the case are equal."""
     return xp.broadcast_to(array[..., :1, :, :], array.shape) if array.ndim > 2 else array
@@ -73,6 +83,8 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
         "sliced rows": _sliced_rows,
         "within": _within,
         "reversed": _reversed,
+        "reversed rows": _reversed_rows,
+        "reversed heads": _reversed_heads,
         "repeated": _repeated,
         "expanded": _expanded,
     }
@@ -92,4 +104,4 @@ def needs_strides(layout: str) -> tuple[str, ...]:
     >>> needs_strides("reversed"), needs_strides("sliced")
     (('any',), ('any', 'positive'))
     """
-    return ("any",) if layout == "reversed" else ("any", "positive")
+    return ("any",) if layout.startswith("reversed") else ("any", "positive")

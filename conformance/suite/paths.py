@@ -150,7 +150,7 @@ def _called(problem: Problem, rule: str, options: Options) -> Call:
 def option_of_every_size(draw: Draw, form: str) -> Iterator[Yielded]:
     """An option holds for one query and for many, past every tile, for deep, grouped and many heads."""
     rule, options = FORMS[form]
-    for problem in in_two_dtypes(draw, SIZES):
+    for problem in in_two_dtypes(draw, SIZES, wide=True):
         made = _called(problem, rule, options(problem))
         # A mask of queries leaves all keys or none to each of them.
         yield replace(made, rules=(*made.rules, "MASK-6")) if form == "mask of queries" else made

@@ -19,15 +19,21 @@ from attnspec.dtypes import SHORT
 
 #: The numbers of different queries and keys of a head.
 _QUERIES, _KEYS = 3, 6
+#: Of so many shapes, one is drawn in float64 too.
+_THIRD = 3
 
 
-def in_two_dtypes(draw: Draw, shapes: Sequence[Shape], dtypes: Sequence[str] = ()) -> Iterator[Problem]:
+def in_two_dtypes(
+    draw: Draw, shapes: Sequence[Shape], dtypes: Sequence[str] = (), *, wide: bool = False
+) -> Iterator[Problem]:
     """Draw a problem of each shape in float32 and in a short dtype, in turn, or in some other dtypes.
 
-    The numbers are the same in each dtype.
+    The numbers are the same in each dtype. With `wide`, every third shape is drawn in float64 too.
     """
     for index, shape in enumerate(shapes):
-        for dtype in dtypes or ("float32", SHORT[(index + crc32(draw.group.encode())) % len(SHORT)]):
+        short = SHORT[(index + crc32(draw.group.encode())) % len(SHORT)]
+        more = ("float64",) if wide and index % _THIRD == 0 else ()
+        for dtype in dtypes or ("float32", short, *more):
             yield few_words(draw.problem(shape, dtype, index, 0.5))
 
 
