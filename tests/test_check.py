@@ -31,8 +31,8 @@ def check(monkeypatch):
 
     def checked(*words, verdicts=VERDICTS, ends=lambda: None, header=HEADER):
         class Pool(AbstractContextManager):
-            def __init__(self, name, selection, jobs, seconds, echo):
-                assert (name, jobs, seconds, echo) == (NAME, 1, 300, False)
+            def __init__(self, name, selection, jobs, seconds, echo, known):
+                assert (name, jobs, seconds, echo, known) == (NAME, 1, 300, False, {})
                 self.name = name
                 checked.selection = selection
 

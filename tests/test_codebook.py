@@ -204,3 +204,21 @@ def test_octets_are_those_of_the_program_in_c(tmp_path: Path) -> None:
     subprocess.run([compiler, "-o", tmp_path / "octets", tmp_path / "octets.c"], check=True)
     printed = subprocess.run([tmp_path / "octets"], check=True, capture_output=True, text=True).stdout
     assert [int(word) for word in printed.split()] == octets(9, 5, 40, start=3).tolist()
+
+
+@pytest.mark.parametrize("options", [{"segments": 1}, {"window": (1, 0)}, {"window": (200, -199)}], ids=str)
+def test_values_that_are_all_zero_have_a_mean_of_exactly_zero(options: dict[str, Any]) -> None:
+    """Nothing of the other keys is left in a row with few keys, wherever it is."""
+    formula = Formula(4096, 4096, 16, 64, seed=284, options=options)
+    values, seen = formula.value[0, 0], 0
+    low, high = intervals(options, 4096, 4096, 0)
+    for task in tasks(formula, "float32"):
+        block = task()
+        for place, row in enumerate(block.rows.tolist()):
+            none = (values[low[row] : high[row]] == 0).all(axis=0)
+            seen += int(none.sum())
+            assert (block.output[place][none] == 0).all()
+            if high[row] - low[row] == 1:
+                value = values[low[row]].astype(np.float64)
+                assert (np.abs(block.output[place] - value) <= 2 * np.spacing(np.abs(value))).all()
+    assert seen

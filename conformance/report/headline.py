@@ -8,6 +8,7 @@ from attnspec.conformance.report.outside import one_line
 from attnspec.conformance.report.report import Outcome, Report
 from attnspec.conformance.report.summary import lacks
 from attnspec.conformance.results import Subject
+from attnspec.conformance.verdict import LEFT_OUT
 
 
 def headline(report: Report) -> str:
@@ -95,6 +96,8 @@ def why_not_whole(report: Report, subject: Subject) -> str:
     if not reasons:
         return "nothing was asked"
     (reason, _), *_ = reasons.most_common(1)
+    if reason.startswith(LEFT_OUT):
+        return one_line(f"what it offers was {reason}")
     own = reason.removeprefix(f"{subject.name} ")
     return one_line(f"nothing that was asked for is offered: {'it ' if own != reason else ''}{own}")
 

@@ -36,8 +36,9 @@ def run(results: Results) -> str:
     seeds = {header.seed for header in results.headers} - {None}
     if seeds:
         return f"run: {parts} (seed {', '.join(map(str, sorted(seeds, key=str)))})"
-    if parts == "sizes":
-        return "run: sizes"
+    cases = [case for header in results.headers for case in header.cases]
+    if parts == "sizes" or (cases and all(case.startswith("sizes-") for case in cases)):
+        return f"run: {parts}" if parts == "sizes" else f"run: {parts} sizes"
     return f"run: {parts} (the fixed cases; --seed N draws others)"
 
 

@@ -31,7 +31,7 @@ from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.judge.sized import CHAPTER, Sized
 from attnspec.conformance.report.outside import cut
 from attnspec.conformance.results import Subject
-from attnspec.conformance.run.limits import Limits
+from attnspec.conformance.run.limits import Limits, probe_of
 from attnspec.conformance.suite import groups, items, matches
 from attnspec.conformance.suite.group import Item
 from attnspec.conformance.suite.sizes import sized
@@ -91,9 +91,9 @@ class Child:
             self.answer("planned", [_planned(one) for one in part])
         self.answer("plan", len(found))
 
-    def limit(self, seconds: float, octets: float) -> None:
+    def limit(self, seconds: float, octets: float, each: float) -> None:
         """Set the limits of the sizes."""
-        self._limits = Limits(seconds, octets)
+        self._limits = Limits(seconds, octets, each)
 
     def load(self, name: str) -> None:
         """Load the backend."""
@@ -142,22 +142,19 @@ class Child:
 
     def _sized(self, item: Sized) -> Verdict:
         """Judge a sized case within the limits, and free its arrays."""
+        probe = probe_of(item) if self._limits.undecided(item) else None
+        if probe and not self._limits.left_out(probe):
+            self._measured(probe, timed=False)
         reason = self._limits.left_out(item)
-        if reason:
-            name = self.backend.name
-            return Verdict(
-                name,
-                item.name,
-                item.group,
-                item.rules,
-                "unsupported",
-                item.dtype,
-                item.operation,
-                reason=reason,
-            )
+        return replace(_not_judged(self.backend, item), reason=reason) if reason else self._measured(item)
+
+    def _measured(self, item: Sized, *, timed: bool = True) -> Verdict:
+        """Judge a sized case, and learn what the implementation needs."""
         item = replace(item)
+        self._limits.start()
         verdict = judged(self.backend, item)
-        self._limits.took(item, verdict.seconds)
+        if verdict.status != "unsupported" and not verdict.raised:
+            self._limits.took(item, verdict.seconds if timed else 0.0)
         return verdict
 
     def _item(self, name: str, group: str) -> Item | Sized:
@@ -175,6 +172,10 @@ def subject_of(name: str, backend: Backend) -> Subject:
     unknown, notes = unknown_arguments(backend), "; ".join(backend.notes)
     problem = f"backend {name}: {unknown}" if unknown else ""
     return Subject(name, backend.library, backend.version, problem, notes)
+
+
+def _not_judged(backend: Backend, item: Sized) -> Verdict:
+    return Verdict(backend.name, item.name, item.group, item.rules, "unsupported", item.dtype, item.operation)
 
 
 def _sized(selection: Mapping[str, Any]) -> Iterator[Sized]:

@@ -6,7 +6,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import inf, isqrt, log
+from pathlib import Path
 
 from attnspec.conformance.judge.sized import Sized
 from attnspec.conformance.verdict import LEFT_OUT
@@ -20,6 +22,8 @@ _SHOWS = 2**27
 #: The number of earlier cases from which the time of the next one is estimated.
 _EARLIER = 5
 _GIB = 2**30
+#: Options whose values do not depend on the numbers of queries and keys.
+_OF_ANY_LENGTH = {"is_causal", "window", "segments", "sinks", "scale", "softcap"}
 
 
 def memory() -> float:
@@ -31,12 +35,43 @@ def memory() -> float:
 
 def peak_memory() -> float:
     """Return the largest memory that this process has used, in octets; 0 where it is not known."""
+    with suppress(OSError, StopIteration, ValueError):
+        lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
+        return 1024.0 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
     try:
         import resource
     except ImportError:  # not on Windows
         return 0.0
     found = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return float(found if sys.platform == "darwin" else found * 1024)
+
+
+def forget_peak() -> bool:
+    """Let `peak_memory` start again from the memory in use. Return False where it cannot (not on Linux)."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+        return True
+    return False
+
+
+def probe_of(item: Sized) -> Sized | None:
+    """Return the same call with fewer rows, whose memory shows whether an implementation keeps all scores.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.judge.sized import Sized
+    >>> from attnspec.conformance.run.limits import probe_of
+    >>> from attnspec.formula import Formula
+    >>> item = Sized("one", "", ("SOFT-3",), "", Formula(2**20, 2**20, 64, 64), "float32")
+    >>> probe_of(item).formula.queries
+    8192
+    """
+    one = item.formula
+    factor = isqrt(item.scores // (_SHOWS // 2))
+    if factor < 2 or set(one.options) - _OF_ANY_LENGTH:
+        return None
+    fewer = replace(one, queries=max(1, one.queries // factor), keys=max(1, one.keys // factor))
+    return replace(item, formula=fewer)
 
 
 @dataclass
@@ -49,24 +84,38 @@ class Limits:
         The time that is left.
     octets : float
         The memory, by default half of that of the machine.
+    each : float, optional
+        The most seconds of one case.
     clock : callable, optional
         Returns the time in seconds.
     peak : callable, optional
         Returns the largest memory that this process has used, in octets.
+    forget : callable, optional
+        Lets `peak` start again, and returns whether it does.
     """
 
     seconds: float
     octets: float = 0.0
+    each: float = inf
     clock: Callable[[], float] = time.monotonic
     peak: Callable[[], float] = peak_memory
+    forget: Callable[[], bool] = forget_peak
     _end: float = 0.0
     _rates: deque[float] = field(default_factory=lambda: deque(maxlen=_EARLIER))
-    _keeps_scores: bool = True
+    _times: dict[tuple[str, ...], list[tuple[int, float]]] = field(default_factory=dict)
+    _keeps_scores: bool | None = None
     _before: float = 0.0
+    _fresh: bool = True
+    _most: float = 0.0
 
     def __post_init__(self) -> None:
         self._end = self.clock() + self.seconds
         self.octets = self.octets or memory() / 2
+
+    def undecided(self, item: Sized) -> bool:
+        """Whether a case fits only if the implementation keeps no scores, and that is not known."""
+        arrays = _COPIES * item.octets
+        return self._keeps_scores is None and arrays <= self.octets < arrays + _PER_SCORE * item.scores
 
     def left_out(self, item: Sized) -> str:
         """Return the reason that a case is left out; empty if it is not.
@@ -80,23 +129,59 @@ class Limits:
         >>> Limits(60.0, 2.0**33).left_out(item)
         'left out: it needs about 12291.0 GiB of memory, and may use 8.0 (--memory)'
         """
-        needed = _COPIES * item.octets + (_PER_SCORE * item.scores if self._keeps_scores else 0)
+        needed = _COPIES * item.octets + (0 if self._keeps_scores is False else _PER_SCORE * item.scores)
         if needed > self.octets:
             return (
                 f"{LEFT_OUT} it needs about {needed / _GIB:.1f} GiB of memory, and may use "
                 f"{self.octets / _GIB:.1f} (--memory)"
             )
-        left, expected = self._end - self.clock(), max(self._rates, default=0.0) * item.work
+        left, expected = self._end - self.clock(), self._expected(item)
         if left <= 0 or expected > left:
             about = f"it needs about {expected:.0f} s, and " if expected > left > 0 else ""
             return f"{LEFT_OUT} {about}{max(left, 0):.0f} s are left (--within)"
-        self._before = self.peak()
+        if expected > self.each:
+            about = f"it needs about {expected:.0f} s, and may take {self.each:.0f} s"
+            return f"{LEFT_OUT} {about} (--time-limit)"
         return ""
 
+    def start(self) -> None:
+        """Note the memory before a call."""
+        self._fresh = self.forget()
+        self._before = self.peak()
+
     def took(self, item: Sized, seconds: float) -> None:
-        """Learn from a case how fast the implementation is, and whether it keeps all scores."""
-        if item.work >= _SHOWS:  # the time of a smaller case does not depend on its work
+        """Learn from a call how fast the implementation is, and whether it keeps all scores.
+
+        Parameters
+        ----------
+        item : Sized
+            A case whose result was compared.
+        seconds : float
+            The time; 0 if it tells nothing about other cases.
+        """
+        if item.work >= _SHOWS and seconds:  # the time of a smaller case does not depend on its work
             self._rates.append(seconds / item.work)
-        size = 4 * item.scores
+            self._times.setdefault(_kind(item), []).append((item.work, seconds))
+        size, arrays = 4 * item.scores, _COPIES * item.octets
         if size >= _SHOWS:
-            self._keeps_scores = self.peak() - self._before > size / 4 + _COPIES * item.octets
+            if self.peak() - self._before > size / 4 + arrays:
+                self._keeps_scores = True
+            elif self._fresh or self._most < size:  # an earlier case could hide it
+                self._keeps_scores = bool(self._keeps_scores)
+        self._most = max(self._most, arrays + _PER_SCORE * item.scores)
+
+    def _expected(self, item: Sized) -> float:
+        """Estimate the time of a case: from two smaller ones of its kind, or from the last ones of any."""
+        rate = max(self._rates, default=0.0) * item.work
+        same = self._times.get(_kind(item), [])[-2:]
+        if len(same) < 2 or not same[0][0] < same[1][0] <= item.work:
+            return rate
+        (less, shorter), (more, longer) = same
+        # With a window, the time of some implementations grows with the root of the work.
+        power = min(1.0, max(0.5, log(longer / shorter) / log(more / less)))
+        found: float = longer * (item.work / more) ** power
+        return found
+
+
+def _kind(item: Sized) -> tuple[str, ...]:
+    return (item.group, item.dtype, *item.named)

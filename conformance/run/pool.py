@@ -15,10 +15,11 @@ from attnspec import SpecError, __version__
 from attnspec.backends.errors import BackendError
 from attnspec.conformance.judge.output_rules import of_outputs
 from attnspec.conformance.results import Footer, Header, Subject
+from attnspec.conformance.run.limits import memory
 from attnspec.conformance.run.selection import Selection
 from attnspec.conformance.run.worker import Gone, InternalError, Planned, Worker
 from attnspec.conformance.traits import REFUSED, RELATED
-from attnspec.conformance.verdict import Verdict, shown
+from attnspec.conformance.verdict import LEFT_OUT, Verdict, shown
 
 #: Number of cases requested ahead, so that a process does not wait for the next request.
 _AHEAD = 4
@@ -220,7 +221,8 @@ class Pool:
                 self._other.load(self.name)
             for _ in range(2):  # an unrepeatable failure may pass once by chance
                 self._other.ask(again)
-                if self._other.verdict(self.seconds).bad:
+                repeated = self._other.verdict(self.seconds)
+                if repeated.bad or repeated.reason.startswith(LEFT_OUT):
                     return verdict
         except (BackendError, Gone):
             self._groups.update(map(str, range(_MOST_ALONE)))  # repeat no other failure
@@ -247,7 +249,8 @@ class Pool:
         worker = Worker(self.selection, threads=_share(self.jobs), echo=self.echo)
         if self.selection.sizes:
             left = self.selection.within - (time.monotonic() - self._started)
-            worker.limit(max(left, 0.0), self.selection.memory * 2**30)
+            octets = self.selection.memory * 2**30 or memory() / 2
+            worker.limit(max(left, 0.0), octets / self.jobs, self.seconds)
         with self._lock:
             self._workers.append(worker)
         return worker

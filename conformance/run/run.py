@@ -8,6 +8,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TextIO
 
+from attnspec import __version__
 from attnspec.backends.errors import BackendError
 from attnspec.conformance.report.failures import asked_again, ended
 from attnspec.conformance.report.outside import plain
@@ -114,6 +115,8 @@ def run_all(
     except Interrupted as interrupted:
         number = interrupted.signal
     finally:
+        for event in _not_reached(known, selection, runs):
+            lines.write(event)
         lines.close()
     said = {name: text for name, text in diagnoses.items() if text}
     return Ran(gathered(runs), said, number, lines.problem)
@@ -165,6 +168,17 @@ def _one(pool: Pool, runs: list[Run], write: Callable[[Event], None], stop: Call
     finally:
         progress.end()
     return runs[-1]
+
+
+def _not_reached(known: Iterable[Verdict], selection: Selection, runs: Iterable[Run]) -> Iterator[Event]:
+    """Yield the verdicts of an earlier run that this run did not repeat, as runs that were cut off."""
+    told = {(one.backend, one.case) for run in runs for one in run.verdicts}
+    left = [one for one in known if (one.backend, one.case) not in told]
+    for name in dict.fromkeys(one.backend for one in left):
+        own = [one for one in left if one.backend == name]
+        yield Header(__version__, selection.part, selection.seed, tuple(one.case for one in own))
+        yield Subject(name, "", "")
+        yield from own
 
 
 class Lines:

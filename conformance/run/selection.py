@@ -56,7 +56,7 @@ class Selection:
     @property
     def part(self) -> str:
         """The part of the suite: ``whole``, ``level``, ``quick``, ``sizes`` or ``chosen``."""
-        if self.level and not (self.quick or self.names or self.match):
+        if self.level and not (self.quick or self.sizes or self.names or self.match):
             return "level"
         if self.rules or self.names or self.match:
             return "chosen"

@@ -153,9 +153,9 @@ class Worker:
         self.returns = tuple(thing["returns"])
         return Loaded(Subject(**thing["subject"]), thing["compiles"], thing["fits"])
 
-    def limit(self, seconds: float, octets: float) -> None:
+    def limit(self, seconds: float, octets: float, each: float) -> None:
         """Set the limits of the sizes."""
-        self._send("limit", seconds=seconds, octets=octets)
+        self._send("limit", seconds=seconds, octets=octets, each=each)
 
     def ask(self, case: Planned) -> None:
         """Request a verdict, for which `verdict` waits; several requests may be pending."""

@@ -19,10 +19,10 @@ from attnspec.reference.codebook.budget import Moments, Terms, budgets_of_rows
 from attnspec.reference.codebook.exponentials import Numbers, Split, Table, table
 from attnspec.reference.codebook.intervals import intervals
 from attnspec.reference.codebook.quotient import quotient
-from attnspec.reference.codebook.sums import TILE, Keys, Sums, keys_of, sizes_of, up_to
+from attnspec.reference.codebook.sums import TILE, Keys, Sums, between, keys_of, sizes_of, together
 
 #: The most rows of a block, and the most pairs of a row and a key.
-_ROWS, _PAIRS = 1024, 2**20
+_ROWS, _PAIRS = 512, 2**20
 _PAIRED = ("mask", "bias", "dropout_mask")
 
 
@@ -122,16 +122,18 @@ def _of_intervals(
     keys: Keys,
     bounds: tuple[NDArray[np.int64], NDArray[np.int64]],
 ) -> Iterator[Callable[[], Block]]:
-    """Group the rows whose bounds lie in the same tiles."""
+    """Group the rows whose bounds lie in the same tiles, and take several groups for a block."""
     low, high = bounds
     tiles = low // TILE, high // TILE
     order = np.lexsort(tiles)
     changes = (np.diff(tiles[0][order]) != 0) | (np.diff(tiles[1][order]) != 0)
-    ends = [0, *(np.flatnonzero(changes) + 1).tolist(), len(order)]
-    for start, stop in pairwise(ends):
-        for first in range(start, stop, _ROWS):
-            rows = order[first : min(first + _ROWS, stop)]
-            yield partial(_intervals_block, problem, head, rows, query[rows], keys, low[rows], high[rows])
+    ends = np.append(np.flatnonzero(changes) + 1, len(order))
+    for first in range(0, len(order), _ROWS):
+        rows = order[first : first + _ROWS]
+        inside = ends[(ends > first) & (ends < first + len(rows))] - first
+        yield partial(
+            _intervals_block, problem, head, rows, query[rows], keys, low[rows], high[rows], inside.tolist()
+        )
 
 
 def _intervals_block(
@@ -142,13 +144,12 @@ def _intervals_block(
     keys: Keys,
     low: NDArray[np.int64],
     high: NDArray[np.int64],
+    ends: list[int],
 ) -> Block:
     split = problem.table.exponentials
     weights = Split(split.first[:, :, 0], split.rest[:, :, 0])
-    windowed = bool(low.any())
-    sums = up_to(keys, weights, query, high, int(high[0]) // TILE, precise=windowed)
-    if windowed:
-        sums = sums - up_to(keys, weights, query, low, int(low[0]) // TILE, precise=True)
+    parts = [slice(*pair) for pair in pairwise([0, *ends, len(rows)])]
+    sums = together([between(keys, weights, query[part], low[part], high[part]) for part in parts])
     counts = (keys.counts[high] - keys.counts[low]).astype(np.float64)
     terms = _Weighed(
         problem.table.scores[:, :, 0][query],

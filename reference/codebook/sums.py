@@ -1,5 +1,6 @@
 """Sums over the allowed keys of rows: the sums of values by words, up to any key."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,25 +87,29 @@ class Sums:
     size: Numbers
     square: Numbers
 
-    def __sub__(self, other: "Sums") -> "Sums":
+    def __add__(self, other: "Sums") -> "Sums":
         return Sums(
-            self.first - other.first,
-            self.rest - other.rest,
-            self.size - other.size,
-            self.square - other.square,
+            self.first + other.first,
+            self.rest + other.rest,
+            self.size + other.size,
+            self.square + other.square,
         )
 
 
-def up_to(
-    keys: Keys,
-    weights: Split,
-    rows: NDArray[np.uint8],
-    stop: NDArray[np.int64],
-    tile: int,
-    *,
-    precise: bool = False,
+def together(parts: Sequence[Sums]) -> Sums:
+    """Return the sums of the rows of all parts, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    names = ("first", "rest", "size", "square")
+    return Sums(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+
+def between(
+    keys: Keys, weights: Split, rows: NDArray[np.uint8], low: NDArray[np.int64], high: NDArray[np.int64]
 ) -> Sums:
-    """Sum over the first keys of some rows, whose numbers of keys lie in one tile.
+    """Sum over the keys of some rows from `low` to before `high`.
+
+    Nothing is subtracted but integers, so values that are all 0 have a sum that is exactly 0.
 
     Parameters
     ----------
@@ -112,27 +117,33 @@ def up_to(
     weights : Split of (Q, C)
     rows : (m,)
         The words of the queries.
-    stop : (m,)
-        The number of keys of each row, from ``tile * TILE`` on.
-    tile : int
-    precise : bool, optional
-        Whether sizes and squares are summed in float64. If they are the difference of two such sums,
-        the rounding errors of float32 could be larger than the difference.
+    low, high : (m,)
+        Those of all rows are in one tile each.
     """
-    start, depth = tile * TILE, keys.value.shape[-1]
-    most = int(stop.max())
-    before = keys.before[tile]
-    base = np.concatenate([weights.first @ before[:, :depth], weights.rest @ before[:, :depth]], axis=-1)
-    base_size = weights.whole @ before[:, depth:]
-    found, sizes = base[rows], base_size[rows]
-    if most > start:
-        part = slice(start, most)
-        words, units = keys.words[part], keys.units(part)
-        inside = np.arange(start, most) < stop[:, None]  # (m, T)
-        for split, columns in ((weights.first, slice(0, depth)), (weights.rest, slice(depth, 2 * depth))):
-            found[:, columns] += (split[:, words][rows] * inside) @ units
-        whole, size = weights.whole[:, words], sizes_of(units)
-        if not precise:
-            whole, size = whole.astype(np.float32), size.astype(np.float32)
-        sizes += (whole[rows] * inside) @ size
-    return Sums(found[:, :depth], found[:, depth:], sizes[:, :depth], sizes[:, depth:])
+    first, last = int(low[0]) // TILE, int(high[0]) // TILE
+    if first == last:
+        return _inside(keys, weights, rows, low, high)
+    found = _inside(keys, weights, rows, np.zeros_like(high) + last * TILE, high)
+    start = first
+    if (low > first * TILE).any():
+        start = first + 1
+        found = found + _inside(keys, weights, rows, low, np.zeros_like(low) + start * TILE)
+    depth, whole = keys.value.shape[-1], keys.before[last] - keys.before[start]
+    values, sizes = whole[:, :depth], weights.whole @ whole[:, depth:]
+    parts = (weights.first @ values, weights.rest @ values, sizes[:, :depth], sizes[:, depth:])
+    return found + Sums(*(part[rows] for part in parts))
+
+
+def _inside(
+    keys: Keys, weights: Split, rows: NDArray[np.uint8], low: NDArray[np.int64], high: NDArray[np.int64]
+) -> Sums:
+    """Sum over keys in one tile."""
+    least, most = int(low.min()), int(high.max())
+    part, depth, j = slice(least, most), keys.value.shape[-1], np.arange(least, most)
+    words, units = keys.words[part], keys.units(part)
+    inside = (low[:, None] <= j) & (j < high[:, None])  # (m, T)
+    first, rest = ((part[:, words][rows] * inside) @ units for part in (weights.first, weights.rest))
+    # A float32 is precise enough for a budget.
+    whole = weights.whole.astype(np.float32)[:, words][rows] * inside
+    sizes = (whole @ sizes_of(units).astype(np.float32)).astype(np.float64)
+    return Sums(first, rest, sizes[:, :depth], sizes[:, depth:])

@@ -33,6 +33,8 @@ _SMALL: dict[str, Any] = {
     "batch": (1,),
     "dtype": "float32",
 }
+#: From option to option, the list of lengths of the keys is turned by this number.
+_TURN = 5
 #: The most multiplications of one problem.
 _MOST = 2**28
 
@@ -40,8 +42,12 @@ _MOST = 2**28
 def covering() -> Iterator[Asked]:
     """Each option in each length, depth, number of heads and of batch entries, and pairs of options."""
     number = 0
-    for option in chain.from_iterable(NAMES):
+    # A causal mask comes a second time, with most lengths of queries and keys the same.
+    for place, option in [*enumerate(chain.from_iterable(NAMES), 1), (0, "is_causal")]:
         left = {factor: list(values) for factor, values in _FACTORS.items()}
+        # With each option, a length of the queries meets another length of the keys.
+        turn = _TURN * place % len(left["keys"])
+        left["keys"] = left["keys"][turn:] + left["keys"][:turn]
         while any(left.values()):
             yield _asked((option,), left, number)
             number += 1

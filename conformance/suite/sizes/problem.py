@@ -33,19 +33,24 @@ class Asked:
 
 
 def edge(number: int, most: int) -> int:
-    """Return an integer on, before or after a multiple of a tile, another for each number, up to `most`.
+    """Return an integer on, before or after a multiple of a tile, another for each number, below `most`.
+
+    Below 18, where no tile has a place, it is half of `most`, and at least 1.
 
     Examples
     --------
     >>> from attnspec.conformance.suite.sizes.problem import edge
-    >>> [edge(number, 300) for number in range(6)]
-    [15, 32, 65, 127, 256, 33]
+    >>> [edge(number, 300) for number in range(6)], edge(0, 9)
+    ([15, 32, 65, 127, 256, 33], 4)
     """
-    tile = TILES[number % len(TILES)]
-    found = tile * (1 + number // len(TILES) % 3) + number % 3 - 1
-    while found > most and found > tile:
+    tiles = [tile for tile in TILES if tile + 1 < most]
+    if not tiles:
+        return max(most // 2, 1)
+    tile = tiles[number % len(tiles)]
+    found = tile * (1 + number // len(tiles) % 3) + number % 3 - 1
+    while found >= most:
         found -= tile
-    return min(found, most)
+    return found
 
 
 def value_of(name: str, number: int, batch: tuple[int, ...], queries: int, keys: int) -> dict[str, Any]:
