@@ -23,7 +23,9 @@ from attnspec.conformance.judge.sampled import compared_rows
 from attnspec.conformance.judge.shapes import RULES
 from attnspec.conformance.judge.sized import OUTPUTS, Sized
 from attnspec.conformance.verdict import Difference, Verdict
+from attnspec.dtypes import SHORT
 from attnspec.formula import Formula
+from attnspec.reference.budget.formats import Accuracy
 from attnspec.reference.codebook.rows import Block, tasks
 
 #: The libraries whose threads are limited.
@@ -160,7 +162,10 @@ def judge_sized(backend: Backend, item: Sized, threads: int = 0) -> Verdict:
         _require(backend, item)
         dialect = in_dialect(item.formula, backend.dialect)
         outputs = call(backend, item.operation, item.case.arguments, item.layout, OUTPUTS)
-        found = compared(backend, item, dialect, outputs, threads)
+        for precision in precisions(backend, item.dtype):
+            found = compared(item, dialect, outputs, precision, threads)
+            if not isinstance(found, Difference):
+                break
     except Unsupported as unsupported:
         declined = not isinstance(unsupported, Missing)
         return replace(verdict, status="unsupported", reason=str(unsupported), declined=declined)
@@ -176,12 +181,50 @@ def judge_sized(backend: Backend, item: Sized, threads: int = 0) -> Verdict:
     if isinstance(found, Difference):
         rule = _rule(item, found)
         return _declared(backend, item, replace(verdict, status="fail", rule=rule, difference=found))
-    verdict = replace(verdict, share=found, accuracy=required(backend, item.dtype))
-    if dialect.rule:
-        variant = backend.dialect[dialect.rule]
-        rules = tuple(dict.fromkeys((*verdict.rules, dialect.rule)))
-        return replace(verdict, status="deviation", rules=rules, rule=dialect.rule, variant=variant)
+    verdict = replace(verdict, share=found, accuracy=precision.accuracy)
+    if rule := precision.rule or dialect.rule:
+        rules = tuple(dict.fromkeys((*verdict.rules, rule)))
+        return replace(verdict, status="deviation", rules=rules, rule=rule, variant=backend.dialect[rule])
     return verdict
+
+
+@dataclass(frozen=True)
+class Precision:
+    """A precision whose budgets a result may stay within.
+
+    Attributes
+    ----------
+    accuracy : {"full", "cast", "storage"}
+    working : str or None
+        A working precision other than that of the standard.
+    profile : str
+    rule : str
+        The rule whose declared variant it is; empty for the precision of the standard.
+    """
+
+    accuracy: Accuracy
+    working: str | None = None
+    profile: str = ""
+    rule: str = ""
+
+
+def precisions(backend: Backend, dtype: str) -> tuple[Precision, ...]:
+    """Return the precision of the standard, then that of a variant that a backend declares.
+
+    Examples
+    --------
+    >>> from attnspec.backends import load
+    >>> from attnspec.conformance.judge.by_formula import precisions
+    >>> precisions(load("numpy-portable"), "float32")
+    (Precision(accuracy='full', working=None, profile='', rule=''),)
+    """
+    profile, plain = backend.profile, replace(backend, dialect={})
+    standard = Precision(required(plain, dtype), None, profile)
+    if dtype == "float64" and "NUM-2" in backend.dialect:
+        return standard, Precision("full", backend.dialect["NUM-2"], profile, "NUM-2")
+    if dtype in SHORT and backend.dialect.get("NUM-5") == "storage":
+        return standard, Precision("storage", None, profile, "NUM-5")
+    return (standard,)
 
 
 def _require(backend: Backend, item: Sized) -> None:
@@ -217,7 +260,7 @@ def _declared(backend: Backend, item: Sized, verdict: Verdict) -> Verdict:
 
 
 def compared(
-    backend: Backend, item: Sized, dialect: Dialect, outputs: Outputs, threads: int = 0
+    item: Sized, dialect: Dialect, outputs: Outputs, precision: Precision, threads: int = 0
 ) -> Difference | float:
     """Compare every row of a result with its exact values.
 
@@ -236,11 +279,15 @@ def compared(
         if str(got.dtype) not in accepted(name, dtype):
             return Difference("dtype", name, (), str(got.dtype), " or ".join(accepted(name, dtype)))
 
+    options: dict[str, Any] = {
+        "accuracy": precision.accuracy,
+        "working": precision.working,
+        "profile": precision.profile,
+    }
     if item.sampled:
         arguments = {**item.case.arguments, **dialect.formula.given(dtype)}
         if dialect.unit != 1:
             looked.pop("lse", None)
-        options: dict[str, Any] = {"accuracy": required(backend, dtype), "profile": backend.profile}
         return compared_rows(arguments, looked, dtype, empty=dialect.empty, **options)
 
     def see(task: Callable[[], Block]) -> list[Difference | float]:
@@ -248,7 +295,7 @@ def compared(
             _compared(looked[name], name, task_block, dialect) for task_block in [task()] for name in looked
         ]
 
-    work = tasks(formula, dtype, accuracy=required(backend, dtype), profile=backend.profile)
+    work = tasks(formula, dtype, **options)
     # Each thread multiplies small matrices. Several threads in each product would wait for each other.
     with _LIBRARIES.limit(limits=1, user_api="blas"), ThreadPoolExecutor(threads or _processors()) as pool:
         found = [one for several in pool.map(see, work) for one in several]

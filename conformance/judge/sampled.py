@@ -96,6 +96,7 @@ def compared_rows(
     dtype: str,
     *,
     accuracy: Accuracy = "full",
+    working: str | None = None,
     profile: str = "",
     empty: bool = True,
 ) -> Difference | float:
@@ -107,7 +108,7 @@ def compared_rows(
         The arguments of attention.
     outputs : mapping of str to array
     dtype : str
-    accuracy, profile : str, optional
+    accuracy, working, profile : str, optional
         As in `attnspec.reference.budget.budget.budget`.
     empty : bool, optional
         Whether rows without an allowed key are compared.
@@ -123,7 +124,7 @@ def compared_rows(
         values = exact("attention", row)
         if not empty and (values["lse"] == -np.inf).all():
             continue
-        allowed = budget("attention", row, dtype, accuracy=accuracy, profile=profile)
+        allowed = budget("attention", row, dtype, accuracy=accuracy, working=working, profile=profile)
         for name in (one for one in OUTPUTS if one in outputs):
             got = outputs[name][index][None]
             found = compare(name, got, values[name], allowed[name], *accepted(name, dtype))

@@ -62,7 +62,12 @@ class _Problem:
 
 
 def tasks(
-    formula: Formula, dtype: str, *, accuracy: Accuracy = "full", profile: str = ""
+    formula: Formula,
+    dtype: str,
+    *,
+    accuracy: Accuracy = "full",
+    working: str | None = None,
+    profile: str = "",
 ) -> Iterator[Callable[[], Block]]:
     """Yield a function for each block of rows of a problem. Threads may call them at once.
 
@@ -71,7 +76,7 @@ def tasks(
     formula : Formula
     dtype : str
         The dtype of the arrays, whose budgets are computed.
-    accuracy, profile : str, optional
+    accuracy, working, profile : str, optional
         As in `attnspec.reference.budget.budget.budget`.
 
     Examples
@@ -83,7 +88,10 @@ def tasks(
     >>> block.rows.tolist(), block.output.shape
     ([0, 1], (2, 4))
     """
-    problem = _problem(formula, dtype, accuracy, profile)
+    storage = FORMATS[dtype]
+    work = storage if accuracy == "storage" else FORMATS[working or storage.working]
+    products = PROFILES[profile].get(dtype, PLAIN) if profile else PLAIN
+    problem = _problem(formula, Arithmetic(storage, work, FORMATS[storage.lse], accuracy, products))
     make = _of_pairs if set(_PAIRED) & set(formula.options) else _of_intervals
     query, key, value = formula.query_words, formula.key_words, formula.value
     group = formula.heads // formula.key_heads
@@ -97,10 +105,7 @@ def tasks(
         yield from make(problem, head, query[head], keys[1], bounds)
 
 
-def _problem(formula: Formula, dtype: str, accuracy: Accuracy, profile: str) -> _Problem:
-    storage = FORMATS[dtype]
-    products = PROFILES[profile].get(dtype, PLAIN) if profile else PLAIN
-    arithmetic = Arithmetic(storage, FORMATS[storage.working], FORMATS[storage.lse], accuracy, products)
+def _problem(formula: Formula, arithmetic: Arithmetic) -> _Problem:
     given = formula.given("float64")
     codes = formula.codes.astype(np.float64)
     bias = given.get("bias")
