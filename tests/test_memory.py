@@ -28,6 +28,7 @@ def wrong(change):
         every = {"query": query, "key": key, "value": value, **options}
         every |= change(kept, every)
         arrays = [every.pop(name) for name in ARRAYS]
+        every = {name: thing for name, thing in every.items() if thing is not None}
         return right(*arrays, **every)
 
     return replace(PORTABLE, name=change.__name__, attention=attention)
@@ -204,7 +205,7 @@ WRONG = {
     "refused call between: mask beside scale": lambda: left_behind("scale"),
     "refused call between: bias beside is_causal": lambda: left_behind("is_causal"),
     "call repeated often: nothing": lambda: one_in(100),
-    "call repeated often: is_causal": lambda: one_in(190),
+    "call repeated often: bias": lambda: one_in(190),
     "calls from threads: nothing": lambda: held_for_all_threads("value"),
     **{
         f"calls from threads: {name}": lambda name=name: held_for_all_threads(name)
