@@ -8,7 +8,11 @@ from functools import wraps
 import numpy as np
 import pytest
 
-from attnspec.backends import load
+from attnspec.backends import BackendError, implementation, load
+from attnspec.backends.check import check_backend
+from attnspec.backends.user.function import backend_of
+from attnspec.backends.user.settings import Settings
+from attnspec.conformance import check
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.judge.memory import RUNS
 from attnspec.conformance.suite import memory
@@ -319,3 +323,29 @@ def test_weights_are_not_asked_for():
     for name in ("sizes-in-turn-nothing-1", "results-kept-by-the-caller-one-query-1"):
         assert judge(replace(PORTABLE, attention=attention), ITEMS[f"errors-{name}-float32"]).status == "pass"
     assert not any(seen)
+
+
+@pytest.mark.parametrize("concurrent", [True, False])
+def test_a_function_that_must_not_be_called_concurrently_says_so(concurrent, tmp_path):
+    @implementation(concurrent=concurrent)
+    def attention(query, key, value):
+        return right(query, key, value)
+
+    name = "errors-calls-from-threads-nothing-1-float32"
+    assert check(attention, cases=["softmax-002-float32", name]).good
+    backend = backend_of("mine", attention, Settings(), "numpy")
+    assert backend.concurrent is concurrent
+    assert judge(backend, ITEMS[name]).status == ("pass" if concurrent else "unsupported")
+    (tmp_path / "mine.py").write_text("def attention(query, key, value):\n    return query\n")
+    (tmp_path / "attnspec.toml").write_text(
+        f'[backend]\nfunction = "{tmp_path}/mine.py:attention"\nconcurrent = {str(concurrent).lower()}\n'
+    )
+    assert load(str(tmp_path)).concurrent is concurrent
+
+
+@pytest.mark.parametrize("concurrent", [0, "no", None])
+def test_what_is_said_about_threads_is_true_or_false(concurrent):
+    with pytest.raises(BackendError, match="concurrent: expected true or false, got"):
+        implementation(concurrent=concurrent)(right)
+    with pytest.raises(BackendError, match="concurrent: expected True or False, got"):
+        check_backend("p", replace(PORTABLE, concurrent=concurrent))

@@ -30,9 +30,11 @@ chapter = Chapter("errors")
 
 #: A few queries and one, with more keys than tiles of 64, 128 and 256 hold.
 _FEW, _ONE = Shape((2, 2), 9, 139, 4, 4), Shape((2, 2), 1, 300, 4, 4)
-#: More queries than a tile of 64, and keys that are split.
-_MANY, _LONG = Shape((1, 2), 70, 139, 4, 4), Shape((1, 2), 2, 700, 4, 4)
+#: Keys that are split.
+_LONG = Shape((1, 2), 2, 700, 4, 4)
 _SMALL = Shape((2, 2), 4, 7, 4, 4)
+#: A result of some thousand numbers. Small results often have no buffer.
+_LARGE = Shape((2, 4), 70, 139, 8, 8)
 _ARRAYS = ("query", "key", "value")
 
 
@@ -100,7 +102,7 @@ def arrays_in_freed_memory(draw: Draw, name: str) -> Iterator[Yielded]:
 @chapter.group("ERR-13", each=("few queries", "many queries", "one query", "few keys"))
 def results_kept_by_the_caller(draw: Draw, size: str) -> Iterator[Yielded]:
     """The arrays that a call returned keep their numbers while calls of its and other sizes are made."""
-    shape = {"few queries": _FEW, "many queries": _MANY, "one query": _ONE, "few keys": _SMALL}[size]
+    shape = {"few queries": _FEW, "many queries": _LARGE, "one query": _ONE, "few keys": _SMALL}[size]
     shapes = (shape, shape, shape._replace(keys=shape.keys // 2), shape._replace(queries=3), shape)
     calls = [_problem(draw, one, index).arguments for index, one in enumerate(shapes)]
     yield _related(kept_by_the_caller, *calls)
