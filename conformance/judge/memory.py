@@ -24,7 +24,7 @@ _TURNS = 8
 #: How often one call is repeated.
 _REPEATED = 200
 #: How often each thread makes its call.
-_IN_A_THREAD = 20
+_IN_A_THREAD = 10
 
 
 @dataclass

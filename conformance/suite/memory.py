@@ -103,7 +103,7 @@ def arrays_in_freed_memory(draw: Draw, name: str) -> Iterator[Yielded]:
 def results_kept_by_the_caller(draw: Draw, size: str) -> Iterator[Yielded]:
     """The arrays that a call returned keep their numbers while calls of its and other sizes are made."""
     shape = {"few queries": _FEW, "many queries": _LARGE, "one query": _ONE, "few keys": _SMALL}[size]
-    shapes = (shape, shape, shape._replace(keys=shape.keys // 2), shape._replace(queries=3), shape)
+    shapes = (shape, shape, shape._replace(keys=shape.keys // 2), shape)
     calls = [_problem(draw, one, index).arguments for index, one in enumerate(shapes)]
     yield _related(kept_by_the_caller, *calls)
 
@@ -179,7 +179,7 @@ def refused_call_between(draw: Draw, name: str) -> Iterator[Yielded]:
 @chapter.group("ERR-13", each=("nothing", "bias"))
 def call_repeated_often(draw: Draw, option: str) -> Iterator[Yielded]:
     """Each of some two hundred calls with the same arguments gives their result."""
-    problem = _problem(draw, Shape((1, 1), 3, 139, 4, 4))
+    problem = _problem(draw, _FEW)
     yield _related(
         repeated_often, problem.arguments | (_WRITTEN[option](problem) if option == "bias" else {})
     )
