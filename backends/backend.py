@@ -64,7 +64,7 @@ class Backend:
     claims : tuple of str
         Rules that it claims, some of `attnspec.claimable`. A claimed rule is judged like a MUST.
     concurrent : bool
-        Whether its functions can be called from several threads at once.
+        Whether its functions can be called from several threads at once (ERR-13).
 
     Examples
     --------

@@ -60,6 +60,8 @@ def check_backend(name: str, backend: Backend) -> None:
             f'backend {name}: ignore: expected names of parameters, such as ("enable_gqa",), '
             f"got {backend.ignore!r}"
         )
+    if not isinstance(backend.concurrent, bool):
+        raise BackendError(f"backend {name}: concurrent: expected True or False, got {backend.concurrent!r}")
     check_constraints(name, backend.constraints)
     _check_declarations(name, backend)
     _check_claims(name, backend)

@@ -1,13 +1,17 @@
-"""Entries that need calls: what each gives after other calls, or beside them, is not what it gives alone."""
+"""Entries with a memory: what each gives after other calls, or beside them, is not what it gives alone."""
 
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from attnspec.conformance.gallery import entry, wrong_entries
+from attnspec.conformance.gallery import entry
+from attnspec.conformance.gallery.edges import memory
 from attnspec.conformance.gallery.edges.calls import Sized
+from attnspec.conformance.gallery.entry import entries_of
 from attnspec.conformance.suite.problem import Shape, problem_of
+
+ENTRIES = entries_of(memory)
 
 
 def arguments(keys=100, seed=1, **options):
@@ -19,7 +23,7 @@ def alone(name, given):
 
 
 def _of(beginning):
-    found = [one.name for one in wrong_entries() if one.needs == "calls" and one.name.startswith(beginning)]
+    found = [one.name for one in ENTRIES if one.name.startswith(beginning)]
     assert found
     return found
 
@@ -65,7 +69,6 @@ def test_a_longer_call_shows_in_a_shorter_one(name):
     [("causal_flag_of_a_refused_call", {"is_causal": True}), ("scale_of_a_refused_call", {"scale": 3.0})],
 )
 def test_a_refused_call_shows_in_the_next(name, options):
-    assert entry(name).needs == "calls"
     attend = entry(name).backend().attention
     attend(**arguments(**options))  # one that is not refused does not
     assert np.array_equal(attend(**arguments()), alone(name, arguments()))
@@ -103,7 +106,6 @@ def test_several_calls_at_once_disturb_each_other(name):
 def test_each_of_them_is_right_when_called_once():
     sized = Sized(Shape((2, 2), 40, 150, 4, 16), "causal")
     wanted = entry("plain").backend().attention(**sized.arguments)
-    for one in wrong_entries():
-        if one.needs == "calls":
-            found = zip(one.backend().attention(**sized.arguments), wanted, strict=True)
-            assert all(np.allclose(got, good, rtol=0, atol=1e-13) for got, good in found), one.name
+    for one in ENTRIES:
+        found = zip(one.backend().attention(**sized.arguments), wanted, strict=True)
+        assert all(np.allclose(got, good, rtol=0, atol=1e-13) for got, good in found), one.name

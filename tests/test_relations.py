@@ -9,6 +9,7 @@ import pytest
 
 from attnspec.backends import load
 from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.judge.memory import RUNS
 from attnspec.conformance.judge.relation import Relation
 from attnspec.conformance.suite import find, items
 
@@ -321,7 +322,9 @@ BROKEN = {
 
 
 def test_every_kind_of_relation_is_broken_here():
-    assert {item.run.__name__ for item in items() if isinstance(item, Relation)} == set(BROKEN)
+    broken_elsewhere = {run.__name__ for run in RUNS}  # in `test_memory`
+    own = {item.run.__name__ for item in items() if isinstance(item, Relation)}
+    assert own == set(BROKEN) | broken_elsewhere
 
 
 @pytest.mark.parametrize("kind", BROKEN)

@@ -17,7 +17,7 @@ def implementation(**said: Any) -> Callable[[_Function], _Function]:
         The keys of an ``attnspec.toml`` that describe a function: ``names``, ``layout``, ``mask``,
         ``axes``, ``depths``, ``multiple``, ``heads``, ``always``, ``given``, ``returns``, ``ignore``,
         ``array``, ``device``, ``dtypes``, ``accuracy``, ``dialect``, ``deviations``, ``claims``,
-        ``versions``, ``companions``. Companions are given as functions.
+        ``concurrent``, ``versions``, ``companions``. Companions are given as functions.
 
     Raises
     ------

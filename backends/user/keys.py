@@ -37,6 +37,7 @@ KEYS: Mapping[str, tuple[Any, str]] = {
     "companions": _TABLE,
     "deviations": _LIST,
     "claims": (list, "a list of rules"),
+    "concurrent": (bool, "true or false"),
     "versions": _STRING,
 }
 #: The keys that a decorator may have.
@@ -63,7 +64,7 @@ def check_keys(where: str, table: Mapping[str, Any], known: tuple[str, ...] = tu
         if key not in known:
             raise BackendError(f"{where}: expected some of {', '.join(known)}, got {key!r}{near(key, known)}")
         kind, words = KEYS[key]
-        if not isinstance(thing, kind) or isinstance(thing, bool):
+        if not isinstance(thing, kind) or (isinstance(thing, bool) and kind is not bool):
             raise BackendError(f"{where}: {key}: expected {words}, got {thing!r}")
 
 
@@ -89,7 +90,7 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
         always=table.get("always", {}),
         given=tuple(table.get("given", ())),
     )
-    as_it_is = ("accuracy", "profile", "versions", "dialect")
+    as_it_is = ("accuracy", "profile", "versions", "dialect", "concurrent")
     fields: dict[str, Any] = {key: table[key] for key in as_it_is if key in table}
     fields |= {key: tuple(table[key]) for key in ("ignore", "claims") if key in table}
     if "companions" in table:

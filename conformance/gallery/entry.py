@@ -160,7 +160,6 @@ KINDS: Mapping[str, str] = MappingProxyType(
 NEEDS: Mapping[str, str] = MappingProxyType(
     {
         "sizes": "more queries, keys, heads, batch entries or features",
-        "calls": "more calls one after the other, or several at once",
     }
 )
 

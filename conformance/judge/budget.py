@@ -47,17 +47,19 @@ def budgets_of(backend: Backend, case: Case, accuracy: Accuracy | None = None) -
         By default the class that the backend must meet.
     """
     chosen = accuracy or required(backend, case.dtype)
-    returned = backend.has("attention", "return_weights")
-    key = (id(case.arguments), chosen, backend.profile, returned, *sorted(backend.dialect.items()))
+    # Weights that are not returned and not judged need no budget of their own.
+    judged = not case.outputs or "weights" in case.outputs
+    probed = judged and not backend.has("attention", "return_weights")
+    key = (id(case.arguments), chosen, backend.profile, probed, *sorted(backend.dialect.items()))
     if key not in _KNOWN:
         while len(_KNOWN) >= _MOST_KNOWN:
             del _KNOWN[next(iter(_KNOWN))]
         # The arguments are stored too: as long as they exist, no other object has their id.
-        _KNOWN[key] = case.arguments, _computed(backend, case, chosen)
+        _KNOWN[key] = case.arguments, _computed(backend, case, chosen, probed=probed)
     return dict(_KNOWN[key][1])
 
 
-def _computed(backend: Backend, case: Case, accuracy: Accuracy) -> dict[str, Budget]:
+def _computed(backend: Backend, case: Case, accuracy: Accuracy, *, probed: bool) -> dict[str, Budget]:
     operation, arguments, dtype = case.operation, case.arguments, case.dtype
     if backend.dialect.get("SCORE-2") == "one" and "scale" in OPERATIONS[operation].arguments:
         arguments = {"scale": 1.0, **{name: x for name, x in arguments.items() if x is not None}}
@@ -78,7 +80,7 @@ def _computed(backend: Backend, case: Case, accuracy: Accuracy) -> dict[str, Bud
     budgets = budget(operation, arguments, dtype, **options)
     if operation != "attention":
         return {name: _folded(array, case, name) for name, array in budgets.items()}
-    if not backend.has("attention", "return_weights"):
+    if probed:
         # Weights that are observed as the output for an identity value are rounded as an output is.
         keys = arguments["key"].shape[-2]
         identity = np.broadcast_to(np.eye(keys), (*arguments["value"].shape[:-1], keys))

@@ -66,9 +66,7 @@ def judge(backend: Backend, item: Case | Relation | Sized) -> Verdict:
 
 
 def _judged(backend: Backend, item: Case | Relation) -> Verdict:
-    verdict = Verdict(
-        backend.name, item.name, item.group, item.rules, "pass", item.dtype, getattr(item, "operation", "")
-    )
+    verdict = _of_nothing(backend, item)
     verdict = replace(verdict, traits=traits(item), numbers=numbers(item))
     try:
         _require(backend, item)
@@ -100,6 +98,29 @@ def _judged(backend: Backend, item: Case | Relation) -> Verdict:
             verdict, status="fail", rule=failure.rule, reason=failure.reason, difference=failure.difference
         )
         return _weighed(backend, item, found)
+
+
+def _of_nothing(backend: Backend, item: Case | Relation) -> Verdict:
+    """Make the verdict on an item of which nothing is known to be wrong."""
+    return Verdict(backend.name, item.name, item.group, item.rules, "pass", item.dtype, item.operation)
+
+
+def judge_outputs(backend: Backend, case: Case, outputs: Outputs) -> Verdict:
+    """Judge the outputs that a call gave.
+
+    Parameters
+    ----------
+    backend : Backend
+    case : Case
+        The call, which is not made again.
+    outputs : mapping of str to array
+
+    Raises
+    ------
+    Missing
+        If there is nothing to judge.
+    """
+    return _judge_values(backend, case, _of_nothing(backend, case), outputs)
 
 
 def asked(backend: Backend, item: Case | Relation) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ def asked() -> Iterator[Case]:
             refused = case.misuse is not None and not case.misuse.allowed
             if refused or case.expected:
                 continue
-            whole = isinstance(item, Relation) or "weights" in case.outputs or not case.outputs
+            whole = "weights" in case.outputs or not case.outputs
             if whole or case.fingerprint not in found:
                 found[case.fingerprint] = replace(case, outputs=()) if whole else case
     yield from found.values()

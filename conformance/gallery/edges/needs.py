@@ -1,7 +1,7 @@
 """Which entries of `edges` the ordinary run does not kill under their rule, and a call that shows each.
 
 They stand in ``needs.json``: ``sizes`` has calls, the smallest first, each with the entries that give a wrong
-result for it; ``calls`` has the entries that are wrong only after other calls or beside them.
+result for it.
 """
 
 import json
@@ -30,6 +30,4 @@ CALLS: Mapping[Sized, tuple[str, ...]] = MappingProxyType(
 SHOWN: Mapping[str, Sized] = MappingProxyType({name: call for call, names in CALLS.items() for name in names})
 
 #: By the names of entries: a word of `NEEDS` of `gallery.entry`.
-NEEDED: Mapping[str, str] = MappingProxyType(
-    {**dict.fromkeys(SHOWN, "sizes"), **dict.fromkeys(_READ["calls"], "calls")}
-)
+NEEDED: Mapping[str, str] = MappingProxyType(dict.fromkeys(SHOWN, "sizes"))

@@ -1,0 +1,196 @@
+"""The chapter `errors`: no result depends on what was called before or is called from other threads (ERR-13).
+
+The values are judged, not only the bits. Most problems are long, because kernels that keep buffers,
+plans and compiled code do so on their paths for long problems.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from attnspec.case import Misuse
+from attnspec.conformance.judge.memory import (
+    beside_a_refused_call,
+    each_in_turn,
+    from_threads,
+    in_freed_memory,
+    in_the_same_arrays,
+    kept_by_the_caller,
+    repeated_often,
+)
+from attnspec.conformance.judge.relation import Found
+from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
+from attnspec.conformance.suite.options import OPTIONS, Options, biased, drawn, sinks
+from attnspec.conformance.suite.problem import Problem, Shape
+from attnspec.conformance.suite.words import few_words
+
+chapter = Chapter("errors")
+
+#: A few queries and one, with more keys than tiles of 64, 128 and 256 hold.
+_FEW, _ONE = Shape((2, 2), 9, 139, 4, 4), Shape((2, 2), 1, 300, 4, 4)
+#: Keys that are split.
+_LONG = Shape((1, 2), 2, 700, 4, 4)
+_SMALL = Shape((2, 2), 4, 7, 4, 4)
+#: A result of some thousand numbers. Small results often have no buffer.
+_LARGE = Shape((2, 4), 70, 139, 8, 8)
+_ARRAYS = ("query", "key", "value")
+
+
+def _problem(draw: Draw, shape: Shape, index: int = 0) -> Problem:
+    return few_words(draw.problem(shape, "float32", index, 0.5))
+
+
+def _related(run: Callable[..., Found], *calls: Mapping[str, Any] | Call) -> Calls:
+    named = (call if isinstance(call, Call) else Call(call, outputs=("output", "lse")) for call in calls)
+    return Calls(tuple(named), run, live=True, beside=True)
+
+
+def _by_entry(problem: Problem, low: int, high: int) -> Any:
+    return problem.random.integers(low, high + 1, problem.batch)
+
+
+def _segments(problem: Problem) -> Options:
+    queries, keys = problem.shape[-2:]
+    return {
+        "query_segment_ids": problem.random.integers(0, 2, (*problem.batch, queries)),
+        "key_segment_ids": problem.random.integers(0, 2, (*problem.batch, keys)),
+    }
+
+
+#: The arrays among the arguments, each with a function that draws its numbers, in one shape and dtype.
+_WRITTEN: Mapping[str, Callable[[Problem], Options]] = MappingProxyType(
+    {
+        **{name: lambda p, name=name: {name: p.arguments[name]} for name in _ARRAYS},  # type: ignore[misc] # its default
+        "all three": lambda p: p.arguments,
+        "mask": lambda p: {"mask": p.mask()},
+        "bias": lambda p: {"bias": biased(p, amplitude=0.5)},
+        "query_lengths": lambda p: {"query_lengths": _by_entry(p, 0, p.shape[-2])},
+        "key_lengths": lambda p: {"key_lengths": _by_entry(p, 1, p.shape[-1])},
+        "query_offset": lambda p: {"is_causal": True, "query_offset": _by_entry(p, 0, p.shape[-1])},
+        "segments": _segments,
+        "sinks": sinks,
+        "dropout": lambda p: {"dropout_mask": p.random.random(p.shape) < 0.7, "dropout_rate": 0.25},
+    }
+)
+
+
+def _with_other_numbers(draw: Draw, name: str, shape: Shape) -> tuple[Options, Options]:
+    """Draw two calls that differ in the numbers of one array."""
+    first, second = (_problem(draw, shape, index) for index in range(2))
+    own, other = (_WRITTEN[name](problem) for problem in (first, second))
+    if name == "query_lengths":  # two draws for a single query may be the same
+        other = {name: shape.queries - own[name]}
+    return first.arguments | own, first.arguments | other
+
+
+@chapter.group("ERR-13", each=tuple(_WRITTEN))
+def other_numbers_in_the_same_arrays(draw: Draw, name: str) -> Iterator[Yielded]:
+    """The caller writes other numbers into an array between two calls, and the first ones again."""
+    for shape in (_FEW, _ONE):
+        before, after = _with_other_numbers(draw, name, shape)
+        yield _related(in_the_same_arrays, before, after, before)
+
+
+@chapter.group("ERR-13", each=("all three", "mask", "bias", "key_lengths", "segments"))
+def arrays_in_freed_memory(draw: Draw, name: str) -> Iterator[Yielded]:
+    """Arrays are freed after each call, and those of the next call are likely to have their addresses."""
+    yield _related(in_freed_memory, *_with_other_numbers(draw, name, _FEW))
+
+
+@chapter.group("ERR-13", each=("few queries", "many queries", "one query", "few keys"))
+def results_kept_by_the_caller(draw: Draw, size: str) -> Iterator[Yielded]:
+    """The arrays that a call returned keep their numbers while calls of its and other sizes are made."""
+    shape = {"few queries": _FEW, "many queries": _LARGE, "one query": _ONE, "few keys": _SMALL}[size]
+    shapes = (shape, shape, shape._replace(keys=shape.keys // 2), shape)
+    calls = [_problem(draw, one, index).arguments for index, one in enumerate(shapes)]
+    yield _related(kept_by_the_caller, *calls)
+
+
+@chapter.group("ERR-13", each=("nothing", *OPTIONS))
+def sizes_in_turn(draw: Draw, option: str) -> Iterator[Yielded]:
+    """A larger call comes before a smaller one, and after it, in every axis."""
+    shapes = (Shape((2, 4), 9, 300, 8, 8, groups=2), Shape((1, 2), 5, 139, 4, 4), Shape((1, 1), 1, 37, 4, 4))
+    sizes = []
+    for index, shape in enumerate(shapes):
+        problem = _problem(draw, shape, index)
+        given = ({}, {}) if option == "nothing" or shape.queries == 1 else drawn(problem, option)
+        sizes.append(problem.arguments | given[0] | given[1])
+    yield _related(each_in_turn, *sizes)
+    yield _related(each_in_turn, *reversed(sizes), sizes[-1])
+
+
+@chapter.group("ERR-13", each=tuple(OPTIONS))
+def option_changed_in_turn(draw: Draw, option: str) -> Iterator[Yielded]:
+    """Arrays of the same shapes get an option, another value of it, and no option again."""
+    for shape in (_FEW, _ONE, _LONG):
+        problem = _problem(draw, shape)
+        if option == "query_lengths" and shape is _ONE:
+            own: list[Options] = [{option: np.array(lengths)} for lengths in ((0, 1), (1, 0))]
+            needs: Options = {}
+        else:
+            needs, first = drawn(problem, option)
+            own = [first, drawn(problem, option)[1]]
+        plain = problem.arguments | needs
+        yield _related(each_in_turn, plain, plain | own[0], plain | own[1], plain, plain | own[0])
+
+
+@chapter.group("ERR-13")
+def key_heads_changed_in_turn(draw: Draw) -> Iterator[Yielded]:
+    """Queries of the same shape meet two key heads, one, and two again."""
+    for shape in (_SMALL, _FEW, _ONE):
+        equal, shared = (_problem(draw, shape._replace(groups=groups)).arguments for groups in (1, 2))
+        yield _related(each_in_turn, equal, shared, equal)
+
+
+#: Calls that raise: the argument at fault, and the arguments besides the three arrays, or instead of them.
+_REFUSED: Mapping[str, tuple[str, Callable[[Problem], Options]]] = MappingProxyType(
+    {
+        "key beside is_causal": ("key", lambda p: {"key": p.key[..., :-1], "is_causal": True}),
+        "key beside scale": ("key", lambda p: {"key": p.key[..., :-1], "scale": 3.0}),
+        "key beside mask": ("key", lambda p: {"key": p.key[..., :-1], "mask": p.mask()}),
+        "key beside softcap": ("key", lambda p: {"key": p.key[..., :-1], "softcap": 0.25}),
+        "key beside key_lengths": ("key", lambda p: {"key": p.key[..., :-1], "key_lengths": 3}),
+        "key beside window": ("key", lambda p: {"key": p.key[..., :-1], "window": (1, 1)}),
+        "value": ("value", lambda p: {"value": p.value[..., :-1, :]}),
+        "value beside is_causal": ("value", lambda p: {"value": p.value[..., :-1, :], "is_causal": True}),
+        "value beside scale": ("value", lambda p: {"value": p.value[..., :-1, :], "scale": 3.0}),
+        "mask beside scale": ("mask", lambda p: {"mask": p.mask()[..., :-1], "scale": 3.0}),
+        "bias beside is_causal": (
+            "bias",
+            lambda p: {"bias": biased(p)[..., :-1], "is_causal": True},
+        ),
+        "scale": ("scale", lambda _: {"scale": np.nan}),
+    }
+)
+
+
+@chapter.group("ERR-13", each=tuple(_REFUSED))
+def refused_call_between(draw: Draw, name: str) -> Iterator[Yielded]:
+    """A call that must be refused comes between two good ones, and leaves nothing of its options."""
+    argument, options = _REFUSED[name]
+    for shape in (_SMALL, _FEW):
+        first, second = (_problem(draw, shape, index) for index in range(2))
+        bad = Call(first.arguments | options(first), misuse=Misuse(argument))
+        yield _related(beside_a_refused_call, first.arguments, bad, second.arguments, first.arguments)
+
+
+@chapter.group("ERR-13", each=("nothing", "bias"))
+def call_repeated_often(draw: Draw, option: str) -> Iterator[Yielded]:
+    """Each of some two hundred calls with the same arguments gives their result."""
+    problem = _problem(draw, _FEW)
+    yield _related(
+        repeated_often, problem.arguments | (_WRITTEN[option](problem) if option == "bias" else {})
+    )
+
+
+@chapter.group("ERR-13", each=("nothing", *OPTIONS))
+def calls_from_threads(draw: Draw, option: str) -> Iterator[Yielded]:
+    """Threads make calls at once: of one shape with an option, other values of it and none, and another."""
+    calls = []
+    for index, shape in enumerate((_FEW, _FEW, _FEW, _LONG)):
+        problem = _problem(draw, shape, index)
+        needs, own = ({}, {}) if option == "nothing" else drawn(problem, option)
+        calls.append(problem.arguments | needs | (own if index != 2 else {}))
+    yield _related(from_threads, *calls)
