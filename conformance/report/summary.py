@@ -168,8 +168,8 @@ def levels(report: Report, subject: Subject) -> str:
     found = report.standings(subject)
     if not found:
         cut = subject.problem or report.results.missing.get(subject.name)
-        why = "the backend was not judged to the end" if cut else "the suite was not run as a whole"
-        return f"not told, as {why}"
+        why = "the backend was not judged completely" if cut else "the suite was not run as a whole"
+        return f"not determined, because {why}"
     reached = ", ".join(standing.level for standing in found if standing.reached) or "none"
     return f"{reached}{lacks(report, subject)}"
 
