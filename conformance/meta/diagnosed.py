@@ -151,5 +151,4 @@ def _measured(name: str) -> Measured:
 
 
 if __name__ == "__main__":
-    print(report(counts(measured([one.name for one in wrong_entries()]))))  # noqa: T201 - the output of a
-    command
+    print(report(counts(measured([one.name for one in wrong_entries()]))))  # noqa: T201 - a command

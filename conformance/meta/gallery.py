@@ -21,8 +21,7 @@ from attnspec.conformance.meta.stored import write as store
 @click.argument("names", nargs=-1)
 @click.option("--quick", is_flag=True, help="Use only the part of the suite that --quick runs.")
 @click.option("--workers", default=2, show_default=True, help="Processes.")
-@click.option("--json", "file", type=click.Path(dir_okay=False, path_type=Path), help="Write the findings to
-this file.")
+@click.option("--json", "file", type=click.Path(dir_okay=False, path_type=Path), help="Write findings to it.")
 @click.option(
     "--write",
     is_flag=True,

@@ -1,7 +1,7 @@
 """The kill matrix: whether the suite fails every wrong implementation of the gallery, and no correct one.
 
 A wrong entry is judged by the cases of its rule, the cheapest first, until a case reports that this rule is
-broken. A correct entry is judged by the whole suite. ``python -m attnspec.conformance.meta.gallery`` runs this.
+broken. A correct entry is judged by the whole suite. ``python -m attnspec.conformance.meta.gallery`` runs it.
 """
 
 import time

@@ -38,7 +38,7 @@ The suite compares a backend that fails with the gallery. If one entry has the r
 call that it fails, and right results on every call that it passes, the report names this entry.
 `python -m attnspec.conformance.meta.diagnosed` measures this on the gallery itself. It puts each wrong entry
 on another base and diagnoses it on calls of another seed. It then repeats this without the entry itself. Any
-name in the second measurement is that of a similar entry, which these calls do not distinguish from the first:
+name in the second measurement is that of a similar entry, which these calls do not distinguish:
 
 ```text
 {said}
