@@ -128,7 +128,7 @@ def _attention_vjp(given: Gradients) -> tuple[Array, ...]:
 
 @step
 def given_cotangents(call: Gradients) -> Gradients:
-    """Convert the cotangents to the axes and precision of the call. A missing one of the lse is 0 (GRAD-6)."""
+    """Convert the cotangents to the axes and precision of the call. A missing `d_lse` is 0 (GRAD-6)."""
     g, h = wide(call, call.d_output), call.d_lse
     g = g[None, ...] if call.flat else g
     if h is None:

@@ -179,7 +179,7 @@ def _exponential(exponent: Budget) -> Budget:
 def _cotangents_of_weights(
     g: Budget, values: Budget, kept: Budget, dropping: float, arithmetic: Arithmetic
 ) -> _Pair:
-    """Return the cotangent of each weight before dropout: a dot product of depth Dv times a dropout factor."""
+    """Return the cotangent of each weight before dropout: a dot product of depth Dv times its factor."""
     depth, work, profile = g.shape[-1], arithmetic.work, arithmetic.profile
     turned = np.swapaxes(values, -1, -2)
     r, size = kept * (g @ turned), kept * (np.abs(g) @ np.abs(turned))  # (*B, Hq, L, S)

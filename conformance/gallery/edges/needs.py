@@ -1,7 +1,7 @@
-"""Which entries of `edges` the ordinary run does not kill under their rule, and a call that shows each.
+"""The entries of `edges` that the ordinary run does not kill under their rule, with a call that shows each.
 
-They stand in ``needs.json``: ``sizes`` has calls, the smallest first, each with the entries that give a wrong
-result for it; ``calls`` has the entries that are wrong only after other calls or beside them.
+The file ``needs.json`` lists them. ``sizes`` has calls, the smallest first, each with the entries that have
+a wrong result for it. ``calls`` has the entries that are wrong only after other calls or at the same time.
 """
 
 import json
@@ -21,7 +21,7 @@ def _sized(outer: list[int], *sizes: int, options: str) -> Sized:
     return Sized(Shape(tuple(outer), *sizes), options)
 
 
-#: Calls, and the names of the entries that give a wrong result for each.
+#: Calls, and the names of the entries that have a wrong result for each.
 CALLS: Mapping[Sized, tuple[str, ...]] = MappingProxyType(
     {_sized(*one["shape"], options=one["options"]): tuple(one["shows"]) for one in _READ["sizes"]}
 )
@@ -29,7 +29,7 @@ CALLS: Mapping[Sized, tuple[str, ...]] = MappingProxyType(
 #: The call for each of these entries.
 SHOWN: Mapping[str, Sized] = MappingProxyType({name: call for call, names in CALLS.items() for name in names})
 
-#: By the names of entries: a word of `NEEDS` of `gallery.entry`.
+#: A word of `NEEDS` of `gallery.entry`, by the names of entries.
 NEEDED: Mapping[str, str] = MappingProxyType(
     {**dict.fromkeys(SHOWN, "sizes"), **dict.fromkeys(_READ["calls"], "calls")}
 )
