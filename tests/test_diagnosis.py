@@ -1,4 +1,4 @@
-"""Diagnosis: named rightly, or not at all."""
+"""Diagnosis names the right entry, or none."""
 
 from dataclasses import replace
 

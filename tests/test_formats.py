@@ -1,4 +1,4 @@
-"""Reports as files: JUnit XML, Markdown and badges, each written whole or not at all."""
+"""Reports as files: JUnit XML, Markdown and badges are written completely or not at all."""
 
 import json
 import re

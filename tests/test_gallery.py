@@ -1,4 +1,4 @@
-"""The gallery: its entries, the page of the kill matrix, and that the matrix says what the judge says."""
+"""The gallery: its entries, the page of the kill matrix, and that the matrix agrees with the judge."""
 
 import re
 from collections import Counter
@@ -176,7 +176,7 @@ def test_what_is_not_as_it_should_be_is_listed():
     ]
     assert not any(one.as_it_should for one in (filed, alarm))
     killed = Finding("c", "MASK-1", "c", 3, 0.1, {}, 1.0)
-    assert "wrong: 2, killed under the rule they are filed under: 1" in summary([filed, alarm, killed])
+    assert "wrong: 2, killed under their own rule: 1" in summary([filed, alarm, killed])
 
 
 def test_an_error_of_the_judge_says_where_it_happened(monkeypatch):

@@ -1,4 +1,4 @@
-"""Known failures: told from new ones, kept with their reasons, and seen when they hold no more."""
+"""Known failures are separated from new ones, keep their reasons, and are reported when they are fixed."""
 
 from dataclasses import replace
 

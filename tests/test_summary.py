@@ -1,4 +1,4 @@
-"""The lines of a run that count: budget, verdicts, time, levels, what was run."""
+"""The summary of a run: budget, verdicts, time, levels, and the part that was run."""
 
 from dataclasses import replace
 

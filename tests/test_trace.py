@@ -1,4 +1,4 @@
-"""Traceability: nothing is missing, and what is missing is said."""
+"""Traceability: there are no gaps, and a gap would be listed."""
 
 from dataclasses import replace
 
