@@ -77,7 +77,7 @@ def totals(verdicts: Iterable[Verdict], known: Collection[Verdict] = ()) -> list
 
 
 def gradients(verdicts: Iterable[Verdict]) -> str:
-    """Say why no gradient was judged, if the backend computes none; empty if some were, or none was asked.
+    """Return why no gradient was judged. Empty if some were judged, or none was planned.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def gradients(verdicts: Iterable[Verdict]) -> str:
 
 
 def left_out(verdicts: Iterable[Verdict]) -> str:
-    """Say how many cases the limits of a run left out, and the first reason; empty if none.
+    """Return how many cases the limits of a run left out, with the first reason. Empty if none.
 
     Examples
     --------
