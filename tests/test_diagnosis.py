@@ -122,7 +122,7 @@ def test_a_failing_run_is_diagnosed_in_the_process_that_judges():
         verdicts = [event for event in pool.run() if isinstance(event, Verdict)]
         assert any(verdict.bad for verdict in verdicts)
         found = pool.diagnose(asked_again(verdicts), 120)
-    assert found.startswith("consistent with: lse_negative (Return minus the lse")
+    assert found.startswith("consistent with: lse_negative (Return the negative lse")
 
 
 def test_where_nothing_fits_nothing_is_said():
