@@ -1,7 +1,7 @@
 """The suite: cases and relations by chapter, the judge, the reports, the command line.
 
-Importing it loads nothing: pytest reads its plugin at every start, in projects
-that have no use for it too.
+Importing it loads nothing, because pytest reads its plugin at every start, also in projects
+that do not use it.
 """
 
 from importlib import import_module

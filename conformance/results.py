@@ -165,7 +165,7 @@ class Run:
         if declined > judged:  # a backend that declines most cases was not judged
             return (
                 f"declined {declined} of {declined + judged} cases that its arguments offer; expected at "
-                "most half. What it takes alone can be said: axes, depths, multiple, heads, always"
+                "most half. To declare what it takes, use axes, depths, multiple, heads, always"
             )
         missing = self.missing(subject)
         return (

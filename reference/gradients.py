@@ -59,7 +59,7 @@ def attention_vjp(
     d_output : (*B, Hq, L, Dv) or (L, Dv)
         Cotangent of the output.
     d_lse : (*B, Hq, L) or (L,), optional
-        Cotangent of the lse (GRAD-6); 0 when not given.
+        Cotangent of the lse (GRAD-6). The default is 0.
     dtype : data type, optional
         Working precision and dtype of the results.
 
@@ -76,7 +76,7 @@ def attention_vjp(
     Raises
     ------
     ArgumentError
-        If an argument does not fit.
+        If an argument is refused.
 
     Notes
     -----
@@ -95,14 +95,14 @@ def attention_vjp(
 def attention_vjp_of(
     call: Call, query: Array, key: Array, value: Array, d_output: Array, **options: Any
 ) -> tuple[Array, ...]:
-    """Refuse what does not fit, and compute."""
+    """Check the arguments, and compute."""
     given = Gradients(call.steps, call.xp, call.dtype, query, key, value, d_output=d_output, **options)
     return _attention_vjp(check_cotangents(cast("Gradients", checked(given))))
 
 
 @step
 def check_cotangents(call: Gradients) -> Gradients:
-    """Require the shapes and the dtypes of the outputs (GRAD-16)."""
+    """Check that cotangents have the shapes and dtypes of the outputs (GRAD-16)."""
     shape = (*call.query.shape[:-1], call.value.shape[-1])
     own = tuple(real(call, "d_output", call.d_output, "ERR-2").shape)
     need("d_output", own == shape, f"shape {shape}", own, "GRAD-16")
@@ -128,7 +128,7 @@ def _attention_vjp(given: Gradients) -> tuple[Array, ...]:
 
 @step
 def given_cotangents(call: Gradients) -> Gradients:
-    """Bring the cotangents to the axes and the precision of the call; none of the lse is 0 (GRAD-6)."""
+    """Convert the cotangents to the axes and precision of the call. A missing `d_lse` is 0 (GRAD-6)."""
     g, h = wide(call, call.d_output), call.d_lse
     g = g[None, ...] if call.flat else g
     if h is None:
@@ -139,7 +139,7 @@ def given_cotangents(call: Gradients) -> Gradients:
 
 @step
 def backward(call: Gradients) -> list[Array]:
-    """Compute the gradients of query, key and value, and of bias and sinks where these are given (GRAD-1)."""
+    """Compute the gradients of query, key and value, and of bias and sinks if these are given (GRAD-1)."""
     p, lse, seen = forward_again(call)  # (*B, Hq, L, S), (*B, Hq, L) and (*B, Hq, L, S)
     r = d_weights(call)  # (*B, Hq, L, S)
     row = delta(call, p, r, seen)  # (*B, Hq, L, 1)
@@ -153,7 +153,7 @@ def backward(call: Gradients) -> list[Array]:
 
 @step
 def forward_again(call: Gradients) -> tuple[Array, Array, Mask]:
-    """Compute what the forward pass knew: weights before dropout, lse, and which pairs are allowed."""
+    """Compute the results of the forward pass: weights before dropout, lse, and allowed pairs."""
     seen = allowed(call)
     p, lse = softmax_of(call, scored(call), seen)
     return p, lse, seen
@@ -161,31 +161,31 @@ def forward_again(call: Gradients) -> tuple[Array, Array, Mask]:
 
 @step
 def d_weights(call: Gradients) -> Array:
-    """Gradient with respect to each weight, through its dropout (GRAD-8)."""
+    """Return the gradient with respect to each weight, through its dropout (GRAD-8)."""
     r = call.d_output @ call.xp.matrix_transpose(shared(call, call.value))
     return dropped(call, r)
 
 
 @step
 def delta(call: Gradients, p: Array, r: Array, allowed: Mask) -> Array:
-    """Mean of these gradients under the weights of each row; it also is the output times its cotangent."""
-    terms = call.xp.where(allowed, p * r, 0.0)  # a value that is not attended may be NaN (GRAD-12)
+    """Return the mean of these gradients under the weights: the output times its cotangent, for each row."""
+    terms = call.xp.where(allowed, p * r, 0.0)  # a value that no query attends to may be NaN (GRAD-12)
     return call.xp.sum(terms, axis=-1, keepdims=True)
 
 
 @step
 def d_scores(call: Gradients, p: Array, r: Array, delta: Array, allowed: Mask) -> Array:
-    """Gradient with respect to each score, 0 where the pair is disallowed (GRAD-6, GRAD-9, GRAD-10)."""
+    """Return the gradient with respect to each score, 0 for disallowed pairs (GRAD-6, GRAD-9, GRAD-10)."""
     return call.xp.where(allowed, p * (r - delta + call.d_lse), 0.0)
 
 
 @step
 def d_products(call: Gradients, t: Array) -> Array:
-    """Gradient with respect to each scaled product: the slope of the softcap (GRAD-5)."""
+    """Return the gradient with respect to each scaled product, by the slope of the softcap (GRAD-5)."""
     if call.softcap is None:
         return t
     bend = call.xp.tanh(product(call) * factor(call) / call.softcap)
-    # Not 1 - bend ** 2, which cancels where the cap is reached. NaN there belongs to a disallowed pair.
+    # This is not 1 - bend ** 2, in which digits cancel near the cap. A NaN belongs to a disallowed pair.
     return call.xp.where(t == 0, 0.0, t * ((1 - bend) * (1 + bend)))
 
 
@@ -204,7 +204,7 @@ def d_key(call: Gradients, u: Array, allowed: Mask) -> Array:
 
 @step
 def d_value(call: Gradients, p: Array, allowed: Mask) -> Array:
-    """Sum of the cotangents by the weights after dropout (GRAD-8)."""
+    """Sum the cotangents, multiplied by the weights after dropout (GRAD-8)."""
     q = call.xp.where(allowed, dropped(call, p), 0.0)
     turned = call.xp.matrix_transpose
     return summed_heads(call, meeting(call, turned(q), turned(allowed), call.d_output), call.value)
@@ -218,7 +218,7 @@ def d_bias(call: Gradients, t: Array) -> Array:
 
 @step
 def d_sinks(call: Gradients, lse: Array, delta: Array) -> Array:
-    """Sum of the sink's weight times what moves the denominator (GRAD-7)."""
+    """Sum the products of the sink's weight and the derivative by the denominator (GRAD-7)."""
     xp = call.xp
     p = xp.where(call.sink == -math.inf, 0.0, xp.exp(call.sink - lse[..., None]))  # (*B, Hq, L, 1)
     moved = xp.where(p == 0, 0.0, p * (call.d_lse - delta))
@@ -227,10 +227,10 @@ def d_sinks(call: Gradients, lse: Array, delta: Array) -> Array:
 
 @step
 def meeting(call: Gradients, weights: Array, pairs: Mask, array: Array) -> Array:
-    """Multiply, so that NaN and infinity reach only what may attend to them (GRAD-12, GRAD-18)."""
+    """Multiply, so that NaN and infinity reach only rows that may attend to them (GRAD-12, GRAD-18)."""
     xp = call.xp
     finite = xp.isfinite(array)
-    if call.steps.compiler is None and bool(xp.all(finite)):  # what is compiled looks at no numbers
+    if call.steps.compiler is None and bool(xp.all(finite)):  # compiled code reads no values
         return weights @ array
     met = xp.astype(pairs, weights.dtype) @ xp.astype(~finite, weights.dtype) > 0
     return xp.where(met, math.nan, weights @ xp.where(finite, array, 0.0))
@@ -248,7 +248,7 @@ def summed_heads(call: Gradients, d: Array, like: Array) -> Array:
 
 
 def summed_to(xp: Any, array: Array, shape: Shape) -> Array:
-    """Sum over the axes along which an array of that shape is broadcast."""
+    """Sum over the axes along which an array of a shape is broadcast."""
     for _ in range(array.ndim - len(shape)):
         array = xp.sum(array, axis=0)
     for axis, size in enumerate(shape):

@@ -31,7 +31,7 @@ def merge_partials_vjp(
     d_output : (*B, H, L, Dv)
         Cotangent of the merged output.
     d_lse : (*B, H, L), optional
-        Cotangent of the merged lse; 0 when not given.
+        Cotangent of the merged lse. The default is 0.
     dtype : data type, optional
         Working precision and dtype of the results.
 
@@ -47,8 +47,8 @@ def merge_partials_vjp(
 
     Notes
     -----
-    Rule GRAD-21. A part is to the merged row what a key is to a query: its lse is the score, and its
-    output the value.
+    Rule GRAD-21. A part relates to the merged row as a key to a query: its lse is the score, and its
+    output is the value.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def merge_partials_vjp_of(
 
 @step
 def check_cotangent(call: Call, name: str, given: Array, like: Array, shape: Shape) -> None:
-    """Require the shape of the output, and the dtype of the array that it is computed from (GRAD-16)."""
+    """Check that a cotangent has the shape of the output and the dtype of its array (GRAD-16)."""
     own = tuple(real(call, name, given, "ERR-2").shape)
     need(name, own == shape, f"shape {shape}", own, "GRAD-16")
     expected = f"dtype {dtype_name(like)} as in the first array"
@@ -107,7 +107,7 @@ def parted(call: Call, outputs: Array, lses: Array, g: Array, h: Array) -> tuple
 
 @step
 def shares(call: Call, lses: Array) -> Array:
-    """Share of each part in the denominator of its row; 0 of a part whose lse is minus infinity (CACHE-7)."""
+    """Return the share of each part in the denominator of its row, 0 for empty parts (CACHE-7)."""
     xp = call.xp
     top = largest(xp, lses, axis=0)
     rates = xp.exp(lses - xp.where(top == -math.inf, 0.0, top))
@@ -117,7 +117,7 @@ def shares(call: Call, lses: Array) -> Array:
 
 @step
 def d_levels(_call: Call, w: Array, r: Array, delta: Array, h: Array) -> Array:
-    """Gradient with respect to each lse: it moves the share of its part, and the merged lse (GRAD-21)."""
+    """Return the gradient with respect to each lse, through the shares and the merged lse (GRAD-21)."""
     return w * (r - delta + h)
 
 
@@ -131,7 +131,7 @@ def rotary_vjp(
     rotary_depth: int | None = None,
     dtype: DTypeLike = np.float64,
 ) -> NDArray[Any]:
-    """Gradient of rotary embedding, for a given cotangent: the rotation by the negative angle.
+    """Gradient of rotary embedding for a given cotangent: the rotation by the negative angle.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def rotary_vjp_of(
     interleaved: bool,
     rotary_depth: int | None,
 ) -> Array:
-    """Check the arguments, and turn back."""
+    """Check the arguments, and rotate back."""
     starts, depth = check_rotary(call, features, offset, base, rotary_depth)
     check_cotangent(call, "d_rotated", d_rotated, features, tuple(features.shape))
     options = {"interleaved": flag("interleaved", interleaved)}
@@ -186,5 +186,5 @@ def rotary_vjp_of(
 
 @step
 def turned_back(call: Call, g: Array, offset: Any, base: float, depth: int, *, interleaved: bool) -> Array:
-    """Turn each pair by its negative angle. A cotangent past the rotary depth passes through (GRAD-22)."""
+    """Rotate each pair by its negative angle. A cotangent past the rotary depth does not change (GRAD-22)."""
     return rotated(call, g, offset, base, depth, interleaved=interleaved, back=True)

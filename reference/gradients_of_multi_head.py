@@ -84,7 +84,7 @@ def multi_head_attention_vjp(
 
 
 def multi_head_attention_vjp_of(call: Call, **given: Any) -> tuple[Array, ...]:
-    """Go forward, then back through each projection. Each gradient has the dtype of its array (GRAD-2)."""
+    """Compute the forward pass, then the gradients. Each gradient has the dtype of its array (GRAD-2)."""
     source = given["tokens"] if given["memory"] is None else given["memory"]
     key_heads = given["heads"] if given["key_heads"] is None else given["key_heads"]
     given = check_multi_head(call, given | {"source": source, "key_heads": key_heads})
@@ -125,7 +125,7 @@ def _of_parameters(call: Call, given: Given, ds: Given, merged: Array) -> Given:
 
 
 def _of_tokens(call: Call, given: Given, ds: Given) -> Given:
-    """Bring the gradients of queries, keys and values back to what they were projected from."""
+    """Compute the gradients through the projections to queries, keys and values."""
     parts = [
         d_projected(call, ds[name], wide(call, given[f"{name}_weight"]), given["convention"])
         for name in ("query", "key", "value")
@@ -136,13 +136,13 @@ def _of_tokens(call: Call, given: Given, ds: Given) -> Given:
 
 @step
 def d_projected(call: Call, d: Array, weight: Array, convention: str) -> Array:
-    """Gradient with respect to what was projected: by the transposed weight (GRAD-23)."""
+    """Return the gradient with respect to the projected tokens, by the transposed weight (GRAD-23)."""
     return d @ (call.xp.matrix_transpose(weight) if convention == "row" else weight)
 
 
 @step
 def d_weight(call: Call, inputs: Array, d: Array, convention: str) -> Array:
-    """Gradient with respect to a weight, over all positions of all batch entries (GRAD-23, PROJ-7)."""
+    """Return the gradient with respect to a weight, summed over all positions (GRAD-23, PROJ-7)."""
     turned = call.xp.matrix_transpose
     products = turned(inputs) @ d if convention == "row" else turned(d) @ inputs
     return summed_to(call.xp, products, tuple(products.shape[-2:]))
@@ -150,7 +150,7 @@ def d_weight(call: Call, inputs: Array, d: Array, convention: str) -> Array:
 
 @step
 def d_shift(call: Call, d: Array) -> Array:
-    """Gradient with respect to a bias: the sum over all positions of all batch entries (GRAD-23)."""
+    """Return the gradient with respect to a bias, summed over all positions (GRAD-23)."""
     return summed_to(call.xp, d, tuple(d.shape[-1:]))
 
 
@@ -158,6 +158,6 @@ def d_shift(call: Call, d: Array) -> Array:
 def collected(
     _call: Call, by_query: Array, by_key: Array, by_value: Array, *, cross: bool
 ) -> tuple[Array, Array]:
-    """Gradients of tokens and of the memory; without one the tokens collect from all three (GRAD-23)."""
+    """Return the gradients of tokens and memory. Without a memory, tokens collect all three (GRAD-23)."""
     of_source = by_key + by_value
     return (by_query, of_source) if cross else (by_query + of_source, None)

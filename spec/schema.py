@@ -21,7 +21,7 @@ def read(path: Path, *, complete: bool = True) -> dict[str, Any]:
     path : Path
         The file.
     complete : bool, optional
-        Whether expected values are required. A case that is being added has none yet.
+        Whether expected values are required. A new case has none yet.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Backends that are wrong, or behave badly, in one way each; for tests of the suite itself."""
+"""Backends with one fault each, for tests of the suite itself."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Right functions that are called as those of real libraries are; for tests of what finds that out."""
+"""Correct functions with the conventions of real libraries, for tests of `attnspec init`."""
 
 # ruff: noqa: FBT002, N803 - the names and the order are theirs
 

@@ -1,4 +1,4 @@
-"""Functions of PyTorch that are differentiated well, wrongly, or not at all."""
+"""Functions of PyTorch whose gradients are right, wrong or missing."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Calls of `attention_vjp`, and what both oracles say of one."""
+"""Calls of `attention_vjp`, and the results of both oracles for a call."""
 
 import numpy as np
 

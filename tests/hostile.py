@@ -1,4 +1,4 @@
-"""Implementations that do to their process what they like, for ``test_hostile.py``."""
+"""Implementations that manipulate their process, for ``test_hostile.py``."""
 
 import atexit
 import contextlib

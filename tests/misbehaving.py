@@ -1,4 +1,4 @@
-"""A program that speaks the protocol and misbehaves in the way that its argument names; zeros otherwise."""
+"""A program that speaks the protocol and misbehaves as its argument says. Otherwise it returns zeros."""
 
 import json
 import math

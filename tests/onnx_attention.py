@@ -1,4 +1,4 @@
-"""The ONNX operator Attention (opset 23 to 25) put as calls of ours: the table of spec/dialects.md as code.
+"""Translates the ONNX operator Attention (opset 23 to 25) to calls of attnspec, as spec/dialects.md does.
 
 What the attributes and inputs mean is taken from the operator's text as of ONNX 1.23. Nothing here computes
 attention: the numbers come from `attnspec.reference` alone.

@@ -1,4 +1,4 @@
-"""Right implementations that call things otherwise; for tests of adapters and configuration."""
+"""Correct implementations with other names, for tests of adapters and configuration."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Results made by hand, to be reported."""
+"""Results made by hand, for tests of reports."""
 
 from dataclasses import replace
 

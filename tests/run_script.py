@@ -1,4 +1,4 @@
-"""Running a script in a process that is forked from one which has imported PyTorch and run nothing."""
+"""Runs a script in a process that is forked from one that has imported PyTorch and run nothing."""
 
 import multiprocessing
 import os

@@ -1,4 +1,4 @@
-"""Attribution: what is said of a wrong result, and what is not looked at."""
+"""Attribution: what a verdict says about a wrong result, and what the judge does not compare."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Backends: found by name, or refused in one line; and all of them conform, or deviate as declared."""
+"""Backends are found by name or refused in one line. All of them conform, or deviate as declared."""
 
 import os
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What somebody's code may do wrong, whole: for each a clear verdict or error, nothing hung, nothing lost.
+"""Bad input by users: each kind has a clear verdict or error, nothing hangs, and no result is lost.
 
 Functions are judged here through the command line, as anybody would. Programs that misbehave are listed
 in ``test_program.py``, folders with files that are missing or cut in ``test_offline.py``.

@@ -1,4 +1,4 @@
-"""The error budget, against its terms written out by hand."""
+"""The error budget equals its terms, which are written out by hand."""
 
 import re
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""The budget of a gradient: by hand, where it is 0, and what stays within it or does not."""
+"""The budget of a gradient: terms by hand, elements with a budget of 0, and results inside and outside."""
 
 from itertools import pairwise
 from pathlib import Path

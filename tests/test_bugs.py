@@ -1,4 +1,4 @@
-"""Functions with a bug, as people write them: found, told in a page, with the cause first and named.
+"""Functions with realistic bugs: a report of one page names the cause first.
 
 A few of them, as all take ten minutes: ``python -m bugs.measure`` here measures the others too.
 """

@@ -1,4 +1,4 @@
-"""Cases as JSON: the same form for golden, generated and malformed ones, and the same case back."""
+"""Cases as JSON: golden, generated and malformed cases have one form, and can be read back."""
 
 import json
 from dataclasses import fields, is_dataclass

@@ -1,4 +1,4 @@
-"""Causes: failures of one thing are one block, the rule that says it best at its front."""
+"""Causes: failures with one cause are shown together, under the rule that describes it best."""
 
 from dataclasses import replace
 

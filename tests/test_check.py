@@ -1,4 +1,4 @@
-"""The command that judges: what it prints and writes of results that are given to it."""
+"""The command that judges: what it prints and writes for given results."""
 
 import json
 import signal

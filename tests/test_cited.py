@@ -1,4 +1,4 @@
-"""What cites a rule is about it, as far as the data of operations and the sentences of rules can tell."""
+"""A case or group that cites a rule is about it, as far as the data of operations can show."""
 
 import re
 from dataclasses import replace

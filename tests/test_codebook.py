@@ -1,4 +1,4 @@
-"""The codebook oracle: against the exact oracle where both can go, and what it tells apart at any length."""
+"""The codebook oracle agrees with the exact oracle, and detects errors at any length."""
 
 import re
 import shutil

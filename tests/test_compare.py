@@ -1,4 +1,4 @@
-"""Two runs compared, from their files."""
+"""Comparison of two runs from their files."""
 
 from dataclasses import replace
 

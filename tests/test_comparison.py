@@ -1,4 +1,4 @@
-"""The comparison of a result with its exact values: what is off, by how many budgets, and where."""
+"""The comparison of a result with its exact values: the wrong elements, their errors and places."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Implementations that take some calls alone: problems are drawn to fit them, and are other problems."""
+"""Implementations that take only some calls: the suite generates cases that fit them."""
 
 from dataclasses import replace
 

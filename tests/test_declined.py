@@ -1,4 +1,4 @@
-"""`NotImplementedError` is a plain way to say that a call is not offered."""
+"""A call that raises `NotImplementedError` is not offered."""
 
 from dataclasses import replace
 

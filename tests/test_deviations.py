@@ -1,4 +1,4 @@
-"""A declared deviation excuses just what it says, and has to show."""
+"""A declared deviation covers only what it declares, and a run must show it."""
 
 import json
 from dataclasses import replace

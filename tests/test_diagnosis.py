@@ -1,4 +1,4 @@
-"""Diagnosis: named rightly, or not at all."""
+"""Diagnosis names the right entry, or none."""
 
 from dataclasses import replace
 
@@ -122,7 +122,7 @@ def test_a_failing_run_is_diagnosed_in_the_process_that_judges():
         verdicts = [event for event in pool.run() if isinstance(event, Verdict)]
         assert any(verdict.bad for verdict in verdicts)
         found = pool.diagnose(asked_again(verdicts), 120)
-    assert found.startswith("consistent with: lse_negative (Return minus the lse")
+    assert found.startswith("consistent with: lse_negative (Return the negative lse")
 
 
 def test_where_nothing_fits_nothing_is_said():
@@ -162,7 +162,7 @@ def test_a_bug_of_one_path_is_named_with_the_trait_of_its_calls():
     asked = [one for one in (*golden(), *PROBES) if one.operation == "attention"]
     found = diagnose(shared, asked, GALLERY)
     assert (names(found), found.path) == (["scale_without_the_root"], (traits.SHARED, True))
-    assert "; SCORE-2), in calls with shared key heads alone (the same on" in str(found)
+    assert "; SCORE-2), only in calls with shared key heads (the same on" in str(found)
 
 
 def test_what_differs_on_calls_of_one_kind_alone_is_similar_and_says_which():
@@ -172,9 +172,7 @@ def test_what_differs_on_calls_of_one_kind_alone_is_similar_and_says_which():
     assert str(found).startswith(
         "similar to: scale_without_the_root (Divide by the depth; SCORE-2) (the same on"
     )
-    assert str(found).endswith(
-        "all other cases are calls with NaN or infinity, where it gives something else)"
-    )
+    assert str(found).endswith("all other cases are calls with NaN or infinity, and have other results)")
 
 
 def tally(failing, passing, *, edges=False):

@@ -1,4 +1,4 @@
-"""The page of dialects says what the backends declare, and nothing else."""
+"""The page of dialects agrees with the declarations of the backends."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Rules by which more than one answer conforms: each of them passes, and any other fails."""
+"""Rules with several conforming results: each of them passes, and any other fails."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Other packages register backends: a name each, and what is wrong with one is said of that name alone."""
+"""Other packages register backends by name. An error in one of them affects only this name."""
 
 import sys
 from textwrap import dedent

@@ -1,4 +1,4 @@
-"""The error budget: no correct algorithm exceeds it, and every fault that shows does."""
+"""The error budget: no correct algorithm exceeds it, and every visible fault does."""
 
 import re
 from functools import reduce

@@ -1,4 +1,4 @@
-"""The stored expected values: all that the fixed suite needs, as both oracles have them."""
+"""The stored expected values are complete, and both oracles agree with them."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""Every number that the five worked examples print is answered for, and holds."""
+"""Every number that the five worked examples print is stored, and agrees with the values."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What released libraries are found to do, each shown by a script with the library alone."""
+"""Findings about released libraries: a script shows each with the library alone."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Reports as files: JUnit XML, Markdown and badges, each written whole or not at all."""
+"""Reports as files: JUnit XML, Markdown and badges are written completely or not at all."""
 
 import json
 import re
@@ -100,7 +100,7 @@ def test_markdown():
     assert "| `m:f` | `numpy 2.4` | refusals | 0 | " in text
     assert "<details><summary>MASK-6 A row with nothing to attend to gives zero" in text
     assert "```text\ncase masking-empty-last, float32, on m:f\n" in text
-    assert "NUM-3 Every element stays within its error budget: known, 1 of it, `raises | today`" in text
+    assert "NUM-3 Every element stays within its error budget: known, 1 case, `raises | today`" in text
     assert f"- `MASK-6 {PASS.case} on m:f: does not fail any more; remove it`" in text
 
 
@@ -109,7 +109,7 @@ def test_markdown_of_what_conforms_but_for_known_failures():
     assert text.startswith(
         "## attnspec: conforms but for 1 known failure; reaches levels core, strict, grouped"
     )
-    assert "known, 1 of it, `filled with -1e9` ([link](https://x.example/1))" in text
+    assert "known, 1 case, `filled with -1e9` ([link](https://x.example/1))" in text
     odd = replace(KNOWN, link="javascript:alert(1)")
     text = to_markdown(Report(replace(PERFECT, verdicts=(*PERFECT.verdicts, FAIL)), [odd]))
     assert "(`javascript:alert(1)`)" in text

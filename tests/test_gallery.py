@@ -1,4 +1,4 @@
-"""The gallery: its entries, the page of the kill matrix, and that the matrix says what the judge says."""
+"""The gallery: its entries, the page of the kill matrix, and that the matrix agrees with the judge."""
 
 import re
 from collections import Counter
@@ -127,7 +127,7 @@ def test_a_correct_entry_that_is_none_is_noticed():
     part = [find("softmax-002-float32"), find("masking-empty-last-float32")]
     (found,) = acquit([entry("values_one_late")], part).values()
     assert found.broken
-    assert problems([found])[0].startswith("values_one_late is correct, and a false alarm: ")
+    assert problems([found])[0].startswith("values_one_late is correct, but fails: ")
 
 
 def test_the_matrix_says_what_the_judge_says():
@@ -171,12 +171,12 @@ def test_what_is_not_as_it_should_be_is_listed():
     filed = Finding("a", "MASK-1", "", 3, 0.1, {"MASK-3": "c"}, 1.0)
     alarm = Finding("b", "", "", 3, 0.1, {"NUM-3": "c"}, 1.0)
     assert problems([filed, alarm]) == [
-        "a is filed wrongly: it breaks MASK-3 by c, no case of 3 says that MASK-1 is broken",
-        "b is correct, and a false alarm: NUM-3 by c",
+        "a has the wrong rule: it breaks MASK-3 by c, and no case of 3 says that MASK-1 is broken",
+        "b is correct, but fails: NUM-3 by c",
     ]
     assert not any(one.as_it_should for one in (filed, alarm))
     killed = Finding("c", "MASK-1", "c", 3, 0.1, {}, 1.0)
-    assert "wrong: 2, killed under the rule they are filed under: 1" in summary([filed, alarm, killed])
+    assert "wrong: 2, killed under their own rule: 1" in summary([filed, alarm, killed])
 
 
 def test_an_error_of_the_judge_says_where_it_happened(monkeypatch):

@@ -1,4 +1,4 @@
-"""The bases of the gallery compute attention at every size; what needs sizes is wrong at a stored call."""
+"""The bases of the gallery compute attention at every size. Entries that need sizes fail a stored call."""
 
 import numpy as np
 import pytest

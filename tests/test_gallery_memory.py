@@ -1,4 +1,4 @@
-"""Entries with a memory: what each gives after other calls, or beside them, is not what it gives alone."""
+"""Entries that need several calls have other results after or beside other calls than alone."""
 
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,4 +1,4 @@
-"""Gradients of a user's function: which are judged, and what is said of those that are not."""
+"""Gradients of a user's function: which are judged, and what the report says about the others."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Gradients of companions: both oracles agree, correct algorithms keep the budget, and mistakes do not."""
+"""Gradients of companions: both oracles agree, correct algorithms keep the budget, and mistakes exceed it."""
 
 import numpy as np
 import pytest

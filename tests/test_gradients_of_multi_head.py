@@ -1,4 +1,4 @@
-"""Gradients of multi-head attention: both oracles, the reference, and what keeps the budget or exceeds it."""
+"""Gradients of multi-head attention: both oracles, the reference, and the budget."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What a run comes to: its last lines say how it ended and why, and the gravest of several decides."""
+"""The last lines of a run say how it ended and why. The gravest of several events decides."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Dependencies run one way: spec, reference, backends, conformance; and nothing heavy is loaded early."""
+"""Imports go in one direction: spec, reference, backends, conformance. Large libraries are loaded late."""
 
 import ast
 import subprocess

@@ -1,4 +1,4 @@
-"""Judged in this process, or described by a decorator: what is said of a function, without a file."""
+"""Judging in the current process, and describing a function by a decorator instead of a file."""
 
 import subprocess
 import sys

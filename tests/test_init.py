@@ -1,4 +1,4 @@
-"""How a function is called is found out, and what is written about it passes."""
+"""`attnspec init` infers how a function is called, and the file that it writes passes."""
 
 import sys
 import tomllib

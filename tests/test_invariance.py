@@ -1,4 +1,4 @@
-"""The chapter on invariance: each relation holds for sums in one order, and fails where the order moves."""
+"""The chapter on invariance: each relation holds for sums in one order, and fails if the order changes."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""JAX compiles little for the suite, and keeps little of it."""
+"""JAX compiles few modules for the suite, and keeps few of them in memory."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The judge judged: what must pass passes, what must not does not, and the verdict says why."""
+"""The judge passes correct results, fails wrong ones, and states the reason."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Known failures: told from new ones, kept with their reasons, and seen when they hold no more."""
+"""Known failures are separated from new ones, keep their reasons, and are reported when they are fixed."""
 
 from dataclasses import replace
 
@@ -187,17 +187,20 @@ def entry(**changes):
     [
         ("[[known", "to be TOML, got "),
         ("\x00", "to be TOML, got "),
-        ("[unknown]\n", r"expected entries \[\[known\]\] alone, got unknown"),
-        ("known = 1", r"expected entries \[\[known\]\] alone, got known"),
-        ("known = [1]", "entry 1: expected rule, backend, status, reason, and maybe link and cases, got 1"),
+        ("[unknown]\n", r"expected only entries \[\[known\]\], got unknown"),
+        ("known = 1", r"expected only entries \[\[known\]\], got known"),
+        (
+            "known = [1]",
+            "entry 1: expected rule, backend, status, reason, and optionally link and cases, got 1",
+        ),
         *((entry(**{key: None}), "expected rule, backend, status") for key in list(LINES)[:4]),
         ("part = 'some'\n" + entry(), "part: expected one of quick, level, chosen, got 'some'"),
-        (entry(tests=["t"]), "expected rule, backend, status, reason, and maybe link and cases, got "),
+        (entry(tests=["t"]), "expected rule, backend, status, reason, and optionally link and cases, got "),
         (entry(rule="X-1"), "entry 1: rule: expected one of the standard, got 'X-1'"),
         (entry(status="crash"), "status: expected one of fail, error, ended, got 'crash'"),
         (entry(reason=" "), "reason: expected a text"),
         (entry(backend=1), "backend: expected a text"),
-        (entry(cases=[]), "cases: expected names of cases, or none at all"),
+        (entry(cases=[]), "cases: expected names of cases, or no key cases"),
         (entry(cases="c"), "cases: expected names of cases"),
     ],
 )

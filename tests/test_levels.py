@@ -1,4 +1,4 @@
-"""Levels: every MUST rule is in one or said to be in none, and verdicts decide which is reached."""
+"""Levels: every MUST rule is in a level or listed as being in none, and verdicts determine the levels."""
 
 import re
 from dataclasses import replace

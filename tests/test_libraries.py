@@ -1,4 +1,4 @@
-"""A library is an object: nothing else knows one by its name, and none is loaded before it is asked for."""
+"""A library is an object. No other file names a library, and none is loaded before it is used."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Links lead somewhere, rules that are cited are those that are linked, and what is cited is listed."""
+"""Links have targets, rules in the text are linked, and links are listed at the end of a page."""
 
 import re
 from functools import cache

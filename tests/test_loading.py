@@ -1,4 +1,4 @@
-"""What somebody has is found where it is, and where it is not, one message says what to write."""
+"""Backends of users are found. If one is not found, a single message says what to write."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Calls that must be refused: our own sources refuse every one, and name the argument at fault."""
+"""Calls that must be refused: the reference and the adapters refuse them and name the argument at fault."""
 
 import re
 

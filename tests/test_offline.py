@@ -1,4 +1,4 @@
-"""Calls as files: the same verdicts as in one process, and folders in which something is wrong."""
+"""Calls as files: the verdicts are those of one process, and faults in folders are reported."""
 
 import json
 import re

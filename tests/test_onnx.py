@@ -1,4 +1,4 @@
-"""The translation of ONNX's Attention into our calls, against ONNX's two implementations of its own text.
+"""The translation of ONNX's Attention to calls of attnspec agrees with ONNX's two implementations.
 
 Where these differ from the text, or from each other, that is pinned at the end: a test that fails there says
 that ONNX has changed, and spec/dialects.md with it.

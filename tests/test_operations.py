@@ -1,4 +1,4 @@
-"""Operations as data: they say what the reference takes, what the rules say, and what the vectors hold."""
+"""Operations as data agree with the reference, the rules and the vectors."""
 
 import inspect
 from pathlib import Path

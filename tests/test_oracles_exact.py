@@ -1,4 +1,4 @@
-"""The exact oracle: it ends, it rounds once, and its errors are clear."""
+"""The exact oracle terminates, rounds once, and has clear errors."""
 
 from decimal import Decimal
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""The gradients of the two oracles: they agree on every option and on every variant."""
+"""The two oracles agree on gradients with every option and every variant."""
 
 import numpy as np
 import pytest

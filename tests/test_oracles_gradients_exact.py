@@ -1,4 +1,4 @@
-"""Gradients of the oracles: derivatives, closed forms, and what cancels is exactly 0."""
+"""Gradients of the oracles: derivatives, closed forms, and sums that are exactly 0."""
 
 import numpy as np
 import pytest

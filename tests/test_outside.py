@@ -1,4 +1,4 @@
-"""Text from outside, from a kernel to each report: nothing of it is acted upon, and none of it is endless."""
+"""External text in reports: it has no effect, and its length is limited."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The pictures of the standard are those that the reference gives, and can be read."""
+"""The pictures of the standard agree with the reference and are readable."""
 
 import re
 from xml.etree import ElementTree as ET

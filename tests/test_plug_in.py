@@ -1,4 +1,4 @@
-"""What was never seen before, plugged in: options, other conventions, a configuration file."""
+"""New implementations: options, other conventions, a configuration file."""
 
 import re
 import sys

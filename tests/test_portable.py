@@ -1,4 +1,4 @@
-"""The portable source: what is malformed is refused by name on every library, and what is odd is not."""
+"""The portable source refuses malformed calls by name on every library, and accepts unusual valid calls."""
 
 import numpy as np
 import pytest

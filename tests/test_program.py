@@ -1,4 +1,4 @@
-"""Programs as backends: what they may do wrong, each told apart, and the three examples judged for real."""
+"""Programs as backends: each kind of misbehaviour is reported, and the three examples are judged."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""How far a run is: one line of a terminal, that is cleared; few lines of a log."""
+"""The progress of a run: one line on a terminal that is cleared, and few lines in a log."""
 
 import io
 import os

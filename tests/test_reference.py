@@ -1,4 +1,4 @@
-"""The NumPy reference, judged against the exact oracle's values, and its errors."""
+"""The NumPy reference agrees with the values of the exact oracle, and refuses invalid calls."""
 
 import re
 

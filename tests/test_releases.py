@@ -1,4 +1,4 @@
-"""What is declared holds for a range of releases, and is not applied to others."""
+"""Declarations apply to a range of releases, and not to others."""
 
 from dataclasses import replace
 

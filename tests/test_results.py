@@ -1,4 +1,4 @@
-"""Results as a file: what is written comes back, fits its schema, and tells a run that was cut off."""
+"""Results as a file: they are read back as written, fit their schema, and show if a run was cut off."""
 
 import json
 import re

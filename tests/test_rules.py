@@ -1,4 +1,4 @@
-"""The prose is the source: its rules can be read, and each has what it needs."""
+"""The chapters are the source of the rules. The rules can be read, and each has its cases."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A run on the terminal: failures, one table, a line each for the rest."""
+"""A run on the terminal: failures, one table, and a line for each other result."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""The search: finds what is wrong, makes it small, stores it; and finds nothing where nothing is."""
+"""The search finds a failing call, reduces it and stores it. It finds nothing in a correct implementation."""
 
 import re
 from dataclasses import replace

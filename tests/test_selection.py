@@ -1,4 +1,4 @@
-"""Which part of the suite a run is of: the quick one, that of a rule, that of a name, another seed."""
+"""The parts of the suite: the quick part, the cases of a rule or a name, another seed."""
 
 from click.testing import CliRunner
 from test_session import check

@@ -1,4 +1,4 @@
-"""A run of the suite in a process of its own: its surroundings change nothing, and nothing ends it early."""
+"""A run of the suite in a separate process: its environment does not change it or end it early."""
 
 import os
 import subprocess

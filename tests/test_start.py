@@ -1,4 +1,4 @@
-"""Start-up: little is loaded before the first case, and none of it is heavy."""
+"""Start: few modules are loaded before the first case, and no large ones."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The suite as data: names, seeds, parts and groups; and that its problems tell what they are there for."""
+"""The suite as data: names, seeds, parts and groups. Its problems distinguish the bugs that they target."""
 
 from collections import Counter
 from dataclasses import replace

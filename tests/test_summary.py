@@ -1,4 +1,4 @@
-"""The lines of a run that count: budget, verdicts, time, levels, what was run."""
+"""The summary of a run: budget, verdicts, time, levels, and the part that was run."""
 
 from dataclasses import replace
 
@@ -42,9 +42,11 @@ def test_the_time_and_the_slowest_case():
 
 def test_levels_are_told_of_whole_runs_alone():
     assert levels(Report(PERFECT), SUBJECT) == ", ".join(one.name for one in all_levels())
-    assert levels(Report(RESULTS), SUBJECT) == "not told, as the suite was not run as a whole"
+    assert levels(Report(RESULTS), SUBJECT) == "not determined, because the suite was not run as a whole"
     lost = replace(SUBJECT, problem="cut off")
-    assert levels(Report(replace(PERFECT, subjects=(lost,))), lost).startswith("not told, as the backend")
+    assert levels(Report(replace(PERFECT, subjects=(lost,))), lost).startswith(
+        "not determined, because the backend"
+    )
     lame = tuple(v for v in PERFECT.verdicts if v.rules not in (("MASK-7",), ("MASK-9",)))
     text = levels(Report(replace(PERFECT, verdicts=lame)), SUBJECT)
     assert text.startswith("core, strict, masked, grouped, segmented, windowed, biased, capped, ")

@@ -1,4 +1,4 @@
-"""The page of ten minutes, walked through as it stands: its kernel, its commands, its edits, its output."""
+"""The ten-minute page works as written: its kernel, its commands, its edits, its output."""
 
 import os
 import re

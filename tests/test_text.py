@@ -1,4 +1,4 @@
-"""Verdicts in words: what stands in a verdict is said, and what is said can be run."""
+"""The text of a verdict states all of its fields, and its reproduction runs."""
 
 import sys
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Text from outside, in every report: shown, and neither markup nor a line of ours."""
+"""External text in every report: it is shown, and is neither markup nor a line of the report."""
 
 import re
 from dataclasses import replace

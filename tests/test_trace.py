@@ -1,4 +1,4 @@
-"""Traceability: nothing is missing, and what is missing is said."""
+"""Traceability: there are no gaps, and a gap would be listed."""
 
 from dataclasses import replace
 
@@ -46,7 +46,7 @@ def test_a_group_without_a_rule_and_one_of_no_rule_are_gaps(monkeypatch):
     monkeypatch.setattr("attnspec.conformance.meta.trace.suite", lambda: suites)
     missing = gaps([], {})
     assert "masking: a: cites no rule" in missing
-    assert "masking: b: cites MASK-99, which is none" in missing
+    assert "masking: b: cites MASK-99, which is not a rule" in missing
 
 
 def test_a_group_bears_on_the_rules_of_its_cases():

@@ -1,4 +1,4 @@
-"""Variants: a declared one is verified where it shows, and an undeclared one fails by its name."""
+"""Variants: a declared one is verified where it shows, and an undeclared one fails by name."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What the golden vectors hold: found again by generators, by closed forms, and from each other."""
+"""The values of the golden vectors agree with generators, closed forms, and each other."""
 
 import cmath
 import inspect

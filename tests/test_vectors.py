@@ -1,4 +1,4 @@
-"""The golden vectors as files: well formed, proven, linted, exported."""
+"""The golden vectors as files: well formed, proven, linted and exported."""
 
 import json
 import math

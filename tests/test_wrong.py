@@ -1,4 +1,4 @@
-"""Wrong implementations, judged: each is found under the rule that is there for it, by some case on it.
+"""Wrong implementations: each fails under its rule, in a case of this rule.
 
 Most of them live in the gallery, and `tests/test_gallery.py` judges those; these are of other kinds.
 """

@@ -1,4 +1,4 @@
-"""What several test files use."""
+"""Helpers for several test files."""
 
 import os
 import shutil

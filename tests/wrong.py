@@ -1,4 +1,4 @@
-"""Wrong implementations, each in a way not in the gallery: the portable source, one thing changed."""
+"""Wrong implementations of kinds that the gallery does not have: the portable source with one change."""
 
 from dataclasses import replace
 from functools import wraps

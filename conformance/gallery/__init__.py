@@ -1,4 +1,4 @@
-"""Attention that is wrong in one named way, and attention that is correct: what the suite is tested by."""
+"""Implementations of attention that are wrong in one named way, and correct ones. They test the suite."""
 
 from functools import cache
 from typing import Any
@@ -60,7 +60,7 @@ __all__ = ["KINDS", "NEEDS", "PLACE", "Entry", "correct_entries", "entry", "wron
 
 @cache
 def wrong_entries() -> tuple[Entry, ...]:
-    """List those that break a rule, in the order of the chapters."""
+    """List the entries that break a rule, in the order of the chapters."""
     return entries_of(
         notation,
         projection,
@@ -110,7 +110,7 @@ def wrong_entries() -> tuple[Entry, ...]:
 
 @cache
 def correct_entries() -> tuple[Entry, ...]:
-    """List those that break none."""
+    """List the entries that break no rule."""
     return entries_of(correct, correct_tiles, correct_bases, correct_orders, correct_gradients)
 
 
@@ -120,7 +120,7 @@ def entry(name: str) -> Entry:
     Raises
     ------
     KeyError
-        When there is none.
+        If there is none.
 
     Examples
     --------

@@ -25,13 +25,13 @@ def left_bound_dropped_where_the_right_is_open(call: Attention) -> Any:
 
 @wrong("by_window", "MASK-8", "E")
 def right_bound_without_effect(call: Attention) -> Any:
-    """Look at the left bound of a window alone."""
+    """Use only the left bound of a window."""
     return base.by_window(call.but(window=(_sides(call)[0], None)))
 
 
 @wrong("by_window", "MASK-8", "E")
 def left_bound_without_effect(call: Attention) -> Any:
-    """Look at the right bound of a window alone."""
+    """Use only the right bound of a window."""
     return base.by_window(call.but(window=(None, _sides(call)[1])))
 
 
@@ -53,7 +53,7 @@ def left_bound_one_too_far(call: Attention) -> Any:
 
 @wrong("by_window", "MASK-8", "E")
 def right_bound_one_too_near(call: Attention) -> Any:
-    """Compare with the right bound by less, so that a bound of 0 leaves the query's own key out."""
+    """Compare with the right bound by `<`, so that a bound of 0 disallows the query's own key."""
     right = _sides(call)[1]
     return base.by_window(call) & (True if right is None else call.j < base.position(call) + right)
 
@@ -104,7 +104,7 @@ def window_of_the_larger_bound(call: Attention) -> Any:
 
 @wrong("by_window", "MASK-8", "E")
 def window_dropped_unless_causal(call: Attention) -> Any:
-    """Build windows inside of the causal mask, and nowhere else."""
+    """Apply a window only under a causal mask."""
     return base.by_window(call) if call.is_causal else True
 
 

@@ -53,7 +53,7 @@ def length_counted_from_the_end(call: Call, cache: Array, new: Array, lengths: A
 
 @wrong("by_causality", "CACHE-3", "A", "hyprstream/hyprstream#1521")
 def history_masked_in_a_step(call: Attention) -> Any:
-    """Let a step of several queries attend to itself alone."""
+    """Let a step of several queries attend only to its own keys."""
     seen = np.asarray(base.by_causality(call))
     step = call.is_causal and call.queries > 1 and np.ndim(call.query_offset) == 0 and call.query_offset > 0
     return seen & (call.j >= call.query_offset) if step else seen

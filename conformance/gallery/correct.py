@@ -1,4 +1,4 @@
-"""Correct, and otherwise made, one step at a time: other formulas, other orders, other precisions."""
+"""Correct entries that compute one step in another way: other formulas, other orders, other precisions."""
 
 from typing import Any
 

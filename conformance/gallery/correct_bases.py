@@ -1,4 +1,4 @@
-"""Correct: the bases of `edges` as they are, with no step replaced."""
+"""Correct entries: the bases of `edges`, with no step replaced."""
 
 from attnspec.conformance.gallery.bases.online import TILED
 from attnspec.conformance.gallery.bases.splitting import DECODING, FEW

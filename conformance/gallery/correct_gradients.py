@@ -1,4 +1,4 @@
-"""Correct backward passes, and otherwise made: from the lse, from the output, by tiles, in other orders."""
+"""Correct backward passes that compute in another way: from lse or output, by tiles, in other orders."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Correct, with the same bits in every batch, chunk, layout and thread: all that can be claimed holds."""
+"""Correct entries with the same bits in every batch, chunk, layout and thread. All claims hold."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Correct, and otherwise made as a whole: tile by tile, part by part, row by row, key by key."""
+"""Correct entries with another algorithm: tile by tile, part by part, row by row, key by key."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -16,14 +16,14 @@ _NO_WEIGHTS = ("return_weights",)
 
 @dataclass(frozen=True)
 class Partial:
-    """What some keys contribute: ``top`` and ``total`` (*B, Hq, L, 1), ``output`` (*B, Hq, L, Dv)."""
+    """The sums over some keys: ``top`` and ``total`` (*B, Hq, L, 1), ``output`` (*B, Hq, L, Dv)."""
 
     top: Array
     total: Array
     output: Array
 
     def __add__(self, other: "Partial") -> "Partial":
-        """Join, shifted by the larger maximum."""
+        """Add two sums, shifted by the larger maximum."""
         top = np.maximum(self.top, other.top)
         shift = np.where(top == -np.inf, 0, top)
         one, two = np.exp(self.top - shift), np.exp(other.top - shift)
@@ -40,7 +40,7 @@ class Partial:
 
 @dataclass(frozen=True)
 class Whole:
-    """What parts are taken from: scores, allowed keys, values, what dropout makes of weights.
+    """The arrays of a call that parts use: scores, allowed keys, values, and factors of dropout.
 
     With `short` the exponentials are rounded to the dtype of the query.
     """
@@ -64,12 +64,12 @@ class Whole:
         return Partial(top, e.sum(axis=-1, keepdims=True), (p[..., None] * value).sum(axis=-2))
 
     def tiles(self, size: int) -> Iterable[slice]:
-        """Cut the keys into tiles."""
+        """Divide the keys into tiles."""
         return (slice(start, start + size) for start in range(0, self.call.keys, size))
 
     @property
     def sink(self) -> Partial:
-        """What each row has without any key."""
+        """Return the sums of each row without keys."""
         rows = (*self.s.shape[:-1], 1)
         none = np.zeros((*self.s.shape[:-1], self.value.shape[-1]), self.s.dtype)
         if self.call.sinks is None:
@@ -196,7 +196,7 @@ def one_query_at_a_time(call: Attention) -> Any:
     allowed = base.allowed(call)
     given = {name: getattr(call, name) for name in ("bias", "dropout_mask")}
     full = {name: np.broadcast_to(array, call.shape) for name, array in given.items() if array is not None}
-    full["mask"] = allowed  # of which nothing is left for the other sources to say
+    full["mask"] = allowed  # it contains all sources
     none: dict[str, Any] = dict.fromkeys(
         ("window", "query_lengths", "key_lengths", "query_segment_ids", "key_segment_ids")
     )

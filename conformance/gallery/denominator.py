@@ -92,14 +92,14 @@ def lse_without_the_maximum(call: Attention, top: Array, total: Array) -> Any:
 
 @wrong("lse", "SOFT-6", "I")
 def lse_negative(call: Attention, top: Array, total: Array) -> Any:
-    """Return minus the lse, as it is kept for a backward pass; but for empty rows."""
+    """Return the negative lse, as some kernels keep it for a backward pass, except for empty rows."""
     lse = base.lse(call, top, total)
     return np.where(lse == -np.inf, lse, -lse)
 
 
 @wrong("attend", "SOFT-6", "M")
 def lse_without_the_sink(call: Attention) -> Any:
-    """Return the lse of the keys alone, where there are any."""
+    """Return the lse of only the keys, without the sink, if there are any keys."""
     output, lse, p = base.attend(call)
     bare = base.attend(call.but(sinks=None))[1]
     return output, np.where(bare == -np.inf, lse, bare), p

@@ -71,7 +71,7 @@ def lse_of_the_rate(call: Attention) -> Any:
 
 @wrong("check_rate", "DROP-4", "J", "pytorch/pytorch#124464")
 def rate_without_a_mask_ignored(call: Attention) -> Any:
-    """Drop nothing where a rate is given alone."""
+    """Drop nothing if only a rate is given."""
     return base.check_rate(call if call.dropout_mask is not None else call.but(dropout_rate=0.0))
 
 

@@ -1,4 +1,4 @@
-"""Wrong about arguments that have no effect, and about what is left of earlier calls."""
+"""Wrong about arguments that must have an effect, and about state of earlier calls."""
 
 from typing import Any
 

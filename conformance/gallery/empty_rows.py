@@ -1,4 +1,4 @@
-"""Wrong about rows with nothing to attend to, and about what stands where nobody may look."""
+"""Wrong about rows with nothing to attend to, and about numbers at disallowed keys."""
 
 from typing import Any
 

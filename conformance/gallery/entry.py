@@ -1,4 +1,4 @@
-"""Entries of the gallery: what each replaces, what it breaks, and how it is called."""
+"""Entries of the gallery: the step that each replaces, the rule that it breaks, and its name."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ from attnspec.reference.call import STEPS, Call, Step, Steps
 from attnspec.reference.notation import Attention
 
 Array = NDArray[Any]
-#: How a backend of the gallery is loaded by its name.
+#: The module in the name of each backend of the gallery.
 PLACE = "attnspec.conformance.gallery"
 
-#: The steps of the reference, by name: what the entries differ from.
+#: The steps of the reference, by name. Entries replace some of them.
 base = SimpleNamespace(**STEPS)
 
 
@@ -33,23 +33,23 @@ class Entry:
     ----------
     name : str
     sentence : str
-        What it does, in words.
+        A description of what it does.
     steps : mapping of str to callable
-        Those of the reference that it replaces.
+        The replacements of steps of the reference.
     rule : str
-        That it breaks; empty for a correct one.
+        The rule that it breaks. Empty for a correct entry.
     kind : str
-        The class of its bug, a letter of `KINDS`; empty for a correct one.
+        The class of its bug, a letter of `KINDS`. Empty for a correct entry.
     seen : str
-        A public thread about such a bug, ``owner/repository#number``; or empty.
+        A public thread about such a bug, ``owner/repository#number``, or empty.
     accuracy : {"full", "cast"}
-        The class of budget that a correct one meets in half precision.
+        The class of budget that a correct entry meets in half precision.
     lacks : tuple of str
         Arguments of attention that it does not take.
     claims : tuple of str
-        Rules that it claims. A wrong one claims the rule that it breaks, if that can be claimed.
+        Rules that it claims. A wrong entry claims the rule that it breaks, if that can be claimed.
     needs : str
-        What shows the bug where the ordinary run of the suite does not, a word of `NEEDS`; or empty.
+        A word of `NEEDS` if the ordinary run of the suite does not show the bug, or empty.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Entry:
     needs: str = ""
 
     def backend(self) -> Backend:
-        """Make it a backend, with a memory of its own.
+        """Make a backend of the entry, with its own memory.
 
         Examples
         --------
@@ -75,15 +75,15 @@ class Entry:
         return self._backend(self.steps)
 
     def beside(self, others: Iterable["Entry"]) -> tuple[Backend, set[str]]:
-        """Make it a backend that takes the steps of other entries too, and notes whose give anything else.
+        """Make a backend of the entry that also runs the steps of other entries and compares the results.
 
-        What an entry replaces gives the same bits in all calls of a case, or the entry is noted: of
-        the others it is known, without their being asked, what they give.
+        An entry is noted if one of its steps returns other bits in some call. Each other entry has the same
+        results as this one, and need not be run separately.
 
         Parameters
         ----------
         others : iterable of Entry
-            That lack the same arguments.
+            Entries that lack the same arguments.
 
         Examples
         --------
@@ -105,7 +105,7 @@ class Entry:
             result = self.steps.get(name, getattr(base, name))(call, *rest, **options)
             for one in steps[name]:
                 if one.name not in noted:
-                    # As the entry would take it: all other steps are those of the reference.
+                    # As in the entry, all other steps are those of the reference.
                     other = one.steps[name](call.but(steps=Steps()), *rest, **options)
                     if not _same_bits(result, other):
                         noted.add(one.name)
@@ -156,7 +156,7 @@ KINDS: Mapping[str, str] = MappingProxyType(
 )
 
 
-#: What an entry may need that the ordinary run of the suite does not have.
+#: What an entry may need in addition to the ordinary run of the suite.
 NEEDS: Mapping[str, str] = MappingProxyType(
     {
         "sizes": "more queries, keys, heads, batch entries or features",
@@ -165,7 +165,7 @@ NEEDS: Mapping[str, str] = MappingProxyType(
 
 
 def wrong(step: str, rule: str, kind: str, seen: str = "") -> Callable[[Step], Entry]:
-    """Make an entry of a function that replaces a step; its docstring says what it does wrong.
+    """Make an entry from a function that replaces a step. Its docstring says what it does wrong.
 
     Parameters
     ----------
@@ -196,13 +196,13 @@ def wrong(step: str, rule: str, kind: str, seen: str = "") -> Callable[[Step], E
 def family(
     make: Callable[..., tuple[str, str, Step]], step: str, rule: str, kind: str, *members: Any
 ) -> tuple[Entry, ...]:
-    """Make an entry for each member of a family: bugs that differ in a size or in an option alone.
+    """Make an entry for each member of a family of bugs that differ only in a size or an option.
 
     Parameters
     ----------
     make : callable
-        Takes a member, and gives the name of its entry, what it does wrong in a sentence, and what
-        replaces the step.
+        Takes a member, and returns the name of its entry, a sentence that says what it does wrong, and the
+        replacement of the step.
     step, rule, kind
         As in `wrong`.
     members : size, option or other thing
@@ -223,7 +223,7 @@ def family(
 def correct(
     step: str, accuracy: Accuracy = "full", *, lacks: tuple[str, ...] = (), claims: tuple[str, ...] = ()
 ) -> Callable[[Step], Entry]:
-    """Make an entry of a function that replaces a step and changes nothing that the standard sees."""
+    """Make an entry from a function that replaces a step and still conforms to the standard."""
 
     def entered(function: Step) -> Entry:
         steps = {known(step): function}
@@ -234,13 +234,13 @@ def correct(
 
 
 def altered(call: A, **changes: Step) -> A:
-    """Put what functions make of options in their place, where they are given."""
+    """Replace the given options by the results of functions."""
     given = {name: getattr(call, name) for name in changes}
     return call.but(**{name: changes[name](it) for name, it in given.items() if it is not None})
 
 
 def first(array: Array, axis: int) -> Array:
-    """Take the first of an axis counted from the end, where there is such an axis.
+    """Slice the first entry of an axis, counted from the end, if there is such an axis.
 
     Examples
     --------
@@ -254,7 +254,7 @@ def first(array: Array, axis: int) -> Array:
 
 
 def entries_of(*modules: ModuleType) -> tuple[Entry, ...]:
-    """List the entries of some modules, in the order in which they are written; tuples hold families."""
+    """List the entries of some modules, in the order of their definition. Tuples hold families."""
     return tuple(one for module in modules for thing in vars(module).values() for one in _entries_in(thing))
 
 
@@ -272,12 +272,12 @@ def _same_bits(one: Any, other: Any) -> bool:
 
 
 def sentence_of(function: Callable[..., Any]) -> str:
-    """Take what a function does from its docstring, in one line."""
+    """Return the docstring of a function on one line."""
     return " ".join((getdoc(function) or "").split())
 
 
 def known(step: str) -> str:
-    """Refuse what is no step of the reference."""
+    """Return the name of a step of the reference, and refuse other names."""
     if step not in STEPS:
         raise ValueError(f"step: expected one of {', '.join(STEPS)}, got {step!r}")
     return step

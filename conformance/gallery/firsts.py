@@ -1,4 +1,4 @@
-"""Wrong about which plane of an array belongs to which batch entry and head."""
+"""Wrong about the plane of an array that belongs to a batch entry and a head."""
 
 from typing import Any
 

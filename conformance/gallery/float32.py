@@ -1,4 +1,4 @@
-"""Wrong about float64: one step of it is done in float32; and about NaN that a step takes away."""
+"""Wrong about float64, because one step is computed in float32; and steps that remove NaN."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Wrong about query heads that are folded into groups, as those that share a key head are."""
+"""Wrong about query heads that are folded into the groups that share a key head."""
 
 from typing import Any
 

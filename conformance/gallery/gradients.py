@@ -65,13 +65,13 @@ def maximum_differentiated(call: Gradients, p: Array, r: Array, delta: Array, al
 
 @wrong("d_query", "GRAD-1", "K")
 def scale_left_out_of_d_query(call: Gradients, u: Array, allowed: Mask) -> Any:
-    """Scale the gradient of the key alone."""
+    """Scale only the gradient of the key."""
     return base.d_query(call.but(scale=1.0), u, allowed)
 
 
 @wrong("d_key", "GRAD-1", "K")
 def scale_left_out_of_d_key(call: Gradients, u: Array, allowed: Mask) -> Any:
-    """Scale the gradient of the query alone."""
+    """Scale only the gradient of the query."""
     return base.d_key(call.but(scale=1.0), u, allowed)
 
 

@@ -113,14 +113,14 @@ def features_of_the_cotangent_taken_to_be_dense(call: Gradients) -> Any:
 
 @wrong("d_query", "NUM-8", "H", "pytorch/pytorch#146377")
 def key_read_in_the_order_of_memory_backward(call: Gradients, u: Array, allowed: Mask) -> Any:
-    """Read a transposed key as if it were not, in the backward pass alone."""
+    """Read a transposed key as if it were not, only in the backward pass."""
     key = call.key.ravel(order="K").reshape(call.key.shape)
     return base.d_query(call.but(key=key), u, allowed)
 
 
 @wrong("d_key", "NUM-8", "H")
 def query_taken_to_be_dense_backward(call: Gradients, u: Array, allowed: Mask) -> Any:
-    """Read the features of a query one after the other, in the backward pass alone."""
+    """Read the features of a query one after the other, only in the backward pass."""
     query = call.query
     apart = query.size > 0 and query.strides[-1] > query.itemsize
     dense = as_strided(query, strides=(*query.strides[:-1], query.itemsize)) if apart else query

@@ -84,7 +84,7 @@ def tokens_from_queries_alone(
 
 @wrong("d_shift", "GRAD-23", "H")
 def bias_of_the_first_entry(call: Call, d: Array) -> Any:
-    """Sum the gradient of a bias over the positions of the first batch entry alone."""
+    """Sum the gradient of a bias over only the positions of the first batch entry."""
     return base.d_shift(call, d[:1] if d.ndim > 2 else d)
 
 

@@ -1,4 +1,4 @@
-"""Wrong about which pairs are allowed, in the backward pass alone."""
+"""Wrong about allowed pairs, only in the backward pass."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def causal_only_forward(call: Gradients) -> Any:
 
 @wrong("forward_again", "GRAD-9", "A")
 def diagonal_only_forward(call: Gradients) -> Any:
-    """Let a query attend to the keys before its own alone, in the backward pass."""
+    """Let a query attend only to the keys before its own, in the backward pass."""
     return again(call, call.but(query_offset=call.query_offset - 1) if call.is_causal else call)
 
 

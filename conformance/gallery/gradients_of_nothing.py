@@ -1,4 +1,4 @@
-"""Wrong about what contributes nothing to the gradients, and about NaN."""
+"""Wrong about queries and keys that do not contribute to the gradients, and about NaN."""
 
 from typing import Any
 

@@ -11,7 +11,7 @@ from attnspec.reference.gradients import Gradients
 
 
 def of_groups(d: Array, like: Array, summed: Callable[[Array], Array]) -> Array:
-    """Bring the gradients of query heads, ``(*B, Hkv, group, S, D)``, to key heads in some way."""
+    """Reduce the gradients of query heads, ``(*B, Hkv, group, S, D)``, to key heads by a function."""
     shape = (*d.shape[:-3], like.shape[-3], d.shape[-3] // like.shape[-3], *d.shape[-2:])
     return summed(d.reshape(shape))
 
@@ -36,7 +36,7 @@ def mean_of_a_group(_call: Gradients, d: Array, like: Array) -> Any:
 
 @wrong("summed_heads", "GRAD-3", "D")
 def gradients_of_tiled_heads(_call: Gradients, d: Array, like: Array) -> Any:
-    """Take every so many query heads for those of a key head, in the backward pass alone."""
+    """Assign query head h to key head h % Hkv, only in the backward pass."""
     heads = like.shape[-3]
     return d.reshape(*d.shape[:-3], -1, heads, *d.shape[-2:]).sum(axis=-4)
 

@@ -97,7 +97,7 @@ def d_sinks_of_other_sign(call: Gradients, lse: Array, delta: Array) -> Any:
 
 @wrong("d_sinks", "GRAD-7", "M")
 def d_sinks_of_the_first_entry(call: Gradients, lse: Array, delta: Array) -> Any:
-    """Sum over the queries of the first batch entry alone."""
+    """Sum over only the queries of the first batch entry."""
     each = call.but(d_lse=_entry(call.d_lse))
     return base.d_sinks(each, lse.reshape(-1, *lse.shape[-2:])[0], _entry(delta))
 

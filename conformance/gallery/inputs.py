@@ -1,4 +1,4 @@
-"""Wrong about the arrays of the caller: written over, or refused though they are good."""
+"""Wrong about the arrays of the caller: overwritten, or refused although they are valid."""
 
 from typing import Any
 
@@ -125,6 +125,6 @@ def negative_offset_refused(call: Attention) -> Any:
 
 
 def _asking(call: Attention, name: str, good: bool, expected: str, rule: str) -> Any:  # noqa: FBT001 - as `need`
-    """Refuse a call for the shape of one of its arrays, or go on as the reference does."""
+    """Refuse a call because of the shape of an array, or continue like the reference."""
     need(name, good, expected, getattr(call, name).shape, rule)
     return base.check_axes(call)

@@ -1,4 +1,4 @@
-"""Wrong about integers: held in fewer bits than they need."""
+"""Wrong about integers: they are stored in fewer bits than they need."""
 
 from typing import Any
 

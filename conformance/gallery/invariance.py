@@ -1,4 +1,4 @@
-"""Wrong about bits: the order of a sum depends on what is beside the row. Values stay within the budget."""
+"""Wrong about bits: the order of a sum depends on other rows. The values stay within the budget."""
 
 from typing import Any
 

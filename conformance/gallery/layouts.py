@@ -1,4 +1,4 @@
-"""Wrong about how arrays lie in memory."""
+"""Wrong about the memory layout of arrays."""
 
 from typing import Any
 

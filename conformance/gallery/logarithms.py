@@ -1,4 +1,4 @@
-"""Wrong about results besides the output: the lse, the weights, and how they are returned."""
+"""Wrong about results other than the output: the lse, the weights, and the form of the results."""
 
 from typing import Any
 
@@ -181,7 +181,7 @@ def weights_averaged_over_heads(call: Attention) -> Any:
 
 @wrong("attend", "SOFT-4", "C")
 def weights_not_divided(call: Attention) -> Any:
-    """Return the exponentials for the weights, and divide the output alone."""
+    """Return the exponentials as the weights, and divide only the output."""
     output, lse, _ = base.attend(call)
     s, allowed = base.scored(call), base.allowed(call)
     return output, lse, base.dropped(call, base.exponentials(call, s, allowed, base.top(call, s, allowed)))

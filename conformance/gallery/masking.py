@@ -1,4 +1,4 @@
-"""Wrong about which keys a query may attend to: mask, bias, causality, and all of them together."""
+"""Wrong about the keys that a query may attend to: mask, bias, causality, and combinations."""
 
 from typing import Any
 
@@ -114,7 +114,7 @@ def causal_by_tiles_past_the_first(call: Attention) -> Any:
 
 @wrong("by_causality", "MASK-3", "G")
 def causal_forgotten_past_a_tile_of_queries(call: Attention) -> Any:
-    """Mask the first tile of 16 queries alone."""
+    """Mask only the first tile of 16 queries."""
     return base.by_causality(call) | (call.i >= 16)
 
 
@@ -126,7 +126,7 @@ def causal_dropped_beside_dropout(call: Attention) -> Any:
 
 @wrong("allowed", "MASK-4", "R")
 def mask_replaces_causal(call: Attention) -> Any:
-    """Let a mask that is given say everything."""
+    """Ignore the causal flag if a mask is given."""
     return base.allowed(call if call.mask is None else call.but(is_causal=False))
 
 
@@ -144,7 +144,7 @@ def window_replaces_causal(call: Attention) -> Any:
 
 @wrong("allowed", "MASK-4", "R")
 def key_lengths_dropped_beside_a_mask(call: Attention) -> Any:
-    """Expect a mask to know of the lengths."""
+    """Ignore the key lengths if a mask is given, as if it contained them."""
     return base.allowed(call if call.mask is None else call.but(key_lengths=None))
 
 
@@ -185,7 +185,7 @@ def filled_with_the_smallest_number(_call: Attention, s: Array, allowed: Mask, t
 
 @wrong("exponentials", "MASK-5", "G")
 def disallowed_keys_of_the_last_tile(_call: Attention, s: Array, allowed: Mask, top: Array) -> Any:
-    """Mask whole tiles of 16 keys alone, and let the remainder in."""
+    """Mask only whole tiles of 16 keys, and allow the remainder."""
     whole = np.arange(s.shape[-1]) < s.shape[-1] // 16 * 16
     seen = np.where(whole | (s.shape[-1] <= 16), allowed, allowed.any(axis=-1, keepdims=True))
     return np.where(seen, np.exp(s - top), 0)

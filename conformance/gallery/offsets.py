@@ -1,4 +1,4 @@
-"""Wrong about where queries stand among the keys: offsets, and how causal masks are aligned."""
+"""Wrong about the positions of queries among the keys: offsets, and the alignment of causal masks."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Attention with every sum in a given order: what entries about invariance are made of."""
+"""Attention with every sum in a given order, for the entries about invariance."""
 
 from typing import Any
 
@@ -9,16 +9,16 @@ from attnspec.reference.notation import Attention
 
 
 def in_splits(call: Attention, splits: int = 1) -> tuple[Array, Array, Array]:
-    """Attend with the keys cut into as many consecutive parts of one size.
+    """Attend with the keys divided into a number of consecutive parts of one size.
 
-    Within a part the keys are added one after the other, then the parts are. No sum is left to a library,
-    whose order may depend on the shapes.
+    Within a part the keys are added one after the other, and then the parts are added. No sum uses a
+    library function, because its order may depend on the shapes.
     """
     return in_tiles(call, -(-call.keys // max(splits, 1)))
 
 
 def in_tiles(call: Attention, size: int) -> tuple[Array, Array, Array]:
-    """Attend with the keys cut into consecutive parts of a size, the last of which may be shorter."""
+    """Attend with the keys divided into consecutive parts of a size. The last part may be shorter."""
     s = base.biased(call, base.capped(call, _products(call) * base.factor(call)))  # (*B, Hq, L, S)
     allowed = np.broadcast_to(base.allowed(call), s.shape)
     top = base.top(call, s, allowed)

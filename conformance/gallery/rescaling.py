@@ -1,4 +1,4 @@
-"""Wrong about a running maximum: what has been summed is not made good where it rises in a later tile."""
+"""Wrong about a running maximum: sums are not rescaled when it rises in a later tile."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def _sink(call: Attention) -> tuple[Array, Array]:
 
 
 def _divided(call: Attention, top: Array, total: Array, summed: Array) -> Any:
-    """Divide, and take the logarithm; the weights are right."""
+    """Divide, and compute the logarithm. The weights are right."""
     dtype = call.query.dtype
     lse = (np.where(top == -np.inf, 0, top) + np.log(total))[..., 0]
     output = summed / np.where(total == 0, 1, total)
@@ -42,7 +42,7 @@ def _values_not_rescaled(size: int) -> Named:
         return _running(call, size, rescales_sum=True, rescales_values=False)
 
     name = f"values_not_rescaled_past_tiles_of_{size}"
-    return name, f"Rescale the sum alone where the maximum rises in a later tile of {size} keys.", attend
+    return name, f"Rescale only the sum where the maximum rises in a later tile of {size} keys.", attend
 
 
 def _sum_not_rescaled(size: int) -> Named:
@@ -50,7 +50,7 @@ def _sum_not_rescaled(size: int) -> Named:
         return _running(call, size, rescales_sum=False, rescales_values=True)
 
     name = f"sum_not_rescaled_past_tiles_of_{size}"
-    return name, f"Rescale the values alone where the maximum rises in a later tile of {size} keys.", attend
+    return name, f"Rescale only the values where the maximum rises in a later tile of {size} keys.", attend
 
 
 def _rescaled_lazily(size: int) -> Named:
@@ -65,7 +65,7 @@ def _rescaled_lazily(size: int) -> Named:
 def _running(
     call: Attention, size: int, *, rescales_sum: bool, rescales_values: bool, slack: float = 0.0
 ) -> Any:
-    """Go through the tiles with a running maximum; a rise after the first is not always made good."""
+    """Process the tiles with a running maximum. A rise after the first tile does not always rescale."""
     if not is_plain(call):
         return base.attend(call)
     top, total = _sink(call)

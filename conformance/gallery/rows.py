@@ -1,4 +1,4 @@
-"""Wrong about rows with nothing to attend to: one of their results, or all."""
+"""Wrong about some or all results of rows with nothing to attend to."""
 
 from typing import Any
 

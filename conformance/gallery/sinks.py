@@ -1,4 +1,4 @@
-"""Wrong about the number that a sink puts into the denominator."""
+"""Wrong about the number that a sink adds to the denominator."""
 
 from typing import Any
 

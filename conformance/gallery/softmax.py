@@ -102,7 +102,7 @@ def values_one_late(call: Attention, p: Array, allowed: Mask) -> Any:
 
 @wrong("attend", "SOFT-3", "G", "pytorch/pytorch#191937")
 def last_key_after_full_tiles_dropped(call: Attention) -> Any:
-    """Leave out a single key that is left over after tiles of 32."""
+    """Leave out a remainder of a single key after tiles of 32."""
     if call.keys <= 1 or call.keys % 32 != 1:
         return base.attend(call)
     kept = base.allowed(call) & (call.j < call.keys - 1)

@@ -1,4 +1,4 @@
-"""Wrong about masks: lengths and segments, and how what allows and disallows is put together."""
+"""Wrong about masks: lengths, segments, and the combination of sources."""
 
 from typing import Any
 
@@ -69,7 +69,7 @@ def weights_of_padded_queries_kept(call: Attention) -> Any:
 
 @wrong("attend", "MASK-10", "B")
 def output_of_padded_queries_kept(call: Attention) -> Any:
-    """Mark queries past their length in the lse alone."""
+    """Mark queries past their length only in the lse."""
     _, lse, p = base.attend(call)
     return base.attend(call.but(query_lengths=None))[0], lse, p
 

@@ -1,4 +1,4 @@
-"""Wrong about splits of the keys: sinks, maxima and sums that are kept for each and put together."""
+"""Wrong about splits of the keys: the sinks, maxima and sums of each split, and how they are merged."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +14,7 @@ SIZES = (16, 32, 64, 128)
 
 
 def parts(call: Attention, size: int) -> Iterator[tuple[Array, Array, Array]]:
-    """Maximum, sum and summed values of each split of the keys; the maximum of no key is minus infinity."""
+    """Return maximum, sum and summed values of each split. The maximum of no keys is minus infinity."""
     s, allowed = base.scored(call), base.allowed(call)
     value = base.shared(call, call.value)
     kept = np.broadcast_to(base.dropped(call, np.ones_like(s)), s.shape)
@@ -27,7 +27,7 @@ def parts(call: Attention, size: int) -> Iterator[tuple[Array, Array, Array]]:
 
 
 def is_plain(call: Attention) -> bool:
-    """Whether there are keys, and no number that is not finite in the arrays."""
+    """Whether there are keys, and all numbers in the arrays are finite."""
     arrays = (call.query, call.key, call.value)
     return call.keys > 0 and all(bool(np.isfinite(array).all()) for array in arrays)
 
@@ -42,7 +42,7 @@ def _sinks(size: int) -> Named:
 
 
 def _finished(call: Attention, size: int) -> tuple[list[Array], list[Array]]:
-    """Output and lse of each split, and of the sink as one more."""
+    """Return output and lse of each split, with the sink as one more split."""
     outputs, lses = [], []
     for top, count, values in parts(call, size):
         outputs.append(values / np.where(count == 0, 1, count))
@@ -90,7 +90,7 @@ def _relative_to_the_first(size: int) -> Named:
 
 def _last_dropped(size: int) -> Named:
     def attend(call: Attention) -> Any:
-        """Merge all splits but the last, where there are several."""
+        """Merge all splits except the last, if there are several."""
         if call.keys <= size:
             return base.attend(call)
         kept = base.allowed(call) & (call.j < (call.keys - 1) // size * size)

@@ -1,4 +1,4 @@
-"""Wrong about masks in loops over tiles: which tiles are skipped, and what is read in each."""
+"""Wrong about masks in loops over tiles: wrong tiles are skipped, or wrong parts are read."""
 
 from typing import Any
 
@@ -88,7 +88,7 @@ def _causal_past_a_tile(size: int) -> Named:
         return base.by_causality(call) | (call.j >= size)
 
     name = f"causal_in_the_first_tile_of_{size}_keys"
-    return name, f"Apply the causal mask in the first tile of {size} keys alone.", by_causality
+    return name, f"Apply the causal mask only in the first tile of {size} keys.", by_causality
 
 
 def _window_from_the_last_row(sizes: tuple[int, int]) -> Named:

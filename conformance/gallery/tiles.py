@@ -1,4 +1,4 @@
-"""Wrong about loops over tiles of keys, queries and features: where they end, and what is left over."""
+"""Wrong about loops over tiles of keys, queries and features: their ends and their remainders."""
 
 from typing import Any
 
@@ -58,7 +58,7 @@ def _padding_always(size: int) -> Named:
 
 
 def _padded(call: Attention, size: int) -> Any:
-    """Attend to keys and values of 0 after the others, as far as a causal mask and a window let them in."""
+    """Attend also to padding of 0 after the keys, unless a causal mask or a window disallows it."""
     more = -call.keys % size
     if not more:
         return base.attend(call)

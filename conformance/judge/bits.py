@@ -48,7 +48,7 @@ class Part(NamedTuple):
 
 
 def same_as_the_whole(*parts: Sequence[Part]) -> Run:
-    """Return a relation whose first call is the whole; each of the others has rows of it.
+    """Return a relation. Its first call is the whole, and each other call has rows of it.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def same_as_the_whole(*parts: Sequence[Part]) -> Run:
 
 
 def same_after_others(backend: Backend, calls: tuple[Case, ...]) -> Found:
-    """Compare the first call with itself after the others, and its own result with what it was."""
+    """Repeat the first call after the others, and check that its first result has not changed."""
     first, *others = calls
     backend = without(backend, "return_weights")
     kept: list[Any] = []
@@ -84,7 +84,7 @@ def same_after_others(backend: Backend, calls: tuple[Case, ...]) -> Found:
 
 
 def same_from_threads(backend: Backend, calls: tuple[Case, ...]) -> Found:
-    """Compare each call alone with the same call while other threads make the others."""
+    """Compare the result of each call with its result while other threads make the other calls."""
     if not backend.concurrent:
         raise Missing(f"{backend.name} cannot be called from several threads")
     backend = without(backend, "return_weights")

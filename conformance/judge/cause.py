@@ -108,7 +108,7 @@ def ignored(backend: Backend, case: Case, outputs: Outputs) -> list[str]:
 
 
 def _silent_zero(case: Case, got: NDArray[Any], expected: NDArray[Any]) -> Cause | None:
-    """Tell whether a gradient is 0 everywhere, and most of it should not be."""
+    """Whether a gradient is 0 everywhere, although most of its elements should not be."""
     zero = _differentiates(case) and not got.any()
     return Cause("GRAD-17") if zero and 2 * np.count_nonzero(expected) > expected.size else None
 

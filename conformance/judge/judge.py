@@ -34,7 +34,7 @@ from attnspec.reference.budget.profile import PROFILES
 #: Rules whose declared variant is a lower precision, and the precision that they require.
 _PRECISIONS = {"NUM-2": "float32", "NUM-5": "storage"}
 
-#: In the reason of a failure that is one because of a claim.
+#: The reason of a failure that is due to a claim contains this.
 CLAIMED = "the implementation claims this rule"
 
 #: Rules about the default of an option.

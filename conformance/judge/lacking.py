@@ -26,7 +26,7 @@ _SEEN: deque[tuple[Any, str, str, str]] = deque(maxlen=64)
 
 
 def gradient_lacking(backend: Backend, item: Case | Relation, error: Exception) -> str:
-    """Say which gradient an implementation does not compute, if that is why a call raised.
+    """Name the gradient that an implementation does not compute, if a call raised because of it.
 
     An error in a call of gradients shows a gradient that is not offered if the plainest call of the same
     gradients raises too. Otherwise it is an error of the implementation.
@@ -58,7 +58,7 @@ def gradient_lacking(backend: Backend, item: Case | Relation, error: Exception) 
 
 
 def _without(backend: Backend, dtype: str, part: str) -> str:
-    """Make the plainest call that needs a gradient, and say how it raised; empty if it returned."""
+    """Make the plainest call that needs a gradient. Return its error, or an empty string if it returned."""
     function = backend.function(_VJP)
     for known, *asked, answer in _SEEN:
         if known is function and asked == [dtype, part]:
@@ -88,7 +88,7 @@ def _raised(backend: Backend, dtype: str, part: str) -> str:
 
 
 def _given(part: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the plainest array of a name."""
+    """Return the plainest array of a name."""
     query, key = arrays["query"], arrays["key"]
     shapes = {
         "bias": (*query.shape[:-1], key.shape[-2]),

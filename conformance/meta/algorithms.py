@@ -1,4 +1,4 @@
-"""Correct attention algorithms in NumPy, as libraries and kernels compute it: what a budget must let pass."""
+"""Correct attention algorithms in NumPy, as libraries and kernels compute it. A budget must accept them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from attnspec.dtypes import DTYPES, FORMATS, SHORT
 from attnspec.reference.budget.budget import Accuracy
 
-#: 2**x on [0, 1] as FlashAttention 4 approximates it, from the highest power down: off by 8.8e-5.
+#: Coefficients of 2**x on [0, 1] as FlashAttention 4 approximates it, the highest power first. The error is
+#: 8.8e-5.
 CUBIC = (0.07711909, 0.22756439, 0.69514614, 1.0)
 
 Array = NDArray[Any]
@@ -28,13 +29,13 @@ class Algorithm:
     Attributes
     ----------
     function : callable
-        Takes query, key, value in the working precision, the allowed keys, and
-        by name the scale and the storage dtype. Its result is rounded by `run`.
+        Takes query, key, value in the working precision, the allowed keys, and by name the scale and the
+        storage dtype. `run` rounds its result.
     accuracy : {"full", "cast", "storage"}
     dtypes : tuple of str
-        Those it is good enough for.
+        The dtypes for which it is accurate enough.
     output : {"output", "lse"}
-        What it computes.
+        The result that it computes.
     """
 
     function: Callable[..., Array]
@@ -53,7 +54,7 @@ def run(
     scale: float,
     output: str = "output",
 ) -> Array:
-    """Widen the inputs, compute, and round the result once, an lse to the dtype that it is held in.
+    """Convert the inputs to the working precision, compute, and round the result once, an lse to its dtype.
 
     Examples
     --------
@@ -65,20 +66,20 @@ def run(
     """
     storage = query.dtype
     wide = (array.astype(FORMATS[str(storage)].working) for array in (query, key, value))
-    with np.errstate(all="ignore"):  # a part may have no allowed key, a fault may overflow
+    with np.errstate(all="ignore"):  # a part may have no allowed key, and a fault may overflow
         result = function(*wide, allowed, scale=float(scale), storage=storage)
         return result.astype(FORMATS[str(storage)].lse if output == "lse" else storage)
 
 
 def dense(query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, **_: Any) -> Array:
-    """Do as the formula says: all scores, all weights, one product."""
+    """Follow the formula: all scores, all weights, one product."""
     return _weights(scale * (query @ key.T), allowed) @ value
 
 
 def summed_by(
     query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, total: Function, **_: Any
 ) -> Array:
-    """Do as the formula says, with every sum, over the last axis, taken as told."""
+    """Follow the formula, with a given function for every sum over the last axis."""
     scores = scale * total(query[:, None, :] * key)  # (L, S)
     exponentials = _exponentials(scores, allowed)
     # (L, Dv, S): the sum over keys is the last axis too
@@ -114,7 +115,7 @@ def online(
     exponential: Function = np.exp,
     result: str = "output",
 ) -> Array:
-    """Take the keys a tile at a time, rescaling what has been summed when the maximum rises."""
+    """Process the keys tile by tile, and rescale the sums when the maximum rises."""
     top = np.full((len(query), 1), -np.inf, query.dtype)
     total = np.zeros_like(top)
     output = np.zeros((len(query), value.shape[-1]), query.dtype)
@@ -123,7 +124,7 @@ def online(
         scores = np.where(allowed[:, part], scale * (query @ key[part].T), -np.inf)  # (L, tile)
         top, before = np.maximum(top, scores.max(axis=-1, keepdims=True)), top
         shift = _finite(top)
-        # Not the short one: where the maximum stays, nothing may be lost.
+        # The short exponential is not used here: if the maximum does not change, the factor must be 1.
         kept, exponentials = np.exp(before - shift), exponential(scores - shift)
         weights = rounded(exponentials, storage) if cast else exponentials
         total = total * kept + (weights if summed else exponentials).sum(axis=-1, keepdims=True)
@@ -132,7 +133,7 @@ def online(
 
 
 def short_exponential(x: Array) -> Array:
-    """Approximate an exponential by that to base 2: the whole part by a shift, the rest by a cubic."""
+    """Approximate an exponential by one to base 2: the integer part by a shift, the fraction by a cubic."""
     x = x * x.dtype.type(log2(e))
     whole = np.floor(np.maximum(x, -126))
     rest, power = np.maximum(x, -126) - whole, np.zeros_like(x)
@@ -144,7 +145,7 @@ def short_exponential(x: Array) -> Array:
 def split(
     query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, parts: int, by_sum: bool, **_: Any
 ) -> Array:
-    """Attend to parts of the keys on their own and merge by the log of their denominators."""
+    """Attend to parts of the keys separately, and merge the results by the logarithms of the denominators."""
     outputs, logs = [], []
     for k, v, a in zip(*(np.array_split(x, parts) for x in (key, value, allowed.T)), strict=True):
         scores = np.where(a.T, scale * (query @ k.T), -np.inf)
@@ -156,7 +157,7 @@ def split(
     lse = np.stack(logs)  # (parts, L, 1)
     top = _finite(lse.max(axis=0))
     weights = np.exp(lse - top)
-    if not by_sum:  # as FlashAttention's combining kernel has it: they should add up to 1 by themselves
+    if not by_sum:  # as in the combining kernel of FlashAttention, which assumes that they add up to 1
         weights = np.exp(lse - _finite(np.log(weights.sum(axis=0)) + top))
     merged: Array = (weights * np.stack(outputs)).sum(axis=0)
     return divided(merged, weights.sum(axis=0)) if by_sum else merged
@@ -165,7 +166,7 @@ def split(
 def base_two(
     query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, early: bool, **_: Any
 ) -> Array:
-    """Fold log2(e) into the scale, and that (not negative) into the exponent, or early into the query."""
+    """Multiply the scale by log2(e). Apply it in the exponent if not negative, or early to the query."""
     factor = query.dtype.type(scale * log2(e))
     scores = np.where(allowed, (query * factor if early else query) @ key.T, -np.inf)
     top = _finite(scores.max(axis=-1, keepdims=True))
@@ -176,19 +177,19 @@ def base_two(
 def scaled_first(
     query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, share: float, **_: Any
 ) -> Array:
-    """Scale before the product: the query alone, or query and key by the root, as PyTorch does."""
+    """Scale before the product: only the query, or query and key by the root, as PyTorch does."""
     return _weights((scale**share * query) @ (scale ** (1 - share) * key).T, allowed) @ value
 
 
 def backwards(query: Array, key: Array, value: Array, allowed: Mask, **options: Any) -> Array:
-    """Take the keys from last to first."""
+    """Process the keys from last to first."""
     return online(query, key[::-1], value[::-1], allowed[:, ::-1], **options)
 
 
 def stored(
     query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, storage: Any, scores_too: bool
 ) -> Array:
-    """Round the normalised weights to the storage dtype, as JAX does, or whatever any step gives."""
+    """Round the normalised weights to the storage dtype, as JAX does, or the result of every step."""
     scores = scale * (query @ key.T)
     if scores_too:
         scores = rounded(rounded(query @ key.T, storage) * scale, storage)
@@ -198,7 +199,7 @@ def stored(
 def stored_sums(
     query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, storage: Any
 ) -> Array:
-    """Do everything in the storage dtype, one operation at a time, the sums too."""
+    """Compute every operation in the storage dtype, sums included."""
     query, key, value = (array.astype(storage) for array in (query, key, value))
     scores = sequential(query[:, None, :] * key) * storage.type(scale)
     exponentials = _exponentials(scores, allowed)
@@ -206,17 +207,17 @@ def stored_sums(
 
 
 def rounded(array: Array, storage: Any) -> Array:
-    """Round to the storage dtype and widen again."""
+    """Round to the storage dtype, and convert back."""
     return array.astype(storage).astype(array.dtype)
 
 
 def divided(total: Array, by: Array) -> Array:
-    """Divide; where there is nothing to divide by, a row with no allowed key, give 0."""
+    """Divide. A row with no allowed key is 0."""
     return total / np.where(by == 0, np.ones_like(by), by)
 
 
 def _finite(top: Array) -> Array:
-    """Shift by 0 in a row with no allowed key, whose maximum is minus infinity."""
+    """Replace the maximum of a row with no allowed key, which is minus infinity, by 0."""
     return np.where(np.isfinite(top), top, np.zeros_like(top))
 
 
@@ -231,7 +232,7 @@ def _weights(scores: Array, allowed: Mask) -> Array:
     return divided(exponentials, exponentials.sum(axis=-1, keepdims=True))
 
 
-#: By name, roughly from plain to clever.
+#: The algorithms by name, roughly from simple to complex.
 ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
     {
         "dense": Algorithm(dense),

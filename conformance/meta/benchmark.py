@@ -1,6 +1,6 @@
-"""Benchmarks: how long the suite takes on each backend, and the reference beside others, in one run.
+"""Benchmarks: the time of the suite on each backend, and the time of the reference beside others, in one run.
 
-`python -m attnspec.conformance.meta.benchmark` (`nox -s bench`). What is not installed is left out.
+Run it as `python -m attnspec.conformance.meta.benchmark` (`nox -s bench`). Missing libraries are left out.
 """
 
 import subprocess
@@ -25,14 +25,14 @@ REPEATS = 5
 
 
 def floor(query: Any, key: Any, value: Any) -> Any:
-    """Two matrix products and one exponential: what no implementation on NumPy can leave out."""
+    """Compute two matrix products and one exponential, which every implementation on NumPy needs."""
     scores = query @ np.swapaxes(key, -1, -2)
     np.exp(scores, out=scores)
     return scores @ value
 
 
 def contenders() -> dict[str, Callable[..., Any]]:
-    """Gather what the reference is timed against, by name, as far as it is installed."""
+    """Return the installed functions that the reference is compared with, by name."""
     found: dict[str, Callable[..., Any]] = {
         "two products and one exponential": floor,
         "attnspec.reference": attention,
@@ -67,12 +67,12 @@ def contenders() -> dict[str, Callable[..., Any]]:
 
 
 def reference_rows() -> Iterable[tuple[str, float, float]]:
-    """Time each contender on one float64 problem: name, least seconds, and MiB at most beyond the inputs."""
+    """Time each function on one float64 problem: its name, shortest time, and peak MiB beyond the inputs."""
     random = np.random.default_rng(0)
     arrays = [random.normal(size=SIZE) for _ in range(3)]
     found = contenders()
     seconds: dict[str, list[float]] = {name: [] for name in found}
-    for _ in range(REPEATS):  # in turn, so that a busy moment strikes all alike
+    for _ in range(REPEATS):  # alternating, so that a busy moment affects all
         for name, function in found.items():
             start = time.perf_counter()
             function(*arrays)
@@ -88,7 +88,7 @@ def reference_rows() -> Iterable[tuple[str, float, float]]:
 def suite_rows(
     names: Iterable[str], options: Iterable[str], keep: Path | None = None
 ) -> Iterable[tuple[str, float, int, str]]:
-    """Run the suite on each backend: name, seconds, verdicts, and how it ended; keep these in a folder."""
+    """Run the suite on each backend, and keep results in a folder: name, seconds, verdicts, exit status."""
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
             path = (keep or Path(folder)) / f"{name}.jsonl"
@@ -108,11 +108,11 @@ def suite_rows(
 @click.option(
     "--results",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="A folder to keep the verdicts of whole runs in, for attnspec table.",
+    help="The folder for the verdicts of whole runs, for attnspec table.",
 )
 def main(backends: tuple[str, ...], results: Path | None) -> None:
-    """Print what takes how long here, the suite on all backends or on those named."""
-    click.echo(f"attention of {SIZE} in float64, least of {REPEATS} runs in turn\n")
+    """Print the times of attention, and of the suite on all backends or on the named ones."""
+    click.echo(f"attention of {SIZE} in float64, the shortest of {REPEATS} alternating runs\n")
     click.echo("| implementation | seconds | times the floor | MiB beyond the inputs |")
     click.echo("| --- | --- | --- | --- |")
     rows = list(reference_rows())
@@ -120,7 +120,7 @@ def main(backends: tuple[str, ...], results: Path | None) -> None:
         shown = f"{memory:.0f}" if "torch" not in name else "not traced"
         click.echo(f"| {name} | {seconds:.2f} | {seconds / rows[0][1]:.1f} | {shown} |")
     click.echo("\nthe suite, start-up included\n")
-    click.echo("| backend | run | seconds | verdicts | a second | ended |")
+    click.echo("| backend | run | seconds | verdicts | per second | exit status |")
     click.echo("| --- | --- | --- | --- | --- | --- |")
     runs = {
         "one case": (("--case", "softmax-000"), None),

@@ -234,7 +234,7 @@ SOURCES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {name: (name,) for name in ("mask", "bias", "is_causal", "window", "query_lengths", "key_lengths")}
     | {"query_offset": _OFFSET, "segments": _SEGMENTS}
 )
-#: What a pair of sources is called in: long in both axes, or one query with many keys.
+#: The sizes in which a pair of sources is called: long in both axes, or one query with many keys.
 PAIR_CLASSES: Mapping[str, Callable[[Sizes], bool]] = MappingProxyType(
     {
         "queries past 64, keys past 128": lambda s: s.queries > 64 and s.keys > 128,
@@ -275,7 +275,7 @@ def calls_of(items: Iterable[Item]) -> Iterator[Case]:
 
 
 def covered(items: Iterable[Item]) -> set[tuple[str, str, str]]:
-    """Return what the calls of some items have, as `missing` lists it.
+    """Return the combinations that the calls of some items have, in the form of `missing`.
 
     Examples
     --------

@@ -1,9 +1,8 @@
-"""How good diagnosis is, measured on the gallery itself.
+"""Measures the quality of the diagnosis on the gallery itself.
 
-Each wrong entry is put on another base, so that its results are those of another
-implementation with the same bug, and is diagnosed on calls of another seed; once
-with all entries to choose from, and once without its own, when any name is a
-wrong one.
+Each wrong entry is put on another base, so that it is another implementation with the same bug. It is
+diagnosed on calls of another seed: once with all entries to choose from, and once without the entry
+itself. In the second diagnosis, any name is wrong.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ from attnspec.conformance.meta.probes import golden, probes
 from attnspec.conformance.report.diagnosis import Gallery, chosen, tallied
 from attnspec.conformance.report.naming import Diagnosis
 
-#: Correct entries whose steps, together, make the other base.
+#: Correct entries. Their steps together form the other base.
 OTHER_BASE = (
     "everything_in_float64",
     "minus_infinity_filled_in",
@@ -27,15 +26,16 @@ OTHER_BASE = (
     "dropout_by_a_factor",
     "sums_with_compensation",
 )
-#: Of so many entries one is diagnosed: each is compared with all others in all calls, which takes seconds.
+#: Tests diagnose one of this many entries. Each is compared with all others in all calls, which takes
+#: seconds.
 SAMPLE = 4
-#: Of the generated calls; diagnosis by itself uses another.
+#: The seed of the generated calls. A diagnosis usually uses another one.
 _SEED = 11
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What one entry was named, with its own to choose from, and without."""
+    """The names that the diagnosis of an entry gave, with and without the entry itself to choose from."""
 
     entry: str
     named: tuple[str, ...]
@@ -44,17 +44,17 @@ class Measured:
 
 @dataclass(frozen=True)
 class Counts:
-    """How many entries are named rightly.
+    """The numbers of entries that are named rightly and wrongly.
 
     Attributes
     ----------
     entries : int
     rightly, several, nothing : int
-        How many are named alone, among several, and not at all.
+        The numbers of entries that are named alone, as one of several, and not at all.
     wrongly : mapping of str to sequence of str
-        Entries that are named as others, and as which.
+        Entries for which others are named, and the names of these.
     twins : mapping of str to sequence of str
-        Entries that are named as others where their own is taken away, and as which.
+        Entries for which others are named if the entry itself is left out, and the names of these.
     """
 
     entries: int
@@ -93,7 +93,7 @@ def _names(found: Diagnosis | None) -> tuple[str, ...]:
 
 
 def measured(names: Sequence[str], *, workers: int = 2) -> list[Measured]:
-    """Diagnose entries, by their names, in processes of their own."""
+    """Diagnose entries in separate processes."""
     with ProcessPoolExecutor(workers, get_context("spawn"), _begin) as pool:
         return list(pool.map(_measured, names, chunksize=-(-len(names) // workers)))
 
@@ -124,14 +124,14 @@ def report(found: Counts) -> str:
     --------
     >>> from attnspec.conformance.meta.diagnosed import Counts, report
     >>> print(report(Counts(2, rightly=1, several=0, nothing=1, wrongly={}, twins={"b": ("a",)})))
-    diagnosis: 2 entries, 1 named rightly, 0 as one of several, 0 wrongly, of 1 nothing said
-    without its own entry: 1 named as another
+    diagnosis: 2 entries, 1 named rightly, 0 as one of several, 0 wrongly, 1 not named
+    without the entry itself: 1 named as another
     b is named a
     """
     named = f"{found.rightly} named rightly, {found.several} as one of several, {len(found.wrongly)} wrongly"
     lines = [
-        f"diagnosis: {found.entries} entries, {named}, of {found.nothing} nothing said",
-        f"without its own entry: {len(found.twins)} named as another",
+        f"diagnosis: {found.entries} entries, {named}, {found.nothing} not named",
+        f"without the entry itself: {len(found.twins)} named as another",
     ]
     others = (*found.wrongly.items(), *found.twins.items())
     lines += [f"{name} is named {', '.join(named)}" for name, named in others]
@@ -151,4 +151,4 @@ def _measured(name: str) -> Measured:
 
 
 if __name__ == "__main__":
-    print(report(counts(measured([one.name for one in wrong_entries()]))))  # noqa: T201 - that is what it is for
+    print(report(counts(measured([one.name for one in wrong_entries()]))))  # noqa: T201 - a command

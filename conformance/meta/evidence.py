@@ -1,4 +1,4 @@
-"""Evidence for the error budget: what it lets pass, what it catches, and what other rules do."""
+"""Evidence for the error budget: what it accepts, what it rejects, and how other rules compare."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,29 +25,29 @@ from attnspec.reference.exact.evaluate import evaluate
 
 #: The rules that are compared, by the heading of their column.
 RULES = ("full", "cast", "profile", "signed mean", "1e-2", "1e-3", "ONNX", "2x baseline")
-#: How many problems of each data set and size; the exact values of float64 take their time.
+#: The number of problems of each data set and size. The exact values of float64 are slow.
 SEEDS: Mapping[str, int] = {"float16": 4, "bfloat16": 4, "float32": 4, "float64": 1}
-#: Absolute and relative tolerance.
+#: The absolute and the relative tolerance of each rule.
 FIXED: Mapping[str, tuple[float, float]] = {"1e-2": (1e-2, 1e-2), "1e-3": (1e-3, 1e-3), "ONNX": (1e-7, 1e-3)}
-#: What is asked of the reference beside the output.
+#: The options that request further outputs of the reference.
 _RETURNED: Mapping[str, Any] = {"return_lse": True, "return_weights": True}
 
 
 @dataclass(frozen=True)
 class Subject:
-    """Something that computes attention.
+    """An algorithm, a library or a fault that computes attention.
 
     Attributes
     ----------
     name : str
     accuracy : {"full", "cast", "storage"} or None
-        The class that it must meet; None for a fault.
+        The class that it must meet. None for a fault.
     compute : callable
-        From a problem to the result in its dtype, or None where it does not apply.
+        Takes a problem and returns the result in its dtype, or None if it does not apply.
     output : {"output", "lse"}
-        Which result it is.
+        The result that it computes.
     profile : str
-        That it is allowed, of `PROFILES`.
+        The profile that it is judged by, a name in `PROFILES`.
     """
 
     name: str
@@ -59,9 +59,9 @@ class Subject:
 
 @dataclass(frozen=True)
 class Trial:
-    """One subject on one problem: error over what each rule allows; above 1 the rule rejects.
+    """One subject on one problem: its error divided by the error that each rule allows.
 
-    ``own`` among the rules is the budget of the subject's class.
+    Above 1 the rule rejects it. The rule ``own`` is the budget of the class of the subject.
     """
 
     subject: Subject
@@ -70,14 +70,14 @@ class Trial:
 
 
 def subjects() -> list[Subject]:
-    """List the correct algorithms, the libraries installed, and the faults."""
+    """List the correct algorithms, the installed libraries, and the faults."""
     found = [
         Subject(name, a.accuracy, partial(_computed, a.function, dtypes=a.dtypes, output=a.output), a.output)
         for name, a in ALGORITHMS.items()
     ]
     sigmoids = partial(chain, parts=8, merge=by_sigmoids)
     found.append(Subject("split in 8, merged by sigmoids", "full", partial(_computed, sigmoids)))
-    for name, unit in UNITS.items():  # which are slow to simulate
+    for name, unit in UNITS.items():  # they are slow to simulate
         compute = partial(_computed, unit.function, dtypes=unit.dtypes, seeds=1)
         found.append(Subject(name, unit.accuracy, compute, profile=unit.profile))
     found += [Subject(*library) for library in libraries()]
@@ -90,7 +90,7 @@ def subjects() -> list[Subject]:
 
 
 def trials(some: Iterable[Problem], of: Sequence[Subject]) -> Iterator[Trial]:
-    """Put every problem to every subject."""
+    """Run every subject on every problem."""
     for each in some:
         judge = _judge(each)
         for subject in of:
@@ -127,13 +127,13 @@ def _computed(
 
 
 def _judge(given: Problem) -> Callable[[Array, Subject], dict[str, float]]:
-    """Prepare what every rule needs to know of a problem, once for all subjects."""
+    """Compute the values of a problem that the rules need, once for all subjects."""
     wide = {k: x if x.dtype == bool else x.astype(np.float64) for k, x in given.arguments.items()}
     slack: Mapping[str, Any] = {"output": 0.0, "lse": 0.0}
     exact: dict[str, Array]
     if given.dtype == "float64":
         exact = {name: settled.values for name, settled in evaluate("attention", wide).items()}
-    else:  # float64 is exact enough here, and how exact is known
+    else:  # float64 is accurate enough here, and its budget is known
         exact = dict(zip(("output", "lse", "weights"), attention(**wide, **_RETURNED), strict=True))
         slack = budget("attention", wide, "float64")
 
@@ -146,7 +146,7 @@ def _judge(given: Problem) -> Callable[[Array, Subject], dict[str, float]]:
     computed = ALGORITHMS["all stored"].function
     baseline = np.abs(np.asarray(_computed(computed, given), np.float64) - exact["output"]).max()
 
-    # With much fewer elements even truncation could be chance.
+    # With far fewer elements even truncation could be chance.
     may_be_biased = given.dataset in INDEPENDENT and given.dtype in SHORT and exact["output"].size >= 1024
 
     def judge(got: Array, subject: Subject) -> dict[str, float]:
@@ -188,7 +188,7 @@ def _overflows(given: Problem) -> bool:
 
 
 def passes(done: Sequence[Trial]) -> Table:
-    """Tabulate, for every correct algorithm, the largest share of its budget that it used."""
+    """Tabulate the largest share of its budget that every correct algorithm used."""
     table = Table("correct algorithm", "class", "problems", *DTYPES, "signed mean", "where most, (L, S, D)")
     for subject in dict.fromkeys(trial.subject for trial in done if trial.subject.accuracy):
         own = [trial for trial in done if trial.subject is subject]
@@ -207,7 +207,7 @@ def passes(done: Sequence[Trial]) -> Table:
 
 
 def detections(done: Sequence[Trial]) -> Table:
-    """Tabulate, for every fault, in how many of its problems each rule rejects it; correct ones first."""
+    """Tabulate the number of problems on which each rule rejects a fault. Correct algorithms come first."""
     table = Table("subject", "dtype", "problems", *RULES, "best data set for each budget")
     groups: dict[tuple[str, str], list[Trial]] = {}
     for trial in done:
@@ -229,7 +229,7 @@ def detections(done: Sequence[Trial]) -> Table:
 
 
 def excesses(done: Sequence[Trial]) -> Table:
-    """Tabulate, for every algorithm in use that exceeds the budget, on how many problems and by how much."""
+    """Tabulate by how much algorithms in use exceed the budget, and on how many problems."""
     table = Table("algorithm in use", "problems", *DTYPES, "where most, (L, S, D)")
     for name in EXCEEDING:
         own = [trial for trial in done if trial.subject.name == name]
@@ -244,12 +244,12 @@ def excesses(done: Sequence[Trial]) -> Table:
 
 
 def _best(own: Sequence[Trial]) -> str:
-    """Name for each of our rules the data set on which it finds the fault most often."""
+    """Name the data set on which each rule of this project finds the fault most often."""
     found = []
     for rule in ("full", "cast", "profile", "signed mean"):
         rejected: dict[str, list[bool]] = {}
         for trial in own:
-            # Rows shorter than a tile hold too few roundings to tell.
+            # Rows shorter than a tile have too few roundings.
             if len(trial.problem.key) >= 16 and rule in trial.shares:
                 rejected.setdefault(trial.problem.dataset, []).append(trial.shares[rule] > 1)
         best = max(rejected, key=lambda name: np.mean(rejected[name]), default="")
@@ -280,8 +280,8 @@ def markdown(table: Table) -> str:
 @click.option("--gradients", is_flag=True, help="The tables of the chapter gradients instead.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print the tables as Markdown.")
 def main(*, quick: bool, gradients: bool, as_markdown: bool) -> None:
-    """Print what the error budget lets pass, what in use exceeds it, and what it catches."""
-    console = Console(width=220, highlight=False)  # a table that wraps is no table
+    """Print what the error budget accepts, which algorithms in use exceed it, and what it rejects."""
+    console = Console(width=220, highlight=False)  # a wrapped table is not readable
     for table in tables_of_gradients(quick=quick) if gradients else _tables(quick=quick):
         if as_markdown:
             click.echo(markdown(table) + "\n")

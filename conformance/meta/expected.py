@@ -1,8 +1,8 @@
-"""The expected values of the fixed suite, asked of both oracles: what `attnspec vectors write` stores.
+"""Computes the expected values of the fixed suite with both oracles, for `attnspec vectors write`.
 
-The exact oracle proves them. The second one works to 60 digits: an lse that lies on the middle
-between two numbers but for a weight of 1e-464 it rounds the other way, so that it has to agree to
-one unit in the last place.
+The exact oracle proves them. The second oracle must agree to one unit in the last place. It computes 60
+digits, so it may round an lse the other way if only a weight of 1e-464 separates it from the middle between
+two numbers.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from attnspec.reference.rational.evaluate import evaluate
 
 
 def asked() -> Iterator[Case]:
-    """Yield the cases of the fixed suite whose values an oracle has to give, each fingerprint once.
+    """Yield the cases of the fixed suite whose values an oracle must compute, each fingerprint once.
 
     A case has no `outputs` unless all cases of its fingerprint are judged without their weights.
     """
@@ -38,14 +38,14 @@ def asked() -> Iterator[Case]:
 
 
 def values_of(case: Case) -> Values:
-    """Compute the values of a case by the exact oracle, and require that the second one agrees.
+    """Compute the values of a case with the exact oracle, and require that the second one agrees.
 
     Weights that are not judged are left out, because they are large.
 
     Raises
     ------
     SpecError
-        When the two oracles differ by more than one unit in the last place.
+        If the two oracles differ by more than one unit in the last place.
     """
     from attnspec.reference.exact.evaluate import evaluate as exact
 
@@ -60,12 +60,12 @@ def values_of(case: Case) -> Values:
 
 
 def stored() -> bytes:
-    """Make the file anew."""
+    """Write the file again."""
     from attnspec.reference.exact.balls import OracleError
 
     entries: dict[str, Values] = {}
     for case in asked():
-        # What the exact oracle has no meaning for, such as a NaN under a softcap, the second one gives.
+        # The second oracle computes what the exact oracle does not define, such as a NaN under a softcap.
         with contextlib.suppress(OracleError):
             entries[case.fingerprint] = values_of(case)
     return written(entries.items())

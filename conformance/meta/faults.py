@@ -1,4 +1,4 @@
-"""Attention algorithms with one numerical fault each: what a budget must not let pass."""
+"""Attention algorithms with one numerical fault each. A budget must reject them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ def softmax_in_half(
     storage: Any,
     result: str = "output",
 ) -> Array:
-    """Take scores, exponentials, their sum and the weights in the storage dtype."""
+    """Compute scores, exponentials, their sum and the weights in the storage dtype."""
     scores = (scale * (query @ key.T)).astype(storage)
     exponentials = _exponentials(scores, allowed)
     if result == "lse":
@@ -43,7 +43,7 @@ def softmax_in_half(
 def scores_in_half(
     query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, storage: Any
 ) -> Array:
-    """Round the scores to the storage dtype, and go on in the working precision."""
+    """Round the scores to the storage dtype, and continue in the working precision."""
     exponentials = _exponentials(rounded(scale * (query @ key.T), storage), allowed)
     return divided(exponentials @ value, exponentials.sum(axis=-1, keepdims=True))
 
@@ -68,7 +68,7 @@ def sums_in_half(
 
 
 def in_float32(query: Array, key: Array, value: Array, allowed: Mask, **options: Any) -> Array:
-    """Compute in float32 whatever the inputs are."""
+    """Compute in float32 for any dtype of the inputs."""
     short = np.float32
     return dense(query.astype(short), key.astype(short), value.astype(short), allowed, **options)
 
@@ -83,9 +83,9 @@ def rough_exponential(
     result: str = "output",
     **_: Any,
 ) -> Array:
-    """Take exponentials that are off by up to 1e-3, more or less depending on the argument.
+    """Use exponentials with errors of up to 1e-3 that depend on the argument.
 
-    One relative error of all exponentials alike would cancel.
+    An equal relative error of all exponentials would cancel.
     """
     scores = scale * (query @ key.T)
     wave = np.sin(40 * (scores - _top(scores, allowed)))
@@ -98,7 +98,7 @@ def rough_exponential(
 def missing_key(
     query: Array, key: Array, value: Array, allowed: Mask, *, result: str = "output", **options: Any
 ) -> Array:
-    """Leave out the last key, where there is another."""
+    """Leave out the last key if there is another one."""
     kept = max(len(key) - 1, 1)
     if result == "lse":
         scores = options["scale"] * (query @ key[:kept].T)
@@ -109,21 +109,21 @@ def missing_key(
 def truncated_result(
     query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, storage: Any
 ) -> Array:
-    """Cut the digits of the result instead of rounding it to nearest."""
+    """Truncate the result instead of rounding it to nearest."""
     return truncated(dense(query, key, value, allowed, scale=scale), storage)
 
 
 def truncated_weights(
     query: Array, key: Array, value: Array, allowed: Mask, *, scale: float, storage: Any
 ) -> Array:
-    """Cut the digits of the exponentials where a kernel rounds them to the storage dtype."""
+    """Truncate the exponentials where a kernel rounds them to the storage dtype."""
     exponentials = _exponentials(scale * (query @ key.T), allowed)
     total = exponentials.sum(axis=-1, keepdims=True)
     return divided(truncated(exponentials, storage) @ value, total)
 
 
 def truncated(array: Array, storage: Any) -> Array:
-    """Round towards zero to a shorter dtype, and widen again.
+    """Round towards zero to a shorter dtype, and convert back.
 
     Examples
     --------

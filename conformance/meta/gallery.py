@@ -19,16 +19,16 @@ from attnspec.conformance.meta.stored import write as store
 
 @click.command()
 @click.argument("names", nargs=-1)
-@click.option("--quick", is_flag=True, help="With the part of the suite that --quick leaves.")
+@click.option("--quick", is_flag=True, help="Use only the part of the suite that --quick runs.")
 @click.option("--workers", default=2, show_default=True, help="Processes.")
-@click.option("--json", "file", type=click.Path(dir_okay=False, path_type=Path), help="Write findings here.")
+@click.option("--json", "file", type=click.Path(dir_okay=False, path_type=Path), help="Write findings to it.")
 @click.option(
     "--write",
     is_flag=True,
-    help="Judge the wrong ones by both parts, diagnose them, and write what was found and its page.",
+    help="Judge the wrong entries by both parts, diagnose them, and write the results and the page.",
 )
 def main(names: tuple[str, ...], *, quick: bool, workers: int, file: Path | None, write: bool) -> None:
-    """Judge the suite by the gallery, or some of it; fails where anything is not as it should be."""
+    """Judge the suite by the gallery or by some of its entries. Fails if a result is not the expected one."""
     started = time.perf_counter()
     if write:
         wrong = [one.name for one in wrong_entries()]

@@ -1,4 +1,4 @@
-"""Correct backward passes in NumPy, as libraries and kernels compute them: what a budget must let pass."""
+"""Correct backward passes in NumPy, as libraries and kernels compute them. A budget must accept them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,14 +23,14 @@ class Backward:
     Attributes
     ----------
     function : callable
-        From a `Call` to the gradients by name, in the dtypes of their arrays.
+        Takes a `Call` and returns the gradients by name, in the dtypes of their arrays.
     accuracy : {"full", "cast", "storage"} or None
         None for a fault.
     dtypes : tuple of str
-        Those it is for.
+        The dtypes that it supports.
     profile : str
     products : int
-        The most products of two numbers that a problem may take; what is simulated is slow.
+        The largest number of products that a problem may need, because simulated arithmetic is slow.
     """
 
     function: Callable[[Call], dict[str, Array]]
@@ -41,7 +41,7 @@ class Backward:
 
 
 def run(one: Backward, arguments: Mapping[str, Any]) -> dict[str, Array]:
-    """Widen the inputs and compute the gradients.
+    """Convert the inputs to the working precision, and compute the gradients.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def run(one: Backward, arguments: Mapping[str, Any]) -> dict[str, Array]:
     {'d_query': 'bfloat16', 'd_key': 'bfloat16', 'd_value': 'bfloat16'}
     """
     dtype = str(arguments["query"].dtype)
-    with np.errstate(all="ignore"):  # a row may have no allowed key, a fault may overflow
+    with np.errstate(all="ignore"):  # a row may have no allowed key, and a fault may overflow
         return one.function(prepared(arguments, dtype, numpy_dtype(FORMATS[dtype].working).type))
 
 
@@ -75,10 +75,10 @@ def _on_units(split: units.Split, profile: str, *, block: int = 4, **options: An
     return Backward(function, "cast" if dtypes == SHORT else "full", dtypes, profile, 2**17)
 
 
-#: As flash kernels do it.
+#: The options of flash kernels.
 _FLASH: dict[str, Any] = {"cast": True, "columns": 64, "rows": 32, "folded": True}
 
-#: By name, roughly from plain to clever.
+#: The algorithms by name, roughly from simple to complex.
 BACKWARDS: Mapping[str, Backward] = MappingProxyType(
     {
         "dense": Backward(partial(backward, weights="kept", delta="keys")),

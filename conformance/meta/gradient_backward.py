@@ -40,13 +40,13 @@ def backward(
     ----------
     call : Call
     weights : {"kept", "recomputed", "base 2"}
-        From the forward pass, or from its rounded lse, by exponentials of either base.
+        Kept from the forward pass, or computed again from its rounded lse by exponentials of either base.
     delta : {"output", "keys"}
-        As a sum over the rounded output, or over keys.
+        Computed as a sum over the rounded output, or over keys.
     rows, columns : int
-        Queries and keys of a tile; 0 for all.
+        The numbers of queries and of keys of a tile. 0 for all.
     reverse : bool
-        Whether to take the tiles from last to first.
+        Whether to process the tiles from last to first.
     folded : bool
         Whether the cotangent of the lse is subtracted from `delta` first.
     scaled_first : bool
@@ -105,7 +105,7 @@ def _weights(
     exponential: Function,
     product: Product,
 ) -> tuple[Array, Array | float]:
-    """Weights of a tile, and the slope of the softcap there."""
+    """Return the weights of a tile, and the slope of the softcap."""
     i, j = at
     s, slope = scores(call, call.query[..., i, :], call.key[..., j, :], (..., i, j), product=product)
     if how == "kept":

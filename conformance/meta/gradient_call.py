@@ -1,4 +1,4 @@
-"""A call to differentiate, widened to a working precision; its forward pass and its exact gradients."""
+"""A call to differentiate, converted to a working precision; its forward pass and exact gradients."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from attnspec.dtypes import FORMATS, numpy_dtype
 from attnspec.operations import OPERATIONS
 from attnspec.reference.masking import allowed_keys
 
-#: Of two matrices, or stacks of them.
+#: A product of two matrices, or of stacks of them.
 Product = Callable[[Array, Array], Array]
 _MASKING = OPERATIONS["attention"].names("masks")
 
@@ -24,20 +24,20 @@ class Call:
     ----------
     query, key, value, g : (B, Hq, L, D), (B, Hq, S, D), (B, Hq, S, Dv), (B, Hq, L, Dv)
     h : (B, Hq, L, 1)
-        Cotangents of the lse, or zeros.
+        The cotangents of the lse, or zeros.
     sink : (Hq, 1, 1)
-        Minus infinity where there is none.
+        Minus infinity if there is none.
     bias : array or None
         Broadcasts to (B, Hq, L, S).
     kept : (B, Hq, L, S)
-        What dropout multiplies the weights by.
+        The factors of the weights by dropout.
     allowed : (B, Hq, L, S)
     scale : float
     softcap : float or None
     dtype : str
-        Of the inputs.
+        The dtype of the inputs.
     given : mapping
-        The arguments as they were.
+        The given arguments.
     """
 
     query: Array
@@ -61,7 +61,7 @@ class Call:
 
     @property
     def lse(self) -> Any:
-        """The dtype that an lse is held in."""
+        """The dtype of an lse."""
         return numpy_dtype(FORMATS[self.dtype].lse)
 
 
@@ -75,7 +75,7 @@ class Forward:
 
 
 def prepared(arguments: Mapping[str, Any], dtype: str, working: Any) -> Call:
-    """Widen the arguments to a working precision."""
+    """Convert the arguments to a working precision."""
     query, key, value, g = (arguments[n].astype(working) for n in ("query", "key", "value", "d_output"))
     group = query.shape[1] // key.shape[1]
     shape = (*query.shape[:-1], key.shape[-2])
@@ -104,7 +104,7 @@ def prepared(arguments: Mapping[str, Any], dtype: str, working: Any) -> Call:
 def scores(
     call: Call, query: Array, key: Array, places: Any = ..., *, product: Product = np.matmul
 ) -> tuple[Array, Array | float]:
-    """Scores of some queries and keys, and the slope of the softcap there."""
+    """Return the scores of some queries and keys, and the slope of the softcap."""
     x, slope = product(query, np.swapaxes(key, -1, -2)) * query.dtype.type(call.scale), 1.0
     if call.softcap is not None:
         tanh = np.tanh(x / query.dtype.type(call.softcap))
@@ -130,7 +130,7 @@ def forward(
 
 
 def finished(call: Call, found: Mapping[str, Array], *, narrow: bool = True) -> dict[str, Array]:
-    """Add up the heads of a group and what a bias was broadcast along, and round once.
+    """Sum over the heads of a group and over the axes along which a bias was broadcast, and round once.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The table of gradients in `spec/dialects.md`: what the libraries return, from one call for each cell."""
+"""The table of gradients in `spec/dialects.md`: the results of the libraries, from one call for each cell."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -109,7 +109,7 @@ def _kind(got: Mapping[str, Any]) -> str:
 
 
 _ROW = np.array([[True, False, True], [False, False, False]])
-#: The questions, each with what answers it.
+#: The questions, each with the function that answers it.
 QUESTIONS: Mapping[str, Callable[[Backend], str]] = {
     "a query whose keys a mask all disallows": _empty(mask=_ROW),
     "a query whose keys a bias of minus infinity all disallows": _empty(

@@ -19,7 +19,8 @@ from attnspec.dtypes import DTYPES, FORMATS, SHORT
 from attnspec.operations import OPERATIONS
 from attnspec.reference.budget.budget import Accuracy, budget
 
-#: By how much the format of the exact gradients is longer than float64, whose budget says how exact they are.
+#: The unit of the format of the exact gradients, relative to that of float64. Their error is this share of a
+#: budget of float64.
 _LONGER = float(np.finfo(np.longdouble).eps) / float(np.finfo(np.float64).eps)
 #: Absolute and relative tolerances that are compared.
 FIXED: Mapping[str, float] = {"1e-2": 1e-2, "1e-3": 1e-3}
@@ -28,7 +29,7 @@ RULES = ("full", "cast", *FIXED)
 #: The classes and profiles of the table by gradient.
 KINDS = ("full", "cast", "storage", "matrix", "bf16x3", "tf32", "bf16")
 GRADIENTS = OPERATIONS["attention_vjp"].outputs
-#: What is in use and rounds more than the budget counts.
+#: Algorithms in use that round more often than the budget assumes.
 EXCEEDING = (*IN_USE, NAMES[1])
 
 
@@ -42,8 +43,8 @@ class Trial:
     one : Backward
     problem : Problem
     shares : mapping of str to mapping
-        By rule, and by gradient: the largest error over what the rule allows.
-        ``own`` among the rules is the budget of its class or profile.
+        By rule and by gradient: the largest error divided by the error that the rule allows. The rule
+        ``own`` is the budget of its class or profile.
     """
 
     name: str
@@ -57,7 +58,7 @@ class Trial:
 
 
 def subjects() -> dict[str, Backward]:
-    """List the correct algorithms, the libraries installed, and the faults."""
+    """List the correct algorithms, the installed libraries, and the faults."""
     return {**BACKWARDS, **libraries(), **IN_USE, **GRADIENT_FAULTS}
 
 
@@ -112,7 +113,7 @@ def _judge(given: Problem) -> Callable[[Mapping[str, Array], Backward], dict[str
 
 
 def _share(got: Array, expected: Array, allowed: Array) -> float:
-    """Divide the errors by what is allowed, and return the largest share."""
+    """Divide the errors by the allowed errors, and return the largest share."""
     error = np.abs(got.astype(np.longdouble) - expected)
     with np.errstate(invalid="ignore", divide="ignore"):
         shares = np.where(error == 0, 0, error / allowed)
@@ -129,7 +130,7 @@ def _overflows(given: Problem) -> bool:
 
 
 def passes(done: Sequence[Trial]) -> Table:
-    """Tabulate, for every correct backward pass, the largest share of its budget that it used."""
+    """Tabulate the largest share of its budget that every correct backward pass used."""
     table = Table("correct algorithm", "class", "problems", *DTYPES, "where most, (B, Hq, Hkv, L, S, D, Dv)")
     for name, one in {t.name: t.one for t in done if t.one.accuracy}.items():
         own = [t for t in done if t.name == name]
@@ -178,7 +179,7 @@ def by_gradient(done: Sequence[Trial]) -> Table:
 
 
 def detections(done: Sequence[Trial]) -> Table:
-    """Tabulate for every fault the number of its problems on which each rule rejects it."""
+    """Tabulate the number of problems on which each rule rejects a fault."""
     table = Table("fault", "dtype", "problems", *RULES, "most budgets of full", "of cast")
     for name, one in GRADIENT_FAULTS.items():
         for dtype in one.dtypes:

@@ -26,12 +26,10 @@ def stepwise(call: Call, steps: Steps) -> dict[str, Array]:
     ----------
     call : Call
     steps : mapping
-        ``scores``, ``lse``, ``slope`` and ``result`` change what they are given.
-        ``weights`` are of scores and lse; ``delta`` of the row sums of the output,
-        the weights and their cotangents; ``cotangents`` of weights, their
-        cotangents and `delta - d_lse`; ``across`` and ``down`` are products that
-        sum over keys and over queries; ``heads`` adds up the last axis of the parts
-        of a group.
+        ``scores``, ``lse``, ``slope`` and ``result`` change their argument. ``weights`` takes scores and lse.
+        ``delta`` takes the row sums of the output, the weights and their cotangents. ``cotangents`` takes the
+        weights, their cotangents and `delta - d_lse`. ``across`` and ``down`` are products that sum over keys
+        and over queries. ``heads`` adds up the last axis of the parts of a group.
     """
     left = forward(call)
     s, slope = scores(call, call.query, call.key)
@@ -80,7 +78,7 @@ def _first_of_group(call: Call, parts: Array, total: Callable[[Array], Array]) -
 
 
 def _in_half(of: Callable[[Any], Steps]) -> Callable[[Call], dict[str, Array]]:
-    """Make the steps from the storage dtype of the call."""
+    """Make the steps for the storage dtype of the call."""
     return lambda call: stepwise(call, of(call.storage))
 
 
@@ -179,7 +177,7 @@ GRADIENT_FAULTS: Mapping[str, Backward] = MappingProxyType(
     }
 )
 
-#: In use: partial sums are rounded to storage before they are added up.
+#: These are in use. They round partial sums to the storage dtype before they add them up.
 IN_USE: Mapping[str, Backward] = MappingProxyType(
     {
         "parts of a group rounded": Backward(

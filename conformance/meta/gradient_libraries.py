@@ -1,4 +1,4 @@
-"""PyTorch's and JAX's own gradients as backward passes of the evidence, as far as they are installed."""
+"""The gradients of PyTorch and JAX, if they are installed, as backward passes of the evidence."""
 
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
@@ -10,7 +10,7 @@ from attnspec.conformance.meta.algorithms import Array
 from attnspec.conformance.meta.gradient_algorithms import Backward
 from attnspec.conformance.meta.gradient_call import Call
 
-#: By name, those that may be installed.
+#: The backward passes of libraries, by name.
 NAMES = ("torch, math", "torch, flash", "jax.nn")
 
 _ARRAYS = ("query", "key", "value")
@@ -18,7 +18,7 @@ _SIMPLE = frozenset((*_ARRAYS, "d_output", "mask", "is_causal", "window"))
 
 
 def libraries() -> dict[str, Backward]:
-    """List what is installed, by name."""
+    """List the installed ones, by name."""
     found: dict[str, Backward] = {}
     if find_spec("torch"):
         found[NAMES[0]] = Backward(_torch("MATH"), "full", products=2**23)
@@ -31,7 +31,7 @@ def libraries() -> dict[str, Backward]:
 
 
 def takes(arguments: Mapping[str, Any]) -> bool:
-    """Tell whether the libraries compute such a call: no shared heads, no empty row, nothing but masks."""
+    """Whether the libraries compute such a call: no shared heads, no empty row, no options except masks."""
     query, key, value = (arguments[name] for name in _ARRAYS)
     same = query.shape[1] == key.shape[1] and key.shape[-1] == value.shape[-1]
     return same and set(arguments) <= _SIMPLE and bool(np.all(arguments.get("mask", True)))
@@ -61,7 +61,7 @@ def _torch(path: str) -> Callable[[Call], dict[str, Array]]:
 def _jax() -> Callable[[Call], dict[str, Array]]:
     import jax
 
-    jax.config.update("jax_enable_x64", True)  # else a float64 is made a float32 on the way in
+    jax.config.update("jax_enable_x64", True)  # otherwise a float64 input is converted to float32
 
     def run(call: Call) -> dict[str, Array]:
         mask: Any = None if call.allowed.all() else call.allowed

@@ -1,4 +1,4 @@
-"""Calls of attention with cotangents on which the rounding errors of gradients show, in every dtype."""
+"""Calls of attention with cotangents that show the rounding errors of gradients, in every dtype."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class Problem:
         As in `SIZES`.
     seed : int
     arguments : mapping
-        Of `attention_vjp`, arrays in their dtypes.
+        The arguments of `attention_vjp`, with arrays in their dtypes.
     """
 
     dataset: str
@@ -85,7 +85,7 @@ def problems(dtype: str, *, seeds: range, sizes: tuple[tuple[int, ...], ...] = S
 
 
 def plain(random: np.random.Generator, *size: int) -> Drawn:
-    """Draw everything from the normal distribution; the other data sets change one thing."""
+    """Draw all arrays from the normal distribution. The other data sets change one property."""
     batch, heads, shared, queries, keys, depth, depth_of_values = size
     shapes = {
         "query": (batch, heads, queries, depth),
@@ -103,32 +103,32 @@ def flat(*draw: Any) -> Drawn:
 
 
 def peaked(random: np.random.Generator, *size: int) -> Drawn:
-    """Each query a multiple of one key, which takes most of its row."""
+    """Draw each query as a multiple of one key, which gets most of the weight of its row."""
     drawn = plain(random, *size)
     key = np.repeat(drawn["key"], size[1] // size[2], axis=1)  # (B, Hq, S, D)
     return drawn | {"query": 2 * key[:, :, np.arange(size[3]) * 5 % size[4]]}
 
 
 def similar_values(*draw: Any) -> Drawn:
-    """Values that are nearly the same: `r - delta` cancels."""
+    """Draw values that are nearly the same, so that `r - delta` cancels."""
     drawn = plain(*draw)
     return drawn | {"value": 4 + drawn["value"] / 64}
 
 
 def positive(*draw: Any) -> Drawn:
-    """Values and cotangents above 0: nothing cancels in the sums, and everything does in `r - delta`."""
+    """Draw values and cotangents above 0, so that `r - delta` cancels and the sums do not."""
     drawn = plain(*draw)
     return drawn | {name: 1 + np.abs(drawn[name]) for name in ("value", "d_output")}
 
 
 def rising_keys(*draw: Any) -> Drawn:
-    """Keys with a common part: an error of `delta` goes along it, in one direction for a whole row."""
+    """Draw keys with a common part, so that an error of `delta` moves a whole row in one direction."""
     drawn = plain(*draw)
     return drawn | {"key": 8 + drawn["key"]}
 
 
 def common_shift(random: np.random.Generator, *size: int) -> Drawn:
-    """Scores of about 500, differing by a few: the lse is rounded at that size."""
+    """Draw scores of about 500 that differ little, so that the lse is rounded at that size."""
     drawn, depth = plain(random, *size), size[5]
     direction = random.choice([-1.0, 1.0], size=depth)
     query = drawn["query"] / 8 + 16 * direction
@@ -136,18 +136,18 @@ def common_shift(random: np.random.Generator, *size: int) -> Drawn:
 
 
 def scaled(*draw: Any, amplitude: float) -> Drawn:
-    """All inputs of some amplitude; from 4 on, a few keys take all of a row."""
+    """Multiply all inputs by an amplitude. From 4 on, a few keys get all of the weight of a row."""
     return {name: x * amplitude for name, x in plain(*draw).items()}
 
 
 def tiny_cotangents(*draw: Any) -> Drawn:
-    """Cotangents about the smallest normal number of float16, as with a loss that is a mean."""
+    """Draw cotangents near the smallest normal number of float16, as for a loss that is a mean."""
     drawn = plain(*draw)
     return drawn | {"d_output": drawn["d_output"] * 2**-14}
 
 
 def with_options(random: np.random.Generator, *size: int, of: tuple[str, ...]) -> Drawn:
-    """Draw the options of these names beside everything else."""
+    """Draw the options of these names in addition to the arrays."""
     drawn = plain(random, *size)
     batch, heads, _, queries, keys, _, _ = size
     options: dict[str, Callable[[], Drawn]] = {

@@ -8,7 +8,9 @@ from attnspec.conformance.meta.matrix import Finding
 
 
 def problems(findings: Iterable[Finding]) -> list[str]:
-    """List survivors, entries under the wrong rule, and false alarms, but not what needs more than the suite.
+    """List survivors, entries under the wrong rule, and false alarms.
+
+    Entries that need more than the suite has are left out.
 
     Examples
     --------
@@ -21,10 +23,10 @@ def problems(findings: Iterable[Finding]) -> list[str]:
     for one in findings:
         others = ", ".join(f"{rule} by {case}" for rule, case in one.broken.items())
         if one.rule and not one.killed_by and not one.needs:
-            said = f"is filed wrongly: it breaks {others}, no case" if others else "survives: no case"
+            said = f"has the wrong rule: it breaks {others}, and no case" if others else "survives: no case"
             found.append(f"{one.entry} {said} of {one.tried} says that {one.rule} is broken")
         if not one.rule and others:
-            found.append(f"{one.entry} is correct, and a false alarm: {others}")
+            found.append(f"{one.entry} is correct, but fails: {others}")
     return found
 
 
@@ -47,13 +49,13 @@ def summary(findings: Sequence[Finding]) -> str:
             lines.append(f"{rule.id:9} {len(killed)} of {len(own)} killed{first}")
     times = sorted(one.first_failure for one in wrong if one.killed_by)
     if times:
-        lines.append(f"wrong: {len(wrong)}, killed under the rule they are filed under: {len(times)}")
+        lines.append(f"wrong: {len(wrong)}, killed under their own rule: {len(times)}")
         middle, last = times[len(times) // 2], times[-1]
         lines.append(f"time to first failure: median {middle:.2f} s, longest {last:.2f} s")
     for need in NEEDS:
         left = sum(one.needs == need and not one.killed_by for one in wrong)
         if left:
-            lines.append(f"killed by none of these, and known to need {NEEDS[need]}: {left}")
+            lines.append(f"not killed, and known to need {NEEDS[need]}: {left}")
     if right:
         passed = sum(one.as_it_should for one in right)
         lines.append(f"correct: {len(right)}, without a false alarm: {passed}")

@@ -1,4 +1,4 @@
-"""PyTorch's and JAX's own attention as algorithms of the evidence, as far as they are installed."""
+"""The attention functions of PyTorch and JAX, if they are installed, as algorithms of the evidence."""
 
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -11,12 +11,12 @@ from attnspec.conformance.suite.datasets import Problem
 from attnspec.dtypes import numpy_dtype
 from attnspec.reference.budget.budget import Accuracy
 
-#: Name, the class of budget it must meet, the function, and what it computes.
+#: The name, the class of budget that it must meet, the function, and the result that it computes.
 Library = tuple[str, Accuracy, Callable[[Problem], Array | None], str]
 
 
 def libraries() -> list[Library]:
-    """List what is installed; a function returns None for a problem that the library does not take."""
+    """List the installed ones. A function returns None for a problem that the library does not take."""
     found: list[Library] = []
     if find_spec("torch"):
         found += [
@@ -35,7 +35,7 @@ def _torch(path: str) -> Callable[[Problem], Array | None]:
 
     def run(problem: Problem) -> Array | None:
         if problem.value.shape[-1] != problem.query.shape[-1]:
-            return None  # the flash path takes one depth
+            return None  # the flash path requires equal depths
         query, key, value = _tensors(problem)
         mask = None if problem.allowed.all() else torch.from_numpy(problem.allowed)[None, None]
         with sdpa_kernel(getattr(SDPBackend, path)):
@@ -46,16 +46,16 @@ def _torch(path: str) -> Callable[[Problem], Array | None]:
 
 
 def _torch_lse(problem: Problem) -> Array | None:
-    """Take the lse of the operator behind the flash path, which the public function does not return."""
+    """Return the lse of the operator of the flash path, because the public function does not return it."""
     import torch
 
     if problem.value.shape[-1] != problem.query.shape[-1]:
         return None
     query, key, value = _tensors(problem)
     mask = None
-    if not problem.allowed.all():  # which this operator takes as numbers to add
+    if not problem.allowed.all():  # this operator requires numbers to add
         mask = torch.from_numpy(np.where(problem.allowed, 0.0, -np.inf)).to(query.dtype)[None, None]
-    operator = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu  # noqa: SLF001 - no other has it
+    operator = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu  # noqa: SLF001 - it is not public
     lse = operator(query, key, value, attn_mask=mask)[1]
     return np.asarray(lse.numpy()).reshape(len(problem.query))
 
@@ -65,7 +65,7 @@ def _tensors(problem: Problem) -> Any:
 
     dtype = getattr(torch, problem.dtype)
     return tuple(
-        # Exact, as they were rounded before; the flash path wants rows in one piece.
+        # This is exact, because they are rounded already. The flash path requires contiguous rows.
         torch.from_numpy(array.astype(np.float64, order="C")).to(dtype)[None, None]
         for array in (problem.query, problem.key, problem.value)
     )
@@ -74,7 +74,7 @@ def _tensors(problem: Problem) -> Any:
 def _jax() -> Callable[[Problem], Array | None]:
     import jax
 
-    jax.config.update("jax_enable_x64", True)  # else a float64 is made a float32 on the way in
+    jax.config.update("jax_enable_x64", True)  # otherwise a float64 input is converted to float32
 
     def run(problem: Problem) -> Array | None:
         if problem.value.shape[-1] != problem.query.shape[-1]:

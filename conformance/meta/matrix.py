@@ -1,8 +1,7 @@
 """The kill matrix: whether the suite fails every wrong implementation of the gallery, and no correct one.
 
-Every wrong one is put to the cases that are there for the rule it is filed under, the
-cheapest first, until one of them says that this rule is broken; every correct one
-to the whole suite. ``python -m attnspec.conformance.meta.gallery`` does it.
+A wrong entry is judged by the cases of its rule, the cheapest first, until a case reports that this rule is
+broken. A correct entry is judged by the whole suite. ``python -m attnspec.conformance.meta.gallery`` runs it.
 """
 
 import time
@@ -21,8 +20,8 @@ from attnspec.conformance.suite import items
 from attnspec.conformance.suite.group import Item
 from attnspec.conformance.verdict import Verdict
 
-#: Into how many parts the suite is cut for the correct ones: each case is put to all of them in one
-#: process, which asks the oracle once.
+#: The number of parts of the suite for the correct entries. One process judges all of them by the cases of a
+#: part, so that the oracle computes each case once.
 _PARTS = 24
 
 
@@ -34,18 +33,18 @@ class Finding:
     ----------
     entry : str
     rule : str
-        That it is filed under; empty for a correct one.
+        The rule that the entry breaks. Empty for a correct entry.
     killed_by : str
-        The cheapest case that says this rule is broken; empty where none does.
+        The cheapest case that reports that this rule is broken. Empty if none does.
     tried : int
-        How many cases it took.
+        The number of cases that were judged.
     first_failure : float
-        Seconds until the first case that fails, of whatever rule.
+        Seconds until the first case that fails, under any rule.
     broken : dict of str to str
-        Other rules that cases on the way said were broken, and the first of these cases.
+        Other rules that were reported as broken before, each with the first of these cases.
     seconds : float
     needs : str
-        What kills it where these cases do not, as in `Entry`; empty where they have to.
+        What the entry needs if these cases do not kill it, as in `Entry`. Empty if they must kill it.
     """
 
     entry: str
@@ -59,7 +58,7 @@ class Finding:
 
     @property
     def as_it_should(self) -> bool:
-        """Whether a wrong one is killed under its rule, and a correct one under none."""
+        """Whether a wrong entry is killed under its rule, or a correct entry breaks no rule."""
         return bool(self.killed_by or self.needs) if self.rule else not self.broken
 
 
@@ -95,8 +94,8 @@ def convict(one: Entry, suite: Sequence[Item]) -> Finding:
     """
     own = [item for item in suite if item.rules[0] == one.rule]
     bearing = [*own, *(item for item in suite if one.rule in item.rules[1:])]
-    # Where no case that bears on its rule kills it, another may, and then it is filed wrongly. An entry that
-    # needs more than the suite has may well be killed by none.
+    # If no case of its rule kills the entry, another case may. Then its rule is wrong. An entry that needs
+    # more than the suite has may be killed by no case.
     others = [] if one.needs else [item for item in suite if one.rule not in item.rules]
     started, first_failure, killed_by = time.perf_counter(), 0.0, ""
     found: dict[str, str] = {}
@@ -120,8 +119,8 @@ def convict(one: Entry, suite: Sequence[Item]) -> Finding:
 def acquit(entries: Iterable[Entry], suite: Iterable[Item]) -> dict[str, Finding]:
     """Judge correct entries by a part of the suite.
 
-    Where what an entry replaces gives the bits that the plain one has, in all calls of a case, it
-    is given the verdict of the plain one.
+    If the steps of an entry return the same bits as those of the plain entry in all calls of a case, the
+    verdict of the plain entry is used.
     """
     findings = {one.name: Finding(one.name, "", "", 0, 0.0, {}, 0.0) for one in entries}
     backends = {name: entry(name).backend() for name in findings}
@@ -149,13 +148,13 @@ def acquit(entries: Iterable[Entry], suite: Iterable[Item]) -> dict[str, Finding
 def matrix(
     wrong: Sequence[str], correct: Sequence[str], *, quick: bool = False, workers: int = 2
 ) -> list[Finding]:
-    """Judge entries, by their names, in processes of their own.
+    """Judge entries in separate processes.
 
     Parameters
     ----------
     wrong, correct : sequence of str
     quick : bool, optional
-        With the part of the suite that ``--quick`` leaves.
+        Use only the part of the suite that ``--quick`` runs.
     workers : int, optional
 
     Returns
@@ -180,7 +179,7 @@ def confirm(killed_by: Mapping[str, str]) -> Iterator[str]:
 
 
 def _alarm(verdict: Verdict) -> str:
-    """Name the rule that a correct entry seems to break. A MAY that it does not claim may be not shown."""
+    """Return the rule that a correct entry seems to break. It need not show a MAY that it does not claim."""
     return "" if verdict.status == "unsupported" else broken(verdict)
 
 

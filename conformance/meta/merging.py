@@ -1,4 +1,4 @@
-"""Attention by parts that are merged two at a time, as rings and trees of devices do it."""
+"""Attention in parts that are merged two at a time, as in rings and trees of devices."""
 
 from collections.abc import Callable, Mapping
 from functools import partial, reduce
@@ -15,7 +15,7 @@ Merge = Callable[[Part, Part], Part]
 
 
 def by_sigmoids(one: Part, other: Part) -> Part:
-    """Weigh both outputs, each by the sigmoid of the difference of the lses."""
+    """Weight each output by the sigmoid of the difference of the lses."""
     (output, lse), (more, its) = one, other
     merged = _sigmoid(lse - its) * output + _sigmoid(its - lse) * more
     return merged, np.logaddexp(lse, its)
@@ -24,7 +24,7 @@ def by_sigmoids(one: Part, other: Part) -> Part:
 def by_difference(one: Part, other: Part) -> Part:
     """Move the first output towards the other, as implementations of ring attention do.
 
-    The first is rounded at its own size, however small its weight is in the end.
+    The first output is rounded at its own size, even if its final weight is small.
     """
     (output, lse), (more, its) = one, other
     return output - _sigmoid(its - lse) * (output - more), np.logaddexp(lse, its)
@@ -63,19 +63,19 @@ def denominator_by_logarithms(
     result: str = "output",
     **_: Any,
 ) -> Array:
-    """Add key by key to the logarithm of the denominator, which is rounded at its own size each time."""
+    """Add each key to the logarithm of the denominator, which is rounded at its own size each time."""
     scores = np.where(allowed, scale * (query @ key.T), -np.inf)
     lse = np.logaddexp.accumulate(scores, axis=-1)[:, -1:]
     return lse[:, 0] if result == "lse" else np.exp(scores - lse) @ value
 
 
 def _sigmoid(x: Array) -> Array:
-    """Of a difference of two lses; 0 where both are minus infinity, as neither part has a key."""
+    """Return the sigmoid of a difference of two lses, or 0 if both are minus infinity."""
     weight: Array = 1 / (1 + np.exp(-x))
     return np.where(np.isnan(weight), np.zeros_like(weight), weight)
 
 
-#: Algorithms in use that exceed the budget, by name, and what each computes.
+#: Algorithms in use that exceed the budget, by name, and the result that each computes.
 EXCEEDING: Mapping[str, tuple[Callable[..., Array], str]] = MappingProxyType(
     {
         "merged by difference, 2 parts": (partial(chain, parts=2, merge=by_difference), "output"),

@@ -12,34 +12,33 @@ PAGE = Path(__file__).resolve().parents[1] / "gallery" / "README.md"
 _HEAD = """\
 # The gallery
 
-A conformance suite is worth the bugs that it finds. Here stand {wrong} implementations of attention and its
-companions that are wrong, each in one named way that somebody really shipped or easily could, and {correct}
-that are correct and made otherwise. They are one correct implementation, a row of named steps, with one step
-replaced: to read an entry is to see the bug. `attnspec check attnspec.conformance.gallery:NAME` judges one
-of them like any backend.
+The gallery measures which bugs the suite finds. It has {wrong} wrong implementations of attention and its
+companions. Each has one named bug that somebody has shipped or could easily ship. It also has {correct}
+correct implementations that compute in other ways. All entries are one correct implementation, a sequence of
+named steps, with one step replaced. The replaced step shows the bug. To judge an entry like any backend, run
+`attnspec check attnspec.conformance.gallery:NAME`.
 
-`nox -s gallery` judges the suite by them. Every wrong one has to fail, and has to fail the rule under which
-it is filed here; every correct one has to pass all of the suite, in every dtype; and every rule has to be
-broken by some entry. All of them can be: {broken} of {rules} rules are.
+`nox -s gallery` judges the suite by these entries. Every wrong entry must fail, under the rule that the table
+lists for it. Every correct entry must pass the whole suite, in every dtype. Every rule must be broken by an
+entry: {broken} of {rules} rules are.
 
-Below, *killed by* is the cheapest case that says the rule is broken: of those that are there for this rule,
-golden vectors first, the smallest of them first, in dtype after dtype; then generated cases; then relations
-between calls. *Quick* says whether the part of the suite that `--quick` leaves kills it too: {quick} of
-{wrong} are killed by it. *Seen* is a public thread about such a bug. `python -m
-attnspec.conformance.meta.gallery --write` measures all of this, keeps it in `kills.json` and writes this page
-of it; our tests check that both are as the gallery is.
+In the tables, *killed by* is the cheapest case that reports the broken rule. The cases of a rule are tried in
+this order: golden vectors by size and dtype, generated cases, relations between calls. *Quick* says whether
+the part of the suite that `--quick` runs also kills the entry. It kills {quick} of {wrong} entries. *Seen* is
+a public thread about such a bug. `python -m attnspec.conformance.meta.gallery --write` measures all of this,
+stores it in `kills.json` and writes this page. Tests check that both files match the gallery.
 
-Some entries are wrong only past the sizes of the ordinary run, or only in many calls. Instead of a case, the
-table then says what the entry needs: {needs}. Of these there are {survivors}.
-`conformance/gallery/edges/needs.json` has a call for each of those that need sizes, and our tests make it.
+Some entries are wrong only past the sizes of the ordinary run, or only in many calls. For these {survivors}
+entries, the table says what they need instead of a case: {needs}. For each entry that needs sizes,
+`conformance/gallery/edges/needs.json` has a call that shows the bug. Tests make these calls.
 
 ## Diagnosis
 
-A backend that fails is held against the gallery: where one entry gives its results on every call that it
-fails, and right results on every call that it passes, the report names it. Measured on the gallery itself,
-each wrong entry on another base and on calls of another seed, by `python -m
-attnspec.conformance.meta.diagnosed`; then once more with its own entry taken away, when any name is that of
-a neighbour which these calls do not tell from it:
+The suite compares a backend that fails with the gallery. If one entry has the results of the backend on every
+call that it fails, and right results on every call that it passes, the report names this entry.
+`python -m attnspec.conformance.meta.diagnosed` measures this on the gallery itself. It puts each wrong entry
+on another base and diagnoses it on calls of another seed. It then repeats this without the entry itself. Any
+name in the second measurement is that of a similar entry, which these calls do not distinguish:
 
 ```text
 {said}
@@ -57,7 +56,7 @@ def page(stored: Stored) -> str:
     Raises
     ------
     KeyError
-        When an entry is missing.
+        If an entry is missing.
     """
     killed, wrong, correct = stored.kills, wrong_entries(), correct_entries()
     kinds = [f"- {letter}: {text}" for letter, text in KINDS.items()]

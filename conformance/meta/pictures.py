@@ -1,9 +1,9 @@
 """The pictures of the standard, drawn from the reference: `spec/pictures`.
 
 A grid shows which keys each query may attend to, as `allowed_keys` gives them.
-The figure of the operator lists its steps in their order. The two colours are
-read on a light page and on a dark one; a key that is allowed is filled, so
-that nothing is told by colour alone.
+The figure of the operator lists its steps in their order. Both colours are
+readable on a light and on a dark page. An allowed key is filled, so that a
+grid is readable without colour.
 
 ``python -m attnspec.conformance.meta.pictures`` writes them.
 """
@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 import attnspec
 from attnspec.reference import allowed_keys
 
-#: Where the pictures are.
+#: The folder of the pictures.
 FOLDER = Path(attnspec.__file__).resolve().parent / "pictures"
-#: Of lines and letters, and of what is filled: each is read on a white page and on a dark one.
+#: The colour of lines and letters, and that of filled areas. Both are readable on white and on dark pages.
 INK, FILL = "#777777", "#2878d0"
 
 _CELL, _MARGIN, _LINE, _GAP = 20, 34, 15, 28
@@ -30,7 +30,7 @@ _STEP, _BETWEEN, _LEFT, _MIDDLE, _RIGHT = 44, 22, 268, 290, 110
 
 @dataclass(frozen=True)
 class Panel:
-    """One grid: what was asked, line by line, and what is allowed."""
+    """One grid: the lines of its caption, and the allowed keys."""
 
     caption: tuple[str, ...]
     allowed: NDArray[np.bool_]
@@ -48,7 +48,7 @@ class Masks:
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the operator: what it is, by which rules, what goes in, and what comes out at its side."""
+    """One step of the operator: its text, its rules, its arguments, and its output."""
 
     name: str
     rules: str
@@ -62,7 +62,7 @@ def panel(*caption: str, shape: tuple[int, int], **options: Any) -> Panel:
 
 
 def _together() -> Masks:
-    """Every source by itself, and all of them."""
+    """Draw each source separately, and all of them together."""
     mask = np.arange(7) != 2
     ids = {"query_segment_ids": np.repeat([0, 1], [3, 2]), "key_segment_ids": np.repeat([0, 1], [5, 2])}
     sources: dict[str, dict[str, Any]] = {
@@ -85,7 +85,7 @@ def _together() -> Masks:
 
 
 def _ids(*ids: int) -> dict[str, NDArray[np.int_]]:
-    """Name the same ids for queries and for keys."""
+    """Use the same ids for queries and for keys."""
     return {"query_segment_ids": np.array(ids), "key_segment_ids": np.array(ids)}
 
 
@@ -165,7 +165,7 @@ STEPS = (
 
 
 def masks(picture: Masks) -> str:
-    """Draw grids side by side, in rows of so many columns."""
+    """Draw grids side by side, in rows with a number of columns."""
     parts, x, y, width = [], 0, 0, 0
     for first in range(0, len(picture.panels), picture.columns):
         row = picture.panels[first : first + picture.columns]
@@ -180,7 +180,7 @@ def masks(picture: Masks) -> str:
 
 
 def _grid(one: Panel, x: int, y: int) -> list[str]:
-    """Draw one grid below its caption: a row for each query, a column for each key."""
+    """Draw one grid below its caption, with a row for each query and a column for each key."""
     rows, columns = one.allowed.shape
     left, top = x + _MARGIN, y + _MARGIN
     parts = [
@@ -223,7 +223,7 @@ def operator() -> str:
 
 
 def pictures() -> dict[str, str]:
-    """Draw every picture, by the name of its file.
+    """Draw all pictures, and return them by file name.
 
     Examples
     --------
@@ -245,7 +245,7 @@ def _arrow(path: str) -> str:
 
 
 def _svg(title: str, about: str, width: int, height: int, parts: list[str]) -> str:
-    """Combine parts into a file that has a description in words."""
+    """Combine parts into a file with a description in words."""
     style = f"text{{fill:{INK};font-family:sans-serif;font-size:12px}}"
     style += f".f{{fill:{FILL}}}.l{{fill:none;stroke:{INK}}}"
     head = (

@@ -1,4 +1,4 @@
-"""Calls that measure the diagnosis: golden vectors, and calls with one option each."""
+"""Calls for measuring the diagnosis: golden vectors, and calls with one option each."""
 
 from attnspec import Case, cases
 from attnspec.conformance.judge.dtypes import in_each
@@ -15,13 +15,13 @@ _PLAIN = (
 
 
 def golden() -> list[Case]:
-    """Take all golden vectors, each in one of the dtypes that hold it."""
+    """Return all golden vectors, each in one of the dtypes that hold its numbers."""
     each = [in_each(case) for case in cases()]
     return [found[number % len(found)] for number, found in enumerate(each) if found]
 
 
 def probes(seed: int = 5) -> list[Case]:
-    """Make cases: each option beside nothing else, and plain ones, past tiles too."""
+    """Make cases with one option each, and plain cases. Some have sizes past tiles."""
     found = []
     for number, shape in enumerate((*_SHAPES, *_PLAIN)):
         for dtype in ("float32", "float16"):

@@ -27,9 +27,9 @@ class Stored:
     Attributes
     ----------
     kills : mapping of str to Kill
-        By the names of the wrong entries.
+        The kills, by the names of the wrong entries.
     diagnosis : Counts
-        How many of them are named rightly.
+        The numbers of wrong entries that are named rightly and wrongly.
     """
 
     kills: Mapping[str, Kill]

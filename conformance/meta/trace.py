@@ -1,7 +1,7 @@
 """Traceability: lists the cases, groups, entries and backends of each rule, and the gaps.
 
-Everything is read from where it stands: chapters, golden vectors, the groups of the
-suite, the gallery and what was measured of it, the backends' declarations.
+The trace is read from the chapters, the golden vectors, the groups of the suite, the gallery with its stored
+measurements, and the declarations of the backends.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,13 +22,13 @@ class Trace:
     ----------
     rule, level, chapter : str
     cases : tuple of str
-        Golden vectors that bear on it.
+        Golden vectors that test it.
     groups : tuple of str
-        Groups of generated cases that bear on it, by chapter and name.
+        Groups of generated cases that test it, by chapter and name.
     entries : tuple of str
-        Wrong implementations of the gallery that are filed under it.
+        Wrong implementations of the gallery that break it.
     backends : tuple of str
-        Those that declare to deviate from it.
+        Backends that declare a deviation from it.
     """
 
     rule: str
@@ -42,7 +42,7 @@ class Trace:
 
 @cache
 def suite() -> Mapping[str, tuple[str, ...]]:
-    """List the groups of generated cases, by chapter and name, and the rules that each of them bears on.
+    """List the groups of generated cases, by chapter and name, and the rules that each group tests.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def suite() -> Mapping[str, tuple[str, ...]]:
 
 
 def deviating() -> dict[str, tuple[str, ...]]:
-    """List the rules from which the backends that can be used here declare to deviate, by backend."""
+    """List the rules from which each installed backend declares a deviation."""
     from attnspec.backends import NAMES, BackendError, load
 
     found = {}
@@ -79,7 +79,7 @@ def traced(deviations: Mapping[str, Sequence[str]]) -> list[Trace]:
     Parameters
     ----------
     deviations : mapping of str to sequence of str
-        Rules by backend, as `deviating` finds them.
+        Rules by backend, as returned by `deviating`.
 
     Examples
     --------
@@ -102,13 +102,13 @@ def traced(deviations: Mapping[str, Sequence[str]]) -> list[Trace]:
 
 
 def gaps(found: Sequence[Trace], killed: Mapping[str, Kill] | None = None) -> list[str]:
-    """List rules without a case or an entry, groups without a rule, entries that a case should kill.
+    """List rules without a case or an entry, groups without a rule, and entries that no case kills.
 
     Parameters
     ----------
     found : sequence of Trace
     killed : mapping of str to Kill, optional
-        By the names of the wrong entries; by default what was measured last.
+        The kills by the names of the wrong entries. The default is the stored measurement.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def gaps(found: Sequence[Trace], killed: Mapping[str, Kill] | None = None) -> li
     missing += [f"{one.rule}: no wrong implementation in the gallery" for one in found if not one.entries]
     missing += [f"{name}: cites no rule" for name, cited in suite().items() if not cited]
     missing += [
-        f"{name}: cites {rule}, which is none"
+        f"{name}: cites {rule}, which is not a rule"
         for name, cited in suite().items()
         for rule in cited
         if rule not in known
@@ -130,7 +130,7 @@ def gaps(found: Sequence[Trace], killed: Mapping[str, Kill] | None = None) -> li
 
 
 def lines(one: Trace, *, whole: bool) -> list[str]:
-    """Write a trace: a line of counts, or everything by its name."""
+    """Write a trace: a line of counts, or all names."""
     counts = f"{len(one.cases)} vectors, {len(one.groups)} groups, {len(one.entries)} wrong entries"
     shown = f"; deviating: {', '.join(one.backends)}" if one.backends else ""
     head = f"{one.rule:9} {one.level:6} {one.chapter:10} {counts}{shown}"
@@ -151,7 +151,7 @@ def unneeded() -> list[str]:
 
     left = []
     for case in cases():
-        # Those first that are filed under its rules.
+        # Entries under the rules of the vector come first.
         entries = sorted(wrong_entries(), key=lambda one: one.rule not in case.rules)
         each = in_each(case)
         if not any(broken(judge(entry.backend(), one)) for entry in entries for one in each):

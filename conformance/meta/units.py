@@ -1,4 +1,4 @@
-"""Attention on matrix units, simulated: products exact, sums aligned and cut off in blocks."""
+"""Simulated attention on matrix units: products are exact, and sums are aligned and truncated in blocks."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,22 +13,22 @@ from attnspec.conformance.meta.algorithms import rounded as narrowed
 from attnspec.dtypes import SHORT, numpy_dtype
 from attnspec.reference.budget.budget import Accuracy
 
-#: From the factors of a product to pairs of shorter ones whose products add up to it.
+#: Splits the factors of a product into pairs of shorter factors, whose products add up to it.
 Split = Callable[[Array, Array], list[tuple[Array, Array]]]
 
 
 @dataclass(frozen=True)
 class Unit:
-    """An algorithm on such units, in the form of those of `meta.algorithms`.
+    """An algorithm on matrix units, in the form of those of `meta.algorithms`.
 
     Attributes
     ----------
     function : callable
     profile : str
-        That it is judged by: a name in `PROFILES`.
+        The profile that it is judged by, a name in `PROFILES`.
     dtypes : tuple of str
     accuracy : {"full", "cast"} or None
-        None where it is faulty.
+        None if it is faulty.
     """
 
     function: Callable[..., Array]
@@ -61,7 +61,7 @@ def attend(
 
 
 def multiplied(pairs: list[tuple[Array, Array]], *, block: int, digits: int) -> Array:
-    """Add products of matrices into one sum, which starts at 0 and is kept to some digits."""
+    """Add products of matrices to one sum, which starts at 0 and has a number of digits."""
     total = np.zeros((len(pairs[0][0]), pairs[0][1].shape[-1]))
     for left, right in ((a.astype(np.float64), b.astype(np.float64)) for a, b in pairs):
         for start in range(0, left.shape[-1], block):
@@ -72,7 +72,7 @@ def multiplied(pairs: list[tuple[Array, Array]], *, block: int, digits: int) -> 
 
 
 def aligned_sum(terms: Array, digits: int) -> Array:
-    """Add over the last axis as Fasi et al. found units to do: shift to the largest, cut off, add, cut off.
+    """Add over the last axis as in Fasi et al.: align to the largest term, truncate, add, and truncate.
 
     Examples
     --------
@@ -90,12 +90,12 @@ def aligned_sum(terms: Array, digits: int) -> Array:
 
 
 def as_they_are(left: Array, right: Array) -> list[tuple[Array, Array]]:
-    """Multiply half precision, which the units take."""
+    """Multiply half precision, which the units accept."""
     return [(left, right)]
 
 
 def cut_off(left: Array, right: Array, *, digits: int) -> list[tuple[Array, Array]]:
-    """Cut float32 off to fewer digits, as units do that are given it for tf32."""
+    """Truncate float32 to fewer digits, as units do in tf32."""
     shift = np.uint32(24 - digits)
     return [_both(left, right, lambda x: ((x.view(np.uint32) >> shift) << shift).view(np.float32))]
 
@@ -120,7 +120,7 @@ def _short(array: Array) -> Array:
     return narrowed(array, numpy_dtype("bfloat16"))
 
 
-#: By name: for each profile what stays within it, and what does not.
+#: The algorithms by name: for each profile one that stays within it, and one that does not.
 UNITS: Mapping[str, Unit] = MappingProxyType(
     {
         "matrix units, blocks of 4": Unit(partial(attend, split=as_they_are), "matrix", SHORT, "cast"),

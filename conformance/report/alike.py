@@ -1,4 +1,4 @@
-"""Whether two implementations give the same in one call, each within its budget; and whether one is right."""
+"""Compares the results of two implementations in one call, and says whether a result is right."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from attnspec.conformance.judge.expected import declared, differences
 from attnspec.conformance.judge.failure import Failure, Raised
 from attnspec.conformance.verdict import Difference
 
-#: What two results may be apart besides, as a part of the largest number in them.
+#: The additional distance that two results may have, as a share of the largest number in them.
 _UNITS = {"float64": 2.0**-40, "float32": 2.0**-17, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
@@ -55,25 +55,25 @@ def share_of(
     if got is None or given is None:
         return 0.0 if got is given else np.inf
     if _is_refused(case):
-        return 0.0  # what is computed of it, nothing says
+        return 0.0  # no rule says what is computed
     budgets = budgets_of(backend, case)
     worst = 0.0
     for name, one in got.items():
         if name not in given or given[name].shape != one.shape:
             return np.inf
-        may = accepted(name, case.dtype)  # an lse has a choice
+        may = accepted(name, case.dtype)  # an lse may have several dtypes
         if given[name].dtype != one.dtype and not {str(given[name].dtype), str(one.dtype)} <= set(may):
             return np.inf
         other = given[name].astype(np.float64)
-        if name == "lse":  # of a row with an infinite score it may be NaN too (NUM-11)
+        if name == "lse":  # that of a row with an infinite score may be NaN (NUM-11)
             other = np.where((other == np.inf) & np.isnan(one.astype(np.float64)), np.nan, other)
             other = np.where((one == np.inf) & np.isnan(other), np.inf, other)
         elif finite:
             wide = one.astype(np.float64)
             other = np.where(~np.isfinite(wide) & ~np.isfinite(other), wide, other)
-        # A wrong number may be larger than the right one, and come of others that are larger still.
+        # A wrong number may be larger than the right one, and it may follow from even larger numbers.
         size = np.abs(other[np.isfinite(other)]).max(initial=1.0)
-        # Results of integers, which are wrong as such, are compared to the last bit.
+        # Integer results are always wrong, so they are compared to the last bit.
         rounding = size * max(_UNITS.get(str(each.dtype), 0.0) for each in (one, given[name]))
         budget = budgets.get(name, np.zeros(()))
         budget = budget if budget.shape == other.shape else np.full(other.shape, budget.max(initial=0.0))

@@ -8,7 +8,7 @@ from attnspec.conformance.report.by_rule import about
 from attnspec.conformance.report.common import Common
 from attnspec.conformance.verdict import Verdict
 
-#: The rule that is broken where calls have this in common; of two things the one that stands first.
+#: The rule that is broken if calls have a trait in common. Of two traits the first applies.
 _OWNERS = {
     traits.EMPTY: "GRAD-10",
     traits.SHARED: "GRAD-3",
@@ -22,7 +22,7 @@ _OWNERS = {
     ),
     traits.VIEWED: "GRAD-15",
 }
-#: Rules about values that every call of gradients bears on.
+#: Rules about values that every call of gradients tests.
 _GENERAL = ("GRAD-1", "GRAD-19")
 
 

@@ -1,11 +1,17 @@
 """Diagnosis: finds the wrong implementation of the gallery that has the results of a failing backend.
 
-A name is given where one entry of the gallery, or two or three that cannot be told apart, give the
-backend's results on every call that it fails, and right results on every call that it passes. Where none
-does, the one that does so on every call but those of a few kinds, such as calls with NaN, is named as
-similar, and the kinds with it; or the one that does so on nearly every call, few of any kind left out; or
-the one that gives the same on all calls that fail, and is wrong besides where a trait tells these calls
-from those: the backend has the bug on one path. Otherwise nothing is said.
+An entry agrees with the backend on a call if it has the same result where the backend fails, and a right
+result where the backend passes. The diagnosis names one entry, or two or three that no call
+distinguishes, in the first of these cases that applies:
+
+- The entry agrees on every call.
+- The entry is similar: it agrees on every call except those of a few kinds, such as calls with NaN. The
+  diagnosis names these kinds.
+- The entry is similar: it agrees on nearly every call of any kind.
+- The entry has the same result on all failing calls, and is also wrong on calls that a trait
+  distinguishes from these. The backend then has the bug on one path.
+
+In all other cases the diagnosis is empty.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,15 +30,15 @@ from attnspec.conformance.report.naming import Diagnosis, by_kin
 from attnspec.conformance.report.tally import APART, EDGES, Numbers, Tally, numbers_of
 from attnspec.conformance.suite.group import Item
 
-#: On fewer failing calls than these too much looks like everything,
+#: With fewer failing calls than this, too many entries fit,
 _FEWEST = 2
-#: unless so many calls pass beside a single one.
+#: unless at least this many calls pass.
 _PASSING = 100
-#: And on a run of fewer calls.
+#: A run of fewer calls than this has no diagnosis.
 _FEWEST_ASKED = 10
-#: More entries than these are no name; those that differ in a size alone count as one.
+#: More entries than this are not named. Entries that differ only in a size count as one.
 _MOST = 3
-#: Results of entries that are kept.
+#: The number of results of entries that are kept.
 _MOST_KNOWN = 30_000
 #: The class of the entries that remember earlier calls.
 _REMEMBERS = "T"
@@ -56,7 +62,7 @@ class Gallery:
         """Return the outputs of an entry, or None if it raises."""
         key = one.name, case.name
         if key not in self._given:
-            if len(self._given) >= _MOST_KNOWN:  # they are arrays, of thousands of calls
+            if len(self._given) >= _MOST_KNOWN:  # these are arrays of thousands of calls
                 self._given.clear()
             self._given[key] = outputs_of(self._backend(one), case)
         return self._given[key]
@@ -106,7 +112,7 @@ def tallied(backend: Backend, asked: Iterable[Case], gallery: Gallery) -> tuple[
     if len(failing) < (_FEWEST if len(passing) < _PASSING else 1):
         return [], numbers
     tallies = [Tally(one) for one in gallery.entries]
-    # What fails tells most entries from it at once; plain calls tell more, and small ones sooner.
+    # Failing calls exclude most entries at once. Plain calls exclude more entries, and small ones are faster.
     calls = [(kinds, bad, *one) for bad, some in ((True, failing), (False, passing)) for kinds, one in some]
     calls.sort(key=lambda one: (not one[1], bool(one[0] & EDGES), counted(one[2])))
     for kinds, bad, case, outputs in calls:
@@ -140,15 +146,16 @@ def chosen(tallies: Sequence[Tally], asked: Numbers) -> Diagnosis | None:
     return replace(diagnosis, path=common[0]) if common else None
 
 
-#: Calls with what the backend gave, each with its traits.
+#: Calls with their traits and the outputs of the backend.
 Asked = list[tuple[frozenset[str], tuple[Case, Outputs | None]]]
 
 
 def _asked(backend: Backend, asked: Iterable[Case]) -> tuple[Asked, Asked]:
     """Make the calls that distinguish entries. Return those that the backend fails and those that it passes.
 
-    What it does not offer is not asked. Where values are wrong, calls that it has to refuse or may, or
-    that raise though they must not, are another matter; what a SHOULD or a MAY leaves open tells nothing.
+    Calls that the backend does not offer are not made. Calls about a SHOULD or a MAY are not made either,
+    because several results conform. If some values are wrong, calls that must or may be refused and calls
+    that raise wrongly are left out.
     """
     failing: Asked = []
     passing: Asked = []
@@ -161,7 +168,7 @@ def _asked(backend: Backend, asked: Iterable[Case]) -> tuple[Asked, Asked]:
             (failing if fails(backend, case, outputs) else passing).append((kinds, (case, outputs)))
     values = [one for one in failing if one[1][1] is not None and one[1][0].misuse is None]
     if not values and any(one[1][0].operation == "attention_vjp" for one in failing):
-        return [], []  # whatever computes no gradient raises too
+        return [], []  # every entry that computes no gradient raises too
     if not values:
         return failing, passing
     return values, [one for one in passing if one[1][0].misuse is None]

@@ -143,8 +143,8 @@ def _hint(results: Results, entries: Sequence[Known]) -> str:
     if not part or run == part:
         return ""
     return (
-        f"hint: the file of known failures was written from a {part} run and knows the cases of that run "
-        f"alone, and this run is {run}: write it with --write-known-failures from a run such as this"
+        f"hint: the file of known failures was written from a {part} run and has only the cases of that run, "
+        f"but this run is {run}: use --write-known-failures with the options of this run"
     )
 
 

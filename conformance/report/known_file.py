@@ -16,9 +16,9 @@ from attnspec.conformance.results import Results
 from attnspec.conformance.verdict import Verdict
 
 _HEAD = """\
-# Known failures of the attnspec suite: they are reported, and fail no run. An entry whose cases
-# do not fail any more is an error. Give each a reason, and a link to where it is dealt with.
-# An entry without cases is of all that fail so under its rule; cases and backends may be patterns.
+# Known failures of the attnspec suite. They are reported, but do not fail a run. An entry whose cases
+# no longer fail is an error. Give each entry a reason, and a link to its issue.
+# An entry without cases covers all failures of its kind under its rule. Cases and backends may be patterns.
 """
 #: The parts of the suite that a file may be written from. It then lacks the other cases.
 _PARTS = ("quick", "level", "chosen")
@@ -40,7 +40,7 @@ def read_known(path: Path) -> tuple[Known, ...]:
     entries = document.get("known", [])
     if set(document) - {"known", "part"} or not isinstance(entries, list):
         got = one_line(", ".join(document))
-        raise SpecError(f"known failures: {path}: expected entries [[known]] alone, got {got}")
+        raise SpecError(f"known failures: {path}: expected only entries [[known]], got {got}")
     part = document.get("part", "")
     if part not in ("", *_PARTS):
         got = one_line(repr(part))
@@ -53,7 +53,7 @@ def _entry(path: Path, number: int, entry: object, part: str) -> Known:
     if not isinstance(entry, dict) or not _NEEDED <= set(entry) <= _NEEDED | _KEYS:
         got = one_line(", ".join(entry) if isinstance(entry, dict) else repr(entry))
         raise SpecError(
-            f"{place}: expected rule, backend, status, reason, and maybe link and cases, got {got}"
+            f"{place}: expected rule, backend, status, reason, and optionally link and cases, got {got}"
         )
     for key in (_NEEDED | _KEYS) - {"cases"}:
         text = entry.get(key, "")
@@ -67,7 +67,7 @@ def _entry(path: Path, number: int, entry: object, part: str) -> Known:
     cases = entry.get("cases", ["*"])
     if not isinstance(cases, list) or not cases or not all(isinstance(case, str) and case for case in cases):
         raise SpecError(
-            f"{place}: cases: expected names of cases, or none at all, got {one_line(repr(cases))}"
+            f"{place}: cases: expected names of cases, or no key cases, got {one_line(repr(cases))}"
         )
     return Known(**{**entry, "cases": tuple(entry.get("cases", ())), "part": part})
 

@@ -116,7 +116,7 @@ def check_required(required: str | None, part: str, level: str) -> None:
     >>> check_required("exact", "level", "masked")
     Traceback (most recent call last):
         ...
-    attnspec.errors.SpecError: --require: expected a level that --level masked asks, got exact
+    attnspec.errors.SpecError: --require: expected a level that --level masked tests, got exact
     """
     if required is None:
         return
@@ -124,7 +124,7 @@ def check_required(required: str | None, part: str, level: str) -> None:
     if part not in ("whole", "level"):
         raise SpecError("--require: expected a whole run or --level, got a part of the suite")
     if level and required not in (one.name for one in chain(level)):
-        raise SpecError(f"--require: expected a level that --level {level} asks, got {required}")
+        raise SpecError(f"--require: expected a level that --level {level} tests, got {required}")
 
 
 def reached(verdicts: Iterable[Verdict]) -> tuple[str, ...]:

@@ -105,7 +105,7 @@ def _known(report: Report) -> Iterator[str]:
         name = f"[{rule.id}]({address(rule)})" if address(rule) else rule.id
         link = f" ([link]({entry.link}))" if _ADDRESS.fullmatch(entry.link) else ""
         link = link or (f" ({code(entry.link)})" if entry.link else "")
-        yield f"- {name} {rule.title}: known, {number} of it, {code(entry.reason)}{link}"
+        yield f"- {name} {rule.title}: known, {number} case{'s' * (number != 1)}, {code(entry.reason)}{link}"
 
 
 def code(text: str) -> str:

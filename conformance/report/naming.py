@@ -1,4 +1,4 @@
-"""What a diagnosis names, and how it says so."""
+"""The result of a diagnosis, and its text."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,22 +9,23 @@ from attnspec.conformance.report.because import in_words
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What fits.
+    """The entries that fit a backend, and how well they fit.
 
     Attributes
     ----------
     entries : tuple of Entry
-        Those that give what the backend gives.
+        The entries that have the results of the backend.
     failing, passing : int
-        How many calls were compared that it fails, and that it passes.
+        The number of compared calls that the backend fails, and that it passes.
     share : float
-        How far off they are at most, in budgets.
+        The largest distance between the results, in budgets.
     fits, good : int
-        On how many of these the results are the same.
+        The number of failing and of passing calls on which the results are the same.
     apart : tuple of str
-        Traits of which all other calls have one; empty where there are none.
+        Traits of the other calls. Each of these calls has one of them. Empty if there are no other calls.
     path : (str, bool) or None
-        The trait by which the calls are told on which the backend has the bug, and whether they have it.
+        The trait that distinguishes the calls on which the backend has the bug, and whether these calls
+        have the trait.
     """
 
     entries: tuple[Entry, ...]
@@ -41,11 +42,11 @@ class Diagnosis:
         calls = f"{self.fits} of {self.failing} failing cases, {self.good} of {self.passing} passing ones"
         if self.path:
             trait, has = self.path
-            where = f"in calls {in_words(trait)} alone" if has else f"but not in calls {in_words(trait)}"
+            where = f"only in calls {in_words(trait)}" if has else f"but not in calls {in_words(trait)}"
             return f"similar to: {names}, {where} (the same on {calls})"
         if self.apart:
             kinds = " or ".join(map(in_words, self.apart))
-            others = f"all other cases are calls {kinds}, where it gives something else"
+            others = f"all other cases are calls {kinds}, and have other results"
             return f"similar to: {names} (the same on {calls}; {others})"
         if (self.fits, self.good) != (self.failing, self.passing):
             return f"similar to: {names} (the same on {calls})"
@@ -53,7 +54,7 @@ class Diagnosis:
 
 
 def by_kin(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
-    """Put entries together that differ in a size alone."""
+    """Group entries that differ only in a size."""
     found: dict[str, list[Entry]] = {}
     for one in entries:
         found.setdefault("".join(letter for letter in one.name if not letter.isdigit()), []).append(one)
@@ -61,6 +62,6 @@ def by_kin(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
 
 
 def _in_words(kin: Sequence[Entry]) -> str:
-    """Say what the first of a kin does, and name the others."""
+    """Name the entries of a group, and describe the first."""
     names = " or ".join(one.name for one in kin)
     return f"{names} ({kin[0].sentence.rstrip('.')}; {kin[0].rule})"

@@ -78,7 +78,7 @@ def totals(verdicts: Iterable[Verdict], known: Collection[Verdict] = ()) -> list
 
 
 def gradients(verdicts: Iterable[Verdict]) -> str:
-    """Say why no gradient was judged, if the backend computes none; empty if some were, or none was asked.
+    """Return why no gradient was judged. Empty if some were judged, or none was planned.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def gradients(verdicts: Iterable[Verdict]) -> str:
 
 
 def left_out(verdicts: Iterable[Verdict]) -> str:
-    """Say how many cases the limits of a run left out, and the first reason; empty if none.
+    """Return how many cases the limits of a run left out, with the first reason. Empty if none.
 
     Examples
     --------
@@ -169,8 +169,8 @@ def levels(report: Report, subject: Subject) -> str:
     found = report.standings(subject)
     if not found:
         cut = subject.problem or report.results.missing.get(subject.name)
-        why = "the backend was not judged to the end" if cut else "the suite was not run as a whole"
-        return f"not told, as {why}"
+        why = "the backend was not judged completely" if cut else "the suite was not run as a whole"
+        return f"not determined, because {why}"
     reached = ", ".join(standing.level for standing in found if standing.reached) or "none"
     return f"{reached}{lacks(report, subject)}"
 

@@ -1,4 +1,4 @@
-"""Where an entry of the gallery gives something else than a backend: on how many calls, and of what kinds."""
+"""Counts the calls on which an entry of the gallery and a backend differ, and the kinds of these calls."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -7,38 +7,40 @@ from dataclasses import dataclass, field
 from attnspec.conformance import traits
 from attnspec.conformance.gallery import Entry
 
-#: Two results that are each within a budget of the same number are within two of each other.
+#: If two results are each within one budget of a number, they are within two budgets of each other.
 APART = 2.0
-#: Kinds of calls in which two implementations with the same bug may differ by what else they do.
+#: Edge kinds: calls of these kinds may have different results in two implementations with the same bug.
 EDGES = frozenset({traits.SPECIAL, traits.NOTHING, traits.EMPTY, traits.LARGE})
-#: The part of the calls that a backend fails, and passes, on which a similar entry may give something else.
+#: The share of failing (True) and of passing (False) calls on which a similar entry may differ.
 _MISFITS = {True: 0.2, False: 0.1}
-#: On any number of failing calls of those kinds, where it gives the same on so many others, and all of them.
+#: A similar entry may differ on any number of failing calls of edge kinds if there are at least this many
+#: other failing calls and it differs on none of them.
 _PLAIN = 3
-#: An entry that differs on so many failing calls, and is the same on none, is asked no more.
+#: An entry is dropped if it differs on this many failing calls and agrees on none.
 _HOPELESS = 4
-#: On so many failing calls an entry gives the same whose bug a backend has on one path alone.
+#: With fewer failing calls than this, no entry is named as the bug of one path.
 _PATH = 3
-#: The part of both on which one may on calls of any kind, and how many calls must fail for that.
+#: The share of failing and of passing calls of any kind on which a similar entry may differ, and the
+#: number of failing calls that this requires.
 _FEW_MISFITS, _MANY = 0.03, 10
-#: And on how many that pass at most, as a part of those that fail.
+#: Such an entry may be wrong on this many passing calls, as a share of the number of failing calls.
 _BESIDES = 0.1
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """How many calls are compared, and what their traits are.
+    """The number of compared calls, and their traits.
 
     Attributes
     ----------
     failing, passing : int
-        That a backend fails, and passes.
+        The numbers of calls that a backend fails, and that it passes.
     plain : int
-        Failing ones of no edge kind.
+        The number of failing calls of no edge kind.
     shared : frozenset of str
         Traits of all failing calls.
     having : mapping of str to int
-        How many passing calls have a trait; those of some failing calls but not of all are left out.
+        The number of passing calls with each trait. Traits of only some failing calls are left out.
     """
 
     failing: int
@@ -48,7 +50,7 @@ class Numbers:
     having: Mapping[str, int] = field(default_factory=dict)
 
     def __getitem__(self, bad: bool) -> int:
-        """Those that it fails, or passes."""
+        """Return the number of calls that the backend fails, or that it passes."""
         return self.failing if bad else self.passing
 
 
@@ -71,20 +73,20 @@ def numbers_of(failing: Sequence[frozenset[str]], passing: Sequence[frozenset[st
 
 @dataclass
 class Tally:
-    """On how many calls an entry gave something else, failing ones and others, and what they have in common.
+    """The calls on which an entry differs from a backend: their numbers and what they have in common.
 
     Attributes
     ----------
     fits : int
-        On how many failing calls it gave the same.
+        The number of failing calls on which it agrees.
     plain : dict of bool to int
-        How many of the calls with something else are of no edge kind.
+        The number of calls of no edge kind on which it differs.
     apart : frozenset of str
-        The kinds that each of those calls is of; all there are where there are no such calls.
+        The edge kinds that all calls on which it differs have in common. All edge kinds if there are none.
     kinds : frozenset of str
-        The kinds that any of them is of.
+        The edge kinds of any of these calls.
     outside : list of frozenset of str
-        The traits of the passing calls on which it is wrong.
+        The traits of each passing call on which it is wrong.
     """
 
     entry: Entry
@@ -97,7 +99,7 @@ class Tally:
     outside: list[frozenset[str]] = field(default_factory=list)
 
     def add(self, share: float, kinds: frozenset[str], *, bad: bool) -> None:
-        """Count a call of some traits, by how far apart the two results are."""
+        """Count a call with its traits and the distance between the two results."""
         edges = kinds & EDGES
         if share <= APART:
             self.share = max(self.share, share)
@@ -111,27 +113,27 @@ class Tally:
             self.outside.append(kinds)
 
     def may_be(self, asked: Numbers) -> bool:
-        """Whether it is near, or could be the bug of one path."""
+        """Whether the entry is near, or may be the bug of one path."""
         if self.misfits[True] >= _HOPELESS and not self.fits:
             return False
         return self.is_near(asked) or bool(self.paths(asked))
 
     def is_near(self, asked: Numbers) -> bool:
-        """Whether it gave something else on few calls of one kind, on edge kinds alone, or on very few."""
+        """Whether it differs on few calls of one kind, only on edge kinds, or on very few calls."""
         both = (True, False)
         of_a_kind = self.apart and all(self.misfits[bad] <= _MISFITS[bad] * asked[bad] for bad in both)
         of_edges = not any(self.plain.values()) and asked.plain >= _PLAIN
         of_edges &= self.misfits[False] <= _MISFITS[False] * asked.passing
         few = all(self.misfits[bad] <= _FEW_MISFITS * asked[bad] for bad in both)
-        # It is wrong where the other is: not on many calls besides, compared to those.
+        # It must not be wrong on many calls that the backend passes.
         few &= self.misfits[False] <= _BESIDES * asked.failing
         return bool(of_a_kind or of_edges or (few and asked.failing >= _MANY))
 
     def paths(self, asked: Numbers) -> list[tuple[str, bool]]:
-        """Traits by which the calls are told on which the backend has the bug, the most exact first.
+        """Return the traits that distinguish the calls on which the backend has the bug, the best first.
 
-        With each, whether these calls have it: all that fail do, and none that passes with a wrong entry;
-        or the other way round.
+        With each trait, return whether these calls have it. If they do, all failing calls have it, and no
+        passing call on which the entry is wrong has it. Otherwise it is the other way round.
         """
         same = self.misfits[True] <= _MISFITS[True] * asked.failing and not self.plain[True]
         if not same or asked.failing < _PATH or not self.outside:
@@ -140,13 +142,13 @@ class Tally:
         lacked = frozenset.intersection(*self.outside) & (asked.having.keys() - asked.shared)
         rest = {(trait, True): asked.having.get(trait, 0) for trait in shared}
         rest |= {(trait, False): asked.passing - asked.having[trait] for trait in lacked}
-        # That an option is given says more than what its numbers are, where both tell the calls.
+        # A given option is a better description than a property of its numbers.
         return sorted(rest, key=lambda path: (traits.option_of(path[0]) != path[0], rest[path], path))
 
     def rank(self, asked: Numbers) -> tuple[bool, int, int, int]:
-        """Order of those that are left: what differs on fewer calls is nearer, plain ones first.
+        """Return a sort key: entries that differ on fewer calls come first, and plain calls count first.
 
-        How often a bug that a backend has on one path is wrong on others says nothing of it.
+        For the bug of one path, the number of wrong results on other paths does not count.
         """
         if not self.is_near(asked):
             return True, 0, self.misfits[True], 0
@@ -154,7 +156,7 @@ class Tally:
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The kinds that the calls apart are of: one that all are of, where there is one."""
+        """The edge kinds of the calls on which it differs: one common kind, otherwise all of them."""
         if not any(self.misfits.values()) or any(self.plain.values()):
             return ()
         return tuple(sorted(self.apart)[:1] or sorted(self.kinds))

@@ -24,18 +24,19 @@ from attnspec.reference.budget.formats import Budget, rounded
 from attnspec.reference.masking import allowed_keys
 from attnspec.reference.softmax import log_sum_exp, softmax
 
-#: Roundings of an exponent at the size of the lse, where score and lse are converted to base 2 one by one.
+#: Roundings of an exponent at the size of the lse, if score and lse are converted to base 2 one by one.
 CONVERTING = 2
-#: Roundings of `r - delta + h` at the size of its terms: `p r` and `p delta` in turn, or `delta - h` before.
+#: Roundings of `r - delta + h` at the size of its terms: `p r` and `p delta` one by one, or `delta - h`
+#: first.
 DIFFERENCE = 2
-#: Roundings of `r`, and of `delta` from an output, where both are divided by the denominator first.
+#: Roundings of `r`, and of `delta` from an output, if both are divided by the denominator first.
 DIVIDING = 2
-#: Roundings of `r` by dropout: those of a weight, and the product, as the factor is no quotient here.
+#: Roundings of `r` by dropout: those of a weight, and the product, because the factor is not a quotient here.
 DROPPING_TWICE = DROPPING + 1
-#: An error of an exponent above this says nothing; products of three such exponentials are still finite.
+#: A larger error of an exponent carries no information. Products of three such exponentials are still finite.
 LARGEST = 200.0
 
-#: The arrays that have no axis of heads where there are only two axes.
+#: The arrays that have no axis of heads if there are only two axes.
 _HEADED = ("query", "key", "value", "d_output", "d_lse")
 #: A gradient and its error.
 _Pair = tuple[Budget, Budget]
@@ -49,17 +50,17 @@ def gradient_budget(
     arithmetic: Arithmetic,
     inherited: Inherited | None = None,
 ) -> dict[str, Budget]:
-    """Budgets of the gradients of query, key and value, and of bias and sinks where these are given.
+    """Return the budgets of the gradients of query, key and value, and of bias and sinks if these are given.
 
     Parameters
     ----------
     given : mapping
-        The call, and under `uniform_rows` whether empty rows are means.
+        The call, and `uniform_rows`, whether empty rows are means.
     dtypes : mapping of str to str
-        Of bias and sinks, whose gradients have them.
+        The dtypes of bias and sinks, which are also those of their gradients.
     arithmetic : Arithmetic
     inherited : errors of query, key, value and `d_output`, optional
-        Where there are axes of heads.
+        They require axes of heads.
 
     Examples
     --------
@@ -137,13 +138,13 @@ def _of_heads(
 def _weights(
     given: Mapping[str, Any], arithmetic: Arithmetic, inherited: Inherited | None
 ) -> tuple[_Pair, _Pair, NDArray[np.bool_], NDArray[np.bool_], Budget]:
-    """Weights recomputed from an lse, those of the sinks, which keys count, and the output's error.
+    """Return the weights recomputed from an lse, those of the sinks, the counted keys, and the output error.
 
     Returns
     -------
     weights, shares : pairs of (*B, Hq, L, S) and of (*B, Hq, L, 1)
     allowed, met : (*B, Hq, L, S)
-        The latter with all keys of an empty row that is a mean.
+        `met` also has all keys of an empty row that is a mean.
     output_error : (*B, Hq, L, Dv)
     """
     work, sinks = arithmetic.work, given.get("sinks")
@@ -170,7 +171,7 @@ def _weights(
 
 
 def _exponential(exponent: Budget) -> Budget:
-    """Relative error of an exponential whose exponent is off by that much."""
+    """Return the relative error of an exponential from the error of its exponent."""
     error: Budget = np.expm1(np.minimum(exponent, LARGEST))
     return error
 
@@ -178,7 +179,7 @@ def _exponential(exponent: Budget) -> Budget:
 def _cotangents_of_weights(
     g: Budget, values: Budget, kept: Budget, dropping: float, arithmetic: Arithmetic
 ) -> _Pair:
-    """Cotangent of each weight before dropout: a dot product of depth Dv, and what dropout multiplies."""
+    """Return the cotangent of each weight before dropout: a dot product of depth Dv times its factor."""
     depth, work, profile = g.shape[-1], arithmetic.work, arithmetic.profile
     turned = np.swapaxes(values, -1, -2)
     r, size = kept * (g @ turned), kept * (np.abs(g) @ np.abs(turned))  # (*B, Hq, L, S)
@@ -190,7 +191,7 @@ def _cotangents_of_weights(
 def _means(
     weights: _Pair, r: _Pair, g: Budget, output: Budget, output_error: Budget, arithmetic: Arithmetic
 ) -> _Pair:
-    """Mean of `r` by the weights: as the sum over keys, or from the output that the forward pass returned."""
+    """Return the mean of `r` under the weights: the sum over keys, or from the output of the forward pass."""
     work, profile = arithmetic.work, arithmetic.profile
     delta = (weights[0] * r[0]).sum(axis=-1, keepdims=True)  # (*B, Hq, L, 1)
     keys, depth = (weights[1] > 0).sum(axis=-1, keepdims=True), g.shape[-1]
@@ -206,19 +207,19 @@ def _means(
 
 
 def _differences(r: _Pair, delta: _Pair, h: Budget, arithmetic: Arithmetic) -> _Pair:
-    """Differences `r - delta + h`, in whatever order."""
+    """Return the differences `r - delta + h`, in any order of operations."""
     size = np.abs(r[0]) + r[1] + np.abs(delta[0]) + delta[1] + np.abs(h)
     return r[0] - delta[0] + h, r[1] + delta[1] + DIFFERENCE * arithmetic.work.unit * size
 
 
 def _dropped(weights: _Pair, kept: Budget, dropping: float, arithmetic: Arithmetic) -> _Pair:
-    """Weights after dropout, as they meet the cotangents of the output."""
+    """Return the weights after dropout, which are multiplied by the cotangents of the output."""
     value, error = kept * weights[0], kept * (weights[1] + dropping * (weights[0] + weights[1]))
     return value, error + _cast((value, error), np.maximum(kept, 1), arithmetic)
 
 
 def _product(weights: _Pair, factor: _Pair, where: NDArray[np.bool_], arithmetic: Arithmetic) -> _Pair:
-    """Product of a weight and a number, with one rounding, where there is anything to multiply."""
+    """Return the product of a weight and a number, with one rounding if the pair is active."""
     (p, p_error), (w, w_error), work = weights, factor, arithmetic.work
     error = p_error * np.abs(w) + (p + p_error) * w_error
     error = error + work.unit * (p * np.abs(w) + error) + work.normal
@@ -226,7 +227,7 @@ def _product(weights: _Pair, factor: _Pair, where: NDArray[np.bool_], arithmetic
 
 
 def _of_products(t: _Pair, given: Mapping[str, Any], arithmetic: Arithmetic) -> _Pair:
-    """Gradient of the dot products: times the slope of the softcap and the scale, and cast."""
+    """Return the gradient of the dot products: times the slope of the softcap and the scale, and cast."""
     value, error = t
     work, depth = arithmetic.work, given["query"].shape[-1]
     scale = given.get("scale")
@@ -245,7 +246,7 @@ def _of_products(t: _Pair, given: Mapping[str, Any], arithmetic: Arithmetic) -> 
 
 
 def _slope(x: Budget, x_error: Budget, softcap: float, arithmetic: Arithmetic) -> _Pair:
-    """Slope of the softcap, `1 - tanh^2`, whose error is that of the tanh, twice, however small it is."""
+    """Return the slope of the softcap, `1 - tanh^2`. Its error is twice that of the tanh at any size."""
     unit = arithmetic.work.unit
     nearest = np.maximum(np.abs(x) - x_error, 0) / softcap
     tanh = np.abs(np.tanh(x / softcap))
@@ -253,11 +254,13 @@ def _slope(x: Budget, x_error: Budget, softcap: float, arithmetic: Arithmetic) -
     error = error + (EXPONENTIAL + CAPPING) * unit * (tanh + error)
     error = (2 * tanh + error) * error  # of the square
     slope: Budget = np.cosh(np.minimum(np.abs(x / softcap), LARGEST)) ** -2.0
-    return slope, error + unit * (1 + 2 * error)  # of the square and the difference, which add up to 1
+    return slope, error + unit * (
+        1 + 2 * error
+    )  # those of the square and of the difference, which add up to 1
 
 
 def _cast(pair: _Pair, largest: Any, arithmetic: Arithmetic) -> Budget:
-    """Error of rounding to the storage dtype before a product, in the class `cast`."""
+    """Return the error of rounding to the storage dtype before a product, in the class `cast`."""
     if not arithmetic.casts:
         return np.zeros(pair[0].shape)
     storage, size = arithmetic.storage, np.abs(pair[0]) + pair[1]
@@ -275,7 +278,7 @@ def _across(array: Budget) -> Budget:
 
 
 def _moved(left: _Pair, right: _Pair) -> Budget:
-    """Bound what the errors of two matrices make of their product."""
+    """Bound the error of the product of two matrices that their errors cause."""
     moved: Budget = left[1] @ (np.abs(right[0]) + right[1]) + np.abs(left[0]) @ right[1]
     return moved
 
@@ -283,7 +286,7 @@ def _moved(left: _Pair, right: _Pair) -> Budget:
 def _matrix(
     left: _Pair, right: tuple[Budget, Budget | None], sums: Any, terms: Any, arithmetic: Arithmetic
 ) -> _Pair:
-    """Product of two matrices, of which the right one may be exact, and its error."""
+    """Return the product of two matrices and its error. The right matrix may be exact."""
     work, (array, its) = arithmetic.work, right
     size = (np.abs(left[0]) + left[1]) @ (np.abs(array) if its is None else np.abs(array) + its)
     error = left[1] @ np.abs(array) if its is None else _moved(left, (array, its))
@@ -292,7 +295,7 @@ def _matrix(
 
 
 def _of_group(array: Budget, shared: int) -> Budget:
-    """Add up what the query heads of each shared head have."""
+    """Sum over the query heads of each shared head."""
     *batch, heads, rows, columns = array.shape
     groups = array.reshape(*batch, shared, heads // max(shared, 1), rows, columns)
     total: Budget = groups.sum(axis=-3)
@@ -300,7 +303,7 @@ def _of_group(array: Budget, shared: int) -> Budget:
 
 
 def _summed(pair: _Pair, terms: NDArray[np.bool_], shape: tuple[int, ...], arithmetic: Arithmetic) -> _Pair:
-    """Sum over the axes that an array of that shape is broadcast along: a rounding for all terms but one."""
+    """Sum over the axes along which an array is broadcast. Every term except one adds a rounding."""
     count, size = (_to_shape(x, shape) for x in (terms.astype(np.float64), np.abs(pair[0]) + pair[1]))
     additions = np.maximum(count - 1, 0) * arithmetic.work.unit
     return _to_shape(pair[0], shape), _to_shape(pair[1], shape) + additions * size

@@ -12,7 +12,7 @@ from attnspec.reference.budget.gradients import CONVERTING, DIFFERENCE, DIVIDING
 
 
 def merge_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
-    """Budgets of the merged output and lse."""
+    """Return the budgets of the merged output and lse."""
     storage, work, of_lse = arithmetic.storage, arithmetic.work, arithmetic.lse
     outputs, lses = given["outputs"], given["lses"]
     parts = len(lses)
@@ -51,10 +51,10 @@ def merge_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, 
 
 
 def merge_gradient_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
-    """Budgets of the gradients of parts: shares from an lse, and two parts merged at a time (GRAD-21).
+    """Return the budgets of the gradients of parts, with shares from an lse and pairwise merges (GRAD-21).
 
-    The chain rule goes back along the merges of two parts. Each of them has a difference of a part and
-    of what it is merged to, and none of these is larger than the largest of the parts.
+    The chain rule is applied to the merges of two parts in reverse. Each merge has a difference between
+    a part and the merged result. None of these is larger than the largest one of the parts.
     """
     work, profile = arithmetic.work, arithmetic.profile
     outputs, lses, g = given["outputs"], given["lses"], given["d_output"]
@@ -86,7 +86,9 @@ def merge_gradient_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> d
     delta_error = np.maximum((moved + adding).sum(axis=0), by_output + sums * (p * size).sum(axis=0)) + floor
     terms = np.abs(r) + r_error + np.abs(delta) + delta_error + np.abs(h)
     pull, pull_error = r - delta + h, r_error + delta_error + DIFFERENCE * work.unit * terms
-    if merges > 1:  # the merges in between, each with its output, its differences and its cotangent of an lse
+    if (
+        merges > 1
+    ):  # the intermediate merges, each with its output, its differences and its cotangent of an lse
         top = size.max(axis=0, initial=0.0)
         worst = np.expm1(np.minimum(exponent, LARGEST)).max(axis=0, initial=0.0, where=there)
         between = 2 * (sums + 2 * worst + 2 * (merges + NORMALISING) * work.unit) * top
@@ -107,7 +109,7 @@ def merge_gradient_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> d
 
 
 def _shares(lses: Budget) -> tuple[Budget, Budget]:
-    """Return the share of each part, and the merged lse, or 0 where all parts are empty."""
+    """Return the share of each part, and the merged lse, or 0 if all parts are empty."""
     top = lses.max(axis=0, initial=-np.inf)
     shift = np.where(top == -np.inf, 0, top)
     rates = np.exp(lses - shift)

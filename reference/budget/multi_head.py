@@ -19,7 +19,7 @@ PASSED_ON = tuple(
 
 
 def multi_head_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
-    """Budget of the output of multi-head attention."""
+    """Return the budget of the output of multi-head attention."""
     from attnspec.reference.attention import attention
 
     count = given["heads"]

@@ -22,11 +22,11 @@ _NAMES = ("query", "key", "value")
 def multi_head_gradient_budget(
     given: Mapping[str, Any], dtypes: Mapping[str, str], arithmetic: Arithmetic
 ) -> dict[str, Budget]:
-    """Budgets of the gradients of tokens, weights, memory and biases, in the row convention.
+    """Return the budgets of the gradients of tokens, weights, memory and biases, in the row convention.
 
-    Queries, keys, values and the cotangent of attention have the errors of their projections, which
-    the gradients of attention inherit. Each of these, and each product on the way back, may be stored,
-    and so rounded, in the storage dtype.
+    The gradients of attention inherit the errors of the projections of queries, keys, values and the
+    cotangent. Each of these, and each product of the backward pass, may be stored, and so rounded, in the
+    storage dtype.
     """
     from attnspec.reference.attention import attention
     from attnspec.reference.gradients import attention_vjp
@@ -84,7 +84,7 @@ def multi_head_gradient_budget(
 
 
 def _rows(pair: _Pair) -> _Pair:
-    """Put the positions of all batch entries below each other."""
+    """Concatenate the positions of all batch entries."""
     width = pair[0].shape[-1]
     return pair[0].reshape(-1, width), pair[1].reshape(-1, width)
 
@@ -103,7 +103,7 @@ def _product(left: _Pair, right: _Pair, arithmetic: Arithmetic) -> _Pair:
 
 
 def _summed(parts: list[_Pair], arithmetic: Arithmetic) -> _Pair:
-    """Add up gradients, each sum of two being stored."""
+    """Add up gradients. Each sum of two is stored."""
     value = sum((one[0] for one in parts), np.zeros(()))
     size = sum((np.abs(one[0]) + one[1] for one in parts), np.zeros(()))
     error = sum((one[1] for one in parts), np.zeros(()))

@@ -14,7 +14,7 @@ from attnspec.reference.heads import split_heads
 def projected_budget(
     tokens: Budget, weight: Budget, bias: Budget | None, given: Mapping[str, Any], arithmetic: Arithmetic
 ) -> tuple[Budget, Budget]:
-    """Return what is projected, and its error before it is rounded."""
+    """Return the projection, and its error before it is rounded."""
     columns = given.get("convention", "row") == "column"
     left, right = (weight, tokens) if columns else (tokens, weight)
     value, size = left @ right, np.abs(left) @ np.abs(right)
@@ -50,7 +50,7 @@ def projections(
 
 
 def self_attention_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
-    """Budget of the output of self-attention."""
+    """Return the budget of the output of self-attention."""
     # An explicit axis of one head lets tokens have batch axes.
     values, errors = projections(given, arithmetic, {"query": 1, "key": 1, "value": 1})
     mask = given.get("mask")

@@ -14,12 +14,12 @@ TURNING = 3
 
 
 def rotary_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
-    """Budget of the rotated features."""
+    """Return the budget of the rotated features."""
     return {"rotated": _turned(given["features"], given, arithmetic, 1)}
 
 
 def rotary_gradient_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
-    """Budget of the gradient: that of the rotation by the negative angle (GRAD-22)."""
+    """Return the budget of the gradient, which is a rotation by the negative angle (GRAD-22)."""
     return {"d_features": _turned(given["d_rotated"], given, arithmetic, -1)}
 
 

@@ -1,4 +1,4 @@
-"""The backward pass of one head for the exact oracle: what is rational of it, and the rest in balls."""
+"""The backward pass of one head for the exact oracle: rational parts exactly, and the rest in balls."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ class Part:
     ----------
     head : Head
     index, other : tuple of int
-        The place of the head, and that of the key head which it reads (HEAD-1).
+        The place of the head, and that of the key head that it reads (HEAD-1).
     query, key : (L, D) and (S, D) rationals
     cotangent : (L, Dv) rationals
         `d_output`.
     of_lse : (L,) rationals
-        `d_lse`; 0 when it is not given.
+        `d_lse`, or 0 if it is not given.
     rated : (L, S) rationals
         The gradients with respect to the weights, `r` of the chapter.
     """
@@ -51,16 +51,16 @@ class Part:
 
 @dataclass(frozen=True)
 class Balls:
-    """What the gradients of a part are sums of, at the precision in force.
+    """The terms of the gradients of a part, at the current precision.
 
     Attributes
     ----------
     scores : (L, S)
         Gradients with respect to the scores, `t` of the chapter.
     products : (L, S)
-        Those with respect to the scaled dot products, `u` of the chapter.
+        Gradients with respect to the scaled dot products, `u` of the chapter.
     weights : (L, S)
-        After dropout.
+        Weights after dropout.
     sink : (L,)
         The part of each row in the gradient of the sink.
     """
@@ -72,7 +72,7 @@ class Balls:
 
 
 def parts_of(arguments: Mapping[str, Any], variant: str | None) -> list[Part]:
-    """Gather what belongs to each query head."""
+    """Collect the data of each query head."""
     arguments = _cleaned(arguments, variant)
     query, key, value = (np.asarray(arguments[name]) for name in ("query", "key", "value"))
     shape = (*query.shape[:-1], key.shape[-2])
@@ -96,7 +96,7 @@ def part_of(
     cotangent: fmpq_mat,
     of_lse: list[fmpq],
 ) -> Part:
-    """Gather one query head: its place and that of its key head, query, key and value, and cotangents."""
+    """Collect the data of one query head: its place, that of its key head, its arrays and cotangents."""
     query, key, value = arrays
     products = cotangent * value.transpose()
     rated = [[kept * products[i, j] for j, kept in enumerate(row)] for i, row in enumerate(head.kept)]
@@ -104,7 +104,7 @@ def part_of(
 
 
 def balls_of(part: Part, variant: str | None) -> Balls:
-    """Enclose the backward pass of a part, at the precision in force."""
+    """Enclose the backward pass of a part, at the current precision."""
     head = part.head
     queries, keys = head.shape
     scores, products, weights = ([[arb(0)] * keys for _ in range(queries)] for _ in range(3))
@@ -116,7 +116,7 @@ def balls_of(part: Part, variant: str | None) -> Balls:
         of_lse = arb(part.of_lse[i]) * lse_unit
         rated = part.rated[i]
         for j, share in zip(row, shares, strict=True):
-            # r - delta as a sum of differences: where one key has nearly all the weight nothing cancels.
+            # r - delta is a sum of differences, so nothing cancels if one key has nearly all of the weight.
             pull = of_lse + sink * arb(rated[j])
             for k, weight in zip(row, shares, strict=True):
                 if rated[k] != rated[j]:
@@ -141,7 +141,7 @@ def factor(head: Head) -> arb:
 
 
 def _shares(head: Head, i: int, row: list[int]) -> tuple[list[arb], arb]:
-    """Weights of the keys of a row before dropout, and the share of the sink."""
+    """Return the weights of the keys of a row before dropout, and the share of the sink."""
     levels = [head.ball(i, j) for j in row]
     if head.sink is not None:
         levels.append(arb(head.sink))
@@ -153,7 +153,7 @@ def _shares(head: Head, i: int, row: list[int]) -> tuple[list[arb], arb]:
 
 
 def _slope(head: Head, i: int, j: int) -> arb:
-    """Slope of the softcap, ``1 - tanh(x) ** 2`` as ``sech(x) ** 2``, in which nothing cancels (GRAD-5)."""
+    """Return the slope of the softcap (GRAD-5) as ``sech(x) ** 2``. In ``1 - tanh(x) ** 2`` digits cancel."""
     if head.softcap is None:
         return arb(1)
     whole, root, _ = head.parts(i, j)
@@ -163,7 +163,7 @@ def _slope(head: Head, i: int, j: int) -> arb:
 
 
 def _cleaned(arguments: Mapping[str, Any], variant: str | None) -> dict[str, Any]:
-    """Put 0 for what is not finite where no gradient depends on it (GRAD-12)."""
+    """Replace non-finite numbers by 0 if no gradient depends on them (GRAD-12)."""
     query, key, value = (np.asarray(arguments[name], np.float64) for name in ("query", "key", "value"))
     given = {name: np.asarray(arguments[name], np.float64) for name in ("bias", "d_output", "d_lse")
              if name in arguments}  # fmt: skip

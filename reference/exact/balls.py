@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from attnspec.dtypes import FORMATS
 
-#: Working precisions in bits, tried in turn. The last are for a sum that lies on the middle between two
-#: numbers but for weights of 1e-4000, as gradients are that collect from several queries.
+#: Working precisions in bits, tried in turn. The last ones settle a sum that only weights of 1e-4000 separate
+#: from the middle between two numbers. Gradients that sum over several queries can be such sums.
 PRECISIONS = (128, 256, 512, 1024, 2048, 4096, 16384, 65536)
 
 

@@ -1,4 +1,4 @@
-"""What the gradients of the exact oracle are sums of, as quotients of exponential sums."""
+"""The terms of the gradients of the exact oracle, as quotients of exponential sums."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from attnspec.reference.exact.quotients import ONE, SINK, Term, slope_symbol
 
 
 def terms(part: Part, i: int, j: int, times: fmpq, variant: str | None, *, inner: bool) -> Iterator[Term]:
-    """Give the gradient with respect to a score, so many times; `inner` with respect to what is capped.
+    """Yield the terms of a multiple of the gradient with respect to a score.
 
     Parameters
     ----------
@@ -17,9 +17,11 @@ def terms(part: Part, i: int, j: int, times: fmpq, variant: str | None, *, inner
     i, j : int
         Query and key; the key may be `SINK`.
     times : rational
+        The multiple.
     variant : str or None
         `base-2` of SOFT-6 divides the cotangent of the lse by the logarithm of 2.
     inner : bool
+        Whether the gradient is with respect to the argument of the cap instead.
     """
     if times == 0:
         return
@@ -32,12 +34,12 @@ def terms(part: Part, i: int, j: int, times: fmpq, variant: str | None, *, inner
 
 
 def pairs(parts: list[Part], j: int) -> Iterator[tuple[Part, int]]:
-    """Go through the queries that may attend to key j."""
+    """Iterate over the queries that may attend to key j."""
     return ((part, i) for part in parts for i in range(part.head.shape[0]) if part.head.allowed[i, j])
 
 
 def scaled(part: Part, number: fmpq | None) -> fmpq | None:
-    """Multiply by the scale; a rational times an irrational root is irrational, unless it is 0."""
+    """Multiply by the scale. Return None if the result is irrational."""
     scale = part.head.scale
     if number is None or (scale.radicand != 1 and number != 0):
         return None

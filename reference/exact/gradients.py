@@ -1,9 +1,9 @@
 """The gradients of attention for the exact oracle: the backward formulas, in rationals and balls.
 
-The exact values are those of the chapter's formulas, which the second oracle does not use. Of the
-variants of the forward pass, those that change scores, allowed pairs, the base of the lse or the
-assignment of heads change gradients. `nan` and `uniform` are here those of GRAD-10: the variants of
-MASK-2, MASK-6 and SOFT-7, which say what stands in an empty row, change no gradient.
+The exact values follow the formulas of the chapter, which the second oracle does not use. A variant of the
+forward pass changes gradients if it changes scores, allowed pairs, the base of the lse or the assignment of
+heads. The variants of MASK-2, MASK-6 and SOFT-7 define the values of an empty row and change no gradient.
+Here, `nan` and `uniform` are the variants of GRAD-10.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +19,7 @@ from attnspec.reference.exact.balls import Settled, settle
 from attnspec.reference.exact.gradient_terms import pairs, scaled, terms
 from attnspec.reference.exact.quotients import SINK, Term, total
 
-#: A ball for each element, and each element as a rational where it is one.
+#: The shape, a ball for each element, and each element as a rational if it is one.
 _Gradient = tuple[tuple[int, ...], Callable[[], list[arb]], Callable[[int], fmpq | None]]
 
 
@@ -29,16 +29,16 @@ def evaluate_gradients(arguments: Mapping[str, Any], variant: str | None, dtype:
     Parameters
     ----------
     arguments : mapping
-        Those of `attention_vjp`, None left out.
+        The arguments of `attention_vjp`, without those that are None.
     variant : str or None
-        `nan` and `uniform` are those of GRAD-10.
+        `nan` and `uniform` are the variants of GRAD-10.
     dtype : str
         The format to round to.
 
     Raises
     ------
     OracleError
-        When a number that a gradient depends on is not finite, or an element does not settle.
+        If a number that a gradient depends on is not finite, or an element does not settle.
     """
     parts = parts_of(arguments, variant)
     of = [name for name in _MAKERS if arguments.get(name.removeprefix("d_")) is not None]
@@ -202,7 +202,7 @@ def _sink_of(part: Part) -> int:
 
 
 def _collected(shape: tuple[int, ...], parts: list[Part]) -> dict[Index, Any]:
-    """Tell which element of the bias each pair of a head has (GRAD-4)."""
+    """Return the element of the bias that each pair of a head has (GRAD-4)."""
     if not parts:
         return {}
     outer = tuple(1 + max(part.index[axis] for part in parts) for axis in range(len(parts[0].index)))
@@ -212,7 +212,7 @@ def _collected(shape: tuple[int, ...], parts: list[Part]) -> dict[Index, Any]:
 
 
 def _put_nan(results: Mapping[str, Settled], parts: list[Part], arguments: Mapping[str, Any]) -> None:
-    """Put what 0 divided by 0 leaves of rows without an allowed key (`nan` of GRAD-10)."""
+    """Fill in the NaN that rows without an allowed key cause by 0 / 0 (`nan` of GRAD-10)."""
     bias = arguments.get("bias")
     collected = {} if bias is None else _collected(np.shape(bias), parts)
     for part in parts:

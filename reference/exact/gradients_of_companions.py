@@ -1,4 +1,4 @@
-"""The gradients of merging for the exact oracle: those of attention of one query (GRAD-21)."""
+"""The gradients of merging for the exact oracle, computed as those of attention of one query (GRAD-21)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,20 +14,20 @@ from attnspec.reference.exact.gradients import settled
 def evaluate_merge_gradients(
     arguments: Mapping[str, Any], _variant: str | None, dtype: str
 ) -> dict[str, Settled]:
-    """Compute the gradients of parts, each merged row as a query of 0 whose bias are the lses.
+    """Compute the gradients of parts. Each merged row is a query of 0, and its bias holds the lses.
 
     Parameters
     ----------
     arguments : mapping
-        Those of `merge_partials_vjp`, None left out.
+        The arguments of `merge_partials_vjp`, without those that are None.
     dtype : str
         The format to round to; the gradients of lses are rounded to that of an lse.
 
     Raises
     ------
     OracleError
-        When the lse of a part is NaN or plus infinity, a number that a gradient depends on is not
-        finite, or an element does not settle.
+        If the lse of a part is NaN or plus infinity, a number that a gradient depends on is not finite, or an
+        element does not settle.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """The gradients of multi-head attention for the exact oracle (GRAD-23).
 
-No chain rule through matrices stands here. Each number of an array moves queries, keys and values by
-rationals. The loss then moves by a sum of the gradients with respect to the scaled products and of the
-weights, each times a rational: such a sum is what the gradients of attention are too.
+This does not use the chain rule through matrices. Each number of an array moves queries, keys and values by
+rationals. The loss then moves by a sum of the gradients with respect to the scaled products and to the
+weights, each times a rational. The gradients of attention are such sums too.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,9 +22,9 @@ from attnspec.reference.exact.projection import block, projected
 from attnspec.reference.exact.quotients import Term, total
 
 _NAMES = ("query", "key", "value")
-#: Variants that say what stands in an empty row. They change none of these gradients (GRAD-10).
+#: Variants that define the values of an empty row. They change none of these gradients (GRAD-10).
 _OF_EMPTY_ROWS = ("nan", "uniform")
-#: For each query head, what the gradients of its products and its weights are multiplied by.
+#: For each query head, the factors of the gradients of its products and of its weights.
 _Factors = list[tuple[Part, fmpq_mat | None, fmpq_mat | None]]
 
 
@@ -48,7 +48,7 @@ def evaluate_multi_head_gradients(
     Raises
     ------
     OracleError
-        When a number is not finite, or an element does not settle.
+        If a number is not finite, or an element does not settle.
     """
     variant = None if variant in _OF_EMPTY_ROWS else variant
     weights = {name: _row_weight(arguments, name) for name in (*_NAMES, "output")}
@@ -132,7 +132,7 @@ def _factors(
     entries: Mapping[tuple[int, ...], _Entry],
     weights: Mapping[str, fmpq_mat],
 ) -> _Factors:
-    """Tell what the gradients of products and weights are multiplied by for one element of an array."""
+    """Return the factors of the gradients of products and weights for one element of an array."""
     found: _Factors = []
     for index, entry in entries.items():
         if name in ("tokens", "memory") and place[:-2] != index:
@@ -165,7 +165,7 @@ def _of_head(part: Part, moved: Mapping[str, fmpq_mat | None], entry: _Entry) ->
 
 
 def _moved(name: str, place: tuple[int, ...], of: str, entry: _Entry, weight: fmpq_mat) -> fmpq_mat | None:
-    """Tell how queries, keys or values move with one number of an array; None where they do not."""
+    """Return how queries, keys or values move with one number of an array, or None if they do not."""
     inputs = entry.tokens if of == "query" else entry.source
     found = fmpq_mat(inputs.nrows(), weight.ncols())
     if name in ("tokens", "memory"):
@@ -201,7 +201,7 @@ def _enclose(factors: list[_Factors], balls: Callable[[int], dict[int, Balls]]) 
 
 
 def _exactly(factors: list[_Factors], variant: str | None, flat: int) -> fmpq | None:
-    """Add up the quotients of an element; with an irrational scale those of products only alone."""
+    """Return an element if it is rational, else None. An irrational scale multiplies only the products."""
     of_products: list[Term] = []
     of_weights: list[Term] = []
     part = None

@@ -1,11 +1,11 @@
-"""Sums of quotients of exponential sums, for the exact oracle: which of them are rational.
+"""Finds the rational ones among sums of quotients of exponential sums, for the exact oracle.
 
-With the keys of a row collected by equal score into groups ``g``, the sink being one more key, a
-linear functional of the gradients with respect to its scores (GRAD-1) is ``N / Z ** 2``. Both ``N``
-and ``Z ** 2`` are sums of exponentials of sums of two scores with rational coefficients. Without a
+The keys of a row form groups ``g`` of equal score, and the sink is one more key. A linear functional
+of the gradients with respect to the scores of the row (GRAD-1) is ``N / Z ** 2``. Both ``N`` and
+``Z ** 2`` are sums of exponentials of sums of two scores, with rational coefficients. Without a
 softcap, exponentials of distinct algebraic numbers are linearly independent over the algebraic
-numbers (Lindemann and Weierstrass): the quotient is rational if and only if the coefficients of
-``N`` are one multiple of those of ``Z ** 2``. With a softcap, that they are is sufficient.
+numbers (Lindemann and Weierstrass). The quotient is then rational if and only if the coefficients of
+``N`` are a common multiple of those of ``Z ** 2``. With a softcap this condition is sufficient.
 """
 
 from collections import defaultdict
@@ -18,12 +18,12 @@ from flint import fmpq
 
 from attnspec.reference.exact.head import Head
 
-#: Coefficients of independent numbers, by a symbol of each: equal sums are equal exponents.
+#: Coefficients of independent numbers, by their symbols. Exponents are equal if and only if the sums are.
 Exponent = frozenset[tuple[Any, fmpq]]
 #: Coefficients, by group.
 Groups = Mapping[int, fmpq]
 
-#: The symbol of 1, and of what is multiplied by nothing but rationals.
+#: The symbol of 1, the factor of terms that are multiplied only by rationals.
 ONE = ""
 #: The key that stands for the sink of a row.
 SINK = -1
@@ -36,9 +36,9 @@ class Row:
     Attributes
     ----------
     exponents : list of Exponent
-        Of each group.
+        The exponent of each group.
     counts : list of int
-        How many keys each group has, a sink among them.
+        The number of keys in each group, a sink included.
     totals : list of rationals
         The sum of the gradients with respect to the weights (`r` of the chapter) of each group.
     group : mapping of int to int
@@ -52,7 +52,7 @@ class Row:
 
     @cached_property
     def signature(self) -> frozenset[tuple[Exponent, int]]:
-        """What the denominator is made of: rows in which it is the same have the same denominator."""
+        """The parts of the denominator. Rows with equal signatures have equal denominators."""
         return frozenset(zip(self.exponents, self.counts, strict=True))
 
     @cached_property
@@ -66,7 +66,7 @@ class Row:
         return self.over_square(dict(enumerate(map(fmpq, self.counts))), {})
 
     def over_square(self, first: Groups, second: Groups) -> Mapping[Exponent, fmpq]:
-        """Multiply out ``sum(e[g] * first[g]) * Z - sum(e[g] * second[g]) * sum(e[g] * totals[g])``."""
+        """Expand ``sum(e[g] * first[g]) * Z - sum(e[g] * second[g]) * sum(e[g] * totals[g])``."""
         found: defaultdict[Exponent, fmpq] = defaultdict(fmpq)
         for g in {*first, *second}:
             one, two = first.get(g, fmpq(0)), second.get(g, fmpq(0))
@@ -79,13 +79,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Term:
-    """One quotient: `Row.over_square` of two lists of coefficients, times the number `factor` stands for.
+    """One quotient: `Row.over_square` of two lists of coefficients, times the number of `factor`.
 
     Attributes
     ----------
     row : Row
     first, second : mapping of int to rational
-        By group.
+        Coefficients by group.
     factor : object
         `ONE`, or a symbol of a transcendental number.
     """
@@ -102,12 +102,11 @@ class Term:
 
 
 def total(terms: Iterable[Term]) -> fmpq | None:
-    """Add up quotients where what each denominator has is rational, else None.
+    """Add up quotients if the sum over each denominator is rational, else return None.
 
-    Quotients of one denominator and one factor are added before they are asked: two rows that are
-    the same but for the sign of their cotangents add up to 0. Sums of different denominators are
-    taken to be irrational where their parts are, which may be wrong: a ball that then does not
-    settle ends in an error.
+    Quotients of one denominator and one factor are added first. For example, two rows that differ only
+    in the sign of their cotangents add up to 0. A sum over different denominators is assumed to be
+    irrational if one of its parts is. If this is wrong, a ball does not settle and ends in an error.
     """
     rows: dict[Any, Row] = {}
     found: dict[Any, defaultdict[Exponent, fmpq]] = {}
@@ -131,7 +130,7 @@ def total(terms: Iterable[Term]) -> fmpq | None:
 
 
 def row_of(head: Head, i: int, rated: list[fmpq]) -> Row:
-    """Collect the keys of query i, `rated` being the gradients with respect to their weights.
+    """Group the keys of query i. `rated` holds the gradients with respect to their weights.
 
     Examples
     --------
@@ -147,7 +146,7 @@ def row_of(head: Head, i: int, rated: list[fmpq]) -> Row:
     scores = {j: _exponent(head, i, j) for j in head.keys(i)}
     if head.sink is not None:
         scores[SINK] = {ONE: head.sink}
-    if head.softcap is None:  # the quotient is the same where all exponents are moved
+    if head.softcap is None:  # the quotient does not change if all exponents are shifted
         origin = min(((x.get(ONE, fmpq(0)), x.get("root", fmpq(0))) for x in scores.values()), default=None)
         for score in scores.values():
             for symbol, moved in zip((ONE, "root"), origin or (), strict=True):
@@ -162,7 +161,7 @@ def row_of(head: Head, i: int, rated: list[fmpq]) -> Row:
 
 
 def slope_symbol(head: Head, i: int, j: int) -> Any:
-    """Name the slope of the softcap at a pair: transcendental but for that at 0, which is 1 (GRAD-5)."""
+    """Return the symbol of the slope of the softcap at a pair. It is transcendental, or 1 at 0 (GRAD-5)."""
     if head.softcap is None:
         return ONE
     inside, _ = _inside(head, i, j)
@@ -170,7 +169,7 @@ def slope_symbol(head: Head, i: int, j: int) -> Any:
 
 
 def _inside(head: Head, i: int, j: int) -> tuple[tuple[fmpq, fmpq], int]:
-    """Give what is capped, up to its sign, and the sign."""
+    """Return the argument of the cap without its sign, and the sign."""
     whole, root, _ = head.parts(i, j)
     sign = -1 if (whole, root) < (0, 0) else 1
     return (sign * whole, sign * root), sign

@@ -1,8 +1,8 @@
 """The gradients of attention for the second oracle: the forward pass on a tape, and the chain rule.
 
-No formula of the backward pass stands here. For each head the scores, the softmax, the output and the
-lse are computed on a tape (`attnspec.reference.rational.tape`), then the sum of all results times their
-cotangents (GRAD-1), and the derivatives of that are followed back to the numbers of the call.
+This does not use the formulas of the backward pass. For each head it computes the scores, the softmax, the
+output and the lse on a tape (`attnspec.reference.rational.tape`). It then multiplies all results by their
+cotangents, adds them up (GRAD-1), and applies the chain rule back to the numbers of the call.
 """
 
 import math
@@ -22,11 +22,12 @@ Arguments = Mapping[str, Any]
 Arrays = dict[str, NDArray[np.float64]]
 Index = tuple[int, ...]
 
-#: Digits by which a derivative has to lie above rounding noise, and digits of noise that may gather.
+#: The number of digits of a derivative above the rounding noise, and of digits that noise may take.
 CLEAR, GUARD = 80, 20
-#: Of a weight that lies more digits below another, float64 sees nothing.
+#: A weight that lies more digits than this below another does not affect a result in float64.
 DEEPEST = 400
-#: Rules whose variants say what stands in an empty row: they change no gradient, GRAD-10 has its own.
+#: Rules whose variants define the values of an empty row. They change no gradient; GRAD-10 has its own
+#: variants.
 FORWARD_ONLY = ("MASK-2", "MASK-6", "SOFT-7")
 
 
@@ -114,7 +115,7 @@ def _digits(
 
 
 def _put_nan(gradients: Arrays, head: Head) -> None:
-    """Put what 0 divided by 0 leaves, which a row without an allowed key spreads over its head."""
+    """Fill in the NaN of 0 / 0, which a row without an allowed key spreads over its head."""
     empty = [i for i, row in enumerate(head.rows) if not row]
     if not empty or not head.places["key"].size:
         return

@@ -82,7 +82,7 @@ def _slope(node: Node, noise: Decimal) -> float:
 
 
 def rotary_vjp(arguments: Arguments) -> Arrays:
-    """Add up, for each feature, the cotangents of the two rotated features that it is a part of.
+    """Add up, for each feature, the cotangents of the two rotated features that depend on it.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def rotary_vjp(arguments: Arguments) -> Arrays:
         for k in range(depth // 2):
             pair = (2 * k, 2 * k + 1) if arguments.get("interleaved") else (k, k + depth // 2)
             cosine, sine = turn(position, k, depth, base)
-            rows = ((cosine, -sine), (sine, cosine))  # the matrix that turns the pair
+            rows = ((cosine, -sine), (sine, cosine))  # the matrix that rotates the pair
             given = [Decimal(float(g[(*index, d)])) for d in pair]
             for column, d in enumerate(pair):
                 result[(*index, d)] = float(sum(x * row[column] for x, row in zip(given, rows, strict=True)))

@@ -1,4 +1,4 @@
-"""The gradients of multi-head attention for the second oracle: all of it on a tape (GRAD-23)."""
+"""The gradients of multi-head attention for the second oracle, computed on a tape (GRAD-23)."""
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, localcontext
@@ -71,7 +71,7 @@ def _row_weight(
 
 
 def _reach(arrays: Arrays, arguments: Arguments, options: Options) -> tuple[Decimal, Decimal]:
-    """Bound products and scores, from projections in float64 and one bit more."""
+    """Bound products and scores by projections in float64, with one more bit."""
     found = []
     for name in ("query", "key"):
         tokens = arrays["tokens"] if name == "query" else arrays.get("memory", arrays["tokens"])
@@ -121,7 +121,7 @@ def _output(
 
 
 def _tokens(leaves: Leaves, name: str, index: Index) -> list[list[Node]]:
-    """Use the tokens that queries, keys or values are projected from."""
+    """Return the tokens that queries, keys or values are projected from."""
     array = "memory" if name != "query" and "memory" in leaves.arrays else "tokens"
     places = np.arange(leaves.arrays[array].size).reshape(leaves.arrays[array].shape)
     return [leaves.row(array, row) for row in places[index]]

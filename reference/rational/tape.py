@@ -1,7 +1,7 @@
 """A tape: numbers that remember what they were computed from, and the chain rule run backwards along it.
 
-Each number carries, beside its value, a size: the value that it would have if nothing cancelled. What
-is left of a sum that is exactly 0 is rounding noise, far below its size, and is taken to be 0.
+Each number has a value and a size. The size is the value that it would have if nothing cancelled. If a sum
+is exactly 0, its computed value is rounding noise far below its size, and is replaced by 0.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from decimal import Decimal
 from attnspec.reference.rational.functions import tanh
 
 _ZERO, _ONE = Decimal(0), Decimal(1)
-#: An exponent whose exponential, 1e-868, no product of numbers in float64 lifts to one of them.
+#: The exponential of this, 1e-868, is so small that its products with numbers of float64 are 0 in float64.
 _NOTHING = -2000
 
 
@@ -23,9 +23,9 @@ class Node:
     ----------
     value, size : Decimal
     edges : list of (Node, Decimal, Decimal)
-        What it was computed from, with the partial derivative by each and the size of that.
+        The numbers that it was computed from, each with its partial derivative and the size of that.
     slope, slope_size : Decimal
-        The derivative of the last number of the tape by this one, once `run_back` has been here.
+        The derivative of the last number of the tape by this one, set by `run_back`.
     """
 
     value: Decimal
@@ -39,7 +39,7 @@ Tape = list[Node]
 
 
 def leaf(number: float) -> Node:
-    """Make a number that was not computed, and is on no tape."""
+    """Make a number that was not computed and is not on a tape."""
     value = Decimal(number)
     return Node(value, abs(value))
 
@@ -81,7 +81,7 @@ def dot(tape: Tape, left: Sequence[Node], right: Sequence[Node]) -> Node:
 
 
 def quotient(tape: Tape, node: Node, divisor: Node) -> Node:
-    """Divide by a number that is positive and a sum of positive ones."""
+    """Divide by a positive number that is a sum of positive numbers."""
     inverse = 1 / divisor.value
     value, size = node.value * inverse, node.size * inverse
     return _put(
@@ -104,7 +104,7 @@ def logarithm(tape: Tape, node: Node) -> Node:
 
 
 def hyperbolic_tangent(tape: Tape, node: Node) -> Node:
-    """Compute the tanh, whose derivative is ``1 / cosh(x) ** 2``: written so, nothing cancels."""
+    """Compute the tanh. Its derivative is computed as ``1 / cosh(x) ** 2``, so that nothing cancels."""
     small = (-2 * abs(node.value)).exp()
     derivative = 4 * small / (1 + small) ** 2
     value = tanh(node.value)
@@ -117,7 +117,7 @@ def run_back(tape: Tape, noise: Decimal | int) -> None:
     Parameters
     ----------
     tape : list of Node
-        In the order in which they were computed.
+        The numbers, in the order in which they were computed.
     noise : Decimal
         A derivative that is at most this fraction of its size is 0.
     """
@@ -134,7 +134,7 @@ def run_back(tape: Tape, noise: Decimal | int) -> None:
 
 
 def settle(node: Node, noise: Decimal | int) -> None:
-    """Put 0 for a derivative that is rounding noise."""
+    """Replace a derivative that is rounding noise by 0."""
     if abs(node.slope) <= noise * node.slope_size:
         node.slope = node.slope_size = _ZERO
 

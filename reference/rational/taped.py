@@ -26,7 +26,7 @@ from attnspec.reference.rational.tape import (
 
 @dataclass(frozen=True)
 class Options:
-    """The numbers of a call that are no arrays.
+    """The numbers of a call that are not arrays.
 
     Attributes
     ----------
@@ -35,9 +35,9 @@ class Options:
     inside : bool
         Whether the bias is added before the cap (`after-bias` of SCORE-5).
     lse_unit : Decimal
-        What the lse is multiplied by: 1, or less where it is to base 2 (SOFT-6).
+        The factor of the lse: 1, or the one for base 2 (SOFT-6).
     kept : Decimal
-        What dropout multiplies a weight by that it keeps.
+        The factor of a weight that dropout keeps.
     """
 
     scale: Decimal
@@ -48,7 +48,7 @@ class Options:
 
 
 def options_of(arguments: Mapping[str, Any], dialect: Mapping[str, str], depth: int) -> Options:
-    """Read them, to the digits worked with.
+    """Read the options of a call, at the current precision.
 
     Examples
     --------
@@ -72,20 +72,20 @@ def options_of(arguments: Mapping[str, Any], dialect: Mapping[str, str], depth: 
 
 @dataclass(frozen=True)
 class Leaves:
-    """The numbers of a call, by array and place in it, as far as they are used."""
+    """The numbers of a call that are used, by array and place."""
 
     arrays: Mapping[str, NDArray[np.float64]]
     used: dict[tuple[str, int], Node] = field(default_factory=dict)
 
     def at(self, name: str, place: int) -> Node:
-        """Use a number."""
+        """Return a number of an array."""
         node = self.used.get((name, place))
         if node is None:
             node = self.used[name, place] = leaf(float(_finite(name, self.arrays[name].flat[place])))
         return node
 
     def row(self, name: str, places: NDArray[np.intp]) -> list[Node]:
-        """Use some numbers."""
+        """Return several numbers of an array."""
         return [self.at(name, place) for place in places.tolist()]
 
 
@@ -96,13 +96,13 @@ class Head:
     Attributes
     ----------
     places : mapping
-        Where in each array, flat, its numbers are.
+        The flat indices of its numbers in each array.
     rows : list of list of int
         The keys that each query may attend to.
     filled : set of int
-        Queries that have the mean of all values (`uniform` of GRAD-10).
+        Queries whose output is the mean of all values (`uniform` of GRAD-10).
     kept : (L, S) of bool
-        What dropout keeps.
+        The pairs that dropout keeps.
     d_output, d_lse : (L, Dv) and (L,)
     """
 
@@ -115,7 +115,7 @@ class Head:
 
 
 def results(tape: Tape, leaves: Leaves, head: Head, options: Options) -> list[tuple[Node, Decimal]]:
-    """Compute all elements of output and lse that depend on any number, beside their cotangents."""
+    """Compute all elements of output and lse that depend on a number, with their cotangents."""
     found: list[tuple[Node, float]] = []
     sink = _sink(leaves, head)
     for i, row in enumerate(head.rows):
@@ -139,7 +139,7 @@ def results(tape: Tape, leaves: Leaves, head: Head, options: Options) -> list[tu
 
 
 def _sink(leaves: Leaves, head: Head) -> Node | None:
-    """Use the sink of a head, which is none where it is minus infinity."""
+    """Return the sink of a head, or None if it is minus infinity."""
     if "sinks" not in head.places:
         return None
     place = int(head.places["sinks"][0])
@@ -169,9 +169,9 @@ def score(
 def softmax(
     tape: Tape, scores: Sequence[Node], sink: Node | None, lse_unit: Decimal
 ) -> tuple[list[Node], Node]:
-    """Compute weights, and the lse but for a constant."""
+    """Compute the weights, and the lse except for a constant."""
     levels = [*scores] if sink is None else [*scores, sink]
-    top = max(level.value for level in levels)  # it cancels: no number of the call has a part in it
+    top = max(level.value for level in levels)  # it cancels and depends on no number of the call
     rates = [exponential(tape, level, top) for level in levels]
     whole = added(tape, rates)
     lse = scaled(tape, logarithm(tape, whole), lse_unit)
@@ -198,7 +198,7 @@ def reach(
     added_on: Sequence[float],
     options: Options,
 ) -> tuple[Decimal, Decimal]:
-    """Bound what the cap is applied to, and the scores after it, from above."""
+    """Bound the argument of the cap and the scores after the cap from above."""
     lengths = [max((_length(row) for row in rows), default=Decimal(0)) for rows in (queries, keys)]
     extra = max((abs(Decimal(x)) for x in added_on if math.isfinite(x)), default=Decimal(0))
     inside = abs(options.scale) * lengths[0] * lengths[1] + extra

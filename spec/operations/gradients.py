@@ -1,4 +1,4 @@
-"""The gradients of operations: the arguments of each vector-Jacobian product, and what it returns."""
+"""The gradients of operations: the arguments and the outputs of each vector-Jacobian product."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,13 +16,13 @@ VJP = "_vjp"
 _SINCE = "2026.11.22"
 _COTANGENT = MappingProxyType({"dtype": "ERR-2", "mixed": "ERR-1", "shape": "GRAD-16", "axes": "GRAD-16"})
 _OF_LSE = MappingProxyType({"dtype": "NUM-7", "shape": "GRAD-16", "axes": "GRAD-16"})
-#: What a result is called, where that is not its name.
+#: The nouns of results whose name is not a noun.
 _NOUNS = MappingProxyType({"rotated": "rotated features"})
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
 def primal(operation: str) -> str:
-    """Name the operation whose gradients an operation computes; any other operation is its own.
+    """Return the operation whose gradients an operation computes, or the operation itself.
 
     Examples
     --------
@@ -34,7 +34,7 @@ def primal(operation: str) -> str:
 
 
 def cotangent(output: Output, rule: str = "GRAD-1") -> Argument:
-    """Declare the cotangent of an output, such as `d_output`, which is required if the output always is."""
+    """Declare the cotangent of an output, such as `d_output`. It is required if the output has no option."""
     lse = output.numbers == "lse"
     noun = f"cotangent of the {_NOUNS.get(output.name, output.name)}"
     return Argument(
@@ -80,8 +80,8 @@ def result(output: Output) -> Argument:
 def vjp(form: Operation, rule: str = "GRAD-1", rules: Mapping[str, str] = _NONE) -> Operation:
     """Declare the operation that computes the gradients of another.
 
-    It takes the arguments of the other and a cotangent of each result, but for a result that is
-    returned to be looked at, such as the weights. It gives the gradient of each floating-point array.
+    It takes the arguments of the other operation and a cotangent of each result, except for results
+    for inspection, such as the weights. It returns the gradient of each floating-point array.
 
     Parameters
     ----------

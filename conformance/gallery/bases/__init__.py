@@ -1,1 +1,1 @@
-"""Correct loops over tiles, splits and windows, in named steps: what entries of `edges` differ from."""
+"""Correct loops over tiles, splits and windows, in named steps. Entries of `edges` replace one step."""

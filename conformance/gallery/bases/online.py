@@ -1,4 +1,4 @@
-"""Attention by a loop over tiles of queries, and in it one over tiles of keys with a running maximum."""
+"""Attention by nested loops over tiles of queries and tiles of keys, with a running maximum."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from attnspec.reference.notation import Attention
 
 @dataclass(frozen=True)
 class State:
-    """What has been summed of some rows: ``top`` and ``total`` (*B, Hq, L, 1), ``summed`` (*B, Hq, L, Dv)."""
+    """The sums of some rows so far: ``top`` and ``total`` (*B, Hq, L, 1), ``summed`` (*B, Hq, L, Dv)."""
 
     top: Array
     total: Array
@@ -22,7 +22,7 @@ class State:
 
 
 def row_tiles(one: "Online", call: Attention) -> list[slice]:
-    """List the tiles of queries; rows of none stay 0."""
+    """List the tiles of queries. Rows that are in no tile stay 0."""
     return slices(call.queries, one.sizes[0])
 
 
@@ -32,7 +32,7 @@ def key_tiles(one: "Online", call: Attention, _rows: slice) -> list[slice]:
 
 
 def part(tile: Tile) -> Attention:
-    """Cut the tile's arrays out of the call's."""
+    """Slice the arrays of the tile from those of the call."""
     return tile.call
 
 
@@ -43,13 +43,13 @@ def scored(_tile: Tile, call: Attention) -> Array:
 
 
 def seen(_tile: Tile, call: Attention) -> Mask:
-    """Say which pairs of the tile are allowed."""
+    """Return the allowed pairs of the tile."""
     found: Mask = base.allowed(call)
     return found
 
 
 def begun(call: Attention, rows: slice, dtype: Any) -> State:
-    """Begin with the sink, or with nothing."""
+    """Start with the sink, or with an empty sum."""
     count = rows.stop - rows.start
     shape = (*call.query.shape[:-2], count, 1)
     none = np.zeros((*shape[:-1], call.value.shape[-1]), dtype)
@@ -60,41 +60,41 @@ def begun(call: Attention, rows: slice, dtype: Any) -> State:
 
 
 def raised(_tile: Tile, top: Array, s: Array) -> Array:
-    """Take the larger of the running maximum and of the tile's, of scores that are -inf where masked."""
+    """Return the larger of the running maximum and that of the tile. Masked scores are -inf."""
     found: Array = np.maximum(top, s.max(axis=-1, keepdims=True))
     return found
 
 
 def shift_of(_tile: Tile, top: Array) -> Array:
-    """Take 0 for a maximum of minus infinity, which leaves no number where it is subtracted."""
+    """Replace a maximum of minus infinity by 0, because subtracting it gives NaN."""
     return np.where(top == -np.inf, 0, top).astype(top.dtype)
 
 
 def factor(_tile: Tile, before: Array, shift: Array) -> Array:
-    """Say by what has been summed is multiplied where the maximum rises."""
+    """Return the factor of the sums when the maximum rises."""
     found: Array = np.exp(before - shift)
     return found
 
 
 def rescaled(_tile: Tile, summed: Array, less: Array) -> Array:
-    """Rescale the values summed so far. What is infinite stays so: 0 times it would be no number."""
+    """Rescale the values summed so far. Infinite sums do not change, because 0 times infinity is NaN."""
     return np.where(np.isfinite(summed), summed * less, summed)
 
 
 def exponentials(_tile: Tile, s: Array, shift: Array) -> Array:
-    """Compute the tile's share of the denominator, key by key."""
+    """Compute the part of the denominator of the tile, key by key."""
     e: Array = np.exp(s - shift)
     return e
 
 
 def weighted(_tile: Tile, call: Attention, e: Array, allowed: Mask) -> Array:
-    """Drop what dropout drops, and sum the tile's values."""
+    """Apply dropout, and sum the values of the tile."""
     found: Array = base.weighted(call, base.dropped(call, e), allowed)
     return found
 
 
 def ended(_call: Attention, state: State) -> tuple[Array, Array]:
-    """Divide by the denominator, and take its logarithm: output and lse with an axis of 1."""
+    """Divide by the denominator, and compute its logarithm: return output, and lse with an axis of 1."""
     total = np.where(state.total == 0, 1, state.total)
     lse = np.where(state.total == 0, -np.inf, state.top + np.log(total))
     return state.summed / total, np.where(state.top == np.inf, np.inf, lse)
@@ -102,14 +102,14 @@ def ended(_call: Attention, state: State) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Online:
-    """A loop over tiles; each field but the first two is a step, which an entry may replace.
+    """A loop over tiles. Each field except the first two is a step that an entry may replace.
 
     Attributes
     ----------
     name : str
-        What is added to the names of entries.
+        The suffix of the names of entries.
     sizes : pair of int
-        Queries and keys of a tile.
+        The numbers of queries and of keys in a tile.
     """
 
     name: str
@@ -153,7 +153,7 @@ class Online:
         return output, lse[..., 0].astype(call.query.dtype), p
 
     def added(self, tile: Tile, state: State) -> State:
-        """Add a tile to what has been summed."""
+        """Add a tile to the sums."""
         call, s, allowed = self._masked(tile)
         top = self.raised(tile, state.top, s)
         shift = self.shift_of(tile, top)
@@ -163,7 +163,7 @@ class Online:
         return State(top, total, summed + self.weighted(tile, call, e, allowed))
 
     def weights(self, tile: Tile, state: State) -> Array:
-        """Compute the weights of a tile from what has been summed of all."""
+        """Compute the weights of a tile from the sums of all tiles."""
         call, s, _ = self._masked(tile)
         e = self.exponentials(tile, s, self.shift_of(tile, state.top))
         p: Array = base.dropped(call, e / np.where(state.total == 0, 1, state.total))
@@ -189,6 +189,6 @@ def _numbers(call: Attention) -> list[Array]:
     return found
 
 
-#: By the queries and keys of a tile.
+#: The loops by the numbers of queries and of keys in a tile.
 SQUARE, WIDE, TALL = Online("32x32", (32, 32)), Online("64x128", (64, 128)), Online("128x64", (128, 64))
 TILED = (SQUARE, WIDE, TALL)

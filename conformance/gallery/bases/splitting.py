@@ -1,4 +1,4 @@
-"""Decoding: each split of the keys gives an output and an lse of its own, which are merged by the lse."""
+"""Decoding: each split of the keys has its own output and lse. They are merged by the lse."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,12 +18,12 @@ def key_splits(one: "Splits", call: Attention) -> list[slice]:
 
 
 def part(tile: Tile) -> Attention:
-    """Cut the split's arrays out of the call's."""
+    """Slice the arrays of the split from those of the call."""
     return tile.call
 
 
 def scored(_tile: Tile, call: Attention) -> Array:
-    """Compute the split's scores, the queries of a group in one product with their key head."""
+    """Compute the scores of the split. All queries of a group are in one product with their key head."""
     *batch, heads, queries, depth = call.query.shape
     shared = call.key.shape[-3]
     query = call.query.reshape(*batch, shared, heads // shared * queries, depth)  # (*B, Hkv, G * L, D)
@@ -33,19 +33,19 @@ def scored(_tile: Tile, call: Attention) -> Array:
 
 
 def seen(_tile: Tile, call: Attention) -> Mask:
-    """Say which pairs of the split are allowed."""
+    """Return the allowed pairs of the split."""
     found: Mask = base.allowed(call)
     return found
 
 
 def weighted(_tile: Tile, call: Attention, p: Array, allowed: Mask) -> Array:
-    """Drop what dropout drops, and sum the split's values."""
+    """Apply dropout, and sum the values of the split."""
     found: Array = base.weighted(call, base.dropped(call, p), allowed)
     return found
 
 
 def finished(_tile: Tile, s: Array) -> tuple[Array, Array]:
-    """Return the weights within the split, and its lse with an axis of 1; of no key it is minus infinity."""
+    """Return the weights within the split, and its lse with an axis of 1, -inf without keys."""
     top = s.max(axis=-1, keepdims=True)
     shift = np.where(top == -np.inf, 0, top).astype(s.dtype)
     e = np.exp(s - shift)
@@ -70,7 +70,7 @@ def merged(_call: Attention, outputs: Array, lses: Array) -> tuple[Array, Array]
     shares = np.exp(lses - np.where(top == -np.inf, 0, top))
     total = shares.sum(axis=0)
     some = np.where(total == 0, 1, total)
-    # What is infinite, or no number, stays so: 0 times it would be no number.
+    # Infinity and NaN do not change, because 0 times them is NaN.
     output = np.where(np.isfinite(outputs), outputs * (shares / some), outputs).sum(axis=0)
     output = np.where(np.isnan(total), np.nan, output).astype(outputs.dtype)
     lse = np.where(total == 0, -np.inf, top + np.log(some))
@@ -79,16 +79,16 @@ def merged(_call: Attention, outputs: Array, lses: Array) -> tuple[Array, Array]
 
 @dataclass(frozen=True)
 class Splits:
-    """Decoding by splits; each field but the first three is a step, which an entry may replace.
+    """Decoding by splits. Each field except the first three is a step that an entry may replace.
 
     Attributes
     ----------
     name : str
-        What is added to the names of entries.
+        The suffix of the names of entries.
     size : int
-        Keys of a split.
+        The number of keys in a split.
     queries : int
-        Up to how many queries this path is taken; others take that of the reference.
+        The largest number of queries for this path. Calls with more queries use the reference.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""A tile: some queries and some keys of a call, which are a call of their own."""
+"""A tile: some queries and some keys of a call, as a separate call."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,11 +16,11 @@ class Tile:
     whole : Attention
         The call, in the working precision.
     rows, keys : slice
-        Where the tile begins and ends.
+        The queries and the keys of the tile.
     number, count : int
-        Its place among the tiles of keys that are visited, and how many there are.
+        Its place among the visited tiles of keys, and the number of these tiles.
     sizes : pair of int
-        Queries and keys of a whole tile.
+        The numbers of queries and of keys in a whole tile.
     """
 
     whole: Attention
@@ -32,22 +32,22 @@ class Tile:
 
     @property
     def call(self) -> Attention:
-        """The call of these queries and keys by themselves."""
+        """The call of only these queries and keys."""
         return cut(self.whole, self.rows, self.keys)
 
     @property
     def is_short(self) -> bool:
-        """Whether it is what is left over after whole tiles of keys."""
+        """Whether it is the remainder after the whole tiles of keys."""
         return bool(self.keys.start > 0 and self.keys.stop - self.keys.start < self.sizes[1])
 
     @property
     def is_last(self) -> bool:
-        """Whether it is the last of several tiles of keys that are visited."""
+        """Whether it is the last of several visited tiles of keys."""
         return self.number > 0 and self.number == self.count - 1
 
 
 def cut(call: Attention, rows: slice, keys: slice) -> Attention:
-    """Cut some queries and keys out of a call, with what the options say of them.
+    """Slice some queries and keys from a call, with their parts of the options.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def cut(call: Attention, rows: slice, keys: slice) -> Attention:
 
 
 def part_of(array: Array, rows: slice, keys: slice) -> Array:
-    """Cut the last two axes of what broadcasts to the scores, where it has them.
+    """Slice the last two axes, if they exist, of an array that broadcasts to the scores.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def part_of(array: Array, rows: slice, keys: slice) -> Array:
 
 
 def slices(count: int, size: int) -> list[slice]:
-    """Cut a number of things into tiles; one that is empty where there is nothing.
+    """Divide a range into tiles. An empty range has one empty tile.
 
     Examples
     --------

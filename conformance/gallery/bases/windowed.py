@@ -12,7 +12,7 @@ from attnspec.reference.notation import Attention
 
 
 def bounds(call: Attention) -> tuple[Any, Any]:
-    """Return the smallest and the largest distance from a position to a key, inclusive; None for any."""
+    """Return the smallest and the largest distance from a position to a key, or None for no limit."""
     left, right = call.window or (None, None)
     if call.is_causal:
         right = 0 if right is None else min(right, 0)
@@ -20,7 +20,7 @@ def bounds(call: Attention) -> tuple[Any, Any]:
 
 
 def positions(call: Attention, rows: slice) -> tuple[int, int]:
-    """Return the first and the last position of some queries, in any batch entry."""
+    """Return the first and the last position of some queries over all batch entries."""
     offsets = np.asarray(call.query_offset)
     if not offsets.size or rows.start == rows.stop:
         return 0, -1
@@ -28,7 +28,7 @@ def positions(call: Attention, rows: slice) -> tuple[int, int]:
 
 
 def visited(one: Online, call: Attention, rows: slice) -> list[slice]:
-    """List the tiles that hold a key which window, causal mask and lengths leave to some query."""
+    """List the tiles that have a key that window, causal mask and lengths allow to some query."""
     (first, last), (least, most) = positions(call, rows), bounds(call)
     begin = 0 if least is None else first + least
     end = call.keys if most is None else last + most + 1
@@ -38,7 +38,7 @@ def visited(one: Online, call: Attention, rows: slice) -> list[slice]:
 
 
 def masked_at_edges(tile: Tile, call: Attention) -> Mask:
-    """Leave out window and causal mask where every query of the tile may attend to every key by them."""
+    """Leave out window and causal mask if they allow every pair of the tile."""
     whole = tile.whole
     (first, last), (least, most) = positions(whole, tile.rows), bounds(whole)
     inside = least is None or tile.keys.start >= last + least

@@ -1,4 +1,4 @@
-"""Wrong at a size, an edge, a count or a split, or on one of several paths: bases with a step replaced."""
+"""Wrong at a size, edge, count or split, or on one of several paths. Each entry replaces a step of a base."""
 
 from attnspec.conformance.gallery.edges import (
     addresses,
@@ -17,7 +17,7 @@ from attnspec.conformance.gallery.edges import (
     visited,
 )
 
-#: In the order in which their entries are listed.
+#: The modules, in the order in which their entries are listed.
 MODULES = (
     visited,
     inside,

@@ -1,4 +1,4 @@
-"""Wrong where an index no longer fits: 16 bits for elements, 20 in the place of 32, fewer for positions."""
+"""Wrong if an index does not fit: 16 bits for elements, 20 bits instead of 32, fewer bits for positions."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from attnspec.conformance.gallery.entry import Array, Entry, altered, base
 from attnspec.reference.notation import Attention
 
 _SQUARE, _WIDE, _TALL = SQUARE.attend, WIDE.attend, TALL.attend
-#: The index of an element has so many bits: 16, and 20 in the place of 32.
+#: The numbers of bits in the index of an element. 20 bits stand for 32, which would need too large arrays.
 _BITS = (16, 20)
 
 

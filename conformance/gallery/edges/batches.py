@@ -1,4 +1,4 @@
-"""Wrong with two or three batch axes beside options that are given for each batch entry."""
+"""Wrong with two or three batch axes, and an option that is given for each batch entry."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from attnspec.conformance.gallery.edges.entering import at
 from attnspec.conformance.gallery.entry import Array, Entry, altered
 from attnspec.reference.notation import Attention
 
-#: For each option its rule and class, and how many axes follow those of the batch.
+#: For each option its rule, its class, and the number of axes after the batch axes.
 _OPTIONS = (
     ("query_offset", "MASK-7", "A", 0),
     ("query_lengths", "MASK-10", "G", 0),

@@ -1,4 +1,4 @@
-"""Calls past the sizes of the ordinary run, each with one kind of option that matters there."""
+"""Calls past the sizes of the ordinary run, each with one kind of option."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Sized:
 
     @property
     def arguments(self) -> Options:
-        """The arguments in float64, with everything that can be returned.
+        """The arguments in float64, with all outputs requested.
 
         Examples
         --------
@@ -111,7 +111,7 @@ def _bias_in_blocks(problem: Problem) -> Options:
 
 
 def _rising(problem: Problem) -> Options:
-    """Let scores rise from key to key, in every row at another key."""
+    """Make scores that rise from key to key, in each row at another key."""
     queries, keys = problem.shape[-2:]
     slope = np.where(np.arange(queries)[:, None] % 2, 20.0, -20.0)
     return {"bias": slope * np.linspace(0, 1, keys)}
@@ -148,7 +148,7 @@ def _offsets(problem: Problem, *, least: int, most: int) -> Array | int:
 
 
 def _packed(problem: Problem) -> Options:
-    """Pack four segments, the last of which is like the first."""
+    """Make four segments. The last has the id of the first."""
     queries, keys = problem.shape[-2:]
     ids = (np.arange(size) * 4 // size % 3 for size in (queries, keys))
     names = ("query_segment_ids", "key_segment_ids")
@@ -185,7 +185,7 @@ def _window_at_the_end(problem: Problem) -> Options:
 
 
 def strided(array: Array) -> Array:
-    """Return the same numbers with others between them.
+    """Return a view of the same numbers with other numbers between them.
 
     Examples
     --------
@@ -210,7 +210,7 @@ def _strided(make: Callable[[Problem], Options], *names: str) -> Callable[[Probl
 
 
 def _backward(name: str, axis: int) -> Callable[[Problem], Options]:
-    """Hold an array backward along an axis, and give it the right way round."""
+    """Store an array in reverse along an axis, and return a view in the right order."""
 
     def options(problem: Problem) -> Options:
         return {name: np.flip(np.flip(problem.arguments[name], axis).copy(), axis)}
@@ -219,7 +219,7 @@ def _backward(name: str, axis: int) -> Callable[[Problem], Options]:
 
 
 def _exchanged(name: str, one: int, other: int) -> Callable[[Problem], Options]:
-    """Hold an array with two axes exchanged, and give it with the axes in place."""
+    """Store an array with two axes exchanged, and return a view with the axes in place."""
 
     def options(problem: Problem) -> Options:
         array = problem.arguments[name]

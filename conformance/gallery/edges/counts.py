@@ -17,7 +17,7 @@ def _heads(call: Attention) -> Array:
 
 
 def _plane(array: Array, heads: Array) -> Array:
-    """Read the planes of some heads, where the array has an axis of heads."""
+    """Read the planes of some heads if the array has an axis of heads."""
     return array[..., heads, :, :] if array.ndim > 2 and array.shape[-3] == len(heads) else array
 
 

@@ -1,4 +1,4 @@
-"""How entries are made of bases: one for each base, with the same step replaced."""
+"""Makes entries from bases: one entry for each base, with the same step replaced."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ Base = Online | Splits
 
 
 def on(step: str, rule: str, kind: str, *bases: Base) -> Callable[[Callable[..., Any]], tuple[Entry, ...]]:
-    """Make an entry for each base of a function that replaces a step of it.
+    """Make an entry for each base from a function that replaces a step of it.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def on(step: str, rule: str, kind: str, *bases: Base) -> Callable[[Callable[...,
 
 
 def around(rule: str, kind: str, *bases: Base) -> Callable[[Callable[..., Any]], tuple[Entry, ...]]:
-    """Make an entry for each base of a function that takes the base's `attend` and a call."""
+    """Make an entry for each base from a function that takes the `attend` of the base and a call."""
 
     def entered(function: Callable[..., Any]) -> tuple[Entry, ...]:
         made = []
@@ -58,9 +58,9 @@ def around(rule: str, kind: str, *bases: Base) -> Callable[[Callable[..., Any]],
 
 
 def at(step: str, rule: str, kind: str, *sizes: Any) -> Callable[[Callable[..., Any]], tuple[Entry, ...]]:
-    """Make an entry for each size of a function that takes a size and replaces a step of the reference.
+    """Make an entry for each size from a function that takes a size and replaces a step of the reference.
 
-    Where the size stands, its name has ``some``, and its docstring ``{}``.
+    The size replaces ``some`` in its name and ``{}`` in its docstring.
     """
 
     def entered(function: Callable[..., Any]) -> tuple[Entry, ...]:

@@ -1,4 +1,4 @@
-"""Wrong about masks inside a tile: what the whole tile is judged by, and what it is compared with."""
+"""Wrong about masks inside a tile: a part of the tile decides for all of it, or positions are wrong."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Wrong on a second path, taken above a number of keys: what it forgets, pads, and does not add back."""
+"""Wrong on a second path above a number of keys, which forgets, pads or does not correct something."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from attnspec.conformance.gallery.entry import Array, Entry, base
 from attnspec.reference.call import Step
 from attnspec.reference.notation import Attention
 
-#: From how many keys on the second path is taken.
+#: The numbers of keys above which the second path is taken.
 _LENGTHS = (256, 1024)
 
 

@@ -1,4 +1,4 @@
-"""Wrong about what is kept between calls, or shared by several at once: buffers, caches, scratch, races."""
+"""Wrong about memory that calls keep or share: buffers, caches, scratch memory, races."""
 
 import threading
 from typing import Any

@@ -1,4 +1,4 @@
-"""Wrong about merging splits: sinks, shares, the lse, the precision of what is merged, and empty splits."""
+"""Wrong about merging splits: sinks, shares, the lse, precision, and empty splits."""
 
 import numpy as np
 

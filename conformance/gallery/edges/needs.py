@@ -1,4 +1,4 @@
-"""Which entries of `edges` the ordinary run does not kill under their rule, and a call that shows each.
+"""The entries of `edges` that the ordinary run does not kill under their rule, with a call that shows each.
 
 They stand in ``needs.json``: ``sizes`` has calls, the smallest first, each with the entries that give a wrong
 result for it.
@@ -21,7 +21,7 @@ def _sized(outer: list[int], *sizes: int, options: str) -> Sized:
     return Sized(Shape(tuple(outer), *sizes), options)
 
 
-#: Calls, and the names of the entries that give a wrong result for each.
+#: Calls, and the names of the entries that have a wrong result for each.
 CALLS: Mapping[Sized, tuple[str, ...]] = MappingProxyType(
     {_sized(*one["shape"], options=one["options"]): tuple(one["shows"]) for one in _READ["sizes"]}
 )

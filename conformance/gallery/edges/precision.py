@@ -1,4 +1,4 @@
-"""Wrong about precision above a length, beside one option, or in one part of a loop."""
+"""Wrong about precision above a length, with one option, or in one part of a loop."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from attnspec.conformance.gallery.entry import Array, Entry, base
 from attnspec.reference.notation import Attention
 
 _SHORT = 2**-8
-#: Options beside which float64 is computed in float32.
+#: Options with which float64 is computed in float32.
 _OPTIONS = (
     "scale",
     "softcap",
@@ -33,7 +33,7 @@ def _single(array: Array) -> Array:
 
 
 def _tf32(array: Array) -> Array:
-    """Keep ten digits after the first of a float32, cut off."""
+    """Truncate a float32 to ten binary digits after the first."""
     short = np.ascontiguousarray(array, np.float32)
     return (short.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32).astype(array.dtype)
 

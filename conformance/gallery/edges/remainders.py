@@ -1,4 +1,4 @@
-"""Wrong in what is left over after whole tiles: its rows, its keys, and options that are forgotten there."""
+"""Wrong in the remainder after whole tiles: its rows, its keys, or its options."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Wrong about the state of an online softmax: its maximum, what an empty tile leaves, what is rescaled."""
+"""Wrong about the state of an online softmax: its maximum, empty tiles, or rescaling."""
 
 from typing import Any
 
@@ -73,7 +73,7 @@ def not_rescaled_in_the_remainder(tile: Tile, before: Array, shift: Array) -> Ar
 
 @on("rescaled", "NUM-3", "G", SQUARE, TALL)
 def values_not_rescaled_after_the_second_tile(tile: Tile, summed: Array, less: Array) -> Array:
-    """Rescale the sum alone from the third tile on."""
+    """Rescale only the sum from the third tile on."""
     return summed if tile.number > 1 else online.rescaled(tile, summed, less)
 
 

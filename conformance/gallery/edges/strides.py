@@ -1,4 +1,4 @@
-"""Wrong about how options lie in memory: they are read without their strides."""
+"""Wrong about the memory layout of arrays: they are read without their strides."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ _SQUARE, _WIDE, _TALL = SQUARE.attend, WIDE.attend, TALL.attend
 
 
 def _memory(array: Array) -> Array:
-    """Return the elements in the order of memory, from the lowest address on, those between them included."""
+    """Return the elements in memory order from the lowest address, including those between them."""
     low, _ = np.lib.array_utils.byte_bounds(array)
     whole: Any = array
     while isinstance(whole.base, np.ndarray):
@@ -26,7 +26,7 @@ def _memory(array: Array) -> Array:
 
 
 def _without_strides(array: Array) -> Array:
-    """Read as if the array were dense: beyond the end of memory there are zeros."""
+    """Read as if the array were dense. Past the end of memory there are zeros."""
     if not isinstance(array, np.ndarray) or array.flags.c_contiguous or not array.size:
         return array
     found = _memory(array)[: array.size]
@@ -58,7 +58,7 @@ DROPOUTS = _of("entered", "NUM-8", "dropout_mask")
 
 
 def _turned(array: Array, axis: int) -> Array:
-    """Turn an axis with a negative stride back, as a pointer to the lowest address does."""
+    """Reverse an axis with a negative stride, as a pointer to the lowest address does."""
     return np.flip(array, axis) if array.size and array.strides[axis] < 0 else array
 
 

@@ -1,4 +1,4 @@
-"""Wrong about the tiles that a loop visits: where it ends, and what it passes over."""
+"""Wrong about the tiles that a loop visits: it ends too early, or skips tiles."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ Slices = list[slice]
 
 
 def _until(found: Slices, is_last: Any) -> Slices:
-    """Take tiles until one ends the loop; the first never does."""
+    """Return the tiles before the one that ends the loop. The first tile never ends it."""
     for number, keys in enumerate(found):
         if number and is_last(keys):
             return found[:number]
