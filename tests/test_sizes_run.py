@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -13,7 +14,9 @@ from click.testing import CliRunner
 from attnspec.conformance.cli.main import main
 from attnspec.conformance.report.reproduction import reproduction
 from attnspec.conformance.results import read
+from attnspec.conformance.run.pool import Pool
 from attnspec.conformance.run.selection import Selection
+from attnspec.conformance.verdict import Verdict
 
 TESTS = Path(__file__).parent
 #: One case for each of: no option, key lengths, views.
@@ -146,3 +149,33 @@ def test_options_that_do_not_fit(words, message):
 def test_a_level_selects_sizes_without_reaching_it():
     assert Selection(sizes=True).part == "sizes"
     assert Selection(sizes=True, rules=("MASK-3",), level="core").part == "chosen"
+
+
+class LeftOut:
+    """A fresh process that leaves every case out, as it has no time for it."""
+
+    def ask(self, case):
+        self.case = case
+
+    def verdict(self, _seconds):
+        reason = "left out: 0 s are left (--within)"
+        return replace(FAILING, status="unsupported", reason=reason)
+
+
+class Passing(LeftOut):
+    """A fresh process in which every case passes."""
+
+    def verdict(self, _seconds):
+        return replace(FAILING, status="pass")
+
+
+FAILING = Verdict("m:f", "sizes-views-1-float32", "sizes: views", ("NUM-8",), "fail", "float32", rule="NUM-8")
+
+
+def test_a_failure_that_the_fresh_process_leaves_out_does_not_pass_there():
+    pool = Pool("m:f", Selection(sizes=True))
+    pool._other = LeftOut()
+    assert pool._compared(FAILING) == FAILING
+    again = Pool("m:f", Selection(sizes=True))
+    again._other = Passing()
+    assert not again._compared(FAILING).alone

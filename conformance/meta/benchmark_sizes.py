@@ -66,8 +66,8 @@ def rows(powers: Iterable[int]) -> Iterable[tuple[str, ...]]:
 def tell() -> None:
     """Print the table."""
     click.echo(
-        f"{_DEPTH} features in float32, least of {_REPEATS}: the inputs, the judge of a causal output with lse, "
-        f"and a function in NumPy with a window of {_WINDOW} keys: seconds and MiB\n"
+        f"{_DEPTH} features in float32, least of {_REPEATS}: the inputs, the judge of a causal output "
+        f"with lse, and a function in NumPy with a window of {_WINDOW} keys: seconds and MiB\n"
     )
     names = ("rows", "inputs", "judge", "judge, processor", "function", "function, processor")
     click.echo(f"| {' | '.join((*names, 'judge, MiB', 'function, MiB'))} |")
