@@ -34,7 +34,7 @@ _SMALL: dict[str, Any] = {
     "dtype": "float32",
 }
 #: From option to option, the list of lengths of the keys is turned by this number.
-_TURN = 5
+_TURN = 8
 #: The most multiplications of one problem.
 _MOST = 2**28
 

@@ -1,0 +1,210 @@
+"""A run that was cut off and is continued: it judges only what is missing, and its file ends up whole."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from attnspec import SpecError, __version__
+from attnspec.conformance.cli.main import main
+from attnspec.conformance.results import Footer, Header, Subject, line, read
+from attnspec.conformance.run.resume import unfinished
+from attnspec.conformance.run.selection import Selection
+from attnspec.conformance.verdict import Verdict
+
+TESTS = Path(__file__).parent
+CASES = ("sizes-covering-1", "sizes-covering-4", "sizes-covering-5", "sizes-covering-6")
+SIZES = ("--sizes", *(word for case in CASES for word in ("--case", case)))
+#: Notes each call, and takes a while for it.
+FUNCTION = """
+import time
+from pathlib import Path
+from attnspec.backends import load
+
+right = load("numpy-portable").attention
+
+def noted(query, key, value, *, return_lse=False):
+    with Path(__file__).with_name("calls").open("a") as file:
+        file.write("x")
+    time.sleep({seconds})
+    return right(query, key, value, return_lse=return_lse)
+
+def off(query, key, value):
+    return right(query, key, value) + 1
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "counted.py").write_text(FUNCTION.format(seconds=0))
+    return tmp_path
+
+
+def command(*words):
+    return [sys.executable, "-m", "attnspec.conformance.cli.main", "check", *words, "--results", "r.jsonl"]
+
+
+def check(folder, *words):
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    return subprocess.run(
+        command(*words), cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+def calls(folder):
+    path = folder / "calls"
+    found = len(path.read_text()) if path.exists() else 0
+    path.unlink(missing_ok=True)
+    return found
+
+
+def whole(folder, backend):
+    """Whether the file has each case once, in one run that has ended."""
+    results = read([folder / "r.jsonl"])
+    own = [one.case for one in results.verdicts if one.backend == backend]
+    assert len(own) == len(set(own)) == len(CASES)
+    assert not any(results.missing.values())
+    return not any(subject.problem for subject in results.subjects)
+
+
+def without(folder, count):
+    """Cut the file off after some verdicts."""
+    path = folder / "r.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[: 2 + count]))
+
+
+def test_only_what_is_missing_is_judged(folder):
+    assert check(folder, "counted:noted", *SIZES).returncode == 0
+    assert calls(folder) == 4
+    without(folder, 3)
+    assert check(folder, "counted:noted", *SIZES, "--resume").returncode == 0
+    assert calls(folder) == 1
+    assert whole(folder, "counted:noted")
+    assert check(folder, "counted:noted", *SIZES, "--resume").returncode == 0
+    assert calls(folder) == 0
+
+
+def test_a_run_without_a_file_starts_at_the_first_case(folder):
+    assert check(folder, "counted:noted", *SIZES, "--resume").returncode == 0
+    assert calls(folder) == 4
+
+
+def test_an_interrupted_run_is_continued(folder):
+    (folder / "counted.py").write_text(FUNCTION.format(seconds=2))
+    process = subprocess.Popen(
+        command("counted:noted", *SIZES),
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    path, end = folder / "r.jsonl", time.monotonic() + 60
+    while not (path.exists() and '"verdict"' in path.read_text()) and time.monotonic() < end:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 128 + signal.SIGINT
+    before = {one.case for one in read([path]).verdicts}
+    assert 0 < len(before) < 4
+    (folder / "counted.py").write_text(FUNCTION.format(seconds=0))
+    calls(folder)
+    assert check(folder, "counted:noted", *SIZES, "--resume").returncode == 0
+    assert calls(folder) == 4 - len(before)
+    assert whole(folder, "counted:noted")
+
+
+def test_a_run_stopped_at_a_failure_keeps_the_failure(folder):
+    assert check(folder, "counted:off", *SIZES, "-x").returncode == 1
+    assert len(read([folder / "r.jsonl"]).verdicts) == 1
+    assert check(folder, "counted:off", *SIZES, "--resume").returncode == 1
+    assert whole(folder, "counted:off")
+
+
+def test_several_backends_are_continued_each_from_its_own(folder):
+    both = ("counted:noted", "numpy-portable", *SIZES)
+    assert check(folder, *both).returncode == 0
+    lines = (folder / "r.jsonl").read_text().splitlines(keepends=True)
+    # The first run has lost its last case, the second one its last two.
+    runs = len(lines) // 2
+    (folder / "r.jsonl").write_text("".join((*lines[: runs - 2], *lines[runs:-3])))
+    calls(folder)
+    assert check(folder, *both, "--resume").returncode == 0
+    assert calls(folder) == 1
+    assert whole(folder, "counted:noted")
+    assert whole(folder, "numpy-portable")
+
+
+def test_verdicts_that_a_resumed_run_does_not_reach_stay_in_the_file(folder):
+    both = ("counted:noted", "numpy-portable", *SIZES)
+    assert check(folder, *both).returncode == 0
+    (folder / "counted.py").write_text("raise RuntimeError('broken')\n")
+    assert check(folder, "counted:noted", *SIZES, "--resume").returncode == 3
+    found = unfinished(folder / "r.jsonl", Selection(sizes=True, names=CASES))
+    assert len({(one.backend, one.case) for one in found}) == 2 * len(CASES)
+    (folder / "counted.py").write_text(FUNCTION.format(seconds=0))
+    calls(folder)
+    assert check(folder, *both, "--resume").returncode == 0
+    assert calls(folder) == 0
+    assert whole(folder, "counted:noted")
+    assert whole(folder, "numpy-portable")
+
+
+PASS = Verdict("m:f", "sizes-views-1-float32", "sizes: views", ("NUM-8",), "pass", "float32")
+
+
+def written(path, *verdicts, **header):
+    parts = [Header(__version__, "sizes", None, (PASS.case,)), Subject("m:f", "numpy", "2")]
+    parts[0] = replace(parts[0], **header)
+    kinds = ("header", "subject", *["verdict"] * len(verdicts), "footer")
+    path.write_text("".join(map(line, kinds, (*parts, *verdicts, Footer(len(verdicts))))))
+    return path
+
+
+def test_what_was_left_out_or_ended_the_process_is_judged_again(tmp_path):
+    left = replace(PASS, status="unsupported", reason="left out: 0 s are left (--within)")
+    ended = replace(PASS, status="error", rule="NUM-8", reason="did not end in 300 s")
+    lacks = replace(PASS, status="unsupported", reason="m:f has no argument mask")
+    kept = (PASS, lacks, replace(PASS, status="fail", rule="NUM-8"))
+    path = written(tmp_path / "r.jsonl", left, ended, *kept)
+    assert unfinished(path, Selection(sizes=True)) == kept
+
+
+@pytest.mark.parametrize(
+    ("selection", "header"),
+    [
+        (Selection(sizes=True), {"attnspec": "1999.1.1"}),
+        (Selection(sizes=True), {"part": "whole"}),
+        (Selection(sizes=True, names=(PASS.case,)), {}),
+        (Selection(), {"part": "whole", "seed": 7}),
+    ],
+)
+def test_the_file_of_another_run_is_refused(tmp_path, selection, header):
+    path = written(tmp_path / "r.jsonl", PASS, **header)
+    with pytest.raises(SpecError, match="expected a run of version, part and seed") as caught:
+        unfinished(path, selection)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["broken\n", "{}\n", json.dumps({"verdict": {}}) + "\n", "\x00\n"])
+def test_a_broken_file_is_refused_in_one_line_and_kept(tmp_path, text):
+    path = tmp_path / "r.jsonl"
+    path.write_text(text)
+    done = CliRunner().invoke(
+        main, ["check", "numpy-portable", "--sizes", "--resume", "--results", str(path)]
+    )
+    assert done.exit_code == 2, done.output
+    assert done.output.count("\n") == 1
+    assert path.read_text() == text
+
+
+def test_resume_needs_the_file():
+    done = CliRunner().invoke(main, ["check", "numpy-portable", "--sizes", "--resume"])
+    assert done.exit_code == 2
+    assert "--resume: expected --results with the file of the run, got none" in done.output
