@@ -9,7 +9,8 @@ import pytest
 from attnspec import find_rule
 from attnspec.backends import load
 from attnspec.conformance import expected, find, observe
-from attnspec.conformance.judge.by_formula import Dialect, compared, values_of
+from attnspec.conformance.judge.by_formula import compared, values_of
+from attnspec.conformance.judge.formula_dialect import Dialect
 from attnspec.conformance.suite.sizes import sized
 from attnspec.conformance.suite.sizes.covering import _FACTORS
 from attnspec.conformance.suite.sizes.problem import NAMES, edge, value_of
@@ -160,7 +161,7 @@ def test_a_small_fault_is_told_in_nearly_all_problems():
     for item in small:
         for fault, (output, lse) in (wrong_results(item) or {}).items():
             outputs = {"output": output.astype(np.float32), "lse": lse.astype(np.float32)}
-            found = compared(portable, item, Dialect(item.formula), outputs, threads=1)
+            found = compared(item, Dialect(item.formula), outputs, Precision("full"), threads=1)
             told[fault].append(isinstance(found, Difference))
     assert len(told["none"]) >= 40
     assert not any(told["none"])

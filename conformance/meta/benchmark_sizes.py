@@ -12,7 +12,8 @@ from typing import Any
 import click
 import numpy as np
 
-from attnspec.conformance.judge.by_formula import Dialect, Precision, compared, values_of
+from attnspec.conformance.judge.by_formula import compared, values_of
+from attnspec.conformance.judge.formula_dialect import Dialect, Precision
 from attnspec.conformance.judge.sized import Sized
 from attnspec.conformance.meta.windowed import windowed
 from attnspec.conformance.run.limits import forget_peak, peak_memory
