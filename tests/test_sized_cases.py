@@ -10,7 +10,7 @@ from attnspec import find_rule
 from attnspec.backends import load
 from attnspec.conformance import expected, find, observe
 from attnspec.conformance.judge.by_formula import compared, values_of
-from attnspec.conformance.judge.formula_dialect import Dialect
+from attnspec.conformance.judge.formula_dialect import Dialect, Precision
 from attnspec.conformance.suite.sizes import sized
 from attnspec.conformance.suite.sizes.covering import _FACTORS
 from attnspec.conformance.suite.sizes.problem import NAMES, edge, value_of
