@@ -38,7 +38,7 @@ FILES = {
     ),
     "numerics": ("numerics", "layouts", "special_numbers"),
     "invariance": ("invariance",),
-    "errors": ("errors", "pairs", "paths", "splits", "memory"),
+    "errors": ("errors", "pairs", "paths", "splits", "counts", "memory"),
 }
 #: The preferred dtype of cases in the quick part.
 QUICK_DTYPE = "float32"

@@ -130,7 +130,7 @@ FORMS: Mapping[str, tuple[str, Callable[[Problem], Options]]] = MappingProxyType
     }
 )
 #: Integers of each batch entry: the rule, and the arguments.
-_PER_ENTRY: Mapping[str, tuple[str, Callable[[Problem], Options]]] = MappingProxyType(
+PER_ENTRY: Mapping[str, tuple[str, Callable[[Problem], Options]]] = MappingProxyType(
     {
         "query_offset": ("MASK-7", lambda p: {"is_causal": True, "query_offset": _offset(p, p.batch)}),
         "query_lengths": ("MASK-10", lambda p: {"query_lengths": _query_lengths(p, p.batch)}),
@@ -156,11 +156,11 @@ def option_of_every_size(draw: Draw, form: str) -> Iterator[Yielded]:
         yield replace(made, rules=(*made.rules, "MASK-6")) if form == "mask of queries" else made
 
 
-@chapter.group("ERR-3", each=tuple(product(_PER_ENTRY, _AXES)))
+@chapter.group("ERR-3", each=tuple(product(PER_ENTRY, _AXES)))
 def integers_of_every_size(draw: Draw, which: tuple[str, int]) -> Iterator[Yielded]:
     """Integers of each batch entry hold for one, two and three batch axes in every size."""
     name, axes = which
-    rule, options = _PER_ENTRY[name]
+    rule, options = PER_ENTRY[name]
     shapes = tuple(
         shape._replace(outer=(*_AXES[axes][shape.queries > 1], shape.outer[-1])) for shape in SIZES
     )
