@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from itertools import product
 
+import numpy as np
+
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.paths import FORMS, PER_ENTRY
 from attnspec.conformance.suite.problem import Shape
@@ -16,6 +18,7 @@ _COUNTS = (
     Shape((33, 2), 2, 5, 4, 3),
     Shape((1, 2), 2, 5, 257, 264),
     Shape((1, 1), 2, 5, 520, 72),
+    Shape((1, 1), 40, 70, 136, 8),
 )
 #: Groups whose size is not a power of two, with enough rows that a division by multiplication shows.
 _GROUPS = (
@@ -29,7 +32,7 @@ _GROUPS = (
 
 @chapter.group("ERR-3", each=tuple(FORMS))
 def option_past_every_count(draw: Draw, form: str) -> Iterator[Yielded]:
-    """An option holds for 33 heads, 33 batch entries, and more than 256 and 512 features."""
+    """An option holds for 33 heads, 33 batch entries, and more than 128, 256 and 512 features."""
     rule, options = FORMS[form]
     for problem in in_two_dtypes(draw, _COUNTS):
         yield Call(problem.arguments | options(problem), (rule, "ERR-3"), outputs=("output", "lse"))
@@ -37,10 +40,12 @@ def option_past_every_count(draw: Draw, form: str) -> Iterator[Yielded]:
 
 @chapter.group("ERR-3", each=tuple(PER_ENTRY))
 def integers_of_many_entries(draw: Draw, name: str) -> Iterator[Yielded]:
-    """Integers of each batch entry hold for 33 entries."""
+    """Integers of each batch entry hold for 33 entries, also if the last entry has the largest one."""
     rule, options = PER_ENTRY[name]
     for problem in in_two_dtypes(draw, (Shape((33, 2), 5, 9, 4, 3),)):
-        yield Call(problem.arguments | options(problem), (rule, "ERR-3"), outputs=("output", "lse"))
+        drawn = options(problem)
+        for found in (drawn, drawn | {name: np.sort(drawn[name])}):
+            yield Call(problem.arguments | found, (rule, "ERR-3"), outputs=("output", "lse"))
 
 
 @chapter.group("HEAD-1", each=tuple(product(("all keys", "is_causal"), range(len(_GROUPS)))))
