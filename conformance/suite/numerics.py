@@ -89,7 +89,7 @@ def rounding_has_no_bias(draw: Draw) -> Iterator[Yielded]:
         shapes = draw.shapes(Shape((), 48, 48, 32, 32))
         arguments = {name: random.normal(size=shapes[name]).astype(dtype) for name in ("query", "key")}
         arguments["value"] = (1 + random.random(shapes["value"])).astype(dtype)
-        yield Calls((Call(arguments, outputs=("output",)),), _is_unbiased, beside=True)
+        yield Calls((Call(arguments, outputs=("output", "weights")),), _is_unbiased, beside=True)
 
 
 def _is_unbiased(backend: Backend, calls: tuple[Case, ...]) -> Found:
