@@ -4,7 +4,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +185,19 @@ def test_a_window_that_is_off_by_one_is_told(dtype: str) -> None:
                 told.append((off > block.output_budget[place]).any())
             # In float32 a key of a small weight is not told, but some row of the tile tells it.
             assert all(told) if dtype == "float64" else any(told)
+
+
+def test_the_lse_of_one_key_is_its_score() -> None:
+    """With one key and a product of 0, the lse is 0 and has a budget of nearly 0."""
+    formula = Formula(48, 191, 1, 4, words=16, seed=687, options={"is_causal": True})
+    block = next(tasks(formula, "float32"))()
+    query, key = (formula.arguments("float64")[name][0, 0] for name in ("query", "key"))
+    assert block.lse[0] == query[0, 0] * key[0, 0]
+    zeros = replace(formula, options={"segments": 1, "query_offset": 0})
+    found = [task() for task in tasks(zeros, "float32")]
+    lse = np.concatenate([one.lse for one in found])
+    assert (lse == query[:, 0] * key[-48:, 0]).all()
+    assert (lse == 0).any()
 
 
 def test_octets_are_those_of_the_program_in_c(tmp_path: Path) -> None:

@@ -263,7 +263,10 @@ def _block(
     output = quotient(sums.first, sums.rest, first, rest, refined=refined) / 64 / keeping
     with np.errstate(divide="ignore"):
         logarithm = np.log(np.where(empty, 0, first + rest))[:, 0]
-    lse = problem.table.shift[query] + logarithm
+    # The lse of one key is its score. The sum of shift and logarithm would have a rounding error.
+    alone = terms.counts.sum(axis=-1) == 1
+    one = (terms.counts * terms.scores).sum(axis=-1)
+    lse = np.where(alone, one, problem.table.shift[query] + logarithm)
     whole = (first + rest) * 64 * keeping
     moments = Moments(
         sums.size / whole, sums.square / (whole * 64 * keeping), 2 * terms.counts.sum(axis=-1, keepdims=True)
