@@ -7,7 +7,7 @@ from math import inf
 
 from attnspec import rules
 from attnspec.conformance import traits
-from attnspec.conformance.judge.sized import CHAPTER as SIZES
+from attnspec.conformance.judge.sized import GROUPS
 from attnspec.conformance.report.blame_gradients import are_gradients, rule_of_gradients
 from attnspec.conformance.report.by_rule import about
 from attnspec.conformance.report.common import Common, traits_of
@@ -109,7 +109,9 @@ def rule_of(own: Sequence[Verdict], common: Common, passing: Sequence[Verdict]) 
 def is_of_half(own: Sequence[Verdict]) -> bool:
     """Whether nearly all errors, also in float32, match a computation in half precision."""
     # The budgets of sized cases grow with the number of keys, so their shares do not tell.
-    found = [(one.dtype, one.difference) for one in own if one.difference and not one.group.startswith(SIZES)]
+    found = [
+        (one.dtype, one.difference) for one in own if one.difference and not one.group.startswith(GROUPS)
+    ]
     within = [dtype for dtype, off in found if off.kind == "value" and off.share <= _HALF.get(dtype, 0.0)]
     shares = sorted(off.share for dtype, off in found if dtype == "float32")
     coarse = bool(shares) and shares[-1] >= _COARSE and shares[len(shares) // 2] >= _MIDDLE

@@ -28,7 +28,7 @@ from attnspec.case_json import read_cases
 from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.judge.sized import CHAPTER, Sized
+from attnspec.conformance.judge.sized import GROUPS, Sized
 from attnspec.conformance.report.outside import cut
 from attnspec.conformance.results import Subject
 from attnspec.conformance.run.limits import Limits, probe_of
@@ -160,7 +160,7 @@ class Child:
     def _item(self, name: str, group: str) -> Item | Sized:
         if name in self._planned:
             return self._planned[name]
-        if group.startswith(CHAPTER):
+        if group.startswith(GROUPS):
             return next(item for item in sized() if item.name == name)
         made = _of_group(group, self.seed, self.backend.constraints.suffix) if group else {}
         known = made or _golden(name.rpartition("-")[0])

@@ -71,26 +71,31 @@ def option_over_four_tiles(draw: Draw, name: str) -> Iterator[Yielded]:
         yield _called(problem, options(problem), rule)
 
 
-#: The options of scores, which an implementation applies in one order.
-_OF_SCORES: Mapping[str, Callable[[Problem], Options]] = MappingProxyType(
+def _dropped(problem: Problem) -> Options:
+    return {"dropout_mask": problem.random.random(problem.shape) < 0.7, "dropout_rate": 0.25}
+
+
+#: The options of scores, which an implementation applies in one order, each with its rule.
+_OF_SCORES: Mapping[str, tuple[str, Callable[[Problem], Options]]] = MappingProxyType(
     {
-        "scale": lambda _: {"scale": -0.75},
-        "softcap": lambda _: {"softcap": 0.25},
-        "bias": lambda p: {"bias": _added(p, *p.shape)},
-        "sinks": sinks,
-        "dropout": lambda p: {"dropout_mask": p.random.random(p.shape) < 0.7, "dropout_rate": 0.25},
+        "scale": ("SCORE-3", lambda _: {"scale": -0.75}),
+        "softcap": ("SCORE-5", lambda _: {"softcap": 0.25}),
+        "bias": ("SCORE-4", lambda p: {"bias": _added(p, *p.shape)}),
+        "sinks": ("SOFT-5", sinks),
+        "dropout": ("DROP-1", _dropped),
     }
 )
 
 
-@chapter.group("SCORE-5", "SCORE-4", each=tuple(combinations(_OF_SCORES, 2)))
+@chapter.group("ERR-3", each=tuple(combinations(_OF_SCORES, 2)))
 def large_options_of_scores_in_pairs(draw: Draw, pair: tuple[str, str]) -> Iterator[Yielded]:
     """Two options of scores keep their order past tiles of 64 and 128."""
     for problem in in_two_dtypes(draw, (Shape((1, 2), 2, 139, 4, 4),), wide=True):
         options: Options = {}
         for name in pair:
-            options |= _OF_SCORES[name](problem)
-        yield Call(problem.arguments | options, ("SCORE-5", "ERR-3"))  # with the weights
+            options |= _OF_SCORES[name][1](problem)
+        rule = _OF_SCORES["softcap" if "softcap" in pair else pair[1]][0]
+        yield Call(problem.arguments | options, (rule, "ERR-3"))  # with the weights
 
 
 #: What is added to the scores of a tile of 64, by the key, and the scale.

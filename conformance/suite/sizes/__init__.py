@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import count
 
-from attnspec.conformance.judge.sized import Sized
+from attnspec.conformance.judge.sized import CHAPTER, GROUPS, Sized
 from attnspec.conformance.suite.options import OPTIONS
 from attnspec.conformance.suite.sizes.covering import covering
 from attnspec.conformance.suite.sizes.decode import decode
@@ -37,9 +37,9 @@ def _of_group(group: str, asked: Iterator[Asked]) -> Iterator[Sized]:
     numbers = count(1)
     for one in asked:
         title = " ".join((_GROUPS[group].__doc__ or "").split())
-        name = f"sizes: {group}"
+        name = f"{GROUPS}{group}"
         yield Sized(
-            f"sizes-{group}-{one.name or next(numbers)}",
+            f"{CHAPTER}-{group}-{one.name or next(numbers)}",
             title,
             _rules(one),
             name,
