@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
-from attnspec.conformance.suite.paths import FORMS, PER_ENTRY
+from attnspec.conformance.suite.paths import FORMS, OF_QUERIES, PER_ENTRY
 from attnspec.conformance.suite.problem import Shape
 from attnspec.conformance.suite.words import in_two_dtypes
 
@@ -34,8 +34,9 @@ _GROUPS = (
 def option_past_every_count(draw: Draw, form: str) -> Iterator[Yielded]:
     """An option holds for 33 heads, 33 batch entries, and more than 128, 256 and 512 features."""
     rule, options = FORMS[form]
+    rules = OF_QUERIES if form == "mask of queries" else (rule, "ERR-3")
     for problem in in_two_dtypes(draw, _COUNTS):
-        yield Call(problem.arguments | options(problem), (rule, "ERR-3"), outputs=("output", "lse"))
+        yield Call(problem.arguments | options(problem), rules, outputs=("output", "lse"))
 
 
 @chapter.group("ERR-3", each=tuple(PER_ENTRY))

@@ -139,6 +139,10 @@ PER_ENTRY: Mapping[str, tuple[str, Callable[[Problem], Options]]] = MappingProxy
 )
 
 
+#: A mask of queries leaves all keys or none to each of them, and cites no rule on other options.
+OF_QUERIES = ("MASK-1", "MASK-6")
+
+
 def _called(problem: Problem, rule: str, options: Options) -> Call:
     """Make the call. Of grouped heads, it is about grouping too."""
     grouped = problem.query.shape[-3] != problem.key.shape[-3]
@@ -152,8 +156,7 @@ def option_of_every_size(draw: Draw, form: str) -> Iterator[Yielded]:
     rule, options = FORMS[form]
     for problem in in_two_dtypes(draw, SIZES, wide=True):
         made = _called(problem, rule, options(problem))
-        # A mask of queries leaves all keys or none to each of them.
-        yield replace(made, rules=(*made.rules, "MASK-6")) if form == "mask of queries" else made
+        yield replace(made, rules=OF_QUERIES) if form == "mask of queries" else made
 
 
 @chapter.group("ERR-3", each=tuple(product(PER_ENTRY, _AXES)))
