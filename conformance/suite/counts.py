@@ -41,11 +41,12 @@ def option_past_every_count(draw: Draw, form: str) -> Iterator[Yielded]:
 
 @chapter.group("ERR-3", each=tuple(PER_ENTRY))
 def integers_of_many_entries(draw: Draw, name: str) -> Iterator[Yielded]:
-    """Integers of each batch entry hold for 33 entries, also if the last entry has the largest one."""
+    """Integers of each batch entry hold for 33 entries, also if only the last one is large."""
     rule, options = PER_ENTRY[name]
-    for problem in in_two_dtypes(draw, (Shape((33, 2), 5, 9, 4, 3),)):
-        drawn = options(problem)
-        for found in (drawn, drawn | {name: np.sort(drawn[name])}):
+    for problem in in_two_dtypes(draw, (Shape((33, 1), 20, 40, 4, 3),)):
+        drawn, most = options(problem), 19 if name == "query_lengths" else 38
+        last = np.arange(33) == 32
+        for found in (drawn, drawn | {name: np.where(last, most, 3)}):
             yield Call(problem.arguments | found, (rule, "ERR-3"), outputs=("output", "lse"))
 
 
