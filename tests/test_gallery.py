@@ -89,7 +89,11 @@ def test_nothing_is_diagnosed_wrongly():
 def test_every_wrong_entry_breaks_its_rule_in_the_case_that_is_stored():
     stored = read().kills
     assert {entry(name).needs for name, kill in stored.items() if not kill.case} <= set(NEEDS)
-    assert list(confirm({name: kill.case for name, kill in stored.items() if kill.case})) == []
+    left = {name: kill.case for name, kill in stored.items() if kill.case}
+    # A busy machine may run threads one after the other, so a race may need several tries.
+    for _ in range(10):
+        left = {name: left[name] for name in confirm(left)} if left else {}
+    assert left == {}
 
 
 def test_what_needs_more_than_the_suite_may_survive_and_nothing_else_may():
