@@ -14,6 +14,8 @@ TILED, TILED_32, TILED_64 = "tiles", "tiles of 32", "tiles of 64"
 OPEN_LEFT, OPEN_RIGHT = "open on the left", "open on the right"
 #: A score so large, or a row of scores so low, that the exponential is outside the range of float32.
 LARGE = "large scores"
+#: A call whose result is judged in some rows, because the numbers of all rows differ.
+ARBITRARY = "arbitrary numbers"
 #: How traits of sizes begin, and what is in them.
 MORE_THAN, NOT_A_MULTIPLE = "more than ", " not a multiple of "
 

@@ -17,7 +17,7 @@ from attnspec.conformance.judge.deviation import declared_for
 from attnspec.conformance.judge.dtypes import Outputs, accepted
 from attnspec.conformance.judge.failure import Failure, Missing, Raised
 from attnspec.conformance.judge.formula_dialect import Dialect, Precision, in_dialect, precisions
-from attnspec.conformance.judge.sampled import compared_rows
+from attnspec.conformance.judge.sampled import chosen_rows, compared_rows
 from attnspec.conformance.judge.shapes import RULES
 from attnspec.conformance.judge.sized import OUTPUTS, Sized
 from attnspec.conformance.verdict import Difference, Verdict
@@ -83,10 +83,7 @@ def judge_sized(backend: Backend, item: Sized, threads: int = 0) -> Verdict:
         _require(backend, item)
         dialect = in_dialect(item.formula, backend.dialect)
         outputs = call(backend, item.operation, item.case.arguments, item.layout, OUTPUTS)
-        for precision in precisions(backend, item.dtype):
-            found = compared(item, dialect, outputs, precision, threads)
-            if not isinstance(found, Difference):
-                break
+        return _of_outputs(backend, item, verdict, dialect, outputs, threads)
     except Unsupported as unsupported:
         declined = not isinstance(unsupported, Missing)
         return replace(verdict, status="unsupported", reason=str(unsupported), declined=declined)
@@ -99,10 +96,33 @@ def judge_sized(backend: Backend, item: Sized, threads: int = 0) -> Verdict:
     except Failure as failure:
         wrong = replace(verdict, rule=failure.rule, reason=failure.reason, difference=failure.difference)
         return _declared(backend, item, replace(wrong, status="fail"))
-    if isinstance(found, Difference):
-        rule = _rule(item, found)
-        return _declared(backend, item, replace(verdict, status="fail", rule=rule, difference=found))
-    verdict = replace(verdict, share=found, accuracy=precision.accuracy)
+
+
+def _of_outputs(
+    backend: Backend, item: Sized, verdict: Verdict, dialect: Dialect, outputs: Outputs, threads: int
+) -> Verdict:
+    """Judge the outputs of a call. If one deviates as declared, the other one is judged too."""
+    looked = {name: outputs[name] for name in OUTPUTS if name in outputs}
+    deviations: list[Verdict] = []
+    while looked:
+        for precision in precisions(backend, item.dtype):
+            found = compared(item, dialect, looked, precision, threads)
+            if not isinstance(found, Difference):
+                break
+        if not isinstance(found, Difference):
+            verdict = replace(verdict, share=found, accuracy=precision.accuracy)
+            break
+        wrong = replace(verdict, status="fail", rule=_rule(item, found), difference=found)
+        settled = _declared(backend, item, wrong)
+        if settled.status == "fail":
+            return settled
+        deviations.append(replace(settled, difference=None))
+        del looked[found.output]
+    if deviations:
+        first, ids = deviations[0], (name for one in deviations for name in one.declared)
+        return replace(
+            first, share=verdict.share, accuracy=verdict.accuracy, declared=tuple(dict.fromkeys(ids))
+        )
     if rule := precision.rule or dialect.rule:
         rules = tuple(dict.fromkeys((*verdict.rules, rule)))
         return replace(verdict, status="deviation", rules=rules, rule=rule, variant=backend.dialect[rule])
@@ -170,7 +190,8 @@ def compared(
         arguments = {**item.case.arguments, **dialect.formula.given(dtype)}
         if dialect.unit != 1:
             looked.pop("lse", None)
-        return compared_rows(arguments, looked, dtype, empty=dialect.empty, **options)
+        rows = chosen_rows((*formula.batch, formula.heads, formula.queries), item.seed)
+        return compared_rows(arguments, looked, dtype, rows, empty=dialect.empty, **options)
 
     def see(task: Callable[[], Block]) -> list[Difference | float]:
         return [

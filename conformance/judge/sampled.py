@@ -1,8 +1,7 @@
 """Judges some rows of a result: rows of any numbers and masks, chosen after the result was delivered."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from secrets import randbits
 from typing import Any
 
 import numpy as np
@@ -90,10 +89,26 @@ def row_of(arguments: Mapping[str, Any], index: tuple[int, ...]) -> dict[str, An
     return found
 
 
+def exact_row(arguments: Mapping[str, Any], index: tuple[int, ...]) -> dict[str, Any]:
+    """Compute the exact values of one row by the second oracle, without the axes before it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.conformance.judge.sampled import exact_row
+    >>> query, key = np.ones((1, 2, 5, 1)), np.ones((1, 1, 3, 1))
+    >>> value = np.array([[[[1.0], [2.0], [6.0]]]])
+    >>> exact_row({"query": query, "key": key, "value": value}, (0, 1, 2))["output"].tolist()
+    [3.0]
+    """
+    return {name: values[0] for name, values in exact("attention", row_of(arguments, index)).items()}
+
+
 def compared_rows(
     arguments: Mapping[str, Any],
     outputs: Outputs,
     dtype: str,
+    rows: Sequence[tuple[int, ...]],
     *,
     accuracy: Accuracy = "full",
     working: str | None = None,
@@ -108,6 +123,8 @@ def compared_rows(
         The arguments of attention.
     outputs : mapping of str to array
     dtype : str
+    rows : sequence of tuple of int
+        Batch entry, query head and row of each.
     accuracy, working, profile : str, optional
         As in `attnspec.reference.budget.budget.budget`.
     empty : bool, optional
@@ -119,16 +136,16 @@ def compared_rows(
         As `compare`. The element has the index of the row.
     """
     largest = 0.0
-    for index in chosen_rows(arguments["query"].shape[:-1], randbits(32)):
-        row = row_of(arguments, index)
-        values = exact("attention", row)
-        if not empty and (values["lse"] == -np.inf).all():
+    options: dict[str, Any] = {"accuracy": accuracy, "working": working, "profile": profile}
+    for index in rows:
+        values = exact_row(arguments, index)
+        if not empty and values["lse"] == -np.inf:
             continue
-        allowed = budget("attention", row, dtype, accuracy=accuracy, working=working, profile=profile)
+        allowed = budget("attention", row_of(arguments, index), dtype, **options)
         for name in (one for one in OUTPUTS if one in outputs):
-            got = outputs[name][index][None]
-            found = compare(name, got, values[name], allowed[name], *accepted(name, dtype))
+            got = np.asarray(outputs[name][index])
+            found = compare(name, got, values[name], allowed[name][0], *accepted(name, dtype))
             if isinstance(found, Difference):
-                return replace(found, element=(*index, *found.element[1:]))
+                return replace(found, element=(*index, *found.element))
             largest = max(largest, found)
     return largest

@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
+from secrets import randbits
 
 import numpy as np
 
 from attnspec import Case
 from attnspec.backends.constraints import Constraints, fits
 from attnspec.case import Provenance
-from attnspec.conformance.traits import MORE_THAN, NOT_A_MULTIPLE, ONE_QUERY, SHARED
+from attnspec.conformance.traits import ARBITRARY, MORE_THAN, NOT_A_MULTIPLE, ONE_QUERY, SHARED
 from attnspec.formula import Formula
 
 #: The outputs that are judged. The weights would need too much memory.
@@ -121,6 +122,8 @@ class Sized:
             found.add(ONE_QUERY)
         if one.heads != one.key_heads:
             found.add(SHARED)
+        if self.sampled:
+            found.add(ARBITRARY)
         return tuple(sorted(found))
 
     def misfit(self, constraints: Constraints) -> str:
@@ -139,6 +142,15 @@ class Sized:
     def sampled(self) -> bool:
         """Whether only some rows are compared, because all rows of queries and keys are different."""
         return not self.formula.words
+
+    @cached_property
+    def seed(self) -> int:
+        """The seed of the judged rows, if only some are. It is drawn when the first result is there.
+
+        If the same object is judged again, the same rows are. Otherwise a wrong kernel could fail once and
+        pass then, and would be said to be not repeatable.
+        """
+        return randbits(32)
 
     @cached_property
     def case(self) -> Case:

@@ -18,13 +18,15 @@ from attnspec.conformance.results import Footer, Header, Subject
 from attnspec.conformance.run.limits import memory
 from attnspec.conformance.run.selection import Selection
 from attnspec.conformance.run.worker import Gone, InternalError, Planned, Worker
-from attnspec.conformance.traits import REFUSED, RELATED
+from attnspec.conformance.traits import ARBITRARY, REFUSED, RELATED
 from attnspec.conformance.verdict import LEFT_OUT, Verdict, shown
 
 #: Number of cases requested ahead, so that a process does not wait for the next request.
 _AHEAD = 4
 #: Number of crashes, and of hangs, after which a run is abandoned.
 MOST_ENDS, MOST_HANGS = 200, 3
+#: Calls whose verdict in a fresh process would say nothing: the judged rows are other ones there.
+_NOT_ALONE = {RELATED, REFUSED, ARBITRARY}
 #: Number of failures, of different groups, that a fresh process repeats.
 _MOST_ALONE = 3
 
@@ -209,9 +211,7 @@ class Pool:
     def _compared(self, verdict: Verdict) -> Verdict:
         """Repeat one of the first failures in a fresh process, where it may pass."""
         again = Planned(verdict.case, verdict.group, verdict.rules, verdict.dtype)
-        asked = (
-            verdict.status == "fail" and verdict.repeatable and {RELATED, REFUSED}.isdisjoint(verdict.traits)
-        )
+        asked = verdict.status == "fail" and verdict.repeatable and _NOT_ALONE.isdisjoint(verdict.traits)
         if not asked or len(self._groups) >= _MOST_ALONE or again.group in self._groups:
             return verdict
         self._groups.add(again.group)
