@@ -8,7 +8,8 @@ from tests_support import backend_of
 
 from attnspec import Case, Misuse, find_case
 from attnspec.backends import load
-from attnspec.backends.user.convention import Convention, adapted
+from attnspec.backends.user.adapted import adapted
+from attnspec.backends.user.convention import Convention
 from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.call import observe
 from attnspec.conformance.judge.dtypes import accepted, arguments_of, dtypes_of, in_dtype

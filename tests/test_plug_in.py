@@ -13,7 +13,8 @@ from test_cli import TESTS, attnspec
 from attnspec import cases, reference
 from attnspec.backends import BackendError, Unsupported, load
 from attnspec.backends.names import expand, split_options
-from attnspec.backends.user.convention import Convention, adapted
+from attnspec.backends.user.adapted import adapted
+from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.function import backend_of
 from attnspec.backends.user.settings import Settings
 from attnspec.conformance.judge.budget import required

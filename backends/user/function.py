@@ -10,7 +10,9 @@ from attnspec.backends.check import check_backend, check_device, check_signature
 from attnspec.backends.errors import BackendError
 from attnspec.backends.library import LIBRARIES, library_of, load_library
 from attnspec.backends.library.library import Library
-from attnspec.backends.user.convention import Convention, adapted, always_given
+from attnspec.backends.user.adapted import adapted, always_given, others_of
+from attnspec.backends.user.convention import Convention
+from attnspec.backends.user.conversion import converted
 from attnspec.backends.user.place import find
 from attnspec.backends.user.settings import Settings
 from attnspec.backends.user.unknown import not_understood
@@ -58,12 +60,16 @@ def backend_of(name: str, found: Any, settings: Settings, library: str) -> Backe
     settings = settings.over(getattr(found, "__attnspec__", Settings()))
     runs_on = _library(name, settings.array or library)
     function = as_function(name, found)
+    if settings.conversion is not None:
+        runs_on = settings.conversion.library_over(name, runs_on)
+        function = converted(function, settings.conversion)
     unknown: tuple[str, ...] = ()
     given: tuple[str, ...] = ()
     if settings.convention is not None:
         native, function = function, adapted(name, function, settings.convention, runs_on.xp)
         given = always_given(name, native, settings.convention)
-        unknown = not_understood(native, mapped=settings.convention.names.values())
+        known = (*settings.convention.names.values(), *others_of(settings.convention))
+        unknown = not_understood(native, mapped=known)
     check_signature(name, function)
     # The signature does not show the dtypes; NumPy code rarely supports half precision.
     backend = Backend(name, runs_on, function, runs_on.default_dtypes, given=given, not_understood=unknown)

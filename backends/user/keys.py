@@ -8,6 +8,7 @@ from attnspec.backends.constraints import Constraints
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import BackendError
 from attnspec.backends.user.convention import Convention
+from attnspec.backends.user.conversion import conversion_of
 from attnspec.backends.user.place import find, near
 from attnspec.backends.user.settings import Settings
 
@@ -18,14 +19,23 @@ KEYS: Mapping[str, tuple[Any, str]] = {
     "program": _STRING,
     "call_limit": ((int, float), "a number"),
     "array": _STRING,
+    "library": _STRING,
+    "to_library": (object, "a function, or a string such as module:function"),
+    "to_numpy": (object, "a function, or a string such as module:function"),
     "device": _STRING,
     "dtypes": _LIST,
     "layout": _STRING,
     "mask": _STRING,
     "axes": (int, "3 or 4"),
+    "loop": (bool, "true or false"),
+    "mask_axes": (int, "an integer"),
+    "sizes": _TABLE,
+    "past": (list, "a list of two parameters"),
     "depths": (list, "a list of integers"),
     "multiple": ((int, list), "an integer or a list of two integers"),
     "heads": _STRING,
+    "value_depth": _STRING,
+    "bias_dtype": _STRING,
     "always": _TABLE,
     "given": (list, "a list of options"),
     "returns": _LIST,
@@ -86,6 +96,10 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
         layout=table.get("layout", "BHSD"),
         mask=table.get("mask", "attend"),
         axes=table.get("axes"),
+        loop=table.get("loop", False),
+        sizes=table.get("sizes", {}),
+        mask_axes=table.get("mask_axes"),
+        past=tuple(table.get("past", ())),
         returns=tuple(table.get("returns", ())),
         always=table.get("always", {}),
         given=tuple(table.get("given", ())),
@@ -106,6 +120,7 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
         tuple(table.get("dtypes", ())),
         None if convention == Convention() else convention,
         fields,
+        conversion_of(name, table),
     )
 
 
@@ -131,11 +146,13 @@ def constraints_of(where: str, table: Mapping[str, Any]) -> Constraints:
     if len(both) != 2:
         raise BackendError(f"{where}: multiple: expected one integer or two, got {multiple!r}")
     return Constraints(
-        axes=table.get("axes"),
+        axes=None if table.get("loop") else table.get("axes"),
         depths=tuple(table.get("depths", ())),
         multiple=(both[0], both[1]),
         heads=table.get("heads", "grouped"),
         always=dict(table.get("always", {})),
+        value_depth=table.get("value_depth", "any"),
+        bias_dtype=table.get("bias_dtype", "any"),
     )
 
 

@@ -36,7 +36,9 @@ def check_names(name: str, names: Mapping[str, str]) -> None:
         )
 
 
-def native_names(name: str, function: Callable[..., Any], names: Mapping[str, str]) -> dict[str, str]:
+def native_names(
+    name: str, function: Callable[..., Any], names: Mapping[str, str], others: Sequence[str] = ()
+) -> dict[str, str]:
     """Map each canonical argument that a function has to the function's name for it.
 
     Parameters
@@ -46,17 +48,19 @@ def native_names(name: str, function: Callable[..., Any], names: Mapping[str, st
     function : callable
     names : mapping of str to str
         Canonical name to the function's name, for arguments whose names differ.
+    others : sequence of str, optional
+        Other parameters that it is passed.
 
     Raises
     ------
     BackendError
-        If the function has no parameter for an array or for a name in `names`, if two arguments
+        If the function has no parameter for an array or for a name in `names` or `others`, if two arguments
         share a name, or if it requires an argument that is not in the specification.
     """
     parameters = inspect.signature(function).parameters
     takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
     native = {one: names.get(one, one) for one in (*_OPERATION.arrays, *_OPERATION.options)}
-    absent = [] if takes_any else [own for own in names.values() if own not in parameters]
+    absent = [] if takes_any else [own for own in (*names.values(), *others) if own not in parameters]
     absent += [
         own for one in _OPERATION.arrays if (own := native[one]) not in parameters and one not in names
     ]
@@ -74,7 +78,7 @@ def native_names(name: str, function: Callable[..., Any], names: Mapping[str, st
                 f"backend {name}: names: expected a different parameter for each argument, "
                 f"got {own} for {other} and {one}"
             )
-    required = [own for own in _required(function) if own not in native.values()]
+    required = [own for own in _required(function) if own not in (*native.values(), *others)]
     if required:
         raise BackendError(
             f"backend {name}: expected only canonical arguments to be required, "

@@ -15,7 +15,8 @@ import numpy as np
 from attnspec import OPERATIONS
 from attnspec.backends.backend import Backend
 from attnspec.backends.errors import BackendError
-from attnspec.backends.user.convention import Convention, adapted
+from attnspec.backends.user.adapted import adapted
+from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.trials import Problem, guessed, trials
 from attnspec.reference import attention
 
@@ -172,7 +173,7 @@ class _Probe:
     def called(self) -> Convention | None:
         """Infer layout, results and default scale from a call without options; None if none fits."""
         for layout, returns, axes in product(_LAYOUTS, _RETURNS, (None, 3)):
-            convention = Convention(self.names(), layout, "attend", axes, returns)
+            convention = Convention(self.names(), layout, axes=axes, returns=returns)
             arrays = self.cut(convention, self.arrays)
             got = self.run(convention, arrays)
             for words, power in _POWERS.items():

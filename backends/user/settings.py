@@ -6,6 +6,7 @@ from typing import Any
 
 from attnspec.backends.errors import BackendError
 from attnspec.backends.user.convention import Convention
+from attnspec.backends.user.conversion import Conversion
 from attnspec.dtypes import DTYPES
 
 
@@ -25,6 +26,8 @@ class Settings:
         Its names and layout.
     fields : mapping
         Other fields of its `Backend`.
+    conversion : Conversion or None
+        How its arrays are made from NumPy arrays, if it takes none of `array`.
     """
 
     array: str = ""
@@ -32,6 +35,7 @@ class Settings:
     dtypes: tuple[str, ...] = ()
     convention: Convention | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)
+    conversion: Conversion | None = None
 
     def over(self, other: "Settings") -> "Settings":
         """Merge with other settings; these take precedence.
@@ -48,6 +52,7 @@ class Settings:
             self.dtypes or other.dtypes,
             self.convention or other.convention,
             {**other.fields, **self.fields},
+            self.conversion or other.conversion,
         )
 
 

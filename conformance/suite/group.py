@@ -189,7 +189,9 @@ class Group:
         Cases that are drawn to fit constraints have other names.
         """
         counts: dict[str, int] = {}
-        draw = Draw(f"{self.chapter}: {self.name}", seed, constraints)
+        # Cases about shared heads keep them, and an implementation that has none is not asked.
+        drawn = replace(constraints, heads="grouped") if "HEAD-1" in self.rules else constraints
+        draw = Draw(f"{self.chapter}: {self.name}", seed, drawn)
         for yielded in self.make(draw):
             made = self._made(yielded)
             beside = isinstance(yielded, Calls) and yielded.beside

@@ -32,8 +32,7 @@ class Shape(NamedTuple):
 def fitted(shape: Shape, constraints: Constraints) -> Shape:
     """Change a shape to fit the constraints of an implementation.
 
-    If there are fewer or more queries than keys, this stays so. Numbers of heads do not change,
-    because the problem may be about shared heads.
+    If there are fewer or more queries than keys, this stays so.
 
     Examples
     --------
@@ -52,7 +51,9 @@ def fitted(shape: Shape, constraints: Constraints) -> Shape:
         queries = keys + constraints.multiple[0] - keys % constraints.multiple[0]
     # With three axes the first is the axis of heads, so a batch axis is dropped explicitly.
     outer = shape.outer[-2:] if constraints.axes == 4 else shape.outer
-    fit = shape._replace(outer=outer, queries=queries, keys=keys)
+    value_depth = shape.depth if constraints.value_depth == "key" else shape.value_depth
+    groups = 1 if constraints.heads == "equal" else shape.groups
+    fit = Shape(outer, queries, keys, shape.depth, value_depth, groups)
     if not constraints.depths:
         return fit
     enough = [depth for depth in constraints.depths if depth >= shape.depth]

@@ -1,0 +1,102 @@
+"""Calls a function that takes one batch entry, or one head, once for each of them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from attnspec import OPERATIONS
+from attnspec.backends.errors import Unsupported
+from attnspec.backends.user.axes import BY_ENTRY, OF_PAIRS
+
+_OPERATION = OPERATIONS["attention"]
+
+
+def for_each_entry(
+    function: Callable[[dict[str, Any]], Sequence[Any]], call: dict[str, Any], axes: int, xp: Any
+) -> Sequence[Any]:
+    """Call a function once for each index of the axes that it lacks, and stack the results.
+
+    Parameters
+    ----------
+    function : callable
+        Takes the arguments of a call and returns its outputs.
+    call : mapping
+        Arguments of attention by canonical name.
+    axes : int
+        The number of axes of the arrays that the function takes: 3, or 2 without heads.
+    xp : module
+        The array namespace.
+
+    Raises
+    ------
+    Unsupported
+        If there is no entry.
+    ValueError
+        If a mask does not broadcast.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.backends.user.entries import for_each_entry
+    >>> def first(call):
+    ...     return [call["value"][0, 0]]
+    >>> arrays = dict.fromkeys(("query", "key", "value"), np.arange(8.0).reshape(2, 2, 2))
+    >>> for_each_entry(first, arrays, 2, np)[0].tolist()
+    [0.0, 4.0]
+    """
+    query, key = call["query"], call["key"]
+    lost = query.ndim - axes
+    lead = tuple(query.shape[: max(lost, 0)])
+    alike = {call[array].ndim for array in _OPERATION.arrays} == {query.ndim}
+    if lost <= 0 or not alike or not _shared(query, key, axes):
+        return function(call)  # it fits, or the function refuses it
+    if 0 in lead:
+        raise Unsupported("the function is called once for each batch entry, got none")
+    found = [function(_entry(call, index, lead, axes)) for index in np.ndindex(lead)]
+    stacked = [xp.stack(list(parts)) for parts in zip(*found, strict=True)]
+    return [array.reshape((*lead, *array.shape[1:])) for array in stacked]
+
+
+def _shared(query: Any, key: Any, axes: int) -> bool:
+    """Whether each query head has a key head."""
+    heads, key_heads = query.shape[-3], key.shape[-3]
+    return axes > 2 or (key_heads > 0 and heads % key_heads == 0)
+
+
+def _entry(
+    call: Mapping[str, Any], index: tuple[int, ...], lead: tuple[int, ...], axes: int
+) -> dict[str, Any]:
+    """Take the arguments of one entry."""
+    batch = index if axes > 2 else index[:-1]
+    found = dict(call)
+    for name in ("key", "value"):
+        found[name] = call[name][index]
+    found["query"] = call["query"][index]
+    if axes == 2:
+        group = lead[-1] // call["key"].shape[-3]
+        for name in ("key", "value"):
+            found[name] = call[name][(*batch, index[-1] // group)]
+        if call.get("sinks") is not None:
+            found["sinks"] = call["sinks"][index[-1]]
+    for name in BY_ENTRY:
+        if getattr(call.get(name), "ndim", 0) >= len(batch) > 0:
+            found[name] = call[name][batch]
+    for name in OF_PAIRS:
+        if call.get(name) is not None:
+            found[name] = _of_pairs(name, call[name], index, lead, axes)
+    return found
+
+
+def _of_pairs(name: str, array: Any, index: tuple[int, ...], lead: tuple[int, ...], axes: int) -> Any:
+    """Take the pairs of one entry from an array that broadcasts."""
+    outer = max(array.ndim - axes, 0)
+    if outer > len(lead):
+        raise ValueError(f"{name}: expected at most {len(lead) + axes} axes, got {array.ndim}")
+    own = []
+    first = len(lead) - outer
+    for size, at, whole in zip(array.shape[:outer], index[first:], lead[first:], strict=True):
+        if size not in (1, whole):
+            raise ValueError(f"{name}: expected axes of 1 or {whole} entries, got {size}")
+        own.append(at if size > 1 else 0)
+    return array[tuple(own)]
