@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from attnspec.backends.deviation import Deviation
     from attnspec.backends.library.library import Library
     from attnspec.backends.registry import load
+    from attnspec.backends.user.described import describe
     from attnspec.backends.user.implementation import implementation
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "Deviation",
     "Library",
     "Unsupported",
+    "describe",
     "expand",
     "implementation",
     "load",
@@ -43,6 +45,7 @@ _LATE = {
     "Deviation": "deviation",
     "load": "registry",
     "Constraints": "constraints",
+    "describe": "user.described",
     "implementation": "user.implementation",
 }
 

@@ -3,17 +3,12 @@
 A crash or a hang of the function ends or blocks this process. ``attnspec check`` uses separate processes.
 """
 
-import sys
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from attnspec import __version__
-from attnspec.backends.backend import Backend, for_release
-from attnspec.backends.library import library_of
-from attnspec.backends.user.function import backend_of
-from attnspec.backends.user.keys import OF_FUNCTIONS, check_keys, settings_of_table, written
-from attnspec.backends.user.unknown import looked_through
+from attnspec.backends.user.described import describe
 from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.results import Footer, Header, Run, gathered
@@ -99,7 +94,7 @@ def check(
     """
     from attnspec.conformance.report.report import Report
 
-    backend = _backend(function, name, said)
+    backend = describe(function, name=name, **said)
     chosen = Selection(quick, tuple(rules), tuple(cases), seed=seed)
     asked = [*items(quick=quick, rules=rules, names=cases, seed=seed, constraints=backend.constraints)]
     run = Run(Header(__version__, chosen.part, seed, tuple(item.name for item in asked)))
@@ -112,14 +107,3 @@ def check(
         run.add(verdict)
     run.add(Footer(len(run.verdicts)))
     return Judged(Report(gathered([run])))
-
-
-def _backend(function: Any, name: str, said: dict[str, Any]) -> Backend:
-    called = getattr(function, "name" if isinstance(function, Backend) else "__name__", "")
-    own = name or str(called) or type(function).__name__
-    where, table = f"backend {own}", written(said)
-    check_keys(where, table, OF_FUNCTIONS)
-    module = sys.modules.get(getattr(function, "__module__", "") or "")
-    library = library_of(module) if module else "numpy"
-    made = backend_of(own, function, settings_of_table(where, own, table), library)
-    return looked_through(for_release(made))

@@ -228,7 +228,7 @@ def test_a_backend_with_a_configuration_is_called_by_its_function(folder, monkey
     ("text", "message"),
     [
         ('layuot = "BSHD"', "got 'layuot' (layout?)"),
-        ('layout = "SBHD"', "layout: expected BHSD or BSHD, got 'SBHD'"),
+        ('layout = "SBHD"', "layout: expected BHSD or BSHD or BS(HD), got 'SBHD'"),
         ("axes = true", "axes: expected 3 or 4, got True"),
         ("depths = [0]", "depths: expected positive integers, got [0]"),
         ("multiple = [1, 2, 3]", "multiple: expected one integer or two, got [1, 2, 3]"),

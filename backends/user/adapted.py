@@ -7,7 +7,14 @@ from typing import Any
 
 from attnspec import OPERATIONS
 from attnspec.backends.errors import Unsupported
-from attnspec.backends.user.axes import laid_back, laid_out, of_axes, with_mask_axes, without_axes
+from attnspec.backends.user.axes import (
+    check_packed,
+    laid_back,
+    laid_out,
+    of_axes,
+    with_mask_axes,
+    without_axes,
+)
 from attnspec.backends.user.convention import PACKED, SIZES, Convention, check_convention
 from attnspec.backends.user.entries import for_each_entry
 from attnspec.backends.user.native import given_by_default, native_names
@@ -67,6 +74,8 @@ def adapted(name: str, function: Callable[..., Any], convention: Convention, xp:
             call.setdefault(option, _default(option, call["query"]))
         outer = call["query"].shape[:-2]
         call = of_axes(call, axes)
+        if packed:
+            check_packed(call)
         sizes = {own: sizes_of(call)[size] for size, own in convention.sizes.items()}
         call = with_past(call, convention.past)
         if "mask" in native and native["mask"] == native.get("bias"):

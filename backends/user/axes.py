@@ -53,6 +53,22 @@ def with_mask_axes(call: dict[str, Any], axes: int | None) -> dict[str, Any]:
     return call | {name: _with_leading(array, axes) for name, array in found.items()}
 
 
+def check_packed(call: dict[str, Any]) -> None:
+    """Decline a call that arrays without an axis of heads cannot express.
+
+    Raises
+    ------
+    Unsupported
+        If keys and values have different numbers of heads.
+    """
+    key, value = call["key"], call["value"]
+    if key.ndim > 2 and value.ndim > 2 and key.shape[-3] != value.shape[-3]:
+        raise Unsupported(
+            f"the layout {PACKED} has as many heads of values as of keys: "
+            f"expected {key.shape[-3]}, got {value.shape[-3]}"
+        )
+
+
 def laid_out(array: Any, layout: str, xp: Any) -> Any:
     """Bring an array of (*B, H, S, D) into a layout."""
     if layout == "BHSD" or array.ndim < (4 if layout == PACKED else 3):

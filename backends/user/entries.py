@@ -33,7 +33,7 @@ def for_each_entry(
     Unsupported
         If there is no entry.
     ValueError
-        If a mask does not broadcast.
+        If another argument has other entries.
 
     Examples
     --------
@@ -45,12 +45,11 @@ def for_each_entry(
     >>> for_each_entry(first, arrays, 2, np)[0].tolist()
     [0.0, 4.0]
     """
-    query, key = call["query"], call["key"]
+    query = call["query"]
     lost = query.ndim - axes
     lead = tuple(query.shape[: max(lost, 0)])
-    alike = {call[array].ndim for array in _OPERATION.arrays} == {query.ndim}
-    if lost <= 0 or not alike or not _shared(query, key, axes):
-        return function(call)  # it fits, or the function refuses it
+    if lost <= 0 or not _alike(call, axes):
+        return function(call)  # it fits, or the function refuses arrays with so many axes
     if 0 in lead:
         raise Unsupported("the function is called once for each batch entry, got none")
     found = [function(_entry(call, index, lead, axes)) for index in np.ndindex(lead)]
@@ -58,10 +57,15 @@ def for_each_entry(
     return [array.reshape((*lead, *array.shape[1:])) for array in stacked]
 
 
-def _shared(query: Any, key: Any, axes: int) -> bool:
-    """Whether each query head has a key head."""
-    heads, key_heads = query.shape[-3], key.shape[-3]
-    return axes > 2 or (key_heads > 0 and heads % key_heads == 0)
+def _alike(call: Mapping[str, Any], axes: int) -> bool:
+    """Whether the arrays have the same entries, and each query head has a key head."""
+    query, key, value = (tuple(call[array].shape) for array in _OPERATION.arrays)
+    if not len(query) == len(key) == len(value):
+        return False
+    if axes > 2:
+        return query[:-axes] == key[:-axes] == value[:-axes]
+    heads, shared = query[-3], key[-3]
+    return query[:-3] == key[:-3] and key[:-2] == value[:-2] and shared > 0 and heads % shared == 0
 
 
 def _entry(
@@ -69,18 +73,17 @@ def _entry(
 ) -> dict[str, Any]:
     """Take the arguments of one entry."""
     batch = index if axes > 2 else index[:-1]
+    shared = index if axes > 2 else (*batch, index[-1] // (lead[-1] // call["key"].shape[-3]))
     found = dict(call)
-    for name in ("key", "value"):
-        found[name] = call[name][index]
     found["query"] = call["query"][index]
-    if axes == 2:
-        group = lead[-1] // call["key"].shape[-3]
-        for name in ("key", "value"):
-            found[name] = call[name][(*batch, index[-1] // group)]
-        if call.get("sinks") is not None:
-            found["sinks"] = call["sinks"][index[-1]]
+    for name in ("key", "value"):
+        found[name] = call[name][shared]
+    if axes == 2 and call.get("sinks") is not None:
+        found["sinks"] = call["sinks"][index[-1]]
     for name in BY_ENTRY:
-        if getattr(call.get(name), "ndim", 0) >= len(batch) > 0:
+        if getattr(call.get(name), "shape", None) is not None and batch:
+            if tuple(call[name].shape[: len(batch)]) != lead[: len(batch)]:
+                raise ValueError(f"{name}: expected entries of {lead[: len(batch)]}, got {call[name].shape}")
             found[name] = call[name][batch]
     for name in OF_PAIRS:
         if call.get(name) is not None:

@@ -14,10 +14,8 @@ def implementation(**said: Any) -> Callable[[_Function], _Function]:
     Parameters
     ----------
     **said
-        The keys of an ``attnspec.toml`` that describe a function: ``names``, ``layout``, ``mask``,
-        ``axes``, ``depths``, ``multiple``, ``heads``, ``always``, ``given``, ``returns``, ``ignore``,
-        ``array``, ``device``, ``dtypes``, ``accuracy``, ``dialect``, ``deviations``, ``claims``,
-        ``concurrent``, ``versions``, ``companions``. Companions are given as functions.
+        The keys of an ``attnspec.toml`` that describe a function (``conformance/configuration.md``).
+        Where the file names a function, as in ``companions``, the function itself can be given.
 
     Raises
     ------

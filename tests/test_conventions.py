@@ -1,0 +1,228 @@
+"""Functions that are called in another way than the specification's are described by keys alone."""
+
+import re
+from importlib.metadata import version
+
+import numpy as np
+import pytest
+
+from attnspec import reference
+from attnspec.backends import BackendError, Unsupported, describe
+from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.suite import items
+
+THREE = {"query": "q", "key": "k", "value": "v"}
+
+
+def attend(query, key, value, **options):
+    return reference.attention(query, key, value, dtype=query.dtype, **options)
+
+
+def split(x, heads):
+    return np.swapaxes(x.reshape(*x.shape[:2], heads, x.shape[-1] // heads), 1, 2)
+
+
+def packed(q, k, v, heads, kv_heads, *, causal=False):
+    """Three axes: heads and depth share one."""
+    assert q.ndim == k.ndim == v.ndim == 3
+    found = attend(split(q, heads), split(k, kv_heads), split(v, kv_heads), is_causal=causal)
+    return np.swapaxes(found, 1, 2).reshape(*q.shape[:2], heads * (v.shape[-1] // kv_heads))
+
+
+def of_one_head(q, k, v, mask=None, bias=None, length=None, sink=None, *, causal=False):
+    assert q.ndim == k.ndim == v.ndim == 2
+    assert mask is None or mask.ndim == 2
+    sinks = None if sink is None else np.reshape(sink, (1,))
+    options = {"bias": bias, "mask": mask, "key_lengths": length, "is_causal": causal}
+    return attend(q[None], k[None], v[None], sinks=sinks, **options)[0]
+
+
+def of_one_entry(query, key, value, *, mask=None, bias=None, key_lengths=None, return_lse=False, sinks=None):
+    assert query.ndim == key.ndim == value.ndim == 3
+    assert key_lengths is None or np.ndim(key_lengths) == 0
+    options = {"mask": mask, "bias": bias, "key_lengths": key_lengths, "sinks": sinks}
+    return attend(query, key, value, return_lse=return_lse, **options)
+
+
+def with_a_past(query, key, value, past_key=None, past_value=None, *, is_causal=False):
+    before = 0 if past_key is None else past_key.shape[-2]
+    if before:
+        assert past_key.shape[:-2] == key.shape[:-2]
+        key, value = np.concatenate([past_key, key], -2), np.concatenate([past_value, value], -2)
+    return attend(query, key, value, is_causal=is_causal, query_offset=before)
+
+
+def with_full_masks(query, key, value, *, attn_mask=None):
+    assert attn_mask is None or attn_mask.ndim == 4
+    kind = "mask" if attn_mask is None or attn_mask.dtype == bool else "bias"
+    assert kind == "mask" or attn_mask.dtype == query.dtype
+    return attend(query, key, value, **{kind: attn_mask})
+
+
+def of_equals(query, key, value, *, is_causal=False, mask=None):
+    assert query.shape[-1] == value.shape[-1]
+    assert query.shape[:-2] == key.shape[:-2]
+    return attend(query, key, value, is_causal=is_causal, mask=mask)
+
+
+class Boxed:
+    """An array of a library that has nothing but a shape."""
+
+    def __init__(self, array):
+        self.array = np.array(array)
+
+    def numpy(self):
+        return self.array
+
+
+def of_boxes(query, key, value, *, mask=None, return_lse=False):
+    assert type(query) is type(key) is type(value) is Boxed
+    mask = None if mask is None else mask.array
+    found = attend(query.array, key.array, value.array, mask=mask, return_lse=return_lse)
+    return tuple(map(Boxed, found)) if return_lse else Boxed(found)
+
+
+#: The function, its keys, the chapters it is asked, and how many float32 cases at least are judged.
+DESCRIBED = {
+    "packed": (
+        packed,
+        {
+            "names": THREE | {"is_causal": "causal"},
+            "layout": "BS(HD)",
+            "sizes": {"query_heads": "heads", "key_heads": "kv_heads"},
+        },
+        ("scores", "heads", "notation"),
+        50,
+    ),
+    "one head": (
+        of_one_head,
+        {
+            "names": THREE | {"is_causal": "causal", "key_lengths": "length", "sinks": "sink"},
+            "axes": 2,
+            "loop": True,
+            "mask_axes": 2,
+        },
+        ("heads", "masking", "softmax"),
+        150,
+    ),
+    "one entry": (of_one_entry, {"axes": 3, "loop": True}, ("heads", "masking", "softmax"), 150),
+    "past": (with_a_past, {"past": ["past_key", "past_value"]}, ("masking",), 30),
+    "masks of four axes": (
+        with_full_masks,
+        {
+            "names": {"mask": "attn_mask", "bias": "attn_mask"},
+            "axes": 4,
+            "mask_axes": 4,
+            "bias_dtype": "query",
+        },
+        ("masking", "scores"),
+        80,
+    ),
+    "equal": (of_equals, {"heads": "equal", "value_depth": "key"}, ("masking", "notation"), 50),
+    "boxes": (
+        of_boxes,
+        {"to_library": Boxed, "to_numpy": Boxed.numpy, "library": "numpy"},
+        ("masking", "softmax"),
+        80,
+    ),
+}
+
+
+def judged(backend, chapters):
+    asked = items(constraints=backend.constraints)
+    chosen = [item for item in asked if item.chapter in chapters and item.dtype == "float32"]
+    return [judge(backend, item) for item in chosen]
+
+
+@pytest.mark.parametrize("name", DESCRIBED)
+def test_a_function_is_judged_by_its_description(name):
+    function, keys, chapters, least = DESCRIBED[name]
+    backend = describe(function, dtypes=["float32"], **keys)
+    assert backend.not_understood == ()
+    found = judged(backend, chapters)
+    bad = [one for one in found if one.bad and one.rule != "ERR-4"]
+    assert not bad, [(one.case, one.status, one.rule, one.raised, one.difference) for one in bad[:3]]
+    assert sum(one.status == "pass" for one in found) >= least
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda found, heads: np.roll(found, found.shape[-1] // heads, -1),  # the next head
+        lambda found, heads: found.reshape(*found.shape[:2], heads, -1).swapaxes(2, 3).reshape(found.shape),
+    ],
+)
+def test_a_wrong_one_fails(change):
+    def wrong(q, k, v, heads, kv_heads):
+        return change(packed(q, k, v, heads, kv_heads), heads)
+
+    _, keys, _, _ = DESCRIBED["packed"]
+    keys = keys | {"names": THREE}
+    found = judged(describe(wrong, dtypes=["float32"], **keys), ("heads",))
+    assert "HEAD-1" in {one.rule for one in found if one.bad}
+
+
+def test_each_entry_gets_its_own_arguments():
+    """Compared with a call of the whole, by another route than the suite."""
+    random = np.random.default_rng(5)
+    query, key, value = (
+        random.normal(size=shape) for shape in ((2, 3, 4, 5, 8), (2, 3, 2, 7, 8), (2, 3, 2, 7, 6))
+    )
+    options = {"key_lengths": random.integers(1, 8, (2, 3)), "bias": random.normal(size=(3, 1, 5, 7))}
+    whole, lse = attend(query, key, value, return_lse=True, **options)
+    got, got_lse = describe(of_one_entry, axes=3, loop=True).attention(
+        query, key, value, return_lse=True, **options
+    )
+    assert np.allclose(got, whole, rtol=0, atol=1e-12)
+    assert np.allclose(got_lse, lse, rtol=0, atol=1e-12)
+    _, keys, _, _ = DESCRIBED["one head"]
+    options["sinks"] = random.normal(size=4)
+    whole = attend(query, key, value, **options)
+    got = describe(of_one_head, **keys).attention(query, key, value, **options)
+    assert np.allclose(got, whole, rtol=0, atol=1e-12)
+
+
+def test_an_offset_that_is_no_past_is_declined():
+    backend = describe(with_a_past, past=["past_key", "past_value"])
+    one = np.ones((2, 3))
+    for offset in (1, -1, np.array([0])):
+        with pytest.raises(
+            Unsupported, match="takes an offset as past keys: expected 0 for these sizes, got"
+        ):
+            backend.attention(one, one, one, is_causal=True, query_offset=offset)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"loop": True}, "loop: expected axes beside it, got none"),
+        ({"axes": 2}, "axes: expected 3 or 4, got 2"),
+        ({"axes": 3, "layout": "BS(HD)"}, "axes: expected 4 with the layout BS(HD), got 3"),
+        (
+            {"sizes": {"heads": "h"}},
+            "sizes: expected some of batch, query_heads, key_heads, queries, keys, depth",
+        ),
+        ({"sizes": {"depth": "head_dim"}}, "expected a function with head_dim, got query, key, value"),
+        ({"past": ["past_key"]}, "past: expected"),
+        ({"mask_axes": 1}, "mask_axes: expected 2 or 3 or 4 or 5, got 1"),
+        ({"value_depth": "query"}, "value_depth: expected any or key, got 'query'"),
+        ({"bias_dtype": "key"}, "bias_dtype: expected any or query, got 'key'"),
+        ({"library": "no-such-package"}, "library: expected an installed package, got 'no-such-package'"),
+        ({"to_library": 3}, "to_library: expected a function, got int"),
+        ({"to_numpy": "numpy:nothing"}, "nothing"),
+        ({"to_library": Boxed, "array": "array_api_strict"}, "to_library: expected array = numpy beside it"),
+    ],
+)
+def test_a_description_that_cannot_be_used(keys, message):
+    def plain(query, key, value):
+        return value
+
+    with pytest.raises(BackendError, match=re.escape(message)):
+        describe(plain, **keys)
+
+
+def test_a_converted_function_has_the_version_of_its_library():
+    _, keys, _, _ = DESCRIBED["boxes"]
+    backend = describe(of_boxes, **keys | {"library": "click"})
+    assert (backend.library, backend.version) == ("click", version("click"))
+    assert backend.to_numpy(backend.to_library(np.ones(2))).tolist() == [1, 1]
