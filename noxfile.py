@@ -23,6 +23,11 @@ LIBRARIES = {
 #: The releases that our own runs pin. The package allows a range. The newest PyTorch would install several
 #: GB of GPU packages, but pip finds a CPU build of this one. The declared deviations apply to these releases.
 PINNED = {"torch": "torch==2.13.0", "jax": "jax==0.10.2"}
+#: Other libraries, each with the requirements of its backends, which have the same name or begin with it.
+SEPARATE = {
+    "onnx": ("onnx==1.23.2",),
+    "onnxruntime": ("onnxruntime==1.31.1", "onnx==1.23.2"),
+}
 #: The results of this run, in the order of the sessions. The table leaves out results of earlier runs.
 WRITTEN: list[Path] = []
 GROUPS = nox.project.load_toml(ROOT / "pyproject.toml")
@@ -67,6 +72,21 @@ def conformance(session: nox.Session, library: str) -> None:
     if not any(word.startswith("-n") for word in rest):
         rest = ["-n", "auto", *rest]
     session.run("attnspec", "check", *backends, "--results", str(results), *rest)
+
+
+@nox.session
+@nox.parametrize("library", [nox.param(name, id=name) for name in SEPARATE])
+def libraries(session: nox.Session, library: str) -> None:
+    """Judge the backends of other libraries, each in a separate environment, and print one table.
+
+    `-s "libraries(onnx)"` judges those of one library. Options after `--` are those of `attnspec check`.
+    """
+    session.install(str(ROOT), *SEPARATE[library])
+    results = RESULTS / f"{library}.jsonl"
+    results.unlink(missing_ok=True)
+    WRITTEN.append(results)
+    session.notify("table")
+    session.run("attnspec", "check", library, "-n", "auto", "--results", str(results), *session.posargs)
 
 
 @nox.session

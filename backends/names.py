@@ -30,6 +30,14 @@ ADAPTERS = MappingProxyType(
         "jax-nn-jit": ("jax", "jax.nn:jit_backend"),
     }
 )
+#: The backends of other libraries, in the form of `ADAPTERS`. Most take NumPy arrays. Each library has an
+#: environment of its own (`nox -s libraries`).
+SEPARATE = MappingProxyType(
+    {
+        "onnx-reference": ("onnx", "onnx.evaluator:reference_backend"),
+        "onnxruntime-attention": ("onnxruntime", "onnx.runtime:attention_backend"),
+    }
+)
 #: Aliases. On NumPy the portable backend is the reference itself.
 ALIASES = MappingProxyType({"numpy-reference": "numpy-portable"})
 #: Backends that the name of their library does not include, because they need a C++ compiler.
@@ -44,6 +52,12 @@ _OF_LIBRARY = MappingProxyType(
             *(name for name, (its, _) in ADAPTERS.items() if its == library and name not in APART),
         )
         for library in LIBRARIES
+    }
+)
+_OF_SEPARATE = MappingProxyType(
+    {
+        library: tuple(name for name, (its, _) in SEPARATE.items() if its == library)
+        for library, _ in SEPARATE.values()
     }
 )
 NAMES = tuple(name for names in _OF_LIBRARY.values() for name in names)
@@ -69,7 +83,7 @@ def registered() -> "dict[str, tuple[EntryPoint, ...]]":
 
     found: dict[str, tuple[EntryPoint, ...]] = {}
     for entry in entry_points(group=GROUP):
-        if entry.name not in (*LIBRARIES, *NAMES, *APART):
+        if entry.name not in (*LIBRARIES, *NAMES, *APART, *SEPARATE, *_OF_SEPARATE):
             found[entry.name] = (*found.get(entry.name, ()), entry)
     return found
 
@@ -98,11 +112,14 @@ def expand(wanted: str) -> tuple[str, ...]:
     place, options = split_options(wanted)
     if place in ALIASES:
         return (with_options(ALIASES[place], options),)
-    if place in _OF_LIBRARY:
-        return tuple(with_options(name, options) for name in _OF_LIBRARY[place])
+    if place in _OF_LIBRARY or place in _OF_SEPARATE:
+        names = _OF_LIBRARY.get(place) or _OF_SEPARATE[place]
+        return tuple(with_options(name, options) for name in names)
     if is_folder(place):
         return (with_options(_of_folder(place), options),)
-    if place in NAMES or place in APART or ":" in place or place in (others := registered()):
+    if place in NAMES or place in APART or place in SEPARATE or ":" in place:
+        return (wanted,)
+    if place in (others := registered()):
         return (wanted,)
     functions = functions_in(place)
     if functions:
@@ -113,9 +130,9 @@ def expand(wanted: str) -> tuple[str, ...]:
             f"backend: expected a colon before the function, {with_options(meant, options)}, got {wanted!r}"
         )
     raise BackendError(
-        f"backend: expected a library ({', '.join(LIBRARIES)}), "
-        f"one of {', '.join((*NAMES, *APART, *others))}, module:function, or a folder with {FILE}, "
-        f"got {wanted!r}"
+        f"backend: expected a library ({', '.join((*LIBRARIES, *_OF_SEPARATE))}), "
+        f"one of {', '.join((*NAMES, *APART, *SEPARATE, *others))}, "
+        f"module:function, or a folder with {FILE}, got {wanted!r}"
     )
 
 

@@ -18,6 +18,7 @@ from attnspec.backends.names import (
     OFFLINE,
     PORTABLE,
     PROGRAM,
+    SEPARATE,
     expand,
     is_folder,
     registered,
@@ -79,7 +80,7 @@ def _load(name: str) -> Backend:
     configuration = _configuration(place)
     if configuration is not None:
         return configured_backend(name, configuration, settings)
-    if place in PORTABLE or place in ADAPTERS:
+    if place in PORTABLE or place in ADAPTERS or place in SEPARATE:
         ours = _load_ours(place)
         backend = replace(ours, name=name, dtypes=settings.dtypes or ours.dtypes, device=settings.device)
         if settings.device:
@@ -101,7 +102,7 @@ def _configuration(place: str) -> Path | None:
 
 
 def _load_ours(name: str) -> Backend:
-    library, place = ADAPTERS.get(name) or (PORTABLE[name], "")
+    library, place = ADAPTERS.get(name) or SEPARATE.get(name) or (PORTABLE[name], "")
     try:
         if not place:
             return portable_backend(name)
@@ -111,7 +112,7 @@ def _load_ours(name: str) -> Backend:
     except ModuleNotFoundError as error:
         raise BackendError(
             f"backend {name}: expected {error.name} to be installed, got none; "
-            f"pip install 'attnspec[{library}]'"
+            + (f"pip install {library}" if name in SEPARATE else f"pip install 'attnspec[{library}]'")
         ) from error
 
 

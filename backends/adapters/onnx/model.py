@@ -1,0 +1,177 @@
+"""Makes an ONNX model with one Attention node of a call, and the inputs of this model."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import helper
+
+from attnspec.backends.errors import Unsupported
+
+_INPUTS = ("Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen")
+_ARRAYS = {"query": "Q", "key": "K", "value": "V"}
+#: The newest intermediate representation that the runtimes of these operator sets read.
+_IR = {23: 11, 24: 11, 25: 12}
+_OPTIONS = ("scale", "softcap", "bias", "mask", "is_causal", "query_offset", "return_weights")
+#: The options that each operator set can express, some of them with some values only.
+OPTIONS = {23: _OPTIONS, 24: (*_OPTIONS, "key_lengths"), 25: (*_OPTIONS, "key_lengths", "window")}
+
+#: Runs a model: takes it and its inputs, and returns its outputs.
+Runner = Callable[[onnx.ModelProto, dict[str, NDArray[Any]]], Sequence[Any]]
+
+
+def onnx_attention(run: Runner, opset: int) -> Callable[..., Any]:
+    """Make a function with the canonical arguments that runs each call as a model.
+
+    Parameters
+    ----------
+    run : callable
+    opset : {23, 24, 25}
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onnx.reference import ReferenceEvaluator
+    >>> from attnspec.backends.adapters.onnx.model import onnx_attention
+    >>> attention = onnx_attention(lambda model, inputs: ReferenceEvaluator(model).run(None, inputs), 25)
+    >>> attention(*[np.ones((1, 1, 2, 3))] * 3).tolist()
+    [[[[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]]]
+    """
+
+    def attention(query: Any, key: Any, value: Any, **options: Any) -> Any:
+        arguments = {"query": query, "key": key, "value": value, **options}
+        model, inputs = onnx_model(arguments, opset=opset)
+        found = run(model, inputs)
+        return tuple(found) if options.get("return_weights") else found[0]
+
+    kind = inspect.Parameter
+    attention.__signature__ = inspect.Signature(  # type: ignore[attr-defined] # read by inspect
+        [kind(array, kind.POSITIONAL_OR_KEYWORD) for array in _ARRAYS]
+        + [kind(option, kind.KEYWORD_ONLY, default=None) for option in OPTIONS[opset]]
+    )
+    return attention
+
+
+def onnx_model(
+    arguments: Mapping[str, Any], *, opset: int = 23
+) -> tuple[onnx.ModelProto, dict[str, NDArray[Any]]]:
+    """Make a model of a call of attention.
+
+    An argument that the node cannot express is declined, so a backend that runs the model reports it as
+    unsupported. The default scale stays the default of the node.
+
+    Parameters
+    ----------
+    arguments : mapping
+        The arguments of `attention` by canonical name; arrays of (B, H, L, D) as NumPy arrays.
+        With ``return_weights`` the second output is the weights.
+    opset : {23, 24, 25}
+        The operator set of the node. Lengths need 24, and a window needs 25.
+
+    Returns
+    -------
+    model : onnx.ModelProto
+        Its outputs are Y, and qk_matmul_output if the weights are requested.
+    inputs : dict of str to array
+        By the names of the inputs of the model.
+
+    Raises
+    ------
+    Unsupported
+        If the node cannot express the call.
+
+    Notes
+    -----
+    The translation is that of ``spec/dialects.md``, section ONNX Attention, of ONNX 1.23.2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.backends.adapters.onnx.model import onnx_model
+    >>> one = np.ones((1, 2, 3, 4), np.float32)
+    >>> model, inputs = onnx_model({"query": one, "key": one, "value": one, "is_causal": True})
+    >>> [attribute.name for attribute in model.graph.node[0].attribute], sorted(inputs)
+    (['is_causal'], ['K', 'Q', 'V'])
+    """
+    given = {name: thing for name, thing in arguments.items() if thing is not None}
+    inputs = {own: given.pop(name) for name, own in _ARRAYS.items()}
+    attributes: dict[str, Any] = {}
+    if given.pop("is_causal", False):
+        attributes["is_causal"] = 1
+    for name in ("scale", "softcap"):
+        if name in given:
+            attributes[name] = float(given.pop(name))
+    outputs = ["Y", *(["qk_matmul_output"] if given.pop("return_weights", False) else [])]
+    if len(outputs) > 1:
+        attributes["qk_matmul_output_mode"] = 3
+    _set_window(given, attributes, opset)
+    _set_positions(given, attributes, inputs, opset)
+    _set_mask(given, inputs)
+    if given:
+        raise Unsupported(f"the node Attention of opset {opset} has no {', '.join(given)}")
+    return _model(attributes, inputs, outputs, opset), inputs
+
+
+def _set_window(given: dict[str, Any], attributes: dict[str, Any], opset: int) -> None:
+    window = given.pop("window", None)
+    if window is None:
+        return
+    if opset < 25:
+        raise Unsupported(f"the node Attention of opset {opset} has no window")
+    for name, bound in zip(("left_window_size", "right_window_size"), window, strict=True):
+        attributes[name] = -1 if bound is None else bound
+
+
+def _set_positions(
+    given: dict[str, Any], attributes: dict[str, Any], inputs: dict[str, NDArray[Any]], opset: int
+) -> None:
+    """Express an offset as a past, and lengths with an offset that places the last query at the last key."""
+    offset, lengths = given.pop("query_offset", None), given.pop("key_lengths", None)
+    queries, keys = inputs["Q"].shape[-2], inputs["K"].shape[-2]
+    aligned = bool(attributes.keys() & {"is_causal", "left_window_size"})
+    if lengths is not None:
+        if opset < 24:
+            raise Unsupported(f"the node Attention of opset {opset} has no key_lengths")
+        lengths = np.broadcast_to(lengths, inputs["Q"].shape[0]).astype(np.int64)
+        if aligned and not np.array_equal(
+            lengths - queries, np.broadcast_to(0 if offset is None else offset, lengths.shape)
+        ):
+            raise Unsupported("the node Attention with lengths places the last query at the last valid key")
+        inputs["nonpad_kv_seqlen"] = lengths
+    elif aligned and offset is not None and np.any(offset):
+        if not isinstance(offset, int) or offset != keys - queries or offset < 0:
+            raise Unsupported("the node Attention has no offset, except for past keys before all queries")
+        for own, past in (("K", "past_key"), ("V", "past_value")):
+            inputs[past], inputs[own] = inputs[own][..., :offset, :], inputs[own][..., offset:, :]
+
+
+def _set_mask(given: dict[str, Any], inputs: dict[str, NDArray[Any]]) -> None:
+    mask, bias = given.pop("mask", None), given.pop("bias", None)
+    if mask is not None and bias is not None:
+        raise Unsupported("the node Attention has one attn_mask, and the call has a mask and a bias")
+    if mask is not None and mask.dtype != bool:
+        raise TypeError(f"mask: expected booleans, got {mask.dtype}, which the node takes as a bias")
+    if bias is not None and bias.dtype != inputs["Q"].dtype:
+        raise Unsupported(f"attn_mask has the dtype of Q, {inputs['Q'].dtype}, and the bias is {bias.dtype}")
+    if mask is not None or bias is not None:
+        inputs["attn_mask"] = bias if mask is None else mask
+
+
+def _model(
+    attributes: Mapping[str, Any], inputs: Mapping[str, NDArray[Any]], outputs: list[str], opset: int
+) -> onnx.ModelProto:
+    last = max(index for index, name in enumerate(_INPUTS) if name in inputs)
+    names = [name if name in inputs else "" for name in _INPUTS[: last + 1]]
+    results = outputs if len(outputs) == 1 else [outputs[0], "", "", outputs[1]]
+    node = helper.make_node("Attention", names, results, **attributes)
+    starts = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+        for name, array in inputs.items()
+    ]
+    kind = helper.np_dtype_to_tensor_dtype(inputs["Q"].dtype)
+    ends = [helper.make_tensor_value_info(name, kind, None) for name in outputs]
+    graph = helper.make_graph([node], "attention", starts, ends)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=_IR[opset])
