@@ -41,6 +41,7 @@ def budget(
     working: str | None = None,
     profile: str = "",
     uniform_rows: bool = False,
+    capped_bias: bool = False,
 ) -> dict[str, Budget]:
     """Compute the budget of every element of every output.
 
@@ -65,6 +66,9 @@ def budget(
     uniform_rows : bool, optional
         Whether a row with no allowed key is the mean of all values (the variant
         ``uniform`` of MASK-6) instead of 0.
+    capped_bias : bool, optional
+        Whether the softcap applies to the sum of score and bias (the variant ``after-bias``
+        of SCORE-5).
 
     Returns
     -------
@@ -82,7 +86,7 @@ def budget(
     """
     storage = FORMATS[dtype]
     work = storage if accuracy == "storage" else FORMATS[working or storage.working]
-    given: dict[str, Any] = {"uniform_rows": uniform_rows}
+    given: dict[str, Any] = {"uniform_rows": uniform_rows, "capped_bias": capped_bias}
     known = OPERATIONS[operation].arguments
     given |= {name: _wide(known[name], x) for name, x in arguments.items() if x is not None}
     products = PROFILES[profile].get(dtype, PLAIN) if profile else PLAIN

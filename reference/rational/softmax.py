@@ -121,7 +121,8 @@ def _empty(scores: Scores, keys: int, value: Matrix, kept: Kept, dialect: Mappin
     lse: Number = _lse_of_nothing(dialect)
     if scores.sink is not None and dialect.get("SOFT-7") != "plus-infinity":
         lse = _in_base(scores.scale.number(scores.sink), dialect)
-    variant = dialect.get("MASK-6")
+    # A sink takes all of the weight, so that nothing is divided by 0 and no key is left a share.
+    variant = dialect.get("MASK-6") if scores.sink is None else None
     if variant == "nan" and keys:
         return Row([math.nan] * value.depth, lse, [math.nan] * keys)
     if variant == "uniform" and keys:
