@@ -114,7 +114,7 @@ def attention_budget(
     ----------
     arrays : query, key and value
     given : mapping
-        The call, and `uniform_rows`, whether empty rows are means.
+        The call, and `uniform_rows`, whether empty rows are means, or the keys whose means they are.
     arithmetic : Arithmetic
     inherited : errors of query, key and value, optional
     """
@@ -123,10 +123,10 @@ def attention_budget(
     s, score_error = scores_and_errors(query, key, given, arithmetic, inherited and inherited[:2])
     relative, absolute, approximate = _casting(arithmetic)
     allowed = allowed_keys(s.shape, **{name: given[name] for name in MASKING if name in given})
-    if given["uniform_rows"]:
-        empty = means(allowed, given.get("sinks"))
-        s, score_error = np.where(empty, 0, s), np.where(empty, 0, score_error)
-        allowed = allowed | empty
+    if np.any(given["uniform_rows"]):
+        filled = given["uniform_rows"] & means(allowed, given.get("sinks"))
+        s, score_error = np.where(filled, 0, s), np.where(filled, 0, score_error)
+        allowed = allowed | filled
     value = repeat_heads(value, s.shape)
     kept = np.broadcast_to(given.get("dropout_mask", True), s.shape) / (1 - given.get("dropout_rate", 0.0))
     dropping = DROPPING * work.unit if "dropout_mask" in given else 0.0
@@ -134,9 +134,7 @@ def attention_budget(
     s, score_error, allowed = _with_sink(s, score_error, allowed, given.get("sinks"))
     p: Budget = softmax(s, allowed).astype(np.float64)  # (*B, Hq, L, S), and a column for the sink
     keys = allowed.sum(axis=-1, keepdims=True)
-    top = np.where(allowed, s, -np.inf).max(axis=-1, keepdims=True, initial=-np.inf)
-    with np.errstate(invalid="ignore"):  # rows without an allowed key
-        below = np.where(allowed, top - s, 0)
+    top, below = _below_the_top(s, allowed)
     # Relative error of each exponential. It cancels if the key is the only one in its row: its weight is 1.
     exponent = score_error + work.unit * (SHIFTING * below + EXPONENTIAL) + approximate
     exponent = np.where(allowed & (keys > 1), exponent, 0)
@@ -148,34 +146,25 @@ def attention_budget(
     largest = np.where(keys > 0, np.abs(top), 0) + (1 + EXPONENTIAL) * np.log(np.maximum(keys, 1))
     merging = 2 * work.unit * largest * (keys > 1)
     floor = work.normal * (allowed & (keys > 1))  # an exponential may be flushed to zero
-    mean = (p * exponential).sum(axis=-1, keepdims=True)
-    # The share of the denominator that is lost, and that is left, if all exponentials are too small.
-    lost = (p * (exponential / (1 + exponential))).sum(axis=-1, keepdims=True)
-    left = np.where(keys > 0, (p / (1 + exponential)).sum(axis=-1, keepdims=True), 1)
+    mean, lost, left = _of_denominator(p, exponential)
     # The lse of a single key still has the error of its score.
     of_one = (p * score_error).sum(axis=-1, keepdims=True) + alone
-    below = np.where(lost < _COARSE, -np.log1p(-np.minimum(lost, _COARSE)), -np.log(left))
-    of_exponentials = np.maximum(np.log1p(mean), below)
-    of_sum = np.where(keys > 1, of_exponentials + sums + merging, of_one)
+    of_sum = np.where(keys > 1, _of_logarithm(mean, lost, left) + sums + merging, of_one)
     lse = _lse_budget(s, allowed, of_sum[..., 0], work, arithmetic.lse)
-    p, exponential, floor = p[..., :places], exponential[..., :places], floor[..., :places]
-    allowed = allowed[..., :places]
+    p, exponential, floor, allowed = (x[..., :places] for x in (p, exponential, floor, allowed))
     # A bound above 1 carries no information.
-    with np.errstate(over="ignore"):
-        moved = np.minimum((exponential + lost) / left, _MOST)
-    weight_error = np.minimum(p * (moved + sums + merging + alone), 1) + floor
-    weight_error = kept * (weight_error + dropping * p)
+    moved = np.minimum(_quotient(exponential + lost, left), _MOST)
+    weight_error = kept * (np.minimum(p * (moved + sums + merging + alone), 1) + floor + dropping * p)
     weights = rounded(kept * p, weight_error, storage)
 
     q = kept * p
     size = q @ np.abs(value)  # (*B, Hq, L, Dv)
     output = q @ value
-    # A common factor of all weights cancels, so only the distance of a value from the output matters.
     spread = _spread(p * exponential, kept, value, output)
     if "sinks" in given:  # a sink has the value 0
         spread = spread + (mean - (p * exponential).sum(axis=-1, keepdims=True)) * np.abs(output)
-    with np.errstate(over="ignore"):
-        spread = spread / left
+    # A common factor of all weights cancels, so only the distance of a value from the output matters.
+    spread = _quotient(spread, left)
     if exponential.max(initial=0) > _COARSE:
         spread = np.minimum(spread, _farthest(allowed, kept, value, output, given.get("sinks")))
     # The sum may use the cast or the uncast weights, so take the larger of the two errors. A weight of 1 is
@@ -196,8 +185,35 @@ def attention_budget(
 
 def means(allowed: NDArray[np.bool_], sinks: Budget | None) -> NDArray[np.bool_]:
     """Find the rows that are means in the variant `uniform`: no key is allowed, and no sink has a weight."""
-    empty: NDArray[np.bool_] = ~allowed.any(axis=-1, keepdims=True)  # (*B, Hq, L, 1)
-    return empty if sinks is None else empty & (_column(sinks, empty) == -np.inf)
+    empty = ~np.asarray(allowed.any(axis=-1, keepdims=True))  # (*B, Hq, L, 1)
+    found: NDArray[np.bool_] = empty if sinks is None else empty & (_column(sinks, empty) == -np.inf)
+    return found
+
+
+def _below_the_top(s: Budget, allowed: NDArray[np.bool_]) -> tuple[Budget, Budget]:
+    """Return the largest score of each row, and how far each allowed score is below it."""
+    top = np.where(allowed, s, -np.inf).max(axis=-1, keepdims=True, initial=-np.inf)
+    with np.errstate(invalid="ignore"):  # rows without an allowed key
+        return top, np.where(allowed, top - s, 0)
+
+
+def _of_denominator(p: Budget, exponential: Budget) -> tuple[Budget, Budget, Budget]:
+    """Return by what share the denominator may grow, what share it may lose, and what is then left of it."""
+    mean = (p * exponential).sum(axis=-1, keepdims=True)
+    lost = (p * (exponential / (1 + exponential))).sum(axis=-1, keepdims=True)
+    left = (p / (1 + exponential)).sum(axis=-1, keepdims=True)
+    return mean, lost, np.where(left > 0, left, 1)  # a row without an allowed key has no denominator
+
+
+def _of_logarithm(mean: Budget, lost: Budget, left: Budget) -> Budget:
+    """Return by how much the logarithm of the denominator may be off because of its exponentials."""
+    least = np.where(lost < _COARSE, -np.log1p(-np.minimum(lost, _COARSE)), -np.log(left))
+    return np.maximum(np.log1p(mean), least)
+
+
+def _quotient(part: Budget, left: Budget) -> Budget:
+    with np.errstate(over="ignore"):
+        return part / left
 
 
 def repeat_heads(array: Budget, shape: tuple[int, ...]) -> Budget:
