@@ -151,7 +151,8 @@ def attention_budget(
     of_one = (p * score_error).sum(axis=-1, keepdims=True) + alone
     of_sum = np.where(keys > 1, _of_logarithm(mean, lost, left) + sums + merging, of_one)
     lse = _lse_budget(s, allowed, of_sum[..., 0], work, arithmetic.lse)
-    p, exponential, floor, allowed = (x[..., :places] for x in (p, exponential, floor, allowed))
+    p, exponential, floor = p[..., :places], exponential[..., :places], floor[..., :places]
+    allowed = allowed[..., :places]
     # A bound above 1 carries no information.
     moved = np.minimum(_quotient(exponential + lost, left), _MOST)
     weight_error = kept * (np.minimum(p * (moved + sums + merging + alone), 1) + floor + dropping * p)
