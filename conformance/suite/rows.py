@@ -35,30 +35,30 @@ def empty_row_of_every_width(draw: Draw, which: tuple[str, int]) -> Iterator[Yie
         yield Call(problem.arguments | options[route], rules)
 
 
-#: The axes of a mask, as the shape of it from those of the scores.
+#: What a mask holds that broadcasts along the other axes of the scores.
 _AXES = (
     "one row",
-    "one row for each entry",
-    "one row for each head",
+    "one row of each entry",
+    "one row of each head",
     "one column",
-    "one number for each head",
+    "one number of each head",
 )
 
 
 def _part(mask: Any, axes: str) -> Any:
-    """Take the part of a mask of (B, Hq, L, S) that broadcasts along some axes. Its first row is not the whole."""
+    """Take a part of an array of (B, Hq, L, S) that broadcasts to it."""
     return {
         "one row": mask[0, 0, -1:],
-        "one row for each entry": mask[:, :1, -1:],
-        "one row for each head": mask[:1, :, -1:],
+        "one row of each entry": mask[:, :1, -1:],
+        "one row of each head": mask[:1, :, -1:],
         "one column": mask[0, 0, :, -1:],
-        "one number for each head": mask[:1, :, -1:, -1:],
+        "one number of each head": mask[:1, :, -1:, -1:],
     }[axes]
 
 
 @chapter.group("MASK-4", "MASK-1", each=tuple(product(_AXES, ("is_causal", "window", "key_lengths"))))
 def broadcast_mask_beside(draw: Draw, which: tuple[str, str]) -> Iterator[Yielded]:
-    """A mask that broadcasts holds for each query by itself, beside a source that differs from query to query."""
+    """A mask that broadcasts holds for every query, beside a source that differs between queries or entries."""
     axes, source = which
     for problem in draw.in_each_dtype(_BROADCAST):
         keys = problem.shape[-1]
@@ -71,7 +71,7 @@ def broadcast_mask_beside(draw: Draw, which: tuple[str, str]) -> Iterator[Yielde
         yield problem.arguments | {"mask": mask} | options[source]
 
 
-@chapter.group("MASK-4", "SCORE-4", each=("one row", "one row for each head", "one column"))
+@chapter.group("MASK-4", "SCORE-4", each=("one row", "one row of each head", "one column"))
 def broadcast_bias_beside_causal(draw: Draw, axes: str) -> Iterator[Yielded]:
     """A bias that broadcasts, with minus infinity in some places, beside a causal mask."""
     for problem in draw.in_each_dtype(_BROADCAST):

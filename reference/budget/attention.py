@@ -159,8 +159,7 @@ def attention_budget(
     weights = rounded(kept * p, weight_error, storage)
 
     q = kept * p
-    size = q @ np.abs(value)  # (*B, Hq, L, Dv)
-    output = q @ value
+    size, output = q @ np.abs(value), q @ value  # (*B, Hq, L, Dv)
     spread = _spread(p * exponential, kept, value, output)
     if "sinks" in given:  # a sink has the value 0
         spread = spread + (mean - (p * exponential).sum(axis=-1, keepdims=True)) * np.abs(output)
