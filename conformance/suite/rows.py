@@ -58,7 +58,7 @@ def _part(mask: Any, axes: str) -> Any:
 
 @chapter.group("MASK-4", "MASK-1", each=tuple(product(_AXES, ("is_causal", "window", "key_lengths"))))
 def broadcast_mask_beside(draw: Draw, which: tuple[str, str]) -> Iterator[Yielded]:
-    """A mask that broadcasts holds for every query, beside a source that differs between queries or entries."""
+    """A mask that broadcasts holds for every query, beside a source that differs from row to row."""
     axes, source = which
     for problem in draw.in_each_dtype(_BROADCAST):
         keys = problem.shape[-1]

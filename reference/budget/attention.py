@@ -136,7 +136,7 @@ def attention_budget(
     keys = allowed.sum(axis=-1, keepdims=True)
     top, below = _below_the_top(s, allowed)
     # Relative error of each exponential. It cancels if the key is the only one in its row: its weight is 1.
-    exponent = score_error + work.unit * (SHIFTING * below + EXPONENTIAL) + approximate
+    exponent = score_error + SHIFTING * work.unit * below + EXPONENTIAL * work.unit + approximate
     exponent = np.where(allowed & (keys > 1), exponent, 0)
     # An approximate exponential near 1 is rounded to 1 when it is cast, but the sum may use it uncast.
     alone = approximate * (keys == 1)
@@ -259,7 +259,7 @@ def _lse_budget(
     finite = np.isfinite(lse)
     size = np.where(finite, np.abs(lse), 0)
     logarithm = EXPONENTIAL * np.log(np.maximum(allowed.sum(axis=-1), 1))
-    error = relative + work.unit * (LOGARITHM * size + logarithm)
+    error = relative + LOGARITHM * work.unit * size + work.unit * logarithm
     return np.where(finite, rounded(np.where(finite, lse, 0), error, of_lse), 0)
 
 
