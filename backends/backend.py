@@ -13,6 +13,7 @@ from attnspec.backends.constraints import Constraints
 from attnspec.backends.deviation import Deviation, holds
 from attnspec.backends.gradients import gradients_of
 from attnspec.backends.library.library import Library
+from attnspec.dialect import in_dtype
 from attnspec.operations.gradients import primal
 
 
@@ -33,8 +34,9 @@ class Backend:
         The dtypes that it takes, some of `DTYPES`.
     companions : mapping of str to callable
         Other operations of the specification that it has, by name.
-    dialect : mapping of str to str
-        Rule id to the variant of that rule that it shows. The suite verifies the variant.
+    dialect : mapping of str to str, or to a mapping
+        Rule id to the variant of that rule that it shows. The suite verifies the variant. A mapping
+        has the variants of some dtypes, or, for MASK-6, of the routes ``mask`` and ``bias``.
     deviations : tuple of Deviation
         How it breaks rules in ways that no variant describes.
     device : str
@@ -79,7 +81,7 @@ class Backend:
     attention: Callable[..., Any]
     dtypes: tuple[str, ...] = ("float32", "float64")
     companions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
-    dialect: Mapping[str, str] = field(default_factory=dict)
+    dialect: Mapping[str, Any] = field(default_factory=dict)
     deviations: tuple[Deviation, ...] = ()
     device: str = ""
     accuracy: str = "cast"
@@ -156,6 +158,23 @@ class Backend:
                 raise TypeError(f"expected an array, got {type(array).__name__}")
         computed = self.array_library.compute(arrays)
         return [self.array_library.to_numpy(array, self.device) for array in computed]
+
+
+def in_one_dtype(backend: Backend, dtype: str) -> Backend:
+    """Return a backend with the variants that it shows in a dtype.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from attnspec.backends import load
+    >>> from attnspec.backends.backend import in_one_dtype
+    >>> storing = replace(load("numpy-portable"), dialect={"NUM-5": {"float16": "storage"}})
+    >>> in_one_dtype(storing, "float16").dialect, in_one_dtype(storing, "bfloat16").dialect
+    ({'NUM-5': 'storage'}, {})
+    """
+    if all(isinstance(said, str) for said in backend.dialect.values()):
+        return backend
+    return replace(backend, dialect=in_dtype(backend.dialect, dtype))
 
 
 def for_release(backend: Backend) -> Backend:

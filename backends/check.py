@@ -11,6 +11,7 @@ from attnspec.backends.backend import Backend
 from attnspec.backends.constraints import Constraints
 from attnspec.backends.deviation import is_range
 from attnspec.backends.errors import BackendError
+from attnspec.dialect import fault_of
 from attnspec.dtypes import DTYPES
 from attnspec.reference.budget.profile import PROFILES
 
@@ -99,11 +100,9 @@ def _are_words(names: Any) -> bool:
 
 
 def _check_declarations(name: str, backend: Backend) -> None:
-    known = {(rule.id, variant.name) for rule in rules() for variant in rule.variants}
-    if not isinstance(backend.dialect, Mapping) or not set(backend.dialect.items()) <= known:
-        raise BackendError(
-            f"backend {name}: dialect: expected a mapping of rule ids to variants, got {backend.dialect!r}"
-        )
+    known = {rule.id: tuple(one.name for one in rule.variants) for rule in rules() if rule.variants}
+    if fault := fault_of(backend.dialect, known, backend.dtypes):
+        raise BackendError(f"backend {name}: dialect: {fault}")
     ids = {rule.id for rule in rules()}
     for deviation in backend.deviations:
         if not deviation.rules or not set(deviation.rules) <= ids or not deviation.source:

@@ -114,7 +114,8 @@ class Verdict:
     accuracy : str
         The tightest accuracy class that holds, or the profile that was needed.
     declared : tuple of str
-        The declared deviations that it shows, by `Deviation.id`.
+        The declared deviations that it shows, by `Deviation.id`, and the rules besides `rule` whose
+        declared variants it shows.
     seconds : float
         The time that judging took.
     repeatable : bool
@@ -175,13 +176,16 @@ class Verdict:
 def shown(verdicts: Iterable[Verdict]) -> set[str]:
     """Return what the verdicts of one backend show of its declarations.
 
-    These are its deviations, the rules of its variants, and with `JUDGED` before them the rules that
-    were judged and can be claimed.
+    These are its deviations, the rules of its variants, alone and with the dtype, and with `JUDGED`
+    before them the rules that were judged and can be claimed.
     """
     found = list(verdicts)
-    deviations = {text for verdict in found for text in verdict.declared} | {
-        verdict.rule for verdict in found if verdict.status == "deviation"
+    told = {
+        (text, verdict.dtype)
+        for verdict in found
+        for text in (*verdict.declared, *([verdict.rule] if verdict.status == "deviation" else []))
     }
+    deviations = {text for text, _ in told} | {f"{text} {dtype}" for text, dtype in told}
     judged = {rule for verdict in found if verdict.status in ("pass", *BAD) for rule in verdict.rules}
     return deviations | {f"{JUDGED}{rule}" for rule in judged & set(claimable())}
 

@@ -24,7 +24,7 @@ class Handshake:
     version: str
     dtypes: tuple[str, ...]
     operations: Mapping[str, tuple[str, ...]]
-    dialect: Mapping[str, str] = field(default_factory=dict)
+    dialect: Mapping[str, Any] = field(default_factory=dict)
     claims: tuple[str, ...] = ()
 
 

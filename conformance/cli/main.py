@@ -85,6 +85,7 @@ def backends() -> None:
     from attnspec.backends import NAMES, BackendError, load
     from attnspec.backends.names import APART, registered
     from attnspec.conformance.report.outside import one_line
+    from attnspec.dialect import described
 
     table = Table("backend", "library", "declared variants", box=None)
     for name in (*NAMES, *APART, *registered()):
@@ -93,7 +94,7 @@ def backends() -> None:
         except BackendError as error:
             cells = (name, str(error).partition(": ")[2], "")
         else:
-            dialect = ", ".join(f"{rule}: {variant}" for rule, variant in backend.dialect.items())
+            dialect = ", ".join(f"{rule}: {variant}" for rule, variant in described(backend.dialect).items())
             said = "; ".join((dialect, *backend.notes)).strip("; ")
             cells = (name, f"{backend.library} {backend.version}", said or "none")
         table.add_row(*(Text(one_line(cell)) for cell in cells))  # no markup: attnspec[torch] is text

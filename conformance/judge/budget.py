@@ -9,9 +9,12 @@ from numpy.typing import NDArray
 
 from attnspec import OPERATIONS, Case
 from attnspec.backends import Backend
+from attnspec.dialect import ROUTES, of_routes
 from attnspec.dtypes import SHORT
 from attnspec.operations.gradients import primal
+from attnspec.reference.budget.attention import MASKING
 from attnspec.reference.budget.budget import Accuracy, Budget, budget
+from attnspec.reference.masking import allowed_keys
 
 #: The latest budgets. A case is judged on several backends, and again when it failed.
 _KNOWN: dict[Any, tuple[Mapping[str, Any], dict[str, Budget]]] = {}
@@ -67,7 +70,8 @@ def _computed(backend: Backend, case: Case, accuracy: Accuracy, *, probed: bool)
         "accuracy": accuracy,
         "profile": backend.profile,
         "working": backend.dialect.get("NUM-2") if dtype == "float64" else None,
-        "uniform_rows": backend.dialect.get("MASK-6" if operation == "attention" else "GRAD-10") == "uniform",
+        "uniform_rows": _means(operation, arguments, backend.dialect),
+        "capped_bias": backend.dialect.get("SCORE-5") == "after-bias",
     }
     if operation == "alibi_bias" and backend.dialect.get("POS-8") == "key-position":
         # Compute each row for a query at position 0, whose distance from key j is j.
@@ -88,6 +92,22 @@ def _computed(backend: Backend, case: Case, accuracy: Accuracy, *, probed: bool)
     if backend.dialect.get("SOFT-6") == "base-2":
         budgets["lse"] = budgets["lse"] / log(2)
     return budgets
+
+
+def _means(
+    operation: str, arguments: Mapping[str, Any], dialect: Mapping[str, str]
+) -> bool | NDArray[np.bool_]:
+    """Whether a row without an allowed key is a mean, or the keys whose mean it is if the routes differ."""
+    if operation != "attention":
+        return dialect.get("GRAD-10") == "uniform"
+    variants = of_routes(dialect.get("MASK-6", ""))
+    by_mask, by_bias = (variants.get(route) == "uniform" for route in ROUTES)
+    if by_mask == by_bias:
+        return by_mask
+    shape = (*arguments["query"].shape[:-1], arguments["key"].shape[-2])
+    others = {name: arguments[name] for name in MASKING if name in arguments and name != "bias"}
+    open_keys = allowed_keys(shape, **others)
+    return open_keys if by_bias else ~open_keys
 
 
 def _folded(allowed: Budget, case: Case, name: str) -> Budget:

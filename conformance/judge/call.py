@@ -104,9 +104,15 @@ def call(
     given_arrays = {name: thing for name, thing in arguments.items() if isinstance(thing, np.ndarray)}
     after = backend.to_numpy_all([given[name] for name in given_arrays])
     for (name, thing), left in zip(given_arrays.items(), after, strict=True):
-        if not _same(left, thing):
+        # The conversion of an array may change its numbers, which is not the fault of the call.
+        if not _same(left, thing) and not _same(left, _converted(backend, thing)):
             raise Failure("NUM-4", f"{name}: expected to be unchanged, got changed by the call")
     return found
+
+
+def _converted(backend: Backend, array: NDArray[Any]) -> NDArray[Any]:
+    """Return the numbers that an array has in the library."""
+    return backend.to_numpy(backend.to_library(array))
 
 
 def _view(backend: Backend, kind: str, name: str, array: NDArray[Any]) -> Any:

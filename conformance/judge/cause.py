@@ -13,6 +13,7 @@ from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.dtypes import LSES, Outputs, accepted, is_real
 from attnspec.conformance.judge.expected import differ, differences, expected, of_values
+from attnspec.conformance.judge.overflow import without_overflow
 from attnspec.conformance.judge.shapes import RULES
 from attnspec.conformance.judge.variants import can_show
 from attnspec.conformance.verdict import Difference
@@ -159,6 +160,8 @@ def _precision(backend: Backend, case: Case, outputs: Outputs, values: Mapping[s
         found = Cause("NUM-2", "float32", precision="float32")
     else:
         low = budgets_of(backend, case, "storage")
+        storing = replace(backend, dialect={**backend.dialect, "NUM-5": "storage"})
+        values = without_overflow(storing, case, values, outputs)
         found = Cause("NUM-5", "storage", precision=dtype)
     return found if _fit(outputs, values, low, dtype) else None
 

@@ -1,10 +1,11 @@
 """Declarations: finds the deviation that covers a failure, and what a run did not show of all of them."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from attnspec import Case
 from attnspec.backends import Backend, Deviation
 from attnspec.conformance.verdict import JUDGED, Verdict
+from attnspec.dialect import ROUTES, described
 
 
 def declared_for(backend: Backend, rule: str, case: Case, output: str = "") -> Deviation | None:
@@ -48,7 +49,7 @@ def not_shown(backend: Backend, shown: Collection[str]) -> list[Verdict]:
         The declarations that its verdicts show, as named by `shown`.
     """
     declared: Mapping[str, tuple[str, str]] = {
-        **{rule: (rule, f"the variant `{variant}`") for rule, variant in backend.dialect.items()},
+        **dict(_variants(backend)),
         **{one.id: (one.rules[0], f"the deviation ({one.reason})") for one in backend.deviations},
     }
     missing = []
@@ -61,3 +62,13 @@ def not_shown(backend: Backend, shown: Collection[str]) -> list[Verdict]:
             reason = f"{backend.name} declares {what}, and no case of a whole run shows it"
             missing.append(Verdict(backend.name, "", "", (rule,), "error", rule=rule, reason=reason))
     return missing
+
+
+def _variants(backend: Backend) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield for each declared variant what shows it, its rule and the words for it."""
+    for rule, said in backend.dialect.items():
+        if isinstance(said, str) or set(said) <= set(ROUTES):
+            yield rule, (rule, f"the variant `{described({rule: said})[rule]}`")
+        else:
+            for dtype, variant in said.items():
+                yield f"{rule} {dtype}", (rule, f"the variant `{variant}` in {dtype}")

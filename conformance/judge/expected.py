@@ -120,7 +120,7 @@ def of_values(dialect: Mapping[str, str], case: Case | None = None) -> dict[str,
 
 def declared(
     backend: Backend, case: Case, budgets: Mapping[str, Budget], outputs: Outputs
-) -> tuple[Mapping[str, Any], str]:
+) -> tuple[Mapping[str, Any], tuple[str, ...]]:
     """Compute the expected values for a backend, with the variants that it declares.
 
     Parameters
@@ -134,20 +134,21 @@ def declared(
     Returns
     -------
     values : mapping of str to array
-    rule : str
-        The rule whose declared variant this call shows, or empty.
+    rules : tuple of str
+        The rules whose declared variants this call shows.
     """
     plain, dialect = expected(case), of_values(backend.dialect, case)
     if not dialect:
-        return plain, ""
+        return plain, ()
     values = _left_open(expected(case, dialect), plain, dialect, outputs)
     if not differ(values, plain, budgets, outputs):
-        return values, ""
+        return values, ()
+    shown = []
     for rule, variant in dialect.items():
         alone = _left_open(expected(case, {rule: variant}), plain, {rule: variant}, outputs)
         if differ(alone, plain, budgets, outputs):
-            return values, rule
-    return values, next(iter(dialect))
+            shown.append(rule)
+    return values, tuple(shown) or (next(iter(dialect)),)
 
 
 def _left_open(

@@ -8,6 +8,7 @@ import numpy as np
 
 from attnspec import Case, find_rule
 from attnspec.backends import DTYPES, Backend, Broken, Unsupported
+from attnspec.backends.backend import in_one_dtype
 from attnspec.backends.constraints import fits
 from attnspec.conformance.judge.budget import budgets_of, required
 from attnspec.conformance.judge.by_formula import judge_sized
@@ -15,11 +16,12 @@ from attnspec.conformance.judge.call import observe
 from attnspec.conformance.judge.cause import Cause, cause_of, looked_at
 from attnspec.conformance.judge.deviation import declared_for
 from attnspec.conformance.judge.dtypes import LSES, Outputs, is_real, own_dtypes
-from attnspec.conformance.judge.expected import declared, differences
+from attnspec.conformance.judge.expected import declared, differ, differences
 from attnspec.conformance.judge.failure import Failure, Missing, Raised
 from attnspec.conformance.judge.figure import misprint
 from attnspec.conformance.judge.lacking import gradient_lacking
 from attnspec.conformance.judge.output_rules import OUTPUT_OF, of_outputs
+from attnspec.conformance.judge.overflow import without_overflow
 from attnspec.conformance.judge.refusal import refused
 from attnspec.conformance.judge.relation import Relation
 from attnspec.conformance.judge.shapes import misshapen
@@ -58,6 +60,7 @@ def judge(backend: Backend, item: Case | Relation | Sized) -> Verdict:
     >>> judge(load("numpy-portable"), find_case("masking-empty-last")).status
     'pass'
     """
+    backend = in_one_dtype(backend, item.dtype)
     if isinstance(item, Sized):
         return judge_sized(backend, item)
     verdict = _judged(backend, item)
@@ -120,6 +123,7 @@ def judge_outputs(backend: Backend, case: Case, outputs: Outputs) -> Verdict:
     Missing
         If there is nothing to judge.
     """
+    backend = in_one_dtype(backend, case.dtype)
     return _judge_values(backend, case, _of_nothing(backend, case), outputs)
 
 
@@ -187,12 +191,8 @@ def _judge_values(backend: Backend, case: Case, verdict: Verdict, observed: Outp
     """Compare the outputs of a backend with the exact values, in its dialect."""
     budgets = budgets_of(backend, case)
     outputs = looked_at(observed, case)
-    if case.misuse is not None and not case.misuse.allowed:
-        (other,) = case.alternatives
-        values: Mapping[str, Any] = other.expected
-        deviates = other.rule
-    else:
-        values, deviates = declared(backend, case, budgets, outputs)
+    values, shown_rules = _expected(backend, case, budgets, outputs)
+    deviates = next(iter(shown_rules), "")
     if not set(values) & set(outputs):
         raise Missing(f"{backend.name} does not return {', '.join(values)}")
     worst, shown, found = 0.0, outputs, []
@@ -222,8 +222,23 @@ def _judge_values(backend: Backend, case: Case, verdict: Verdict, observed: Outp
     if deviates:
         rules = tuple(dict.fromkeys((*verdict.rules, deviates)))
         variant = backend.dialect[deviates]
-        return replace(verdict, status="deviation", rules=rules, rule=deviates, variant=variant)
+        return replace(
+            verdict, status="deviation", rules=rules, rule=deviates, variant=variant, declared=shown_rules[1:]
+        )
     return verdict
+
+
+def _expected(
+    backend: Backend, case: Case, budgets: Mapping[str, Budget], outputs: Outputs
+) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    """Return the expected values, and the rules whose declared variants change them."""
+    if case.misuse is not None and not case.misuse.allowed:
+        (other,) = case.alternatives
+        return other.expected, (other.rule,)
+    exact, rules = declared(backend, case, budgets, outputs)
+    values = without_overflow(backend, case, exact, outputs)
+    overflow = values is not exact and differ(values, exact, budgets, outputs)
+    return values, (*rules, "NUM-5") if overflow else rules
 
 
 def _failed(backend: Backend, verdict: Verdict, cause: Cause, difference: Difference) -> Verdict:

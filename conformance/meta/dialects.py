@@ -19,6 +19,7 @@ from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.judge.failure import Failure, Raised
 from attnspec.conformance.judge.judge import asked
 from attnspec.conformance.meta.gradient_dialects import gradient_table
+from attnspec.dialect import described
 
 #: The marks around the generated part of the page.
 BEGIN, END = (
@@ -79,7 +80,7 @@ def cell(rule: Rule, backend: Backend, numbers: Mapping[Deviation, int]) -> str:
     """
     theirs = _of(rule, backend)
     if rule.id in backend.dialect:
-        said = f"`{backend.dialect[rule.id]}`"
+        said = f"`{described(backend.dialect)[rule.id]}`"
     elif any(deviation.is_general for deviation in theirs):
         said = "deviates"
     else:

@@ -18,6 +18,7 @@ from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.suite.options import OPTIONS, drawn
 from attnspec.conformance.suite.problem import Problem, Shape
 from attnspec.conformance.verdict import Verdict
+from attnspec.dialect import in_dtype
 
 #: At most one axis is longer than a tile, because the oracle computes with exact fractions.
 _LONG = (9, 17, 33, 65)
@@ -81,7 +82,7 @@ def search(backend: Backend, number: int, seed: int | None = None) -> Counterexa
     @hypothesis.given(calls(backend))
     def put(case: Case) -> None:
         try:
-            expected(case, backend.dialect)
+            expected(case, in_dtype(backend.dialect, case.dtype))
         except ValueError:  # the specification does not define the result
             hypothesis.reject()
         verdict = judge(backend, case)

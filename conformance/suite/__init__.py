@@ -21,7 +21,7 @@ FILES = {
     "notation": ("notation",),
     "projection": ("projection",),
     "scores": ("scores",),
-    "masking": ("masking", "empty_rows", "integers", "tiled_masks"),
+    "masking": ("masking", "empty_rows", "integers", "tiled_masks", "rows"),
     "softmax": ("softmax", "denominator", "tiles"),
     "heads": ("heads",),
     "caching": ("caching", "merging"),

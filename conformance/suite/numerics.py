@@ -81,6 +81,20 @@ def half_precision_is_computed_in_float32(draw: Draw) -> Iterator[Yielded]:
             yield {name: (2 * random.normal(size=shape)).astype(dtype) for name, shape in shapes.items()}
 
 
+@chapter.group("NUM-5", "SOFT-3", each=(1024, 2049, 4096))
+def long_sums_in_half_precision(draw: Draw, keys: int) -> Iterator[Yielded]:
+    """With a query of zeros every key counts alike. Sums of so many terms are lost in half precision."""
+    for problem in draw.in_each_dtype(Shape((1,), 2, keys, 4, 4), dtypes=tuple(SHORT)):
+        value = 1 + np.abs(problem.value.astype(np.float64)) % 1  # of one sign, and their sum is exact
+        mean = np.broadcast_to(value.mean(axis=-2, keepdims=True), (*problem.shape[:-1], value.shape[-1]))
+        expected = {"output": mean, "lse": np.full(problem.shape[:-1], np.log(value.shape[-2]))}
+        arguments = problem.arguments | {
+            "query": np.zeros_like(problem.query),
+            "value": value.astype(problem.value.dtype),
+        }
+        yield Call(arguments, expected=expected, outputs=("output", "lse"))
+
+
 @chapter.group("NUM-6")
 def rounding_has_no_bias(draw: Draw) -> Iterator[Yielded]:
     """With values of one sign, rounding errors add up if they are biased."""

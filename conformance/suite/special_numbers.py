@@ -1,13 +1,15 @@
 """The chapter `numerics`: NaN and infinity where they are attended to."""
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.suite.group import Chapter, Draw, Yielded
+from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import sinks
-from attnspec.conformance.suite.problem import GROUPED, MASKED, SHAPES
+from attnspec.conformance.suite.problem import GROUPED, MASKED, SHAPES, Shape
+from attnspec.conformance.suite.rows import WIDTHS
 
 chapter = Chapter("numerics")
 
@@ -144,3 +146,21 @@ def row_that_is_none_under_a_causal_mask(draw: Draw) -> Iterator[Yielded]:
         query = problem.query.copy()
         query[..., -1, 0] = np.nan
         yield problem.arguments | {"query": query, "is_causal": True}
+
+
+@chapter.group("NUM-11", "NUM-12", each=tuple(product(("query", "key", "bias", "value"), WIDTHS)))
+def number_that_is_none_at_every_width(draw: Draw, which: tuple[str, int]) -> Iterator[Yielded]:
+    """NaN and infinity with as many keys as a vector unit holds, and more."""
+    name, keys = which
+    numbers = (np.nan,) if name in ("bias", "value") else (np.nan, np.inf)
+    for number, place in product(numbers, (2, -1)):
+        for problem in draw.in_each_dtype(Shape((1, 2), 5, keys, 8, 8)):
+            arguments = problem.arguments | (
+                {"bias": problem.array(*problem.shape)} if name == "bias" else {}
+            )
+            array = arguments[name] = arguments[name].copy()
+            if name == "bias":
+                array[0, 1, 3, place] = number
+            else:
+                array[0, 1, place, 1] = number
+            yield Call(arguments, ("NUM-12",) if name == "value" else ("NUM-11",))

@@ -30,6 +30,11 @@ LOGARITHM = 3
 #: Roundings of a weight by dropout: 1 minus the rate, the quotient by it.
 DROPPING = 2
 
+#: Relative errors of exponentials above this may move an output further than its farthest value.
+_COARSE = 0.5
+#: Larger relative errors of a weight are the same: a weight is at most 1.
+_MOST = 1e300
+
 #: The arguments of attention that mask.
 MASKING = OPERATIONS["attention"].names("masks")
 
@@ -69,21 +74,32 @@ def scores_and_errors(
         query_error = inherited[0]
         key_error = np.swapaxes(repeat_heads(inherited[1], query.shape), -1, -2)
         error += abs(factor) * (query_error @ (np.abs(keys) + key_error) + np.abs(query) @ key_error)
-    softcap = given.get("softcap")
-    if softcap is not None:
-        # The slope of tanh is steepest at the point of the error's range that is nearest to 0.
-        nearest = np.maximum(np.abs(value) - error, 0) / softcap
-        slope = np.cosh(np.minimum(nearest, 300)) ** -2.0
-        error = error + work.unit * np.abs(value)  # of the quotient
-        value = softcap * np.tanh(value / softcap)
-        error = (
-            slope * error + (EXPONENTIAL + CAPPING) * work.unit * np.abs(value) + work.normal * (error > 0)
-        )
-    bias = given.get("bias")
-    if bias is not None:
-        value = value + bias
-        error = error + np.where(np.isfinite(value), work.unit * (np.abs(value) + error), 0)
+    for part in (_biased, _capped) if given.get("capped_bias") else (_capped, _biased):
+        value, error = part(value, error, given, work)
     return value, error
+
+
+def _capped(value: Budget, error: Budget, given: Mapping[str, Any], work: Format) -> tuple[Budget, Budget]:
+    """Return scores after the softcap, and their errors."""
+    softcap = given.get("softcap")
+    if softcap is None:
+        return value, error
+    # The slope of tanh is steepest at the point of the error's range that is nearest to 0.
+    nearest = np.maximum(np.abs(value) - error, 0) / softcap
+    slope = np.cosh(np.minimum(nearest, 300)) ** -2.0
+    error = error + work.unit * np.abs(value)  # of the quotient
+    value = softcap * np.tanh(value / softcap)
+    rounding = (EXPONENTIAL + CAPPING) * work.unit * np.abs(value) + work.normal * (error > 0)
+    return value, slope * error + rounding
+
+
+def _biased(value: Budget, error: Budget, given: Mapping[str, Any], work: Format) -> tuple[Budget, Budget]:
+    """Return scores after the bias, and their errors. Minus infinity disallows in every variant."""
+    bias = given.get("bias")
+    if bias is None:
+        return value, error
+    value = value + (np.where(np.isfinite(bias), bias, 0) if given.get("capped_bias") else bias)
+    return value, error + np.where(np.isfinite(value), work.unit * (np.abs(value) + error), 0)
 
 
 def attention_budget(
@@ -98,7 +114,7 @@ def attention_budget(
     ----------
     arrays : query, key and value
     given : mapping
-        The call, and `uniform_rows`, whether empty rows are means.
+        The call, and `uniform_rows`, whether empty rows are means, or the keys whose means they are.
     arithmetic : Arithmetic
     inherited : errors of query, key and value, optional
     """
@@ -107,10 +123,10 @@ def attention_budget(
     s, score_error = scores_and_errors(query, key, given, arithmetic, inherited and inherited[:2])
     relative, absolute, approximate = _casting(arithmetic)
     allowed = allowed_keys(s.shape, **{name: given[name] for name in MASKING if name in given})
-    if given["uniform_rows"]:
-        empty = ~allowed.any(axis=-1, keepdims=True)
-        s, score_error = np.where(empty, 0, s), np.where(empty, 0, score_error)
-        allowed = allowed | empty
+    if np.any(given["uniform_rows"]):
+        filled = given["uniform_rows"] & means(allowed, given.get("sinks"))
+        s, score_error = np.where(filled, 0, s), np.where(filled, 0, score_error)
+        allowed = allowed | filled
     value = repeat_heads(value, s.shape)
     kept = np.broadcast_to(given.get("dropout_mask", True), s.shape) / (1 - given.get("dropout_rate", 0.0))
     dropping = DROPPING * work.unit if "dropout_mask" in given else 0.0
@@ -118,12 +134,10 @@ def attention_budget(
     s, score_error, allowed = _with_sink(s, score_error, allowed, given.get("sinks"))
     p: Budget = softmax(s, allowed).astype(np.float64)  # (*B, Hq, L, S), and a column for the sink
     keys = allowed.sum(axis=-1, keepdims=True)
-    top = np.where(allowed, s, -np.inf).max(axis=-1, keepdims=True, initial=-np.inf)
-    with np.errstate(invalid="ignore"):  # rows without an allowed key
-        below = np.where(allowed, top - s, 0)
+    top, below = _below_the_top(s, allowed)
     # Relative error of each exponential. It cancels if the key is the only one in its row: its weight is 1.
-    exponent = score_error + work.unit * (SHIFTING * below + EXPONENTIAL) + approximate
-    exponent = np.where(keys > 1, exponent, 0)
+    exponent = score_error + SHIFTING * work.unit * below + EXPONENTIAL * work.unit + approximate
+    exponent = np.where(allowed & (keys > 1), exponent, 0)
     # An approximate exponential near 1 is rounded to 1 when it is cast, but the sum may use it uncast.
     alone = approximate * (keys == 1)
     exponential = np.expm1(np.minimum(exponent, 700))
@@ -132,25 +146,27 @@ def attention_budget(
     largest = np.where(keys > 0, np.abs(top), 0) + (1 + EXPONENTIAL) * np.log(np.maximum(keys, 1))
     merging = 2 * work.unit * largest * (keys > 1)
     floor = work.normal * (allowed & (keys > 1))  # an exponential may be flushed to zero
-    mean = (p * exponential).sum(axis=-1, keepdims=True)
+    mean, lost, left = _of_denominator(p, exponential)
     # The lse of a single key still has the error of its score.
     of_one = (p * score_error).sum(axis=-1, keepdims=True) + alone
-    of_sum = np.where(keys > 1, mean + sums + merging, of_one)
+    of_sum = np.where(keys > 1, _of_logarithm(mean, lost, left) + sums + merging, of_one)
     lse = _lse_budget(s, allowed, of_sum[..., 0], work, arithmetic.lse)
     p, exponential, floor = p[..., :places], exponential[..., :places], floor[..., :places]
     allowed = allowed[..., :places]
     # A bound above 1 carries no information.
-    weight_error = np.minimum(p * (exponential + mean + sums + merging + alone), 1) + floor
-    weight_error = kept * (weight_error + dropping * p)
+    moved = np.minimum(_quotient(exponential + lost, left), _MOST)
+    weight_error = kept * (np.minimum(p * (moved + sums + merging + alone), 1) + floor + dropping * p)
     weights = rounded(kept * p, weight_error, storage)
 
     q = kept * p
-    size = q @ np.abs(value)  # (*B, Hq, L, Dv)
-    output = q @ value
-    # A common factor of all weights cancels, so only the distance of a value from the output matters.
+    size, output = q @ np.abs(value), q @ value  # (*B, Hq, L, Dv)
     spread = _spread(p * exponential, kept, value, output)
     if "sinks" in given:  # a sink has the value 0
         spread = spread + (mean - (p * exponential).sum(axis=-1, keepdims=True)) * np.abs(output)
+    # A common factor of all weights cancels, so only the distance of a value from the output matters.
+    spread = _quotient(spread, left)
+    if exponential.max(initial=0) > _COARSE:
+        spread = np.minimum(spread, _farthest(allowed, kept, value, output, given.get("sinks")))
     # The sum may use the cast or the uncast weights, so take the larger of the two errors. A weight of 1 is
     # not changed by a cast, but 1 divided by a rate of keeping is.
     inexact = (keys > 1) | (given.get("dropout_rate", 0.0) > 0)
@@ -167,6 +183,39 @@ def attention_budget(
     return {"output": rounded(output, error, storage), "lse": lse, "weights": weights}
 
 
+def means(allowed: NDArray[np.bool_], sinks: Budget | None) -> NDArray[np.bool_]:
+    """Find the rows that are means in the variant `uniform`: no key is allowed, and no sink has a weight."""
+    empty = ~np.asarray(allowed.any(axis=-1, keepdims=True))  # (*B, Hq, L, 1)
+    found: NDArray[np.bool_] = empty if sinks is None else empty & (_column(sinks, empty) == -np.inf)
+    return found
+
+
+def _below_the_top(s: Budget, allowed: NDArray[np.bool_]) -> tuple[Budget, Budget]:
+    """Return the largest score of each row, and how far each allowed score is below it."""
+    top = np.where(allowed, s, -np.inf).max(axis=-1, keepdims=True, initial=-np.inf)
+    with np.errstate(invalid="ignore"):  # rows without an allowed key
+        return top, np.where(allowed, top - s, 0)
+
+
+def _of_denominator(p: Budget, exponential: Budget) -> tuple[Budget, Budget, Budget]:
+    """Return by what share the denominator may grow, what share it may lose, and what is then left of it."""
+    mean = (p * exponential).sum(axis=-1, keepdims=True)
+    lost = (p * (exponential / (1 + exponential))).sum(axis=-1, keepdims=True)
+    left = (p / (1 + exponential)).sum(axis=-1, keepdims=True)
+    return mean, lost, np.where(left > 0, left, 1)  # a row without an allowed key has no denominator
+
+
+def _of_logarithm(mean: Budget, lost: Budget, left: Budget) -> Budget:
+    """Return by how much the logarithm of the denominator may be off because of its exponentials."""
+    least = np.where(lost < _COARSE, -np.log1p(-np.minimum(lost, _COARSE)), -np.log(left))
+    return np.maximum(np.log1p(mean), least)
+
+
+def _quotient(part: Budget, left: Budget) -> Budget:
+    with np.errstate(over="ignore"):
+        return part / left
+
+
 def repeat_heads(array: Budget, shape: tuple[int, ...]) -> Budget:
     """Repeat key heads in place until there is one for each query head (HEAD-1)."""
     if array.ndim == 2 or array.shape[-3] == 0:
@@ -181,13 +230,19 @@ def _casting(arithmetic: Arithmetic) -> tuple[float, float, float]:
     return arithmetic.profile.inputs, 0.0, 0.0
 
 
+def _column(sinks: Budget, rows: NDArray[Any]) -> Budget:
+    """Give the sinks the axes of rows, ``(Hq, 1, 1)`` or ``(1, 1)``."""
+    column: Budget = sinks[:, None, None] if rows.ndim > 2 else sinks[:, None]
+    return column
+
+
 def _with_sink(
     s: Budget, error: Budget, allowed: NDArray[np.bool_], sinks: Budget | None
 ) -> tuple[Budget, Budget, NDArray[np.bool_]]:
     """Append the sink as one more key, whose logit has no error."""
     if sinks is None:
         return s, error, allowed
-    sink = np.broadcast_to(sinks[:, None, None] if s.ndim > 2 else sinks[:, None], (*s.shape[:-1], 1))
+    sink = np.broadcast_to(_column(sinks, s), (*s.shape[:-1], 1))
     there = sink > -np.inf
     return (
         np.concatenate([s, np.where(there, sink, 0)], axis=-1),
@@ -204,8 +259,19 @@ def _lse_budget(
     finite = np.isfinite(lse)
     size = np.where(finite, np.abs(lse), 0)
     logarithm = EXPONENTIAL * np.log(np.maximum(allowed.sum(axis=-1), 1))
-    error = relative + work.unit * (LOGARITHM * size + logarithm)
+    error = relative + LOGARITHM * work.unit * size + work.unit * logarithm
     return np.where(finite, rounded(np.where(finite, lse, 0), error, of_lse), 0)
+
+
+def _farthest(
+    allowed: NDArray[np.bool_], kept: Budget, value: Budget, output: Budget, sinks: Budget | None
+) -> Budget:
+    """Return the largest distance of a value from the output: however wrong the weights, it is a mean."""
+    most = np.zeros_like(output) if sinks is None else np.abs(output)
+    for c in range(value.shape[-1]):
+        distance = np.abs(kept * value[..., None, :, c] - output[..., :, None, c])  # (*B, Hq, L, S)
+        most[..., c] = np.maximum(most[..., c], np.where(allowed, distance, 0).max(axis=-1, initial=0.0))
+    return most
 
 
 def _spread(moved: Budget, kept: Budget, value: Budget, output: Budget) -> Budget:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnspec.dtypes import FORMATS
 from attnspec.operations import OPERATIONS, Argument
@@ -40,7 +41,8 @@ def budget(
     accuracy: Accuracy = "full",
     working: str | None = None,
     profile: str = "",
-    uniform_rows: bool = False,
+    uniform_rows: bool | NDArray[np.bool_] = False,
+    capped_bias: bool = False,
 ) -> dict[str, Budget]:
     """Compute the budget of every element of every output.
 
@@ -62,9 +64,12 @@ def budget(
     profile : str, optional
         A name in `PROFILES`: how matrix products are computed, if not in the working
         precision.
-    uniform_rows : bool, optional
+    uniform_rows : bool or array, optional
         Whether a row with no allowed key is the mean of all values (the variant
-        ``uniform`` of MASK-6) instead of 0.
+        ``uniform`` of MASK-6) instead of 0, or the keys whose mean it is.
+    capped_bias : bool, optional
+        Whether the softcap applies to the sum of score and bias (the variant ``after-bias``
+        of SCORE-5).
 
     Returns
     -------
@@ -82,7 +87,7 @@ def budget(
     """
     storage = FORMATS[dtype]
     work = storage if accuracy == "storage" else FORMATS[working or storage.working]
-    given: dict[str, Any] = {"uniform_rows": uniform_rows}
+    given: dict[str, Any] = {"uniform_rows": uniform_rows, "capped_bias": capped_bias}
     known = OPERATIONS[operation].arguments
     given |= {name: _wide(known[name], x) for name, x in arguments.items() if x is not None}
     products = PROFILES[profile].get(dtype, PLAIN) if profile else PLAIN

@@ -17,6 +17,7 @@ from attnspec.reference.budget.attention import (
     SCALING,
     SHIFTING,
     attention_budget,
+    means,
     repeat_heads,
     scores_and_errors,
 )
@@ -151,7 +152,7 @@ def _weights(
     arrays = given["query"], given["key"], given["value"]
     s, s_error = scores_and_errors(arrays[0], arrays[1], given, arithmetic, inherited and inherited[:2])
     allowed = allowed_keys(s.shape, **{name: given[name] for name in MASKING if name in given})
-    met = allowed | (given["uniform_rows"] & ~allowed.any(axis=-1, keepdims=True))
+    met = allowed | (given["uniform_rows"] & means(allowed, sinks))
     s, s_error = np.where(allowed, s, 0), np.where(allowed, s_error, 0)
     p: Budget = softmax(s, met, sinks).astype(np.float64)  # (*B, Hq, L, S)
     lse = log_sum_exp(s, met, sinks)[..., None]  # (*B, Hq, L, 1)

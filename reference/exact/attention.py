@@ -140,7 +140,7 @@ def _put_empty_rows(
         results["lse"].values[empty] = np.inf
     if variant == "nan" and results["weights"].values.shape[-1]:
         for name in ("output", "weights"):
-            results[name].values[empty] = np.nan
+            results[name].values[empty & ~sunk] = np.nan
     if variant == "added":
         # This variant is about rows that only the bias leaves empty and that have no sink.
         open_to_others = each_row([head.unmasked.any(axis=-1) for head in heads])

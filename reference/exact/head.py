@@ -84,7 +84,8 @@ class Head:
 
     def filled(self, i: int, variant: str | None) -> list[int]:
         """Return the keys whose mean a row without an allowed key has in the variant `uniform`."""
-        return list(range(self.shape[1])) if variant == "uniform" and not self.past[i] else []
+        mean = variant == "uniform" and not self.past[i] and self.sink is None
+        return list(range(self.shape[1])) if mean else []
 
     def _added(self, i: int, j: int) -> fmpq:
         return rational(self.bias[i, j]) if np.isfinite(self.bias[i, j]) else fmpq(0)

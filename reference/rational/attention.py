@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnspec.dialect import of_routes
 from attnspec.reference.rational.masking import of_head, sources
 from attnspec.reference.rational.numbers import Matrix, exact, rounded
 from attnspec.reference.rational.scores import Scores, head_scores
@@ -90,9 +91,15 @@ def head(
         kept = Kept(None if dropout is None else dropout[i], rate)
         # A row past its length is 0 with the variant `uniform` too (MASK-6).
         past = allowed.query_length is not None and i >= allowed.query_length
-        shown = {rule: variant for rule, variant in dialect.items() if variant != "uniform" or not past}
-        rows.append(attend(found, i, keys, value, kept, shown))
+        shown = {rule: variant for rule, variant in dialect.items() if not past or not _is_mean(variant)}
+        closed = [] if keys else [j for j in range(shape[-1]) if not allowed.allow(i, j, biased=False)]
+        rows.append(attend(found, i, keys, value, kept, shown, closed))
     return found, rows
+
+
+def _is_mean(variant: str) -> bool:
+    """Whether rows that a mask or a length leaves empty are means."""
+    return of_routes(variant).get("mask") == "uniform"
 
 
 def indices(shape: Index) -> Iterator[Index]:

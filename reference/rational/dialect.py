@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from attnspec.dialect import of_routes
+
 #: Variants that change values, by rule.
 SHOWN = MappingProxyType(
     {
@@ -50,7 +52,7 @@ def checked(dialect: Mapping[str, str] | None) -> Mapping[str, str]:
     for rule, variant in (dialect or {}).items():
         if rule == "SHAPE-6" or rule.startswith("NUM-"):
             continue
-        if variant not in SHOWN.get(rule, ()):
+        if not set(of_routes(variant).values()) <= set(SHOWN.get(rule, ())):
             known = ", ".join(SHOWN.get(rule, ())) or "no variant"
             raise ValueError(f"dialect: expected {known} for {rule}, got {variant!r}")
         kept[rule] = variant

@@ -82,7 +82,8 @@ def _head(
     allowed = sources(arguments, dialect, shape, index)
     rows = [[j for j in range(keys) if allowed.allow(i, j)] for i in range(queries)]
     there = queries if allowed.query_length is None else allowed.query_length
-    uniform = dialect.get("GRAD-10") == "uniform" and keys > 0
+    sunk = "sinks" in places and float(arguments["sinks"].flat[places["sinks"][0]]) > -math.inf
+    uniform = dialect.get("GRAD-10") == "uniform" and keys > 0 and not sunk
     dropout = of_head(arguments.get("dropout_mask"), shape, index)
     d_lse = None if dialect.get("GRAD-6") == "ignored" else arguments.get("d_lse")
     return Head(

@@ -22,12 +22,12 @@ class Sources:
     query_ids: list[int] | None
     key_ids: list[int] | None
 
-    def allow(self, i: int, j: int) -> bool:
-        """Return whether query i may attend to key j."""
+    def allow(self, i: int, j: int, *, biased: bool = True) -> bool:
+        """Return whether query i may attend to key j, or whether all arguments but the bias allow it."""
         p = i + self.offset
         if self.mask is not None and not self.mask[i][j]:
             return False
-        if self.bias is not None and self.bias[i][j] == float("-inf"):
+        if biased and self.bias is not None and self.bias[i][j] == float("-inf"):
             return False
         if self.causal_offset is not None and j > i + self.causal_offset:
             return False

@@ -7,6 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 from operator import mul
 
+from attnspec.dialect import of_routes
 from attnspec.reference.rational.numbers import Matrix, Number, decimal, rounded
 from attnspec.reference.rational.scores import Key, Scores
 
@@ -41,7 +42,13 @@ class _Group:
 
 
 def attend(
-    scores: Scores, i: int, allowed: Sequence[int], value: Matrix, kept: Kept, dialect: Mapping[str, str]
+    scores: Scores,
+    i: int,
+    allowed: Sequence[int],
+    value: Matrix,
+    kept: Kept,
+    dialect: Mapping[str, str],
+    closed: Sequence[int] = (),
 ) -> Row:
     """Compute one row.
 
@@ -59,6 +66,8 @@ def attend(
         The keys that dropout keeps.
     dialect : mapping
         Variants by rule.
+    closed : sequence of int
+        The keys that another argument than the bias disallows.
 
     Raises
     ------
@@ -67,7 +76,7 @@ def attend(
     """
     row = scores.rows[i]
     if not allowed:
-        return _empty(scores, len(row), value, kept, dialect)
+        return _empty(scores, len(row), value, kept, dialect, closed)
     added = dialect.get("MASK-2") == "added"
     members: dict[Key, list[int]] = {}
     for j in allowed:
@@ -79,7 +88,7 @@ def attend(
         return _broken(row, value, sum(broken))
     if not members and added and scores.sink is None:
         disallowed = [j for j in range(len(row)) if j not in set(allowed)]
-        if disallowed and dialect.get("MASK-6") == "uniform":
+        if disallowed and of_routes(dialect.get("MASK-6", "")).get("mask") == "uniform":
             return _uniform(disallowed, -math.inf, len(row), value, kept)
         return _broken(row, value, _lse_of_nothing(dialect))
     if scores.sink is not None:
@@ -116,16 +125,26 @@ def _broken(row: Sequence[Key | float], value: Matrix, lse: float) -> Row:
     return Row([math.nan] * value.depth, lse, [math.nan] * len(row))
 
 
-def _empty(scores: Scores, keys: int, value: Matrix, kept: Kept, dialect: Mapping[str, str]) -> Row:
+def _empty(
+    scores: Scores,
+    keys: int,
+    value: Matrix,
+    kept: Kept,
+    dialect: Mapping[str, str],
+    closed: Sequence[int],
+) -> Row:
     """Compute a row without an allowed key."""
     lse: Number = _lse_of_nothing(dialect)
     if scores.sink is not None and dialect.get("SOFT-7") != "plus-infinity":
         lse = _in_base(scores.scale.number(scores.sink), dialect)
-    variant = dialect.get("MASK-6")
-    if variant == "nan" and keys:
+    # A sink takes all of the weight, so that nothing is divided by 0 and no key is left a share.
+    variants = of_routes(dialect.get("MASK-6", "")) if scores.sink is None else {}
+    by_mask = set(closed)
+    filled = [j for j in range(keys) if variants.get("mask" if j in by_mask else "bias") == "uniform"]
+    if filled:
+        return _uniform(filled, lse, keys, value, kept)
+    if keys and variants.get("mask" if len(by_mask) == keys else "bias") == "nan":
         return Row([math.nan] * value.depth, lse, [math.nan] * keys)
-    if variant == "uniform" and keys:
-        return _uniform(range(keys), lse, keys, value, kept)
     return Row([Fraction(0)] * value.depth, lse, [0.0] * keys)
 
 

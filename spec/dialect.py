@@ -1,0 +1,114 @@
+"""Declared variants: of a rule, of a rule in some dtypes, or of rows that one route leaves empty."""
+
+from collections.abc import Mapping
+from typing import Any
+
+#: The routes by which keys are disallowed: by a bias alone, or by any other argument.
+ROUTES = ("mask", "bias")
+#: The rules that may have another variant for each route.
+BY_ROUTE = ("MASK-6",)
+
+
+def in_dtype(dialect: Mapping[str, Any], dtype: str) -> dict[str, str]:
+    """Return the variants of a dialect that apply in a dtype, by rule.
+
+    Variants by route are written as one text, which `of_routes` reads. A rule holds in the dtypes
+    and for the routes that are not declared.
+
+    Examples
+    --------
+    >>> from attnspec.dialect import in_dtype
+    >>> in_dtype({"NUM-5": {"float16": "storage"}, "MASK-6": "nan"}, "bfloat16")
+    {'MASK-6': 'nan'}
+    >>> in_dtype({"MASK-6": {"mask": "uniform"}}, "float32")
+    {'MASK-6': 'mask: uniform'}
+    """
+    found = {}
+    for rule, said in dialect.items():
+        if isinstance(said, str):
+            found[rule] = said
+        elif set(said) <= set(ROUTES):
+            variants = dict.fromkeys(said.values())
+            whole = len(said) == len(ROUTES) and len(variants) == 1
+            found[rule] = next(iter(variants)) if whole else _written(said)
+        elif dtype in said:
+            found[rule] = said[dtype]
+    return found
+
+
+def _written(said: Mapping[str, str]) -> str:
+    return ", ".join(f"{route}: {said[route]}" for route in ROUTES if route in said)
+
+
+def of_routes(variant: str) -> dict[str, str]:
+    """Return the variant of each route. A route of which the rule holds is left out.
+
+    Examples
+    --------
+    >>> from attnspec.dialect import of_routes
+    >>> of_routes("mask: uniform"), of_routes("nan"), of_routes("")
+    ({'mask': 'uniform'}, {'mask': 'nan', 'bias': 'nan'}, {})
+    """
+    if ": " in variant:
+        found = {}
+        for part in variant.split(", "):
+            route, name = part.split(": ")
+            found[route] = name
+        return found
+    return dict.fromkeys(ROUTES, variant) if variant else {}
+
+
+def described(dialect: Mapping[str, Any]) -> dict[str, str]:
+    """Return the text for each declared rule.
+
+    Examples
+    --------
+    >>> from attnspec.dialect import described
+    >>> described({"NUM-5": {"float16": "storage"}, "MASK-6": "nan"})
+    {'NUM-5': 'float16: storage', 'MASK-6': 'nan'}
+    """
+    return {
+        rule: said if isinstance(said, str) else ", ".join(f"{key}: {name}" for key, name in said.items())
+        for rule, said in dialect.items()
+    }
+
+
+def fault_of(dialect: Any, variants: Mapping[str, tuple[str, ...]], dtypes: tuple[str, ...]) -> str:
+    """Say what was expected of a declaration and what it has instead. Return an empty text if it is good.
+
+    Parameters
+    ----------
+    dialect : anything
+    variants : mapping of str to tuple of str
+        The variants of each rule.
+    dtypes : tuple of str
+        The dtypes of the implementation.
+
+    Examples
+    --------
+    >>> from attnspec.dialect import fault_of
+    >>> fault_of({"MASK-6": {"rows": "nan"}}, {"MASK-6": ("nan",)}, ("float32",))
+    "MASK-6: expected some of the dtypes float32 or of the routes mask, bias, got 'rows'"
+    """
+    if not isinstance(dialect, Mapping):
+        return f"expected a mapping of rule ids to variants, got {dialect!r}"
+    for rule, said in dialect.items():
+        if rule not in variants:
+            return f"expected a mapping of rule ids to variants, got the rule {rule!r}, which has none"
+        named = [said] if not isinstance(said, Mapping) else list(said.values())
+        wrong = next((one for one in named if one not in variants[rule]), None)
+        if wrong is not None or not named:
+            return f"{rule}: expected {' or '.join(variants[rule])}, got {wrong if named else said!r}"
+        if isinstance(said, Mapping) and (fault := _fault_of_keys(rule, set(said), dtypes)):
+            return f"{rule}: expected {fault}"
+    return ""
+
+
+def _fault_of_keys(rule: str, keys: set[Any], dtypes: tuple[str, ...]) -> str:
+    routes = ROUTES if rule in BY_ROUTE else ()
+    if keys <= set(dtypes) or keys <= set(routes):
+        return ""
+    known = f"some of the dtypes {', '.join(dtypes)}"
+    known += f" or of the routes {', '.join(routes)}" if routes else ""
+    foreign = sorted(map(str, keys - set(dtypes) - set(routes)))
+    return f"{known}, got {', '.join(map(repr, foreign or sorted(map(str, keys))))}"
