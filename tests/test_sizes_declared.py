@@ -128,6 +128,11 @@ def in_float32(output, lse, every):
     return tuple(one.astype(output.dtype) for one in found)
 
 
+def in_float16(output, lse, every):
+    """Attention of float64 arrays whose output is rounded to float16."""
+    return output.astype(np.float16).astype(output.dtype), lse
+
+
 def in_storage(_, lse, every):
     """Attention whose weights and their sums are kept in the dtype of the query."""
     query, key, value = (every[name] for name in ("query", "key", "value"))
@@ -161,3 +166,9 @@ def test_a_declared_precision_has_its_own_budgets(rule):
         return output, lse
 
     assert judge(wrong, item, dialect=dialect).status == "fail"
+
+
+def test_a_precision_below_the_declared_one_fails():
+    item = replace(ITEM, dtype="float64")
+    verdict = judge(in_float16, item, dialect={"NUM-2": "float32"})
+    assert (verdict.status, verdict.difference.output) == ("fail", "output")
