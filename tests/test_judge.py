@@ -12,6 +12,7 @@ from attnspec.conformance.judge.call import call, observe
 from attnspec.conformance.judge.dtypes import arguments_of, dtypes_of
 from attnspec.conformance.judge.failure import Failure, Missing
 from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.judge.layout import OF_ANY_NUMBERS
 from attnspec.conformance.verdict import Raise
 
 PORTABLE = load("numpy-portable")
@@ -288,6 +289,20 @@ def test_any_input_that_is_changed_is_noticed(name):
     assert verdict.reason.startswith(f"{name}: expected to be unchanged")
     with pytest.raises(Failure):
         call(backend, "attention", one)
+
+
+@pytest.mark.parametrize("layout", ["repeated", "expanded"])
+def test_a_layout_that_repeats_numbers_is_refused_for_other_numbers(layout):
+    """A view with a stride of 0 would give the backend another call than the one that is judged."""
+    random, one = np.random.default_rng(1), np.ones((2, 3, 5, 4))
+    arguments = {"query": random.normal(size=one.shape), "key": one, "value": random.normal(size=one.shape)}
+    repeated = call(PORTABLE, "attention", arguments, {"key": layout})["output"]
+    np.testing.assert_array_equal(repeated, call(PORTABLE, "attention", arguments)["output"])
+    for name in ("query", "value"):
+        with pytest.raises(ValueError, match=f"{name}: expected equal numbers for the layout {layout}, got"):
+            call(PORTABLE, "attention", arguments, {name: layout})
+    for kind in OF_ANY_NUMBERS:
+        call(PORTABLE, "attention", arguments, dict.fromkeys(arguments, kind))
 
 
 def test_a_figure_is_held_against_the_backend_too():

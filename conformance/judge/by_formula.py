@@ -81,7 +81,8 @@ def judge_sized(backend: Backend, item: Sized, threads: int = 0) -> Verdict:
     )
     try:
         _require(backend, item)
-        dialect = in_dialect(item.formula, backend.dialect)
+        lse = backend.has(item.operation, "return_lse")
+        dialect = in_dialect(item.formula, backend.dialect, lse=lse)
         outputs = call(backend, item.operation, item.case.arguments, item.layout, OUTPUTS)
         return _of_outputs(backend, item, verdict, dialect, outputs, threads)
     except Unsupported as unsupported:
@@ -188,10 +189,9 @@ def compared(
     }
     if item.sampled:
         arguments = {**item.case.arguments, **dialect.formula.given(dtype)}
-        if dialect.unit != 1:
-            looked.pop("lse", None)
         rows = chosen_rows((*formula.batch, formula.heads, formula.queries), item.seed)
-        return compared_rows(arguments, looked, dtype, rows, empty=dialect.empty, **options)
+        options |= {"unit": dialect.unit, "empty": dialect.empty}
+        return compared_rows(arguments, looked, dtype, rows, **options)
 
     def see(task: Callable[[], Block]) -> list[Difference | float]:
         return [

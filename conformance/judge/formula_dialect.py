@@ -38,8 +38,16 @@ class Dialect:
     empty: bool = True
 
 
-def in_dialect(formula: Formula, dialect: Mapping[str, str]) -> Dialect:
+def in_dialect(formula: Formula, dialect: Mapping[str, str], *, lse: bool = True) -> Dialect:
     """Translate a problem into the dialect of a backend.
+
+    Parameters
+    ----------
+    formula : Formula
+    dialect : mapping of str to str
+        The variants that the backend declares, by rule.
+    lse : bool, optional
+        Whether the backend returns the lse. If not, a variant of its unit makes no difference.
 
     Raises
     ------
@@ -70,7 +78,7 @@ def in_dialect(formula: Formula, dialect: Mapping[str, str]) -> Dialect:
             options["window"] = left - 1, right
             found = replace(found, rule=rule)
         elif rule == "SOFT-6":
-            found = replace(found, unit=log(2), rule=rule)
+            found = replace(found, unit=log(2), rule=rule) if lse else found
         elif rule == "SCORE-2" and "scale" not in options:
             options["scale"] = 1.0
             found = replace(found, rule=rule)

@@ -113,6 +113,7 @@ def compared_rows(
     accuracy: Accuracy = "full",
     working: str | None = None,
     profile: str = "",
+    unit: float = 1.0,
     empty: bool = True,
 ) -> Difference | float:
     """Compare some rows with their exact values by the second oracle.
@@ -127,6 +128,8 @@ def compared_rows(
         Batch entry, query head and row of each.
     accuracy, working, profile : str, optional
         As in `attnspec.reference.budget.budget.budget`.
+    unit : float, optional
+        The unit of the lse.
     empty : bool, optional
         Whether rows without an allowed key are compared.
 
@@ -143,8 +146,9 @@ def compared_rows(
             continue
         allowed = budget("attention", row_of(arguments, index), dtype, **options)
         for name in (one for one in OUTPUTS if one in outputs):
-            got = np.asarray(outputs[name][index])
-            found = compare(name, got, values[name], allowed[name][0], *accepted(name, dtype))
+            got, unit_of = np.asarray(outputs[name][index]), unit if name == "lse" else 1.0
+            value, own = values[name] / unit_of, allowed[name][0] / unit_of
+            found = compare(name, got, value, own, *accepted(name, dtype))
             if isinstance(found, Difference):
                 return replace(found, element=(*index, *found.element))
             largest = max(largest, found)
