@@ -13,6 +13,7 @@ from attnspec.backends.check import check_backend
 from attnspec.backends.user.function import backend_of
 from attnspec.backends.user.settings import Settings
 from attnspec.conformance import check
+from attnspec.conformance.gallery import entry
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.judge.memory import RUNS
 from attnspec.conformance.suite import memory
@@ -215,6 +216,7 @@ WRONG = {
         f"calls from threads: {name}": lambda name=name: held_for_all_threads(name)
         for name in ("scale", "softcap", "is_causal", "mask", "bias", "key_lengths", "sinks")
     },
+    "calls of one shape from threads": lambda: entry("exponentials_in_scratch_of_all_threads").backend(),
 }
 
 
@@ -245,6 +247,12 @@ def test_a_shared_place_is_noticed_in_other_problems_too(seed):
         if group.name in ("calls from threads: scale", "other numbers in the same arrays: key"):
             for item in group.items(seed):
                 assert judge(WRONG[group.name](), item).status == "fail"
+
+
+def test_a_scratch_buffer_of_all_threads_is_noticed_every_time():
+    (item,) = (one for one in ITEMS.values() if one.group == "calls of one shape from threads")
+    backend = entry("exponentials_in_scratch_of_all_threads").backend()
+    assert {judge(backend, item).status for _ in range(5)} == {"fail"}
 
 
 def test_the_number_of_keys_is_that_of_the_call_in_both_orders():

@@ -35,6 +35,8 @@ _LONG = Shape((1, 2), 2, 700, 4, 4)
 _SMALL = Shape((2, 2), 4, 7, 4, 4)
 #: A result of some thousand numbers. Small results often have no buffer.
 _LARGE = Shape((2, 4), 70, 139, 8, 8)
+#: So many scores that a call is seldom over before other threads are in theirs.
+_SLOW = Shape((1, 3), 128, 700, 4, 4)
 _ARRAYS = ("query", "key", "value")
 
 
@@ -194,3 +196,10 @@ def calls_from_threads(draw: Draw, option: str) -> Iterator[Yielded]:
         needs, own = ({}, {}) if option == "nothing" else drawn(problem, option)
         calls.append(problem.arguments | needs | (own if index != 2 else {}))
     yield _related(from_threads, *calls)
+
+
+@chapter.group("ERR-13")
+def calls_of_one_shape_from_threads(draw: Draw) -> Iterator[Yielded]:
+    """Threads make calls at once that differ in their numbers only, and so need the same buffers."""
+    one, other = (_problem(draw, _SLOW, index).arguments for index in range(2))
+    yield _related(from_threads, one, other, one, other)
