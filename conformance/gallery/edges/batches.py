@@ -1,10 +1,11 @@
 """Wrong with two or three batch axes, and an option that is given for each batch entry."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.bases.online import SQUARE, TALL, WIDE
+from attnspec.conformance.gallery.bases.online import SQUARE, TALL, WIDE, Online
 from attnspec.conformance.gallery.edges.entering import at
 from attnspec.conformance.gallery.entry import Array, Entry, altered
 from attnspec.reference.notation import Attention
@@ -39,12 +40,18 @@ def _by_the_last(axes: int, array: Any, count: int) -> Any:
     return np.broadcast_to(array[:1], array.shape)
 
 
-def _of_two(name: str, rule: str, kind: str, count: int) -> tuple[Entry, ...]:
+def _with_another(name: str, count: int, base: Online, other: Callable[[int, Any, int], Any]) -> Any:
+    """Make a function that attends with another array in the place of an option."""
+
     def attend(_count: int, call: Attention) -> Any:
         axes = len(call.batch)
-        return SQUARE.attend(altered(call, **{name: lambda array: _by_columns(axes, array, count)}))
+        return base.attend(altered(call, **{name: lambda array: other(axes, array, count)}))
 
-    words = name.replace("_", " ")
+    return attend
+
+
+def _of_two(name: str, rule: str, kind: str, count: int) -> tuple[Entry, ...]:
+    attend, words = _with_another(name, count, SQUARE, _by_columns), name.replace("_", " ")
     attend.__name__ = f"{name}_by_columns_of_the_batch"
     attend.__doc__ = (
         f"Count the batch entries of the {words} by columns, where there are two batch axes or more."
@@ -53,11 +60,7 @@ def _of_two(name: str, rule: str, kind: str, count: int) -> tuple[Entry, ...]:
 
 
 def _of_three(name: str, rule: str, kind: str, count: int) -> tuple[Entry, ...]:
-    def attend(_count: int, call: Attention) -> Any:
-        axes = len(call.batch)
-        return WIDE.attend(altered(call, **{name: lambda array: _by_the_last(axes, array, count)}))
-
-    words = name.replace("_", " ")
+    attend, words = _with_another(name, count, WIDE, _by_the_last), name.replace("_", " ")
     attend.__name__ = f"{name}_by_the_last_two_batch_axes"
     attend.__doc__ = f"Read the {words} by the last two of three batch axes."
     return at("attend", rule, kind, 3)(attend)

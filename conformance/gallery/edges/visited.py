@@ -1,5 +1,6 @@
 """Wrong about the tiles that a loop visits: it ends too early, or skips tiles."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,25 +24,28 @@ def _until(found: Slices, is_last: Any) -> Slices:
     return found
 
 
+def _until_nothing_is_left(one: Online, call: Attention, rows: slice, allowed: Callable[..., Any]) -> Slices:
+    """End the loop at a tile without a pair that an option allows."""
+    found = online.key_tiles(one, call, rows)
+    return _until(found, lambda keys: not np.any(allowed(cut(call, rows, keys))))
+
+
 @on("key_tiles", "MASK-1", "G", *TILED)
 def ends_at_a_masked_tile(one: Online, call: Attention, rows: slice) -> Slices:
     """End the loop at a tile of which the mask leaves nothing."""
-    found = online.key_tiles(one, call, rows)
-    return _until(found, lambda keys: not np.any(base.by_mask(cut(call, rows, keys))))
+    return _until_nothing_is_left(one, call, rows, base.by_mask)
 
 
 @on("key_tiles", "MASK-11", "G", WIDE, TALL)
 def ends_at_a_tile_of_other_segments(one: Online, call: Attention, rows: slice) -> Slices:
     """End the loop at a tile without a key of the queries' segments."""
-    found = online.key_tiles(one, call, rows)
-    return _until(found, lambda keys: not np.any(base.by_segments(cut(call, rows, keys))))
+    return _until_nothing_is_left(one, call, rows, base.by_segments)
 
 
 @on("key_tiles", "MASK-2", "G", SQUARE, TALL)
 def ends_at_a_tile_of_minus_infinity(one: Online, call: Attention, rows: slice) -> Slices:
     """End the loop at a tile whose bias is minus infinity."""
-    found = online.key_tiles(one, call, rows)
-    return _until(found, lambda keys: not np.any(base.by_bias(cut(call, rows, keys))))
+    return _until_nothing_is_left(one, call, rows, base.by_bias)
 
 
 @on("key_tiles", "SOFT-3", "G", SQUARE, WIDE)
