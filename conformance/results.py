@@ -49,6 +49,8 @@ class Header:
         The plan: the names of the cases to judge, written before the first is judged.
     level : str
         The only level that is tested. Empty for all.
+    choice : tuple of str
+        The options that chose the cases, such as ``-k empty``.
     schema : int
         The version of this format.
     """
@@ -58,6 +60,7 @@ class Header:
     seed: int | None = None
     cases: tuple[str, ...] = ()
     level: str = ""
+    choice: tuple[str, ...] = ()
     schema: int = SCHEMA
 
 

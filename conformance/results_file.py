@@ -77,7 +77,9 @@ def _schema() -> jsonschema.Draft202012Validator:
 
 
 _KINDS: Mapping[str, Callable[[dict[str, Any]], Header | Subject | Verdict | Footer]] = {
-    "header": lambda entry: Header(**{**entry, "cases": tuple(entry["cases"])}),
+    "header": lambda entry: Header(
+        **{**entry, "cases": tuple(entry["cases"]), "choice": tuple(entry.get("choice", ()))}
+    ),
     "subject": lambda entry: Subject(**entry),
     "verdict": from_json,
     "footer": lambda entry: Footer(**entry),

@@ -192,6 +192,68 @@ def test_the_file_of_another_run_is_refused(tmp_path, selection, header):
     assert "\n" not in str(caught.value)
 
 
+MATCHING = Selection(sizes=True, match=("float32", "NUM-8"))
+
+
+@pytest.mark.parametrize(
+    ("selection", "words"),
+    [
+        (replace(MATCHING, match=("MASK-3",)), ("expected -k NUM-8, -k float32 as in", "got -k MASK-3")),
+        (replace(MATCHING, match=("NUM-8",)), ("expected -k float32 as in its run, got none",)),
+        (replace(MATCHING, rules=("MASK-1",)), ("expected none as in its run, got --rule MASK-1",)),
+        (replace(MATCHING, names=("a",)), ("expected none as in its run, got --case a",)),
+        (replace(MATCHING, sizes=False), ("expected --sizes as in its run, got none",)),
+        (
+            replace(MATCHING, rules=("SOFT-1",), level="core"),
+            ("expected none as in its run, got --level core",),
+        ),
+    ],
+)
+def test_a_run_with_another_choice_of_cases_is_refused(tmp_path, selection, words):
+    path = written(tmp_path / "r.jsonl", PASS, part="chosen", choice=MATCHING.choice)
+    assert unfinished(path, MATCHING) == (PASS,)
+    assert unfinished(path, replace(MATCHING, match=MATCHING.match[::-1], within=1.0)) == (PASS,)
+    with pytest.raises(SpecError) as caught:
+        unfinished(path, selection)
+    assert all(one in str(caught.value) for one in ("--resume: ", str(path), *words))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("m:f?dtype=float32", "options of m:f: expected none as in its run, got --dtype float32"),
+        ("m:f?array=jax", "expected none as in its run, got --array jax"),
+        ("m:f", ""),
+        ("m:g?dtype=float32", ""),
+    ],
+)
+def test_a_backend_with_other_options_is_refused(tmp_path, name, words):
+    path = written(tmp_path / "r.jsonl", PASS)
+    if not words:
+        assert unfinished(path, Selection(sizes=True), [name]) == (PASS,)
+        return
+    with pytest.raises(SpecError, match=words):
+        unfinished(path, Selection(sizes=True), [name])
+
+
+def test_the_command_notes_the_choice_and_refuses_another(folder):
+    assert check(folder, "counted:noted", *SIZES).returncode == 0
+    calls(folder)
+    before = (folder / "r.jsonl").read_text()
+    for words, message in (
+        ((*SIZES[:3],), "expected --case sizes-covering-4, --case sizes-covering-5"),
+        ((*SIZES, "-k", "covering"), "got -k covering"),
+        ((*SIZES, "-k", "MASK-3"), "got --rule MASK-3"),
+        ((*SIZES, "--dtype", "float32"), "got --dtype float32"),
+    ):
+        done = check(folder, "counted:noted", *words, "--resume")
+        assert done.returncode == 2
+        assert message in done.stderr
+        assert done.stderr.count("\n") == 1
+    assert calls(folder) == 0
+    assert (folder / "r.jsonl").read_text() == before
+
+
 @pytest.mark.parametrize("text", ["broken\n", "{}\n", json.dumps({"verdict": {}}) + "\n", "\x00\n"])
 def test_a_broken_file_is_refused_in_one_line_and_kept(tmp_path, text):
     path = tmp_path / "r.jsonl"

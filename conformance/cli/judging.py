@@ -61,7 +61,7 @@ def judge_all(
         raise click.UsageError(
             f"reports: expected a different file for each, got {', '.join(map(str, files))}"
         )
-    earlier = unfinished(results, selection) if resume else ()
+    earlier = unfinished(results, selection, names) if resume else ()
     ran = run_all(
         names,
         selection,

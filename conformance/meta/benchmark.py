@@ -16,7 +16,7 @@ import click
 import numpy as np
 
 from attnspec.backends import NAMES
-from attnspec.conformance.meta import benchmark_sizes
+from attnspec.conformance.meta import benchmark_gradients, benchmark_sizes
 from attnspec.conformance.results import read
 from attnspec.reference import attention
 
@@ -120,6 +120,8 @@ def main(backends: tuple[str, ...], results: Path | None) -> None:
     for name, seconds, memory in rows:
         shown = f"{memory:.0f}" if "torch" not in name else "not traced"
         click.echo(f"| {name} | {seconds:.2f} | {seconds / rows[0][1]:.1f} | {shown} |")
+    click.echo("")
+    benchmark_gradients.tell()
     click.echo("")
     benchmark_sizes.tell()
     click.echo("\nthe suite, start-up included\n")

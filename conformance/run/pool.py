@@ -265,7 +265,7 @@ class Pool:
     def _header(self, plan: tuple[Planned, ...]) -> Header:
         cases = tuple(case.name for case in plan)
         chosen = self.selection
-        return Header(__version__, chosen.part, chosen.seed, cases, level=chosen.level)
+        return Header(__version__, chosen.part, chosen.seed, cases, level=chosen.level, choice=chosen.choice)
 
     def _any(self) -> Worker:
         """Return an idle process that has loaded the backend, or start one."""

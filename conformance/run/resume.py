@@ -1,15 +1,17 @@
 """Continue a run: the verdicts of an earlier run that was not finished."""
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from attnspec import SpecError, __version__
+from attnspec.backends.names import split_options
 from attnspec.conformance.report.failures import ended
 from attnspec.conformance.results_file import runs_of
 from attnspec.conformance.run.selection import Selection
 from attnspec.conformance.verdict import LEFT_OUT, Verdict
 
 
-def unfinished(path: Path | None, selection: Selection) -> tuple[Verdict, ...]:
+def unfinished(path: Path | None, selection: Selection, names: Sequence[str] = ()) -> tuple[Verdict, ...]:
     """Read the verdicts of an earlier run of the same part, without those that are to be judged again.
 
     A case that was left out, or that ended the process, is judged again. A missing file has no verdicts.
@@ -19,6 +21,8 @@ def unfinished(path: Path | None, selection: Selection) -> tuple[Verdict, ...]:
     path : Path or None
         The file of results.
     selection : Selection
+    names : sequence of str, optional
+        The backends to judge. One that is in the file must have the same options there.
 
     Raises
     ------
@@ -45,5 +49,24 @@ def unfinished(path: Path | None, selection: Selection) -> tuple[Verdict, ...]:
             raise SpecError(
                 f"--resume: {path}: expected a run of version, part and seed {expected}, got {got}"
             )
+        _require(path, "options", run.header.choice, selection.choice)
+    own = {subject.name for run in runs for subject in run.subjects}
+    for name in names:
+        others = sorted(one for one in own if split_options(one)[0] == split_options(name)[0])
+        if others and name not in own:
+            _require(path, f"options of {split_options(name)[0]}", _words(others[0]), _words(name))
     found = (one for run in runs for one in run.verdicts if one.case)
     return tuple(one for one in found if not ended(one) and not one.reason.startswith(LEFT_OUT))
+
+
+def _require(path: Path, what: str, expected: Iterable[str], got: Iterable[str]) -> None:
+    """Refuse options that are not those of the earlier run."""
+    if {*expected} != {*got}:
+        lacks, has = (", ".join(sorted(set(a) - set(b))) for a, b in ((expected, got), (got, expected)))
+        raise SpecError(
+            f"--resume: {path}: {what}: expected {lacks or 'none'} as in its run, got {has or 'none'}"
+        )
+
+
+def _words(name: str) -> list[str]:
+    return [f"--{option} {value}" for option, value in split_options(name)[1].items()]

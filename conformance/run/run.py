@@ -176,7 +176,8 @@ def _not_reached(known: Iterable[Verdict], selection: Selection, runs: Iterable[
     left = [one for one in known if (one.backend, one.case) not in told]
     for name in dict.fromkeys(one.backend for one in left):
         own = [one for one in left if one.backend == name]
-        yield Header(__version__, selection.part, selection.seed, tuple(one.case for one in own))
+        cases = tuple(one.case for one in own)
+        yield Header(__version__, selection.part, selection.seed, cases, selection.level, selection.choice)
         yield Subject(name, "", "")
         yield from own
 

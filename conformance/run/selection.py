@@ -64,6 +64,32 @@ class Selection:
             return "sizes"
         return "quick" if self.quick else "whole"
 
+    @property
+    def choice(self) -> tuple[str, ...]:
+        """The options that choose the cases, as on the command line, if `part` and the seed do not say it.
+
+        Examples
+        --------
+        >>> from attnspec.conformance.run.selection import Selection
+        >>> Selection(sizes=True, names=("sizes-views-1",)).choice
+        ('--sizes', '--case sizes-views-1')
+        >>> Selection(rules=("SOFT-1",), level="core", match=("empty",)).choice
+        ('--level core', '-k empty')
+        """
+        chosen = self.part == "chosen"
+        flags = {"--quick": self.quick and chosen, "--sizes": self.sizes and chosen}
+        level = (self.level,) if self.level else ()
+        words = {
+            "--level": level,
+            "--rule": () if level else self.rules,
+            "-k": self.match,
+            "--case": self.names,
+        }
+        return (
+            *(flag for flag, given in flags.items() if given),
+            *(f"{option} {word}" for option, given in words.items() for word in sorted(set(given))),
+        )
+
     def shows(self, rule: str) -> bool:
         """Whether a run must show the declarations about a rule.
 

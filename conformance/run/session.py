@@ -158,7 +158,8 @@ class Session:
         selection = self.selection if len(items) == sum(map(len, self.plans.values())) else _CHOSEN
         for name in self.names if self.controls else ():
             cases = tuple(item.case.name for item in items if item.backend == name)
-            header = Header(__version__, selection.part, self.selection.seed, cases, level=selection.level)
+            own = self.selection
+            header = Header(__version__, selection.part, own.seed, cases, selection.level, own.choice)
             run = self.runs[name] = Run(header)
             run.add(self.loaded[name].subject)
 

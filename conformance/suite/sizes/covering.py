@@ -35,6 +35,8 @@ _SMALL: dict[str, Any] = {
 }
 #: From option to option, the list of lengths of the keys is turned by this number.
 _TURN = 8
+#: Options that many kernels have for as many queries as keys only.
+_OF_PLACES = ("is_causal", "window", "left")
 #: The most multiplications of one problem.
 _MOST = 2**28
 
@@ -42,8 +44,9 @@ _MOST = 2**28
 def covering() -> Iterator[Asked]:
     """Each option in each length, depth, number of heads and of batch entries, and pairs of options."""
     number = 0
-    # A causal mask comes a second time, with most lengths of queries and keys the same.
-    for place, option in [*enumerate(chain.from_iterable(NAMES), 1), (0, "is_causal")]:
+    # Masks of places come a second time, with most lengths of queries and keys the same.
+    again = [(0, option) for option in _OF_PLACES]
+    for place, option in [*enumerate(chain.from_iterable(NAMES), 1), *again]:
         left = {factor: list(values) for factor, values in _FACTORS.items()}
         # With each option, a length of the queries meets another length of the keys.
         turn = _TURN * place % len(left["keys"])

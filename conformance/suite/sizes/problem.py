@@ -68,14 +68,15 @@ def value_of(name: str, number: int, batch: tuple[int, ...], queries: int, keys:
     entries = prod(batch)
     axes = _AXES[number % len(_AXES)]
     last = keys - queries  # the offset of the last query at the last key
+    offset = {"query_offset": last} if last else {}  # many kernels with a window have no offset
     lengths = {"key_lengths": keys, "query_lengths": queries}
     if name in lengths:
         return {name: tuple(edge(number + 7 * entry, lengths[name]) for entry in range(entries))}
     values: dict[str, dict[str, Any]] = {
         "is_causal": {"is_causal": True},
         "query_offset": {"is_causal": True, "query_offset": (last, edge(number, keys))[number % 2]},
-        "window": {"window": (edge(number, keys), edge(number + 3, keys)), "query_offset": last},
-        "left": {"window": (edge(number, keys), None), "is_causal": True, "query_offset": last},
+        "window": {"window": (edge(number, keys), edge(number + 3, keys))} | offset,
+        "left": {"window": (edge(number, keys), None), "is_causal": True} | offset,
         "segments": {"segments": edge(number, keys)},
         "mask": {"mask": axes},
         "bias": {"bias": axes},
