@@ -14,8 +14,8 @@ chapter = Chapter("errors")
 
 #: One more than a number that a kernel may count to. The other axes are short, so that this costs little.
 _COUNTS = (
-    Shape((1, 33), 2, 5, 4, 3),
-    Shape((33, 2), 2, 5, 4, 3),
+    Shape((1, 33), 2, 7, 4, 3),
+    Shape((33, 2), 2, 7, 4, 3),
     Shape((1, 2), 2, 5, 257, 264),
     Shape((1, 1), 2, 5, 520, 72),
     Shape((1, 1), 40, 70, 136, 8),
