@@ -13,6 +13,17 @@ from tests_support import can_compile
 from attnspec import find_rule
 from attnspec.backends import NAMES, BackendError, load
 from attnspec.backends.names import APART
+from attnspec.conformance.meta.findings import (
+    FIELDS,
+    Seen,
+    installed,
+    last_seen,
+    main,
+    read,
+    report,
+    run,
+    write,
+)
 
 FINDINGS = Path(__file__).parents[1] / "backends" / "findings"
 SCRIPTS = sorted(FINDINGS.glob("*/*.py"))
@@ -34,6 +45,8 @@ DECLARED = list(declared())
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_a_finding_still_shows(script, tmp_path):
     """Exit status 1 says that it does not: then the library has changed, and the declaration goes."""
+    if not installed(read(script)):
+        pytest.skip(f"{script.parent.name} is not installed")
     if "torch.compile" in script.read_text(encoding="utf-8") and not can_compile():
         pytest.skip("needs a C++ compiler and the headers of Python")
     status, told = (forked if script.parent.name == "torch" else started)(script, tmp_path / "told.txt")
@@ -63,7 +76,7 @@ def forked(script, told):
 def test_a_script_uses_the_library_alone_and_names_a_rule(script):
     text = script.read_text(encoding="utf-8")
     assert "attnspec" not in text
-    assert len(text.splitlines()) <= 40
+    assert len(read(script).code.splitlines()) <= 40
     for rule_id in re.findall(r"\b[A-Z]+-\d+\b", text.split('"""')[1]):
         find_rule(rule_id)
 
@@ -76,3 +89,66 @@ def test_a_declared_deviation_has_its_script_or_link(name, deviation):
     assert f"({deviation.rules[0]}" in text
     for rule_id in deviation.rules:
         find_rule(rule_id)
+
+
+def test_the_pages_are_those_of_the_scripts():
+    """If this fails, run `python -m attnspec.conformance.meta.findings backends/findings`."""
+    seen = last_seen(FINDINGS)
+    for path, text in write(FINDINGS, seen).items():
+        assert path.read_text(encoding="utf-8") == text, path
+    pages = {path.with_suffix("") for path in FINDINGS.glob("*/*.md")}
+    assert pages == {path.with_suffix("") for path in SCRIPTS}, "a page without a script"
+    missing = {f"{path.parent.name}/{path.stem}" for path in SCRIPTS} - set(seen)
+    assert not missing, "run them once with the library installed"
+    assert all(one.expected and one.got for one in seen.values())
+
+
+FINDING = """\"\"\"NumPy: two is three (MASK-6).
+
+More about it.
+
+Documentation: says | nothing
+about it.
+
+Known: {known}
+\"\"\"
+
+import sys
+
+print("expected 2")
+print("got 3")
+sys.exit({status})
+"""
+
+
+def test_what_is_written_of_a_script(tmp_path):
+    (tmp_path / "numpy").mkdir()
+    script = tmp_path / "numpy" / "two.py"
+    script.write_text(FINDING.format(known="no thread found", status=0))
+    finding = read(script)
+    assert (finding.rules, finding.text, finding.status) == (("MASK-6",), ("More about it.",), "new")
+    assert finding.fields["Documentation"] == "says | nothing about it."
+    assert set(finding.fields) < set(FIELDS)
+    version = installed(finding)
+    assert run(script, version) == Seen(version, "2", "3")
+    pages = write(tmp_path, {"numpy/two": Seen(version, "2", "3")})
+    assert f"| numpy {version} |" in pages[tmp_path / "README.md"]
+    assert "| new |" in pages[tmp_path / "README.md"]
+    text = pages[tmp_path / "numpy" / "two.md"]
+    assert "says \\| nothing" in text
+    assert "### Two is three\n" in report(finding, None)
+    assert "MASK-6" not in report(finding, None), "a project need not know our rules"
+
+
+def test_a_finding_that_is_gone_is_said(tmp_path, capsys):
+    (tmp_path / "numpy").mkdir()
+    (tmp_path / "nothing-of-this-name").mkdir()
+    (tmp_path / "numpy" / "two.py").write_text(FINDING.format(known="https://example.org/1", status=1))
+    (tmp_path / "nothing-of-this-name" / "two.py").write_text(FINDING.format(known="x", status=0))
+    main([str(tmp_path)], standalone_mode=False)
+    assert "numpy/two: numpy" in (told := capsys.readouterr().out)
+    assert "shows it no longer" in told
+    assert "2 findings, 1 of them seen" in told
+    assert "| shows no longer |" in (tmp_path / "README.md").read_text()
+    assert "| not run |" in (tmp_path / "README.md").read_text()
+    assert last_seen(tmp_path)["numpy/two"].shows is False
