@@ -1,8 +1,9 @@
 """Groups failures by cause, and finds the rule that describes each cause best.
 
 The description of a cause consists of counts: how many of the calls with some traits fail, and how
-many of all others. Calls that end the process, raise in one line, change an input or are not
-repeatable have separate causes. Other failures are divided by their common traits.
+many of all others. Calls that end the process, raise one error in one line, change an input or are not
+repeatable have separate causes, and so have results of a lower precision and traces of weights that
+should be 0. Other failures are divided by their common traits.
 """
 
 from collections import Counter
@@ -10,10 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from attnspec.conformance import traits
+from attnspec.conformance.report.aside import PRECISE, TRACES, set_aside
 from attnspec.conformance.report.blame import is_gross, is_of_half, owners, rule_of
 from attnspec.conformance.report.blame_gradients import are_gradients
 from attnspec.conformance.report.by_rule import about
 from attnspec.conformance.report.common import CLEAR, Common, clarity, common_of, told, traits_of
+from attnspec.conformance.report.messages import of_line, raised_always
 from attnspec.conformance.verdict import Verdict
 from attnspec.dtypes import DTYPES
 
@@ -23,6 +26,12 @@ _MOST_CAUSES = 4
 _MOST_WAYS = 4
 #: A cause may absorb others if at least this share of the calls with its traits fails.
 _NEARLY = 0.9
+#: With fewer calls than this, it is not said that every call raises.
+_FEW = 5
+#: The kind of a cause that makes every call raise.
+ALWAYS = "always"
+#: The kinds of causes that neither take in others nor are taken in.
+_APART = {"ended", "repeated", "earlier", "refused", PRECISE, TRACES}
 _NOTHING = Common()
 
 
@@ -38,7 +47,9 @@ class Cause:
         The failures, starting with the one to show.
     common : Common
     kind : str
-        ``ended``, ``raised``, ``changed``, ``repeated``, ``earlier`` or ``refused``. Empty for values.
+        ``ended``, ``raised``, ``always`` (every call raises), ``changed``, ``repeated``, ``earlier``,
+        ``refused``, ``precise`` or ``traces`` (see `attnspec.conformance.report.aside`). Empty for other
+        wrong values.
     precision : str
         A shorter dtype in whose budget all failures lie, or empty.
     further : tuple of Common
@@ -71,17 +82,34 @@ def causes(failures: Iterable[Verdict], verdicts: Iterable[Verdict] = ()) -> lis
     >>> [(cause.rule, len(cause.failures), cause.common.traits) for cause in causes(failing, passing)]
     [('MASK-1', 2, ('mask',))]
     """
-    passing = [one for one in verdicts if one.status in ("pass", "deviation")]
+    judged = list(verdicts)
+    passing = [one for one in judged if one.status in ("pass", "deviation")]
     groups: dict[tuple[str, ...], list[Verdict]] = {}
     found = sorted(failures, key=_simplicity)
+    if len(found) >= _FEW and raised_always(judged):
+        return _of_all(found)
     unsteady = _unsteady(found)
+    aside = {} if unsteady else set_aside(found)
     for one in found:
-        groups.setdefault(_kind(one, unsteady), []).append(one)
+        kind = _kind(one, unsteady)
+        groups.setdefault(aside.get(one, kind) if kind == ("",) else kind, []).append(one)
     groups = _with_shapes(_fewer(groups))
     made: list[Cause] = []
     for key in sorted(groups, key=lambda key: (_ORDER[key[0]], -len(groups[key]), key)):
-        made += _of_kind(key[0], groups[key], passing)
+        # The logic of calls that are only imprecise is right.
+        right = passing if key[0] in (PRECISE, TRACES) else [*passing, *aside]
+        made += _of_kind(key, groups[key], right)
     return _folded(made)
+
+
+def _of_all(failures: Iterable[Verdict]) -> list[Cause]:
+    """Make the causes of an implementation of which every call raises: one for each error."""
+    groups: dict[tuple[str, ...], list[Verdict]] = {}
+    for one in failures:
+        groups.setdefault(of_line(one), []).append(one)
+    ordered = sorted(groups.values(), key=len, reverse=True)
+    shown = [*ordered[: _MOST_WAYS - 1], [one for group in ordered[_MOST_WAYS - 1 :] for one in group]]
+    return [Cause(about(group[0]), tuple(group), kind=ALWAYS) for group in shown if group]
 
 
 def _folded(made: Sequence[Cause]) -> list[Cause]:
@@ -119,7 +147,7 @@ def _is_same(one: Cause, other: Cause) -> bool:
 def _takes_in(wider: Cause, cause: Cause) -> bool:
     having, common = set(wider.common.traits), wider.common
     clear = bool(having) and common.failing >= _NEARLY * common.judged
-    apart = {wider.kind, cause.kind} & {"ended", "repeated", "earlier", "refused"}
+    apart = {wider.kind, cause.kind} & _APART
     # Wrong values do not cause a wrong shape or dtype.
     apart |= {_form(cause)} - {_form(wider), ""}
     return clear and not apart and all(having <= traits_of(one) for one in cause.failures)
@@ -135,7 +163,9 @@ _ORDER = {
     "shape": 4,
     "": 4,
     "raised": 4,
-    "refused": 5,
+    PRECISE: 5,
+    TRACES: 5,
+    "refused": 6,
 }
 #: Messages of libraries about writing to a read-only input, which would have changed the input.
 _UNWRITABLE = ("read-only", "more than one element of the written-to tensor")
@@ -189,13 +219,20 @@ def _kind(one: Verdict, unsteady: str) -> tuple[str, ...]:
     if unsteady:
         return (unsteady,)
     if raised is not None:
-        return "raised", raised.type, raised.file, str(raised.line)
+        return "raised", *of_line(one)
     kind = one.difference.kind if one.difference and traits.RELATED not in one.traits else ""
     return (kind,) if kind in ("dtype", "shape") else ("",)
 
 
-def _of_kind(kind: str, failures: Sequence[Verdict], passing: Sequence[Verdict]) -> Iterator[Cause]:
-    if kind == "repeated":
+def _of_kind(
+    key: tuple[str, ...], failures: Sequence[Verdict], passing: Sequence[Verdict]
+) -> Iterator[Cause]:
+    kind = key[0]
+    if kind in (PRECISE, TRACES):
+        rule = _rule_of_traces(failures) if kind == TRACES else key[1]
+        common = told(common_of(_singles(failures), _plain(passing), owners()))
+        yield Cause(rule, _shown_first(failures, lambda one: about(one) == rule), common, kind)
+    elif kind == "repeated":
         # The calls whose result changed when repeated show it best.
         yield Cause("NUM-9", tuple(sorted(failures, key=lambda one: one.repeatable)), kind=kind)
     elif kind == "earlier":
@@ -211,6 +248,12 @@ def _of_kind(kind: str, failures: Sequence[Verdict], passing: Sequence[Verdict])
         divided = _divided(failures, plain) if kind == "" else [_one(failures, plain, kind)]
         # Errors the size of a rounding give the least information.
         yield from sorted(divided, key=lambda cause: cause.rule == "NUM-3" and not cause.precision)
+
+
+def _rule_of_traces(failures: Iterable[Verdict]) -> str:
+    """Return the rule on weights of disallowed keys. If other weights are wrong too, that on all weights."""
+    none = all(one.difference is not None and one.difference.expected == 0 for one in failures)
+    return "MASK-5" if none else "SOFT-1"
 
 
 def _plain(passing: Sequence[Verdict]) -> list[Verdict]:
