@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from math import isfinite
 
 from attnspec.conformance import traits
 from attnspec.conformance.report.aside import PRECISE, TRACES, error_of
@@ -28,7 +29,7 @@ def because(cause: Cause) -> Iterator[str]:
     if cause.kind in _KINDS:
         yield _KINDS[cause.kind]
     if cause.kind == PRECISE:
-        yield "all failures are due to the precision: they are small, or calls with large scores"
+        yield f"all failures are due to the precision: {_worst(cause)}"
     if cause.kind == TRACES:
         largest = max(map(error_of, cause.failures), default=0.0)
         yield f"all errors are at most {largest:.2g}: weights that should be 0, or nearly 0, are larger"
@@ -38,6 +39,16 @@ def because(cause: Cause) -> Iterator[str]:
         yield from _counted(common)
     for text in other_messages(cause.failures) if cause.kind != "refused" else ():
         yield f"also: {text}"
+
+
+def _worst(cause: Cause) -> str:
+    """Describe the largest error in each dtype. Outside the range of a dtype there is no budget."""
+    shares: dict[str, float] = {}
+    for one in cause.failures:
+        share = one.difference.share if one.difference and one.difference.kind == "value" else 0.0
+        if isfinite(share):
+            shares[one.dtype] = max(share, shares.get(one.dtype, 0.0))
+    return ", ".join(f"up to {share:.3g} budgets in {dtype}" for dtype, share in sorted(shares.items()))
 
 
 def _counted(common: Common) -> Iterator[str]:

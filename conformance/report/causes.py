@@ -15,10 +15,19 @@ from attnspec.conformance.report.aside import PRECISE, TRACES, set_aside
 from attnspec.conformance.report.blame import is_gross, is_of_half, owners, rule_of
 from attnspec.conformance.report.blame_gradients import are_gradients
 from attnspec.conformance.report.by_rule import about
-from attnspec.conformance.report.common import CLEAR, Common, clarity, common_of, told, traits_of
+from attnspec.conformance.report.common import (
+    CLEAR,
+    Common,
+    clarity,
+    common_of,
+    is_pure,
+    pure_of,
+    told,
+    traits_of,
+)
 from attnspec.conformance.report.messages import of_line, raised_always
 from attnspec.conformance.verdict import Verdict
-from attnspec.dtypes import DTYPES
+from attnspec.dtypes import DTYPES, SHORT
 
 #: The largest number of causes into which failures are divided.
 _MOST_CAUSES = 4
@@ -28,6 +37,8 @@ _MOST_WAYS = 4
 _NEARLY = 0.9
 #: With fewer calls than this, it is not said that every call raises.
 _FEW = 5
+#: Traits of the calls that show whether an option excludes keys, and the size of a pair of traits.
+_EXTREME, _PAIR = {traits.EMPTY, traits.LARGE}, 2
 #: The kind of a cause that makes every call raise.
 ALWAYS = "always"
 #: The kinds of causes that neither take in others nor are taken in.
@@ -126,7 +137,7 @@ def _folded(made: Sequence[Cause]) -> list[Cause]:
 
 
 def _of_one_rule(made: Iterable[Cause]) -> list[Cause]:
-    """Merge causes of wrong values under one rule, those of the first in front."""
+    """Merge causes of wrong values under one rule or of one option, those of the first in front."""
     kept: list[Cause] = []
     for cause in made:
         first = next((one for one in kept if _is_same(one, cause)), None)
@@ -139,9 +150,19 @@ def _of_one_rule(made: Iterable[Cause]) -> list[Cause]:
 
 
 def _is_same(one: Cause, other: Cause) -> bool:
-    """Whether both are wrong values under one rule."""
+    """Whether both are wrong values under one rule, or of one option where it must exclude keys entirely."""
     forms = {one.kind, other.kind, _form(one), _form(other)}
-    return forms == {""} and (one.rule, one.precision) == (other.rule, other.precision)
+    same = one.rule == other.rule or bool(_weak(one.common) & _weak(other.common))
+    return forms == {""} and same and one.precision == other.precision
+
+
+def _weak(common: Common) -> set[str]:
+    """Return the option that fails only where nothing is left to attend to, or beside large scores.
+
+    An option that lowers scores by a finite number, instead of excluding keys, fails in both.
+    """
+    found = set(common.traits)
+    return found - _EXTREME if len(found) == _PAIR and found & _EXTREME else set()
 
 
 def _takes_in(wider: Cause, cause: Cause) -> bool:
@@ -283,8 +304,13 @@ def _divided(failures: Sequence[Verdict], plain: Sequence[Verdict]) -> Iterator[
         if not left:
             return
         common = common_of(_singles(left), plain, owners())
+        if clarity(common) < CLEAR and number < _MOST_CAUSES - 1:
+            # Several causes are left. One of them may be all calls of some kind.
+            pure = pure_of(_singles(left), plain)
+            common = pure if pure.traits else common
         # Remaining failures without common traits are not divided further.
-        last = number == _MOST_CAUSES - 1 or (number > 0 and clarity(common) < CLEAR)
+        unclear = clarity(common) < CLEAR and not is_pure(common)
+        last = number == _MOST_CAUSES - 1 or (number > 0 and unclear)
         own = [one for one in left if last or set(common.traits) <= traits_of(one)]
         # The same call in another dtype has the same cause.
         stems = {_stem(one) for one in own if set(common.traits) & set(DTYPES)}
@@ -305,7 +331,7 @@ def _named(own: Sequence[Verdict], common: Common, passing: Sequence[Verdict], k
         first = _shown_first(own, lambda one: about(one) == precise)
         return Cause(precise, first, common, kind, "float16")
     # A single call has too many traits that others lack.
-    clear = clarity(common) >= CLEAR and len(own) > 1
+    clear = (clarity(common) >= CLEAR or is_pure(common)) and len(own) > 1
     rule = rule_of(own, common if clear else Common(), passing)
     return Cause(rule, _shown_first(own, lambda one: about(one) == rule), told(common), kind)
 
@@ -318,8 +344,8 @@ def _shown_first(found: Sequence[Verdict], wanted: Callable[[Verdict], bool]) ->
     return tuple(sorted(found, key=lambda one: not wanted(one)))
 
 
-def _simplicity(one: Verdict) -> tuple[bool, int, bool, int, bool, str]:
-    """Return a sort key: single calls first, then named cases, then fewer numbers."""
+def _simplicity(one: Verdict) -> tuple[bool, int, bool, int, bool, bool, str]:
+    """Return a sort key: single calls first, then named cases, then fewer numbers, then longer dtypes."""
     named = bool(one.variant or one.precision)
     kind = 2 * (traits.RELATED in one.traits) + (traits.REFUSED in one.traits)
-    return one.status == "error", kind, not named, one.numbers, bool(one.group), one.case
+    return one.status == "error", kind, not named, one.numbers, one.dtype in SHORT, bool(one.group), one.case
