@@ -1,4 +1,4 @@
-"""Causes beside the logic: a lower precision, traces of weights, exceptions. None of them hides another cause."""
+"""Causes beside the logic: a lower precision, traces of weights, exceptions. None hides another cause."""
 
 from dataclasses import replace
 
@@ -15,7 +15,9 @@ from attnspec.conformance.report.causes import causes
 from attnspec.conformance.report.diagnosis import diagnose
 from attnspec.conformance.report.failures import broken
 from attnspec.conformance.report.messages import words_of
-from attnspec.conformance.report.screen import shown
+from attnspec.conformance.report.report import Report
+from attnspec.conformance.report.screen import screen, shown
+from attnspec.conformance.results import Header, Results, Subject
 from attnspec.conformance.verdict import Difference, Raise, Verdict
 
 PORTABLE = load("numpy-portable")
@@ -188,6 +190,18 @@ def test_where_every_call_raises_one_block_says_so():
     assert len(broken(every, [*every, *passing(1)])) == 3, "one call has a result"
     other = raising(5, "no mask")
     assert [one.cause.kind for one in broken([*every, *other], [*every, *other])] == ["always"] * 2
+
+
+def test_where_every_call_raises_neither_table_nor_counts_are_shown():
+    raised = raising(9, "no enable_gqa")
+    report = Report(Results((Subject("b", "numpy", "2.4"),), tuple(raised), (Header("1", "whole", None),)))
+    text = screen(report, width=80)
+    assert text.endswith("\nb: does not conform: every call raises\n")
+    assert "┏" not in text
+    assert "┏" in screen(report, width=80, every=True)
+    some = replace(report, results=replace(report.results, verdicts=(*raised, *passing(1))))
+    assert "┏" in screen(some, width=80)
+    assert "does not conform: 9 cases fail under 1 rule" in screen(some, width=80)
 
 
 def test_where_every_call_raises_no_entry_is_named():

@@ -35,8 +35,6 @@ _MOST_CAUSES = 4
 _MOST_WAYS = 4
 #: A cause may absorb others if at least this share of the calls with its traits fails.
 _NEARLY = 0.9
-#: With fewer calls than this, it is not said that every call raises.
-_FEW = 5
 #: Traits of the calls that show whether an option excludes keys, and the size of a pair of traits.
 _EXTREME, _PAIR = {traits.EMPTY, traits.LARGE}, 2
 #: The kind of a cause that makes every call raise.
@@ -97,7 +95,7 @@ def causes(failures: Iterable[Verdict], verdicts: Iterable[Verdict] = ()) -> lis
     passing = [one for one in judged if one.status in ("pass", "deviation")]
     groups: dict[tuple[str, ...], list[Verdict]] = {}
     found = sorted(failures, key=_simplicity)
-    if len(found) >= _FEW and raised_always(judged):
+    if raised_always(judged):
         return _of_all(found)
     unsteady = _unsteady(found)
     aside = {} if unsteady else set_aside(found)

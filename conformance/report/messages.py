@@ -12,6 +12,8 @@ from attnspec.conformance.verdict import Verdict
 _DTYPES = re.compile(
     r"\[with [^\]]*\]|<[^<>]*>|\b\w*(?:float|double|half|bool|int|complex)\w*\b", re.IGNORECASE
 )
+#: With fewer calls than this, it is not said that every call raises.
+_FEW = 5
 #: The number of characters of another message that are shown.
 _MOST = 160
 #: The number of other messages that are shown.
@@ -63,9 +65,21 @@ def other_messages(failures: Sequence[Verdict]) -> list[str]:
 
 
 def raised_always(verdicts: Iterable[Verdict]) -> bool:
-    """Whether every call that should return a result raised. Calls that are not offered do not count."""
+    """Whether every call that should return a result raised.
+
+    Calls that are not offered do not count. Of fewer calls than five, this is never said.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.messages import raised_always
+    >>> from attnspec.conformance.verdict import Raise, Verdict
+    >>> raised = Raise("TypeError", "no enable_gqa")
+    >>> failing = [Verdict("b", f"c-{n}", "g", ("MASK-1",), "error", raised=raised) for n in range(5)]
+    >>> raised_always(failing), raised_always([*failing, Verdict("b", "d", "g", ("SOFT-1",), "pass")])
+    (True, False)
+    """
     judged = [one for one in verdicts if one.status != "unsupported" and traits.REFUSED not in one.traits]
-    return bool(judged) and all(one.raised is not None and one.raised.type for one in judged)
+    return len(judged) >= _FEW and all(one.raised is not None and one.raised.type for one in judged)
 
 
 def _end(message: str) -> str:
