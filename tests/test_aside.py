@@ -213,11 +213,13 @@ def test_where_every_call_raises_no_entry_is_named():
 
 def test_several_causes_without_clear_traits_are_told_apart_where_all_calls_of_a_kind_fail():
     zero = verdicts(12, "SCORE-3", traits=("scale", "scale of 0"), ignored="scale")
-    causal = verdicts(16, "MASK-4", traits=("is_causal",))
-    right = passing(60, "is_causal"), passing(300, "scale"), passing(600, "mask"), passing(1, "scale of 0")
-    assert found(zero, causal, *right) == [("", "SCORE-3", 12), ("", "MASK-3", 16)]
+    causal = verdicts(29, "MASK-4", traits=("is_causal",))
+    right = passing(85, "is_causal"), passing(300, "scale"), passing(600, "mask"), passing(1, "scale of 0")
+    assert found(zero, causal, *right) == [("", "SCORE-3", 12), ("", "MASK-3", 29)]
+    empty = verdicts(60, "MASK-6", traits=("empty row",))
+    assert found(empty, zero, causal, *right) == [("", "MASK-6", 60), ("", "SCORE-3", 12), ("", "MASK-3", 29)]
     text = list(because(first(zero, causal, *right)))
-    assert text == ["fails: 12 of 13 calls with `scale` of 0, 16 of 976 others"]
+    assert text == ["fails: 12 of 13 calls with `scale` of 0, 29 of 1014 others"]
 
 
 def test_an_option_that_lowers_scores_by_a_finite_number_is_one_cause():
