@@ -25,6 +25,8 @@ from attnspec.reference.budget.budget import Budget, budget
 _OF_LSE = ("NUM-7", "SHAPE-8", "SOFT-6", "SOFT-7", "DROP-3", "CACHE-6", "CACHE-7")
 #: An error larger than this share of the largest number is not due to rounding.
 _FAR = 0.25
+#: A rounding to float32 is 2^29 times as large as one to float64. Smaller errors have other causes.
+_OF_FLOAT32 = 2.0**10
 #: Budgets are derived for the softmax of the standard. A variant may round in other places.
 _SLACK = 8
 
@@ -74,7 +76,7 @@ def cause_of(
     if find_rule(rule).level != "MUST":
         return Cause(rule)  # a choice that this rule allows breaks no other rule
     if not case.group:
-        return _of_golden(backend, case, difference.output, outputs)
+        return _of_golden(backend, case, difference, outputs, values)
     if difference.kind == "shape":
         return Cause(rule)
     for name in ignored(backend, case, outputs):
@@ -132,9 +134,11 @@ def _is_near(operation: str, outputs: Outputs, arguments: Mapping[str, Any]) -> 
     return not bool((off[np.isfinite(off)] > _FAR * np.abs(near[np.isfinite(near)]).max(initial=1.0)).any())
 
 
-def _of_golden(backend: Backend, case: Case, name: str, outputs: Outputs) -> Cause:
-    """Determine the cause for a golden vector, from its stored values of variants."""
-    budgets = budgets_of(backend, case)
+def _of_golden(
+    backend: Backend, case: Case, difference: Difference, outputs: Outputs, values: Mapping[str, Any]
+) -> Cause:
+    """Determine the cause for a golden vector, from its stored values of variants or from the precision."""
+    budgets, name = budgets_of(backend, case), difference.output
     for other in case.alternatives:
         if name in other.expected:
             allowed = _SLACK * budgets[name]
@@ -145,7 +149,10 @@ def _of_golden(backend: Backend, case: Case, name: str, outputs: Outputs) -> Cau
             apart = differ(other.expected, case.expected, {name: allowed}, {name: outputs[name]})
             if apart and not isinstance(compared, Difference):
                 return Cause(other.rule, other.variant)
-    return Cause(case.rules[0])
+    own = Cause(case.rules[0])
+    if difference.kind != "value" or (case.dtype == "float64" and difference.share < _OF_FLOAT32):
+        return own
+    return _precision(backend, case, outputs, values) or own
 
 
 def _precision(backend: Backend, case: Case, outputs: Outputs, values: Mapping[str, Any]) -> Cause | None:

@@ -2,11 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from math import isfinite
 
 from attnspec.conformance import traits
+from attnspec.conformance.report.aside import PRECISE, TRACES, error_of
 from attnspec.conformance.report.by_rule import about
-from attnspec.conformance.report.causes import Cause
+from attnspec.conformance.report.causes import ALWAYS, Cause
 from attnspec.conformance.report.common import Common
+from attnspec.conformance.report.messages import other_messages
 from attnspec.conformance.verdict import Verdict
 from attnspec.dtypes import DTYPES
 
@@ -16,18 +19,36 @@ def because(cause: Cause) -> Iterator[str]:
 
     Examples
     --------
-    >>> from attnspec.conformance.report.causes import Cause
-    >>> from attnspec.conformance.report.common import Common
-    >>> from attnspec.conformance.report.because import because
-    >>> list(because(Cause("MASK-1", (), Common(("mask",), 41, 43, 0, 820))))
-    ['fails: 41 of 43 calls with `mask`, 0 of 820 others']
+        >>> from attnspec.conformance.report.causes import Cause
+        >>> from attnspec.conformance.report.common import Common
+    from attnspec.conformance.report.messages import other_messages
+        >>> from attnspec.conformance.report.because import because
+        >>> list(because(Cause("MASK-1", (), Common(("mask",), 41, 43, 0, 820))))
+        ['fails: 41 of 43 calls with `mask`, 0 of 820 others']
     """
     if cause.kind in _KINDS:
         yield _KINDS[cause.kind]
+    if cause.kind == PRECISE:
+        yield f"all failures are due to the precision: {_worst(cause)}"
+    if cause.kind == TRACES:
+        largest = max(map(error_of, cause.failures), default=0.0)
+        yield f"all errors are at most {largest:.2g}: weights that should be 0, or nearly 0, are larger"
     if cause.precision:
         yield f"all failures are within the budget of {cause.precision}: some step may be computed in it"
     for common in (cause.common, *cause.further):
         yield from _counted(common)
+    for text in other_messages(cause.failures) if cause.kind != "refused" else ():
+        yield f"also: {text}"
+
+
+def _worst(cause: Cause) -> str:
+    """Describe the largest error in each dtype. Outside the range of a dtype there is no budget."""
+    shares: dict[str, float] = {}
+    for one in cause.failures:
+        share = one.difference.share if one.difference and one.difference.kind == "value" else 0.0
+        if isfinite(share):
+            shares[one.dtype] = max(share, shares.get(one.dtype, 0.0))
+    return ", ".join(f"up to {share:.3g} budgets in {dtype}" for dtype, share in sorted(shares.items()))
 
 
 def _counted(common: Common) -> Iterator[str]:
@@ -89,6 +110,9 @@ _COMMON = {
 
 def also(verdict: Verdict, cause: Cause) -> Iterator[str]:
     """Count the other failures, under the rule of the cause and under other rules."""
+    if cause.kind == ALWAYS:
+        yield f"so do {len(cause.failures) - 1} more cases of {verdict.backend}, under all rules"
+        return
     counted = Counter(map(about, cause.failures[1:]))
     own = counted.pop(cause.rule, 0)
     if own:

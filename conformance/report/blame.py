@@ -127,10 +127,15 @@ def is_gross(one: Verdict) -> bool:
     return off.kind == "pattern" or not abs(off.got - off.expected) <= _GROSS * max(1.0, abs(off.expected))
 
 
+def is_few_budgets(one: Verdict) -> bool:
+    """Whether the error of a value is only a few budgets."""
+    off = one.difference
+    return off is not None and off.kind == "value" and off.share <= _FEW_BUDGETS
+
+
 def _is_of_rounding(own: Sequence[Verdict]) -> bool:
     """Whether nearly all errors are a few budgets, and none is large."""
-    off = [one.difference.share for one in own if one.difference and one.difference.kind == "value"]
-    few = sum(share <= _FEW_BUDGETS for share in off)
+    few = sum(map(is_few_budgets, own))
     if 2 * sum(bool(one.ignored or one.variant) for one in own) > len(own):
         return False  # it resembles something else
     return bool(own) and few >= _NEARLY * len(own) and not any(map(is_gross, own))

@@ -1,8 +1,9 @@
 """Groups failures by cause, and finds the rule that describes each cause best.
 
 The description of a cause consists of counts: how many of the calls with some traits fail, and how
-many of all others. Calls that end the process, raise in one line, change an input or are not
-repeatable have separate causes. Other failures are divided by their common traits.
+many of all others. Calls that end the process, raise one error in one line, change an input or are not
+repeatable have separate causes, and so have results of a lower precision and traces of weights that
+should be 0. Other failures are divided by their common traits.
 """
 
 from collections import Counter
@@ -10,12 +11,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from attnspec.conformance import traits
+from attnspec.conformance.report.aside import PRECISE, TRACES, set_aside
 from attnspec.conformance.report.blame import is_gross, is_of_half, owners, rule_of
 from attnspec.conformance.report.blame_gradients import are_gradients
 from attnspec.conformance.report.by_rule import about
-from attnspec.conformance.report.common import CLEAR, Common, clarity, common_of, told, traits_of
+from attnspec.conformance.report.common import (
+    CLEAR,
+    Common,
+    clarity,
+    common_of,
+    is_pure,
+    pure_of,
+    told,
+    traits_of,
+)
+from attnspec.conformance.report.messages import of_line, raised_always
 from attnspec.conformance.verdict import Verdict
-from attnspec.dtypes import DTYPES
+from attnspec.dtypes import DTYPES, SHORT
 
 #: The largest number of causes into which failures are divided.
 _MOST_CAUSES = 4
@@ -23,6 +35,12 @@ _MOST_CAUSES = 4
 _MOST_WAYS = 4
 #: A cause may absorb others if at least this share of the calls with its traits fails.
 _NEARLY = 0.9
+#: Traits of the calls that show whether an option excludes keys, and the size of a pair of traits.
+_EXTREME, _PAIR = {traits.EMPTY, traits.LARGE}, 2
+#: The kind of a cause that makes every call raise.
+ALWAYS = "always"
+#: The kinds of causes that neither take in others nor are taken in.
+_APART = {"ended", "repeated", "earlier", "refused", PRECISE, TRACES}
 _NOTHING = Common()
 
 
@@ -38,7 +56,9 @@ class Cause:
         The failures, starting with the one to show.
     common : Common
     kind : str
-        ``ended``, ``raised``, ``changed``, ``repeated``, ``earlier`` or ``refused``. Empty for values.
+        ``ended``, ``raised``, ``always`` (every call raises), ``changed``, ``repeated``, ``earlier``,
+        ``refused``, ``precise`` or ``traces`` (see `attnspec.conformance.report.aside`). Empty for other
+        wrong values.
     precision : str
         A shorter dtype in whose budget all failures lie, or empty.
     further : tuple of Common
@@ -71,17 +91,34 @@ def causes(failures: Iterable[Verdict], verdicts: Iterable[Verdict] = ()) -> lis
     >>> [(cause.rule, len(cause.failures), cause.common.traits) for cause in causes(failing, passing)]
     [('MASK-1', 2, ('mask',))]
     """
-    passing = [one for one in verdicts if one.status in ("pass", "deviation")]
+    judged = list(verdicts)
+    passing = [one for one in judged if one.status in ("pass", "deviation")]
     groups: dict[tuple[str, ...], list[Verdict]] = {}
     found = sorted(failures, key=_simplicity)
+    if raised_always(judged):
+        return _of_all(found)
     unsteady = _unsteady(found)
+    aside = {} if unsteady else set_aside(found)
     for one in found:
-        groups.setdefault(_kind(one, unsteady), []).append(one)
+        kind = _kind(one, unsteady)
+        groups.setdefault(aside.get(one, kind) if kind == ("",) else kind, []).append(one)
     groups = _with_shapes(_fewer(groups))
     made: list[Cause] = []
     for key in sorted(groups, key=lambda key: (_ORDER[key[0]], -len(groups[key]), key)):
-        made += _of_kind(key[0], groups[key], passing)
+        # The logic of calls that are only imprecise is right.
+        right = passing if key[0] in (PRECISE, TRACES) else [*passing, *aside]
+        made += _of_kind(key, groups[key], right)
     return _folded(made)
+
+
+def _of_all(failures: Iterable[Verdict]) -> list[Cause]:
+    """Make the causes of an implementation of which every call raises: one for each error."""
+    groups: dict[tuple[str, ...], list[Verdict]] = {}
+    for one in failures:
+        groups.setdefault(of_line(one), []).append(one)
+    ordered = sorted(groups.values(), key=len, reverse=True)
+    shown = [*ordered[: _MOST_WAYS - 1], [one for group in ordered[_MOST_WAYS - 1 :] for one in group]]
+    return [Cause(about(group[0]), tuple(group), kind=ALWAYS) for group in shown if group]
 
 
 def _folded(made: Sequence[Cause]) -> list[Cause]:
@@ -98,7 +135,7 @@ def _folded(made: Sequence[Cause]) -> list[Cause]:
 
 
 def _of_one_rule(made: Iterable[Cause]) -> list[Cause]:
-    """Merge causes of wrong values under one rule, those of the first in front."""
+    """Merge causes of wrong values under one rule or of one option, those of the first in front."""
     kept: list[Cause] = []
     for cause in made:
         first = next((one for one in kept if _is_same(one, cause)), None)
@@ -111,15 +148,25 @@ def _of_one_rule(made: Iterable[Cause]) -> list[Cause]:
 
 
 def _is_same(one: Cause, other: Cause) -> bool:
-    """Whether both are wrong values under one rule."""
+    """Whether both are wrong values under one rule, or of one option where it must exclude keys entirely."""
     forms = {one.kind, other.kind, _form(one), _form(other)}
-    return forms == {""} and (one.rule, one.precision) == (other.rule, other.precision)
+    same = one.rule == other.rule or bool(_weak(one.common) & _weak(other.common))
+    return forms == {""} and same and one.precision == other.precision
+
+
+def _weak(common: Common) -> set[str]:
+    """Return the option that fails only where nothing is left to attend to, or beside large scores.
+
+    An option that lowers scores by a finite number, instead of excluding keys, fails in both.
+    """
+    found = set(common.traits)
+    return found - _EXTREME if len(found) == _PAIR and found & _EXTREME else set()
 
 
 def _takes_in(wider: Cause, cause: Cause) -> bool:
     having, common = set(wider.common.traits), wider.common
     clear = bool(having) and common.failing >= _NEARLY * common.judged
-    apart = {wider.kind, cause.kind} & {"ended", "repeated", "earlier", "refused"}
+    apart = {wider.kind, cause.kind} & _APART
     # Wrong values do not cause a wrong shape or dtype.
     apart |= {_form(cause)} - {_form(wider), ""}
     return clear and not apart and all(having <= traits_of(one) for one in cause.failures)
@@ -135,7 +182,9 @@ _ORDER = {
     "shape": 4,
     "": 4,
     "raised": 4,
-    "refused": 5,
+    PRECISE: 5,
+    TRACES: 5,
+    "refused": 6,
 }
 #: Messages of libraries about writing to a read-only input, which would have changed the input.
 _UNWRITABLE = ("read-only", "more than one element of the written-to tensor")
@@ -189,13 +238,20 @@ def _kind(one: Verdict, unsteady: str) -> tuple[str, ...]:
     if unsteady:
         return (unsteady,)
     if raised is not None:
-        return "raised", raised.type, raised.file, str(raised.line)
+        return "raised", *of_line(one)
     kind = one.difference.kind if one.difference and traits.RELATED not in one.traits else ""
     return (kind,) if kind in ("dtype", "shape") else ("",)
 
 
-def _of_kind(kind: str, failures: Sequence[Verdict], passing: Sequence[Verdict]) -> Iterator[Cause]:
-    if kind == "repeated":
+def _of_kind(
+    key: tuple[str, ...], failures: Sequence[Verdict], passing: Sequence[Verdict]
+) -> Iterator[Cause]:
+    kind = key[0]
+    if kind in (PRECISE, TRACES):
+        rule = _rule_of_traces(failures) if kind == TRACES else key[1]
+        common = told(common_of(_singles(failures), _plain(passing), owners()))
+        yield Cause(rule, _shown_first(failures, lambda one: about(one) == rule), common, kind)
+    elif kind == "repeated":
         # The calls whose result changed when repeated show it best.
         yield Cause("NUM-9", tuple(sorted(failures, key=lambda one: one.repeatable)), kind=kind)
     elif kind == "earlier":
@@ -211,6 +267,12 @@ def _of_kind(kind: str, failures: Sequence[Verdict], passing: Sequence[Verdict])
         divided = _divided(failures, plain) if kind == "" else [_one(failures, plain, kind)]
         # Errors the size of a rounding give the least information.
         yield from sorted(divided, key=lambda cause: cause.rule == "NUM-3" and not cause.precision)
+
+
+def _rule_of_traces(failures: Iterable[Verdict]) -> str:
+    """Return the rule on weights of disallowed keys. If other weights are wrong too, that on all weights."""
+    none = all(one.difference is not None and one.difference.expected == 0 for one in failures)
+    return "MASK-5" if none else "SOFT-1"
 
 
 def _plain(passing: Sequence[Verdict]) -> list[Verdict]:
@@ -240,8 +302,13 @@ def _divided(failures: Sequence[Verdict], plain: Sequence[Verdict]) -> Iterator[
         if not left:
             return
         common = common_of(_singles(left), plain, owners())
+        if clarity(common) < CLEAR and number < _MOST_CAUSES - 1:
+            # Several causes are left. One of them may be all calls of some kind.
+            pure = pure_of(_singles(left), plain)
+            common = pure if pure.traits else common
         # Remaining failures without common traits are not divided further.
-        last = number == _MOST_CAUSES - 1 or (number > 0 and clarity(common) < CLEAR)
+        unclear = clarity(common) < CLEAR and not is_pure(common)
+        last = number == _MOST_CAUSES - 1 or (number > 0 and unclear)
         own = [one for one in left if last or set(common.traits) <= traits_of(one)]
         # The same call in another dtype has the same cause.
         stems = {_stem(one) for one in own if set(common.traits) & set(DTYPES)}
@@ -262,7 +329,7 @@ def _named(own: Sequence[Verdict], common: Common, passing: Sequence[Verdict], k
         first = _shown_first(own, lambda one: about(one) == precise)
         return Cause(precise, first, common, kind, "float16")
     # A single call has too many traits that others lack.
-    clear = clarity(common) >= CLEAR and len(own) > 1
+    clear = (clarity(common) >= CLEAR or is_pure(common)) and len(own) > 1
     rule = rule_of(own, common if clear else Common(), passing)
     return Cause(rule, _shown_first(own, lambda one: about(one) == rule), told(common), kind)
 
@@ -275,8 +342,8 @@ def _shown_first(found: Sequence[Verdict], wanted: Callable[[Verdict], bool]) ->
     return tuple(sorted(found, key=lambda one: not wanted(one)))
 
 
-def _simplicity(one: Verdict) -> tuple[bool, int, bool, int, bool, str]:
-    """Return a sort key: single calls first, then named cases, then fewer numbers."""
+def _simplicity(one: Verdict) -> tuple[bool, int, bool, int, bool, bool, str]:
+    """Return a sort key: single calls first, then named cases, then fewer numbers, then longer dtypes."""
     named = bool(one.variant or one.precision)
     kind = 2 * (traits.RELATED in one.traits) + (traits.REFUSED in one.traits)
-    return one.status == "error", kind, not named, one.numbers, bool(one.group), one.case
+    return one.status == "error", kind, not named, one.numbers, one.dtype in SHORT, bool(one.group), one.case

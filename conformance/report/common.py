@@ -14,6 +14,8 @@ CLEAR = 0.55
 _CLEARER = 0.05
 #: The weight of traits that most calls have, such as no scale.
 _USUAL = 0.85
+#: Of the calls with pure traits at least this many, and this share, fail; of all others at most this share.
+_FEW, _PURE, _RARE = 5, 0.9, 0.05
 #: Calls with the traits must fail at least this many times as often as other calls.
 _OFTENER = 3
 
@@ -72,6 +74,37 @@ def common_of(
     return clearest if clarity(clearest) > clarity(best) + _CLEARER else best
 
 
+def pure_of(failing: Sequence[Verdict], passing: Sequence[Verdict]) -> Common:
+    """Find the traits of the most failing calls of which nearly all calls fail, and hardly any others.
+
+    Several causes together have no clear common traits, but each of them may have these.
+
+    Returns
+    -------
+    Common
+        Without traits if there are none.
+    """
+    bad = Counter(frozenset(traits_of(one)) for one in failing)
+    good = Counter(frozenset(traits_of(one)) for one in passing)
+    single = sorted(set().union(*bad) - {traits.RELATED, "float32"})
+    sets = [(one,) for one in single] + list(combinations(single, 2))
+    pure = [one for one in (_counted(some, bad, good) for some in sets) if is_pure(one)]
+    return max(pure, key=lambda one: (one.failing, -len(one.traits)), default=Common())
+
+
+def is_pure(one: Common) -> bool:
+    """Whether nearly all calls with the traits fail, and a few others.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.common import Common, is_pure
+    >>> is_pure(Common(("scale of 0",), 25, 25, 25, 1500)), is_pure(Common(("is_causal",), 29, 114, 21, 1511))
+    (True, False)
+    """
+    enough = one.failing >= _FEW and one.failing >= _PURE * one.judged
+    return enough and bool(one.others) and one.others <= _RARE * one.of_others
+
+
 def told(common: Common) -> Common:
     """Return common traits if they are more significant than chance, else no traits.
 
@@ -84,7 +117,7 @@ def told(common: Common) -> Common:
     rate, other = (part / max(whole, 1) for part, whole in _parts(common))
     once = common.failing == 1 < common.judged
     often = not once and common.of_others and rate >= _OFTENER * other and common.failing >= common.others
-    return common if often else Common()
+    return common if often or is_pure(common) else Common()
 
 
 def _parts(common: Common) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -89,7 +89,11 @@ def _details(example: Example, seed: int | None) -> Iterator[str]:
     rule = next((one for one in rules() if one.id == about(example.verdict)), None)
     where = address(rule) if rule else ""
     link = f' (<a href="{_html(where)}">the rule</a>)' if where else ""
-    yield from ("", f"<details><summary>{_html(plain(title(example.verdict)))}{more}{link}</summary>", "")
+    yield from (
+        "",
+        f"<details><summary>{_html(plain(title(example.verdict, example.cause)))}{more}{link}</summary>",
+        "",
+    )
     yield from (f"{fence}text", found, fence)
     if rule and not where:
         yield from ("", f"The rule in full: `attnspec explain {rule.id}`")

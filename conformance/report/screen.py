@@ -13,6 +13,7 @@ from attnspec.conformance.report.by_rule import about
 from attnspec.conformance.report.cell import STYLES
 from attnspec.conformance.report.failures import Example, broken, unmet
 from attnspec.conformance.report.headline import headline_of, why_not_whole
+from attnspec.conformance.report.messages import raised_always
 from attnspec.conformance.report.outside import one_line, plain
 from attnspec.conformance.report.report import Outcome, Report
 from attnspec.conformance.report.summary import gradients, left_out, run, time, totals, used
@@ -53,13 +54,19 @@ def screen(
             console.print(Text(shown(example, report.seed) + "\n"), soft_wrap=True)
         for name, text in (diagnoses or {}).items():
             console.print(Text(plain(f"{name}: {text}\n")), soft_wrap=True)
-        for table in tables(report, width, every=every):
+        # A table in which each row is an error says no more than the block.
+        for table in tables(report, width, every=every) if every or not _raise(report) else ():
             console.print(table)
         for text, style in _lines(report):
             # Errors are not wrapped, so that commands and paths in them can be copied.
             shown_as = _indented(text) if style == STYLES["error"] else _folded(one_line(text), width)
             console.print(Text(shown_as, style=style), soft_wrap=True)
     return capture.get()
+
+
+def _raise(report: Report) -> bool:
+    """Whether every call of every backend raises."""
+    return all(raised_always(report.verdicts(subject)) for subject in report.results.subjects)
 
 
 def wants_color() -> bool:
@@ -107,7 +114,7 @@ def _lines(report: Report) -> Iterator[tuple[str, str]]:
     """Yield the lines below the table with their styles. The last lines are the results."""
     # With only one backend, each line is about it.
     alone = len(report.results.subjects) == 1
-    for example in unmet(report.told.verdicts):
+    for example in () if _raise(report) else unmet(report.told.verdicts):
         named = "" if alone else f"{example.verdict.backend}: "
         yield f"{named}{_of_a_should(example)}", STYLES["should not met"]
     yield run(report.results), ""

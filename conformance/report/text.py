@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from attnspec import rules
 from attnspec.conformance.report.because import also, because
 from attnspec.conformance.report.by_rule import NOT_SHOWN, about, says
-from attnspec.conformance.report.causes import Cause
+from attnspec.conformance.report.causes import ALWAYS, Cause
 from attnspec.conformance.report.outside import cut, plain
 from attnspec.conformance.report.reproduction import dumped, reproduction
 from attnspec.conformance.verdict import Difference, Verdict
@@ -45,7 +45,7 @@ def said(verdict: Verdict, seed: int | None = None, cause: Cause | None = None) 
     """
     if not _is_finding(verdict):
         return finding(verdict)
-    return plain("\n".join([title(verdict), details(verdict, seed, cause)]))
+    return plain("\n".join([title(verdict, cause), details(verdict, seed, cause)]))
 
 
 def details(verdict: Verdict, seed: int | None = None, cause: Cause | None = None) -> str:
@@ -74,8 +74,10 @@ def details(verdict: Verdict, seed: int | None = None, cause: Cause | None = Non
     return plain("\n".join(lines))
 
 
-def title(verdict: Verdict) -> str:
+def title(verdict: Verdict, cause: Cause | None = None) -> str:
     """Return the rule that a verdict is about, with a note if it is not a MUST.
+
+    If every call raises, this is no matter of one rule.
 
     Examples
     --------
@@ -84,6 +86,8 @@ def title(verdict: Verdict) -> str:
     >>> title(Verdict("b", "repeated-float32", "", ("NUM-9",), "should not met"))
     'SHOULD not met: NUM-9 A repeated call gives the same bits'
     """
+    if cause is not None and cause.kind == ALWAYS:
+        return "every call raises"
     rule = about(verdict)
     titles = {known.id: known.title for known in rules()}
     name = f"{rule or 'no rule'} {titles.get(rule, '')}".strip()
