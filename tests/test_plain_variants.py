@@ -114,7 +114,7 @@ def test_a_wrong_first_call_is_not_blamed_on_other_calls():
     def doubled(query, key, value, *, is_causal=False):
         return 2 * plain()(query, key, value, is_causal=is_causal)
 
-    names = "earlier calls: is_causal", "sizes in turn: nothing", "calls from threads: nothing"
+    names = "earlier calls: is_causal", "option changed in turn: is_causal", "calls from threads: nothing"
     found = judged(doubled, {}, *names)
     assert found
     assert all(verdict.bad and verdict.rule != "ERR-13" for verdict in found)
