@@ -140,18 +140,18 @@ def declared(
     plain, dialect = expected(case), of_values(backend.dialect, case)
     if not dialect:
         return plain, ()
-    values = _left_open(expected(case, dialect), plain, dialect, outputs)
+    values = left_open(expected(case, dialect), plain, dialect, outputs)
     if not differ(values, plain, budgets, outputs):
         return values, ()
     shown = []
     for rule, variant in dialect.items():
-        alone = _left_open(expected(case, {rule: variant}), plain, {rule: variant}, outputs)
+        alone = left_open(expected(case, {rule: variant}), plain, {rule: variant}, outputs)
         if differ(alone, plain, budgets, outputs):
             shown.append(rule)
     return values, tuple(shown) or (next(iter(dialect)),)
 
 
-def _left_open(
+def left_open(
     values: Mapping[str, Any], plain: Mapping[str, Any], dialect: Mapping[str, str], outputs: Outputs
 ) -> Mapping[str, Any]:
     """Accept the returned lse of an empty row if a variant of SOFT-7 does not define it."""

@@ -18,7 +18,7 @@ def rounded(value: Budget, error: Budget, storage: Format) -> Budget:
     with np.errstate(
         invalid="ignore"
     ):  # inf - inf: non-finite elements are compared as patterns, not by budget
-        final = np.maximum(storage.unit * (np.abs(value) + error), storage.subnormal / 2)
+        final = np.maximum(storage.unit * np.abs(value) + storage.unit * error, storage.subnormal / 2)
         return np.where(
             np.isfinite(value), error + np.where(value == 0, np.where(error == 0, 0, final), final), 0
         )
