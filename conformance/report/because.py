@@ -63,6 +63,7 @@ def in_words(trait: str) -> str:
 
 #: The kinds of causes that are not about wrong values.
 _KINDS = {
+    "every": "every call does this, so nothing else was found out: it may be the installation or the device",
     "repeated": "not repeatable: failing calls were repeated, and some of them had another result",
     "earlier": "depends on earlier calls: a call that failed passes as the first call of a process",
 }
@@ -89,6 +90,8 @@ _COMMON = {
 
 def also(verdict: Verdict, cause: Cause) -> Iterator[str]:
     """Count the other failures, under the rule of the cause and under other rules."""
+    if cause.kind == "every":
+        return
     counted = Counter(map(about, cause.failures[1:]))
     own = counted.pop(cause.rule, 0)
     if own:

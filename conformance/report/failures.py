@@ -5,11 +5,14 @@ from dataclasses import dataclass, replace
 
 from attnspec.conformance.report.by_rule import about
 from attnspec.conformance.report.causes import Cause, causes
+from attnspec.conformance.report.common import Common
 from attnspec.conformance.traits import REFUSED, RELATED
 from attnspec.conformance.verdict import BAD, Verdict
 
 #: A variant is named if at least this share of the failures under its rule shows it.
 _NEARLY = 0.9
+#: With fewer calls than this, it is not said that every call fails.
+_FEWEST = 10
 #: The largest number of failing cases, and of passing cases, that are repeated.
 _ASKED_AGAIN = {True: 100, False: 300}
 
@@ -56,7 +59,42 @@ def broken(failures: Iterable[Verdict], verdicts: Iterable[Verdict] = ()) -> lis
     for verdict in failures:
         if verdict.bad:
             bad.setdefault(verdict.backend, []).append(verdict)
-    return [_example(cause) for backend, own in bad.items() for cause in causes(own, judged.get(backend, ()))]
+    found: list[Example] = []
+    for backend, own in bad.items():
+        one = of_every_call(judged.get(backend, ()), own)
+        found += [one] if one else [_example(cause) for cause in causes(own, judged.get(backend, ()))]
+    return found
+
+
+def of_every_call(verdicts: Iterable[Verdict], failures: Sequence[Verdict] = ()) -> Example | None:
+    """Return an example if every call that has a value raises at one place, or ends the process in one way.
+
+    Such a run says nothing else about the backend, so this is its only failure.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.failures import of_every_call
+    >>> from attnspec.conformance.verdict import Raise, Verdict
+    >>> raised = Raise("RuntimeError", "no kernel image", "kernel.cu", 7)
+    >>> failing = [Verdict("b", f"{n}", "", ("MASK-1",), "error", raised=raised) for n in range(12)]
+    >>> of_every_call(failing).cause.kind
+    'every'
+    """
+    tried = [one for one in verdicts if one.case and one.status != "unsupported" and not one.refusal]
+    ways = {_way(one) for one in tried}
+    if len(tried) < _FEWEST or len(ways) > 1 or "" in ways:
+        return None
+    first = min(tried, key=_plainness)
+    others = [one for one in failures if one != first]
+    return Example(first, 0, Cause(about(first), (first, *others), Common(), "every"))
+
+
+def _way(one: Verdict) -> str:
+    """Return how a call failed to return a value; empty if it returned one."""
+    if one.status not in ("error", "should not met") or one.difference is not None:
+        return ""
+    raised = one.raised
+    return f"{raised.type} {raised.file} {raised.line}" if raised and raised.type else one.reason
 
 
 def _example(cause: Cause) -> Example:
@@ -87,10 +125,14 @@ def _is_contradicted(first: Verdict, cause: Cause) -> bool:
 def unmet(verdicts: Iterable[Verdict]) -> list[Example]:
     """Return an example of each SHOULD that a backend does not meet."""
     groups: dict[tuple[str, str], list[Verdict]] = {}
+    judged: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
+        judged.setdefault(verdict.backend, []).append(verdict)
         if verdict.status == "should not met":
             groups.setdefault((verdict.backend, about(verdict)), []).append(verdict)
-    return [Example(min(group, key=_plainness), len(group) - 1) for group in groups.values()]
+    every = {backend for backend, own in judged.items() if of_every_call(own)}
+    kept = [group for (backend, _), group in groups.items() if backend not in every]
+    return [Example(min(group, key=_plainness), len(group) - 1) for group in kept]
 
 
 def asked_again(verdicts: Sequence[Verdict]) -> Iterator[tuple[str, str]]:
