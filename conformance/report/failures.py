@@ -82,9 +82,10 @@ def of_every_call(verdicts: Iterable[Verdict], failures: Sequence[Verdict] = ())
     """
     tried = [one for one in verdicts if one.case and one.status != "unsupported" and not one.refusal]
     ways = {_way(one) for one in tried}
-    if len(tried) < _FEWEST or len(ways) > 1 or "" in ways:
+    bad = [one for one in tried if one.bad]
+    if not bad or len(tried) < _FEWEST or len(ways) > 1 or "" in ways:
         return None
-    first = min(tried, key=_plainness)
+    first = min(bad, key=_plainness)
     others = [one for one in failures if one != first]
     return Example(first, 0, Cause(about(first), (first, *others), Common(), "every"))
 

@@ -25,7 +25,7 @@ from attnspec.conformance.verdict import LEFT_OUT, Verdict, shown
 _AHEAD = 4
 #: Number of crashes after which a run is abandoned. Crashes of copies count only while no call has returned.
 MOST_ENDS = 200
-#: A run is abandoned after this number of hangs, or after more if they take less than this many seconds.
+#: A run is abandoned after this number of hangs; after up to ten times as many that take less time than this.
 MOST_HANGS, HANG_LIMIT = 3, 900.0
 #: Calls whose verdict in a fresh process would say nothing: the judged rows are other ones there.
 _NOT_ALONE = {RELATED, REFUSED, ARBITRARY}
@@ -255,7 +255,7 @@ class Pool:
             self._ends += not gone.hung
             self._starts += not gone.hung and not survived
             self._hangs += gone.hung
-        most = max(MOST_HANGS, int(HANG_LIMIT // self.seconds))
+        most = min(max(MOST_HANGS, int(HANG_LIMIT // self.seconds)), 10 * MOST_HANGS)
         if self._hangs >= most:
             return f"abandoned after {self._hangs} cases that did not end"
         if self._starts >= MOST_ENDS or (self._ends >= MOST_ENDS and not self._returned):
