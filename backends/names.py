@@ -3,7 +3,7 @@
 This module imports little, because every command needs it at start.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -148,16 +148,17 @@ def is_folder(name: str) -> bool:
     return not name.startswith((PROGRAM, OFFLINE)) and configuration.configuration_in(Path(name)) is not None
 
 
-def name_program(command: str, call_limit: float | None = None) -> str:
+def name_program(command: str, call_limit: float | None = None, dtypes: Sequence[str] = ()) -> str:
     """Return the name of the backend for a program.
 
     Examples
     --------
     >>> from attnspec.backends.names import name_program
-    >>> name_program("./my_attention --fast", 5)
-    'program:./my_attention --fast?call_limit=5'
+    >>> name_program("./my_attention --fast", 5, ["float32"])
+    'program:./my_attention --fast?call_limit=5&dtype=float32'
     """
-    return f"{PROGRAM}{command}" + (f"?call_limit={call_limit:g}" if call_limit is not None else "")
+    limit = {"call_limit": f"{call_limit:g}"} if call_limit is not None else {}
+    return with_options(f"{PROGRAM}{command}", limit | ({"dtype": ",".join(dtypes)} if dtypes else {}))
 
 
 def with_options(name: str, options: Mapping[str, str]) -> str:

@@ -146,9 +146,17 @@ def _load_program(name: str) -> Backend:
 
     command, options = split_options(name.removeprefix(PROGRAM))
     limit = options.pop("call_limit", str(CALL_LIMIT))
+    dtypes = settings_of(name, {key: options.pop(key) for key in ("dtype",) if key in options}).dtypes
     if options or not re.fullmatch(r"[0-9]+(\.[0-9]+)?", limit):
-        raise BackendError(f"backend {name}: expected only the option call_limit=SECONDS, got {name}")
+        raise BackendError(
+            f"backend {name}: expected only the options call_limit=SECONDS and dtype, got {name}"
+        )
     backend = program_backend(name, command, seconds=float(limit))
+    absent = sorted(set(dtypes) - set(backend.dtypes))
+    if absent:
+        offered = ", ".join(backend.dtypes)
+        raise BackendError(f"backend {name}: dtype: expected some of {offered}, got {', '.join(absent)}")
+    backend = replace(backend, dtypes=dtypes or backend.dtypes)
     check_backend(name, backend)
     return backend
 

@@ -14,7 +14,7 @@ from attnspec.conformance.cli.main import main
 from attnspec.conformance.report.report import Outcome, Report
 from attnspec.conformance.report.screen import screen
 from attnspec.conformance.results import Footer, Header, line
-from attnspec.conformance.run import worker
+from attnspec.conformance.run import pool, worker
 from attnspec.conformance.run.run import run_all
 from attnspec.conformance.run.selection import Selection
 
@@ -135,6 +135,7 @@ IMPORTS = {
 }
 #: And those that can be judged all the same.
 IMPORTED = (
+    "import threading; assert threading.current_thread() is threading.main_thread()",
     "import warnings; warnings.warn('old', DeprecationWarning)",
     "import sys; sys.stdout.write('noise ' * 100_000)",
     "import threading, time; threading.Thread(target=time.sleep, args=(987,)).start()",
@@ -166,6 +167,79 @@ def test_what_an_import_may_do_and_be_judged(source, tmp_path, monkeypatch):
     )
     report = Report(run_all(["kernel:attention"], Selection(names=CASES)).results)
     assert report.outcome is Outcome.GOOD, screen(report)
+
+
+CRASHING = """
+import os, sys
+sys.path.append({tests!r})
+from hostile import right
+with open("imports", "a") as file:
+    file.write(".")
+{more}
+def attention(query, key, value):
+    if query.dtype.name == "float32" or {every}:
+        os.abort()
+    return right(query, key, value)
+"""
+
+
+def crashing(folder, *, more="", every=False, **kwargs):
+    """Run a kernel that aborts in many calls; return the report and the number of imports."""
+    (folder / "kernel.py").write_text(CRASHING.format(tests=str(TESTS), more=more, every=every))
+    results = run_all(["kernel:attention"], Selection(rules=("SOFT-1",)), **kwargs).results
+    return Report(results), len((folder / "imports").read_text())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux only")
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_after_a_crash_no_other_costs_an_import(jobs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pool, "MOST_ENDS", 6)  # a copy that ends is not counted
+    report, imports = crashing(tmp_path, jobs=jobs)
+    statuses = [one.status for one in report.results.verdicts]
+    assert statuses.count("error") > 8
+    assert statuses.count("pass") >= 8, "the others are judged"
+    assert not report.results.missing.get("kernel:attention")
+    assert imports <= 2 * jobs
+    text = screen(report).strip().splitlines()
+    assert text[0].startswith("SOFT-1 Weights are the softmax of each row: case ")
+    assert "its process was killed by SIGABRT, at " in text[0]
+    assert "kernel.py, line 10, in attention" in text[0]
+    assert text[1].startswith("reproduce: attnspec check kernel:attention --case ")
+    assert "run: chosen (" in "\n".join(text)
+
+
+def test_a_process_with_threads_of_an_import_is_not_copied(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pool, "MOST_ENDS", 3)
+    thread = "import threading, time; threading.Thread(target=time.sleep, args=(987,), daemon=True).start()"
+    report, imports = crashing(tmp_path, more=thread)
+    assert imports == 3
+    assert report.results.missing["kernel:attention"], "the rest is said to be not judged"
+    assert "cases of the plan were not judged" in screen(report)
+    assert "abandoned after its process ended 3 times" in screen(report)
+
+
+def test_a_run_of_nothing_but_crashes_is_abandoned_and_told_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pool, "MOST_ENDS", 12)
+    report, imports = crashing(tmp_path, every=True)
+    text = " ".join(screen(report).split())
+    assert report.outcome is FAILS
+    assert imports <= 2 or sys.platform != "linux"
+    assert "abandoned after its process ended 12 times, and no call returned" in text
+    assert text.count("reproduce:") == 1
+    assert "no call returns" in text
+
+
+def test_an_exception_of_every_call_is_told_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kernel.py").write_text("def attention(query, key, value):\n    raise OSError('no image')\n")
+    ran = run_all(["kernel:attention"], Selection(rules=("SOFT-1", "MASK-13", "NUM-9", "SHAPE-6")))
+    text = screen(Report(ran.results))
+    assert text.count("no image") == 1
+    assert "every call raises" in text
+    assert ran.diagnoses == {}
 
 
 #: Words of the command, in a folder with a file and a module in it, to what is said.
@@ -208,6 +282,8 @@ COMMANDS = {
     "check --program ./absent": "expected ./absent to be an executable program",
     "check --program ./file": "expected ./file to be an executable program",
     "check --program true": "program",
+    "check --program cat --array torch": "expected neither --array nor --device",
+    "check --program cat --dtype float31": "dtype: expected some of",
     "check --program cat --call-limit nan": "--call-limit",
     "check --program cat --call-limit -1": "--call-limit",
     "check offline:absent": "manifest.json",

@@ -121,7 +121,7 @@ def test_what_is_no_program(command, message):
 
 
 def test_a_program_with_an_unknown_option():
-    with pytest.raises(BackendError, match="expected only the option call_limit=SECONDS, got"):
+    with pytest.raises(BackendError, match="expected only the options call_limit=SECONDS and dtype, got"):
         load("program:cat?call_limit=soon")
 
 
@@ -336,3 +336,13 @@ def test_the_call_of_a_case_is_dumped_for_a_debugger(tmp_path):
 def test_a_relation_is_dumped_as_its_calls(tmp_path):
     run = attnspec("dump", "--case", "errors-earlier-calls-mask-1-float32", tmp_path / "calls")
     assert run.stdout.startswith("3 calls in "), "the fourth is the first once more"
+
+
+def test_a_program_is_judged_in_the_dtypes_that_are_asked_for():
+    path = Path(__file__).parent / "misbehaving.py"
+    program = f"program:{sys.executable} -S {path} does_well"
+    assert load(f"{program}?call_limit=5&dtype=float32").dtypes == ("float32",)
+    with pytest.raises(BackendError, match=r"dtype: expected some of .*, got bfloat16"):
+        load(f"{program}?dtype=bfloat16")
+    with pytest.raises(BackendError, match=r"dtype: expected some of .*, got float31"):
+        load(f"{program}?dtype=float31")

@@ -167,12 +167,12 @@ class Process:
                 pipe.close()
         if status is None:
             return f"did not end within {_STOP_LIMIT:g} s after stop"
-        return _said(status) if status else ""
+        return how_it_ended(status) if status else ""
 
     def ended(self) -> str:
         """Return how it ended, or that it closed its standard output."""
         try:
-            return _said(self._process.wait(1.0))
+            return how_it_ended(self._process.wait(1.0))
         except subprocess.TimeoutExpired:
             return "closed its standard output"
 
@@ -202,7 +202,15 @@ def _session(leader: int) -> list[int]:
     return found
 
 
-def _said(status: int) -> str:
+def how_it_ended(status: int) -> str:
+    """Say how a process ended, from its exit status, or from minus the number of the signal.
+
+    Examples
+    --------
+    >>> from attnspec.backends.program.process import how_it_ended
+    >>> how_it_ended(0), how_it_ended(-9)
+    ('ended with status 0', 'was killed by SIGKILL')
+    """
     if status >= 0:
         return f"ended with status {status}"
     try:

@@ -166,7 +166,11 @@ def check(
 
     said = {"array": array, "device": device, "dtype": ",".join(dtypes) if dtypes else None}
     given = {option: thing for option, thing in said.items() if thing is not None}
-    own = [name_program(command, call_limit) for command in programs]
+    if programs and (array or device):
+        raise click.UsageError(
+            "--program: expected neither --array nor --device, which are of functions in Python"
+        )
+    own = [name_program(command, call_limit, dtypes) for command in programs]
     described = find_configuration(Path.cwd())
     default = [str(described.parent)] if described else []
     asked = [*backend, *also] or ([] if own else default)

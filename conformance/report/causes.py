@@ -25,7 +25,7 @@ from attnspec.conformance.report.common import (
     told,
     traits_of,
 )
-from attnspec.conformance.report.messages import of_line, raised_always
+from attnspec.conformance.report.messages import never_returned, of_line
 from attnspec.conformance.verdict import Verdict
 from attnspec.dtypes import DTYPES, SHORT
 
@@ -37,7 +37,7 @@ _MOST_WAYS = 4
 _NEARLY = 0.9
 #: Traits of the calls that show whether an option excludes keys, and the size of a pair of traits.
 _EXTREME, _PAIR = {traits.EMPTY, traits.LARGE}, 2
-#: The kind of a cause that makes every call raise.
+#: The kind of a cause by which no call returns a result.
 ALWAYS = "always"
 #: The kinds of causes that neither take in others nor are taken in.
 _APART = {"ended", "repeated", "earlier", "refused", PRECISE, TRACES}
@@ -56,7 +56,7 @@ class Cause:
         The failures, starting with the one to show.
     common : Common
     kind : str
-        ``ended``, ``raised``, ``always`` (every call raises), ``changed``, ``repeated``, ``earlier``,
+        ``ended``, ``raised``, ``always`` (no call returns), ``changed``, ``repeated``, ``earlier``,
         ``refused``, ``precise`` or ``traces`` (see `attnspec.conformance.report.aside`). Empty for other
         wrong values.
     precision : str
@@ -95,7 +95,7 @@ def causes(failures: Iterable[Verdict], verdicts: Iterable[Verdict] = ()) -> lis
     passing = [one for one in judged if one.status in ("pass", "deviation")]
     groups: dict[tuple[str, ...], list[Verdict]] = {}
     found = sorted(failures, key=_simplicity)
-    if raised_always(judged):
+    if never_returned(judged):
         return _of_all(found)
     unsteady = _unsteady(found)
     aside = {} if unsteady else set_aside(found)
@@ -112,7 +112,7 @@ def causes(failures: Iterable[Verdict], verdicts: Iterable[Verdict] = ()) -> lis
 
 
 def _of_all(failures: Iterable[Verdict]) -> list[Cause]:
-    """Make the causes of an implementation of which every call raises: one for each error."""
+    """Make the causes of an implementation of which no call returns: one for each error."""
     groups: dict[tuple[str, ...], list[Verdict]] = {}
     for one in failures:
         groups.setdefault(of_line(one), []).append(one)

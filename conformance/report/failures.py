@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from attnspec.conformance.report.by_rule import about
 from attnspec.conformance.report.causes import Cause, causes
+from attnspec.conformance.report.messages import ended, never_returned
 from attnspec.conformance.traits import REFUSED, RELATED
 from attnspec.conformance.verdict import BAD, Verdict
 
@@ -87,10 +88,14 @@ def _is_contradicted(first: Verdict, cause: Cause) -> bool:
 def unmet(verdicts: Iterable[Verdict]) -> list[Example]:
     """Return an example of each SHOULD that a backend does not meet."""
     groups: dict[tuple[str, str], list[Verdict]] = {}
+    judged: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
+        judged.setdefault(verdict.backend, []).append(verdict)
         if verdict.status == "should not met":
             groups.setdefault((verdict.backend, about(verdict)), []).append(verdict)
-    return [Example(min(group, key=_plainness), len(group) - 1) for group in groups.values()]
+    every = {backend for backend, own in judged.items() if never_returned(own)}
+    kept = [group for (backend, _), group in groups.items() if backend not in every]
+    return [Example(min(group, key=_plainness), len(group) - 1) for group in kept]
 
 
 def asked_again(verdicts: Sequence[Verdict]) -> Iterator[tuple[str, str]]:
@@ -115,20 +120,6 @@ def asked_again(verdicts: Sequence[Verdict]) -> Iterator[tuple[str, str]]:
             and (REFUSED in verdict.traits) == refusals
         ]
         yield from names[:: -(-len(names) // most) or 1]
-
-
-def ended(verdict: Verdict) -> bool:
-    """Whether the process ended in the call, or had to be ended.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.report.failures import ended
-    >>> from attnspec.conformance.verdict import Verdict
-    >>> ended(Verdict("b", "c", "", ("MASK-1",), "error", reason="did not end in 300 s"))
-    True
-    """
-    has_raised = verdict.raised is not None and bool(verdict.raised.type)
-    return verdict.status == "error" and verdict.difference is None and not has_raised
 
 
 def _plainness(verdict: Verdict) -> tuple[bool, bool, bool, int, int, str]:

@@ -4,7 +4,7 @@ from collections import Counter
 
 from attnspec import levels
 from attnspec.conformance.report.by_rule import about
-from attnspec.conformance.report.messages import raised_always
+from attnspec.conformance.report.messages import never_returned
 from attnspec.conformance.report.outside import one_line
 from attnspec.conformance.report.report import Outcome, Report
 from attnspec.conformance.report.summary import lacks
@@ -52,8 +52,8 @@ def headline_of(report: Report, subject: Subject) -> str:
         more += "; was not judged whole" if why_not_whole(report, subject) else ""
         if report.required:
             return f"does not conform to level {report.required}{more}"
-        if raised_always(report.verdicts(subject)):
-            return "does not conform: every call raises"
+        if never := never_returned(report.verdicts(subject)):
+            return f"does not conform: {never}"
         return f"does not conform: {_fail(len(failing))} under {_number(len(rules), 'rule')}{more}"
     if outcome is Outcome.NOT_WHOLE:
         return "was not judged whole" if _judged(report, subject) else "was not judged"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from attnspec.conformance.report.by_rule import about
-from attnspec.conformance.report.failures import ended
+from attnspec.conformance.report.messages import ended
 from attnspec.conformance.results import Results
 from attnspec.conformance.verdict import Verdict
 

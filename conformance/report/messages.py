@@ -64,22 +64,45 @@ def other_messages(failures: Sequence[Verdict]) -> list[str]:
     return [*lines, f"{more} more cases with other messages"] if more else lines
 
 
-def raised_always(verdicts: Iterable[Verdict]) -> bool:
-    """Whether every call that should return a result raised.
+def ended(verdict: Verdict) -> bool:
+    """Whether the process ended in the call, or had to be ended.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.messages import ended
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> ended(Verdict("b", "c", "", ("MASK-1",), "error", reason="did not end in 300 s"))
+    True
+    """
+    has_raised = verdict.raised is not None and bool(verdict.raised.type)
+    return verdict.status == "error" and verdict.difference is None and not has_raised
+
+
+def never_returned(verdicts: Iterable[Verdict]) -> str:
+    """Say that no call that should return a result did; empty if one did.
 
     Calls that are not offered do not count. Of fewer calls than five, this is never said.
 
     Examples
     --------
-    >>> from attnspec.conformance.report.messages import raised_always
+    >>> from attnspec.conformance.report.messages import never_returned
     >>> from attnspec.conformance.verdict import Raise, Verdict
     >>> raised = Raise("TypeError", "no enable_gqa")
     >>> failing = [Verdict("b", f"c-{n}", "g", ("MASK-1",), "error", raised=raised) for n in range(5)]
-    >>> raised_always(failing), raised_always([*failing, Verdict("b", "d", "g", ("SOFT-1",), "pass")])
-    (True, False)
+    >>> never_returned(failing)
+    'every call raises'
+    >>> never_returned([*failing, Verdict("b", "d", "g", ("SOFT-1",), "pass")])
+    ''
     """
-    judged = [one for one in verdicts if one.status != "unsupported" and traits.REFUSED not in one.traits]
-    return len(judged) >= _FEW and all(one.raised is not None and one.raised.type for one in judged)
+    judged = [
+        one
+        for one in verdicts
+        if one.case and one.status != "unsupported" and traits.REFUSED not in one.traits
+    ]
+    raised = [one for one in judged if one.raised is not None and one.raised.type]
+    if len(judged) < _FEW or any(not ended(one) for one in judged if one not in raised):
+        return ""
+    return "every call raises" if len(raised) == len(judged) else "no call returns"
 
 
 def _end(message: str) -> str:

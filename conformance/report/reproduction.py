@@ -3,7 +3,7 @@
 import json
 import shlex
 
-from attnspec.backends.names import PROGRAM
+from attnspec.backends.names import PROGRAM, split_options
 from attnspec.conformance.traits import ARBITRARY, RELATED
 from attnspec.conformance.verdict import Difference, Verdict
 
@@ -94,6 +94,29 @@ def _is_judged_again(verdict: Verdict) -> bool:
     return several or bits or verdict.rule in ("NUM-4", "ERR-12")
 
 
+def judged_again(verdict: Verdict, seed: int | None = None) -> str:
+    """Write the command that judges the case of a verdict again, in a process of its own.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.reproduction import judged_again
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> judged_again(Verdict("m:f?dtype=float16", "a-1-float16", "", ("MASK-6",), "error"), seed=7)
+    "attnspec check 'm:f?dtype=float16' --seed 7 --case a-1-float16"
+    >>> judged_again(Verdict("program:./a.out -v", "a-1-float32", "", ("MASK-6",), "error"))
+    "attnspec check --program './a.out -v' --case a-1-float32"
+    """
+    drawn = [] if seed is None else ["--seed", str(seed)]
+    sized = ["--sizes"] if verdict.case.startswith("sizes-") else []
+    name = [verdict.backend]
+    if verdict.backend.startswith(PROGRAM):
+        command, options = split_options(verdict.backend.removeprefix(PROGRAM))
+        limit = options.get("call_limit")
+        name = ["--program", command, *(["--call-limit", limit] if limit else [])]
+        name += [word for one in options.get("dtype", "").split(",") if one for word in ("--dtype", one)]
+    return shlex.join(["attnspec", "check", *name, *sized, *drawn, "--case", verdict.case])
+
+
 def dumped(verdict: Verdict, seed: int | None = None) -> str:
     """Write the command that dumps the call of a program, for a debugger. Empty for other backends.
 
@@ -106,7 +129,7 @@ def dumped(verdict: Verdict, seed: int | None = None) -> str:
     """
     if not verdict.case or not verdict.backend.startswith(PROGRAM):
         return ""
-    command = verdict.backend.removeprefix(PROGRAM).partition("?call_limit=")[0]
+    command = split_options(verdict.backend.removeprefix(PROGRAM))[0]
     drawn = [] if seed is None else ["--seed", str(seed)]
     return shlex.join(["attnspec", "dump", "--case", verdict.case, *drawn, "--program", command, "FOLDER"])
 

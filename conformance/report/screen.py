@@ -13,7 +13,7 @@ from attnspec.conformance.report.by_rule import about
 from attnspec.conformance.report.cell import STYLES
 from attnspec.conformance.report.failures import Example, broken, unmet
 from attnspec.conformance.report.headline import headline_of, why_not_whole
-from attnspec.conformance.report.messages import raised_always
+from attnspec.conformance.report.messages import never_returned
 from attnspec.conformance.report.outside import one_line, plain
 from attnspec.conformance.report.report import Outcome, Report
 from attnspec.conformance.report.summary import gradients, left_out, run, time, totals, used
@@ -66,7 +66,7 @@ def screen(
 
 def _raise(report: Report) -> bool:
     """Whether every call of every backend raises."""
-    return all(raised_always(report.verdicts(subject)) for subject in report.results.subjects)
+    return all(never_returned(report.verdicts(subject)) for subject in report.results.subjects)
 
 
 def wants_color() -> bool:

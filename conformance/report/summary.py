@@ -30,15 +30,21 @@ def run(results: Results) -> str:
     >>> from attnspec.conformance.results import Header, Results
     >>> run(Results((), (), (Header("1", "quick", 7),)))
     'run: quick (seed 7)'
+    >>> run(Results((), (), (Header("1", "whole", cases=("a", "b")),), missing={"m:f": ("b",)}))
+    'run: not whole: 1 of 2 cases of the plan were not judged (the fixed cases; --seed N draws others)'
     """
     named = (f"level {one.level}" if one.part == "level" else one.part for one in results.headers)
     parts = ", ".join(dict.fromkeys(named)) or "nothing"
+    planned = sum(len(header.cases) for header in results.headers)
+    if missing := sum(map(len, results.missing.values())):
+        whole = "not whole" if parts == "whole" else parts
+        parts = f"{whole}: {missing} of {planned} cases of the plan were not judged"
     seeds = {header.seed for header in results.headers} - {None}
     if seeds:
         return f"run: {parts} (seed {', '.join(map(str, sorted(seeds, key=str)))})"
     cases = [case for header in results.headers for case in header.cases]
-    if parts == "sizes" or (cases and all(case.startswith("sizes-") for case in cases)):
-        return f"run: {parts}" if parts == "sizes" else f"run: {parts} sizes"
+    if parts.startswith("sizes") or (cases and all(case.startswith("sizes-") for case in cases)):
+        return f"run: {parts}" if parts.startswith("sizes") else f"run: {parts} sizes"
     return f"run: {parts} (the fixed cases; --seed N draws others)"
 
 

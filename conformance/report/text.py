@@ -6,8 +6,9 @@ from attnspec import rules
 from attnspec.conformance.report.because import also, because
 from attnspec.conformance.report.by_rule import NOT_SHOWN, about, says
 from attnspec.conformance.report.causes import ALWAYS, Cause
+from attnspec.conformance.report.messages import ended, never_returned
 from attnspec.conformance.report.outside import cut, plain
-from attnspec.conformance.report.reproduction import dumped, reproduction
+from attnspec.conformance.report.reproduction import dumped, judged_again, reproduction
 from attnspec.conformance.verdict import Difference, Verdict
 
 
@@ -45,7 +46,8 @@ def said(verdict: Verdict, seed: int | None = None, cause: Cause | None = None) 
     """
     if not _is_finding(verdict):
         return finding(verdict)
-    return plain("\n".join([title(verdict, cause), details(verdict, seed, cause)]))
+    between = ": " if _crashed(verdict) else "\n"
+    return plain(f"{title(verdict, cause)}{between}{details(verdict, seed, cause)}")
 
 
 def details(verdict: Verdict, seed: int | None = None, cause: Cause | None = None) -> str:
@@ -60,12 +62,16 @@ def details(verdict: Verdict, seed: int | None = None, cause: Cause | None = Non
     got other bits
     """
     lines = [place(verdict), *_found(verdict), *_looks(verdict)]
+    if _crashed(verdict):
+        lines = [", ".join(lines)]
     if not verdict.repeatable:
         lines.append("not repeatable: the same call, repeated, has another result")
     if cause is not None:
         lines += because(cause)
     program = reproduction(verdict, seed)
-    if program:
+    if program and _crashed(verdict):
+        lines.append(f"reproduce: {judged_again(verdict, seed)}")
+    elif program:
         lines += ["reproduce:", *(f"    {line}" for line in program.splitlines())]
     if command := dumped(verdict, seed):
         lines.append(f"debug: {command}")
@@ -77,7 +83,7 @@ def details(verdict: Verdict, seed: int | None = None, cause: Cause | None = Non
 def title(verdict: Verdict, cause: Cause | None = None) -> str:
     """Return the rule that a verdict is about, with a note if it is not a MUST.
 
-    If every call raises, this is no matter of one rule.
+    If no call returns a result, this is no matter of one rule.
 
     Examples
     --------
@@ -87,7 +93,7 @@ def title(verdict: Verdict, cause: Cause | None = None) -> str:
     'SHOULD not met: NUM-9 A repeated call gives the same bits'
     """
     if cause is not None and cause.kind == ALWAYS:
-        return "every call raises"
+        return never_returned(cause.failures) or "no call returns"
     rule = about(verdict)
     titles = {known.id: known.title for known in rules()}
     name = f"{rule or 'no rule'} {titles.get(rule, '')}".strip()
@@ -152,6 +158,11 @@ def line(verdict: Verdict) -> str:
     'SHOULD not met: NUM-9 A repeated call gives the same bits: got other bits'
     """
     return ": ".join(filter(None, (title(verdict), finding(verdict))))
+
+
+def _crashed(verdict: Verdict) -> bool:
+    """Whether the process of a case ended or hung. Two lines then say all that is known."""
+    return bool(verdict.case) and ended(verdict) and verdict.reason.startswith(("its process", "did not end"))
 
 
 def _is_finding(verdict: Verdict) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.judge.sized import GROUPS, Sized
 from attnspec.conformance.report.outside import cut
 from attnspec.conformance.results import Subject
+from attnspec.conformance.run.copies import can_be_copied, serve_in_copies, threads, write_all
 from attnspec.conformance.run.limits import Limits, probe_of
 from attnspec.conformance.suite import groups, items, matches
 from attnspec.conformance.suite.group import Item
@@ -109,6 +110,11 @@ class Child:
                 "returns": [one for one in outputs if self.backend.has("attention", f"return_{one}")],
             },
         )
+
+    def prepare(self, request: Mapping[str, Any]) -> None:
+        """Make the case of a request without judging it."""
+        if request["do"] == "judge":
+            self._item(request["name"], request["group"])
 
     def judge(self, name: str, group: str) -> None:
         """Judge one case."""
@@ -237,53 +243,77 @@ def _of_files(files: tuple[str, ...]) -> dict[str, Item]:
     return {case.name: case for file in files for case in read_cases(Path(file))}
 
 
-def _requests(pipe: int) -> Iterator[dict[str, Any]]:
+def _requests(requests: BinaryIO) -> Iterator[bytes]:
     """Yield the requests of the parent; when it ends, end this process even during a call."""
     waiting: queue.Queue[bytes] = queue.Queue()
 
     def read() -> None:
-        with os.fdopen(pipe, "rb") as lines:
-            for line in lines:
-                waiting.put(line)
+        for line in requests:
+            waiting.put(line)
         os._exit(0)
 
     threading.Thread(target=read, daemon=True).start()
     while True:
-        yield json.loads(waiting.get())
+        yield waiting.get()
 
 
 def _answers(pipe: int) -> Answer:
     def answer(kind: str, thing: Any) -> None:
         # json.dumps escapes lone surrogates, which a message may contain.
-        left = memoryview((json.dumps({kind: thing}) + "\n").encode())
-        while left:
-            left = left[os.write(pipe, left) :]
+        write_all(pipe, (json.dumps({kind: thing}) + "\n").encode())
 
     return answer
 
 
 def main() -> None:
     """Use the standard streams for requests and answers, and give the backend other streams."""
-    requests, answers = os.dup(0), os.dup(1)
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(2, 1)
     os.close(nothing)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles it, and ends this process
     faulthandler.enable(all_threads=False)
+    copies, seed, *files = json.loads(sys.argv[1])
+    child = Child(seed, tuple(files), _answers(answers))
     if hasattr(faulthandler, "register"):
         faulthandler.register(signal.SIGUSR1, all_threads=False)
-    answer = _answers(answers)
-    seed, *files = json.loads(sys.argv[1])
-    child = Child(seed, tuple(files), answer)
-    for request in _requests(requests):
-        asked = " ".join(str(part) for part in (request["do"], request.get("name", "")) if part)
-        try:
-            getattr(child, request.pop("do"))(**request)
-        except (BackendError, SpecError) as error:
-            answer("problem", str(error))
-        except Exception as error:  # noqa: BLE001 - what an implementation raises is a verdict
-            answer("internal", f"not of the implementation: {asked}: {_told(error)}")
+    if copies:
+        _load_and_copy(child, requests, answers)
+    for line in _requests(requests):
+        _handle(child, line)
+
+
+def _load_and_copy(child: Child, requests: BinaryIO, answers: int) -> None:
+    """Load the backend here and answer in copies; return if the loaded process cannot be copied."""
+    before = threads()
+    for line in requests:
+        _handle(child, line)
+        if json.loads(line)["do"] == "load":
+            break
+    if not can_be_copied(before):
+        return
+
+    def put(line: bytes, pipe: int) -> None:
+        child.answer = _answers(pipe)
+        _handle(child, line)
+
+    def ended(how: str, stack: str) -> None:
+        child.answer("ended", {"how": how, "stack": stack})
+
+    serve_in_copies(requests, answers, put, ended, lambda line: child.prepare(json.loads(line)))
+
+
+def _handle(child: Child, line: bytes) -> None:
+    """Answer one request."""
+    request = json.loads(line)
+    asked = " ".join(str(part) for part in (request["do"], request.get("name", "")) if part)
+    try:
+        getattr(child, request.pop("do"))(**request)
+    except (BackendError, SpecError) as error:
+        child.answer("problem", str(error))
+    except Exception as error:  # noqa: BLE001 - what an implementation raises is a verdict
+        child.answer("internal", f"not of the implementation: {asked}: {_told(error)}")
 
 
 def _told(error: Exception) -> str:

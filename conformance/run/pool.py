@@ -23,8 +23,10 @@ from attnspec.conformance.verdict import LEFT_OUT, Verdict, shown
 
 #: Number of cases requested ahead, so that a process does not wait for the next request.
 _AHEAD = 4
-#: Number of crashes, and of hangs, after which a run is abandoned.
-MOST_ENDS, MOST_HANGS = 200, 3
+#: Number of crashes after which a run is abandoned. Crashes of copies count only while no call has returned.
+MOST_ENDS = 200
+#: A run is abandoned after this number of hangs; after up to ten times as many that take less time than this.
+MOST_HANGS, HANG_LIMIT = 3, 900.0
 #: Calls whose verdict in a fresh process would say nothing: the judged rows are other ones there.
 _NOT_ALONE = {RELATED, REFUSED, ARBITRARY}
 #: Number of failures, of different groups, that a fresh process repeats.
@@ -63,6 +65,8 @@ class Pool:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _ends: int = 0
     _hangs: int = 0
+    _starts: int = 0
+    _returned: bool = False
     _stopped: bool = False
     _other: Worker | None = None
     _groups: set[str] = field(default_factory=set)
@@ -183,7 +187,7 @@ class Pool:
                 if not waiting:
                     return
                 if worker is None:
-                    worker = self._start()
+                    worker = self._start(copies=self._has_ended)
                     worker.load(self.name)
                     for case in waiting:
                         worker.ask(case)
@@ -200,12 +204,15 @@ class Pool:
     def _heard(self, worker: Worker, case: Planned) -> tuple[Worker | None, str]:
         """Wait for a verdict. Return the process if it still runs, and the reason to start no other."""
         try:
-            self._found.put(worker.verdict(self.seconds))
+            verdict = worker.verdict(self.seconds)
+            self._returned |= verdict.status != "unsupported" and not verdict.refusal
+            self._found.put(verdict)
         except InternalError as error:  # the case has no verdict
             self._internal.append(str(error))
         except Gone as gone:
             self._found.put(lost(self.name, case, gone, worker.returns))
-            return None, self._too_many(gone)
+            problem = self._too_many(gone, survived=worker.running)
+            return worker if worker.running else None, problem
         return worker, ""
 
     def _compared(self, verdict: Verdict) -> Verdict:
@@ -237,16 +244,28 @@ class Pool:
             longest = max(queues, key=len)
             return longest.pop() if longest else None
 
-    def _too_many(self, gone: Gone) -> str:
+    @property
+    def _has_ended(self) -> bool:
+        """Whether a process has ended in a call, or was ended. The next ones make calls in copies."""
+        return bool(self._ends or self._hangs)
+
+    def _too_many(self, gone: Gone, *, survived: bool) -> str:
+        """Count an end, and return the reason to abandon the run; empty if it goes on."""
         with self._lock:
             self._ends += not gone.hung
+            self._starts += not gone.hung and not survived
             self._hangs += gone.hung
-        if self._hangs >= MOST_HANGS:
+        most = min(max(MOST_HANGS, int(HANG_LIMIT // self.seconds)), 10 * MOST_HANGS)
+        if self._hangs >= most:
             return f"abandoned after {self._hangs} cases that did not end"
-        return f"abandoned after its process ended {self._ends} times" if self._ends >= MOST_ENDS else ""
+        if self._starts >= MOST_ENDS or (self._ends >= MOST_ENDS and not self._returned):
+            returned = "" if self._returned else ", and no call returned"
+            return f"abandoned after its process ended {self._ends} times{returned}"
+        return ""
 
-    def _start(self) -> Worker:
-        worker = Worker(self.selection, threads=_share(self.jobs), echo=self.echo)
+    def _start(self, *, copies: bool = False) -> Worker:
+        """Start a process; `copies` is for one that replaces a process that has ended."""
+        worker = Worker(self.selection, threads=_share(self.jobs), echo=self.echo, copies=copies)
         if self.selection.sizes:
             left = self.selection.within - (time.monotonic() - self._started)
             octets = self.selection.memory * 2**30 or memory() / 2

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from attnspec import SpecError, __version__
 from attnspec.backends.names import split_options
-from attnspec.conformance.report.failures import ended
+from attnspec.conformance.report.messages import ended
 from attnspec.conformance.results_file import runs_of
 from attnspec.conformance.run.selection import Selection
 from attnspec.conformance.verdict import LEFT_OUT, Verdict

@@ -10,7 +10,8 @@ from typing import TextIO
 
 from attnspec import __version__
 from attnspec.backends.errors import BackendError
-from attnspec.conformance.report.failures import asked_again, ended
+from attnspec.conformance.report.failures import asked_again
+from attnspec.conformance.report.messages import ended, never_returned
 from attnspec.conformance.report.outside import plain
 from attnspec.conformance.report.report import Outcome
 from attnspec.conformance.results import Footer, Header, Results, Run, Subject, gathered, line
@@ -109,7 +110,8 @@ def run_all(
                 before = {one.case: one for one in known if one.backend == name}
                 with Pool(name, selection, jobs, seconds, echo, before) as pool:
                     run = _one(pool, runs, lines.write, fails if stop else lambda _: False)
-                    if any(fails(one) and not ended(one) for one in run.verdicts):
+                    returned = any(fails(one) and not ended(one) for one in run.verdicts)
+                    if returned and not never_returned(run.verdicts):
                         told = [one for one in run.verdicts if not one.bad or fails(one)]
                         diagnoses[name] = pool.diagnose(asked_again(told), _DIAGNOSIS_LIMIT)
     except Interrupted as interrupted:

@@ -94,6 +94,8 @@ class Session:
         self.config = config
         self.required = option("--require")
         self.workers: dict[str, Worker] = {}
+        #: The backends whose process has ended in a call.
+        self.ended: set[str] = set()
         if not option("--backend"):
             raise pytest.UsageError("--backend: expected the name of a backend, got nothing")
         try:
@@ -112,7 +114,7 @@ class Session:
 
     def _load(self, name: str) -> Loaded:
         """Load a backend in a new process, which then judges it."""
-        self.workers[name] = Worker(self.selection)
+        self.workers[name] = Worker(self.selection, copies=name in self.ended)
         return self.workers[name].load(name)
 
     def _planned(self, fits: str) -> tuple[Planned, ...]:
@@ -133,7 +135,7 @@ class Session:
         return not hasattr(self.config, "workerinput")
 
     def judged(self, name: str, case: Planned) -> Verdict:
-        """Judge a case; replace its process if it has ended."""
+        """Judge a case; if its process has ended, the next ones are judged in copies of another."""
         if name not in self.workers:
             self._load(name)
         worker = self.workers[name]
@@ -141,7 +143,9 @@ class Session:
         try:
             return worker.verdict(self.config.getoption("--time-limit"))
         except Gone as gone:
-            del self.workers[name]
+            self.ended.add(name)
+            if not worker.running:
+                del self.workers[name]
             return lost(name, case, gone, worker.returns)
 
     def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Collector | None:

@@ -84,6 +84,14 @@ def _below(frames: list[Place]) -> list[Place]:
     return frames[judging[0] :] if judging else frames
 
 
+def _place_of(errors: str) -> Raise | None:
+    """Return the place of the last stack in what a process wrote to standard error."""
+    # A stack starts with its innermost line.
+    stack = _FRAME.findall(errors.rpartition("most recent call first")[2])
+    frames = [(file, int(number), function) for file, number, function in reversed(stack)]
+    return Raise("", "", *own_place(_below(frames))) if frames else None
+
+
 class Worker:
     """A process of `attnspec.conformance.run.child`.
 
@@ -94,6 +102,8 @@ class Worker:
         The number of threads of libraries, unless the environment sets it; 0 lets them choose.
     echo : bool, optional
         Whether to print the output of the backend.
+    copies : bool, optional
+        Whether calls are made in copies of the process where possible, so that it survives a crash.
 
     Attributes
     ----------
@@ -101,8 +111,10 @@ class Worker:
         The outputs of attention that the backend can return, once it is loaded.
     """
 
-    def __init__(self, selection: Selection, *, threads: int = 0, echo: bool = False) -> None:
-        told = json.dumps([selection.seed, *selection.files])
+    def __init__(
+        self, selection: Selection, *, threads: int = 0, echo: bool = False, copies: bool = False
+    ) -> None:
+        told = json.dumps([copies, selection.seed, *selection.files])
         # -P: a module in the current folder must not hide one of the standard library.
         command = [sys.executable, "-P", "-m", "attnspec.conformance.run.child", told]
         # OpenBLAS and PyTorch read this variable, too.
@@ -110,6 +122,11 @@ class Worker:
         self._process = Process(command, environment=environment, leads=True, echo=echo)
         self._asked: deque[str] = deque()
         self.returns: tuple[str, ...] = ()
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.running
 
     @property
     def idle(self) -> bool:
@@ -174,7 +191,7 @@ class Worker:
         """
         try:
             kind, thing = self._receive(seconds)
-        except InternalError:
+        except (InternalError, Gone):
             self._asked.popleft()
             raise
         expected = self._asked.popleft()
@@ -225,17 +242,16 @@ class Worker:
             if hung:
                 self._process.tell_where(_TRACE_LIMIT)
             how = f"did not end in {seconds:g} s" if hung else f"its process {self._process.ended()}"
-            # The last stack, if there are several. A stack starts with its innermost line.
-            stack = _FRAME.findall(self._process.errors.rpartition("most recent call first")[2])
+            stack = self._process.errors
             self.stop()
-            frames = [(file, int(number), function) for file, number, function in reversed(stack)]
-            raised = Raise("", "", *own_place(_below(frames))) if frames else None
-            raise Gone(how, raised, hung=hung) from None
+            raise Gone(how, _place_of(stack), hung=hung) from None
         try:
             ((kind, thing),) = json.loads(line).items()
         except (ValueError, AttributeError):
             self.stop()
             raise Gone("its process wrote what is no verdict", None, hung=False) from None
+        if kind == "ended":  # a copy of it
+            raise Gone(f"its process {thing['how']}", _place_of(thing["stack"]), hung=False)
         if kind == "internal":
             raise InternalError(f"internal error of attnspec, {thing}")
         return kind, thing
