@@ -32,6 +32,8 @@ def plain(*, working=None, bottom_right=False, filled=False, capped_bias=False):
 
         with np.errstate(all="ignore"):
             q, k, v = (x.astype(calculated) for x in (query, key, value))
+            if q.ndim > 2 and q.shape[-3] != k.shape[-3]:
+                k, v = (np.repeat(x, q.shape[-3] // k.shape[-3], axis=-3) for x in (k, v))
             factor = rounded(1 / np.sqrt(q.shape[-1]) if scale is None else scale)
             s = rounded(rounded(q @ np.swapaxes(k, -1, -2)) * factor)  # (*B, Hq, L, S)
             added = None if bias is None else rounded(bias.astype(np.float64))

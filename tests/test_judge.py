@@ -65,7 +65,7 @@ def replaced(name, make):
         (put("output", (1, 0), np.nan), "MASK-1", "pattern"),  # the variant of MASK-6 has a row of it
         (put("output", (0, 0), np.nan), "MASK-1", "pattern"),
         (put("lse", 1, np.inf), "SOFT-7", "pattern"),
-        (put("lse", 1, np.nan), "MASK-1", "pattern"),
+        (put("lse", 1, np.nan), "SOFT-7", "pattern"),  # of an empty row
         (put("lse", 0, -np.inf), "MASK-1", "pattern"),
         (replaced("output", np.zeros_like), "MASK-1", "value"),
         (replaced("output", lambda x: x[:1]), "SHAPE-3", "shape"),  # would broadcast

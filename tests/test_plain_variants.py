@@ -8,6 +8,7 @@ from plain import plain, stored, wide
 
 from attnspec.backends import Backend, load_library
 from attnspec.backends.check import check_backend
+from attnspec.conformance import check
 from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.suite import groups
@@ -110,14 +111,13 @@ def test_a_finite_lse_is_named_by_its_own_rule():
     assert {(verdict.rule, verdict.variant) for verdict in found} == {("SOFT-7", "finite")}
 
 
-def test_a_wrong_first_call_is_not_blamed_on_other_calls():
+def test_a_function_without_state_is_not_blamed_for_state():
     def doubled(query, key, value, *, is_causal=False):
         return 2 * plain()(query, key, value, is_causal=is_causal)
 
-    names = "earlier calls: is_causal", "option changed in turn: is_causal", "calls from threads: nothing"
-    found = judged(doubled, {}, *names)
-    assert found
-    assert all(verdict.bad and verdict.rule != "ERR-13" for verdict in found)
+    report = check(doubled, rules=["ERR-13", "SOFT-1"], quick=True).text
+    assert "SOFT-1 Weights are the softmax of each row\n" in report
+    assert "ERR-13 A call does not depend on other calls\n" not in report
 
 
 def test_a_conversion_that_rounds_is_not_blamed_on_the_call():

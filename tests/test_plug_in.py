@@ -271,13 +271,13 @@ def test_a_configuration_of_a_program(tmp_path):
 def test_what_a_configuration_declares(folder):
     more = 'accuracy = "full"\nprofile = "tf32"\narray = "numpy"\ndevice = "cpu"\n'
     text = TOML.replace("axes = 4\n", f"axes = 4\n{more}")
-    text += '[backend.dialect]\nMASK-6 = "nan"\n'
+    text += '[backend.dialect]\nMASK-6 = { mask = "nan" }\nNUM-2 = { float64 = "float32" }\n'
     text += (
         '[[backend.deviations]]\nrules = ["ERR-6"]\nreason = "any is taken"\nsource = "https://x.example"\n'
     )
     (folder / "attnspec.toml").write_text(text)
     backend = load(str(folder))
-    assert backend.dialect == {"MASK-6": "nan"}
+    assert backend.dialect == {"MASK-6": {"mask": "nan"}, "NUM-2": {"float64": "float32"}}
     assert backend.deviations[0].rules == ("ERR-6",)
     assert (required(backend, "float16"), backend.device) == ("full", "cpu")
     assert backend.profile == "tf32"
@@ -311,7 +311,11 @@ def test_what_a_configuration_declares(folder):
         ),
         (
             TOML + '[backend.dialect]\nMASK-6 = "purple"\n',
-            "dialect: expected a mapping of rule ids to variants",
+            "dialect: MASK-6: expected nan or uniform, got 'purple'",
+        ),
+        (
+            TOML + '[backend.dialect]\nMASK-6 = { masks = "nan" }\n',
+            "dialect: MASK-6: expected some of the dtypes .* or of the routes mask, bias, got 'masks'",
         ),
         (TOML + '[[backend.deviations]]\nrules = ["ERR-6"]\n', "deviations: expected rules, reason, source"),
         (

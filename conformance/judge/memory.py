@@ -19,8 +19,6 @@ from attnspec.conformance.judge.hidden import without
 from attnspec.conformance.judge.relation import Found
 from attnspec.conformance.verdict import Verdict
 
-_Run = Callable[[Backend, tuple[Case, ...]], Found]
-
 #: How often calls are made in turn, so that memory that one of them freed is used by another.
 _TURNS = 8
 #: How often one call is repeated.
@@ -53,35 +51,12 @@ class _Results:
         return [_judged(backend, self.case, outputs) for outputs in self.different]
 
 
-def of_values(verdict: Verdict) -> Verdict | None:
-    """Return a failure of the first call of a relation, or None if it does not fail.
-
-    No other call of the relation came before it, so a wrong value breaks a rule about values, not ERR-13.
-    """
-    if verdict.status != "fail":
-        return None
-    return replace(verdict, rule="SOFT-1") if verdict.rule == "ERR-13" else verdict
-
-
-def _after_the_first(run: _Run) -> _Run:
-    """Judge the first call by itself before the others are made."""
-
-    @wraps(run)
-    def judged(backend: Backend, calls: tuple[Case, ...]) -> Found:
-        first = calls[0]
-        return of_values(_judged(backend, first, _outputs(backend, first))) or run(backend, calls)
-
-    return judged
-
-
-@_after_the_first
 def each_in_turn(backend: Backend, calls: tuple[Case, ...]) -> Found:
     """Make the calls in their order, and judge each of them by its values."""
     results = [_outputs(backend, case) for case in calls]
     return _worst([_judged(backend, case, one) for case, one in zip(calls, results, strict=True)])
 
 
-@_after_the_first
 def in_the_same_arrays(backend: Backend, calls: tuple[Case, ...]) -> Found:
     """Make the calls with the arrays of the first one, in which the numbers of the others are written."""
     rewriting = _rewriting(backend)
@@ -89,7 +64,6 @@ def in_the_same_arrays(backend: Backend, calls: tuple[Case, ...]) -> Found:
     return _worst([_judged(backend, case, one) for case, one in zip(calls, results, strict=True)])
 
 
-@_after_the_first
 def in_freed_memory(backend: Backend, calls: tuple[Case, ...]) -> Found:
     """Make the calls several times in turn. The arrays of each of them are freed before the next one."""
     results = [_Results(case) for case in calls]
@@ -99,7 +73,6 @@ def in_freed_memory(backend: Backend, calls: tuple[Case, ...]) -> Found:
     return _worst([verdict for one in results for verdict in one.judged(backend)])
 
 
-@_after_the_first
 def kept_by_the_caller(backend: Backend, calls: tuple[Case, ...]) -> Found:
     """Make the calls, and judge the arrays that each of them returned after the last one."""
     kept: list[Any] = []
@@ -114,7 +87,6 @@ def kept_by_the_caller(backend: Backend, calls: tuple[Case, ...]) -> Found:
     return _worst(verdicts)
 
 
-@_after_the_first
 def beside_a_refused_call(backend: Backend, calls: tuple[Case, ...]) -> Found:
     """Judge the calls that are valid. Whatever happens in the others is judged elsewhere."""
     results = []
@@ -131,7 +103,6 @@ def beside_a_refused_call(backend: Backend, calls: tuple[Case, ...]) -> Found:
     return _worst([_judged(backend, case, outputs) for case, outputs in results])
 
 
-@_after_the_first
 def repeated_often(backend: Backend, calls: tuple[Case, ...]) -> Found:
     """Repeat a call, and judge each result that has other bits than those before."""
     (case,) = calls
@@ -141,11 +112,11 @@ def repeated_often(backend: Backend, calls: tuple[Case, ...]) -> Found:
     return _worst(results.judged(backend))
 
 
-@_after_the_first
 def from_threads(backend: Backend, calls: tuple[Case, ...]) -> Found:
     """Make each call in a thread of its own, several times, while other threads make the others."""
     if not backend.concurrent:
         raise Missing(f"{backend.name} cannot be called from several threads")
+    _outputs(backend, calls[0])  # what it loads or compiles at first is not what is tested
     together = Barrier(len(calls))
 
     def repeated(case: Case) -> _Results:

@@ -233,7 +233,8 @@ def _kind(one: Verdict, unsteady: str) -> tuple[str, ...]:
         return "ended", one.reason
     if about(one) == "NUM-4" or (raised and any(text in raised.message for text in _UNWRITABLE)):
         return ("changed",)
-    if traits.REFUSED in one.traits:
+    # Beside a refused call, the values of good calls are compared. They fail for the reasons of other calls.
+    if traits.REFUSED in one.traits and not (traits.RELATED in one.traits and one.difference):
         return ("refused",)
     if unsteady:
         return (unsteady,)
