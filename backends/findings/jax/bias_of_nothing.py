@@ -1,4 +1,12 @@
-"""JAX: a row whose bias is -inf everywhere is NaN (MASK-2, variant `added`)."""
+"""JAX: a row whose bias is -inf everywhere is NaN (MASK-2, variant `added`).
+
+Documentation: The docstring of `jax.nn.dot_product_attention` tells users to pass an additive mask as
+the bias. It does not mention a row in which that disallows every key.
+
+Found by: masking, empty row: bias and first
+
+Known: no thread found
+"""
 
 import sys
 

@@ -1,4 +1,12 @@
-"""JAX: a key disallowed by a bias of -inf whose score is infinite makes the row NaN (MASK-12)."""
+"""JAX: a key disallowed by a bias of -inf whose score is infinite makes the row NaN (MASK-12).
+
+Documentation: The docstring of `jax.nn.dot_product_attention` tells users to pass an additive mask as
+the bias. It does not mention infinite scores.
+
+Found by: masking, finite garbage: bias and largest
+
+Known: no thread found
+"""
 
 import sys
 

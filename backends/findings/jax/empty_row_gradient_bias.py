@@ -1,4 +1,12 @@
-"""JAX: a query whose keys all have a bias of minus infinity makes gradients of its head NaN (GRAD-10)."""
+"""JAX: a query whose keys all have a bias of minus infinity makes gradients of its head NaN (GRAD-10).
+
+Documentation: The docstring of `jax.nn.dot_product_attention` tells users to pass an additive mask as
+the bias. It does not mention a row in which that disallows every key.
+
+Found by: gradients, query that attends to nothing: bias
+
+Known: no thread found
+"""
 
 import sys
 

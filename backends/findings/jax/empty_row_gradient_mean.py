@@ -1,4 +1,12 @@
-"""JAX: a query that may attend to nothing moves every value, by 1 / S (GRAD-10, variant `uniform`)."""
+"""JAX: a query that may attend to nothing moves every value, by 1 / S (GRAD-10, variant `uniform`).
+
+Documentation: The docstring of `jax.nn.dot_product_attention` says that the mask filters out logits. It
+does not mention a row in which it filters out all.
+
+Found by: gradients, query that attends to nothing: mask
+
+Known: no thread found
+"""
 
 import sys
 

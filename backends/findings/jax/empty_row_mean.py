@@ -1,4 +1,12 @@
-"""JAX: a query that may attend to nothing gets the mean of all values (MASK-6, variant `uniform`)."""
+"""JAX: a query that may attend to nothing gets the mean of all values (MASK-6, variant `uniform`).
+
+Documentation: The docstring of `jax.nn.dot_product_attention` says that the mask filters out logits. It
+does not mention a row in which it filters out all.
+
+Found by: masking, empty row: mask and first
+
+Known: no thread found
+"""
 
 import sys
 

@@ -1,4 +1,13 @@
-"""JAX: float64 is computed in float32 (NUM-2, variant `float32`)."""
+"""JAX: float64 is computed in float32 (NUM-2, variant `float32`).
+
+Documentation: The docstring of `jax.nn.dot_product_attention` does not mention it. A comment in the
+source says that the softmax is always computed in float32.
+
+Found by: numerics, float64 is computed in float64
+
+Known: https://github.com/jax-ml/jax/pull/21371, where a review comment proposes float64 for inputs in
+float64, and the option was left for later
+"""
 
 import sys
 

@@ -2,6 +2,11 @@
 
 The compiler computes the scores once for the maximum and once more for the comparison with it, with
 other roundings. No score equals the maximum, and the derivative of a maximum divides by their number.
+
+Documentation: The docstring of `jax.numpy.max` does not mention its derivative.
+
+Known: https://github.com/jax-ml/jax/pull/2260 names the cause, which it removes from `jax.nn.softmax`
+only. https://github.com/jax-ml/jax/issues/40564 reports it for `jnp.maximum` on a GPU.
 """
 
 import os

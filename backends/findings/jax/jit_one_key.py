@@ -1,4 +1,10 @@
-"""JAX: under jit on a CPU, one query and one key in bfloat16 raise an error; two keys do not (NUM-5)."""
+"""JAX: under jit on a CPU, one query and one key in bfloat16 raise an error; two keys do not (NUM-5).
+
+Documentation: The docstring of `jax.nn.dot_product_attention` does not say which dtypes and sizes the
+implementation `xla` supports.
+
+Known: no thread found
+"""
 
 import sys
 

@@ -1,4 +1,12 @@
-"""JAX: the lse of attention in half precision is rounded to half precision (NUM-7)."""
+"""JAX: the lse of attention in half precision is rounded to half precision (NUM-7).
+
+Documentation: The docstring of `jax.nn.dot_product_attention` gives the shape of the residual and not
+its dtype.
+
+Found by: numerics, lse is held in float32: 300.0
+
+Known: no thread found
+"""
 
 import sys
 

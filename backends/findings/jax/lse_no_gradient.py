@@ -1,4 +1,12 @@
-"""JAX: the lse has no gradient: a loss on it moves neither queries nor keys (GRAD-6, variant `ignored`)."""
+"""JAX: the lse has no gradient: a loss on it moves neither queries nor keys (GRAD-6, variant `ignored`).
+
+Documentation: The docstring of `jax.nn.dot_product_attention` does not say that the residual has no
+gradient.
+
+Found by: gradients, loss on the lse alone
+
+Known: no thread found
+"""
 
 import sys
 

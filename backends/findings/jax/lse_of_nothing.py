@@ -1,4 +1,12 @@
-"""JAX: the lse of a row with nothing to attend to is -2.38e38 (SOFT-7, variant `finite`)."""
+"""JAX: the lse of a row with nothing to attend to is -2.38e38 (SOFT-7, variant `finite`).
+
+Documentation: The docstring of `jax.nn.dot_product_attention` refers to the paper of FlashAttention-2
+for the definition of the residual. It does not mention a row in which the mask filters out all.
+
+Found by: masking, lse of an empty row: all
+
+Known: no thread found
+"""
 
 import sys
 

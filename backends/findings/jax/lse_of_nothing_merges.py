@@ -1,6 +1,11 @@
 """JAX: in bfloat16, merging parts that are all empty by their lses does not give 0 (SOFT-7).
 
 The lse of an empty part is finite. Only code that knows the fill value can recognize it.
+
+Documentation: The docstring of `jax.nn.dot_product_attention` refers to the paper of FlashAttention-2
+for the definition of the residual. It does not mention a row in which the mask filters out all.
+
+Known: no thread found
 """
 
 import sys

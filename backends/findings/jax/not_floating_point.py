@@ -1,4 +1,11 @@
-"""JAX: integers are accepted, and weights are truncated to integers (ERR-2)."""
+"""JAX: integers are accepted, and weights are truncated to integers (ERR-2).
+
+Documentation: The docstring of `jax.nn.dot_product_attention` does not say which dtypes are accepted.
+
+Found by: errors, not floating point: int64 and all
+
+Known: no thread found
+"""
 
 import sys
 

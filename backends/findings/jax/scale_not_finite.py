@@ -1,4 +1,11 @@
-"""JAX: a scale of NaN is accepted (ERR-6)."""
+"""JAX: a scale of NaN is accepted (ERR-6).
+
+Documentation: The docstring of `jax.nn.dot_product_attention` sets no bounds on `scale`.
+
+Found by: errors-scale-nan-float64
+
+Known: no thread found
+"""
 
 import sys
 

@@ -1,4 +1,12 @@
-"""JAX: a window below 0 is accepted, and disallows every key near the query (ERR-7)."""
+"""JAX: a window below 0 is accepted, and disallows every key near the query (ERR-7).
+
+Documentation: The docstring of `jax.nn.dot_product_attention` explains a window by an example with two
+positive sides. It does not say what a negative side means.
+
+Found by: errors-window-negative-float64
+
+Known: no thread found
+"""
 
 import sys
 

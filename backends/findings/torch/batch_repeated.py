@@ -1,4 +1,12 @@
-"""PyTorch: keys and values of one batch entry are repeated for two (SHAPE-6, variant `broadcast`)."""
+"""PyTorch: keys and values of one batch entry are repeated for two (SHAPE-6, variant `broadcast`).
+
+Documentation: The docstring of `scaled_dot_product_attention` gives queries, keys and values the same
+leading axes `(N, ...)`. It speaks of broadcasting for `attn_mask` only.
+
+Found by: notation, batch axes not repeated: of one
+
+Known: no thread found
+"""
 
 import sys
 

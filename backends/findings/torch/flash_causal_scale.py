@@ -1,4 +1,13 @@
-"""PyTorch, default path on four axes: a causal mask with a scale of 0 or below gives NaN (SCORE-3)."""
+"""PyTorch, default path on four axes: a causal mask with a scale of 0 or below gives NaN (SCORE-3).
+
+Documentation: The docstring of `scaled_dot_product_attention` sets no bounds on `scale`. It says that
+outside CUDA an implementation is used that matches its formula, which adds the causal mask after the
+scale.
+
+Found by: errors, options together
+
+Known: no thread found
+"""
 
 import sys
 

@@ -1,4 +1,12 @@
-"""PyTorch, default path on four axes: a query of NaN gives 0 (NUM-11)."""
+"""PyTorch, default path on four axes: a query of NaN gives 0 (NUM-11).
+
+Documentation: The docstring of `scaled_dot_product_attention` says that outside CUDA an implementation
+is used that matches its formula. By the formula the row is NaN.
+
+Found by: numerics, number that is none: query
+
+Known: https://github.com/pytorch/pytorch/issues/141128
+"""
 
 import sys
 

@@ -1,6 +1,12 @@
 """PyTorch on four axes: with fewer keys than values, keys are read past their end (SHAPE-6).
 
 The memory after the keys is attended to. If there are more keys than values, the rest is ignored.
+
+Documentation: The docstring of `scaled_dot_product_attention` gives keys and values the same length `S`.
+
+Found by: notation, misfits: more positions of value
+
+Known: https://github.com/pytorch/pytorch/pull/193728
 """
 
 import sys

@@ -1,4 +1,12 @@
-"""PyTorch: flex_attention gives NaN for a bias of -inf on an infinite score (MASK-12)."""
+"""PyTorch: flex_attention gives NaN for a bias of -inf on an infinite score (MASK-12).
+
+Documentation: The docstring of `flex_attention` says that `score_mod` changes the computed scores. It
+does not mention infinite scores.
+
+Found by: masking, finite garbage: bias and largest
+
+Known: no thread found
+"""
 
 import sys
 

@@ -1,4 +1,11 @@
-"""PyTorch: compiled flex_attention accepts different numbers of batch entries of key and value (SHAPE-6)."""
+"""PyTorch: compiled flex_attention accepts different numbers of batch entries of key and value (SHAPE-6).
+
+Documentation: The docstring of `flex_attention` gives keys and values the same batch size `B`.
+
+Found by: notation, misfits: batch of value
+
+Known: no thread found
+"""
 
 import sys
 

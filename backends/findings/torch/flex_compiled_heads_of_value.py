@@ -1,4 +1,11 @@
-"""PyTorch: compiled flex_attention accepts different numbers of heads of key and value (HEAD-2)."""
+"""PyTorch: compiled flex_attention accepts different numbers of heads of key and value (HEAD-2).
+
+Documentation: The docstring of `flex_attention` gives keys and values the same number of heads `Hkv`.
+
+Found by: heads-misuse-value-more-float64
+
+Known: no thread found
+"""
 
 import sys
 

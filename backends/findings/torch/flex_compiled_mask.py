@@ -1,6 +1,11 @@
 """PyTorch: the C++ of compiled flex_attention with a mask uses an undeclared name (MASK-1).
 
 The name of a size is replaced in the text, and also inside longer names.
+
+Documentation: The docstring of `flex_attention` excludes no mask on a CPU. It calls the function a
+prototype.
+
+Known: no thread found
 """
 
 import sys

@@ -1,4 +1,11 @@
-"""PyTorch: compiled flex_attention gives 0 for a query that is not a number (NUM-11)."""
+"""PyTorch: compiled flex_attention gives 0 for a query that is not a number (NUM-11).
+
+Documentation: The docstring of `flex_attention` does not mention NaN.
+
+Found by: numerics, number that is none: query
+
+Known: no thread found
+"""
 
 import sys
 

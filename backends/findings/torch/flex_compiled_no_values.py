@@ -1,4 +1,11 @@
-"""PyTorch: with keys and no values, compiled flex_attention reads past the end and dies (SHAPE-6)."""
+"""PyTorch: with keys and no values, compiled flex_attention reads past the end and dies (SHAPE-6).
+
+Documentation: The docstring of `flex_attention` gives keys and values the same length `S`.
+
+Found by: notation, misfits: no positions of value
+
+Known: no thread found
+"""
 
 import signal
 import subprocess

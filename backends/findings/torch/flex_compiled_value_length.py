@@ -1,6 +1,12 @@
 """PyTorch: with fewer values than keys, compiled flex_attention reads values past their end (SHAPE-6).
 
 The memory after the values enters the sum. If there are more values than keys, the rest is ignored.
+
+Documentation: The docstring of `flex_attention` gives keys and values the same length `S`.
+
+Found by: notation, misfits: fewer positions of value
+
+Known: no thread found
 """
 
 import sys

@@ -1,4 +1,12 @@
-"""PyTorch: flex_attention accepts values of depth 0 (ERR-5)."""
+"""PyTorch: flex_attention accepts values of depth 0 (ERR-5).
+
+Documentation: The docstring of `flex_attention` calls the depth of the values `Ev` and sets no bounds on
+it.
+
+Found by: errors-value-depth-float64
+
+Known: no thread found
+"""
 
 import sys
 

@@ -1,4 +1,12 @@
-"""PyTorch: flex_attention repeats one head of values for two of keys (HEAD-2)."""
+"""PyTorch: flex_attention repeats one head of values for two of keys (HEAD-2).
+
+Documentation: The docstring of `flex_attention` gives keys and values the same number of heads `Hkv`.
+Only `enable_gqa`, which the script does not set, is said to repeat heads.
+
+Found by: heads-misuse-value-float64
+
+Known: no thread found
+"""
 
 import sys
 

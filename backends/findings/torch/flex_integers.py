@@ -1,4 +1,11 @@
-"""PyTorch: flex_attention accepts integers, and truncates the result to integers (ERR-2)."""
+"""PyTorch: flex_attention accepts integers, and truncates the result to integers (ERR-2).
+
+Documentation: The docstring of `flex_attention` does not say which dtypes are accepted.
+
+Found by: errors, not floating point: int64 and all
+
+Known: no thread found
+"""
 
 import sys
 

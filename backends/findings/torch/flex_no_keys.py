@@ -1,4 +1,11 @@
-"""PyTorch: flex_attention without keys raises an error; scaled_dot_product_attention gives 0 (SHAPE-7)."""
+"""PyTorch: flex_attention without keys raises an error; scaled_dot_product_attention gives 0 (SHAPE-7).
+
+Documentation: The docstring of `flex_attention` does not mention keys of length 0.
+
+Found by: notation, nothing to compute: keys
+
+Known: no thread found
+"""
 
 import sys
 

@@ -1,4 +1,12 @@
-"""PyTorch: flex_attention without queries returns None for the requested lse (SHAPE-7)."""
+"""PyTorch: flex_attention without queries returns None for the requested lse (SHAPE-7).
+
+Documentation: The docstring of `flex_attention` gives the lse the shape `(B, Hq, L)` for
+`return_lse=True`. That of `AuxOutput` says that a field is None if it was not requested.
+
+Found by: notation, nothing to compute: queries
+
+Known: no thread found
+"""
 
 import sys
 

@@ -1,4 +1,11 @@
-"""PyTorch: flex_attention accepts a scale of NaN (ERR-6)."""
+"""PyTorch: flex_attention accepts a scale of NaN (ERR-6).
+
+Documentation: The docstring of `flex_attention` sets no bounds on `scale`.
+
+Found by: errors-scale-nan-float64
+
+Known: no thread found
+"""
 
 import sys
 

@@ -1,4 +1,12 @@
-"""PyTorch: with two heads of keys, one head of values is repeated (HEAD-2)."""
+"""PyTorch: with two heads of keys, one head of values is repeated (HEAD-2).
+
+Documentation: The docstring of `scaled_dot_product_attention` gives keys and values the same number of
+heads `H`, and makes that a condition of `enable_gqa`.
+
+Found by: heads-misuse-value-float64
+
+Known: no thread found
+"""
 
 import sys
 

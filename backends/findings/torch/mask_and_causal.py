@@ -1,4 +1,11 @@
-"""PyTorch: `attn_mask` with `is_causal`, documented as an error, is computed on four axes only."""
+"""PyTorch: `attn_mask` with `is_causal`, documented as an error, is computed on four axes only.
+
+Documentation: The docstring of `scaled_dot_product_attention` says that an error is thrown if both are
+set.
+
+Known: https://github.com/pytorch/pytorch/issues/187801, with a fix in
+https://github.com/pytorch/pytorch/pull/187966
+"""
 
 import sys
 

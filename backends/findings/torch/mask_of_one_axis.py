@@ -1,4 +1,12 @@
-"""PyTorch: a mask of one axis, documented as broadcastable, raises IndexError on four axes (MASK-1)."""
+"""PyTorch: a mask of one axis, documented as broadcastable, raises IndexError on four axes (MASK-1).
+
+Documentation: The docstring of `scaled_dot_product_attention` asks for a mask whose shape can be
+broadcast to that of the weights.
+
+Found by: masking, boolean mask: keys
+
+Known: no thread found
+"""
 
 import sys
 

@@ -1,4 +1,11 @@
-"""PyTorch: NaN in the cotangent of a query reaches a key that the query may not attend to (GRAD-12)."""
+"""PyTorch: NaN in the cotangent of a query reaches a key that the query may not attend to (GRAD-12).
+
+Documentation: The docstring of `scaled_dot_product_attention` does not mention NaN.
+
+Found by: gradients, nan across a disallowed pair: d_output
+
+Known: no thread found
+"""
 
 import sys
 

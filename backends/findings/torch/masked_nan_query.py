@@ -1,4 +1,12 @@
-"""PyTorch: without an allowed key, a query of NaN gives NaN and a finite query gives 0 (MASK-6)."""
+"""PyTorch: without an allowed key, a query of NaN gives NaN and a finite query gives 0 (MASK-6).
+
+Documentation: The docstring of `scaled_dot_product_attention` does not say what a row without an allowed
+key gives. By its formula both rows are NaN.
+
+Found by: numerics, query that is none and attends to nothing: mask
+
+Known: no thread found
+"""
 
 import sys
 

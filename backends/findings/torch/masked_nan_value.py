@@ -1,4 +1,12 @@
-"""PyTorch: NaN in a value that is masked for every query makes every row NaN (MASK-13)."""
+"""PyTorch: NaN in a value that is masked for every query makes every row NaN (MASK-13).
+
+Documentation: The docstring of `scaled_dot_product_attention` says that True in a boolean mask means
+taking part in attention. It does not mention NaN.
+
+Found by: masking, poison: mask and nan
+
+Known: https://github.com/pytorch/pytorch/issues/101967
+"""
 
 import sys
 

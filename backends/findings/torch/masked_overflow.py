@@ -1,4 +1,12 @@
-"""PyTorch: a masked finite key whose score overflows makes the row NaN (MASK-12)."""
+"""PyTorch: a masked finite key whose score overflows makes the row NaN (MASK-12).
+
+Documentation: The note on numerical accuracy, to which the docstring of `scaled_dot_product_attention`
+links, says that large inputs may overflow in intermediate results. It does not mention masked keys.
+
+Found by: masking, finite garbage: mask and largest
+
+Known: no thread found
+"""
 
 import sys
 

@@ -1,4 +1,12 @@
-"""PyTorch: MultiheadAttention with weights gives NaN for a row without a key, and so do keys (GRAD-10)."""
+"""PyTorch: MultiheadAttention with weights gives NaN for a row without a key, and so do keys (GRAD-10).
+
+Documentation: The docstring of `MultiheadAttention.forward` does not mention a row without an allowed
+key.
+
+Found by: gradients, query that attends to nothing: mask
+
+Known: https://github.com/pytorch/pytorch/issues/41508
+"""
 
 import sys
 

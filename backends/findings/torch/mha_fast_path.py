@@ -1,6 +1,13 @@
 """PyTorch: MultiheadAttention gives NaN for an empty row with two heads, and 0 with three (MASK-6).
 
 In inference without weights, an even number of heads selects another path.
+
+Documentation: The docstring of `MultiheadAttention` lists the conditions of the fast path. An even
+number of heads is not among them.
+
+Found by: heads, multi head attention of one width: all keys of a row
+
+Known: https://github.com/pytorch/pytorch/pull/190486
 """
 
 import math

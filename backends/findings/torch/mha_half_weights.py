@@ -1,4 +1,12 @@
-"""PyTorch: MultiheadAttention with weights computes half-precision inputs in half precision (NUM-5)."""
+"""PyTorch: MultiheadAttention with weights computes half-precision inputs in half precision (NUM-5).
+
+Documentation: The docstring of `MultiheadAttention.forward` does not mention precision.
+
+Found by: numerics, half precision is computed in float32
+
+Known: https://github.com/pytorch/pytorch/issues/60939, which is about the overflow of these scores and
+not about their rounding
+"""
 
 import sys
 

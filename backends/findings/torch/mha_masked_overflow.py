@@ -1,4 +1,12 @@
-"""PyTorch: in MultiheadAttention a masked finite key whose score overflows makes the row NaN (MASK-12)."""
+"""PyTorch: in MultiheadAttention a masked finite key whose score overflows makes the row NaN (MASK-12).
+
+Documentation: The docstring of `MultiheadAttention.forward` says that True in `attn_mask` means that a
+position is not allowed to attend. It does not mention infinite scores.
+
+Found by: masking, finite garbage: mask and largest
+
+Known: no thread found
+"""
 
 import sys
 

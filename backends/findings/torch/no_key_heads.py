@@ -1,4 +1,13 @@
-"""PyTorch: two heads of queries with zero heads of keys and values give 0 (HEAD-2)."""
+"""PyTorch: two heads of queries with zero heads of keys and values give 0 (HEAD-2).
+
+Documentation: The docstring of `scaled_dot_product_attention` makes it a condition of `enable_gqa` that
+the number of query heads is a multiple of the number of key heads.
+
+Found by: errors-key-heads-float64
+
+Known: no thread found about this call. Zero key heads beside several value heads are reported, because
+they end the process.
+"""
 
 import sys
 

@@ -1,4 +1,11 @@
-"""PyTorch: a scale of NaN is accepted, and gives 0 on four axes (ERR-6)."""
+"""PyTorch: a scale of NaN is accepted, and gives 0 on four axes (ERR-6).
+
+Documentation: The docstring of `scaled_dot_product_attention` sets no bounds on `scale`.
+
+Found by: errors-scale-nan-float64
+
+Known: no thread found
+"""
 
 import sys
 

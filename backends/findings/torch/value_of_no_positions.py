@@ -1,4 +1,12 @@
-"""PyTorch: five keys and values without positions give 0 (SHAPE-6)."""
+"""PyTorch: five keys and values without positions give 0 (SHAPE-6).
+
+Documentation: The docstring of `scaled_dot_product_attention` gives keys and values the same length `S`.
+
+Found by: notation, misfits: no positions of value
+
+Known: no thread found that mentions values without positions. The finding about fewer keys than values
+links one about different lengths.
+"""
 
 import sys
 
