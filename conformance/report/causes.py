@@ -25,7 +25,7 @@ from attnspec.conformance.report.common import (
     told,
     traits_of,
 )
-from attnspec.conformance.report.messages import never_returned, of_line
+from attnspec.conformance.report.messages import ended, never_returned, of_line
 from attnspec.conformance.verdict import Verdict
 from attnspec.dtypes import DTYPES, SHORT
 
@@ -115,10 +115,9 @@ def _of_all(failures: Iterable[Verdict]) -> list[Cause]:
     """Make the causes of an implementation of which no call returns: one for each error."""
     groups: dict[tuple[str, ...], list[Verdict]] = {}
     for one in failures:
-        groups.setdefault(of_line(one), []).append(one)
-    ordered = sorted(groups.values(), key=len, reverse=True)
-    shown = [*ordered[: _MOST_WAYS - 1], [one for group in ordered[_MOST_WAYS - 1 :] for one in group]]
-    return [Cause(about(group[0]), tuple(group), kind=ALWAYS) for group in shown if group]
+        groups.setdefault((ALWAYS, one.reason if ended(one) else "", *of_line(one)), []).append(one)
+    shown = sorted(_fewer(groups).values(), key=len, reverse=True)
+    return [Cause(about(group[0]), tuple(group), kind=ALWAYS) for group in shown]
 
 
 def _folded(made: Sequence[Cause]) -> list[Cause]:
