@@ -85,7 +85,7 @@ def d_sinks_summed_in_half(call: Gradients, lse: Array, delta: Array) -> Any:
     return np.add.accumulate(each.astype(call.storage), axis=0)[-1].astype(lse.dtype)
 
 
-@wrong("d_products", "GRAD-5", "C")
+@wrong("d_products", "NUM-5", "C")
 def slope_in_half(call: Gradients, t: Array) -> Any:
     """Take the slope of the softcap from a hyperbolic tangent in half precision."""
     if call.softcap is None:

@@ -96,7 +96,7 @@ def lse_of_the_kept_keys(call: Attention) -> Any:
     return output, base.softmax_of(call, base.scored(call), base.allowed(call) & call.dropout_mask)[1], p
 
 
-@wrong("lse", "SOFT-6", "C")
+@wrong("lse", "NUM-2", "C")
 def lse_through_float32(call: Attention, top: Array, total: Array) -> Any:
     """Round the lse to float32, and return it in the dtype that it should have."""
     return base.lse(call, top, total).astype(np.float32).astype(top.dtype)

@@ -53,7 +53,7 @@ def last_query_before_the_length_dropped(call: Attention) -> Any:
     return base.by_query_lengths(altered(call, query_lengths=lambda n: np.asarray(n) - 1))
 
 
-@wrong("attend", "MASK-10", "B")
+@wrong("attend", "SOFT-7", "B")
 def lse_of_padded_queries_kept(call: Attention) -> Any:
     """Write zeros for queries past their length, and their lse as if they were queries."""
     output, _, p = base.attend(call)
