@@ -36,6 +36,8 @@ SEPARATE = MappingProxyType(
     {
         "onnx-reference": ("onnx", "onnx.evaluator:reference_backend"),
         "onnxruntime-attention": ("onnxruntime", "onnx.runtime:attention_backend"),
+        "openvino-sdpa": ("openvino", "openvino:sdpa_backend"),
+        "mlx-fast": ("mlx", "mlx:fast_backend"),
     }
 )
 #: Aliases. On NumPy the portable backend is the reference itself.

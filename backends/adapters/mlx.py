@@ -1,0 +1,59 @@
+"""MLX: ``mlx.core.fast.scaled_dot_product_attention`` on the CPU."""
+
+from typing import Any
+
+import mlx.core as mx
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec.backends.backend import Backend
+from attnspec.backends.errors import Unsupported
+from attnspec.backends.user.described import describe
+
+
+def fast_backend() -> Backend:
+    """Run the function on the CPU, where it is composed of other operations."""
+    return describe(
+        attention,
+        name="mlx-fast",
+        library="mlx",
+        dtypes=["float16", "bfloat16", "float32", "float64"],
+        axes=4,
+        given=["scale"],
+        names={"bias": "mask"},
+        to_library=to_mlx,
+        to_numpy=to_numpy,
+        dialect={"MASK-3": "bottom-right", "MASK-6": {"mask": "uniform", "bias": "nan"}, "NUM-2": "float32"},
+    )
+
+
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    *,
+    scale: Any,
+    mask: Any = None,
+    is_causal: bool = False,
+    sinks: Any = None,
+) -> Any:
+    """Pass causality as the value ``"causal"`` of the mask."""
+    if is_causal and mask is not None:
+        raise Unsupported("scaled_dot_product_attention takes one mask: an array, or 'causal'")
+    mask = "causal" if is_causal else mask
+    return mx.fast.scaled_dot_product_attention(
+        query, key, value, scale=scale, mask=mask, sinks=sinks, stream=mx.cpu
+    )
+
+
+def to_mlx(array: NDArray[Any]) -> mx.array:
+    """Convert an array in its dtype; by default, MLX makes float32 of float64, and refuses negative strides."""
+    return mx.array(np.array(array, order="C"), mx.float64 if array.dtype == np.float64 else None)
+
+
+def to_numpy(array: mx.array) -> NDArray[Any]:
+    """Convert an array; NumPy does not take the bfloat16 of MLX."""
+    if array.dtype == mx.bfloat16:
+        return np.array(array.astype(mx.float32)).astype(ml_dtypes.bfloat16)
+    return np.array(array)
