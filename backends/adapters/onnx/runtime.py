@@ -13,9 +13,18 @@ from attnspec.backends.user.described import describe
 
 def attention_backend() -> Backend:
     """Run the node Attention of opset 24."""
+    return _backend("onnxruntime-attention", 24)
+
+
+def older_backend() -> Backend:
+    """Run the node Attention of opset 23, which has no lengths."""
+    return _backend("onnxruntime-attention-23", 23)
+
+
+def _backend(name: str, opset: int) -> Backend:
     return describe(
-        onnx_attention(run, 24),
-        name="onnxruntime-attention",
+        onnx_attention(run, opset),
+        name=name,
         library="onnxruntime",
         dtypes=["float16", "float32"],
         axes=4,
