@@ -1,5 +1,6 @@
 """MLX: ``mlx.core.fast.scaled_dot_product_attention`` on the CPU."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import mlx.core as mx
@@ -7,7 +8,9 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from attnspec.backends.adapters.conditions import has_overflowing_score
 from attnspec.backends.backend import Backend
+from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
 from attnspec.backends.user.described import describe
 
@@ -24,7 +27,15 @@ def fast_backend() -> Backend:
         names={"bias": "mask"},
         to_library=to_mlx,
         to_numpy=to_numpy,
-        dialect={"MASK-3": "bottom-right", "MASK-6": {"mask": "uniform", "bias": "nan"}, "NUM-2": "float32"},
+        bias_dtype="query",
+        dialect={
+            "MASK-3": "bottom-right",
+            "MASK-6": {"mask": "uniform", "bias": "nan"},
+            "NUM-2": "float32",
+            "NUM-5": {"float16": "storage", "bfloat16": "storage"},
+        },
+        deviations=_DEVIATIONS,
+        versions=">=0.32,<0.33",
     )
 
 
@@ -57,3 +68,40 @@ def to_numpy(array: mx.array) -> NDArray[Any]:
     if array.dtype == mx.bfloat16:
         return np.array(array.astype(mx.float32)).astype(ml_dtypes.bfloat16)
     return np.array(array)
+
+
+def _has_several_dtypes(arguments: Mapping[str, Any]) -> bool:
+    """Whether queries, keys and values differ in their dtypes."""
+    return len({arguments[name].dtype for name in ("query", "key", "value")}) > 1
+
+
+_DEVIATIONS = (
+    Deviation(
+        ("HEAD-2", "ERR-17", "ERR-12"),
+        "zero key heads end the process",
+        "mlx/no_key_heads",
+        when=lambda arguments: arguments["key"].shape[-3] == 0,
+    ),
+    Deviation(("ERR-2",), "integers and booleans are converted", "mlx/integers"),
+    Deviation(
+        ("ERR-5",),
+        "a depth of 0 of the values is accepted",
+        "mlx/depth_zero",
+        when=lambda arguments: arguments["value"].shape[-1] == 0,
+    ),
+    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted, and gives NaN", "mlx/scale_not_finite"),
+    Deviation(
+        ("MASK-12",),
+        "a bias of minus infinity is added, and the score of a finite key may be infinite: the row is NaN",
+        "mlx/bias_overflow",
+        when=lambda arguments: (
+            "bias" in arguments and has_overflowing_score(arguments, str(arguments["query"].dtype))
+        ),
+    ),
+    Deviation(
+        ("NUM-1",),
+        "the output has the widest dtype of query, key and value",
+        "mlx/mixed_dtypes",
+        when=_has_several_dtypes,
+    ),
+)

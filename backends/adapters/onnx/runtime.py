@@ -23,12 +23,13 @@ def older_backend() -> Backend:
 
 def _backend(name: str, opset: int) -> Backend:
     return describe(
-        onnx_attention(run, opset),
+        onnx_attention(run, opset, whole_masks=True),
         name=name,
         library="onnxruntime",
         dtypes=["float16", "float32"],
         axes=4,
         bias_dtype="query",
+        dialect={"NUM-5": {"float16": "storage"}},
     )
 
 
