@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-import mlx.core as mx
 import ml_dtypes
+import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
@@ -59,7 +59,7 @@ def attention(
 
 
 def to_mlx(array: NDArray[Any]) -> mx.array:
-    """Convert an array in its dtype; by default, MLX makes float32 of float64, and refuses negative strides."""
+    """Convert an array in its dtype; MLX makes float32 of float64, and refuses negative strides."""
     return mx.array(np.array(array, order="C"), mx.float64 if array.dtype == np.float64 else None)
 
 

@@ -8,7 +8,12 @@ import numpy as np
 import openvino
 from openvino import opset13
 
-from attnspec.backends.adapters.conditions import has_overflowing_score, is_masked
+from attnspec.backends.adapters.conditions import (
+    has_nan_query,
+    has_other_heads_of_value,
+    has_overflowing_score,
+    is_masked,
+)
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
@@ -34,6 +39,7 @@ def sdpa_backend() -> Backend:
         dialect={
             "MASK-6": {"float16": "nan", "float32": "nan", "float64": "uniform"},
             "NUM-2": "float32",
+            "NUM-5": {"float16": "storage"},
             "SHAPE-6": "broadcast",
         },
         deviations=_DEVIATIONS,
@@ -62,7 +68,7 @@ def attention(
 
 
 @lru_cache(maxsize=64)
-def _compiled(inputs: tuple[tuple[str, tuple[int, ...]], ...], causal: bool) -> Any:
+def _compiled(inputs: tuple[tuple[str, tuple[int, ...]], ...], causal: Any) -> Any:
     """Compile a model for inputs of given dtypes and shapes."""
     parameters = [opset13.parameter(list(shape), openvino.Type(np.dtype(dtype))) for dtype, shape in inputs]
     node = opset13.scaled_dot_product_attention(*parameters, causal=causal)
@@ -81,6 +87,25 @@ _DEVIATIONS = (
         "without keys, the output is memory that was never written",
         "openvino/no_keys",
         when=lambda arguments: arguments["key"].shape[-2] == 0,
+    ),
+    Deviation(
+        ("SHAPE-7",),
+        "a model of float64 with an axis of size 0 is not compiled",
+        "openvino/float64_empty",
+        dtypes=("float64",),
+    ),
+    Deviation(
+        ("HEAD-2",),
+        "one head of values is repeated for several heads of keys",
+        "openvino/heads_of_value",
+        when=has_other_heads_of_value,
+    ),
+    Deviation(
+        ("MASK-6",),
+        "a query of NaN without an allowed key gives NaN",
+        "openvino/float64_nan_query",
+        dtypes=("float64",),
+        when=has_nan_query,
     ),
     Deviation(("ERR-5",), "a depth of 0 is accepted", "openvino/depth_zero"),
     Deviation(

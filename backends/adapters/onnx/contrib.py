@@ -7,8 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto, helper
 
-from attnspec.backends.adapters.onnx.runtime import run
+from attnspec.backends.adapters.onnx.conditions import (
+    has_causality_over_more_keys,
+    has_empty_axis,
+    has_scale_of_zero,
+    may_overflow,
+)
+from attnspec.backends.adapters.onnx.runtime import VERSIONS, run
 from attnspec.backends.backend import Backend
+from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
 from attnspec.backends.user.described import describe
 
@@ -29,7 +36,9 @@ def multi_head_backend() -> Backend:
         mask_axes=4,
         heads="equal",
         bias_dtype="query",
-        dialect={"MASK-3": "bottom-right", "MASK-6": {"mask": "uniform", "bias": "nan"}},
+        dialect={"MASK-6": {"mask": "uniform", "bias": "nan"}},
+        deviations=_OF_MULTI_HEAD,
+        versions=VERSIONS,
     )
 
 
@@ -47,6 +56,8 @@ def grouped_backend() -> Backend:
         value_depth="key",
         bias_dtype="query",
         dialect={"MASK-8": "exclusive-left", "MASK-6": "nan"},
+        deviations=_OF_GROUPED,
+        versions=VERSIONS,
     )
 
 
@@ -71,6 +82,8 @@ def multi_head_attention(
         raise TypeError(f"mask: expected booleans, got {mask.dtype}")
     if key_lengths is not None and np.asarray(key_lengths).dtype.kind != "i":
         raise TypeError(f"key_lengths: expected integers, got {np.asarray(key_lengths).dtype}")
+    if key_lengths is not None and np.shape(key_lengths) not in ((), (len(query),)):
+        raise ValueError(f"key_lengths: expected one for each batch entry, got {np.shape(key_lengths)}")
     if mask is not None:
         masks = mask.reshape(mask.shape[:1] + mask.shape[2:])
         inputs["key_padding_mask"] = np.broadcast_to(masks, (len(query), *pairs)).astype(np.int32)
@@ -128,8 +141,8 @@ def grouped_attention(
         name: float(thing) for name, thing in (("scale", scale), ("softcap", softcap)) if thing is not None
     }
     names = ("query", "key", "value", "past_key", "past_value", "seqlens_k", "total_sequence_length")
-    names += ("", "", "", "attention_bias", "head_sink")
-    model = _model("GroupQueryAttention", names, inputs, attributes, 3)
+    options = ("", "", "", "attention_bias", "head_sink")
+    model = _model("GroupQueryAttention", names + options, inputs, attributes, 3)
     output: NDArray[Any] = run(model, inputs)[0]
     return output.reshape(queries, heads, -1).swapaxes(0, 1)
 
@@ -155,3 +168,48 @@ def _model(
     graph = helper.make_graph([node], "attention", starts, ends)
     opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+_OF_MULTI_HEAD = (
+    Deviation(
+        ("MASK-3", "MASK-4", "MASK-9", "MASK-12", "SOFT-2", "ERR-3", "ERR-13"),
+        "if there are more keys than queries, the last query of a causal call attends to all",
+        "onnxruntime/mha_causal_last",
+        when=has_causality_over_more_keys,
+    ),
+    Deviation(
+        ("SCORE-3", "ERR-3", "ERR-13"),
+        "a scale of 0 is none",
+        "onnxruntime/mha_scale_zero",
+        when=has_scale_of_zero,
+    ),
+    Deviation(("ERR-5", "ERR-12"), "a depth of 0 ends the process", "onnxruntime/mha_depth_zero"),
+    Deviation(
+        ("ERR-6",),
+        "a scale of NaN or infinity is accepted, and gives NaN",
+        "onnxruntime/mha_scale_not_finite",
+    ),
+    Deviation(
+        ("MASK-12",),
+        "a mask is added, and the score of a finite key may be infinite: the row is NaN",
+        "onnxruntime/mha_masked_overflow",
+        when=may_overflow,
+    ),
+)
+_OF_GROUPED = (
+    Deviation(("SCORE-3",), "a scale of 0 is none", "onnxruntime/gqa_scale_zero", when=has_scale_of_zero),
+    Deviation(
+        ("SHAPE-7",), "an axis of size 0 is refused", "onnxruntime/gqa_empty_axes", when=has_empty_axis
+    ),
+    Deviation(
+        ("ERR-6",),
+        "a scale of NaN or infinity is accepted, and gives NaN",
+        "onnxruntime/gqa_scale_not_finite",
+    ),
+    Deviation(
+        ("MASK-12",),
+        "a bias is added, and the score of a finite key may be infinite: the row is NaN",
+        "onnxruntime/gqa_masked_overflow",
+        when=may_overflow,
+    ),
+)

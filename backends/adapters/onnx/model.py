@@ -146,6 +146,8 @@ def _set_positions(
             raise Unsupported(f"the node Attention of opset {opset} has no key_lengths")
         if np.asarray(lengths).dtype.kind != "i":
             raise TypeError(f"key_lengths: expected integers, got {np.asarray(lengths).dtype}")
+        if np.shape(lengths) not in ((), inputs["Q"].shape[:1]):
+            raise ValueError(f"key_lengths: expected one for each batch entry, got {np.shape(lengths)}")
         lengths = np.broadcast_to(lengths, inputs["Q"].shape[0]).astype(np.int64)
         if aligned and not np.array_equal(
             lengths - queries, np.broadcast_to(0 if offset is None else offset, lengths.shape)

@@ -1,4 +1,4 @@
-"""OpenVINO: without an allowed key, a row is NaN in float32 and the mean of all values in float64 (MASK-6, variant uniform).
+"""OpenVINO: an empty row is NaN in float32 and the mean of all values in float64 (MASK-6, variant uniform).
 
 Documentation: by the pseudo-code of the page ScaledDotProductAttention-13, the row is NaN.
 
