@@ -8,11 +8,6 @@ def has_empty_axis(arguments: Arguments) -> bool:
     return 0 in arguments["query"].shape or 0 in arguments["key"].shape
 
 
-def has_no_key_heads(arguments: Arguments) -> bool:
-    """Whether there are zero key heads."""
-    return bool(arguments["key"].ndim > 2 and arguments["key"].shape[-3] == 0)
-
-
 def has_scale_of_zero(arguments: Arguments) -> bool:
     """Whether the given scale is 0."""
     return bool(arguments.get("scale") == 0)

@@ -75,6 +75,8 @@ def multi_head_attention(
 ) -> Any:
     """Pass a mask without heads, or lengths, as ``key_padding_mask``."""
     inputs = {"query": query, "key": key, "value": value}
+    if 0 in (query.shape[2], key.shape[2], value.shape[2]):
+        raise Unsupported("a depth of 0 ends the process; see the finding onnxruntime/mha_depth_zero")
     pairs = query.shape[1], key.shape[1]
     if mask is not None and (key_lengths is not None or mask.shape[1] > 1):
         raise Unsupported("key_padding_mask has no axis of heads, and is a mask or lengths")
@@ -183,7 +185,6 @@ _OF_MULTI_HEAD = (
         "onnxruntime/mha_scale_zero",
         when=has_scale_of_zero,
     ),
-    Deviation(("ERR-5", "ERR-12"), "a depth of 0 ends the process", "onnxruntime/mha_depth_zero"),
     Deviation(
         ("ERR-6",),
         "a scale of NaN or infinity is accepted, and gives NaN",
@@ -197,7 +198,17 @@ _OF_MULTI_HEAD = (
     ),
 )
 _OF_GROUPED = (
-    Deviation(("SCORE-3",), "a scale of 0 is none", "onnxruntime/gqa_scale_zero", when=has_scale_of_zero),
+    Deviation(
+        ("SCORE-3", "ERR-3", "ERR-13"),
+        "a scale of 0 is none",
+        "onnxruntime/gqa_scale_zero",
+        when=has_scale_of_zero,
+    ),
+    Deviation(
+        ("SCORE-6",),
+        "a softcap of 0 or below is none, and NaN and infinity are accepted",
+        "onnxruntime/gqa_softcap_not_positive",
+    ),
     Deviation(
         ("SHAPE-7",), "an axis of size 0 is refused", "onnxruntime/gqa_empty_axes", when=has_empty_axis
     ),
