@@ -40,6 +40,7 @@ SEPARATE = MappingProxyType(
         "onnxruntime-mha": ("onnxruntime", "onnx.contrib:multi_head_backend"),
         "onnxruntime-gqa": ("onnxruntime", "onnx.contrib:grouped_backend"),
         "openvino-sdpa": ("openvino", "openvino:sdpa_backend"),
+        "ncnn-sdpa": ("ncnn", "ncnn:sdpa_backend"),
         "mlx-fast": ("mlx", "mlx:fast_backend"),
     }
 )

@@ -20,6 +20,6 @@ def has_causality_over_more_keys(arguments: Arguments) -> bool:
 
 
 def may_overflow(arguments: Arguments) -> bool:
-    """Whether the score of a disallowed key may be infinite."""
+    """Whether the score of a disallowed key may be infinite, in half precision if the inputs have it."""
     masked = is_masked(arguments) or "key_lengths" in arguments
-    return masked and has_overflowing_score(arguments)
+    return masked and has_overflowing_score(arguments, "float16")

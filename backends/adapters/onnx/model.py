@@ -132,7 +132,7 @@ def _set_window(given: dict[str, Any], attributes: dict[str, Any], opset: int) -
     if opset < 25:
         raise Unsupported(f"the node Attention of opset {opset} has no window")
     for bound in window:
-        if bound is not None and (not isinstance(bound, Integral) or isinstance(bound, bool) or bound < 0):
+        if bound is not None and (isinstance(bound, bool) or not isinstance(bound, Integral) or bound < 0):
             raise ValueError(f"window: expected integers from 0 on, or None for no bound, got {bound!r}")
     for name, bound in zip(("left_window_size", "right_window_size"), window, strict=True):
         attributes[name] = -1 if bound is None else bound

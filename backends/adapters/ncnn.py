@@ -1,0 +1,58 @@
+"""ncnn: the layer ``SDPA`` on the CPU, in float32."""
+
+from functools import lru_cache
+from typing import Any
+
+import ncnn
+import numpy as np
+
+from attnspec.backends.backend import Backend
+from attnspec.backends.errors import Unsupported
+from attnspec.backends.user.described import describe
+
+
+def sdpa_backend() -> Backend:
+    """Run a network of one layer. Its arrays have the axes heads, positions and depth."""
+    return describe(
+        attention,
+        name="ncnn-sdpa",
+        library="ncnn",
+        dtypes=["float32"],
+        loop=True,
+        axes=3,
+        mask_axes=3,
+        bias_dtype="query",
+        dialect={"MASK-6": "nan"},
+        versions=">=1.0.20261020,<1.0.20261021",
+    )
+
+
+def attention(query: Any, key: Any, value: Any, *, scale: float | None = None, bias: Any = None) -> Any:
+    """Pass a bias of one head or of all heads as ``attn_mask``."""
+    if any(array.dtype != np.float32 for array in (query, key, value)):
+        raise TypeError("expected arrays of float32, which is the type of the layer")
+    if 0 in (*query.shape, *key.shape, *value.shape):
+        raise Unsupported("a blob of ncnn has no axis of size 0")
+    arrays = {"query": query, "key": key, "value": value}
+    if bias is not None:
+        pairs = query.shape[1], key.shape[1]
+        arrays["mask"] = np.broadcast_to(bias, (len(bias), *pairs))
+    network = _network(tuple(arrays), float(scale or 0))
+    extractor = network.create_extractor()
+    for name, array in arrays.items():
+        extractor.input(name, ncnn.Mat(np.ascontiguousarray(array)).clone())
+    _, found = extractor.extract("output")
+    return np.array(found).reshape(*query.shape[:2], value.shape[2])
+
+
+@lru_cache(maxsize=64)
+def _network(inputs: tuple[str, ...], scale: float) -> Any:
+    """Load a network of one layer. In its parameters, 5 is whether there is a mask, and 6 the scale."""
+    lines = [f"Input {name} 0 1 {name}" for name in inputs]
+    lines.append(f"SDPA attention {len(inputs)} 1 {' '.join(inputs)} output 5={len(inputs) - 3} 6={scale:e}")
+    network = ncnn.Net()
+    network.opt.num_threads = 1
+    head = ["7767517", f"{len(lines)} {len(inputs) + 1}"]
+    if network.load_param_mem("\n".join([*head, *lines]) + "\n") or network.load_model_mem(b""):
+        raise ValueError("the network was not loaded")
+    return network
