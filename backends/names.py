@@ -41,6 +41,7 @@ SEPARATE = MappingProxyType(
         "onnxruntime-gqa": ("onnxruntime", "onnx.contrib:grouped_backend"),
         "openvino-sdpa": ("openvino", "openvino:sdpa_backend"),
         "ncnn-sdpa": ("ncnn", "ncnn:sdpa_backend"),
+        "ggml-flash": ("ggml", "ggml:flash_backend"),
         "mlx-fast": ("mlx", "mlx:fast_backend"),
     }
 )

@@ -22,8 +22,6 @@ def sdpa_backend() -> Backend:
         axes=3,
         mask_axes=3,
         bias_dtype="query",
-        dialect={"MASK-6": "nan"},
-        versions=">=1.0.20261020,<1.0.20261021",
     )
 
 
@@ -33,6 +31,10 @@ def attention(query: Any, key: Any, value: Any, *, scale: float | None = None, b
         raise TypeError("expected arrays of float32, which is the type of the layer")
     if 0 in (*query.shape, *key.shape, *value.shape):
         raise Unsupported("a blob of ncnn has no axis of size 0")
+    if len(query) < len(key):
+        raise Unsupported(
+            "fewer query heads than key heads end the process; see the finding ncnn/fewer_heads"
+        )
     arrays = {"query": query, "key": key, "value": value}
     if bias is not None:
         pairs = query.shape[1], key.shape[1]
@@ -40,7 +42,8 @@ def attention(query: Any, key: Any, value: Any, *, scale: float | None = None, b
     network = _network(tuple(arrays), float(scale or 0))
     extractor = network.create_extractor()
     for name, array in arrays.items():
-        extractor.input(name, ncnn.Mat(np.ascontiguousarray(array)).clone())
+        rows = np.ascontiguousarray(array)  # a Mat does not keep its array alive
+        extractor.input(name, ncnn.Mat(rows).clone())
     _, found = extractor.extract("output")
     return np.array(found).reshape(*query.shape[:2], value.shape[2])
 
