@@ -49,7 +49,13 @@ def attention(
         raise Unsupported(
             f"the mask of ggml_flash_attn_ext has the type float16, and the bias is {bias.dtype}"
         )
+    if sinks is not None and (sinks.dtype != np.float32 or sinks.shape != query.shape[1:2]):
+        raise Unsupported("the sinks have the type float32, one for each query head")
     added = bias if mask is None else np.where(mask, 0, -np.inf).astype(np.float16)
+    if added is not None and any(
+        of not in (1, all_) for of, all_ in zip(added.shape, query.shape[:2], strict=False)
+    ):
+        raise Unsupported("a mask that does not fit ends the process")
     size = sum(array.nbytes for array in (query, key, value))
     context = ggml.ggml_init(ggml.ggml_init_params(mem_size=2**24 + 8 * size, mem_buffer=None))
     try:
@@ -60,7 +66,7 @@ def attention(
         inputs += [None] * (4 - len(inputs))
         output = ggml.ggml_flash_attn_ext(context, *inputs, float(scale), 0.0, float(softcap or 0))
         if sinks is not None:
-            ggml.ggml_flash_attn_ext_add_sinks(output, _tensor(context, sinks.astype(np.float32)))
+            ggml.ggml_flash_attn_ext_add_sinks(output, _tensor(context, sinks))
         graph = ggml.ggml_new_graph(context)
         ggml.ggml_build_forward_expand(graph, output)
         ggml.ggml_graph_compute_with_ctx(context, graph, 1)

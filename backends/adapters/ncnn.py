@@ -1,5 +1,6 @@
 """ncnn: the layer ``SDPA`` on the CPU, in float32."""
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -7,6 +8,7 @@ import ncnn
 import numpy as np
 
 from attnspec.backends.backend import Backend
+from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
 from attnspec.backends.user.described import describe
 
@@ -22,6 +24,8 @@ def sdpa_backend() -> Backend:
         axes=3,
         mask_axes=3,
         bias_dtype="query",
+        deviations=_DEVIATIONS,
+        versions=">=1.0.20261020,<1.0.20261021",
     )
 
 
@@ -32,9 +36,7 @@ def attention(query: Any, key: Any, value: Any, *, scale: float | None = None, b
     if 0 in (*query.shape, *key.shape, *value.shape):
         raise Unsupported("a blob of ncnn has no axis of size 0")
     if len(query) < len(key):
-        raise Unsupported(
-            "fewer query heads than key heads end the process; see the finding ncnn/fewer_heads"
-        )
+        raise Unsupported("fewer query heads than key heads end the process")
     arrays = {"query": query, "key": key, "value": value}
     if bias is not None:
         pairs = query.shape[1], key.shape[1]
@@ -59,3 +61,22 @@ def _network(inputs: tuple[str, ...], scale: float) -> Any:
     if network.load_param_mem("\n".join([*head, *lines]) + "\n") or network.load_model_mem(b""):
         raise ValueError("the network was not loaded")
     return network
+
+
+def _is_not_finite(arguments: Mapping[str, Any]) -> bool:
+    """Whether a query, a key or a bias has a NaN or an infinity."""
+    arrays = (arguments.get(name) for name in ("query", "key", "bias"))
+    return any(array is not None and not np.isfinite(array).all() for array in arrays)
+
+
+_DEVIATIONS = (
+    Deviation(("SHAPE-6", "HEAD-2", "ERR-15"), "inputs that do not fit are not refused", "ncnn/misfit"),
+    Deviation(
+        ("SCORE-3", "ERR-3", "ERR-13"),
+        "a scale of 0 is no scale",
+        "ncnn/scale_zero",
+        when=lambda arguments: bool(arguments.get("scale") == 0),
+    ),
+    Deviation(("NUM-11",), "a row with a score of NaN is numbers", "ncnn/nan_key", when=_is_not_finite),
+    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "ncnn/scale_not_finite"),
+)
