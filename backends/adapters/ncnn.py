@@ -7,6 +7,7 @@ from typing import Any
 import ncnn
 import numpy as np
 
+from attnspec.backends.adapters.conditions import has_overflowing_score
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
@@ -72,11 +73,17 @@ def _is_not_finite(arguments: Mapping[str, Any]) -> bool:
 _DEVIATIONS = (
     Deviation(("SHAPE-6", "HEAD-2", "ERR-15"), "inputs that do not fit are not refused", "ncnn/misfit"),
     Deviation(
-        ("SCORE-3", "ERR-3", "ERR-13"),
+        ("SCORE-3", "MASK-4", "ERR-3", "ERR-13"),
         "a scale of 0 is no scale",
         "ncnn/scale_zero",
         when=lambda arguments: bool(arguments.get("scale") == 0),
     ),
     Deviation(("NUM-11",), "a row with a score of NaN is numbers", "ncnn/nan_key", when=_is_not_finite),
+    Deviation(
+        ("MASK-12",),
+        "a bias of minus infinity is added, and the score of a finite key may be infinite: the row is NaN",
+        "ncnn/bias_overflow",
+        when=lambda arguments: "bias" in arguments and has_overflowing_score(arguments),
+    ),
     Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "ncnn/scale_not_finite"),
 )

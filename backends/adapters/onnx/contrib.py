@@ -180,7 +180,7 @@ _OF_MULTI_HEAD = (
         when=has_causality_over_more_keys,
     ),
     Deviation(
-        ("SCORE-3", "ERR-3", "ERR-13"),
+        ("SCORE-3", "MASK-4", "ERR-3", "ERR-13"),
         "a scale of 0 is none",
         "onnxruntime/mha_scale_zero",
         when=has_scale_of_zero,
@@ -199,7 +199,7 @@ _OF_MULTI_HEAD = (
 )
 _OF_GROUPED = (
     Deviation(
-        ("SCORE-3", "ERR-3", "ERR-13"),
+        ("SCORE-3", "MASK-4", "ERR-3", "ERR-13"),
         "a scale of 0 is none",
         "onnxruntime/gqa_scale_zero",
         when=has_scale_of_zero,
