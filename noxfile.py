@@ -27,6 +27,10 @@ PINNED = {"torch": "torch==2.13.0", "jax": "jax==0.10.2"}
 SEPARATE = {
     "onnx": ("onnx==1.23.2",),
     "onnxruntime": ("onnxruntime==1.31.1", "onnx==1.23.2"),
+    "openvino": ("openvino==2026.4.1",),
+    "ncnn": ("ncnn==1.0.20261020",),
+    "ggml": ("ggml-python==0.0.45",),
+    "mlx": ("mlx[cpu]==0.32.4",),
 }
 #: The results of this run, in the order of the sessions. The table leaves out results of earlier runs.
 WRITTEN: list[Path] = []

@@ -36,6 +36,13 @@ SEPARATE = MappingProxyType(
     {
         "onnx-reference": ("onnx", "onnx.evaluator:reference_backend"),
         "onnxruntime-attention": ("onnxruntime", "onnx.runtime:attention_backend"),
+        "onnxruntime-attention-23": ("onnxruntime", "onnx.runtime:older_backend"),
+        "onnxruntime-mha": ("onnxruntime", "onnx.contrib:multi_head_backend"),
+        "onnxruntime-gqa": ("onnxruntime", "onnx.contrib:grouped_backend"),
+        "openvino-sdpa": ("openvino", "openvino:sdpa_backend"),
+        "ncnn-sdpa": ("ncnn", "ncnn:sdpa_backend"),
+        "ggml-flash": ("ggml", "ggml:flash_backend"),
+        "mlx-fast": ("mlx", "mlx:fast_backend"),
     }
 )
 #: Aliases. On NumPy the portable backend is the reference itself.

@@ -337,3 +337,17 @@ def test_nan_in_an_unused_place_is_no_empty_row_gone_wrong():
     case = find_case("masking-nan-empty")
     verdict = judge(own, replace(case, arguments=in_dtype(case.arguments, "float32")))
     assert (verdict.status, verdict.rule) == ("should not met", "MASK-13")
+
+
+def test_a_row_that_a_dialect_of_causality_leaves_empty_is_a_mean_on_its_route():
+    """Aligned at the last key, the first of more queries than keys are empty."""
+    random = np.random.default_rng(1)
+    query, key, value = (random.normal(size=(count, 4)).astype(np.float32) for count in (5, 3, 3))
+    case = case_of("MASK-3", {"query": query, "key": key, "value": value, "is_causal": True})
+    of_all, by_route = (
+        replace(PORTABLE, dialect={"MASK-3": "bottom-right", "MASK-6": said})
+        for said in ("uniform", "mask: uniform, bias: nan")
+    )
+    allowed = budgets_of(by_route, case)["output"]
+    assert (allowed[:2] > 0).all()
+    assert np.array_equal(allowed, budgets_of(of_all, case)["output"])

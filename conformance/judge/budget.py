@@ -104,8 +104,9 @@ def _means(
     by_mask, by_bias = (variants.get(route) == "uniform" for route in ROUTES)
     if by_mask == by_bias:
         return by_mask
-    shape = (*arguments["query"].shape[:-1], arguments["key"].shape[-2])
-    others = {name: arguments[name] for name in MASKING if name in arguments and name != "bias"}
+    plain = _aligned(arguments, dialect)
+    shape = (*plain["query"].shape[:-1], plain["key"].shape[-2])
+    others = {name: plain[name] for name in MASKING if name in plain and name != "bias"}
     open_keys = allowed_keys(shape, **others)
     return open_keys if by_bias else ~open_keys
 
@@ -134,6 +135,19 @@ def in_plain_words(arguments: Mapping[str, Any], dialect: Mapping[str, str]) -> 
     >>> plain["mask"].astype(int).tolist()
     [[1, 1, 0], [1, 1, 1]]
     """
+    plain = _aligned(arguments, dialect)
+    heads, shared = (plain[name].shape[:-2][-1:] for name in ("query", "key"))
+    if dialect.get("HEAD-1") == "tiled" and heads != shared:
+        for name in ("key", "value"):
+            plain[name] = np.concatenate([plain[name]] * (heads[0] // shared[0]), axis=-3)
+    below = _minus_infinite(plain)
+    if below is not None and below.any():
+        plain["mask"] = _also(plain, ~below)
+    return plain
+
+
+def _aligned(arguments: Mapping[str, Any], dialect: Mapping[str, str]) -> dict[str, Any]:
+    """Rewrite causality and a window in a dialect as a mask."""
     plain = dict(arguments)
     queries, keys = plain["query"].shape[-2], plain["key"].shape[-2]
     distance = np.arange(keys) - np.arange(queries)[:, None]  # (L, S): j - i
@@ -145,13 +159,6 @@ def in_plain_words(arguments: Mapping[str, Any], dialect: Mapping[str, str]) -> 
         offset = np.asarray(plain.get("query_offset", 0))
         offset = offset.reshape(offset.shape + (1,) * 3 * (offset.ndim > 0))  # (*B) to (*B, 1, 1, 1)
         plain["mask"] = _also(plain, distance - offset > -window[0])
-    heads, shared = (plain[name].shape[:-2][-1:] for name in ("query", "key"))
-    if dialect.get("HEAD-1") == "tiled" and heads != shared:
-        for name in ("key", "value"):
-            plain[name] = np.concatenate([plain[name]] * (heads[0] // shared[0]), axis=-3)
-    below = _minus_infinite(plain)
-    if below is not None and below.any():
-        plain["mask"] = _also(plain, ~below)
     return plain
 
 

@@ -71,7 +71,7 @@ class Finding:
 
     @property
     def library(self) -> str:
-        """The package of the library."""
+        """The module of the library."""
         return self.name.partition("/")[0]
 
     @property
@@ -117,10 +117,9 @@ def read(path: Path) -> Finding:
 
 def installed(finding: Finding) -> str:
     """Return the version of the library of a finding, or an empty string if it is not installed."""
-    try:
-        return metadata.version(finding.library)
-    except metadata.PackageNotFoundError:
-        return ""
+    # A module may have another name than its package, as paddle of paddlepaddle.
+    packages = metadata.packages_distributions().get(finding.library, [])
+    return metadata.version(packages[0]) if packages else ""
 
 
 def run(path: Path, version: str) -> Seen:

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -23,13 +24,16 @@ OPTIONS = {23: _OPTIONS, 24: (*_OPTIONS, "key_lengths"), 25: (*_OPTIONS, "key_le
 Runner = Callable[[onnx.ModelProto, dict[str, NDArray[Any]]], Sequence[Any]]
 
 
-def onnx_attention(run: Runner, opset: int) -> Callable[..., Any]:
+def onnx_attention(run: Runner, opset: int, *, whole_masks: bool = False) -> Callable[..., Any]:
     """Make a function with the canonical arguments that runs each call as a model.
 
     Parameters
     ----------
     run : callable
     opset : {23, 24, 25}
+    whole_masks : bool, optional
+        Whether to pass masks with four axes and with all queries and keys, for a runtime that does not
+        broadcast them.
 
     Examples
     --------
@@ -43,7 +47,7 @@ def onnx_attention(run: Runner, opset: int) -> Callable[..., Any]:
 
     def attention(query: Any, key: Any, value: Any, **options: Any) -> Any:
         arguments = {"query": query, "key": key, "value": value, **options}
-        model, inputs = onnx_model(arguments, opset=opset)
+        model, inputs = onnx_model(arguments, opset=opset, whole_masks=whole_masks)
         found = run(model, inputs)
         return tuple(found) if options.get("return_weights") else found[0]
 
@@ -56,7 +60,7 @@ def onnx_attention(run: Runner, opset: int) -> Callable[..., Any]:
 
 
 def onnx_model(
-    arguments: Mapping[str, Any], *, opset: int = 23
+    arguments: Mapping[str, Any], *, opset: int = 23, whole_masks: bool = False
 ) -> tuple[onnx.ModelProto, dict[str, NDArray[Any]]]:
     """Make a model of a call of attention.
 
@@ -70,6 +74,8 @@ def onnx_model(
         With ``return_weights`` the second output is the weights.
     opset : {23, 24, 25}
         The operator set of the node. Lengths need 24, and a window needs 25.
+    whole_masks : bool, optional
+        As in `onnx_attention`.
 
     Returns
     -------
@@ -104,12 +110,16 @@ def onnx_model(
     for name in ("scale", "softcap"):
         if name in given:
             attributes[name] = float(given.pop(name))
+    if attributes.get("scale", 0) < 0:
+        raise Unsupported("the node Attention takes the square root of the scale")
     outputs = ["Y", *(["qk_matmul_output"] if given.pop("return_weights", False) else [])]
     if len(outputs) > 1:
         attributes["qk_matmul_output_mode"] = 3
     _set_window(given, attributes, opset)
     _set_positions(given, attributes, inputs, opset)
     _set_mask(given, inputs)
+    if whole_masks and "attn_mask" in inputs:
+        inputs["attn_mask"] = _whole(inputs["attn_mask"], arguments["query"], arguments["key"])
     if given:
         raise Unsupported(f"the node Attention of opset {opset} has no {', '.join(given)}")
     return _model(attributes, inputs, outputs, opset), inputs
@@ -121,6 +131,9 @@ def _set_window(given: dict[str, Any], attributes: dict[str, Any], opset: int) -
         return
     if opset < 25:
         raise Unsupported(f"the node Attention of opset {opset} has no window")
+    for bound in window:
+        if bound is not None and (isinstance(bound, bool) or not isinstance(bound, Integral) or bound < 0):
+            raise ValueError(f"window: expected integers from 0 on, or None for no bound, got {bound!r}")
     for name, bound in zip(("left_window_size", "right_window_size"), window, strict=True):
         attributes[name] = -1 if bound is None else bound
 
@@ -135,6 +148,10 @@ def _set_positions(
     if lengths is not None:
         if opset < 24:
             raise Unsupported(f"the node Attention of opset {opset} has no key_lengths")
+        if np.asarray(lengths).dtype.kind != "i":
+            raise TypeError(f"key_lengths: expected integers, got {np.asarray(lengths).dtype}")
+        if np.shape(lengths) not in ((), inputs["Q"].shape[:1]):
+            raise ValueError(f"key_lengths: expected one for each batch entry, got {np.shape(lengths)}")
         lengths = np.broadcast_to(lengths, inputs["Q"].shape[0]).astype(np.int64)
         if aligned and not np.array_equal(
             lengths - queries, np.broadcast_to(0 if offset is None else offset, lengths.shape)
@@ -160,12 +177,22 @@ def _set_mask(given: dict[str, Any], inputs: dict[str, NDArray[Any]]) -> None:
         inputs["attn_mask"] = bias if mask is None else mask
 
 
+def _whole(mask: NDArray[Any], query: NDArray[Any], key: NDArray[Any]) -> NDArray[Any]:
+    """Add leading axes to a mask, and repeat it along an axis of queries or keys of size 1."""
+    mask = mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
+    pairs = zip(mask.shape[-2:], (query.shape[-2], key.shape[-2]), strict=True)
+    sizes = (whole if size == 1 else size for size, whole in pairs)
+    return np.ascontiguousarray(np.broadcast_to(mask, (*mask.shape[:-2], *sizes)))
+
+
 def _model(
     attributes: Mapping[str, Any], inputs: Mapping[str, NDArray[Any]], outputs: list[str], opset: int
 ) -> onnx.ModelProto:
     last = max(index for index, name in enumerate(_INPUTS) if name in inputs)
     names = [name if name in inputs else "" for name in _INPUTS[: last + 1]]
-    results = outputs if len(outputs) == 1 else [outputs[0], "", "", outputs[1]]
+    # ONNX Runtime wants the outputs that belong to the past inputs, although they are optional.
+    present = ["present_key", "present_value"] if "past_key" in inputs else ["", ""]
+    results = [outputs[0], *present, *outputs[1:]]
     node = helper.make_node("Attention", names, results, **attributes)
     starts = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)

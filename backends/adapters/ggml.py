@@ -1,0 +1,100 @@
+"""ggml: ``ggml_flash_attn_ext`` on the CPU, by the package ggml-python."""
+
+import ctypes
+from typing import Any
+
+import ggml
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec.backends.backend import Backend
+from attnspec.backends.errors import Unsupported
+from attnspec.backends.user.described import describe
+
+_TYPES = {"float16": ggml.GGML_TYPE_F16, "float32": ggml.GGML_TYPE_F32}
+
+
+def flash_backend() -> Backend:
+    """Run a graph of one operation. A mask has the type float16 there."""
+    return describe(
+        attention,
+        name="ggml-flash",
+        library="ggml-python",
+        dtypes=["float32"],
+        axes=4,
+        mask_axes=4,
+        given=["scale"],
+        concurrent=False,
+    )
+
+
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    *,
+    scale: float,
+    softcap: float | None = None,
+    mask: Any = None,
+    bias: Any = None,
+    sinks: Any = None,
+) -> Any:
+    """Pass a mask, or a bias of float16, as the additive mask of float16."""
+    _check(query, key, value)
+    if mask is not None and bias is not None:
+        raise Unsupported("ggml_flash_attn_ext takes one mask")
+    if mask is not None and mask.dtype != bool:
+        raise TypeError(f"mask: expected booleans, got {mask.dtype}")
+    if bias is not None and bias.dtype != np.float16:
+        raise Unsupported(
+            f"the mask of ggml_flash_attn_ext has the type float16, and the bias is {bias.dtype}"
+        )
+    if sinks is not None and (sinks.dtype != np.float32 or sinks.shape != query.shape[1:2]):
+        raise Unsupported("the sinks have the type float32, one for each query head")
+    added = bias if mask is None else np.where(mask, 0, -np.inf).astype(np.float16)
+    if added is not None and any(
+        of not in (1, all_) for of, all_ in zip(added.shape, query.shape[:2], strict=False)
+    ):
+        raise Unsupported("a mask that does not fit ends the process")
+    size = sum(array.nbytes for array in (query, key, value))
+    context = ggml.ggml_init(ggml.ggml_init_params(mem_size=2**24 + 8 * size, mem_buffer=None))
+    try:
+        inputs = [_tensor(context, array) for array in (query, key, value)]
+        if added is not None:
+            pairs = query.shape[2], key.shape[2]
+            inputs.append(_tensor(context, np.broadcast_to(added, (*added.shape[:2], *pairs))))
+        inputs += [None] * (4 - len(inputs))
+        output = ggml.ggml_flash_attn_ext(context, *inputs, float(scale), 0.0, float(softcap or 0))
+        if sinks is not None:
+            ggml.ggml_flash_attn_ext_add_sinks(output, _tensor(context, sinks))
+        graph = ggml.ggml_new_graph(context)
+        ggml.ggml_build_forward_expand(graph, output)
+        ggml.ggml_graph_compute_with_ctx(context, graph, 1)
+        batch, heads, queries, _ = query.shape
+        return _array(output, (batch, queries, heads, value.shape[3])).swapaxes(1, 2)
+    finally:
+        ggml.ggml_free(context)
+
+
+def _check(query: Any, key: Any, value: Any) -> None:
+    """Decline what ends the process by an assertion, which is how the library refuses it."""
+    (*_, batch, heads, _, depth), (*_, key_batch, key_heads, keys, _) = query.shape, key.shape
+    fits = key.shape == (batch, key_heads, keys, depth) and value.shape[:3] == (key_batch, key_heads, keys)
+    if {array.dtype.name for array in (query, key, value)} != {"float32"}:
+        raise Unsupported("the queries have the type float32, and other types end the process")
+    if 0 in (*query.shape, *key.shape, *value.shape) or not fits or heads % key_heads:
+        raise Unsupported("shapes that do not fit, and empty axes, end the process")
+
+
+def _tensor(context: Any, array: NDArray[Any]) -> Any:
+    """Copy an array. The axes of ggml are in the opposite order."""
+    sizes = (1,) * (4 - array.ndim) + array.shape
+    tensor = ggml.ggml_new_tensor_4d(context, _TYPES[array.dtype.name], *reversed(sizes))
+    array = np.ascontiguousarray(array)
+    ctypes.memmove(ggml.ggml_get_data(tensor), array.ctypes.data, array.nbytes)
+    return tensor
+
+
+def _array(tensor: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    data = ctypes.cast(ggml.ggml_get_data(tensor), ctypes.POINTER(ctypes.c_float))
+    return np.ctypeslib.as_array(data, shape=shape).copy()

@@ -1,0 +1,103 @@
+"""MLX: ``mlx.core.fast.scaled_dot_product_attention`` on the CPU."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import ml_dtypes
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec.backends.adapters.conditions import has_overflowing_score
+from attnspec.backends.backend import Backend
+from attnspec.backends.deviation import Deviation
+from attnspec.backends.errors import Unsupported
+from attnspec.backends.user.described import describe
+
+
+def fast_backend() -> Backend:
+    """Run the function on the CPU, where it is composed of other operations."""
+    return describe(
+        attention,
+        name="mlx-fast",
+        library="mlx",
+        dtypes=["float16", "bfloat16", "float32", "float64"],
+        axes=4,
+        given=["scale"],
+        to_library=to_mlx,
+        to_numpy=to_numpy,
+        bias_dtype="query",
+        dialect={
+            "MASK-3": "bottom-right",
+            "MASK-6": {"mask": "uniform", "bias": "nan"},
+            "NUM-2": "float32",
+            "NUM-5": {"float16": "storage", "bfloat16": "storage"},
+        },
+        deviations=_DEVIATIONS,
+        versions=">=0.32,<0.33",
+    )
+
+
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    *,
+    scale: Any,
+    mask: Any = None,
+    bias: Any = None,
+    is_causal: bool = False,
+    sinks: Any = None,
+) -> Any:
+    """Pass mask, bias and causality as the one argument ``mask``."""
+    masks = [thing for thing in (mask, bias, "causal" if is_causal else None) if thing is not None]
+    if len(masks) > 1:
+        raise Unsupported("scaled_dot_product_attention takes one mask: an array, or 'causal'")
+    if mask is not None and mask.dtype != mx.bool_:
+        raise TypeError(f"mask: expected booleans, got {mask.dtype}, which the function adds")
+    if key.ndim > 2 and key.shape[-3] == 0:
+        raise Unsupported("zero key heads end the process; see the finding mlx/no_key_heads")
+    return mx.fast.scaled_dot_product_attention(
+        query, key, value, scale=scale, mask=masks[0] if masks else None, sinks=sinks, stream=mx.cpu
+    )
+
+
+def to_mlx(array: NDArray[Any]) -> mx.array:
+    """Convert an array in its dtype; MLX makes float32 of float64, and refuses negative strides."""
+    return mx.array(np.array(array, order="C"), mx.float64 if array.dtype == np.float64 else None)
+
+
+def to_numpy(array: mx.array) -> NDArray[Any]:
+    """Convert an array; NumPy does not take the bfloat16 of MLX."""
+    if array.dtype == mx.bfloat16:
+        return np.array(array.astype(mx.float32)).astype(ml_dtypes.bfloat16)
+    return np.array(array)
+
+
+def _has_several_dtypes(arguments: Mapping[str, Any]) -> bool:
+    """Whether queries, keys and values differ in their dtypes."""
+    return len({arguments[name].dtype for name in ("query", "key", "value")}) > 1
+
+
+_DEVIATIONS = (
+    Deviation(("ERR-2",), "integers and booleans are converted", "mlx/integers"),
+    Deviation(
+        ("ERR-5",),
+        "a depth of 0 of the values is accepted",
+        "mlx/depth_zero",
+        when=lambda arguments: arguments["value"].shape[-1] == 0,
+    ),
+    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted, and gives NaN", "mlx/scale_not_finite"),
+    Deviation(
+        ("MASK-12",),
+        "a bias of minus infinity is added, and the score of a finite key may be infinite: the row is NaN",
+        "mlx/bias_overflow",
+        when=lambda arguments: "bias" in arguments and has_overflowing_score(arguments, "float16"),
+    ),
+    Deviation(
+        ("NUM-1",),
+        "the output has the widest dtype of query, key and value",
+        "mlx/mixed_dtypes",
+        when=_has_several_dtypes,
+    ),
+)

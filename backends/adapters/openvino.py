@@ -1,0 +1,130 @@
+"""OpenVINO: the operation ``ScaledDotProductAttention`` of opset 13, in float32 on the CPU."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import openvino
+from openvino import opset13
+
+from attnspec.backends.adapters.conditions import (
+    has_nan_query,
+    has_other_heads_of_value,
+    has_overflowing_score,
+    is_masked,
+)
+from attnspec.backends.backend import Backend
+from attnspec.backends.deviation import Deviation
+from attnspec.backends.errors import Unsupported
+from attnspec.backends.user.described import describe
+
+_PLUGIN = openvino.Core()
+#: The default precision is bfloat16 on some processors, also for models of float32.
+_SETTINGS = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": "1"}
+
+
+def sdpa_backend() -> Backend:
+    """Compile a model of one operation for each set of dtypes and shapes.
+
+    In a model of any sizes, the operation does not check them. See the finding ``openvino/misfit``.
+    """
+    return describe(
+        attention,
+        name="openvino-sdpa",
+        library="openvino",
+        dtypes=["float16", "float32", "float64"],
+        heads="equal",
+        bias_dtype="query",
+        dialect={
+            "MASK-6": {"float16": "nan", "float32": "nan", "float64": "uniform"},
+            "NUM-2": "float32",
+            "NUM-5": {"float16": "storage"},
+            "SHAPE-6": "broadcast",
+        },
+        deviations=_DEVIATIONS,
+        versions=">=2026.4,<2026.5",
+        names={"bias": "attention_mask", "mask": "attention_mask", "is_causal": "causal"},
+    )
+
+
+def attention(
+    query: Any, key: Any, value: Any, *, attention_mask: Any = None, scale: Any = None, causal: bool = False
+) -> Any:
+    """Run the operation on NumPy arrays."""
+    if query.ndim < 3:
+        raise Unsupported("the operation takes inputs of three axes or more")
+    if causal and attention_mask is not None:
+        raise Unsupported("the operation is documented to ignore attention_mask with causal")
+    if scale is not None and attention_mask is None:  # inputs are given by position
+        attention_mask = np.zeros((), query.dtype)
+    elif attention_mask is not None and attention_mask.ndim < 2:
+        attention_mask = attention_mask.reshape(1, -1)
+    inputs = [query, key, value]
+    inputs += [] if attention_mask is None else [attention_mask]
+    inputs += [] if scale is None else [np.asarray(scale, query.dtype)]
+    model = _compiled(tuple((array.dtype.name, array.shape) for array in inputs), causal)
+    return model.create_infer_request().infer(inputs)[0]
+
+
+@lru_cache(maxsize=64)
+def _compiled(inputs: tuple[tuple[str, tuple[int, ...]], ...], causal: Any) -> Any:
+    """Compile a model for inputs of given dtypes and shapes."""
+    parameters = [opset13.parameter(list(shape), openvino.Type(np.dtype(dtype))) for dtype, shape in inputs]
+    node = opset13.scaled_dot_product_attention(*parameters, causal=causal)
+    return _PLUGIN.compile_model(openvino.Model([node], parameters), "CPU", _SETTINGS)
+
+
+def _has_infinity(arguments: Mapping[str, Any]) -> bool:
+    """Whether a number, or the difference of the bias to it, is infinite in float32."""
+    arrays = (thing for thing in arguments.values() if getattr(thing, "dtype", None) == np.float64)
+    return any(bool((np.abs(array) > np.finfo(np.float32).max).any()) for array in arrays)
+
+
+_DEVIATIONS = (
+    Deviation(
+        ("SHAPE-7", "MASK-6", "SHAPE-3"),
+        "without keys, the output is memory that was never written",
+        "openvino/no_keys",
+        when=lambda arguments: arguments["key"].shape[-2] == 0,
+    ),
+    Deviation(
+        ("SHAPE-7",),
+        "a model of float64 with an axis of size 0 is not compiled",
+        "openvino/float64_empty",
+        dtypes=("float64",),
+    ),
+    Deviation(
+        ("HEAD-2",),
+        "one head of values is repeated for several heads of keys",
+        "openvino/heads_of_value",
+        when=has_other_heads_of_value,
+    ),
+    Deviation(
+        ("MASK-6",),
+        "a query of NaN without an allowed key gives NaN",
+        "openvino/float64_nan_query",
+        dtypes=("float64",),
+        when=has_nan_query,
+    ),
+    Deviation(("ERR-5",), "a depth of 0 is accepted", "openvino/depth_zero"),
+    Deviation(
+        ("ERR-6",), "a scale of NaN or infinity is accepted, and gives NaN", "openvino/scale_not_finite"
+    ),
+    Deviation(
+        ("ERR-15",), "a mask with more batch entries or heads repeats the output", "openvino/larger_mask"
+    ),
+    Deviation(
+        ("MASK-12",),
+        "a mask is added, and the score of a finite key may be infinite: the row is NaN",
+        "openvino/masked_overflow",
+        when=lambda arguments: is_masked(arguments) and has_overflowing_score(arguments),
+    ),
+    Deviation(
+        ("NUM-13", "NUM-11", "MASK-5"),
+        "float64 is clamped to the range of float32",
+        "openvino/float64_infinity",
+        dtypes=("float64",),
+        when=_has_infinity,
+    ),
+)
