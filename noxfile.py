@@ -27,6 +27,13 @@ PINNED = {"torch": "torch==2.13.0", "jax": "jax==0.10.2"}
 SEPARATE = {
     "onnx": ("onnx==1.23.2",),
     "onnxruntime": ("onnxruntime==1.31.1", "onnx==1.23.2"),
+    "flax": ("flax==0.12.8", "jax==0.10.2"),
+    "keras-numpy": ("keras==3.15.1",),
+    "keras-torch": ("keras==3.15.1", "torch==2.13.0"),
+    "keras-jax": ("keras==3.15.1", "jax==0.10.2"),
+    "transformers": ("transformers==5.23.0", "torch==2.13.0"),
+    "paddle": ("paddlepaddle==3.3.1",),
+    "tokamax": ("tokamax==0.0.12", "jax==0.10.2"),
 }
 #: The results of this run, in the order of the sessions. The table leaves out results of earlier runs.
 WRITTEN: list[Path] = []

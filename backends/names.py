@@ -36,6 +36,16 @@ SEPARATE = MappingProxyType(
     {
         "onnx-reference": ("onnx", "onnx.evaluator:reference_backend"),
         "onnxruntime-attention": ("onnxruntime", "onnx.runtime:attention_backend"),
+        "flax-linen": ("flax", "flax:linen_backend"),
+        "flax-nnx": ("flax", "flax:nnx_backend"),
+        "keras-numpy": ("keras-numpy", "keras:numpy_backend"),
+        "keras-torch": ("keras-torch", "keras:torch_backend"),
+        "keras-jax": ("keras-jax", "keras:jax_backend"),
+        "transformers-eager": ("transformers", "transformers:eager_backend"),
+        "transformers-sdpa": ("transformers", "transformers:sdpa_backend"),
+        "paddle-sdpa": ("paddle", "paddle:default_backend"),
+        "tokamax-xla": ("tokamax", "tokamax:xla_backend"),
+        "tokamax-chunked": ("tokamax", "tokamax:chunked_backend"),
     }
 )
 #: Aliases. On NumPy the portable backend is the reference itself.
