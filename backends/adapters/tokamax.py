@@ -5,7 +5,9 @@ from typing import Any
 import jax.numpy as jnp
 import tokamax
 
+from attnspec.backends.adapters.conditions import Arguments, has_bias_beyond_differences
 from attnspec.backends.backend import Backend
+from attnspec.backends.deviation import Deviation
 from attnspec.backends.library import load_library
 from attnspec.backends.user.described import describe
 
@@ -63,6 +65,7 @@ def _backend(name: str, implementation: str) -> Backend:
         library="tokamax",
         layout="BSHD",
         axes=4,
+        mask_axes=4,
         versions=">=0.0.12,<0.0.13",
         dialect={
             "SCORE-5": "after-bias",
@@ -70,9 +73,47 @@ def _backend(name: str, implementation: str) -> Backend:
             "MASK-6": "uniform",
             "GRAD-10": "uniform",
         },
+        deviations=_DEVIATIONS,
     )
 
 
 def _of_each(lengths: Any, outer: tuple[int, ...]) -> Any:
     """Give each batch entry the length, if there is one for all."""
     return jnp.full(outer, lengths) if isinstance(lengths, int) else lengths
+
+
+def _has_window_of_other_lengths(arguments: Arguments) -> bool:
+    return "window" in arguments and bool(arguments["query"].shape[-2] != arguments["key"].shape[-2])
+
+
+_DEVIATIONS = (
+    Deviation(
+        ("MASK-8", "MASK-4", "MASK-6", "ERR-3", "GRAD-1", "GRAD-4", "GRAD-5", "GRAD-9", "GRAD-19", "NUM-4"),
+        "a window needs as many queries as keys",
+        "tokamax/window_of_queries",
+        when=_has_window_of_other_lengths,
+    ),
+    Deviation(
+        ("MASK-10", "MASK-4", "MASK-6", "ERR-3", "ERR-13", "GRAD-4", "GRAD-9", "GRAD-10", "GRAD-19"),
+        "a query past the length gives the mean of the values",
+        "tokamax/query_lengths",
+        when=lambda arguments: "query_lengths" in arguments,
+    ),
+    Deviation(
+        ("MASK-6", "SHAPE-7", "GRAD-10"),
+        "a call without keys fails",
+        "tokamax/no_keys",
+        when=lambda arguments: arguments["key"].shape[-2] == 0,
+    ),
+    Deviation(
+        ("MASK-5",),
+        "disallowed scores are replaced by the lowest number, and a bias of allowed keys may be as low",
+        "tokamax/masked_lowest",
+        when=lambda arguments: "mask" in arguments and has_bias_beyond_differences(arguments, 1e38),
+    ),
+    Deviation(("ERR-4",), "a mask of numbers is accepted", "tokamax/not_checked"),
+    Deviation(("ERR-5",), "values of depth 0 are accepted", "tokamax/not_checked"),
+    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "tokamax/not_checked"),
+    Deviation(("ERR-8",), "lengths that are no integers are accepted", "tokamax/not_checked"),
+    Deviation(("SCORE-6",), "any softcap is accepted", "tokamax/not_checked"),
+)
