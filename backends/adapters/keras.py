@@ -48,7 +48,8 @@ def jax_backend() -> Backend:
     """Run it on JAX, where it calls ``jax.nn.dot_product_attention``."""
     load_library("jax").prepare_eager()
     dialect = {"MASK-2": "added", "MASK-6": "uniform", "NUM-2": "float32", "GRAD-10": "uniform"}
-    return _backend("jax", value_depth="key", mask_axes=4, dialect=dialect)
+    deviations = (*_OF_BOTH, *_OF_JAX)
+    return _backend("jax", value_depth="key", mask_axes=4, dialect=dialect, deviations=deviations)
 
 
 def _backend(array: str, **said: Any) -> Backend:
@@ -101,13 +102,14 @@ _OF_BOTH = (
         when=has_repeated_batch_entry,
     ),
 )
+_LOWEST = Deviation(
+    ("MASK-5", "NUM-5"),
+    "disallowed scores are replaced by a number, and a bias of allowed keys may be lower",
+    "keras/masked_lowest",
+    when=lambda arguments: "mask" in arguments and has_bias_beyond_differences(arguments, 2e38),
+)
 _OF_NUMPY = (
-    Deviation(
-        ("MASK-5", "NUM-5"),
-        "disallowed scores are replaced by a number, and a bias of allowed keys may be lower",
-        "keras/masked_lowest",
-        when=lambda arguments: "mask" in arguments and has_bias_beyond_differences(arguments, 2e38),
-    ),
+    _LOWEST,
     Deviation(
         ("MASK-12",),
         "a bias of minus infinity is added, and the score of a finite key may be infinite: the row is NaN",
@@ -150,4 +152,14 @@ _OF_TORCH = (
         "keras/torch_empty_row_gradient",
         when=lambda arguments: "mask" in arguments,
     ),
+)
+_OF_JAX = (
+    _LOWEST,
+    Deviation(
+        ("MASK-12",),
+        "a bias of minus infinity is added, and the score of a finite key may be infinite: the row is NaN",
+        "jax/bias_overflow",
+        when=lambda arguments: "bias" in arguments and has_overflowing_score(arguments),
+    ),
+    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "keras/not_checked"),
 )

@@ -10,6 +10,7 @@ from attnspec.backends.adapters.conditions import (
     Arguments,
     has_mask_or_bias,
     has_overflowing_score,
+    has_repeated_batch_entry,
     is_masked,
 )
 from attnspec.backends.backend import Backend
@@ -32,7 +33,7 @@ def default_backend() -> Backend:
         names={"mask": "attn_mask", "bias": "attn_mask"},
         ignore=["dropout_p", "training", "backend", "enable_gqa", "name"],
         versions=">=3.3,<3.4",
-        dialect={"MASK-2": "added", "MASK-6": "nan", "SHAPE-6": "broadcast"},
+        dialect={"MASK-2": "added", "MASK-6": "nan"},
         deviations=_DEVIATIONS,
     )
 
@@ -101,6 +102,12 @@ _DEVIATIONS = (
         "a mask is added, and the score of a finite key may be infinite: the row is NaN",
         "paddle/masked_overflow",
         when=lambda arguments: is_masked(arguments) and has_overflowing_score(arguments),
+    ),
+    Deviation(
+        ("SHAPE-6",),
+        "keys and values of one batch entry are repeated",
+        "paddle/batch_repeated",
+        when=has_repeated_batch_entry,
     ),
     Deviation(("ERR-2",), "arrays of integers and booleans are accepted", "paddle/not_checked"),
     Deviation(("ERR-5",), "a depth of 0 is accepted", "paddle/not_checked"),

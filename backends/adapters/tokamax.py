@@ -5,7 +5,11 @@ from typing import Any
 import jax.numpy as jnp
 import tokamax
 
-from attnspec.backends.adapters.conditions import Arguments, has_bias_beyond_differences
+from attnspec.backends.adapters.conditions import (
+    Arguments,
+    has_bias_beyond_differences,
+    has_overflowing_score,
+)
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.library import load_library
@@ -110,6 +114,12 @@ _DEVIATIONS = (
         "disallowed scores are replaced by the lowest number, and a bias of allowed keys may be as low",
         "tokamax/masked_lowest",
         when=lambda arguments: "mask" in arguments and has_bias_beyond_differences(arguments, 1e38),
+    ),
+    Deviation(
+        ("MASK-12",),
+        "a bias of minus infinity is added, and the score of a finite key may be infinite: the row is NaN",
+        "tokamax/bias_overflow",
+        when=lambda arguments: "bias" in arguments and has_overflowing_score(arguments),
     ),
     Deviation(("ERR-4",), "a mask of numbers is accepted", "tokamax/not_checked"),
     Deviation(("ERR-5",), "values of depth 0 are accepted", "tokamax/not_checked"),

@@ -161,6 +161,12 @@ _OF_SDPA = (
         when=lambda arguments: bool(arguments.get("is_causal")) and "mask" in arguments,
     ),
     Deviation(
+        ("MASK-4",),
+        "beside a bias the score of a key after the query is the lowest number, and a bias of -inf is lower",
+        "transformers/sdpa_bias_and_causal",
+        when=lambda arguments: bool(arguments.get("is_causal")) and "bias" in arguments,
+    ),
+    Deviation(
         ("SHAPE-7", "GRAD-2", "GRAD-9"),
         "a call without queries or batch entries fails",
         "transformers/sdpa_no_queries",
