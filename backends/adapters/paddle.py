@@ -122,7 +122,7 @@ _DEVIATIONS = (
         outputs=("weights",),
     ),
     Deviation(
-        ("SOFT-2", "SHAPE-9", "MASK-1", "MASK-3", "HEAD-1", "NUM-11", "ERR-13"),
+        ("SOFT-2", "SHAPE-9", "MASK-1", "MASK-3", "MASK-4", "HEAD-1", "NUM-11", "ERR-13"),
         "as above, where values or sums are small",
         _FLOOR,
         outputs=("output",),
