@@ -31,6 +31,13 @@ SEPARATE = {
     "ncnn": ("ncnn==1.0.20261020",),
     "ggml": ("ggml-python==0.0.45",),
     "mlx": ("mlx[cpu]==0.32.4",),
+    "flax": ("flax==0.12.8", "jax==0.10.2"),
+    "keras-numpy": ("keras==3.15.1",),
+    "keras-torch": ("keras==3.15.1", "torch==2.13.0"),
+    "keras-jax": ("keras==3.15.1", "jax==0.10.2"),
+    "transformers": ("transformers==5.23.0", "torch==2.13.0"),
+    "paddle": ("paddlepaddle==3.3.1",),
+    "tokamax": ("tokamax==0.0.12", "jax==0.10.2"),
 }
 #: The results of this run, in the order of the sessions. The table leaves out results of earlier runs.
 WRITTEN: list[Path] = []

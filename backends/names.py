@@ -43,6 +43,15 @@ SEPARATE = MappingProxyType(
         "ncnn-sdpa": ("ncnn", "ncnn:sdpa_backend"),
         "ggml-flash": ("ggml", "ggml:flash_backend"),
         "mlx-fast": ("mlx", "mlx:fast_backend"),
+        "flax-linen": ("flax", "flax:linen_backend"),
+        "flax-nnx": ("flax", "flax:nnx_backend"),
+        "keras-numpy": ("keras-numpy", "keras:numpy_backend"),
+        "keras-torch": ("keras-torch", "keras:torch_backend"),
+        "keras-jax": ("keras-jax", "keras:jax_backend"),
+        "transformers-eager": ("transformers", "transformers:eager_backend"),
+        "transformers-sdpa": ("transformers", "transformers:sdpa_backend"),
+        "paddle-sdpa": ("paddle", "paddle:default_backend"),
+        "tokamax-xla": ("tokamax", "tokamax:xla_backend"),
     }
 )
 #: Aliases. On NumPy the portable backend is the reference itself.

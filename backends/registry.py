@@ -112,7 +112,7 @@ def _load_ours(name: str) -> Backend:
     except ModuleNotFoundError as error:
         raise BackendError(
             f"backend {name}: expected {error.name} to be installed, got none; "
-            + (f"pip install {library}" if name in SEPARATE else f"pip install 'attnspec[{library}]'")
+            + (f"nox -s 'libraries({library})'" if name in SEPARATE else f"pip install 'attnspec[{library}]'")
         ) from error
 
 

@@ -33,6 +33,22 @@ def has_other_length_of_value(arguments: Arguments) -> bool:
     return bool(arguments["key"].shape[-2] != arguments["value"].shape[-2])
 
 
+def has_repeated_batch_entry(arguments: Arguments) -> bool:
+    """Whether queries and keys have batch axes of other sizes, one of which is 1.
+
+    Examples
+    --------
+    >>> from attnspec.backends.adapters.conditions import has_repeated_batch_entry
+    >>> one, two = np.ones((1, 3, 5, 4)), np.ones((2, 3, 5, 4))
+    >>> [has_repeated_batch_entry({"query": two, "key": key}) for key in (one, two)]
+    [True, False]
+    """
+    query, key = (arguments[name].shape[:-3] for name in ("query", "key"))
+    return query != key and all(
+        one == other or 1 in (one, other) for one, other in zip(query, key, strict=False)
+    )
+
+
 def has_overflowing_score(arguments: Arguments, working: str = "float32") -> bool:
     """Whether queries and keys are finite and a score may overflow.
 

@@ -27,19 +27,19 @@ _SDPA = torch.nn.functional.scaled_dot_product_attention
 
 def default_backend() -> Backend:
     """Let PyTorch choose the path."""
-    deviations = (*_OF_ALL, *_OF_FLASH, *_OF_MATH)
+    deviations = (*OF_ALL, *OF_FLASH, *OF_MATH)
     return _backend("torch-sdpa", _attention(_asked, 2), {"SHAPE-6": "broadcast"}, deviations)
 
 
 def math_backend() -> Backend:
     """Force the path of separate operations."""
-    made = _backend("torch-math", _attention(_by_math, 0), {"SHAPE-6": "broadcast"}, (*_OF_ALL, *_OF_MATH))
+    made = _backend("torch-math", _attention(_by_math, 0), {"SHAPE-6": "broadcast"}, (*OF_ALL, *OF_MATH))
     return replace(made, concurrent=False)  # the choice of a path holds for all threads
 
 
 def flash_backend() -> Backend:
     """Force the fused kernel for the CPU, which takes inputs of four axes."""
-    made = _backend("torch-flash", _attention(_by_flash, 2), {}, (*_OF_ALL, *_OF_FLASH))
+    made = _backend("torch-flash", _attention(_by_flash, 2), {}, (*OF_ALL, *OF_FLASH))
     return replace(made, concurrent=False)  # as above
 
 
@@ -118,7 +118,7 @@ def _grouped(query: Any, key: Any) -> bool:
 
 
 #: The deviations of all paths.
-_OF_ALL = (
+OF_ALL = (
     Deviation(
         ("ERR-6",), "a scale of NaN or infinity is accepted, and gives NaN or 0", "torch/scale_not_finite"
     ),
@@ -148,7 +148,7 @@ _OF_ALL = (
         when=lambda arguments: 0 in arguments["key"].shape[:-2] and 0 not in arguments["query"].shape[:-2],
     ),
 )
-_OF_MATH = (
+OF_MATH = (
     Deviation(
         ("HEAD-2",),
         "if values and keys differ in their number of heads, heads are repeated",
@@ -156,7 +156,7 @@ _OF_MATH = (
         when=has_other_heads_of_value,
     ),
 )
-_OF_FLASH = (
+OF_FLASH = (
     Deviation(
         ("SHAPE-6",),
         "the number of positions is that of the values: with fewer keys, memory past their end is read",

@@ -1,0 +1,124 @@
+"""Tokamax, on JAX: the implementations of ``dot_product_attention`` that XLA compiles for the CPU."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import tokamax
+
+from attnspec.backends.adapters.conditions import (
+    Arguments,
+    has_bias_beyond_differences,
+    has_overflowing_score,
+)
+from attnspec.backends.backend import Backend
+from attnspec.backends.deviation import Deviation
+from attnspec.backends.library import load_library
+from attnspec.backends.user.described import describe
+
+
+def xla_backend() -> Backend:
+    """Run the implementation of separate operations."""
+    return _backend("tokamax-xla", "xla")
+
+
+def _backend(name: str, implementation: str) -> Backend:
+    load_library("jax").prepare_eager()
+
+    def attention(
+        query: Any,
+        key: Any,
+        value: Any,
+        *,
+        scale: float | None = None,
+        softcap: float | None = None,
+        bias: Any = None,
+        mask: Any = None,
+        is_causal: bool = False,
+        window: Any = None,
+        query_lengths: Any = None,
+        key_lengths: Any = None,
+    ) -> Any:
+        outer, farthest = query.shape[:-3], query.shape[-3] + key.shape[-3]
+        if window is not None:
+            window = tuple(farthest if side is None else side for side in window)
+        lengths = [_of_each(given, outer) for given in (query_lengths, key_lengths)]
+        return tokamax.dot_product_attention(
+            query,
+            key,
+            value,
+            bias=bias,
+            mask=mask,
+            scale=scale,
+            is_causal=is_causal,
+            query_seq_lengths=lengths[0],
+            key_value_seq_lengths=lengths[1],
+            local_window_size=window,
+            logits_soft_cap=softcap,
+            implementation=implementation,
+        )
+
+    return describe(
+        attention,
+        name=name,
+        array="jax",
+        library="tokamax",
+        layout="BSHD",
+        axes=4,
+        mask_axes=4,
+        versions=">=0.0.12,<0.0.13",
+        dialect={
+            "SCORE-5": "after-bias",
+            "MASK-2": "added",
+            "MASK-6": "uniform",
+            "GRAD-10": "uniform",
+        },
+        deviations=_DEVIATIONS,
+    )
+
+
+def _of_each(lengths: Any, outer: tuple[int, ...]) -> Any:
+    """Give each batch entry the length, if there is one for all."""
+    return jnp.full(outer, lengths) if isinstance(lengths, int) else lengths
+
+
+def _has_window_of_other_lengths(arguments: Arguments) -> bool:
+    return "window" in arguments and bool(arguments["query"].shape[-2] != arguments["key"].shape[-2])
+
+
+_DEVIATIONS = (
+    Deviation(
+        ("MASK-8", "MASK-4", "MASK-6", "ERR-3", "GRAD-1", "GRAD-4", "GRAD-5", "GRAD-9", "GRAD-19", "NUM-4"),
+        "a window needs as many queries as keys",
+        "tokamax/window_of_queries",
+        when=_has_window_of_other_lengths,
+    ),
+    Deviation(
+        ("MASK-10", "MASK-4", "MASK-6", "ERR-3", "ERR-13", "GRAD-4", "GRAD-9", "GRAD-10", "GRAD-19"),
+        "a query past the length gives the mean of the values",
+        "tokamax/query_lengths",
+        when=lambda arguments: "query_lengths" in arguments,
+    ),
+    Deviation(
+        ("MASK-6", "SHAPE-7", "GRAD-10"),
+        "a call without keys fails",
+        "tokamax/no_keys",
+        when=lambda arguments: arguments["key"].shape[-2] == 0,
+    ),
+    Deviation(
+        ("MASK-5",),
+        "disallowed scores are replaced by the lowest number, and a bias of allowed keys may be as low",
+        "tokamax/masked_lowest",
+        when=lambda arguments: "mask" in arguments and has_bias_beyond_differences(arguments, 1e38),
+    ),
+    Deviation(
+        ("MASK-12",),
+        "a bias of minus infinity is added, and the score of a finite key may be infinite: the row is NaN",
+        "tokamax/bias_overflow",
+        when=lambda arguments: "bias" in arguments and has_overflowing_score(arguments),
+    ),
+    Deviation(("ERR-4",), "a mask of numbers is accepted", "tokamax/not_checked"),
+    Deviation(("ERR-5",), "values of depth 0 are accepted", "tokamax/not_checked"),
+    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "tokamax/not_checked"),
+    Deviation(("ERR-8",), "lengths that are no integers are accepted", "tokamax/not_checked"),
+    Deviation(("SCORE-6",), "any softcap is accepted", "tokamax/not_checked"),
+)

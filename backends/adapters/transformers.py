@@ -1,0 +1,181 @@
+"""Transformers, on PyTorch: the attention functions ``eager`` (of Llama) and ``sdpa``."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from transformers import AttentionInterface
+from transformers.models.llama.modeling_llama import eager_attention_forward
+
+from attnspec.backends.adapters.conditions import (
+    Arguments,
+    has_bias_beyond_differences,
+    has_mask_or_bias,
+    has_nan_query,
+    has_other_heads_of_value,
+    has_overflowing_score,
+    has_repeated_batch_entry,
+    has_row_of_minus_infinity,
+)
+from attnspec.backends.adapters.torch.sdpa import OF_ALL, OF_FLASH
+from attnspec.backends.backend import Backend
+from attnspec.backends.deviation import Deviation
+from attnspec.backends.user.described import describe
+
+_VERSIONS = ">=5.23,<5.24"
+
+
+def eager_backend() -> Backend:
+    """Run the function of separate operations. Masks are made as Transformers makes them."""
+
+    def attention(
+        query: Any, key: Any, value: Any, *, scale: float, bias: Any = None, mask: Any = None
+    ) -> Any:
+        if mask is not None:
+            if mask.dtype != torch.bool:
+                raise TypeError(f"mask: expected booleans, got {mask.dtype}")
+            zero, lowest = torch.zeros((), dtype=query.dtype), torch.finfo(query.dtype).min
+            bias = torch.where(mask, zero if bias is None else bias, lowest)
+        module = _module(query, key)
+        output, weights = eager_attention_forward(module, query, key, value, bias, scaling=scale)
+        return output.transpose(1, 2), weights
+
+    dialect = {
+        "MASK-2": "added",
+        "MASK-6": {"mask": "uniform", "bias": "nan"},
+        "NUM-2": "float32",
+        "NUM-5": {"float16": "storage", "bfloat16": "storage"},
+    }
+    return _backend(
+        "transformers-eager",
+        attention,
+        returns=["output", "weights"],
+        dialect=dialect,
+        deviations=(_LOWEST, _REPEATED, *_OF_EAGER),
+    )
+
+
+def sdpa_backend() -> Backend:
+    """Run the function that calls PyTorch."""
+    sdpa = AttentionInterface()["sdpa"]
+
+    def attention(
+        query: Any,
+        key: Any,
+        value: Any,
+        *,
+        scale: float | None = None,
+        bias: Any = None,
+        mask: Any = None,
+        is_causal: bool = False,
+    ) -> Any:
+        if mask is not None and mask.dtype != torch.bool:
+            raise TypeError(f"mask: expected booleans, got {mask.dtype}")
+        if bias is not None and not bias.dtype.is_floating_point:
+            raise TypeError(f"bias: expected floating-point numbers, got {bias.dtype}")
+        options = {"scaling": scale, "position_bias": bias, "is_causal": is_causal}
+        return sdpa(_module(query, key), query, key, value, mask, **options)[0].transpose(1, 2)
+
+    deviations = (_LOWEST, _REPEATED, *_OF_SDPA, *OF_ALL, *OF_FLASH)
+    return _backend(
+        "transformers-sdpa",
+        attention,
+        mask_axes=4,
+        deviations=deviations,
+    )
+
+
+def _backend(name: str, function: Any, **said: Any) -> Backend:
+    fixed = {"library": "transformers", "array": "torch", "axes": 4, "versions": _VERSIONS}
+    return describe(function, name=name, **fixed, **said)
+
+
+def _module(query: Any, key: Any) -> Any:
+    """Make what the functions read of a module."""
+    groups = query.shape[1] // max(key.shape[1], 1)
+    return SimpleNamespace(num_key_value_groups=groups, training=False)
+
+
+_LOWEST = Deviation(
+    ("MASK-5",),
+    "the score of a disallowed key is the lowest number, and a bias of allowed keys may be as low",
+    "transformers/masked_lowest",
+    when=lambda arguments: "mask" in arguments and has_bias_beyond_differences(arguments, 1e38),
+)
+_REPEATED = Deviation(
+    ("SHAPE-6",),
+    "keys and values of one batch entry are repeated",
+    "torch/batch_repeated",
+    when=has_repeated_batch_entry,
+)
+_OF_EAGER = (
+    Deviation(
+        ("MASK-12", "MASK-5"),
+        "a mask is added, and the score of a finite key may be infinite: the row is NaN",
+        "transformers/eager_overflow",
+        when=lambda arguments: has_mask_or_bias(arguments) and has_overflowing_score(arguments, "float16"),
+    ),
+    Deviation(
+        ("MASK-6",),
+        "a mask is added, so a query of NaN without an allowed key gives NaN",
+        "transformers/eager_nan_query",
+        when=lambda arguments: has_nan_query(arguments) and has_mask_or_bias(arguments),
+    ),
+    Deviation(
+        ("GRAD-10",),
+        "a mask is added, so that a query with nothing to attend to has gradients",
+        "transformers/eager_empty_row_gradient",
+        when=lambda arguments: "mask" in arguments,
+    ),
+    Deviation(
+        ("GRAD-10",),
+        "if a bias disallows all keys of a query, gradients of its head are NaN",
+        "transformers/eager_nan_gradient",
+        when=has_row_of_minus_infinity,
+    ),
+    Deviation(("ERR-2",), "a mask of integers is accepted", "transformers/eager_not_checked"),
+    Deviation(("ERR-5",), "values of depth 0 are accepted", "transformers/eager_not_checked"),
+    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "transformers/eager_not_checked"),
+    Deviation(
+        ("ERR-15",), "a mask of more axes than the scores is accepted", "transformers/eager_not_checked"
+    ),
+    Deviation(("HEAD-2",), "values may have one head", "transformers/eager_not_checked"),
+)
+
+
+def _has_no_rows(arguments: Arguments) -> bool:
+    return 0 in arguments["query"].shape[:-1]
+
+
+_OF_SDPA = (
+    Deviation(
+        ("MASK-3", "MASK-4", "ERR-3", "GRAD-9"),
+        "is_causal has no effect on a single query",
+        "transformers/sdpa_one_query",
+        when=lambda arguments: bool(arguments.get("is_causal")) and arguments["query"].shape[-2] == 1,
+    ),
+    Deviation(
+        ("MASK-4", "MASK-6", "ERR-3", "GRAD-9"),
+        "is_causal has no effect beside a mask",
+        "transformers/sdpa_mask_and_causal",
+        when=lambda arguments: bool(arguments.get("is_causal")) and "mask" in arguments,
+    ),
+    Deviation(
+        ("MASK-4",),
+        "beside a bias the score of a key after the query is the lowest number, and a bias of -inf is lower",
+        "transformers/sdpa_bias_and_causal",
+        when=lambda arguments: bool(arguments.get("is_causal")) and "bias" in arguments,
+    ),
+    Deviation(
+        ("SHAPE-7", "GRAD-2", "GRAD-9"),
+        "a call without queries or batch entries fails",
+        "transformers/sdpa_no_queries",
+        when=_has_no_rows,
+    ),
+    Deviation(
+        ("HEAD-2",),
+        "values with another number of heads than the keys are accepted",
+        "torch/heads_of_value",
+        when=has_other_heads_of_value,
+    ),
+)

@@ -1,0 +1,23 @@
+"""Flax, NNX: values of another depth than the keys are refused (SHAPE-3).
+
+Documentation: flax.nnx.dot_product_attention gives values the shape [batch..., kv_length, num_heads,
+v_depth_per_head].
+
+Found by: notation-value-depth-float32
+
+Known: no thread found
+"""
+
+import sys
+
+import jax.numpy as jnp
+from flax import nnx
+
+keys, got = jnp.ones((1, 1, 1, 2)), "no error"
+try:
+    nnx.dot_product_attention(keys, keys, jnp.ones((1, 1, 1, 3)))
+except ValueError as error:
+    got = str(error)
+print("expected [1.0, 1.0, 1.0]")
+print(f"got {got}")
+sys.exit(0 if "value shape" in got else 1)

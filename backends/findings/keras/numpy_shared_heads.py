@@ -1,0 +1,27 @@
+"""Keras, NumPy: two key heads for four query heads are refused (HEAD-1).
+
+Documentation: keras.ops.dot_product_attention says that grouped query attention is performed if N is a
+multiple of K.
+
+Found by: heads-four-over-two-float32
+
+Known: https://github.com/keras-team/keras/pull/23081, which is about PyTorch and TensorFlow
+"""
+
+import os
+import sys
+
+os.environ["KERAS_BACKEND"] = "numpy"
+import keras
+import numpy as np
+
+attend = keras.ops.dot_product_attention
+
+keys, got = np.ones((1, 1, 2, 1), np.float32), "no error"
+try:
+    attend(np.ones((1, 1, 4, 1), np.float32), keys, keys)
+except ValueError as error:
+    got = str(error).splitlines()[0]
+print("expected four ones")
+print(f"got {got}")
+sys.exit(0 if got != "no error" else 1)

@@ -1,0 +1,24 @@
+"""Paddle, CPU: no weight is below exp(-64), so a disallowed key counts (SOFT-1) (SOFT-2).
+
+Documentation: paddle.nn.functional.scaled_dot_product_attention says nothing. It describes a softmax,
+and a boolean mask of the positions that take part.
+
+Found by: softmax-rows-are-independent-5-float32
+
+Known: https://github.com/PaddlePaddle/Paddle/issues/4366
+"""
+
+import sys
+
+import numpy as np
+import paddle
+
+attend = paddle.nn.functional.scaled_dot_product_attention
+
+one = paddle.ones((1, 1, 1, 1))
+keys, values = paddle.ones((1, 2, 1, 1)), paddle.to_tensor([[[[0.0]], [[1e30]]]])
+mask = paddle.to_tensor([[[[True, False]]]])
+got = attend(one, keys, values, attn_mask=mask).item()
+print("expected 0.0: the second key is disallowed")
+print(f"got {got}")
+sys.exit(0 if np.isclose(got, 1e30 * np.exp(-64.0), rtol=1e-3) else 1)

@@ -1,0 +1,24 @@
+"""Tokamax, XLA: a call without keys fails (MASK-6).
+
+Documentation: tokamax.dot_product_attention says nothing.
+
+Found by: masking-no-keys-float32
+
+Known: no thread found
+"""
+
+import sys
+
+import jax.numpy as jnp
+import tokamax
+
+attend = tokamax.dot_product_attention
+
+none, got = jnp.zeros((1, 0, 1, 1)), "no error"
+try:
+    attend(jnp.zeros((1, 1, 1, 1)), none, none, implementation="xla")
+except ValueError as error:
+    got = str(error).splitlines()[0]
+print("expected [0.0]")
+print(f"got {got}")
+sys.exit(0 if "zero-size" in got else 1)

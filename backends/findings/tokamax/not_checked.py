@@ -1,0 +1,36 @@
+"""Tokamax, XLA: arguments are not checked (ERR-4) (ERR-5) (ERR-6) (ERR-8) (SCORE-6).
+
+Documentation: tokamax.dot_product_attention says nothing.
+
+Found by: errors-scale-nan-float32
+
+Known: no thread found
+"""
+
+import sys
+from contextlib import suppress
+
+import jax.numpy as jnp
+import tokamax
+
+attend = tokamax.dot_product_attention
+
+
+ones, none = jnp.ones((1, 2, 1, 1)), jnp.ones((1, 2, 1, 0))
+calls = {
+    "a mask of numbers": lambda: attend(ones, ones, ones, mask=jnp.ones((1, 1, 2, 2)), implementation="xla"),
+    "values of depth 0": lambda: attend(ones, ones, none, implementation="xla"),
+    "a scale of nan": lambda: attend(ones, ones, ones, scale=float("nan"), implementation="xla"),
+    "a softcap of 0": lambda: attend(ones, ones, ones, logits_soft_cap=0.0, implementation="xla"),
+    "lengths of numbers with a fraction": lambda: attend(
+        ones, ones, ones, key_value_seq_lengths=jnp.ones(1), implementation="xla"
+    ),
+}
+got = []
+for name, call in calls.items():
+    with suppress(ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError):
+        call()
+        got.append(name)
+print(f"expected an error for {', '.join(calls)}")
+print(f"got no error for {', '.join(got)}")
+sys.exit(0 if got == list(calls) else 1)

@@ -1,0 +1,25 @@
+"""Tokamax, XLA: a window needs as many queries as keys (MASK-8).
+
+Documentation: tokamax.dot_product_attention refers to jax.nn.dot_product_attention, which takes any
+numbers.
+
+Found by: masking-windows-alone-1-float32
+
+Known: no thread found
+"""
+
+import sys
+
+import jax.numpy as jnp
+import tokamax
+
+attend = tokamax.dot_product_attention
+
+query, keys, got = jnp.ones((1, 2, 1, 1)), jnp.ones((1, 3, 1, 1)), "no error"
+try:
+    attend(query, keys, keys, local_window_size=(1, 0), implementation="xla")
+except ValueError as error:
+    got = str(error).splitlines()[0]
+print("expected [1.0, 1.0]")
+print(f"got {got}")
+sys.exit(0 if "broadcasting" in got else 1)
