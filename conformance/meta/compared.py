@@ -42,8 +42,8 @@ def table(results: Results) -> str:
     lines = [f"| rule | | {' | '.join(names)} |", f"| --- | --- |{' --- |' * len(names)}"]
     judged: dict[tuple[str, str], list[Verdict]] = {}
     for verdict in results.verdicts:
-        for rule in {*verdict.rules, verdict.rule} - {""}:
-            judged.setdefault((verdict.backend, rule), []).append(verdict)
+        for name in {*verdict.rules, verdict.rule} - {""}:
+            judged.setdefault((verdict.backend, name), []).append(verdict)
     for rule in rules():
         cells = [cell(rule, judged.get((subject.name, rule.id), ())) for subject in results.subjects]
         if set(cells) - {"", "holds"}:
