@@ -13,6 +13,11 @@ def has_nan_query(arguments: Arguments) -> bool:
     return bool(np.isnan(arguments["query"]).any())
 
 
+def has_infinity(arguments: Arguments) -> bool:
+    """Whether a query or a key has an infinity."""
+    return bool(np.isinf(arguments["query"]).any() or np.isinf(arguments["key"]).any())
+
+
 def has_mask_or_bias(arguments: Arguments) -> bool:
     """Whether a call has an `attn_mask` in PyTorch."""
     return "mask" in arguments or "bias" in arguments
@@ -84,6 +89,22 @@ def has_bias_beyond_differences(arguments: Arguments, largest: float) -> bool:
         return False
     finite = bias[np.isfinite(bias)]
     return bool(finite.size and np.abs(finite.astype(np.float64)).max() >= largest)
+
+
+def has_row_below(arguments: Arguments, largest: float) -> bool:
+    """Whether the bias of all keys of a query is finite and below minus a number.
+
+    Examples
+    --------
+    >>> from attnspec.backends.adapters.conditions import has_row_below
+    >>> has_row_below({"bias": np.array([[0.0, -9.0], [-8.0, -9.0]])}, 5)
+    True
+    """
+    bias = arguments.get("bias")
+    if bias is None:
+        return False
+    low = np.isfinite(bias) & (bias.astype(np.float64) < -largest)
+    return bool(low.all(axis=-1).any())
 
 
 def has_row_of_minus_infinity(arguments: Arguments) -> bool:

@@ -11,7 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnspec.backends.adapters.conditions import has_overflowing_score, has_row_of_minus_infinity
+from attnspec.backends.adapters.conditions import (
+    has_overflowing_score,
+    has_row_below,
+    has_row_of_minus_infinity,
+)
 from attnspec.backends.adapters.jax import VERSIONS
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
@@ -137,6 +141,19 @@ _DEVIATIONS = (
         "a bias of minus infinity is added, and the score of a finite key may be infinite: the row is NaN",
         "jax/bias_overflow",
         when=lambda arguments: "bias" in arguments and has_overflowing_score(arguments),
+    ),
+    Deviation(
+        ("MASK-5", "NUM-5"),
+        "a masked key outweighs allowed keys whose bias is below the replacement of scores, -2.38e38",
+        "jax/bias_below_fill",
+        when=lambda arguments: "mask" in arguments and has_row_below(arguments, 2.3e38),
+    ),
+    Deviation(
+        ("MASK-5",),
+        "a row whose bias lies below the numbers of float32 is NaN",
+        "jax/bias_of_float64",
+        when=lambda arguments: has_row_below(arguments, 3.5e38),
+        dtypes=("float64",),
     ),
     Deviation(
         ("GRAD-10",),

@@ -9,6 +9,7 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from attnspec.backends.adapters.conditions import (
     has_other_heads_of_value,
     has_overflowing_score,
+    has_row_below,
 )
 from attnspec.backends.adapters.torch import VERSIONS
 from attnspec.backends.adapters.torch.arguments import to_four_axes
@@ -103,5 +104,12 @@ _DEVIATIONS = (
         "a bias of minus infinity is added, and the score of a finite key may be infinite: the row is NaN",
         "torch/flex_bias_overflow",
         when=lambda arguments: "bias" in arguments and has_overflowing_score(arguments),
+    ),
+    Deviation(
+        ("SOFT-6", "MASK-5", "NUM-5"),
+        "the lse of a row whose scores are all the lowest finite number is minus infinity",
+        "torch/flex_lse_of_lowest",
+        when=lambda arguments: has_row_below(arguments, 3.3e38),
+        outputs=("lse",),
     ),
 )

@@ -8,6 +8,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from attnspec.backends.adapters.conditions import (
+    has_infinity,
     has_mask_or_bias,
     has_nan_query,
     has_other_heads_of_value,
@@ -174,6 +175,13 @@ OF_FLASH = (
         "without a mask, a query of NaN gives 0",
         "torch/flash_nan_query",
         when=lambda arguments: has_nan_query(arguments) and not has_mask_or_bias(arguments),
+    ),
+    Deviation(
+        ("NUM-11",),
+        "from 16 keys on, a score of infinity gives 0",
+        "torch/flash_half_infinity",
+        when=lambda arguments: has_infinity(arguments) and arguments["key"].shape[-2] >= 16,
+        dtypes=("float16", "bfloat16"),
     ),
     SUMS_OF_GRADIENTS,
 )

@@ -1,0 +1,26 @@
+"""PyTorch, default path in half precision: from 16 keys on, a score of infinity gives 0 (NUM-11).
+
+With 15 keys, or in float32, the row is NaN.
+
+Documentation: The page of `scaled_dot_product_attention` does not mention numbers that are not finite.
+
+Found by: numerics, number that is none at every width
+
+Known: no thread found
+"""
+
+import sys
+
+import torch
+
+attend = torch.nn.functional.scaled_dot_product_attention
+
+got = []
+for keys in (15, 16):
+    query, key = torch.ones(1, 1, 1, 4).half(), torch.ones(1, 1, keys, 4).half()
+    value = key.clone()
+    key[..., 1, 0] = float("inf")
+    got.append(attend(query, key, value)[0, 0, 0, 0].item())
+print("expected [nan, nan]")
+print(f"got {got}")
+sys.exit(0 if got[1] == 0 else 1)
