@@ -1,5 +1,6 @@
 """Declared deviations from rules, and the releases that they apply to."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,9 @@ class Deviation:
         express the condition.
     when : callable, optional
         Whether a call with the given arguments shows it.
+    within : float, optional
+        The largest absolute error that it covers. It then covers no relation between several calls,
+        no sized case and no output that differs in where it is NaN or infinite.
 
     Examples
     --------
@@ -51,6 +55,7 @@ class Deviation:
     versions: str = ""
     groups: tuple[str, ...] = ()
     when: Callable[[Mapping[str, Any]], bool] | None = None
+    within: float | None = None
 
     @property
     def id(self) -> str:
@@ -60,10 +65,17 @@ class Deviation:
     @property
     def is_general(self) -> bool:
         """Whether it covers every call of its rules."""
-        return not (self.dtypes or self.outputs or self.groups or self.when)
+        return not (self.dtypes or self.outputs or self.groups or self.when or self.within)
 
     def covers(
-        self, rule: str, arguments: Mapping[str, Any], *, dtype: str = "", output: str = "", group: str = ""
+        self,
+        rule: str,
+        arguments: Mapping[str, Any],
+        *,
+        dtype: str = "",
+        output: str = "",
+        group: str = "",
+        error: float = math.inf,
     ) -> bool:
         """Whether the deviation covers a broken rule in a given call.
 
@@ -75,12 +87,15 @@ class Deviation:
             The arguments of the call, as NumPy arrays.
         dtype, output, group : str, optional
             The dtype of the call, the output that is wrong, and the group of the case.
+        error : float, optional
+            The largest absolute error of the output.
         """
         return (
             rule in self.rules
             and (not self.dtypes or dtype in self.dtypes)
             and (not self.outputs or output in self.outputs)
             and (not self.groups or group in self.groups)
+            and (self.within is None or error <= self.within)
             and (self.when is None or self.when(arguments))
         )
 

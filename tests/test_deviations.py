@@ -147,3 +147,26 @@ def test_a_run_says_which_deviations_showed(tmp_path):
     verdicts = [json.loads(line).get("verdict") for line in results.read_text().splitlines()]
     declared = {name for verdict in verdicts if verdict for name in verdict.get("declared", ())}
     assert declared == {"ERR-6 torch/scale_not_finite"}
+
+
+def test_an_error_beyond_the_declared_size_fails():
+    off = wrong(output=1 + 1e-9)  # of at most 19
+    assert judged(declaring(off, "SOFT-3", within=1e-7)).status == "deviation"
+    assert judged(declaring(off, "SOFT-3", within=1e-10)).status == "fail"
+
+
+def test_a_small_error_of_an_exact_zero_hides_no_large_error():
+    def attention(query, key, value):
+        found = PORTABLE.attention(query, key, value)
+        found[..., 0] += 1e-28  # where nothing is allowed: this counts as the largest share
+        found[..., 1] += 0.25
+        return found
+
+    arguments = ARRAYS | {"value": ARRAYS["value"] * (np.arange(4) > 0)}
+    backend = declaring(replace(PORTABLE, attention=attention, companions={}), "SOFT-3", within=1e-27)
+    verdict = judged(backend, arguments=arguments)
+    assert (verdict.status, verdict.difference.element[-1]) == ("fail", 0)
+
+
+def test_an_output_that_is_none_is_within_no_error():
+    assert judged(declaring(wrong(output=np.nan), "SOFT-3", within=1e300)).status == "fail"

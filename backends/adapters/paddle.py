@@ -107,17 +107,26 @@ _DEVIATIONS = (
     Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "paddle/not_checked"),
     Deviation(("ERR-15",), "a mask of more axes than the scores is accepted", "paddle/not_checked"),
     Deviation(("HEAD-2",), "zero key heads are accepted", "paddle/not_checked"),
+    Deviation(
+        ("MASK-12", "MASK-5"),
+        "no exponential is below that of -64, so that a large value of a disallowed key counts",
+        _FLOOR,
+        outputs=("output",),
+        when=lambda arguments: bool(np.nanmax(np.abs(arguments["value"]), initial=0) > 1e20),
+    ),
     # After the others: these cover most calls, and the first that covers a call counts.
     Deviation(
         tuple(_OF_WEIGHTS.split()),
         "no exponential is below that of -64, so that all keys have a weight",
         _FLOOR,
         outputs=("weights",),
+        within=1e-27,
     ),
     Deviation(
         tuple(_OF_OUTPUTS.split()),
         "as above, where values or sums are small",
         _FLOOR,
         outputs=("output",),
+        within=1e-25,
     ),
 )

@@ -172,13 +172,13 @@ def _companions(where: str, name: str, table: Mapping[str, Any]) -> dict[str, Ca
 
 
 def _deviation(where: str, entry: Any) -> Deviation:
-    known = {"rules", "reason", "source", "dtypes", "outputs", "versions", "groups"}
+    known = {"rules", "reason", "source", "dtypes", "outputs", "versions", "groups", "within"}
     if isinstance(entry, Deviation):
         return entry
     if not isinstance(entry, dict) or not {"rules", "reason", "source"} <= set(entry) <= known:
         raise BackendError(
             f"{where}: deviations: expected rules, reason, source and optionally "
-            f"dtypes, outputs, versions, groups, got {entry!r}"
+            f"dtypes, outputs, versions, groups, within, got {entry!r}"
         )
     settled: dict[str, Any] = {
         key: tuple(thing) if isinstance(thing, list) else thing for key, thing in entry.items()

@@ -1,6 +1,11 @@
 """Declarations: finds the deviation that covers a failure, and what a run did not show of all of them."""
 
+import math
 from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from attnspec import Case
 from attnspec.backends import Backend, Deviation
@@ -8,7 +13,9 @@ from attnspec.conformance.verdict import JUDGED, Verdict
 from attnspec.dialect import ROUTES, described
 
 
-def declared_for(backend: Backend, rule: str, case: Case, output: str = "") -> Deviation | None:
+def declared_for(
+    backend: Backend, rule: str, case: Case, output: str = "", error: float = math.inf
+) -> Deviation | None:
     """Find the declared deviation that covers a broken rule in a case. Return None if there is none.
 
     Parameters
@@ -19,6 +26,8 @@ def declared_for(backend: Backend, rule: str, case: Case, output: str = "") -> D
     case : Case
     output : str, optional
         The output that differs. Empty if a call was wrongly refused or wrongly computed.
+    error : float, optional
+        The largest absolute error of this output.
 
     Examples
     --------
@@ -32,9 +41,31 @@ def declared_for(backend: Backend, rule: str, case: Case, output: str = "") -> D
     True
     """
     for deviation in backend.deviations:
-        if deviation.covers(rule, case.arguments, dtype=case.dtype, output=output, group=case.group):
+        if deviation.covers(
+            rule, case.arguments, dtype=case.dtype, output=output, group=case.group, error=error
+        ):
             return deviation
     return None
+
+
+def largest_error(got: NDArray[Any], expected: NDArray[Any]) -> float:
+    """Return the largest absolute error; infinity if other elements are NaN or infinite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.conformance.judge.deviation import largest_error
+    >>> exact = np.array([1.0, np.nan, -np.inf])
+    >>> largest_error(exact + [0.5, 0, 0], exact), largest_error(np.array([1.0, 2.0, -np.inf]), exact)
+    (0.5, inf)
+    """
+    if got.shape != expected.shape:
+        return math.inf
+    wide, finite = got.astype(np.float64), np.isfinite(expected)
+    same = np.array_equal(wide[~finite], expected[~finite], equal_nan=True)
+    if not same or not np.isfinite(wide[finite]).all():
+        return math.inf
+    return float(np.abs(wide[finite] - expected[finite]).max(initial=0))
 
 
 def not_shown(backend: Backend, shown: Collection[str]) -> list[Verdict]:

@@ -1,5 +1,6 @@
 """The judge: runs one case or relation on one backend, and compares the result with the expected one."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,7 @@ from attnspec.conformance.judge.budget import budgets_of, required
 from attnspec.conformance.judge.by_formula import judge_sized
 from attnspec.conformance.judge.call import observe
 from attnspec.conformance.judge.cause import Cause, cause_of, looked_at
-from attnspec.conformance.judge.deviation import declared_for
+from attnspec.conformance.judge.deviation import declared_for, largest_error
 from attnspec.conformance.judge.dtypes import LSES, Outputs, is_real, own_dtypes
 from attnspec.conformance.judge.expected import declared, differ, differences
 from attnspec.conformance.judge.failure import Failure, Missing, Raised
@@ -201,7 +202,10 @@ def _judge_values(backend: Backend, case: Case, verdict: Verdict, observed: Outp
             worst = max(worst, compared)
             continue
         cause = cause_of(backend, case, compared, outputs, values)
-        deviation = declared_for(backend, cause.rule, case, compared.output)
+        error = math.inf
+        if compared.kind in ("value", "pattern"):
+            error = largest_error(outputs[compared.output], values[compared.output])
+        deviation = declared_for(backend, cause.rule, case, compared.output, error)
         if deviation is None:
             return _failed(backend, verdict, cause, compared)
         found.append(deviation)
