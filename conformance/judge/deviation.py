@@ -11,6 +11,7 @@ from attnspec import Case
 from attnspec.backends import Backend, Deviation
 from attnspec.conformance.verdict import JUDGED, Verdict
 from attnspec.dialect import ROUTES, described
+from attnspec.reference.budget.formats import Budget
 
 
 def declared_for(
@@ -48,15 +49,15 @@ def declared_for(
     return None
 
 
-def largest_error(got: NDArray[Any], expected: NDArray[Any]) -> float:
-    """Return the largest absolute error; infinity if other elements are NaN or infinite.
+def largest_error(got: NDArray[Any], expected: NDArray[Any], allowed: Budget) -> float:
+    """Return the largest absolute error beyond the budget; infinity if other elements are NaN or infinite.
 
     Examples
     --------
     >>> import numpy as np
     >>> from attnspec.conformance.judge.deviation import largest_error
-    >>> exact = np.array([1.0, np.nan, -np.inf])
-    >>> largest_error(exact + [0.5, 0, 0], exact), largest_error(np.array([1.0, 2.0, -np.inf]), exact)
+    >>> exact, allowed = np.array([1.0, np.nan, 2.0]), np.array([0.0, 0.0, 1.0])
+    >>> largest_error(exact + [0.5, 0, 0.75], exact, allowed), largest_error(np.zeros(3), exact, allowed)
     (0.5, inf)
     """
     if got.shape != expected.shape:
@@ -65,7 +66,8 @@ def largest_error(got: NDArray[Any], expected: NDArray[Any]) -> float:
     same = np.array_equal(wide[~finite], expected[~finite], equal_nan=True)
     if not same or not np.isfinite(wide[finite]).all():
         return math.inf
-    return float(np.abs(wide[finite] - expected[finite]).max(initial=0))
+    off = np.abs(wide[finite] - expected[finite])
+    return float(off[off > np.broadcast_to(allowed, got.shape)[finite]].max(initial=0))
 
 
 def not_shown(backend: Backend, shown: Collection[str]) -> list[Verdict]:

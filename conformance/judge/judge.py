@@ -204,7 +204,8 @@ def _judge_values(backend: Backend, case: Case, verdict: Verdict, observed: Outp
         cause = cause_of(backend, case, compared, outputs, values)
         error = math.inf
         if compared.kind in ("value", "pattern"):
-            error = largest_error(outputs[compared.output], values[compared.output])
+            name = compared.output
+            error = largest_error(outputs[name], values[name], budgets[name])
         deviation = declared_for(backend, cause.rule, case, compared.output, error)
         if deviation is None:
             return _failed(backend, verdict, cause, compared)
