@@ -117,6 +117,7 @@ def test_a_function_that_raises_at_random_is_told_from_one_that_always_does(tmp_
 
 def test_a_function_that_never_returns(monkeypatch):
     monkeypatch.setattr(pool, "MOST_HANGS", 1)
+    monkeypatch.setattr(pool, "HANG_LIMIT", 1)
     monkeypatch.chdir(TESTS)
     results = run_all(["badly:never_returning"], Selection(names=PART), seconds=1).results
     (verdict,) = [verdict for verdict in results.verdicts if verdict.status != "unsupported"]

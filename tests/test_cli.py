@@ -271,7 +271,10 @@ def test_a_kernel_that_takes_its_process_with_it_again_and_again(monkeypatch):
     results = ran("broken:vanishing", names=("scores-default-scale-1", "softmax-000"))
     assert Report(results).outcome is not Outcome.GOOD
     (subject,) = results.subjects
-    assert subject.problem == "backend broken:vanishing: abandoned after its process ended 1 times"
+    assert (
+        subject.problem
+        == "backend broken:vanishing: abandoned after its process ended 1 times, and no call returned"
+    )
     assert f"error: {subject.problem}" in told(results)
     assert results.missing["broken:vanishing"], "what was not judged is known"
 

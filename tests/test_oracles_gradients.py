@@ -59,6 +59,8 @@ def test_the_oracles_agree_on_the_data_sets(dataset, dtype):
 @pytest.mark.parametrize(("rule", "variant"), VARIANTS)
 def test_variants_change_gradients(rule, variant):
     call = plain(**VARIANTS[rule, variant])
+    if variant == "uniform":  # a row with a sink is not empty for it
+        del call["sinks"]
     before, after = both(call), both(call, rule, variant)
     assert any(not np.array_equal(before[name], after[name]) for name in before)
 

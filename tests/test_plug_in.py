@@ -223,7 +223,7 @@ def test_calls_of_several_sizes_through_a_function_of_four_axes():
     ("convention", "message"),
     [
         (Convention({"colour": "q"}), r"names: expected canonical names \(query, .*\), got colour"),
-        (Convention(layout="SBHD"), "layout: expected BHSD or BSHD, got 'SBHD'"),
+        (Convention(layout="SBHD"), r"layout: expected BHSD or BSHD or BS\(HD\), got 'SBHD'"),
         (Convention(mask="hide"), "mask: expected attend or ignore, got 'hide'"),
         (Convention(axes=7), "axes: expected 3 or 4, got 7"),
         (Convention(returns=("lse",)), "returns: expected output, then some of lse, weights"),

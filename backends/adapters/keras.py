@@ -41,7 +41,7 @@ def torch_backend() -> Backend:
 
     dialect = {"MASK-6": {"mask": "uniform"}, "NUM-2": "float32"}
     deviations = (*_OF_BOTH, *_OF_TORCH, *OF_ALL, *OF_FLASH)
-    return _backend("torch", mask_axes=4, dialect=dialect, deviations=deviations)
+    return _backend("torch", one_mask=True, mask_axes=4, dialect=dialect, deviations=deviations)
 
 
 def jax_backend() -> Backend:
@@ -52,7 +52,8 @@ def jax_backend() -> Backend:
     return _backend("jax", value_depth="key", mask_axes=4, dialect=dialect, deviations=deviations)
 
 
-def _backend(array: str, **said: Any) -> Backend:
+def _backend(array: str, *, one_mask: bool = False, **said: Any) -> Backend:
+    """Run Keras on an array library; `one_mask` if it takes no bias beside a mask there."""
     os.environ.setdefault("KERAS_BACKEND", array)
     keras = import_module("keras")
     if (got := keras.backend.backend()) != array:
@@ -68,8 +69,8 @@ def _backend(array: str, **said: Any) -> Backend:
         mask: Any = None,
         is_causal: bool = False,
     ) -> Any:
-        if array == "torch" and bias is not None and mask is not None:
-            raise Unsupported("Keras on PyTorch takes a bias or a mask, not both")
+        if one_mask and bias is not None and mask is not None:
+            raise Unsupported(f"Keras on {array} takes a bias or a mask, not both")
         options = {"bias": bias, "mask": mask, "scale": scale, "is_causal": is_causal}
         return keras.ops.dot_product_attention(query, key, value, **options)
 

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from attnspec.backends.adapters.conditions import (
-    has_bias_beyond_differences,
     has_overflowing_score,
     is_masked,
 )
@@ -25,7 +24,7 @@ from attnspec.backends.library import load_library
 def weights_backend() -> Backend:
     """Ask for the weights, which selects a separate path of the module."""
     dialect = {"MASK-6": "nan", "NUM-5": "storage", "GRAD-10": "nan"}
-    return _backend("torch-mha", _with_weights, dialect, (_OVERFLOW, _ROUNDED), need_weights=True)
+    return _backend("torch-mha", _with_weights, dialect, (_OVERFLOW,), need_weights=True)
 
 
 def plain_backend() -> Backend:
@@ -210,15 +209,6 @@ _OVERFLOW = Deviation(
     "a mask is added, and the score of a finite key may be infinite: the row is NaN",
     "torch/mha_masked_overflow",
     when=lambda arguments: is_masked(arguments) and has_overflowing_score(arguments, "float16"),
-)
-_ROUNDED = Deviation(
-    ("MASK-5",),
-    "a large bias is added to scores in half precision, which loses their differences",
-    "torch/mha_half_bias",
-    dtypes=("float16",),
-    when=lambda arguments: has_bias_beyond_differences(
-        arguments, 2048
-    ),  # the spacing is 2 or more from there
 )
 _FAST_PATH = Deviation(
     ("MASK-6",),
