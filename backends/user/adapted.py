@@ -144,7 +144,7 @@ def sizes_of(call: Mapping[str, Any]) -> dict[str, int]:
     >>> import numpy as np
     >>> from attnspec.backends.user.adapted import sizes_of
     >>> sizes_of(dict.fromkeys(("query", "key", "value"), np.ones((2, 3, 4))))["query_heads"]
-    3
+    2
     """
     query, key, value = (call[array].shape for array in _OPERATION.arrays)
     found = (prod(query[:-3]), (1, *query)[-3], (1, *key)[-3], query[-2], key[-2], query[-1], value[-1])

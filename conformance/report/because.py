@@ -19,12 +19,11 @@ def because(cause: Cause) -> Iterator[str]:
 
     Examples
     --------
-        >>> from attnspec.conformance.report.causes import Cause
-        >>> from attnspec.conformance.report.common import Common
-    from attnspec.conformance.report.messages import other_messages
-        >>> from attnspec.conformance.report.because import because
-        >>> list(because(Cause("MASK-1", (), Common(("mask",), 41, 43, 0, 820))))
-        ['fails: 41 of 43 calls with `mask`, 0 of 820 others']
+    >>> from attnspec.conformance.report.causes import Cause
+    >>> from attnspec.conformance.report.common import Common
+    >>> from attnspec.conformance.report.because import because
+    >>> list(because(Cause("MASK-1", (), Common(("mask",), 41, 43, 0, 820))))
+    ['fails: 41 of 43 calls with `mask`, 0 of 820 others']
     """
     if cause.kind in _KINDS:
         yield _KINDS[cause.kind]
