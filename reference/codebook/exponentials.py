@@ -42,6 +42,11 @@ class Split:
         """The numbers, rounded."""
         return self.first + self.rest
 
+    @property
+    def undivided(self) -> "Split":
+        """The rounded numbers without rests, whose sums are precise enough for all but float64."""
+        return Split(self.whole, np.zeros_like(self.rest))
+
 
 @dataclass(frozen=True)
 class Table:

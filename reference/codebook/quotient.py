@@ -25,11 +25,12 @@ def quotient(first: Numbers, rest: Numbers, by: Numbers, by_rest: Numbers, *, re
     >>> quotient(two, small, np.array([3.0]), small, refined=True).tolist()
     [0.6666666666666666]
     """
+    if not refined:
+        found: Numbers = (first + rest) / (by + by_rest)
+        return found
     whole, low = _sum(first, rest)
     divisor, divisor_low = _sum(by, by_rest)
     found = whole / divisor
-    if not refined:
-        return found
     product, product_low = _product(found, divisor)
     left = (whole - product) - product_low + low - found * divisor_low
     refined_one: Numbers = found + left / divisor

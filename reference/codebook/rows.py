@@ -1,7 +1,7 @@
 """Exact rows of attention for problems by formula, block by block."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -22,7 +22,7 @@ from attnspec.reference.codebook.quotient import quotient
 from attnspec.reference.codebook.sums import TILE, Keys, Sums, between, keys_of, sizes_of, together
 
 #: The most rows of a block, and the most pairs of a row and a key.
-_ROWS, _PAIRS = 512, 2**20
+_ROWS, _PAIRS = 2048, 2**20
 _PAIRED = ("mask", "bias", "dropout_mask")
 
 
@@ -112,6 +112,8 @@ def _problem(formula: Formula, arithmetic: Arithmetic) -> _Problem:
     biases = np.unique(bias[np.isfinite(bias)]) if bias is not None else np.zeros(1)
     plain: dict[str, Any] = {name: given[name] for name in given if name in ("scale", "softcap")}
     found = table(codes, plain, biases)
+    if arithmetic.storage.name != "float64":
+        found = replace(found, exponentials=found.exponentials.undivided)
     _, errors = scores_and_errors(codes / 2, codes, plain, arithmetic)
     of_scores = errors[:, :, None].astype(np.float64)
     if bias is not None:

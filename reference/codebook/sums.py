@@ -142,8 +142,11 @@ def _inside(
     part, depth, j = slice(least, most), keys.value.shape[-1], np.arange(least, most)
     words, units = keys.words[part], keys.units(part)
     inside = (low[:, None] <= j) & (j < high[:, None])  # (m, T)
-    first, rest = ((part[:, words][rows] * inside) @ units for part in (weights.first, weights.rest))
-    # A float32 is precise enough for a budget.
-    whole = weights.whole.astype(np.float32)[:, words][rows] * inside
-    sizes = (whole @ sizes_of(units).astype(np.float32)).astype(np.float64)
+    whole = weights.first[:, words][rows] * inside
+    first = whole @ units
+    rest = np.zeros_like(first)
+    if weights.rest.any():
+        rest = (weights.rest[:, words][rows] * inside) @ units
+    # A float32 is precise enough for a budget, without the rests.
+    sizes = (whole.astype(np.float32) @ sizes_of(units).astype(np.float32)).astype(np.float64)
     return Sums(first, rest, sizes[:, :depth], sizes[:, depth:])
