@@ -40,13 +40,13 @@ def to_json(case: Case) -> dict[str, Any]:
         "operation": case.operation,
         "rules": list(case.rules),
         "provenance": asdict(case.provenance),
-        "arguments": _spelled(case.arguments),
+        "arguments": spelled(case.arguments),
     }
     if case.expected:
-        entry["expected"] = _spelled(case.expected)
+        entry["expected"] = spelled(case.expected)
     if case.alternatives:
         entry["alternatives"] = [
-            {"rule": other.rule, "variant": other.variant, "expected": _spelled(other.expected)}
+            {"rule": other.rule, "variant": other.variant, "expected": spelled(other.expected)}
             for other in case.alternatives
         ]
     if case.misuse is not None:
@@ -143,7 +143,20 @@ def read_cases(path: Path) -> list[Case]:
     return [from_json(entry) for entry in read(path, complete=False)["cases"]]
 
 
-def _spelled(group: Mapping[str, Any]) -> dict[str, Any]:
+def spelled(group: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert arrays and numbers, by name, to what JSON can represent.
+
+    Raises
+    ------
+    SpecError
+        If an array is complex.
+
+    Examples
+    --------
+    >>> from attnspec.case_json import spelled
+    >>> spelled({"scale": float("inf"), "window": (1, None)})
+    {'scale': 'Infinity', 'window': [1, None]}
+    """
     return {name: _tensor(name, x) if isinstance(x, np.ndarray) else _plain(x) for name, x in group.items()}
 
 

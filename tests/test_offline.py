@@ -124,6 +124,38 @@ def write(name, text):
     return lambda folder: (folder / name).write_text(text)
 
 
+def changed(name, thing):
+    def harm(folder):
+        manifest = json.loads((folder / "manifest.json").read_text())
+        (folder / "manifest.json").write_text(json.dumps(manifest | {name: thing}))
+
+    return harm
+
+
+def linked(folder):
+    """Put the answer behind a link out of the folder."""
+    path = folder / "calls" / "0001" / "output.bin"
+    path.rename(folder.parent / "elsewhere.bin")
+    path.symlink_to(folder.parent / "elsewhere.bin")
+
+
+def elsewhere(folder):
+    """Let the manifest name a folder beside this one."""
+    shutil.copytree(folder / "calls" / "0001", folder.parent / "0001")
+    path = folder / "manifest.json"
+    path.write_text(path.read_text().replace("calls/0001", "../0001"))
+
+
+def enormous(folder):
+    """Answer with a file that takes no place on the disk and declares what it holds."""
+    with (folder / "calls" / "0001" / "output.bin").open("r+b") as file:
+        file.truncate(2**40)
+    first, line, *rest = lines_of(folder)
+    answer = json.loads(line)
+    answer["tensors"]["output"]["shape"] = [2**20, 2**18]
+    rewrite(folder, [first, json.dumps(answer), *rest])
+
+
 def version(folder):
     manifest = json.loads((folder / "manifest.json").read_text())
     (folder / "manifest.json").write_text(json.dumps(manifest | {"attnspec": "1999.1.1"}))
@@ -134,6 +166,11 @@ def version(folder):
     [
         (delete("manifest.json"), "manifest.json to be a text file, got .*No such file"),
         (write("manifest.json", "{}"), "manifest.json: expected the file that attnspec export wrote"),
+        (changed("calls", 3), "manifest.json: expected the file that attnspec export wrote"),
+        (changed("calls", [{"id": 1}]), "manifest.json: expected the file that attnspec export wrote"),
+        (changed("cases", [["a"]]), "manifest.json: expected the file that attnspec export wrote"),
+        (changed("operations", ["attention"]), "manifest.json: expected the file that attnspec export wrote"),
+        (write("manifest.json", "[" * 9999), "manifest.json: expected the file that attnspec export wrote"),
         (write("manifest.json", '{"attnspec'), "manifest.json: expected the file that attnspec export wrote"),
         (version, "expected calls exported by attnspec 20.*, got 1999.1.1"),
         (delete("answers.jsonl"), "answers.jsonl to be a text file, got .*No such file"),
@@ -166,6 +203,9 @@ def test_a_folder_that_cannot_be_judged(harm, message, folder):
         ),
         (delete("calls/0001/output.bin"), "output.bin: expected a readable file"),
         (write("calls/0001/output.bin", "x"), "output.bin: expected 24 bytes .*, got 1"),
+        (linked, "call 1: output.bin: expected a file in the folder, got a link out of it"),
+        (elsewhere, "call 1: .*: expected a file in the folder, got a link out of it"),
+        (enormous, "call 1: output.bin: expected at most 192 bytes, got 1099511627776"),
         (delete("calls/0001/query.bin"), "call 1: expected its arrays as exported, got .*No such file"),
         (write("calls/0001/query.bin", "x"), "call 1: expected its arrays as exported, got other bytes"),
     ],

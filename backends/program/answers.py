@@ -2,21 +2,27 @@
 
 import hashlib
 import json
+import math
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import array_api_compat.numpy as xp
+import numpy as np
 from numpy.typing import NDArray
 
-from attnspec import OPERATIONS, __version__
+from attnspec import OPERATIONS, SpecError, __version__
 from attnspec.backends.backend import Backend
 from attnspec.backends.errors import BackendError, Broken
 from attnspec.backends.library.library import array_api_library
 from attnspec.backends.program.handshake import parse_handshake
 from attnspec.backends.program.messages import as_function, read_answer, write_call
+from attnspec.sizes import output_shapes
 
+#: Bytes of an element of the widest dtype.
+_WIDEST = 16
 CALLS, ANSWERS, MANIFEST = "calls.jsonl", "answers.jsonl", "manifest.json"
 
 
@@ -146,6 +152,10 @@ class Recorded:
         if call is None:
             raise Broken(f"was not asked this call: it is not in {MANIFEST}")
         number, place = call["id"], self._folder / call["folder"]
+        want = OPERATIONS[operation].wanted(arguments)
+        most = _most(operation, arguments)
+        for part in (*call["call"]["tensors"], *want):
+            self._check(number, place / f"{part}.bin", most)
         try:
             same = fingerprint(json.dumps(call["call"]), place) == call["fingerprint"]
         except OSError as error:
@@ -158,9 +168,18 @@ class Recorded:
             raise Broken(self._broken[number])
         if number not in self._answers:
             raise Broken(f"gave no answer to call {number} ({call['folder']}){self._stray}")
-        want = OPERATIONS[operation].wanted(arguments)
         parts = read_answer(self._answers[number], number, want, place)
         return parts if len(parts) > 1 else parts[0]
+
+    def _check(self, number: int, path: Path, most: int) -> None:
+        """Raise `Broken` if a file is not in the folder, is no file, or is too large to be of this call."""
+        found = path.resolve()
+        if not found.is_relative_to(self._folder.resolve()):
+            raise Broken(f"call {number}: {path.name}: expected a file in the folder, got a link out of it")
+        if found.exists() and not found.is_file():
+            raise Broken(f"call {number}: {path.name}: expected a file, got something else")
+        if found.exists() and (size := found.stat().st_size) > most:
+            raise Broken(f"call {number}: {path.name}: expected at most {most} bytes, got {size}")
 
 
 def _of_arguments(operation: str, arguments: Mapping[str, Any]) -> str:
@@ -173,8 +192,8 @@ def _manifest(name: str, folder: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(text)
         version = manifest["attnspec"]
-        complete = {"part", "dtypes", "operations", "cases", "calls"} <= set(manifest)
-    except (ValueError, TypeError, KeyError):
+        complete = _is_whole(manifest)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         complete, version = False, ""
     if not complete:
         raise BackendError(
@@ -186,6 +205,25 @@ def _manifest(name: str, folder: Path) -> dict[str, Any]:
         )
     assert isinstance(manifest, dict)  # noqa: S101 - for the type checker
     return manifest
+
+
+def _most(operation: str, arguments: Mapping[str, Any]) -> int:
+    """Return the most bytes that an array of a call can have: a result may have the widest dtype."""
+    given = [thing.nbytes for thing in arguments.values() if isinstance(thing, np.ndarray)]
+    with suppress(SpecError):  # a malformed call has no results of a known shape
+        given += [math.prod(shape) * _WIDEST for shape in output_shapes(operation, arguments).values()]
+    return max(given, default=0)
+
+
+def _is_whole(manifest: Mapping[str, Any]) -> bool:
+    """Whether a manifest has everything that is read, in the types that it is read in."""
+    names = [*manifest["dtypes"], *manifest["cases"], *manifest["operations"], manifest["part"]]
+    names += [option for options in manifest["operations"].values() for option in options]
+    for call in manifest["calls"]:
+        names += [call["fingerprint"], call["folder"], call["call"]["operation"], *call["call"]["tensors"]]
+        if type(call["id"]) is not int or not isinstance(call["call"]["options"], dict):
+            return False
+    return all(isinstance(name, str) for name in names)
 
 
 def _lines(name: str, path: Path) -> list[str]:

@@ -48,8 +48,19 @@ def serve(backend: str) -> None:
 @click.option("--dtype", "dtypes", multiple=True, help="Export only calls in this dtype.")
 @click.option("--chapter", "chapters", multiple=True, help="Export only cases of this chapter.")
 @click.option("--quick", is_flag=True, help="Export a fixed part of the suite that touches every rule.")
+@click.option(
+    "--format",
+    "form",
+    help="Write expected values and allowed errors too: raw, json, npz, safetensors or onnx.",
+)
 def export(
-    folder: Path, answer: Path | None, dtypes: tuple[str, ...], chapters: tuple[str, ...], *, quick: bool
+    folder: Path,
+    answer: Path | None,
+    dtypes: tuple[str, ...],
+    chapters: tuple[str, ...],
+    form: str | None,
+    *,
+    quick: bool,
 ) -> None:
     """Write the calls of the suite to FOLDER, to compute them on another machine."""
     from attnspec import CHAPTERS, SpecError
@@ -63,6 +74,15 @@ def export(
     if folder.exists() and any(folder.iterdir()):
         raise SpecError(f"folder: expected {folder} to be empty, got files in it")
     found = (item for item in items(quick=quick) if not chapters or item.chapter in chapters)
+    if form is not None:
+        from attnspec.conformance.export.write import write
+
+        if answer:
+            raise SpecError("hello: expected no answer with --format, which exports every call")
+        written = write(found, folder, form, dtypes)
+        click.echo(f"{written.calls} calls in {folder}, with expected values and allowed errors")
+        click.echo(f"{len(written.left_out)} cases cannot be judged by comparing arrays: left_out.txt")
+        return
     hello = hello_of(answer) if answer else EVERYTHING
     part = "chosen" if chapters or dtypes or quick else "whole"
     made = export_calls(found, folder, hello, dtypes, part)

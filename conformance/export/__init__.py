@@ -1,0 +1,1 @@
+"""Cases as files that any program can judge by: inputs, expected values and allowed errors."""

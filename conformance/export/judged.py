@@ -1,0 +1,199 @@
+"""Cases with all that a judge needs: the arguments, the exact values, and the allowed errors."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import array_api_compat.numpy as xp
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec import OPERATIONS, Case
+from attnspec.backends import DTYPES, Backend
+from attnspec.backends.library.library import array_api_library
+from attnspec.backends.program.messages import as_function
+from attnspec.conformance.judge.budget import budgets_of
+from attnspec.conformance.judge.call import observe
+from attnspec.conformance.judge.dtypes import accepted, own_dtypes
+from attnspec.conformance.judge.expected import expected
+from attnspec.conformance.judge.forward import forward_results
+from attnspec.conformance.judge.relation import Relation
+from attnspec.conformance.suite.group import Item
+from attnspec.reference.budget.budget import Budget
+
+#: Whether a call may or must be refused.
+Refusal = Literal["never", "may", "must"]
+
+
+@dataclass(frozen=True)
+class Output:
+    """An output of a call, with what is allowed.
+
+    Attributes
+    ----------
+    name : str
+    dtypes : tuple of str
+        The dtypes that it may have.
+    expected : float64 array
+        The exact values, rounded to float64.
+    allowed : float64 array
+        The largest error of each element. An error that is plus infinity also allows NaN, where plus
+        infinity is expected. An error of NaN allows anything: the standard does not define the element.
+    """
+
+    name: str
+    dtypes: tuple[str, ...]
+    expected: NDArray[np.float64]
+    allowed: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A call that can be judged by comparing arrays.
+
+    Attributes
+    ----------
+    name : str
+        The name of the case. The calls of a relation, and those that show the weights of a case, have its
+        name and a suffix after a plus sign.
+    title, operation, dtype : str
+    rules : tuple of str
+        The rules that it tests, the main one first.
+    arguments : mapping
+        With the results of the forward pass, if the operation has some.
+    outputs : tuple of Output
+        Empty if the call must be refused.
+    refusal : {"never", "may", "must"}
+    at_fault : tuple of str
+        The arguments of which the error has to name one (ERR-12), if it is refused.
+    """
+
+    name: str
+    title: str
+    operation: str
+    dtype: str
+    rules: tuple[str, ...]
+    arguments: Mapping[str, Any]
+    outputs: tuple[Output, ...]
+    refusal: Refusal = "never"
+    at_fault: tuple[str, ...] = ()
+
+    @property
+    def case(self) -> str:
+        """The name of the case or relation that it is a part of."""
+        return self.name.partition("+")[0]
+
+
+def judged(found: Iterable[Item]) -> Iterator[Judged | Item]:
+    """Yield each call with its expected values and allowed errors.
+
+    An item that no comparison of arrays can judge is yielded as it is: one about strides, about repeated
+    calls, or about bits.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.export.judged import judged
+    >>> from attnspec.conformance.suite import find
+    >>> case, shown = judged([find("masking-empty-first-float32")])
+    >>> case.outputs[0].name, case.outputs[0].expected[0, 0].tolist(), case.outputs[0].allowed[0, 0].tolist()
+    ('output', [0.0, 0.0], [0.0, 0.0])
+    >>> shown.name
+    'masking-empty-first-float32+weights-1'
+    """
+    for item in found:
+        try:
+            # The standard defines no values for some calls of relations.
+            calls = tuple(_of_item(item))
+        except ValueError:
+            calls = ()
+        if calls:
+            yield from calls
+        else:
+            yield item
+
+
+def _of_item(item: Item) -> Iterator[Judged]:
+    if isinstance(item, Relation):
+        if not (item.live or item.bits):
+            for number, case in enumerate(item.calls, 1):
+                yield from _of_case(replace(case, rules=item.rules), f"{item.name}+call-{number}")
+    elif not item.layout:
+        yield from _of_case(item, item.name)
+
+
+def _of_case(case: Case, name: str) -> Iterator[Judged]:
+    """Yield the call of a case, and the calls that show its weights."""
+    backend = _everything()
+    arguments = {**case.arguments, **forward_results(backend, case.operation, case.arguments)}
+    one = Judged(name, case.title, case.operation, case.dtype, case.rules, arguments, ())
+    refusal: Refusal = "never"
+    if case.misuse is not None:
+        refusal = "may" if case.misuse.allowed else "must"
+        one = replace(one, refusal=refusal, at_fault=(case.misuse.argument, *case.misuse.named))
+    if refusal == "must":
+        yield one
+        return
+    values, allowed = expected(case), budgets_of(backend, case)
+    outputs = [
+        _output(case, output, values, allowed[output])
+        for output in OPERATIONS[case.operation].outputs
+        if output in values and (not case.outputs or output in case.outputs)
+    ]
+    yield replace(one, outputs=tuple(outputs))
+    if any(output.name == "weights" for output in outputs):
+        yield from _of_weights(case, one, values)
+
+
+def _of_weights(case: Case, one: Judged, values: Mapping[str, NDArray[np.float64]]) -> Iterator[Judged]:
+    """Yield the calls by which the judge sees weights that are not returned."""
+    calls: list[Mapping[str, Any]] = []
+
+    def run(_operation: str, arguments: Mapping[str, Any]) -> NDArray[Any]:
+        calls.append(arguments)
+        return np.zeros((*arguments["query"].shape[:-1], arguments["value"].shape[-1]))
+
+    shows = _everything(without=("return_weights", "return_lse"), run=run)
+    observe(shows, case)
+    allowed = budgets_of(shows, case)["weights"]
+    depth = case.arguments["value"].shape[-1]
+    whole = _output(case, "weights", values, allowed)
+    for number, arguments in enumerate(calls[1:], 1):
+        part = slice((number - 1) * depth, number * depth)
+        width = whole.expected[..., part].shape[-1]
+        padding = [(0, 0)] * (whole.expected.ndim - 1) + [(0, depth - width)]  # of columns without a key
+        output = Output(
+            "output",
+            whole.dtypes,
+            np.pad(whole.expected[..., part], padding),
+            np.pad(whole.allowed[..., part], padding, constant_values=np.nan),
+        )
+        yield replace(one, name=f"{one.name}+weights-{number}", arguments=arguments, outputs=(output,))
+
+
+def _everything(
+    *, without: tuple[str, ...] = (), run: Callable[[str, Mapping[str, Any]], Any] = lambda *_: None
+) -> Backend:
+    """Make a backend that offers every operation and argument but some, to ask the judge for budgets."""
+    functions = {
+        name: as_function(name, [one for one in form.offers if one not in without], run)
+        for name, form in OPERATIONS.items()
+    }
+    attention = functions.pop("attention")
+    library = array_api_library("export", "", xp)
+    return Backend("export", library, attention, DTYPES, functions)
+
+
+def _output(case: Case, name: str, values: Mapping[str, NDArray[np.float64]], allowed: Budget) -> Output:
+    """Write what the judge accepts beside the exact values as allowed errors (NUM-11, CACHE-9)."""
+    wide = np.broadcast_to(np.asarray(allowed, dtype=np.float64), values[name].shape).copy()
+    if name in ("lse", "weights") and "lse" in values:
+        infinite = values["lse"] == np.inf
+        undefined = np.isnan(values["lse"]) | infinite
+        if "weights" in values:
+            undefined &= np.isnan(values["lse"]) | np.isnan(values["weights"]).all(axis=-1)
+        if name == "lse":
+            wide[infinite & undefined] = np.inf
+        else:
+            wide[undefined] = np.nan
+    dtypes = accepted(name, own_dtypes(case).get(name, case.dtype))
+    return Output(name, dtypes, np.asarray(values[name], dtype=np.float64), wide)

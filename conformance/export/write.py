@@ -1,0 +1,94 @@
+"""Writes the suite as files to judge by, in one of several forms."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from attnspec import SpecError
+from attnspec.conformance.export import nodes, raw, tensors
+from attnspec.conformance.export.index import head
+from attnspec.conformance.export.judged import Judged, judged
+from attnspec.conformance.suite.group import Item
+from attnspec.conformance.suite.sizes import sized
+
+SIZES, LEFT_OUT = "sizes.json", "left_out.txt"
+
+#: The forms, by name. Each writes cases to a folder and returns their number.
+FORMATS: Mapping[str, Callable[[Iterable[Judged], Path], int]] = MappingProxyType(
+    {
+        "raw": raw.write,
+        "json": tensors.write_lines,
+        "npz": tensors.write_npz,
+        "safetensors": tensors.write_safetensors,
+        "onnx": nodes.write_onnx,
+    }
+)
+
+
+@dataclass(frozen=True)
+class Written:
+    """The counts of an export.
+
+    Attributes
+    ----------
+    calls : int
+        The calls that were written.
+    left_out : tuple of str
+        The names of the cases and relations that no comparison of arrays can judge.
+    """
+
+    calls: int
+    left_out: tuple[str, ...]
+
+
+def write(found: Iterable[Item], folder: Path, form: str, dtypes: Sequence[str] = ()) -> Written:
+    """Write the cases of the suite with their expected values and allowed errors.
+
+    Parameters
+    ----------
+    found : iterable of Case and Relation
+    folder : Path
+        Created if it does not exist.
+    form : str
+        A name in `FORMATS`.
+    dtypes : sequence of str, optional
+        The dtypes to write; the default is all.
+
+    Raises
+    ------
+    SpecError
+        If the form is unknown, or needs a library that is not installed.
+    """
+    if form not in FORMATS:
+        raise SpecError(f"format: expected one of {', '.join(FORMATS)}, got {form!r}")
+    folder.mkdir(parents=True, exist_ok=True)
+    left_out: list[str] = []
+
+    def shown() -> Iterator[Judged]:
+        for one in judged(item for item in found if not dtypes or item.dtype in dtypes):
+            if isinstance(one, Judged):
+                yield one
+            else:
+                left_out.append(one.name)
+
+    calls = FORMATS[form](shown(), folder)
+    (folder / LEFT_OUT).write_text("".join(f"{name}\n" for name in left_out), encoding="ascii", newline="\n")
+    _write_sizes(folder / SIZES)
+    return Written(calls, tuple(left_out))
+
+
+def _write_sizes(path: Path) -> None:
+    """List the calls by formula, whose arrays every program makes itself (``spec/generator.md``)."""
+    entries = [
+        {
+            "name": item.name,
+            "rules": list(item.rules),
+            "dtype": item.dtype,
+            "layout": dict(item.layout),
+            "formula": asdict(item.formula),
+        }
+        for item in sized()
+    ]
+    path.write_text(json.dumps({**head(), "cases": entries}) + "\n", encoding="ascii", newline="\n")

@@ -1,0 +1,362 @@
+"""Exported cases: every form holds what the judge compares with, and the header in C judges alike."""
+
+import ctypes
+import json
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attnspec import SpecError, find_rule
+from attnspec.backends import Backend, load, load_library
+from attnspec.case_json import array as array_of
+from attnspec.conformance.export import raw
+from attnspec.conformance.export.judged import Judged, judged
+from attnspec.conformance.export.write import FORMATS, write
+from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.suite import find, items
+
+ROOT = Path(__file__).parent.parent
+CC = shutil.which("cc")
+STRICT = ("-std=c99", "-O1", "-Wall", "-Wextra", "-pedantic", "-Werror")
+needs_cc = pytest.mark.skipif(CC is None, reason="there is no C compiler")
+#: A part of the suite with every chapter, dtype and kind of case.
+PART = [*list(items(quick=True))[::16], find("masking-no-keys-float32")]
+#: Calls for the function in C below.
+OPTIONS = {"query", "key", "value", "mask", "is_causal", "scale"}
+
+#: The functions of the header that the tests call.
+WRAPPED = """
+#include "attnspec.h"
+attnspec_suite suite;
+int open_suite(const char *folder) { return attnspec_open(&suite, folder); }
+int next_case(void) { return attnspec_next(&suite); }
+const char *name_of(void) { return suite.name; }
+const char *error_of(void) { return suite.error; }
+const char *level_of(void) { return suite.level; }
+int names(const char *message) { return attnspec_names(&suite, message); }
+void close_suite(void) { attnspec_close(&suite); }
+attnspec_difference off;
+const char *why(void) { return off.why; }
+int judge(const char *name, const char *dtype, int axes, const int64_t *shape, const void *data) {
+    return attnspec_judge(&suite, name, dtype, axes, shape, data, &off);
+}
+"""
+
+
+def compiled(folder, source, *words):
+    path = folder / "wrapped.c"
+    path.write_text(source, encoding="ascii")
+    subprocess.run(
+        [CC, *STRICT, *words, "-I", raw.HEADER.parent, "-o", folder / "made", path, "-lm"],
+        check=True,
+    )
+    return folder / "made"
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """The part of the suite in the raw form."""
+    folder = tmp_path_factory.mktemp("raw")
+    write(PART, folder, "raw")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def header(tmp_path_factory):
+    library = ctypes.CDLL(str(compiled(tmp_path_factory.mktemp("header"), WRAPPED, "-shared", "-fPIC")))
+    for name in ("name_of", "error_of", "level_of", "why"):
+        getattr(library, name).restype = ctypes.c_char_p
+    return library
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    return compiled(tmp_path_factory.mktemp("program"), (ROOT / "examples" / "judged.c").read_text())
+
+
+def rounded(output, dtype):
+    with np.errstate(over="ignore", invalid="ignore"):
+        return output.expected.astype(dtype)
+
+
+def told_by(header, output, array):
+    shape = (ctypes.c_int64 * 8)(*array.shape)
+    data = np.ascontiguousarray(array)
+    dtype = array.dtype.name.encode()
+    place = ctypes.c_void_p(data.ctypes.data)
+    return bool(header.judge(output.name.encode(), dtype, array.ndim, shape, place))
+
+
+def allows(output, array):
+    """Whether an output may have these numbers: written again, in other words than those of the header."""
+    if array.shape != output.expected.shape or array.dtype.name not in output.dtypes:
+        return False
+    got, expected, allowed = array.astype(np.float64), output.expected, output.allowed
+    with np.errstate(invalid="ignore", over="ignore"):
+        near = np.isfinite(got) & np.isfinite(expected) & (np.abs(got - expected) <= allowed)
+    same = (got == expected) & ~np.isfinite(got)
+    both = np.isnan(got) & (np.isnan(expected) | ((expected == np.inf) & (allowed == np.inf)))
+    return bool((near | same | both | np.isnan(allowed)).all())
+
+
+def wrong(array, output):
+    """Return outputs, most of which are wrong in one element."""
+    found = [array[..., :-1], array[None]]
+    with np.errstate(over="ignore", invalid="ignore"):
+        found.append(array.astype("float16" if array.dtype == "float32" else "float32"))
+        for place in [*np.ndindex(array.shape)][:: max(1, array.size // 3)]:
+            near = array[place].astype(np.float64) + 2 * output.allowed[place]
+            for number in (np.nan, np.inf, 0.0, near, np.nextafter(array[place], array.dtype.type(9))):
+                found.append(array.copy())
+                found[-1][place] = number
+    return found
+
+
+@needs_cc
+def test_the_header_judges_as_the_judge_does(exported, header):
+    assert header.open_suite(str(exported).encode())
+    told = Counter()
+    for one in judged(PART):
+        if not isinstance(one, Judged):
+            continue
+        assert header.next_case() == 1
+        assert header.name_of().decode() == one.name
+        assert header.level_of().decode() == find_rule(one.rules[0]).level
+        for output in one.outputs:
+            right = rounded(output, output.dtypes[0])
+            assert told_by(header, output, right), one.name
+            for other in wrong(right, output):
+                got = told_by(header, output, other)
+                assert got == allows(output, other), (one.name, output.name, header.why())
+                told[got] += 1
+        if one.at_fault:
+            assert header.names(f"{one.at_fault[0]}: expected something else".encode())
+            assert not header.names(b"expected something else")
+    assert header.next_case() == 0
+    header.close_suite()
+    assert min(told.values()) > 500
+
+
+@needs_cc
+def test_a_kernel_in_c_is_judged_as_a_function_of_python_is(exported, program, tmp_path):
+    for words in ((), ("-DLATE",)):
+        source = (ROOT / "examples" / "judged.c").read_text()
+        (tmp_path / "alone").mkdir(exist_ok=True)
+        run = subprocess.run(
+            [compiled(tmp_path / "alone", source, *words), exported],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        function = ctypes.CDLL(
+            str(
+                compiled(tmp_path, source, "-DLIBRARY", "-shared", "-fPIC", *words).rename(
+                    tmp_path / f"lib{len(words)}.so"
+                )
+            )
+        ).attend
+
+        def attention(
+            query, key, value, *, mask=None, is_causal=False, scale=None, return_lse=False, function=function
+        ):
+            arrays = [np.ascontiguousarray(x, np.float64) for x in (query, key, value)]
+            *outer, length, depth = query.shape
+            keys = key.shape[-2]
+            heads, shared = (x.shape[-3] if x.ndim > 2 else 1 for x in (query, key))
+            output, lse = np.zeros((*outer, length, value.shape[-1])), np.zeros((*outer, length))
+            whole = None
+            if mask is not None:
+                whole = np.ascontiguousarray(np.broadcast_to(mask, (*outer, length, keys)), np.uint8)
+            function(
+                *(ctypes.c_void_p(x.ctypes.data) for x in arrays),
+                ctypes.c_void_p(None if whole is None else whole.ctypes.data),
+                ctypes.c_double(depth**-0.5 if scale is None else scale),
+                ctypes.c_int(is_causal),
+                *(
+                    ctypes.c_long(n)
+                    for n in (int(np.prod(outer[:-1])), heads, shared, length, keys, depth, value.shape[-1])
+                ),
+                *(ctypes.c_void_p(x.ctypes.data) for x in (output, lse)),
+            )
+            output, lse = output.astype(query.dtype), lse.astype(query.dtype)
+            return (output, lse) if return_lse else output
+
+        backend = Backend("c", load_library("numpy"), attention, ("float32", "float64"))
+        failing = {
+            line.split(": ")[1].partition("[")[0].partition("+")[0] for line in run.stdout.splitlines()[:-1]
+        }
+        mine = [
+            item
+            for item in PART
+            if item.dtype in backend.dtypes
+            and item.operation == "attention"
+            and not getattr(item, "layout", None)
+            and all(
+                set(case.arguments) <= OPTIONS and case.misuse is None
+                for case in getattr(item, "calls", (item,))
+            )
+            and not getattr(item, "live", False)
+            and not getattr(item, "bits", False)
+        ]
+        assert len(mine) > 30
+        verdicts = {item.name: judge(backend, item).status for item in mine}
+        # What is only about weights is not asked of a function that returns none, and its output is right.
+        asked = {name for name, status in verdicts.items() if status != "unsupported"}
+        assert {name for name in asked if verdicts[name] == "fail"} == failing & asked
+        assert bool(failing) == bool(words)
+        assert run.returncode == bool(words)
+        if words:
+            (tmp_path / "known.txt").write_text(
+                "".join(
+                    f"{line.split(': ')[1].partition('[')[0]} # late\n"
+                    for line in run.stdout.splitlines()[:-1]
+                )
+            )
+            again = subprocess.run(
+                [tmp_path / "alone" / "made", exported, tmp_path / "known.txt"],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert again.returncode == 0
+            assert " 0 fail, " in again.stdout
+
+
+#: The replacements in the index that damage it.
+EDITS = {
+    "another format": ("attnspec 1", "attnspec 2"),
+    "a place outside": ("array query float32 ", "array query float32 9"),
+    "a negative place": ("array query float32 ", "array query float32 -"),
+    "a huge shape": ("array key float32 ", "array key float32 0 3 9999999 9999999 9999999 "),
+    "a shape that overflows": ("array key float32 ", "array key float32 0 2 4294967296 4294967296 "),
+    "a negative length": ("array key float32 ", "array key float32 0 2 -1 4 "),
+    "too many axes": ("array key float32 ", "array key float32 0 99 1 "),
+    "an unknown dtype": ("array key float32 ", "array key float33 "),
+    "a line too long": ("array key float32 ", f"array {'k' * 5000} float32 "),
+    "many arguments": ("refusal never", "refusal never\n" + "flag a 1\n" * 99),
+    "no end": ("\nend\n", "\n"),
+    "fewer cases": ("\ncases ", "\ncases 1"),
+    "an unknown line": ("refusal never", "refusal never\nlink ../secret"),
+    "no rule": ("\nrule ", "\nflag "),
+}
+HOSTILE = {
+    "no index": lambda folder: (folder / "cases.txt").unlink(),
+    "no arrays": lambda folder: (folder / "arrays.bin").unlink(),
+    "arrays cut off": lambda folder: cut(folder / "arrays.bin", 500),
+    "index cut off": lambda folder: cut(folder / "cases.txt", 400),
+    **{name: lambda folder, edit=edit: edited(folder, *edit) for name, edit in EDITS.items()},
+}
+
+
+def cut(path, size):
+    assert path.stat().st_size > size
+    path.write_bytes(path.read_bytes()[:size])
+
+
+def edited(folder, old, new):
+    path = folder / "cases.txt"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+@needs_cc
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_damaged_folder_is_refused_by_name(name, program, tmp_path):
+    write([find("masking-causal-square-float32"), find("masking-no-keys-float32")], tmp_path, "raw")
+    (tmp_path / "secret").write_text("")
+    HOSTILE[name](tmp_path)
+    run = subprocess.run([program, tmp_path], capture_output=True, text=True, check=False, timeout=60)
+    assert run.returncode == 2, run.stdout
+    assert ": expected " in run.stderr
+    assert len(run.stderr.splitlines()) <= 2
+
+
+def test_every_form_holds_the_same_numbers(tmp_path):
+    part = [item for item in PART if item.dtype in ("float32", "float64")][:40]
+    plain = {one.name: one for one in judged(part) if isinstance(one, Judged)}
+    counts = {form: write(part, tmp_path / form, form) for form in FORMATS if form != "onnx"}
+    assert len({(one.calls, one.left_out) for one in counts.values()}) == 1
+    head, *lines = map(json.loads, (tmp_path / "json" / "cases.jsonl").read_text().splitlines())
+    assert head["format"] == 1
+    assert [line["name"] for line in lines] == list(plain)
+    index = json.loads((tmp_path / "npz" / "cases.json").read_text())["cases"]
+    from safetensors.numpy import load_file
+
+    for line, entry in zip(lines, index, strict=True):
+        one = plain[entry["name"]]
+        tensors = np.load(tmp_path / "npz" / entry["file"], allow_pickle=False)
+        others = load_file(tmp_path / "safetensors" / entry["file"].replace(".npz", ".safetensors"))
+        assert line["rules"][0]["id"] == entry["rules"][0]["id"] == one.rules[0]
+        for name, array in one.arguments.items():
+            if isinstance(array, np.ndarray):
+                for got in (
+                    tensors[f"{one.name}/arguments/{name}"],
+                    others[f"{one.name}/arguments/{name}"],
+                    array_of(line["arrays"][name]),
+                ):
+                    np.testing.assert_array_equal(got, array, strict=True)
+        for output in one.outputs:
+            for kind in ("expected", "allowed"):
+                for got in (
+                    tensors[f"{one.name}/{kind}/{output.name}"],
+                    array_of(line["outputs"][output.name][kind]),
+                ):
+                    np.testing.assert_array_equal(got, getattr(output, kind))
+
+
+def test_onnx_runs_what_is_exported_for_it(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    from onnx.reference import ReferenceEvaluator
+
+    part = [
+        item
+        for item in items(quick=True)
+        if item.chapter in ("masking", "scores") and item.dtype == "float32"
+    ][::3]
+    assert write(part, tmp_path, "onnx").calls > 50
+    backend = load("onnx-reference")
+    found = Counter()
+    for one in judged(part):
+        folder = tmp_path / one.name
+        if not folder.exists():
+            continue
+
+        def read(name, folder=folder):
+            tensor = onnx.TensorProto.FromString((folder / "test_data_set_0" / f"{name}.pb").read_bytes())
+            return onnx.numpy_helper.to_array(tensor)
+
+        model = onnx.load(folder / "model.onnx")
+        inputs = {each.name: read(f"input_{place}") for place, each in enumerate(model.graph.input)}
+        expected, allowed = read("output_0"), read("allowed_0")
+        (output,) = (output for output in one.outputs if output.name == "output")
+        np.testing.assert_array_equal(allowed, output.allowed)
+        try:
+            with np.errstate(all="ignore"):
+                got = np.asarray(ReferenceEvaluator(model).run(None, inputs)[0])
+            passes = allows(output, got)
+        except (ValueError, IndexError):  # what its reference does to a call without keys
+            passes = False
+        np.testing.assert_array_equal(expected, output.expected.astype(np.float32))
+        found[passes] += 1
+        if not passes and "+" not in one.name:
+            assert judge(backend, find(one.name)).status in ("deviation", "fail", "error", "should not met")
+    assert found[True] > 10 * found[False]
+
+
+def test_an_unknown_form_is_refused(tmp_path):
+    with pytest.raises(
+        SpecError, match="format: expected one of raw, json, npz, safetensors, onnx, got 'csv'"
+    ):
+        write([], tmp_path, "csv")
+
+
+def test_what_cannot_be_judged_by_arrays_is_listed(tmp_path):
+    repeated = [item for item in items(quick=True) if item.rules[0] in ("NUM-8", "NUM-9", "INV-1")][:5]
+    made = write([*repeated, find("masking-no-keys-float32")], tmp_path, "json")
+    assert made.left_out == tuple(item.name for item in repeated)
+    assert (tmp_path / "left_out.txt").read_text().split() == [item.name for item in repeated]
