@@ -10,10 +10,11 @@ import click
 
 from attnspec.conformance.gallery import correct_entries, wrong_entries
 from attnspec.conformance.meta.diagnosed import SAMPLE, counts, measured
+from attnspec.conformance.meta.elsewhere import elsewhere
 from attnspec.conformance.meta.kills import problems, summary, unbroken
 from attnspec.conformance.meta.matrix import matrix
 from attnspec.conformance.meta.page import PAGE, page
-from attnspec.conformance.meta.stored import FILE, Stored, kills
+from attnspec.conformance.meta.stored import FILE, Stored, kills, with_others
 from attnspec.conformance.meta.stored import write as store
 
 
@@ -33,7 +34,9 @@ def main(names: tuple[str, ...], *, quick: bool, workers: int, file: Path | None
     if write:
         wrong = [one.name for one in wrong_entries()]
         whole, part = (matrix(wrong, (), quick=quick, workers=workers) for quick in (False, True))
-        stored = Stored(kills(whole, part), counts(measured(wrong[::SAMPLE], workers=workers)))
+        found = kills(whole, part)
+        found = with_others(found, elsewhere([name for name, kill in found.items() if not kill.case]))
+        stored = Stored(found, counts(measured(wrong[::SAMPLE], workers=workers)))
         store(stored)
         PAGE.write_text(page(stored), encoding="utf-8", newline="\n")
         click.echo(f"{FILE.name}, {PAGE.name}: written")

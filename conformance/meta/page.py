@@ -4,6 +4,7 @@ from pathlib import Path
 
 from attnspec import find_rule, rules
 from attnspec.conformance.gallery import KINDS, NEEDS, Entry, correct_entries, wrong_entries
+from attnspec.conformance.judge.sized import CHAPTER
 from attnspec.conformance.meta.diagnosed import report
 from attnspec.conformance.meta.stored import Kill, Stored
 
@@ -28,9 +29,11 @@ the part of the suite that `--quick` runs also kills the entry. It kills {quick}
 a public thread about such a bug. `python -m attnspec.conformance.meta.gallery --write` measures all of this,
 stores it in `kills.json` and writes this page. Tests check that both files match the gallery.
 
-Some entries are wrong only past the sizes of the ordinary run, or only in many calls. For these {survivors}
-entries, the table says what they need instead of a case: {needs}. For each entry that needs sizes,
-`conformance/gallery/edges/needs.json` has a call that shows the bug. Tests make these calls.
+Some entries are wrong only past the sizes of the ordinary run, or only in many calls. No case of their own rule kills
+these {survivors} entries. The ordinary run kills {otherwise} of them under another rule, and `--sizes` kills {sized} more by
+its cases of up to 2^32 multiplications. The table then lists the case and the rule that it reports. For the other {left}
+entries, it says what they need: {needs}. For each entry that needs sizes, `conformance/gallery/edges/needs.json` has a
+call that shows the bug. Tests make these calls.
 
 ## Diagnosis
 
@@ -60,6 +63,7 @@ def page(stored: Stored) -> str:
     """
     killed, wrong, correct = stored.kills, wrong_entries(), correct_entries()
     kinds = [f"- {letter}: {text}" for letter, text in KINDS.items()]
+    late = [killed[one.name] for one in wrong if one.needs and not killed[one.name].case]
     head = _HEAD.format(
         wrong=len(wrong),
         correct=len(correct),
@@ -69,7 +73,10 @@ def page(stored: Stored) -> str:
         kinds="\n".join(kinds),
         said=report(stored.diagnosis),
         needs="; ".join(f"*{need}*, {text}" for need, text in NEEDS.items()),
-        survivors=sum(bool(one.needs) and not killed[one.name].case for one in wrong),
+        survivors=len(late),
+        otherwise=sum(bool(kill.other) and not kill.other.startswith(CHAPTER) for kill in late),
+        sized=sum(kill.other.startswith(CHAPTER) for kill in late),
+        left=sum(not kill.other for kill in late),
     )
     parts = [head]
     order = [rule.id for rule in rules()]
@@ -94,5 +101,6 @@ def _row(one: Entry, kill: Kill) -> str:
     seen = f"[{one.seen}](https://github.com/{repository}/issues/{number})" if one.seen else ""
     said = one.sentence.replace("|", "\\|")
     quick = "yes" if kill.quick else "no"
-    killed = kill.case or (f"needs {one.needs}" if one.needs else "")
+    other = f"{kill.other} as {kill.reported}" if kill.other else ""
+    killed = kill.case or other or (f"needs {one.needs}" if one.needs else "")
     return f"| `{one.name}` | {one.rule} | {said} | {one.kind} | {seen} | {killed} | {quick} |"

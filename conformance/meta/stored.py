@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,24 @@ FILE = Path(__file__).resolve().parents[1] / "gallery" / "kills.json"
 
 @dataclass(frozen=True)
 class Kill:
-    """The case that kills an entry, and whether the quick part of the suite kills it too."""
+    """What kills an entry.
+
+    Attributes
+    ----------
+    case : str
+        The cheapest case that reports the rule that it breaks. Empty if none does.
+    quick : bool
+        Whether the quick part of the suite kills it too.
+    other : str
+        A case that reports another rule, of the ordinary run or of ``--sizes``. Only if there is no `case`.
+    reported : str
+        The rule that this case reports.
+    """
 
     case: str
     quick: bool
+    other: str = ""
+    reported: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,6 +64,19 @@ def kills(findings: Iterable[Finding], quick: Iterable[Finding]) -> dict[str, Ki
     return {one.entry: Kill(one.killed_by, one.entry in quickly) for one in findings if one.rule}
 
 
+def with_others(found: Mapping[str, Kill], others: Iterable[tuple[str, str, str]]) -> dict[str, Kill]:
+    """Add the cases that report another rule, each with the name of its entry and the rule.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.meta.stored import Kill, with_others
+    >>> with_others({"a": Kill("", quick=False)}, [("a", "sizes-views-1-float32", "NUM-8")])
+    {'a': Kill(case='', quick=False, other='sizes-views-1-float32', reported='NUM-8')}
+    """
+    added = {name: replace(found[name], other=case, reported=rule) for name, case, rule in others}
+    return {**found, **added}
+
+
 def read(path: Path = FILE) -> Stored:
     """Read the measurements.
 
@@ -66,4 +93,9 @@ def read(path: Path = FILE) -> Stored:
 
 def write(stored: Stored, path: Path = FILE) -> None:
     """Write the measurements."""
-    path.write_text(json.dumps(asdict(stored), indent=1) + "\n", encoding="utf-8", newline="\n")
+    content = asdict(stored)
+    for kill in content["kills"].values():
+        for name in ("other", "reported"):
+            if not kill[name]:
+                del kill[name]
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8", newline="\n")
