@@ -29,11 +29,11 @@ the part of the suite that `--quick` runs also kills the entry. It kills {quick}
 a public thread about such a bug. `python -m attnspec.conformance.meta.gallery --write` measures all of this,
 stores it in `kills.json` and writes this page. Tests check that both files match the gallery.
 
-Some entries are wrong only past the sizes of the ordinary run, or only in many calls. No case of their own rule kills
-these {survivors} entries. The ordinary run kills {otherwise} of them under another rule, and `--sizes` kills {sized} more by
-its cases of up to 2^32 multiplications. The table then lists the case and the rule that it reports. For the other {left}
-entries, it says what they need: {needs}. For each entry that needs sizes, `conformance/gallery/edges/needs.json` has a
-call that shows the bug. Tests make these calls.
+Some entries are wrong only past the sizes of the ordinary run, or only in many calls. No case of their own
+rule kills these {survivors} entries. The ordinary run kills {otherwise} of them under another rule. `--sizes`
+kills {sized} more, by its cases of up to 2^32 multiplications. The table then lists the case and the rule
+that it reports. For the other {left} entries, it says what they need: {needs}. For each entry that needs
+sizes, `conformance/gallery/edges/needs.json` has a call that shows the bug. Tests make these calls.
 
 ## Diagnosis
 
