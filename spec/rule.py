@@ -18,6 +18,7 @@ CHAPTERS = (
     "softmax",
     "heads",
     "caching",
+    "packing",
     "positions",
     "dropout",
     "gradients",

@@ -25,6 +25,7 @@ FILES = {
     "softmax": ("softmax", "denominator", "tiles"),
     "heads": ("heads",),
     "caching": ("caching", "merging"),
+    "packing": ("packing",),
     "positions": ("positions",),
     "dropout": ("dropout",),
     "gradients": (

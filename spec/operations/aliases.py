@@ -50,6 +50,23 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 
+#: Other names of the arguments that only companions have.
+OF_COMPANIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "query_starts": ("cu_seqlens_q", "cu_seq_q", "cum_seq_q", "cu_seq_lens_q", "qo_indptr", "cu_seqlens"),
+        "key_starts": (
+            "cu_seqlens_k",
+            "cu_seqlens_kv",
+            "cu_seq_k",
+            "cum_seq_k",
+            "cu_seq_lens_k",
+            "cum_seq_lens",
+            "kv_indptr",
+            "cu_seqlens",
+        ),
+    }
+)
+
 _DROPOUT = "the standard has only dropout_mask"
 _NO_RESULT = "does not change the result"
 #: Names without a counterpart in the standard, and the reason.
@@ -75,6 +92,21 @@ NO_COUNTERPART: Mapping[str, str] = MappingProxyType(
         "out": _NO_RESULT,
     }
 )
+
+
+def meant_in(operation: str, name: str) -> tuple[str, ...]:
+    """Return the arguments of an operation that a name may stand for.
+
+    Examples
+    --------
+    >>> from attnspec.operations.aliases import meant_in
+    >>> meant_in("packed_attention", "cu_seqlens_q"), meant_in("packed_attention", "causal")
+    (('query_starts',), ('is_causal',))
+    """
+    from attnspec.operations import OPERATIONS
+
+    own = (*meant(name), *(ours for ours, theirs in OF_COMPANIONS.items() if name.lower() in theirs))
+    return tuple(one for one in own if one in OPERATIONS[operation].arguments)
 
 
 def meant(name: str) -> tuple[str, ...]:

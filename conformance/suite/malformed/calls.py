@@ -42,8 +42,8 @@ class Malformed:
     arguments : mapping
         The arguments of the call. Floating-point arrays are in float64.
     asked : bool
-        Whether a rule requires the refusal. No rule covers the others, such as True
-        for a number, but our own implementations refuse them.
+        Whether the suite requires the refusal. Our own implementations refuse the others too: those that no
+        rule covers, such as True for a number, and those that another operation is asked to refuse.
     """
 
     name: str
@@ -85,8 +85,20 @@ def every(sizes: Sizes = ()) -> tuple[Malformed, ...]:
             # Companions and the operator have arguments of the same name: "softcap of 0 in scores".
             beside = "" if call.operation == "attention" else f" in {call.operation}"
             name = NAMES.get(f"{call.name}{beside}") or f"{call.name}{beside}"
-            found.setdefault(name, replace(call, name=name))
+            asked = call.asked and not _is_refused_by_another(OPERATIONS[operation], call.argument)
+            found.setdefault(name, replace(call, name=name, asked=asked))
     return tuple(found.values())
+
+
+def _is_refused_by_another(form: Operation, argument: str) -> bool:
+    """Whether the operation that a form reduces to has the same argument, which the same rules refuse."""
+    if not form.reduces:
+        return False
+    other = OPERATIONS[form.reduces].arguments.get(argument)
+    if other is None:
+        return False
+    own, its = ({**one.refusals, "axes": ""} for one in (form.arguments[argument], other))
+    return own == its
 
 
 def mixed(operation: str, dtype: str, other: str) -> Iterator[Malformed]:
