@@ -18,6 +18,7 @@ from attnspec.reference.heads import merge_heads, split_heads
 from attnspec.reference.masking import allowed_keys
 from attnspec.reference.multi_head import multi_head_attention
 from attnspec.reference.packing import packed_attention
+from attnspec.reference.paging import paged_attention
 from attnspec.reference.positions import alibi_bias, rotary
 from attnspec.reference.projection import projection
 from attnspec.reference.scores import scores
@@ -40,6 +41,7 @@ __all__ = [
     "multi_head_attention_vjp",
     "packed_attention",
     "packed_attention_vjp",
+    "paged_attention",
     "projection",
     "rotary",
     "rotary_vjp",

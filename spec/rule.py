@@ -19,6 +19,7 @@ CHAPTERS = (
     "heads",
     "caching",
     "packing",
+    "paging",
     "positions",
     "dropout",
     "gradients",

@@ -243,6 +243,20 @@ def companions(random):
             "self_attention",
             tokens | {"key_weight": normal(4, 4), "value_weight": normal(4, 1), "query_bias": normal(4)},
         ),
+        (
+            "paged_attention",
+            {
+                "query": normal(2, 4, 2, 3),
+                "key_pages": normal(5, 2, 2, 3),
+                "value_pages": normal(5, 2, 2, 1),
+                "block_table": np.array([[4, 0, -1], [1, 3, 2]]),
+                "key_lengths": np.array([3, 4]),
+                "new_key": normal(2, 2, 1, 3),
+                "new_value": normal(2, 2, 1, 1),
+                "left_padding": np.array([1, 0]),
+                "is_causal": True,
+            },
+        ),
         ("packed_attention", packed(random)),
         ("packed_attention_vjp", packed(random, d_output=normal(4, 6, 3), d_lse=normal(4, 6))),
     ]

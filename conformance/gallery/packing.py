@@ -32,7 +32,7 @@ def keys_by_the_boundaries_of_queries(call: Packed) -> Any:
     return base.within_sequences(call.but(key_starts=call.query_starts) if fits else call)
 
 
-@wrong("same_sequence", "PACK-1", "G", "Dao-AILab/flash-attention#2333")
+@wrong("same_sequence", "PACK-1", "G")
 def as_many_keys_as_the_first_sequence(call: Packed) -> Any:
     """Read no more keys of any sequence than the first has."""
     starts = call.key_starts
@@ -62,7 +62,7 @@ def next_sequence_in_the_tile(call: Packed) -> Any:
     )
 
 
-@wrong("within_sequences", "PACK-2", "O", "Dao-AILab/flash-attention#1713")
+@wrong("within_sequences", "PACK-2", "O")
 def sequences_without_queries_passed_over(call: Packed) -> Any:
     """Pass over sequences without queries, but not over their keys."""
     kept = np.flatnonzero(np.diff(call.query_starts)) + 1
@@ -126,7 +126,7 @@ def infinity_past_the_end_in_every_sequence(call: Packed, rows: Array, starts: A
     return base.cleared(call, rows, starts) + leak.astype(rows.dtype)
 
 
-@wrong("place_in_sequence", "PACK-5", "A", "Dao-AILab/flash-attention#1104")
+@wrong("place_in_sequence", "PACK-5", "A")
 def causal_from_the_beginning_of_the_row(_call: Packed, _starts: Array, rows: int) -> Any:
     """Count positions from the beginning of the row, for queries and keys."""
     return np.arange(rows)

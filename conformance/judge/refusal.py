@@ -47,6 +47,8 @@ FITTING: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "gather_pages": _ones(pages=(2, 1, 3, 2)) | {"block_table": np.array([1, 0])},
         "packed_attention": _PACKED,
         "packed_attention_vjp": _PACKED | _ones(d_output=(2, 3, 4)),
+        "paged_attention": _ones(query=(2, 1, 4), key_pages=(2, 1, 3, 4), value_pages=(2, 1, 3, 4))
+        | {"block_table": np.array([1, 0]), "key_lengths": 4},
         "merge_partials": _ones(outputs=(2, 3, 2), lses=(2, 3)),
         "merge_partials_vjp": _ones(outputs=(2, 3, 2), lses=(2, 3), d_output=(3, 2)),
         "rotary": _ones(features=(1, 3, 4)),

@@ -26,6 +26,7 @@ FILES = {
     "heads": ("heads",),
     "caching": ("caching", "merging"),
     "packing": ("packing",),
+    "paging": ("paging",),
     "positions": ("positions",),
     "dropout": ("dropout",),
     "gradients": (

@@ -25,6 +25,7 @@ from attnspec.reference.budget.merging import merge_budget, merge_gradient_budge
 from attnspec.reference.budget.multi_head import multi_head_budget
 from attnspec.reference.budget.multi_head_gradients import multi_head_gradient_budget
 from attnspec.reference.budget.packing import packed_budget, packed_gradient_budget
+from attnspec.reference.budget.paging import paged_budget
 from attnspec.reference.budget.profile import PLAIN, PROFILES
 from attnspec.reference.budget.projection import projected_budget, self_attention_budget
 from attnspec.reference.budget.rotary import rotary_budget, rotary_gradient_budget
@@ -171,6 +172,7 @@ _COMPANIONS: Mapping[str, Callable[[Mapping[str, Any], Arithmetic], dict[str, Bu
         "merge_partials": merge_budget,
         "merge_partials_vjp": merge_gradient_budget,
         "packed_attention": packed_budget,
+        "paged_attention": paged_budget,
         "rotary": rotary_budget,
         "rotary_vjp": rotary_gradient_budget,
         "alibi_bias": _alibi_bias,

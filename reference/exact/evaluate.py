@@ -23,6 +23,7 @@ from attnspec.reference.exact.gradients_of_companions import evaluate_merge_grad
 from attnspec.reference.exact.gradients_of_multi_head import evaluate_multi_head_gradients
 from attnspec.reference.exact.head import Head, exact_mean, matrix, rational, weights_and_lse
 from attnspec.reference.exact.packing import evaluate_packed, evaluate_packed_gradients
+from attnspec.reference.exact.paging import evaluate_paged
 from attnspec.reference.exact.projection import block, projected
 
 #: The variants whose values the oracle computes.
@@ -213,6 +214,7 @@ _OPERATIONS: Mapping[str, Evaluate] = MappingProxyType(
         "projection": _projection,
         "packed_attention": evaluate_packed,
         "packed_attention_vjp": evaluate_packed_gradients,
+        "paged_attention": evaluate_paged,
         "merge_partials_vjp": evaluate_merge_gradients,
         **COMPANIONS,
     }

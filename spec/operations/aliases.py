@@ -64,6 +64,12 @@ OF_COMPANIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "kv_indptr",
             "cu_seqlens",
         ),
+        "block_table": ("block_tables", "page_table", "page_indices", "kv_indices", "block_indices"),
+        "key_pages": ("k_cache", "key_cache", "k_pages", "paged_k_cache", "k"),
+        "value_pages": ("v_cache", "value_cache", "v_pages", "paged_v_cache", "v"),
+        "new_key": ("k_new", "key_new", "knew"),
+        "new_value": ("v_new", "value_new", "vnew"),
+        "left_padding": ("cache_leftpad", "leftpad_k", "left_pad"),
     }
 )
 

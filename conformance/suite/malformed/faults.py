@@ -194,7 +194,7 @@ def _of_entries(argument: Argument, sizes: Mapping[str, int]) -> Iterator[Fault]
     yield Fault(f"{noun} in an array without axes", "shape", np.ones((), np.int64), own=True)
     if argument.bounds is not None:
         least, most = _limits(argument, sizes)
-        letter = LETTERS[str(argument.bounds.most).partition("-")[0]]
+        letter = LETTERS[str(argument.bounds.most).partition("-")[0].partition("*")[0]]
         full = np.full(entries, most)
         for words, wrong in ((f"below {least}", least - 1), (f"past the {letter.noun}", most + 1)):
             yield Fault(f"{noun} {words}", "bounds", wrong)
