@@ -13,9 +13,12 @@ from attnspec.reference.functions import functions
 from attnspec.reference.gradients import attention_vjp
 from attnspec.reference.gradients_of_companions import merge_partials_vjp, rotary_vjp
 from attnspec.reference.gradients_of_multi_head import multi_head_attention_vjp
+from attnspec.reference.gradients_of_packing import packed_attention_vjp
 from attnspec.reference.heads import merge_heads, split_heads
 from attnspec.reference.masking import allowed_keys
 from attnspec.reference.multi_head import multi_head_attention
+from attnspec.reference.packing import packed_attention
+from attnspec.reference.paging import paged_attention
 from attnspec.reference.positions import alibi_bias, rotary
 from attnspec.reference.projection import projection
 from attnspec.reference.scores import scores
@@ -36,6 +39,9 @@ __all__ = [
     "merge_partials_vjp",
     "multi_head_attention",
     "multi_head_attention_vjp",
+    "packed_attention",
+    "packed_attention_vjp",
+    "paged_attention",
     "projection",
     "rotary",
     "rotary_vjp",

@@ -18,7 +18,7 @@ _PLAIN = frozenset(
     ]
 )
 #: Arguments that are one integer or an array of integers.
-_PER_ENTRY = frozenset(("query_offset", "query_lengths", "key_lengths", "lengths", "offset"))
+_PER_ENTRY = frozenset(("query_offset", "query_lengths", "key_lengths", "lengths", "offset", "left_padding"))
 
 
 def evaluate(operation: Step, given: dict[str, Any]) -> Any:

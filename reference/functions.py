@@ -31,8 +31,11 @@ from attnspec.reference.gradients_of_multi_head import (
     multi_head_attention_vjp,
     multi_head_attention_vjp_of,
 )
+from attnspec.reference.gradients_of_packing import packed_attention_vjp, packed_attention_vjp_of
 from attnspec.reference.heads import merge_heads, merge_heads_of, split_heads, split_heads_of
 from attnspec.reference.multi_head import multi_head_attention, multi_head_attention_of
+from attnspec.reference.packing import packed_attention, packed_attention_of
+from attnspec.reference.paging import paged_attention, paged_attention_of
 from attnspec.reference.positions import alibi_bias, alibi_bias_of, rotary, rotary_of
 from attnspec.reference.projection import projection, projection_of
 from attnspec.reference.scores import scores, scores_of
@@ -53,6 +56,9 @@ _OPERATIONS: tuple[tuple[Step, Step], ...] = (
     (gather_pages, gather_pages_of),
     (merge_partials, merge_partials_of),
     (merge_partials_vjp, merge_partials_vjp_of),
+    (packed_attention, packed_attention_of),
+    (packed_attention_vjp, packed_attention_vjp_of),
+    (paged_attention, paged_attention_of),
     (rotary, rotary_of),
     (rotary_vjp, rotary_vjp_of),
     (alibi_bias, alibi_bias_of),

@@ -86,6 +86,7 @@ def _of_form(argument: Argument, x: Any, found: Sizes) -> Iterator[str]:
         fits = argument.shape != () and (
             argument.bounds is None or all(_within(argument, n, found) for n in x.reshape(-1).tolist())
         )
+        fits = fits and (not argument.ascending or _ascends(argument, x.reshape(-1).tolist()))
     elif argument.kind == "array":
         fits = False
     elif argument.kind == "number":
@@ -100,11 +101,18 @@ def _expected(argument: Argument, found: Sizes) -> str:
     if argument.kind == "word":
         return " or ".join(argument.words)
     words = WORDS[argument.kind] if argument.kind != "integer" else "an integer"
+    if argument.ascending:
+        words = "integers that begin at the least and do not decrease,"
     if argument.bounds is None or argument.kind == "window":
         return words
     most = value_of(str(argument.bounds.most), found.letters)
     beside = "" if most is None else f", which is {most}"
     return f"{words} {argument.bounds}{beside}"
+
+
+def _ascends(argument: Argument, numbers: list[int]) -> bool:
+    least = argument.bounds.least if argument.bounds else 0
+    return numbers[:1] == [least] and numbers == sorted(numbers)
 
 
 def _within(argument: Argument, number: float, found: Sizes) -> bool:

@@ -18,6 +18,8 @@ CHAPTERS = (
     "softmax",
     "heads",
     "caching",
+    "packing",
+    "paging",
     "positions",
     "dropout",
     "gradients",

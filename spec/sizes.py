@@ -6,7 +6,7 @@ from typing import Any
 
 from attnspec.errors import SpecError
 from attnspec.operations import LETTERS, OPERATIONS, Argument, Operation, Shape
-from attnspec.operations.letters import BATCH, HEADS, value_of
+from attnspec.operations.letters import BATCH, HEADS, ONE_MORE, value_of
 
 Arguments = Mapping[str, Any]
 
@@ -196,6 +196,8 @@ def _bind(argument: Argument, array: Any, shape: Shape, found: Sizes) -> list[st
 
 def _learn(axis: str, size: int, found: Sizes) -> bool:
     """Determine the only unknown letter of an axis from its size."""
+    if axis.endswith(ONE_MORE):
+        return size > 0 and _learn(axis.removesuffix(ONE_MORE), size - 1, found)
     known = 1
     unknown = []
     for factor in axis.split("*"):

@@ -13,7 +13,7 @@ from attnspec.conformance.suite.malformed.fitting import SIZES, value_for
 from attnspec.dtypes import DTYPES, FORMATS, SHORT, numbers_of, numpy_dtype
 from attnspec.fitting import misfits
 from attnspec.operations import LETTERS, REQUIRED
-from attnspec.operations.letters import BATCH, value_of
+from attnspec.operations.letters import BATCH, ONE_MORE, value_of
 from attnspec.sizes import output_shapes, shape_of, sizes, turned
 
 HOME = Path(attnspec.__file__).parent
@@ -56,7 +56,8 @@ def test_every_public_function_of_the_reference_is_an_operation():
 def test_an_argument_cites_rules_and_letters_that_there_are(operation, argument):
     for rule in (argument.rule, *argument.refusals.values()):
         find_rule(rule)
-    factors = {factor for axis in argument.shape if axis != BATCH for factor in axis.split("*")}
+    sizes = (axis.removesuffix(ONE_MORE) for axis in argument.shape if axis != BATCH)
+    factors = {factor for size in sizes for factor in size.split("*")}
     assert factors | {argument.binds or "L"} <= set(LETTERS)
     assert {*argument.needs, *argument.matters_with} <= set(OPERATIONS[operation].options)
     faults = {"dtype", "mixed", "form", "bounds", "entries", "alone", "shape", "axes"}

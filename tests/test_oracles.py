@@ -189,6 +189,20 @@ def test_the_oracles_agree_on_what_is_not_finite(place, number):
     assert not np.isnan(other["output"][0]).any()
 
 
+def packed(random, **cotangents):
+    """Sequences of 2, 0, 3 queries and of 3, 2, 0 keys, and rows past the last."""
+    shapes = {"query": (4, 6, 2), "key": (2, 6, 2), "value": (2, 6, 3), "sinks": (4,)}
+    return {
+        **{name: random.normal(size=shape) for name, shape in shapes.items()},
+        **cotangents,
+        "query_starts": np.array([0, 2, 2, 5]),
+        "key_starts": np.array([0, 3, 5, 5]),
+        "is_causal": True,
+        "query_offset": np.array([1, 0, -1]),
+        "softcap": 2.0,
+    }
+
+
 def companions(random):
     def normal(*shape):
         return random.normal(size=shape)
@@ -229,6 +243,22 @@ def companions(random):
             "self_attention",
             tokens | {"key_weight": normal(4, 4), "value_weight": normal(4, 1), "query_bias": normal(4)},
         ),
+        (
+            "paged_attention",
+            {
+                "query": normal(2, 4, 2, 3),
+                "key_pages": normal(5, 2, 2, 3),
+                "value_pages": normal(5, 2, 2, 1),
+                "block_table": np.array([[4, 0, -1], [1, 3, 2]]),
+                "key_lengths": np.array([3, 4]),
+                "new_key": normal(2, 2, 1, 3),
+                "new_value": normal(2, 2, 1, 1),
+                "left_padding": np.array([1, 0]),
+                "is_causal": True,
+            },
+        ),
+        ("packed_attention", packed(random)),
+        ("packed_attention_vjp", packed(random, d_output=normal(4, 6, 3), d_lse=normal(4, 6))),
     ]
 
 

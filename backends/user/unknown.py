@@ -12,7 +12,7 @@ from typing import Any
 
 from attnspec import OPERATIONS
 from attnspec.backends.backend import Backend
-from attnspec.operations.aliases import NO_COUNTERPART, meant
+from attnspec.operations.aliases import NO_COUNTERPART, meant, meant_in
 
 _STARS: dict[Any, str] = {inspect.Parameter.VAR_KEYWORD: "**", inspect.Parameter.VAR_POSITIONAL: "*"}
 
@@ -101,5 +101,5 @@ def _hint(name: str) -> str:
     if name.startswith("*"):
         return "the signature does not show what it takes: list it in names"
     if ": " in name:  # of a companion
-        return ""
+        return f"{' or '.join(found)}?" if (found := meant_in(*name.split(": "))) else ""
     return f"{' or '.join(found)}?" if (found := meant(name)) else NO_COUNTERPART.get(name, "")

@@ -149,7 +149,7 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "S": "dtype of results",
         "T": "determinism, memory of earlier calls",
         "U": "arguments that should be refused",
-        "V": "projections, caches, pages",
+        "V": "projections, caches, pages, packed sequences",
         "W": "backward passes",
         "X": "bits that depend on batch, padding, chunks, layout or other calls",
     }

@@ -99,7 +99,8 @@ def _means(
 ) -> bool | NDArray[np.bool_]:
     """Whether a row without an allowed key is a mean, or the keys whose mean it is if the routes differ."""
     if operation != "attention":
-        return dialect.get("GRAD-10") == "uniform"
+        rule = "GRAD-10" if OPERATIONS[operation].differentiates else "MASK-6"
+        return dialect.get(rule) == "uniform"
     variants = of_routes(dialect.get("MASK-6", ""))
     by_mask, by_bias = (variants.get(route) == "uniform" for route in ROUTES)
     if by_mask == by_bias:

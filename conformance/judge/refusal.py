@@ -22,6 +22,12 @@ def _ones(**shapes: tuple[int, ...]) -> dict[str, Any]:
 
 _WEIGHTS = _ones(query_weight=(2, 2), key_weight=(2, 2), value_weight=(2, 2))
 
+_STARTS = np.array([0, 1, 3])
+_PACKED = _ones(query=(2, 3, 4), key=(2, 3, 4), value=(2, 3, 4)) | {
+    "query_starts": _STARTS,
+    "key_starts": _STARTS,
+}
+
 #: Valid calls, which distinguish a refusal from a function that always raises.
 FITTING: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -39,6 +45,10 @@ FITTING: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         | {"heads": 2},
         "append_cache": _ones(cache=(1, 4, 2), new=(1, 1, 2)) | {"lengths": 2},
         "gather_pages": _ones(pages=(2, 1, 3, 2)) | {"block_table": np.array([1, 0])},
+        "packed_attention": _PACKED,
+        "packed_attention_vjp": _PACKED | _ones(d_output=(2, 3, 4)),
+        "paged_attention": _ones(query=(2, 1, 4), key_pages=(2, 1, 3, 4), value_pages=(2, 1, 3, 4))
+        | {"block_table": np.array([1, 0]), "key_lengths": 4},
         "merge_partials": _ones(outputs=(2, 3, 2), lses=(2, 3)),
         "merge_partials_vjp": _ones(outputs=(2, 3, 2), lses=(2, 3), d_output=(3, 2)),
         "rotary": _ones(features=(1, 3, 4)),

@@ -25,6 +25,8 @@ FILES = {
     "softmax": ("softmax", "denominator", "tiles"),
     "heads": ("heads",),
     "caching": ("caching", "merging"),
+    "packing": ("packing",),
+    "paging": ("paging",),
     "positions": ("positions",),
     "dropout": ("dropout",),
     "gradients": (

@@ -24,6 +24,8 @@ from attnspec.reference.budget.gradients import gradient_budget
 from attnspec.reference.budget.merging import merge_budget, merge_gradient_budget
 from attnspec.reference.budget.multi_head import multi_head_budget
 from attnspec.reference.budget.multi_head_gradients import multi_head_gradient_budget
+from attnspec.reference.budget.packing import packed_budget, packed_gradient_budget
+from attnspec.reference.budget.paging import paged_budget
 from attnspec.reference.budget.profile import PLAIN, PROFILES
 from attnspec.reference.budget.projection import projected_budget, self_attention_budget
 from attnspec.reference.budget.rotary import rotary_budget, rotary_gradient_budget
@@ -97,9 +99,9 @@ def budget(
         given["convention"] = "row"
     if operation == "attention":
         return attention_budget((given["query"], given["key"], given["value"]), given, arithmetic)
-    if operation == "attention_vjp":
+    if operation in _GRADIENTS:
         dtypes = {str(name): str(arguments[name].dtype) for name in ("bias", "sinks") if name in given}
-        return gradient_budget(given, dtypes, arithmetic)
+        return _GRADIENTS[operation](given, dtypes, arithmetic)
     if operation == "self_attention":
         return self_attention_budget(given, arithmetic)
     if operation == "multi_head_attention":
@@ -155,6 +157,10 @@ def _alibi_bias(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, B
     return {"bias": rounded(value, (heads + 2) * EXPONENTIAL * work.unit * np.abs(value), storage)}
 
 
+#: The gradients of attention, on its own arrays and on packed ones.
+_GRADIENTS: Mapping[str, Callable[..., dict[str, Budget]]] = MappingProxyType(
+    {"attention_vjp": gradient_budget, "packed_attention_vjp": packed_gradient_budget}
+)
 _COMPANIONS: Mapping[str, Callable[[Mapping[str, Any], Arithmetic], dict[str, Budget]]] = MappingProxyType(
     {
         "projection": _projection,
@@ -165,6 +171,8 @@ _COMPANIONS: Mapping[str, Callable[[Mapping[str, Any], Arithmetic], dict[str, Bu
         "gather_pages": _copied("gathered", _paged),
         "merge_partials": merge_budget,
         "merge_partials_vjp": merge_gradient_budget,
+        "packed_attention": packed_budget,
+        "paged_attention": paged_budget,
         "rotary": rotary_budget,
         "rotary_vjp": rotary_gradient_budget,
         "alibi_bias": _alibi_bias,

@@ -22,6 +22,8 @@ from attnspec.reference.exact.gradients import evaluate_gradients
 from attnspec.reference.exact.gradients_of_companions import evaluate_merge_gradients
 from attnspec.reference.exact.gradients_of_multi_head import evaluate_multi_head_gradients
 from attnspec.reference.exact.head import Head, exact_mean, matrix, rational, weights_and_lse
+from attnspec.reference.exact.packing import evaluate_packed, evaluate_packed_gradients
+from attnspec.reference.exact.paging import evaluate_paged
 from attnspec.reference.exact.projection import block, projected
 
 #: The variants whose values the oracle computes.
@@ -29,7 +31,7 @@ VARIANTS = (
     "one",  # SCORE-2
     "after-bias",  # SCORE-5
     "added",  # MASK-2
-    "bottom-right",  # MASK-3
+    "bottom-right",  # MASK-3, PACK-5
     "nan",  # MASK-6; of gradients GRAD-10
     "uniform",
     "exclusive-left",  # MASK-8
@@ -210,6 +212,9 @@ _OPERATIONS: Mapping[str, Evaluate] = MappingProxyType(
         "multi_head_attention_vjp": evaluate_multi_head_gradients,
         "scores": _scores,
         "projection": _projection,
+        "packed_attention": evaluate_packed,
+        "packed_attention_vjp": evaluate_packed_gradients,
+        "paged_attention": evaluate_paged,
         "merge_partials_vjp": evaluate_merge_gradients,
         **COMPANIONS,
     }

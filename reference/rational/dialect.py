@@ -17,6 +17,7 @@ SHOWN = MappingProxyType(
         "SOFT-6": ("base-2",),
         "SOFT-7": ("plus-infinity", "finite"),
         "HEAD-1": ("tiled",),
+        "PACK-5": ("bottom-right",),
         "POS-8": ("signed", "key-position"),
         "GRAD-6": ("ignored",),
         "GRAD-10": ("nan", "uniform"),

@@ -25,6 +25,8 @@ from attnspec.reference.rational.dialect import checked
 from attnspec.reference.rational.gradients import attention_vjp
 from attnspec.reference.rational.gradients_of_companions import merge_partials_vjp, rotary_vjp
 from attnspec.reference.rational.gradients_of_multi_head import multi_head_attention_vjp
+from attnspec.reference.rational.packing import packed_attention, packed_attention_vjp
+from attnspec.reference.rational.paging import paged_attention
 from attnspec.reference.rational.positions import alibi_bias, rotary
 from attnspec.reference.rational.projection import multi_head_attention, projection, self_attention
 
@@ -42,6 +44,9 @@ _WITH_DIALECT: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, str]], Arr
         "self_attention": self_attention,
         "multi_head_attention": multi_head_attention,
         "multi_head_attention_vjp": multi_head_attention_vjp,
+        "packed_attention": packed_attention,
+        "packed_attention_vjp": packed_attention_vjp,
+        "paged_attention": paged_attention,
         "alibi_bias": alibi_bias,
     }
 )

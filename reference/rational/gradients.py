@@ -43,7 +43,16 @@ def attention_vjp(arguments: Arguments, dialect: Mapping[str, str]) -> Arrays:
     names = [name for name in ("query", "key", "value", "bias", "sinks") if arguments.get(name) is not None]
     arrays = {name: np.asarray(arguments[name]).astype(np.float64) for name in names}
     shape = (*arrays["query"].shape[:-1], arrays["key"].shape[-2])  # (*B, Hq, L, S)
-    heads = [_head(arguments, arrays, dialect, shape, index) for index in indices(shape)]
+    return run(arguments, dialect, arrays, heads_of(arguments, arrays, dialect, shape))
+
+
+def heads_of(arguments: Arguments, arrays: Arrays, dialect: Mapping[str, str], shape: Index) -> list[Head]:
+    """Collect the data of each head of a call."""
+    return [_head(arguments, arrays, dialect, shape, index) for index in indices(shape)]
+
+
+def run(arguments: Arguments, dialect: Mapping[str, str], arrays: Arrays, heads: list[Head]) -> Arrays:
+    """Compute the gradients of arrays by way of some heads, whose places are those of the arrays."""
     leaves = Leaves(arrays)
     with localcontext() as context:
         far, deep = _digits(arrays, heads, arguments, dialect)

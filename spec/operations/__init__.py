@@ -7,7 +7,7 @@ capabilities: an argument that is not in the signature is unsupported.
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from attnspec.operations import attention, companions, gradients
+from attnspec.operations import attention, companions, gradients, packing, paging
 from attnspec.operations.argument import REQUIRED, Argument, Bounds, Kind, Numbers, Output, Role, Shape
 from attnspec.operations.letters import LETTERS, Letter
 from attnspec.operations.operation import Operation
@@ -43,6 +43,9 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
         "gather_pages": companions.GATHER_PAGES,
         "merge_partials": companions.MERGE_PARTIALS,
         "merge_partials_vjp": gradients.MERGE_PARTIALS_VJP,
+        "packed_attention": packing.PACKED_ATTENTION,
+        "packed_attention_vjp": packing.PACKED_ATTENTION_VJP,
+        "paged_attention": paging.PAGED_ATTENTION,
         "rotary": companions.ROTARY,
         "rotary_vjp": gradients.ROTARY_VJP,
         "alibi_bias": companions.ALIBI_BIAS,

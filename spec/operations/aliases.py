@@ -50,6 +50,29 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 
+#: Other names of the arguments that only companions have.
+OF_COMPANIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "query_starts": ("cu_seqlens_q", "cu_seq_q", "cum_seq_q", "cu_seq_lens_q", "qo_indptr", "cu_seqlens"),
+        "key_starts": (
+            "cu_seqlens_k",
+            "cu_seqlens_kv",
+            "cu_seq_k",
+            "cum_seq_k",
+            "cu_seq_lens_k",
+            "cum_seq_lens",
+            "kv_indptr",
+            "cu_seqlens",
+        ),
+        "block_table": ("block_tables", "page_table", "page_indices", "kv_indices", "block_indices"),
+        "key_pages": ("k_cache", "key_cache", "k_pages", "paged_k_cache", "k"),
+        "value_pages": ("v_cache", "value_cache", "v_pages", "paged_v_cache", "v"),
+        "new_key": ("k_new", "key_new", "knew"),
+        "new_value": ("v_new", "value_new", "vnew"),
+        "left_padding": ("cache_leftpad", "leftpad_k", "left_pad"),
+    }
+)
+
 _DROPOUT = "the standard has only dropout_mask"
 _NO_RESULT = "does not change the result"
 #: Names without a counterpart in the standard, and the reason.
@@ -75,6 +98,21 @@ NO_COUNTERPART: Mapping[str, str] = MappingProxyType(
         "out": _NO_RESULT,
     }
 )
+
+
+def meant_in(operation: str, name: str) -> tuple[str, ...]:
+    """Return the arguments of an operation that a name may stand for.
+
+    Examples
+    --------
+    >>> from attnspec.operations.aliases import meant_in
+    >>> meant_in("packed_attention", "cu_seqlens_q"), meant_in("packed_attention", "causal")
+    (('query_starts',), ('is_causal',))
+    """
+    from attnspec.operations import OPERATIONS
+
+    own = (*meant(name), *(ours for ours, theirs in OF_COMPANIONS.items() if name.lower() in theirs))
+    return tuple(one for one in own if one in OPERATIONS[operation].arguments)
 
 
 def meant(name: str) -> tuple[str, ...]:

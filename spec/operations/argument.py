@@ -84,6 +84,8 @@ class Argument:
         The letter whose size it gives: `heads` gives `Hq`.
     bounds : Bounds or None
         The range of its numbers.
+    ascending : bool
+        Whether the numbers of an array begin at the least and do not decrease.
     words : tuple of str
         The words that are accepted, if it is a word.
     needs : tuple of str
@@ -113,6 +115,7 @@ class Argument:
     default: Any = REQUIRED
     binds: str = ""
     bounds: Bounds | None = None
+    ascending: bool = False
     words: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     matters_with: tuple[str, ...] = ()

@@ -75,6 +75,7 @@ LETTERS: Mapping[str, Letter] = MappingProxyType(
             Letter("P", "pages in the cache", "pages"),
             Letter("K", "positions of a page", "positions of a page"),
             Letter("T", "pages of a sequence", "pages of a sequence"),
+            Letter("G", "sequences of a packed row", "sequences"),
         )
     }
 )
@@ -83,8 +84,12 @@ LETTERS: Mapping[str, Letter] = MappingProxyType(
 HEADS = ("Hq", "Hkv", "H")
 
 
+#: The end of an expression for one more than a size: there are `G+1` boundaries of `G` sequences.
+ONE_MORE = "+1"
+
+
 def value_of(expression: str, letters: Mapping[str, int]) -> int | None:
-    """Compute a size: a letter, a product of letters, or a difference of two letters.
+    """Compute a size: a letter, a product of letters, a difference of two letters, or one more than a size.
 
     Parameters
     ----------
@@ -102,7 +107,12 @@ def value_of(expression: str, letters: Mapping[str, int]) -> int | None:
     >>> from attnspec.operations.letters import value_of
     >>> value_of("Hq*D", {"Hq": 2, "D": 8}), value_of("C-N", {"C": 6, "N": 2}), value_of("S", {})
     (16, 4, None)
+    >>> value_of("G+1", {"G": 3})
+    4
     """
+    if expression.endswith(ONE_MORE):
+        less = value_of(expression.removesuffix(ONE_MORE), letters)
+        return None if less is None else less + 1
     total = 0
     for place, term in enumerate(expression.split("-")):
         product = 1

@@ -29,6 +29,9 @@ class Operation:
     headless : bool
         Whether arrays of two axes stand for one head, without axes for batch and
         heads (SHAPE-2).
+    reduces : str
+        The operation that defines its results, on other arrays. Empty if it has a definition of its own.
+        Arguments that both have are the same, and the other operation alone is asked to refuse them.
     otherwise : mapping of str to (str, str)
         The size of a letter if an argument is absent: ``{"S": ("memory", "L")}`` means
         that without a memory there are as many keys as queries.
@@ -39,6 +42,7 @@ class Operation:
     results: tuple[Output, ...]
     forward: tuple[Argument, ...] = ()
     headless: bool = False
+    reduces: str = ""
     otherwise: Mapping[str, tuple[str, str]] = field(default_factory=dict, hash=False)
 
     @cached_property

@@ -4,7 +4,7 @@ The faults of an argument follow from its declared kind, shape, bounds and needs
 declaration also has the rule that refuses each fault.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
@@ -42,8 +42,8 @@ class Malformed:
     arguments : mapping
         The arguments of the call. Floating-point arrays are in float64.
     asked : bool
-        Whether a rule requires the refusal. No rule covers the others, such as True
-        for a number, but our own implementations refuse them.
+        Whether the suite requires the refusal. Our own implementations refuse the others too: those that no
+        rule covers, such as True for a number, and those that another operation is asked to refuse.
     """
 
     name: str
@@ -85,8 +85,28 @@ def every(sizes: Sizes = ()) -> tuple[Malformed, ...]:
             # Companions and the operator have arguments of the same name: "softcap of 0 in scores".
             beside = "" if call.operation == "attention" else f" in {call.operation}"
             name = NAMES.get(f"{call.name}{beside}") or f"{call.name}{beside}"
-            found.setdefault(name, replace(call, name=name))
+            asked = call.asked and not _is_refused_elsewhere(call, found.values())
+            found.setdefault(name, replace(call, name=name, asked=asked))
     return tuple(found.values())
+
+
+def _is_refused_elsewhere(call: Malformed, before: Collection[Malformed]) -> bool:
+    """Whether another call stands for a call of an operation that reduces to another one.
+
+    That is a call of the other operation, if both have the argument, or an earlier call with the same
+    argument and a type or a shape that the same rule refuses.
+    """
+    form = OPERATIONS[call.operation]
+    if not form.reduces:
+        return False
+    other = OPERATIONS[form.reduces].arguments.get(call.argument)
+    if other is not None:
+        own, its = ({**one.refusals, "axes": ""} for one in (form.arguments[call.argument], other))
+        if own == its:
+            return True
+    alike = (one for one in before if one.asked and one.operation == call.operation)
+    known = any((one.argument, one.rule) == (call.argument, call.rule) for one in alike)
+    return known and find_rule(call.rule).level == "MUST"
 
 
 def mixed(operation: str, dtype: str, other: str) -> Iterator[Malformed]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from attnspec.conformance.suite.malformed.fitting import BATCHES, SIZES, value_for
 from attnspec.operations import LETTERS, OPERATIONS, Argument
-from attnspec.operations.letters import BATCH, value_of
+from attnspec.operations.letters import BATCH, ONE_MORE, value_of
 from attnspec.sizes import in_order
 
 
@@ -114,6 +114,11 @@ def _of_array(operation: str, argument: Argument, sizes: Mapping[str, int]) -> I
         least, most = _limits(argument, sizes)
         yield Fault(f"{argument.noun} below {least}", "bounds", _last(good, least - 1))
         yield Fault(f"{argument.noun} past the last", "bounds", _last(good, most + 1))
+        if argument.ascending:
+            begun = np.full(good.shape, most)
+            yield Fault(f"{argument.noun} that begin past {least}", "bounds", begun)
+            rising = np.where(np.arange(good.size) % 2, most, least).reshape(good.shape)
+            yield Fault(f"{argument.noun} that decrease", "bounds", rising)
     if argument is OPERATIONS[operation].positional[0]:
         yield Fault(f"{argument.noun} of one axis", "axes", _like(good, good.shape[-1:]))
     elif argument.broadcasts:
@@ -167,7 +172,8 @@ def _longer(argument: Argument, good: Any, place: int, letter: str, more: int) -
     """Make one axis longer or shorter."""
     shape = list(good.shape)
     shape[place] += more
-    noun = LETTERS[letter].noun if letter in LETTERS else f"columns ({letter})"
+    counted = letter.removesuffix(ONE_MORE)
+    noun = LETTERS[counted].noun if counted in LETTERS else f"columns ({letter})"
     words = "twice the" if more > 1 else "more" if more == 1 else "fewer"
     key = letter if letter in argument.refusals else "shape"
     return Fault(f"{argument.noun} of {words} {noun}", key, _like(good, tuple(shape)))
@@ -188,7 +194,7 @@ def _of_entries(argument: Argument, sizes: Mapping[str, int]) -> Iterator[Fault]
     yield Fault(f"{noun} in an array without axes", "shape", np.ones((), np.int64), own=True)
     if argument.bounds is not None:
         least, most = _limits(argument, sizes)
-        letter = LETTERS[str(argument.bounds.most).partition("-")[0]]
+        letter = LETTERS[str(argument.bounds.most).partition("-")[0].partition("*")[0]]
         full = np.full(entries, most)
         for words, wrong in ((f"below {least}", least - 1), (f"past the {letter.noun}", most + 1)):
             yield Fault(f"{noun} {words}", "bounds", wrong)

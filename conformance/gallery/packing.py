@@ -1,0 +1,203 @@
+"""Wrong about sequences that lie in one row."""
+
+from typing import Any
+
+import numpy as np
+
+from attnspec.conformance.gallery.entry import Array, base, wrong
+from attnspec.reference.call import Call
+from attnspec.reference.gradients_of_packing import PackedGradients
+from attnspec.reference.packing import Packed
+
+
+@wrong("same_sequence", "PACK-1", "V", "pytorch/pytorch#177378")
+def sequences_attend_to_each_other(call: Packed) -> Any:
+    """Take the row for one sequence, from the first boundary to the last."""
+    rows, keys = np.arange(call.queries)[:, None], np.arange(call.keys)
+    return (rows < call.query_starts[-1]) & (keys < call.key_starts[-1])
+
+
+@wrong("same_sequence", "PACK-1", "V")
+def boundary_of_keys_included(call: Packed) -> Any:
+    """Let a sequence read the first key of the next, because the end of its keys is included."""
+    own = base.sequence_of_row(call, call.query_starts, call.queries)
+    last = np.append(call.key_starts[1:], -1)[own][:, None]
+    return base.same_sequence(call) | (np.arange(call.keys) == last) & (last < call.key_starts[-1])
+
+
+@wrong("within_sequences", "PACK-1", "V")
+def keys_by_the_boundaries_of_queries(call: Packed) -> Any:
+    """Cut keys and values where the queries are cut, where that fits."""
+    fits = call.query_starts[-1] <= call.keys
+    return base.within_sequences(call.but(key_starts=call.query_starts) if fits else call)
+
+
+@wrong("same_sequence", "PACK-1", "G")
+def as_many_keys_as_the_first_sequence(call: Packed) -> Any:
+    """Read no more keys of any sequence than the first has."""
+    starts = call.key_starts
+    most = starts[1] - starts[0] if len(starts) > 1 else 0
+    return base.same_sequence(call) & (base.place_in_sequence(call, starts, call.keys) < most)
+
+
+@wrong("same_sequence", "PACK-1", "G")
+def part_of_a_tile_after_64_keys_dropped(call: Packed) -> Any:
+    """Drop the keys of a sequence after its last whole tile of 64."""
+    starts = call.key_starts
+    lengths = np.append(np.diff(starts), 0)[base.sequence_of_row(call, starts, call.keys)]
+    whole = np.where(lengths > 64, lengths // 64 * 64, lengths)
+    return base.same_sequence(call) & (base.place_in_sequence(call, starts, call.keys) < whole)
+
+
+@wrong("same_sequence", "PACK-1", "G")
+def next_sequence_in_the_tile(call: Packed) -> Any:
+    """Read whole tiles of 16 keys from the 17th key on, and so the beginning of the next sequence."""
+    own = base.sequence_of_row(call, call.query_starts, call.queries)
+    starts = call.key_starts
+    lengths = np.append(np.diff(starts), 0)[own]
+    ends = starts[own] + np.where(lengths > 16, -(-lengths // 16) * 16, lengths)
+    inside = np.minimum(ends, starts[-1])[:, None]
+    return base.same_sequence(call) | (np.arange(call.keys) >= starts[own][:, None]) & (
+        np.arange(call.keys) < inside
+    )
+
+
+@wrong("within_sequences", "PACK-2", "O")
+def sequences_without_queries_passed_over(call: Packed) -> Any:
+    """Pass over sequences without queries, but not over their keys."""
+    kept = np.flatnonzero(np.diff(call.query_starts)) + 1
+    starts = np.concatenate([call.query_starts[:1], call.query_starts[kept]])
+    starts = np.pad(starts, (0, len(call.query_starts) - len(starts)), mode="edge")
+    return base.within_sequences(call.but(query_starts=starts))
+
+
+@wrong("of_sequences", "PACK-2", "B", "Dao-AILab/flash-attention#2568")
+def rows_of_a_sequence_without_keys_are_nan(call: Packed, output: Array, lse: Array) -> Any:
+    """Divide 0 by 0 in a sequence that has queries and no keys."""
+    output, lse = base.of_sequences(call, output, lse)
+    own = base.sequence_of_row(call, call.query_starts, call.queries)
+    none = (np.append(np.diff(call.key_starts), 1) == 0)[own]
+    return np.where(none[:, None], np.nan, output), lse
+
+
+@wrong("of_sequences", "PACK-2", "I")
+def lse_of_a_sequence_without_keys_is_zero(call: Packed, output: Array, lse: Array) -> Any:
+    """Leave 0 in the lse of rows whose sequence has no keys."""
+    output, lse = base.of_sequences(call, output, lse)
+    own = base.sequence_of_row(call, call.query_starts, call.queries)
+    none = (np.append(np.diff(call.key_starts), 1) == 0)[own]
+    return output, np.where(none, 0, lse)
+
+
+@wrong("of_sequences", "PACK-3", "V", "Dao-AILab/flash-attention#1228")
+def rows_past_the_end_not_written(call: Packed, output: Array, lse: Array) -> Any:
+    """Leave in rows of no sequence what was in memory before."""
+    output, lse = base.of_sequences(call, output, lse)
+    past = np.arange(call.queries) >= call.query_starts[-1]
+    return np.where(past[:, None], np.nan, output), lse
+
+
+@wrong("sequence_of_row", "PACK-3", "V", "Dao-AILab/flash-attention#1661")
+def rows_past_the_end_in_the_last_sequence(call: Packed, starts: Array, rows: int) -> Any:
+    """Count rows past the last boundary to the last sequence."""
+    return np.minimum(base.sequence_of_row(call, starts, rows), max(len(starts) - 2, 0))
+
+
+@wrong("of_sequences", "PACK-3", "M")
+def sink_in_rows_past_the_end(call: Packed, output: Array, lse: Array) -> Any:
+    """Give rows of no sequence the lse of their sink."""
+    return base.of_sequences(call, output, lse)[0], lse
+
+
+@wrong("of_sequences", "PACK-4", "G", "sgl-project/sglang#15757")
+def nan_of_the_row_in_every_sequence(call: Packed, output: Array, lse: Array) -> Any:
+    """Multiply values of other sequences by weights of 0."""
+    output, lse = base.of_sequences(call, output, lse)
+    others = (0 * call.value).sum(axis=-2, keepdims=True)
+    heads = np.repeat(others, output.shape[-3] // max(others.shape[-3], 1), axis=-3)
+    return output + heads, lse
+
+
+@wrong("cleared", "PACK-4", "G")
+def infinity_past_the_end_in_every_sequence(call: Packed, rows: Array, starts: Array) -> Any:
+    """Multiply what lies past the last boundary by 0, and add it to the first row."""
+    past = np.arange(rows.shape[-2]) >= starts[-1]
+    leak = np.where(past[:, None], 0 * rows, 0).sum(axis=-2, keepdims=True)
+    return base.cleared(call, rows, starts) + leak.astype(rows.dtype)
+
+
+@wrong("place_in_sequence", "PACK-5", "A")
+def causal_from_the_beginning_of_the_row(_call: Packed, _starts: Array, rows: int) -> Any:
+    """Count positions from the beginning of the row, for queries and keys."""
+    return np.arange(rows)
+
+
+@wrong("offset_of_row", "PACK-5", "A", "Dao-AILab/flash-attention#1778")
+def each_sequence_aligned_at_its_end(call: Packed, sequences: Array) -> Any:
+    """Align the last query of each sequence with its last key, whatever the offset."""
+    ahead = np.diff(call.key_starts) - np.diff(call.query_starts)
+    return np.append(ahead, 0)[sequences]
+
+
+@wrong("offset_of_row", "PACK-5", "H")
+def offset_of_the_first_sequence(call: Packed, sequences: Array) -> Any:
+    """Move all sequences by the offset of the first."""
+    first = np.asarray(call.offsets).ravel()[:1].sum()
+    return np.full(sequences.shape, first, np.int64)
+
+
+@wrong("by_window", "PACK-5", "E")
+def window_not_moved_by_the_offset(call: Any) -> Any:
+    """Apply the offsets of sequences to causality, and not to the window."""
+    return base.by_window(call.but(offsets=0) if isinstance(call, Packed) else call)
+
+
+@wrong("check_starts", "PACK-6", "U")
+def boundaries_sorted(call: Packed, name: str, starts: Array, shape: Any, rows: int) -> Any:
+    """Sort boundaries that decrease."""
+    return base.check_starts(call, name, np.sort(starts) if starts.ndim == 1 else starts, shape, rows)
+
+
+@wrong("check_starts", "PACK-6", "U")
+def boundaries_clamped_to_the_row(call: Packed, name: str, starts: Array, shape: Any, rows: int) -> Any:
+    """Take a boundary past the row for its end."""
+    whole = starts.dtype.kind in "iu"
+    return base.check_starts(call, name, np.minimum(starts, rows) if whole else starts, shape, rows)
+
+
+@wrong("check_starts", "PACK-6", "U")
+def first_boundary_not_read(call: Packed, name: str, starts: Array, shape: Any, rows: int) -> Any:
+    """Begin the first sequence at row 0, whatever the first boundary."""
+    begun = starts.copy()
+    begun[..., :1] = 0
+    return base.check_starts(call, name, begun, shape, rows)
+
+
+@wrong("d_sinks", "PACK-7", "W")
+def sink_collects_from_one_sequence(call: Any, lse: Array, delta: Array) -> Any:
+    """Give a sink the gradient from the first sequence alone."""
+    if not isinstance(call, PackedGradients) or len(call.query_starts) < 2:
+        return base.d_sinks(call, lse, delta)
+    end = int(call.query_starts[1])
+    first = call.but(d_lse=call.d_lse[..., :end, :])
+    return base.d_sinks(first, lse[..., :end], delta[..., :end, :])
+
+
+@wrong("without_the_rest", "PACK-7", "W", "NVIDIA/TransformerEngine#2186")
+def cotangents_past_the_end_counted(call: Any) -> Any:
+    """Count the cotangents of the lse in rows of no sequence."""
+    return base.within_sequences(call)
+
+
+@wrong("d_key", "PACK-7", "W", "pytorch/pytorch#176793")
+def nan_of_a_cotangent_past_the_end(call: Any, u: Array, allowed: Array) -> Any:
+    """Multiply cotangents of rows of no sequence by 0, so that NaN among them reaches every key."""
+    found = base.d_key(call, u, allowed)
+    return found + 0 * call.d_output.sum() if isinstance(call, PackedGradients) else found
+
+
+@wrong("d_value", "PACK-7", "W")
+def values_collect_in_float16(call: Call, p: Array, allowed: Array) -> Any:
+    """Round the gradient of the values to half precision before it is returned, in packed calls."""
+    found = base.d_value(call, p, allowed)
+    return found.astype(np.float16).astype(found.dtype) if isinstance(call, PackedGradients) else found

@@ -1,0 +1,171 @@
+"""Wrong about attention over a cache in pages."""
+
+from typing import Any
+
+import numpy as np
+
+from attnspec.conformance.gallery.entry import Array, base, wrong
+from attnspec.reference.call import Call, Given
+
+
+@wrong("as_attention", "PAGE-1", "H")
+def table_of_the_first_sequence(call: Call, given: Given) -> Any:
+    """Let all sequences read the pages of the first, as far as they are read."""
+    table = given["block_table"]
+    if table.ndim < 2 or not table.size:
+        return base.as_attention(call, given)
+    first = np.broadcast_to(table[:1], table.shape)
+    there = (first >= 0) & (first < given["key"].shape[0])
+    return base.as_attention(call, given | {"block_table": np.where(there, first, table)})
+
+
+@wrong("held", "PAGE-1", "V")
+def last_page_left_out(call: Call, pages: Array, table: Array, new: Any, lengths: Any) -> Any:
+    """Read whole pages only, so that 0 stands for the positions of a last page that is not full."""
+    found = base.held(call, pages, table, new, lengths)
+    whole = np.asarray(lengths) // pages.shape[2] * pages.shape[2]
+    place = np.arange(found.shape[-2])[:, None]
+    partly = (place >= whole[..., None, None, None]) & (place < np.asarray(lengths)[..., None, None, None])
+    return np.where(partly, 0, found) if found.ndim > 3 else np.where(partly[0, 0], 0, found)
+
+
+@wrong("held", "PAGE-1", "H")
+def heads_and_positions_of_a_page_exchanged(
+    call: Call, pages: Array, table: Array, new: Any, lengths: Any
+) -> Any:
+    """Read a page as positions, then heads, where the bytes of it are heads, then positions."""
+    count, heads, size, depth = pages.shape
+    turned = np.swapaxes(pages.reshape(count, size, heads, depth), 1, 2)
+    return base.held(call, turned, table, new, lengths)
+
+
+@wrong("held", "PAGE-1", "V", "hw-native-sys/pypto#470")
+def next_page_in_memory(call: Call, pages: Array, table: Array, new: Any, lengths: Any) -> Any:
+    """Look up every second page, and read the next one from the memory behind it."""
+    own = table.copy()
+    own[..., 1::2] = np.minimum(own[..., 0 : own.shape[-1] - 1 : 2] + 1, max(len(pages) - 1, 0))
+    return base.held(call, pages, own, new, lengths)
+
+
+@wrong("held", "PAGE-1", "N", "ROCm/ATOM#702")
+def page_numbers_in_8_bits(call: Call, pages: Array, table: Array, new: Any, lengths: Any) -> Any:
+    """Multiply the number of a page by its size in 8 bits."""
+    size = pages.shape[2]
+    return base.held(call, pages, (table * size).astype(np.int8).astype(np.int64) // size, new, lengths)
+
+
+@wrong("end_of_keys", "PAGE-1", "G")
+def length_of_the_longest_sequence(call: Call, given: Given) -> Any:
+    """Read as many positions of every sequence as the longest has."""
+    end = base.end_of_keys(call, given)
+    return np.full_like(end, np.max(end)) if np.ndim(end) and np.size(end) else end
+
+
+@wrong("held", "PAGE-2", "V")
+def new_position_one_late(call: Call, pages: Array, table: Array, new: Any, lengths: Any) -> Any:
+    """Write new positions one place after the end."""
+    if new is None or not new.shape[-2]:
+        return base.held(call, pages, table, new, lengths)
+    room = pages.shape[2] * table.shape[-1] - new.shape[-2]
+    return base.held(call, pages, table, new, np.minimum(np.asarray(lengths) + 1, room))
+
+
+@wrong("end_of_keys", "PAGE-2", "V")
+def new_positions_not_attended(_call: Call, given: Given) -> Any:
+    """Write the new positions and attend to those before them only."""
+    return given["key_lengths"]
+
+
+@wrong("held", "PAGE-2", "V")
+def new_positions_stay_in_their_page(call: Call, pages: Array, table: Array, new: Any, lengths: Any) -> Any:
+    """Write new positions into the page of the first of them, over its beginning where they do not fit."""
+    if new is None or not new.shape[-2]:
+        return base.held(call, pages, table, new, lengths)
+    found, size = base.held(call, pages, table, None, lengths).copy(), pages.shape[2]
+    starts = np.broadcast_to(lengths, table.shape[:-1])
+    for entry in np.ndindex(table.shape[:-1]):
+        for n in range(new.shape[-2]):
+            page, place = divmod(int(starts[entry]), size)
+            found[entry][:, page * size + (place + n) % size] = new[entry][:, n]
+    return found
+
+
+@wrong("read_entries", "PAGE-3", "V")
+def every_entry_looked_up(_call: Call, given: Given, _end: Any) -> Any:
+    """Read the entries past the length too."""
+    return given["block_table"]
+
+
+@wrong("end_of_keys", "PAGE-4", "G")
+def whole_pages_read(call: Call, given: Given) -> Any:
+    """Round the length up to whole pages where there are no new positions."""
+    end, size = base.end_of_keys(call, given), given["key"].shape[2]
+    return end if given["new_key"] is not None else -(-np.asarray(end) // size) * size
+
+
+@wrong("as_attention", "PAGE-5", "G", "Dao-AILab/flash-attention#1745")
+def pages_multiplied_by_zero(call: Call, given: Given) -> Any:
+    """Multiply the positions past the end by weights of 0."""
+    plain = base.as_attention(call, given)
+    leak = (0 * given["value"]).sum()
+    return plain | {"value": plain["value"] + leak.astype(plain["value"].dtype)}
+
+
+@wrong("after_padding", "PAGE-6", "V", "Dao-AILab/flash-attention#1788")
+def left_padding_attended(call: Call, keys: int, _padding: Any, like: Array) -> Any:
+    """Take the left padding for keys."""
+    return base.after_padding(call, keys, 0, like)
+
+
+@wrong("as_attention", "PAGE-6", "A")
+def positions_from_the_left_padding(call: Call, given: Given) -> Any:
+    """Count positions from the end of the left padding, for a given offset."""
+    plain, offset = base.as_attention(call, given), given["query_offset"]
+    return plain if offset is None else plain | {"query_offset": offset + given["left_padding"]}
+
+
+@wrong("offset_at_the_end", "PAGE-7", "A")
+def queries_at_the_beginning(_call: Call, offset: Any, _end: Any, _queries: int) -> Any:
+    """Put query 0 at key 0, unless there is an offset."""
+    return 0 if offset is None else offset
+
+
+@wrong("offset_at_the_end", "PAGE-7", "A")
+def all_queries_at_the_last_key(call: Call, offset: Any, end: Any, queries: int) -> Any:
+    """Put the first of several queries at the last key, as if it were the only one."""
+    return base.offset_at_the_end(call, offset, end, min(queries, 1))
+
+
+@wrong("as_attention", "PAGE-7", "A")
+def end_without_the_new_positions(call: Call, given: Given) -> Any:
+    """Align the last query with the last key before the new ones."""
+    plain = base.as_attention(call, given)
+    if given["query_offset"] is not None:
+        return plain
+    return plain | {"query_offset": given["key_lengths"] - given["query"].shape[-2]}
+
+
+@wrong("check_paged", "PAGE-8", "U", "microsoft/onnxruntime#32391")
+def pages_that_there_are_not_clamped(call: Call, given: Given) -> Any:
+    """Read the nearest page for an entry that is no page."""
+    table = given["block_table"]
+    clipped = np.clip(table, 0, max(given["key"].shape[0] - 1, 0)) if table.dtype.kind in "iu" else table
+    return base.check_paged(call, given | {"block_table": clipped})
+
+
+@wrong("check_paged", "PAGE-8", "U", "Dao-AILab/flash-attention#2711")
+def length_clamped_to_the_table(call: Call, given: Given) -> Any:
+    """Take a length past the table for all of its positions."""
+    room = given["block_table"].shape[-1] * given["key"].shape[2]
+    room -= 0 if given["new_key"] is None else given["new_key"].shape[-2]
+    lengths = given["key_lengths"]
+    if isinstance(lengths, int) or np.asarray(lengths).dtype.kind in "iu":
+        lengths = np.minimum(lengths, max(room, 0)) if np.ndim(lengths) else min(lengths, max(room, 0))
+    return base.check_paged(call, given | {"key_lengths": lengths})
+
+
+@wrong("check_paged_arrays", "PAGE-9", "U")
+def new_keys_alone_ignored(call: Call, given: Given) -> Any:
+    """Ignore new keys without new values, and new values without new keys."""
+    alone = (given["new_key"] is None) != (given["new_value"] is None)
+    return base.check_paged_arrays(call, given | ({"new_key": None, "new_value": None} if alone else {}))

@@ -1,0 +1,217 @@
+"""The chapter `paging`: attention over a cache in pages."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
+from attnspec.conformance.suite.problem import grid
+
+chapter = Chapter("paging")
+
+_PAGED = "paged_attention"
+Arguments = dict[str, Any]
+#: The number in positions that no query reads.
+_GARBAGE = 1000
+
+
+@dataclass(frozen=True)
+class _Cache:
+    """The sizes of a call: lengths of sequences, queries, the size of a page, and pages of a sequence."""
+
+    lengths: tuple[int, ...]
+    queries: int = 1
+    size: int = 4
+    table: int = 3
+    heads: tuple[int, int] = (4, 2)
+    depths: tuple[int, int] = (4, 3)
+    added: int = 0
+
+
+#: Lengths inside a page, at its end and of a whole table; one query and several; pages of one position.
+_CACHES = (
+    _Cache((5, 9, 12)),
+    _Cache((4, 7), queries=3, size=2, table=4, heads=(3, 3), depths=(2, 5)),
+    _Cache((6, 3), queries=2, size=1, table=6, heads=(2, 1)),
+)
+_TILES: Mapping[str, _Cache] = {
+    "16": _Cache((17, 31, 48), queries=2, size=16, heads=(2, 1)),
+    "64": _Cache((65, 129), size=64, heads=(2, 1)),
+    "pages of 1": _Cache((33, 17), size=1, table=40, heads=(1, 1)),
+}
+_OPTIONS: Mapping[str, Arguments] = {
+    "scale": {"scale": -0.75},
+    "softcap": {"softcap": 1.5},
+    "sinks": {"sinks": True},
+    "all together": {"scale": 0.5, "softcap": 3.0, "sinks": True, "window": (3, 1), "is_causal": True},
+}
+#: The number in entries that no query reads.
+_STALE = {"-1": -1, "no page": 10**6, "a page of another": 0}
+
+
+def _paged(random: np.random.Generator, dtype: str, cache: _Cache, **options: Any) -> Arguments:
+    """Draw a call: pages in any order among others, whose unused positions hold large numbers."""
+    batch, (heads, shared), (depth, value_depth) = len(cache.lengths), cache.heads, cache.depths
+    count = batch * cache.table + 2
+    table = random.permutation(count)[: batch * cache.table].reshape(batch, cache.table)
+    if options.get("sinks") is True:
+        options["sinks"] = grid(random, (heads,), 1.0).astype(dtype)
+    found: Arguments = {"query": grid(random, (batch, heads, cache.queries, depth), 1.0).astype(dtype)}
+    for name, its in (("key", depth), ("value", value_depth)):
+        pages = np.full((count, shared, cache.size, its), _GARBAGE, dtype)
+        for entry, length in enumerate(cache.lengths):
+            for j in range(length):
+                pages[table[entry, j // cache.size], :, j % cache.size] = grid(random, (shared, its), 1.0)
+        found[f"{name}_pages"] = pages
+        if cache.added:
+            found[f"new_{name}"] = grid(random, (batch, shared, cache.added, its), 1.0).astype(dtype)
+    return found | {"block_table": table, "key_lengths": np.array(cache.lengths), **options}
+
+
+def _drawn(draw: Draw, *caches: _Cache) -> Iterator[tuple[np.random.Generator, str, _Cache]]:
+    """Draw one cache in two dtypes, and each of several in float32 and another dtype by turns."""
+    other = ("float16", "float64", "bfloat16")[draw.number() % 3]
+    for index, cache in enumerate(caches):
+        for dtype in ("float32", other) if len(caches) == 1 else (("float32", other)[index % 2],):
+            yield np.random.default_rng(draw.number(index)), dtype, cache
+
+
+@chapter.group("PAGE-1", operation=_PAGED)
+def pages_in_any_order(draw: Draw) -> Iterator[Yielded]:
+    """Sequences of different lengths read pages in any order, with one query or several."""
+    for one in _CACHES:
+        for random, dtype, cache in _drawn(draw, one):
+            yield _paged(random, dtype, cache)
+
+
+@chapter.group("PAGE-1", operation=_PAGED, each=tuple(_OPTIONS))
+def with_an_option(draw: Draw, option: str) -> Iterator[Yielded]:
+    """Each option applies to each sequence."""
+    for random, dtype, cache in _drawn(draw, *_CACHES[:2]):
+        yield _paged(random, dtype, cache, **_OPTIONS[option])
+
+
+@chapter.group("PAGE-1", operation=_PAGED, each=tuple(_TILES))
+def pages_across_tiles(draw: Draw, size: str) -> Iterator[Yielded]:
+    """Lengths end inside pages of several sizes, at their ends and one after them."""
+    for random, dtype, cache in _drawn(draw, _TILES[size]):
+        yield _paged(random, dtype, cache)
+
+
+@chapter.group(
+    "PAGE-1", operation=_PAGED, each=("shared", "repeated", "one length", "int32", "transposed", "alone")
+)
+def pages_and_tables_in_another_form(draw: Draw, form: str) -> Iterator[Yielded]:
+    """Sequences share pages, one lists a page twice, or arrays have another form."""
+    for random, dtype, cache in _drawn(draw, replace(_CACHES[0], lengths=(9, 9, 9))):
+        given = _paged(random, dtype, cache)
+        table, layout = given["block_table"], {}
+        if form == "shared":
+            given["block_table"] = np.array(np.broadcast_to(table[:1], table.shape))
+        if form == "repeated":
+            given["block_table"] = np.stack([table[:, 0], table[:, 1], table[:, 0]], axis=-1)
+        if form == "one length":
+            given["key_lengths"] = 9
+        if form == "int32":
+            given |= {name: given[name].astype("int32") for name in ("block_table", "key_lengths")}
+        if form == "transposed":
+            layout = dict.fromkeys(("query", "key_pages", "value_pages"), form)
+        if form == "alone":
+            given |= {"query": given["query"][0], "block_table": table[0], "key_lengths": 9}
+        yield Call(given, layout=layout)
+
+
+@chapter.group("PAGE-1", operation=_PAGED, each=("positions", "positions but a sink", "pages"))
+def sequences_without(draw: Draw, nothing: str) -> Iterator[Yielded]:
+    """Some sequences have no position, or there is no page at all."""
+    for random, dtype, cache in _drawn(draw, replace(_CACHES[0], lengths=(0, 5, 0))):
+        given = _paged(random, dtype, cache, **({"sinks": True} if "sink" in nothing else {}))
+        if nothing == "pages":
+            given |= {name: given[name][:0] for name in ("key_pages", "value_pages")}
+            given["key_lengths"] = np.zeros(3, np.int64)
+        yield given
+
+
+@chapter.group("PAGE-2", operation=_PAGED, each=("one", "several", "past a page", "after none", "none"))
+def new_positions(draw: Draw, which: str) -> Iterator[Yielded]:
+    """New positions follow those of the pages, inside a page, across pages, and in an empty cache."""
+    own = {
+        "one": _Cache((5, 8, 11), added=1),
+        "several": _Cache((5, 1, 7), added=3, queries=3),
+        "past a page": _Cache((4, 3, 7), added=5, queries=2),
+        "after none": _Cache((0, 0), added=2, queries=2),
+        "none": _Cache((5, 3), added=0),
+    }[which]
+    for random, dtype, cache in _drawn(draw, own):
+        given = _paged(random, dtype, cache, is_causal=True)
+        if which == "none":
+            for name in ("key", "value"):
+                pages = given[f"{name}_pages"]
+                given[f"new_{name}"] = np.zeros((2, pages.shape[1], 0, pages.shape[3]), pages.dtype)
+        yield given
+
+
+@chapter.group("PAGE-3", operation=_PAGED, each=tuple(_STALE))
+def entries_that_are_not_read(draw: Draw, stale: str) -> Iterator[Yielded]:
+    """Entries past the length hold -1, a number that no page has, or a page of another sequence."""
+    for random, dtype, cache in _drawn(draw, *_CACHES):
+        given = _paged(random, dtype, cache)
+        unread = np.arange(cache.table) * cache.size >= given["key_lengths"][:, None]
+        yield given | {"block_table": np.where(unread, _STALE[stale], given["block_table"])}
+
+
+@chapter.group("PAGE-4", operation=_PAGED, each=("past the length", "past the end", "before the padding"))
+def large_numbers(draw: Draw, where: str) -> Iterator[Yielded]:
+    """Numbers of other sequences stand where no query reads."""
+    for random, dtype, cache in _drawn(
+        draw, replace(_CACHES[1], added=2 if where == "past the end" else 0, lengths=(3, 5))
+    ):
+        given = _paged(random, dtype, cache)
+        if where == "before the padding":
+            for name in ("key_pages", "value_pages"):
+                given[name][given["block_table"][:, 0]] = -_GARBAGE
+            given["left_padding"] = cache.size
+        yield given
+
+
+@chapter.group("PAGE-5", operation=_PAGED, each=("NaN", "infinity"))
+def not_a_number(draw: Draw, poison: str) -> Iterator[Yielded]:
+    """NaN or infinity stands in unused positions and pages, also beside new positions."""
+    for random, dtype, cache in _drawn(draw, _CACHES[0], replace(_CACHES[1], added=1, lengths=(3, 6))):
+        given = _paged(random, dtype, cache)
+        for name in ("key_pages", "value_pages"):
+            given[name][given[name] == _GARBAGE] = np.nan if poison == "NaN" else np.inf
+        yield given
+
+
+@chapter.group("PAGE-6", operation=_PAGED, each=("one", "each its own", "all", "causal", "window"))
+def left_padding(draw: Draw, which: str) -> Iterator[Yielded]:
+    """The first positions are no keys, and the positions of the others stay as they are."""
+    for random, dtype, cache in _drawn(draw, *_CACHES[:2]):
+        lengths = np.array(cache.lengths)
+        padding: Any = np.minimum(random.integers(1, 4, len(lengths)), lengths - 1)
+        padding = {"one": 2, "all": lengths}.get(which, padding)
+        own: Arguments = {"is_causal": True, "query_offset": 2} if which == "causal" else {}
+        own |= {"window": (3, 0)} if which == "window" else {}
+        yield _paged(random, dtype, cache, left_padding=padding, **own)
+
+
+@chapter.group(
+    "PAGE-7", operation=_PAGED, each=("end", "end with new", "one", "each its own", "more queries", "window")
+)
+def causal_with_an_offset(draw: Draw, offset: str) -> Iterator[Yielded]:
+    """The last query is at the last key, new ones included, unless an offset is given."""
+    caches = (_Cache((5, 9, 6), queries=3), replace(_CACHES[1], lengths=(3, 5)))
+    added, queries = (2 if offset == "end with new" else 0), (7 if offset == "more queries" else 0)
+    sized = (replace(one, added=added, queries=queries or one.queries) for one in caches)
+    for random, dtype, cache in _drawn(draw, *sized):
+        count = len(cache.lengths)
+        offsets: Mapping[str, Arguments] = {
+            "one": {"query_offset": int(random.integers(0, 4))},
+            "each its own": {"query_offset": random.integers(-1, 5, count)},
+            "window": {"window": (2, 0), "is_causal": False},
+        }
+        own = offsets.get(offset, {})
+        yield _paged(random, dtype, cache, **{"is_causal": True, **own})

@@ -1,0 +1,202 @@
+"""Packed sequences: the chapter `packing`."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from attnspec.reference.attention import attend, checked
+from attnspec.reference.call import Array, Call, Mask, part, step
+from attnspec.reference.errors import Shape, array, integers, need
+from attnspec.reference.evaluate import evaluate
+from attnspec.reference.notation import Attention, Window, count, entered, returned
+
+
+@dataclass(frozen=True)
+class Packed(Attention):
+    """A call of attention in which several sequences lie in one row.
+
+    It is attention over the whole row, with two changes: positions count from the beginning of each
+    sequence, and the mask allows only pairs of the same sequence.
+    """
+
+    query_starts: Array = None  # (G + 1,)
+    key_starts: Array = None  # (G + 1,)
+    offsets: Any = 0  # one integer, or (G,)
+
+    @property
+    def i(self) -> Array:
+        """Position of each query in its sequence, moved by the offset, ``(L, 1)``."""
+        starts, rows = self.query_starts, self.queries
+        return (
+            place_in_sequence(self, starts, rows) + offset_of_row(self, sequence_of_row(self, starts, rows))
+        )[:, None]
+
+    @property
+    def j(self) -> Array:
+        """Position of each key in its sequence, ``(S,)``."""
+        return place_in_sequence(self, self.key_starts, self.keys)
+
+
+def packed_attention(
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    *,
+    query_starts: ArrayLike,
+    key_starts: ArrayLike,
+    scale: float | None = None,
+    softcap: float | None = None,
+    is_causal: bool = False,
+    query_offset: ArrayLike = 0,
+    window: Window | None = None,
+    sinks: ArrayLike | None = None,
+    return_lse: bool = False,
+    dtype: DTypeLike = np.float64,
+) -> Any:
+    """Attention over several sequences that lie one after the other, without padding.
+
+    Parameters
+    ----------
+    query : (Hq, L, D)
+    key : (Hkv, S, D)
+    value : (Hkv, S, Dv)
+    query_starts, key_starts : (G + 1,)
+        The row at which the queries and the keys of each sequence begin, and the end of the last.
+    query_offset : int or (G,), optional
+        Position of query 0 of a sequence among its keys (PACK-5).
+    scale, softcap, is_causal, window, sinks, return_lse
+        As in `attention`.
+    dtype : data type, optional
+        Working precision and dtype of the results.
+
+    Returns
+    -------
+    output : (Hq, L, Dv)
+    lse : (Hq, L)
+        Only with ``return_lse``.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is refused.
+
+    Notes
+    -----
+    Rules PACK-1 to PACK-6.
+
+    Examples
+    --------
+    >>> from attnspec.reference import packed_attention
+    >>> zeros, value = [[[0.0]] * 3], [[[1.0], [3.0], [5.0]]]
+    >>> packed_attention(zeros, zeros, value, query_starts=[0, 1, 3], key_starts=[0, 2, 3]).tolist()
+    [[[2.0], [5.0], [5.0]]]
+    """
+    return evaluate(packed_attention_of, locals())
+
+
+def packed_attention_of(call: Call, query: Array, key: Array, value: Array, **options: Any) -> Any:
+    """Check the arguments, and compute."""
+    offsets = options.pop("query_offset")
+    given = Packed(call.steps, call.xp, call.dtype, query, key, value, offsets=offsets, **options)
+    return _packed(check_packed(cast("Packed", checked(check_row(given)))))
+
+
+@step
+def check_row(call: Packed) -> Packed:
+    """Check that there are no batch axes: all sequences lie in one row (ERR-16)."""
+    shape = tuple(array(call, "query", call.query, "ERR-2").shape)
+    need("query", len(shape) == 3, "three axes", f"shape {shape}", "ERR-16")
+    return call
+
+
+@step
+def check_packed(call: Packed) -> Packed:
+    """Check the boundaries and the offsets (ERR-16, PACK-6)."""
+    shape = tuple(array(call, "query_starts", call.query_starts, "ERR-16").shape)
+    need(
+        "query_starts", len(shape) == 1 and shape[0] > 0, "one axis of 1 or more", f"shape {shape}", "ERR-16"
+    )
+    starts = {
+        name: check_starts(call, name, getattr(call, name), shape, rows)
+        for name, rows in (("query_starts", call.queries), ("key_starts", call.keys))
+    }
+    return call.but(offsets=integers(call, "query_offset", call.offsets, (shape[0] - 1,), "ERR-16"), **starts)
+
+
+@step
+def check_starts(call: Packed, name: str, starts: Array, shape: Shape, rows: int) -> Array:
+    """Check that boundaries begin at 0, do not decrease, and end within the row (PACK-6)."""
+    array(call, name, starts, "ERR-16")
+    taken: Any = integers(call, name, starts, shape, "ERR-16")
+    first, last = int(taken[0]), int(taken[-1])
+    need(name, first == 0, "0 as the first boundary", first, "PACK-6")
+    falls = bool(call.xp.any(taken[1:] < taken[:-1]))
+    need(name, not falls, "boundaries that do not decrease", "some that do", "PACK-6")
+    need(name, last <= rows, f"boundaries up to {rows}", last, "PACK-6")
+    return taken
+
+
+@part
+def _packed(given: Packed) -> Any:
+    call = cast("Packed", entered(within_sequences(given)))
+    output, lse, weights = attend(call)
+    return returned(call, *of_sequences(call, output, lse), weights)
+
+
+@step
+def within_sequences(call: Packed) -> Packed:
+    """Let a query attend to keys of its own sequence only (PACK-1), and clear what is in none (PACK-4)."""
+    starts = {"query": call.query_starts, "key": call.key_starts, "value": call.key_starts}
+    arrays = {name: cleared(call, getattr(call, name), boundaries) for name, boundaries in starts.items()}
+    return call.but(mask=same_sequence(call), **arrays)
+
+
+@step
+def cleared(call: Packed, rows: Array, starts: Array) -> Array:
+    """Set the rows of no sequence to 0, because 0 times NaN is NaN in a gradient (PACK-7)."""
+    inside = sequence_of_row(call, starts, rows.shape[-2]) < starts.shape[0] - 1
+    return call.xp.where(inside[:, None], rows, call.xp.zeros_like(rows))
+
+
+@step
+def same_sequence(call: Packed) -> Mask:
+    """Whether a query and a key are of the same sequence, ``(L, S)``. Some are of none (PACK-3)."""
+    own = sequence_of_row(call, call.query_starts, call.queries)[:, None]
+    other = sequence_of_row(call, call.key_starts, call.keys)
+    return (own == other) & (own < call.query_starts.shape[0] - 1)
+
+
+@step
+def sequence_of_row(call: Packed, starts: Array, rows: int) -> Array:
+    """Return the sequence of each row, or their number for a row past the last boundary."""
+    xp = call.xp
+    begun = starts[1:, None] <= count(xp, rows, call.query)  # (G, rows): sequences that ended before
+    return xp.sum(xp.astype(begun, xp.int64), axis=0)
+
+
+@step
+def place_in_sequence(call: Packed, starts: Array, rows: int) -> Array:
+    """Return the position of each row in its sequence (PACK-5)."""
+    return count(call.xp, rows, call.query) - call.xp.take(
+        starts, sequence_of_row(call, starts, rows), axis=0
+    )
+
+
+@step
+def offset_of_row(call: Packed, sequences: Array) -> Any:
+    """Return the offset of each row: one for all, or that of its sequence (PACK-5)."""
+    xp = call.xp
+    if isinstance(call.offsets, int) or call.offsets.ndim == 0:
+        return call.offsets
+    # A row of no sequence has an offset that nothing reads.
+    return xp.take(xp.concat([call.offsets, xp.zeros_like(call.query_starts[:1])]), sequences, axis=0)
+
+
+@step
+def of_sequences(call: Packed, output: Array, lse: Array) -> tuple[Array, Array]:
+    """Give rows of no sequence the output 0 and the lse minus infinity, sinks or not (PACK-3)."""
+    inside = sequence_of_row(call, call.query_starts, call.queries) < call.query_starts.shape[0] - 1  # (L,)
+    return call.xp.where(inside[:, None], output, 0.0), call.xp.where(inside, lse, -math.inf)

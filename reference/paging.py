@@ -1,0 +1,198 @@
+"""Attention over a cache in pages: the chapter `paging`."""
+
+from typing import Any
+
+import numpy as np
+from array_api_compat import device
+from numpy.typing import ArrayLike, DTypeLike
+
+from attnspec.reference.attention import attention_of
+from attnspec.reference.caching import appended, gathered
+from attnspec.reference.call import Array, Call, Given, Mask, step
+from attnspec.reference.errors import array, integers, need, same_dtype, within
+from attnspec.reference.evaluate import evaluate
+from attnspec.reference.notation import Window, count, of_batch
+
+_OPTIONS = ("scale", "softcap", "is_causal", "window", "sinks", "return_lse")
+
+
+def paged_attention(
+    query: ArrayLike,
+    key_pages: ArrayLike,
+    value_pages: ArrayLike,
+    *,
+    block_table: ArrayLike,
+    key_lengths: ArrayLike,
+    new_key: ArrayLike | None = None,
+    new_value: ArrayLike | None = None,
+    left_padding: ArrayLike = 0,
+    scale: float | None = None,
+    softcap: float | None = None,
+    is_causal: bool = False,
+    query_offset: ArrayLike | None = None,
+    window: Window | None = None,
+    sinks: ArrayLike | None = None,
+    return_lse: bool = False,
+    dtype: DTypeLike = np.float64,
+) -> Any:
+    """Attention over keys and values that lie in pages.
+
+    Parameters
+    ----------
+    query : (*B, Hq, L, D)
+    key_pages : (P, Hkv, K, D)
+    value_pages : (P, Hkv, K, Dv)
+    block_table : (*B, T)
+        Page numbers of each sequence, in order.
+    key_lengths : int or (*B)
+        Number of positions that the pages of a sequence hold.
+    new_key : (*B, Hkv, N, D), optional
+    new_value : (*B, Hkv, N, Dv), optional
+        Keys and values of the positions after those that the pages hold (PAGE-2).
+    left_padding : int or (*B), optional
+        Number of positions at the beginning that are not keys (PAGE-6).
+    query_offset : int or (*B), optional
+        Position of query 0. By default the last query is at the last key (PAGE-7).
+    scale, softcap, is_causal, window, sinks, return_lse
+        As in `attention`.
+    dtype : data type, optional
+        Working precision and dtype of the results.
+
+    Returns
+    -------
+    output : (*B, Hq, L, Dv)
+    lse : (*B, Hq, L)
+        Only with ``return_lse``.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is refused.
+
+    Notes
+    -----
+    Rules PAGE-1 to PAGE-9.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.reference import paged_attention
+    >>> pages = np.array([1.0, 2.0, 4.0, 8.0]).reshape(2, 1, 2, 1)  # two pages of two positions
+    >>> query = np.zeros((1, 1, 1))
+    >>> paged_attention(query, 0 * pages, pages, block_table=[1, 0], key_lengths=3).tolist()
+    [[[4.333333333333333]]]
+    """
+    return evaluate(paged_attention_of, locals())
+
+
+def paged_attention_of(call: Call, query: Array, key_pages: Array, value_pages: Array, **given: Any) -> Any:
+    """Check the arguments, gather the pages, append the new positions, and attend."""
+    given = given | {"query": query, "key": key_pages, "value": value_pages}
+    return attention_of(call, **as_attention(call, check_paged(call, check_paged_arrays(call, given))))
+
+
+@step
+def as_attention(call: Call, given: Given) -> Given:
+    """Rewrite a checked call as one of attention over the gathered positions (PAGE-1)."""
+    lengths, end = given["key_lengths"], end_of_keys(call, given)
+    table = read_entries(call, given, lengths)
+    key, value = (held(call, given[name], table, given[f"new_{name}"], lengths) for name in ("key", "value"))
+    return {name: given[name] for name in _OPTIONS} | {
+        "query": given["query"],
+        "key": key,
+        "value": value,
+        "mask": after_padding(call, key.shape[-2], given["left_padding"], given["query"]),
+        "key_lengths": end,
+        "query_offset": offset_at_the_end(call, given["query_offset"], end, given["query"].shape[-2]),
+    }
+
+
+@step
+def check_paged_arrays(call: Call, given: Given) -> Given:
+    """Check the dtypes and shapes of pages, of the table, and of new positions (ERR-16, PAGE-9)."""
+    for one, other in (("new_key", "new_value"), ("new_value", "new_key")):
+        alone = given[one] is None and given[other] is not None
+        need(one, not alone, f"an array, as {other} is given", None, "PAGE-9")
+    names = {"query": "query", "key_pages": "key", "value_pages": "value"}
+    names |= {} if given["new_key"] is None else {"new_key": "new_key", "new_value": "new_value"}
+    same_dtype(call, **{name: given[of] for name, of in names.items()})
+    query = tuple(given["query"].shape)
+    need("query", len(query) >= 3, "three axes or more", f"shape {query}", "ERR-16")
+    keys, values = tuple(given["key"].shape), tuple(given["value"].shape)
+    need("key_pages", len(keys) == 4, "four axes", f"shape {keys}", "ERR-16")
+    shared = keys[1] > 0 and query[-3] % keys[1] == 0
+    need("key_pages", shared, f"a number of heads that divides {query[-3]}", keys[1], "HEAD-2")
+    need("key_pages", keys[3] == query[-1], f"depth {query[-1]} as in query", keys[3], "ERR-16")
+    fits = len(values) == 4 and values[:3] == keys[:3]
+    need("value_pages", fits, f"shape {keys[:3]} and a depth, as key_pages", f"shape {values}", "ERR-16")
+    need("value_pages", values[3] > 0, "a depth of 1 or more", 0, "ERR-5")
+    table = tuple(array(call, "block_table", given["block_table"], "ERR-16").shape)
+    batch = query[:-3]
+    good = len(table) == len(batch) + 1 and table[:-1] == batch
+    need("block_table", good, f"batch axes {batch} and one of pages", f"shape {table}", "ERR-16")
+    if given["new_key"] is not None:
+        own = tuple(given["new_key"].shape)
+        good = len(own) == len(query) and (*own[:-2], own[-1]) == (*batch, keys[1], keys[3])
+        need("new_key", good, f"shape {(*batch, keys[1], 'N', keys[3])}", own, "ERR-16")
+        shape, its = (*own[:-1], values[3]), tuple(given["new_value"].shape)
+        need("new_value", its == shape, f"shape {shape}", its, "ERR-16")
+    return given
+
+
+@step
+def check_paged(call: Call, given: Given) -> Given:
+    """Check the integers: lengths, left padding, offsets, and the entries that are read (ERR-16, PAGE-8)."""
+    batch, pages = tuple(given["query"].shape[:-3]), given["key"].shape
+    table = integers(
+        call, "block_table", given["block_table"], (*batch, given["block_table"].shape[-1]), "ERR-16"
+    )
+    room = given["block_table"].shape[-1] * pages[2]
+    added = 0 if given["new_key"] is None else given["new_key"].shape[-2]
+    need("key_lengths", added <= room, f"room for {added} more", f"{room} positions", "PAGE-8")
+    taken: Given = {"block_table": table}
+    for name, most in (("key_lengths", room - added), ("left_padding", room)):
+        taken[name] = integers(call, name, given[name], batch, "ERR-16")
+        within(call, name, taken[name], 0, most, "PAGE-8")
+    if given["query_offset"] is not None:
+        taken["query_offset"] = integers(call, "query_offset", given["query_offset"], batch, "ERR-16")
+    checked = given | taken
+    read = read_entries(call, checked, checked["key_lengths"])
+    within(call, "block_table", read, 0, max(pages[0] - 1, 0), "PAGE-8")
+    return checked
+
+
+@step
+def end_of_keys(_call: Call, given: Given) -> Any:
+    """Return the number of positions of each sequence, those that are new included (PAGE-2)."""
+    return given["key_lengths"] + (0 if given["new_key"] is None else given["new_key"].shape[-2])
+
+
+@step
+def read_entries(call: Call, given: Given, end: Any) -> Array:
+    """Return the block table with 0 for entries without a position before the end (PAGE-3)."""
+    table, size = given["block_table"], given["key"].shape[2]
+    first = count(call.xp, table.shape[-1], table) * size  # the first position of each entry
+    ends = end if isinstance(end, int) or end.ndim == 0 else end[..., None]
+    return call.xp.where(first < ends, table, call.xp.zeros_like(table))
+
+
+@step
+def held(call: Call, pages: Array, table: Array, new: Any, lengths: Any) -> Array:
+    """Return the positions of each sequence: its pages, then what is new (PAGE-1, PAGE-2)."""
+    if pages.shape[0] == 0:  # no entry is read
+        pages = call.xp.zeros((1, *pages.shape[1:]), dtype=pages.dtype, device=device(pages))
+    found = gathered(call, pages, call.xp.clip(table, 0, pages.shape[0] - 1))
+    return found if new is None else appended(call, found, new, lengths)
+
+
+@step
+def after_padding(call: Call, keys: int, padding: Any, like: Array) -> Mask:
+    """Allow the positions after the left padding, ``(*B, 1, 1, S)`` (PAGE-6)."""
+    found: Mask = count(call.xp, keys, like) >= of_batch(padding)
+    return found
+
+
+@step
+def offset_at_the_end(_call: Call, offset: Any, end: Any, queries: int) -> Any:
+    """Return the position of query 0. By default the last query is at the last key (PAGE-7)."""
+    return end - queries if offset is None else offset
