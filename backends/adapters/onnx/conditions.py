@@ -21,5 +21,5 @@ def has_causality_over_more_keys(arguments: Arguments) -> bool:
 
 def may_overflow(arguments: Arguments) -> bool:
     """Whether the score of a disallowed key may be infinite, in half precision if the inputs have it."""
-    masked = is_masked(arguments) or "key_lengths" in arguments
+    masked = is_masked(arguments) or "key_lengths" in arguments or "window" in arguments
     return masked and has_overflowing_score(arguments, "float16")
