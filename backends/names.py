@@ -51,6 +51,7 @@ SEPARATE = MappingProxyType(
         "transformers-eager": ("transformers", "transformers:eager_backend"),
         "transformers-sdpa": ("transformers", "transformers:sdpa_backend"),
         "paddle-sdpa": ("paddle", "paddle:default_backend"),
+        "tinygrad-sdpa": ("tinygrad", "tinygrad:sdpa_backend"),
         "tokamax-xla": ("tokamax", "tokamax:xla_backend"),
     }
 )

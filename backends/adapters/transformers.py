@@ -97,11 +97,17 @@ def _module(query: Any, key: Any) -> Any:
     return SimpleNamespace(num_key_value_groups=groups, training=False)
 
 
+def _has_lowest_bias_and_mask(arguments: Arguments) -> bool:
+    """Whether a bias beside a mask is about as low as the numbers that stand for disallowed keys."""
+    lowest = 6e4 if arguments["query"].dtype.name == "float16" else 1e38
+    return "mask" in arguments and has_bias_beyond_differences(arguments, lowest)
+
+
 _LOWEST = Deviation(
     ("MASK-5", "NUM-5"),
     "the score of a disallowed key is the lowest number, and a bias of allowed keys may be as low",
     "transformers/masked_lowest",
-    when=lambda arguments: "mask" in arguments and has_bias_beyond_differences(arguments, 1e38),
+    when=_has_lowest_bias_and_mask,
 )
 _REPEATED = Deviation(
     ("SHAPE-6",),

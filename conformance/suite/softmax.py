@@ -100,7 +100,7 @@ def every_key_counts(draw: Draw, sizes: tuple[int, int]) -> Iterator[Yielded]:
 
 @chapter.group("SOFT-3")
 def one_key_gives_its_value(draw: Draw) -> Iterator[Yielded]:
-    """Whatever the score, the output of a row with one key is its value, in half precision to the last bit."""
+    """Whatever the score, the output of a row with one key is its value: in half precision, the same bits."""
     # With one key. A backend that does not take one key is not tested.
     for problem in replace(draw, constraints=ANY).problems(_ONE_KEY, 6):
         yield Calls((Call(problem.arguments, outputs=("output",)),), _is_the_value)

@@ -1,5 +1,7 @@
 """Conditions on the arguments of a call, for the deviations of ONNX Runtime."""
 
+import numpy as np
+
 from attnspec.backends.adapters.conditions import Arguments, has_overflowing_score, is_masked
 
 
@@ -11,6 +13,19 @@ def has_empty_axis(arguments: Arguments) -> bool:
 def has_scale_of_zero(arguments: Arguments) -> bool:
     """Whether the given scale is 0."""
     return bool(arguments.get("scale") == 0)
+
+
+def has_scale_without_short_root(arguments: Arguments) -> bool:
+    """Whether the square root of the given scale is no number of float32.
+
+    Examples
+    --------
+    >>> from attnspec.backends.adapters.onnx.conditions import has_scale_without_short_root
+    >>> [has_scale_without_short_root({"scale": scale}) for scale in (0.25, 0.5)]
+    [False, True]
+    """
+    scale = arguments.get("scale")
+    return scale is not None and scale > 0 and float(np.sqrt(np.float32(scale))) ** 2 != scale
 
 
 def has_causality_over_more_keys(arguments: Arguments) -> bool:

@@ -3,7 +3,11 @@
 from onnx.reference import ReferenceEvaluator
 
 from attnspec.backends.adapters.conditions import has_other_heads_of_value, has_repeated_batch_entry
-from attnspec.backends.adapters.onnx.conditions import has_empty_axis, may_overflow
+from attnspec.backends.adapters.onnx.conditions import (
+    has_empty_axis,
+    has_scale_without_short_root,
+    may_overflow,
+)
 from attnspec.backends.adapters.onnx.model import onnx_attention
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
@@ -36,6 +40,13 @@ _DEVIATIONS = (
         "keys and values of one batch entry are repeated",
         "onnx/batch_repeated",
         when=has_repeated_batch_entry,
+    ),
+    Deviation(
+        ("NUM-2",),
+        "the square root of a given scale is taken in float32",
+        "onnx/float64_scale",
+        dtypes=("float64",),
+        when=has_scale_without_short_root,
     ),
     Deviation(
         ("NUM-6",),

@@ -1,4 +1,4 @@
-"""ONNX's reference: keys and values of one batch entry are repeated for the others (SHAPE-6, variant broadcast).
+"""ONNX's reference: keys and values of one batch entry are repeated (SHAPE-6, variant broadcast).
 
 Documentation: the page Attention of the ONNX operators gives Q, K and V one batch size.
 
