@@ -5,7 +5,7 @@ from typing import Any
 
 os.environ.setdefault("DEV", "PYTHON")  # the device CPU needs clang
 
-from tinygrad import Tensor  # noqa: E402 - it reads the variable
+from tinygrad import Tensor
 
 from attnspec.backends.backend import Backend
 from attnspec.backends.errors import Unsupported
