@@ -37,6 +37,7 @@ SEPARATE = {
     "keras-jax": ("keras==3.15.1", "jax==0.10.2"),
     "transformers": ("transformers==5.23.0", "torch==2.13.0"),
     "paddle": ("paddlepaddle==3.3.1",),
+    "executorch": ("executorch==1.5.1", "torch==2.13.0"),
     "tvm": ("apache-tvm==0.27.0.post1",),
     "iree": ("iree-base-compiler==3.13.0", "iree-base-runtime==3.13.0"),
     "tinygrad": ("tinygrad==0.14.0",),

@@ -106,6 +106,12 @@ def _function(dtype: str, mask: str, depth: int) -> Any:
 
 _DEVIATIONS = (
     Deviation(
+        ("SCORE-1", "SCORE-3", "SCORE-4", "SOFT-3", "MASK-1", "MASK-2", "MASK-6"),
+        "with a depth above 128 the result is wrong",
+        "iree/deep",
+        when=lambda arguments: arguments["query"].shape[-1] > 128,
+    ),
+    Deviation(
         ("MASK-6", "SHAPE-7"),
         "without keys the result is NaN",
         "iree/no_keys",
