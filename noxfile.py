@@ -37,6 +37,10 @@ SEPARATE = {
     "keras-jax": ("keras==3.15.1", "jax==0.10.2"),
     "transformers": ("transformers==5.23.0", "torch==2.13.0"),
     "paddle": ("paddlepaddle==3.3.1",),
+    "executorch": ("executorch==1.5.1", "torch==2.13.0"),
+    "tvm": ("apache-tvm==0.27.0.post1",),
+    "iree": ("iree-base-compiler==3.13.0", "iree-base-runtime==3.13.0"),
+    "tinygrad": ("tinygrad==0.14.0",),
     "tokamax": ("tokamax==0.0.12", "jax==0.10.2"),
 }
 #: The results of this run, in the order of the sessions. The table leaves out results of earlier runs.

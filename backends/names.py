@@ -51,6 +51,10 @@ SEPARATE = MappingProxyType(
         "transformers-eager": ("transformers", "transformers:eager_backend"),
         "transformers-sdpa": ("transformers", "transformers:sdpa_backend"),
         "paddle-sdpa": ("paddle", "paddle:default_backend"),
+        "executorch-custom": ("executorch", "executorch:custom_backend"),
+        "tvm-attention": ("tvm", "tvm:attention_backend"),
+        "iree-attention": ("iree", "iree:attention_backend"),
+        "tinygrad-sdpa": ("tinygrad", "tinygrad:sdpa_backend"),
         "tokamax-xla": ("tokamax", "tokamax:xla_backend"),
     }
 )

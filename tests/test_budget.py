@@ -74,13 +74,47 @@ def test_a_bias_is_rounded_once_more():
     assert np.allclose(allowed, 2 * 1024 * 2.0**-53, rtol=1e-9, atol=0)  # the sum, and the result
 
 
-def test_one_key_leaves_nothing_to_be_off_but_the_last_rounding_and_an_approximate_exponential():
-    one = np.ones((1, 1))
+def test_one_key_leaves_the_roundings_of_its_two_sums_the_last_one_and_an_approximate_exponential():
+    """Five roundings each of numerator and denominator, in float32."""
+    one, sums = np.ones((1, 1)), 2 * 5 * 2.0**-24
     for accuracy, approximate in (("full", 0), ("cast", 2.0**-13)):
         allowed = budget(
             "attention", {"query": one, "key": one, "value": 1.5 * one}, "float16", accuracy=accuracy
         )
-        assert allowed["output"][0, 0] == 1.5 * (approximate + 2.0**-11 * (1 + approximate))
+        error = sums + approximate
+        assert np.isclose(allowed["output"][0, 0], 1.5 * (error + 2.0**-11 * (1 + error)), rtol=1e-12, atol=0)
+
+
+def test_one_key_allows_an_exponent_by_a_fused_multiply_add():
+    """The exponential is not 1: its exponent is the rounding error of the maximum in base 2."""
+    single, log2e = np.float32, np.float32(np.log2(np.e))
+    most = 0.0
+    for s in np.linspace(-40, 40, 4001, dtype=single):
+        shift = single(s * log2e)
+        exponential = single(np.exp2(float(s) * float(log2e) - float(shift)))  # rounded once
+        value = single(1 + abs(s) / 64)
+        weight = single(exponential * single(1 / exponential))
+        output = single(single(exponential * value) * single(1 / exponential))
+        arguments = {"query": np.array([[s]]), "key": np.ones((1, 1)), "value": np.array([[value]])}
+        allowed = budget("attention", arguments, "float32")
+        for found, exact, name in ((weight, 1, "weights"), (output, value, "output")):
+            share = abs(float(found) - float(exact)) / allowed[name][0, 0]
+            most = max(most, share)
+    assert 0.1 < most <= 0.5
+
+
+def test_minus_infinity_has_a_budget_where_it_is_capped():
+    """It is capped to minus the cap, without an error besides those of tanh and product: 6 roundings."""
+    zero = np.zeros((2, 1))
+    arguments = {"query": zero[:1], "key": zero, "value": zero, "bias": np.array([[0.0, -np.inf]])}
+    arguments |= {"softcap": 1.0}
+    plain = budget("attention", arguments, "float64", capped_bias=True)["weights"]
+    assert plain[0, 1] == 0
+    capped = budget("attention", arguments, "float64", capped_bias=True, capped_infinity=True)["weights"]
+    p = np.array([1, np.exp(-1)]) / (1 + np.exp(-1))
+    e = np.array([4, 6 + 3 + 4])  # exponential; cap, shift and exponential
+    first_order = p * (e + (p * e).sum() + (2 + 4) + 2 * 5 * np.log(2)) + p  # and the result
+    assert np.allclose(capped[0], first_order * 2.0**-53, rtol=1e-9, atol=0)
 
 
 def test_one_key_after_dropout_has_a_weight_that_is_cast():
@@ -134,7 +168,9 @@ def test_a_value_is_rounded_by_a_profile_even_where_there_is_one_key():
     one = np.ones((1, 1))
     arguments = {"query": one, "key": one, "value": one}
     allowed = budget("attention", arguments, "float32", profile="tf32")["output"][0, 0]
-    assert np.isclose(allowed, 2.0**-10 + 2.0**-20 + 2.0**-24 * (1 + 2.0**-10), rtol=1e-9, atol=0)
+    # The value, and two sums of a block of four products: ten cut off and four rounded each.
+    error = 2.0**-10 + 2.0**-20 + 2 * (10 + 4) * 2.0**-24
+    assert np.isclose(allowed, error + 2.0**-24 * (1 + error), rtol=1e-9, atol=0)
 
 
 def test_the_chapter_has_the_profiles_as_they_are():

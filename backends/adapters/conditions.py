@@ -107,6 +107,27 @@ def has_row_below(arguments: Arguments, largest: float) -> bool:
     return bool(low.all(axis=-1).any())
 
 
+def has_empty_row_of_mask(arguments: Arguments) -> bool:
+    """Whether a mask is given and a query has no key that it, the bias and causality allow.
+
+    Examples
+    --------
+    >>> from attnspec.backends.adapters.conditions import has_empty_row_of_mask
+    >>> mask, bias = np.array([[True, False]]), np.array([[-np.inf, 0.0]])
+    >>> has_empty_row_of_mask({"mask": mask}), has_empty_row_of_mask({"mask": mask, "bias": bias})
+    (False, True)
+    """
+    if "mask" not in arguments:
+        return False
+    allowed = arguments["mask"]
+    if "bias" in arguments:
+        allowed = allowed & ~np.isneginf(arguments["bias"].astype(np.float64))
+    if arguments.get("is_causal"):
+        pairs = arguments["query"].shape[-2], arguments["key"].shape[-2]
+        allowed = allowed & np.tri(*pairs, dtype=bool)
+    return not allowed.any(axis=-1).all()
+
+
 def has_row_of_minus_infinity(arguments: Arguments) -> bool:
     """Whether the bias disallows all keys of a query.
 

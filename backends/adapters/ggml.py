@@ -7,7 +7,9 @@ import ggml
 import numpy as np
 from numpy.typing import NDArray
 
+from attnspec.backends.adapters.conditions import Arguments, has_infinity
 from attnspec.backends.backend import Backend
+from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
 from attnspec.backends.user.described import describe
 
@@ -25,6 +27,8 @@ def flash_backend() -> Backend:
         mask_axes=4,
         given=["scale"],
         concurrent=False,
+        deviations=_DEVIATIONS,
+        versions=">=0.0.45,<0.0.46",
     )
 
 
@@ -98,3 +102,31 @@ def _tensor(context: Any, array: NDArray[Any]) -> Any:
 def _array(tensor: Any, shape: tuple[int, ...]) -> NDArray[Any]:
     data = ctypes.cast(ggml.ggml_get_data(tensor), ctypes.POINTER(ctypes.c_float))
     return np.ctypeslib.as_array(data, shape=shape).copy()
+
+
+def _has_infinite_sink(arguments: Arguments) -> bool:
+    return "sinks" in arguments and bool(np.isneginf(arguments["sinks"]).any())
+
+
+_DEVIATIONS = (
+    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted, and gives NaN", "ggml/scale_not_finite"),
+    Deviation(("SCORE-6",), "a softcap of 0 is none, and any other is accepted", "ggml/softcap_not_positive"),
+    Deviation(
+        ("NUM-11",),
+        "a score of plus infinity gives the value of its key",
+        "ggml/infinite_key",
+        when=has_infinity,
+    ),
+    Deviation(
+        ("NUM-14", "NUM-11"),
+        "a row whose first score is minus infinity is NaN",
+        "ggml/minus_infinite_first",
+        when=has_infinity,
+    ),
+    Deviation(
+        ("SOFT-5",),
+        "a sink of minus infinity in a row with nothing to attend to gives NaN",
+        "ggml/minus_infinite_sink",
+        when=_has_infinite_sink,
+    ),
+)

@@ -6,9 +6,11 @@ from typing import Any
 
 from attnspec.backends.adapters.conditions import (
     has_bias_beyond_differences,
+    has_empty_row_of_mask,
     has_other_heads_of_value,
     has_overflowing_score,
     has_repeated_batch_entry,
+    has_row_of_minus_infinity,
 )
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
@@ -135,11 +137,18 @@ _OF_TORCH = (
         when=lambda arguments: "bias" in arguments and bool(arguments.get("is_causal")),
     ),
     Deviation(
-        ("MASK-6", "NUM-5"),
+        ("MASK-6", "MASK-1", "MASK-4", "NUM-5"),
         "in float16 a mask adds -45850, so that a query with nothing to attend to has weights of its scores",
         "keras/torch_empty_row_half",
         dtypes=("float16",),
-        when=lambda arguments: "mask" in arguments,
+        when=has_empty_row_of_mask,
+    ),
+    Deviation(
+        ("MASK-12",),
+        "in float16 a mask adds -45850, and the score of a disallowed key may be larger",
+        "keras/torch_half_leaks",
+        dtypes=("float16",),
+        when=lambda arguments: "mask" in arguments and has_overflowing_score(arguments, "float16"),
     ),
     Deviation(
         ("HEAD-2",),
@@ -162,5 +171,18 @@ _OF_JAX = (
         "jax/bias_overflow",
         when=lambda arguments: "bias" in arguments and has_overflowing_score(arguments),
     ),
+    Deviation(
+        ("GRAD-10",),
+        "if all keys of a query have a bias of minus infinity, gradients of its head are NaN",
+        "jax/empty_row_gradient_bias",
+        when=has_row_of_minus_infinity,
+    ),
+    Deviation(
+        ("HEAD-2",),
+        "a call that JAX refuses is computed by Keras: values may have one head",
+        "keras/jax_fallback",
+        when=has_other_heads_of_value,
+    ),
+    Deviation(("ERR-5",), "a depth of 0 throughout is accepted", "jax/depth_zero"),
     Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "keras/not_checked"),
 )

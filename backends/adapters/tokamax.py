@@ -62,6 +62,7 @@ def _backend(name: str, implementation: str) -> Backend:
         name=name,
         array="jax",
         library="tokamax",
+        dtypes=["bfloat16", "float32", "float64"],  # float16 is refused on a CPU
         layout="BSHD",
         axes=4,
         mask_axes=4,

@@ -10,6 +10,7 @@ from transformers.models.llama.modeling_llama import eager_attention_forward
 from attnspec.backends.adapters.conditions import (
     Arguments,
     has_bias_beyond_differences,
+    has_empty_row_of_mask,
     has_mask_or_bias,
     has_nan_query,
     has_other_heads_of_value,
@@ -96,11 +97,17 @@ def _module(query: Any, key: Any) -> Any:
     return SimpleNamespace(num_key_value_groups=groups, training=False)
 
 
+def _has_lowest_bias_and_mask(arguments: Arguments) -> bool:
+    """Whether a bias beside a mask is about as low as the numbers that stand for disallowed keys."""
+    lowest = 6e4 if arguments["query"].dtype.name == "float16" else 1e38
+    return "mask" in arguments and has_bias_beyond_differences(arguments, lowest)
+
+
 _LOWEST = Deviation(
-    ("MASK-5",),
+    ("MASK-5", "NUM-5"),
     "the score of a disallowed key is the lowest number, and a bias of allowed keys may be as low",
     "transformers/masked_lowest",
-    when=lambda arguments: "mask" in arguments and has_bias_beyond_differences(arguments, 1e38),
+    when=_has_lowest_bias_and_mask,
 )
 _REPEATED = Deviation(
     ("SHAPE-6",),
@@ -120,6 +127,20 @@ _OF_EAGER = (
         "a mask is added, so a query of NaN without an allowed key gives NaN",
         "transformers/eager_nan_query",
         when=lambda arguments: has_nan_query(arguments) and has_mask_or_bias(arguments),
+    ),
+    Deviation(
+        ("MASK-6", "MASK-1", "MASK-4"),
+        "the lowest number of float64, which a mask adds, is minus infinity in the softmax of float32",
+        "transformers/eager_empty_row_float64",
+        dtypes=("float64",),
+        when=has_empty_row_of_mask,
+    ),
+    Deviation(
+        ("MASK-5",),
+        "a bias of float64 below the lowest number of float32 is minus infinity in the softmax",
+        "transformers/eager_empty_row_float64",
+        dtypes=("float64",),
+        when=lambda arguments: has_bias_beyond_differences(arguments, 1e38),
     ),
     Deviation(
         ("GRAD-10",),
@@ -147,9 +168,14 @@ def _has_no_rows(arguments: Arguments) -> bool:
     return 0 in arguments["query"].shape[:-1]
 
 
+def _has_empty_row_of_both(arguments: Arguments) -> bool:
+    """Whether a mask and a bias are given and leave a query no key."""
+    return "bias" in arguments and has_empty_row_of_mask(arguments)
+
+
 _OF_SDPA = (
     Deviation(
-        ("MASK-3", "MASK-4", "ERR-3", "GRAD-9"),
+        ("MASK-3", "MASK-4", "ERR-3", "ERR-13", "GRAD-9"),
         "is_causal has no effect on a single query",
         "transformers/sdpa_one_query",
         when=lambda arguments: bool(arguments.get("is_causal")) and arguments["query"].shape[-2] == 1,
@@ -165,6 +191,12 @@ _OF_SDPA = (
         "beside a bias the score of a key after the query is the lowest number, and a bias of -inf is lower",
         "transformers/sdpa_bias_and_causal",
         when=lambda arguments: bool(arguments.get("is_causal")) and "bias" in arguments,
+    ),
+    Deviation(
+        ("MASK-4", "MASK-6"),
+        "beside a bias a mask is the lowest number, so that a query with nothing to attend to attends to all",
+        "transformers/sdpa_empty_row_beside_bias",
+        when=_has_empty_row_of_both,
     ),
     Deviation(
         ("SHAPE-7", "GRAD-2", "GRAD-9"),

@@ -71,7 +71,8 @@ def _computed(backend: Backend, case: Case, accuracy: Accuracy, *, probed: bool)
         "profile": backend.profile,
         "working": backend.dialect.get("NUM-2") if dtype == "float64" else None,
         "uniform_rows": _means(operation, arguments, backend.dialect),
-        "capped_bias": backend.dialect.get("SCORE-5") == "after-bias",
+        "capped_bias": (capped := backend.dialect.get("SCORE-5") == "after-bias"),
+        "capped_infinity": capped and backend.dialect.get("MASK-2") == "added",
     }
     if operation == "alibi_bias" and backend.dialect.get("POS-8") == "key-position":
         # Compute each row for a query at position 0, whose distance from key j is j.

@@ -84,21 +84,23 @@ def _capped(value: Budget, error: Budget, given: Mapping[str, Any], work: Format
     softcap = given.get("softcap")
     if softcap is None:
         return value, error
+    finite = np.isfinite(value)  # minus infinity is capped in some variants
     # The slope of tanh is steepest at the point of the error's range that is nearest to 0.
     nearest = np.maximum(np.abs(value) - error, 0) / softcap
     slope = np.cosh(np.minimum(nearest, 300)) ** -2.0
-    error = error + work.unit * np.abs(value)  # of the quotient
+    error = np.where(finite, error + work.unit * np.abs(np.where(finite, value, 0)), 0)  # of the quotient
     value = softcap * np.tanh(value / softcap)
     rounding = (EXPONENTIAL + CAPPING) * work.unit * np.abs(value) + work.normal * (error > 0)
     return value, slope * error + rounding
 
 
 def _biased(value: Budget, error: Budget, given: Mapping[str, Any], work: Format) -> tuple[Budget, Budget]:
-    """Return scores after the bias, and their errors. Minus infinity disallows in every variant."""
+    """Return scores after the bias, and their errors. Minus infinity disallows, or it is a score to cap."""
     bias = given.get("bias")
     if bias is None:
         return value, error
-    value = value + (np.where(np.isfinite(bias), bias, 0) if given.get("capped_bias") else bias)
+    disallows = given.get("capped_bias") and not has_capped_infinity(given)
+    value = value + (np.where(np.isfinite(bias), bias, 0) if disallows else bias)
     return value, error + np.where(np.isfinite(value), work.unit * (np.abs(value) + error), 0)
 
 
@@ -122,7 +124,7 @@ def attention_budget(
     storage, work, profile = arithmetic.storage, arithmetic.work, arithmetic.profile
     s, score_error = scores_and_errors(query, key, given, arithmetic, inherited and inherited[:2])
     relative, absolute, approximate = _casting(arithmetic)
-    allowed = allowed_keys(s.shape, **{name: given[name] for name in MASKING if name in given})
+    allowed = budgeted_keys(s.shape, given)
     if np.any(given["uniform_rows"]):
         filled = given["uniform_rows"] & means(allowed, given.get("sinks"))
         s, score_error = np.where(filled, 0, s), np.where(filled, 0, score_error)
@@ -135,13 +137,14 @@ def attention_budget(
     p: Budget = softmax(s, allowed).astype(np.float64)  # (*B, Hq, L, S), and a column for the sink
     keys = allowed.sum(axis=-1, keepdims=True)
     top, below = _below_the_top(s, allowed)
-    # Relative error of each exponential. It cancels if the key is the only one in its row: its weight is 1.
+    # Relative error of each exponential. It cancels if the key is the only one in its row. What remains there
+    # are the roundings of its product with the value and of the quotient.
     exponent = score_error + SHIFTING * work.unit * below + EXPONENTIAL * work.unit + approximate
     exponent = np.where(allowed & (keys > 1), exponent, 0)
     # An approximate exponential near 1 is rounded to 1 when it is cast, but the sum may use it uncast.
     alone = approximate * (keys == 1)
     exponential = np.expm1(np.minimum(exponent, 700))
-    sums = (profile.summing(keys, work.unit) + NORMALISING * work.unit) * (keys > 1)
+    sums = (profile.summing(keys, work.unit) + NORMALISING * work.unit) * (keys > 0)
     # Parts are merged by exp(lse_part - lse). The error of each lse is that of its rounding and logarithm.
     largest = np.where(keys > 0, np.abs(top), 0) + (1 + EXPONENTIAL) * np.log(np.maximum(keys, 1))
     merging = 2 * work.unit * largest * (keys > 1)
@@ -181,6 +184,18 @@ def attention_budget(
     if inherited is not None:
         error = error + (q + weight_error) @ repeat_heads(inherited[2], s.shape)
     return {"output": rounded(output, error, storage), "lse": lse, "weights": weights}
+
+
+def has_capped_infinity(given: Mapping[str, Any]) -> bool:
+    """Whether a bias of minus infinity is added and then capped, so that its key has a weight."""
+    return bool(given.get("capped_infinity")) and given.get("softcap") is not None
+
+
+def budgeted_keys(shape: tuple[int, ...], given: Mapping[str, Any]) -> NDArray[np.bool_]:
+    """Return the keys that are allowed in the variants of a call."""
+    infinite = has_capped_infinity(given)
+    masking = {name: given[name] for name in MASKING if name in given and not (infinite and name == "bias")}
+    return allowed_keys(shape, **masking)
 
 
 def means(allowed: NDArray[np.bool_], sinks: Budget | None) -> NDArray[np.bool_]:

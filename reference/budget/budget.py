@@ -45,6 +45,7 @@ def budget(
     profile: str = "",
     uniform_rows: bool | NDArray[np.bool_] = False,
     capped_bias: bool = False,
+    capped_infinity: bool = False,
 ) -> dict[str, Budget]:
     """Compute the budget of every element of every output.
 
@@ -72,6 +73,9 @@ def budget(
     capped_bias : bool, optional
         Whether the softcap applies to the sum of score and bias (the variant ``after-bias``
         of SCORE-5).
+    capped_infinity : bool, optional
+        Whether a bias of minus infinity is added and capped with the score (also the variant
+        ``added`` of MASK-2), so that its key has a weight.
 
     Returns
     -------
@@ -89,7 +93,11 @@ def budget(
     """
     storage = FORMATS[dtype]
     work = storage if accuracy == "storage" else FORMATS[working or storage.working]
-    given: dict[str, Any] = {"uniform_rows": uniform_rows, "capped_bias": capped_bias}
+    given: dict[str, Any] = {
+        "uniform_rows": uniform_rows,
+        "capped_bias": capped_bias,
+        "capped_infinity": capped_infinity,
+    }
     known = OPERATIONS[operation].arguments
     given |= {name: _wide(known[name], x) for name, x in arguments.items() if x is not None}
     products = PROFILES[profile].get(dtype, PLAIN) if profile else PLAIN

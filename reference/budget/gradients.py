@@ -13,16 +13,15 @@ from attnspec.reference.budget.attention import (
     CAPPING,
     DROPPING,
     EXPONENTIAL,
-    MASKING,
     SCALING,
     SHIFTING,
     attention_budget,
+    budgeted_keys,
     means,
     repeat_heads,
     scores_and_errors,
 )
 from attnspec.reference.budget.formats import Budget, rounded
-from attnspec.reference.masking import allowed_keys
 from attnspec.reference.softmax import log_sum_exp, softmax
 
 #: Roundings of an exponent at the size of the lse, if score and lse are converted to base 2 one by one.
@@ -151,7 +150,7 @@ def _weights(
     work, sinks = arithmetic.work, given.get("sinks")
     arrays = given["query"], given["key"], given["value"]
     s, s_error = scores_and_errors(arrays[0], arrays[1], given, arithmetic, inherited and inherited[:2])
-    allowed = allowed_keys(s.shape, **{name: given[name] for name in MASKING if name in given})
+    allowed = budgeted_keys(s.shape, given)
     met = allowed | (given["uniform_rows"] & means(allowed, sinks))
     s, s_error = np.where(allowed, s, 0), np.where(allowed, s_error, 0)
     p: Budget = softmax(s, met, sinks).astype(np.float64)  # (*B, Hq, L, S)

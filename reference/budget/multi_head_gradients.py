@@ -43,7 +43,7 @@ def multi_head_gradient_budget(
     )
     options = {name: given[name] for name in PASSED_ON if name in given}
     call = {**dict(zip(_NAMES, values, strict=True)), "d_output": cotangent, **options}
-    call |= {name: given[name] for name in ("uniform_rows", "capped_bias")}
+    call |= {name: given[name] for name in ("uniform_rows", "capped_bias", "capped_infinity")}
     budgets = gradient_budget(call, {}, arithmetic, (*errors, cotangent_error))
     exact = attention_vjp(*values, cotangent, **options)
     ds = {

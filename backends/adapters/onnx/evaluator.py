@@ -2,8 +2,12 @@
 
 from onnx.reference import ReferenceEvaluator
 
-from attnspec.backends.adapters.conditions import has_other_heads_of_value
-from attnspec.backends.adapters.onnx.conditions import has_empty_axis, may_overflow
+from attnspec.backends.adapters.conditions import has_other_heads_of_value, has_repeated_batch_entry
+from attnspec.backends.adapters.onnx.conditions import (
+    has_empty_axis,
+    has_scale_without_short_root,
+    may_overflow,
+)
 from attnspec.backends.adapters.onnx.model import onnx_attention
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
@@ -22,9 +26,7 @@ def reference_backend() -> Backend:
         axes=4,
         bias_dtype="query",
         dialect={
-            "NUM-2": "float32",
             "NUM-5": {"float16": "storage", "bfloat16": "storage"},
-            "SHAPE-6": "broadcast",
         },
         deviations=_DEVIATIONS,
         versions=">=1.23,<1.24",
@@ -33,6 +35,25 @@ def reference_backend() -> Backend:
 
 _DEVIATIONS = (
     Deviation(("SHAPE-7", "MASK-6"), "a call without keys is refused", "onnx/no_keys", when=has_empty_axis),
+    Deviation(
+        ("SHAPE-6",),
+        "keys and values of one batch entry are repeated",
+        "onnx/batch_repeated",
+        when=has_repeated_batch_entry,
+    ),
+    Deviation(
+        ("NUM-2",),
+        "the square root of a given scale is taken in float32",
+        "onnx/float64_scale",
+        dtypes=("float64",),
+        when=has_scale_without_short_root,
+    ),
+    Deviation(
+        ("NUM-6",),
+        "exponentials are summed in bfloat16, where a sum stops to grow",
+        "onnx/half_sums",
+        dtypes=("bfloat16",),
+    ),
     Deviation(("ERR-2",), "integers are taken", "onnx/integers"),
     Deviation(("ERR-5",), "a depth of 0 is accepted", "onnx/depth_zero"),
     Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "onnx/scale_not_finite"),

@@ -1,0 +1,134 @@
+"""IREE: the operation ``iree_linalg_ext.attention``, compiled for the CPU."""
+
+from functools import cache
+from typing import Any
+
+import iree.compiler
+import iree.runtime
+import numpy as np
+
+from attnspec.backends.adapters.conditions import (
+    has_bias_beyond_differences,
+    has_mask_or_bias,
+    has_overflowing_score,
+)
+from attnspec.backends.backend import Backend
+from attnspec.backends.deviation import Deviation
+from attnspec.backends.errors import Unsupported
+from attnspec.backends.user.described import describe
+
+#: A module of one function. All sizes are dynamic but the depth. See the finding `iree/dynamic_depth`.
+_SOURCE = """
+#query = affine_map<(b, i, c, d, j) -> (b, i, d)>
+#key = affine_map<(b, i, c, d, j) -> (b, j, d)>
+#value = affine_map<(b, i, c, d, j) -> (b, j, c)>
+#scale = affine_map<(b, i, c, d, j) -> ()>
+#mask = affine_map<(b, i, c, d, j) -> (b, i, j)>
+#output = affine_map<(b, i, c, d, j) -> (b, i, c)>
+!deep = tensor<?x?xDEPTHxTYPE>
+!arrays = tensor<?x?x?xTYPE>
+func.func @attention(
+    %query: !deep, %key: !deep, %value: !arrays, %given: tensor<TYPE>, %mask: tensor<?x?x?xOF_MASK>
+) -> !arrays {
+  %scale = tensor.extract %given[] : tensor<TYPE>
+  %0 = arith.constant 0 : index
+  %1 = arith.constant 1 : index
+  %2 = arith.constant 2 : index
+  %heads = tensor.dim %query, %0 : !deep
+  %queries = tensor.dim %query, %1 : !deep
+  %depth = tensor.dim %value, %2 : !arrays
+  %empty = tensor.empty(%heads, %queries, %depth) : !arrays
+  %found = iree_linalg_ext.attention <{indexing_maps = [#query, #key, #value, #scaleMAP, #output]}>
+      ins(%query, %key, %value, %scaleNAME : !deep, !deep, !arrays, TYPEADDED)
+      outs(%empty : !arrays) {
+    ^bb0(%score: f32): iree_linalg_ext.yield %score : f32
+  } -> !arrays
+  return %found : !arrays
+}
+"""
+_TYPES = {"float16": "f16", "float32": "f32", "bool": "i1"}
+
+
+def attention_backend() -> Backend:
+    """Run modules of one operation. Batch entries and heads share an axis."""
+    return describe(
+        attention,
+        name="iree-attention",
+        library="iree-base-compiler",
+        dtypes=["float16", "float32"],
+        axes=4,
+        mask_axes=4,
+        heads="equal",
+        bias_dtype="query",
+        given=["scale"],
+        concurrent=False,
+        deviations=_DEVIATIONS,
+        dialect={"MASK-2": "added", "MASK-6": "nan", "NUM-5": {"float16": "storage"}},
+        versions=">=3.13,<3.14",
+    )
+
+
+def attention(query: Any, key: Any, value: Any, *, scale: float, mask: Any = None, bias: Any = None) -> Any:
+    """Pass a mask of booleans or a bias as the operand `mask`."""
+    if mask is not None and bias is not None:
+        raise Unsupported("the operation takes one mask")
+    if mask is not None and mask.dtype != bool:
+        raise TypeError(f"mask: expected booleans, got {mask.dtype}")
+    if query.dtype.name not in _TYPES or not query.dtype == key.dtype == value.dtype:
+        raise TypeError("query, key, value: expected arrays of float16 or float32, all of one dtype")
+    shape = (*query.shape[:-1], key.shape[-2])
+    if key.shape != (*shape[:2], shape[3], query.shape[-1]) or value.shape[:-1] != key.shape[:-1]:
+        raise ValueError("query, key, value: expected shapes that fit, as the operation does not check them")
+    added = mask if bias is None else bias
+    arrays = [query, key, value] if added is None else [query, key, value, np.broadcast_to(added, shape)]
+    folded = [np.ascontiguousarray(x).reshape(x.shape[0] * x.shape[1], *x.shape[2:]) for x in arrays]
+    run = _function(query.dtype.name, "" if added is None else added.dtype.name, query.shape[-1])
+    found = run(*folded[:3], np.array(scale, query.dtype), *folded[3:])
+    return np.array(found.to_host()).reshape(*shape[:3], value.shape[-1])
+
+
+@cache
+def _function(dtype: str, mask: str, depth: int) -> Any:
+    """Compile the operation for a dtype, the dtype of a mask, or none, and a depth."""
+    kind = _TYPES[dtype]
+    text = _SOURCE if mask else _SOURCE.replace(", %mask: tensor<?x?x?xOF_MASK>", "")
+    of_mask = _TYPES.get(mask, "")
+    words = {"MAP": ", #mask", "NAME": ", %mask", "ADDED": f", tensor<?x?x?x{of_mask}>"}
+    for word, there in words.items():
+        text = text.replace(word, there if mask else "")
+    text = text.replace("OF_MASK", of_mask).replace("TYPE", kind).replace("DEPTH", str(depth))
+    options = {"target_backends": ["llvm-cpu"], "extra_args": ["--iree-llvmcpu-target-cpu=host"]}
+    module = iree.compiler.compile_str(text, **options)
+    context = iree.runtime.SystemContext(config=iree.runtime.Config("local-sync"))
+    context.add_vm_module(iree.runtime.VmModule.copy_buffer(context.instance, module))
+    return context.modules.module["attention"]
+
+
+_DEVIATIONS = (
+    Deviation(
+        ("SCORE-1", "SCORE-3", "SCORE-4", "SOFT-3", "MASK-1", "MASK-2", "MASK-6"),
+        "with a depth above 128 the result is wrong",
+        "iree/deep",
+        when=lambda arguments: arguments["query"].shape[-1] > 128,
+    ),
+    Deviation(
+        ("MASK-6", "SHAPE-7"),
+        "without keys the result is NaN",
+        "iree/no_keys",
+        when=lambda arguments: arguments["key"].shape[-2] == 0,
+    ),
+    Deviation(
+        ("MASK-5",),
+        "a row whose keys all have the lowest bias is NaN",
+        "iree/lowest_bias",
+        when=lambda arguments: has_bias_beyond_differences(arguments, 1e38),
+    ),
+    Deviation(
+        ("MASK-12",),
+        "a mask is added, and the score of a finite key may be infinite: the row is NaN",
+        "iree/masked_overflow",
+        when=lambda arguments: has_mask_or_bias(arguments) and has_overflowing_score(arguments),
+    ),
+    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted, and gives NaN", "iree/not_checked"),
+    Deviation(("ERR-5",), "values of depth 0 are accepted", "iree/not_checked"),
+)

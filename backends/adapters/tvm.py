@@ -1,0 +1,111 @@
+"""TVM: the operator ``relax.op.nn.attention``, compiled by LLVM with symbolic shapes."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax, tirx
+
+from attnspec.backends.adapters.conditions import Arguments, has_overflowing_score
+from attnspec.backends.backend import Backend
+from attnspec.backends.deviation import Deviation
+from attnspec.backends.errors import Unsupported
+from attnspec.backends.user.described import describe
+
+_SHAPES = {"query": "blhd", "key": "bshd", "value": "bshe", "bias": "bhls"}
+
+
+def attention_backend() -> Backend:
+    """Run functions of one operator."""
+    return describe(
+        attention,
+        name="tvm-attention",
+        library="apache-tvm",
+        dtypes=["float16", "float32", "float64"],
+        layout="BSHD",
+        axes=4,
+        mask_axes=4,
+        heads="equal",
+        bias_dtype="query",
+        concurrent=False,
+        dialect={"MASK-2": "added"},
+        deviations=_DEVIATIONS,
+        versions=">=0.27,<0.28",
+    )
+
+
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    *,
+    scale: float | None = None,
+    bias: Any = None,
+    is_causal: bool = False,
+    query_offset: Any = 0,
+) -> Any:
+    """Express causality as ``TopLeft``, or as ``BottomRight`` if the last query is at the last key."""
+    arrays = [query, key, value]
+    queries, keys = query.shape[1], key.shape[1]
+    causal = "TopLeft" if is_causal else None
+    if is_causal and np.any(query_offset):
+        if np.ndim(query_offset) or query_offset != keys - queries or query_offset < 0:
+            raise Unsupported(
+                "causal_mask aligns the first query with the first key, or the last with the last"
+            )
+        causal = "BottomRight"
+    if bias is not None:
+        shape = (query.shape[0], query.shape[2], queries, keys)
+        arrays.append(np.broadcast_to(bias, shape))
+    run = _function(query.dtype.name, len(arrays), causal, None if scale is None else float(scale))
+    return run(*[tvm.runtime.tensor(np.ascontiguousarray(array)) for array in arrays]).numpy()
+
+
+@cache
+def _function(dtype: str, count: int, causal: str | None, scale: float | None) -> Any:
+    """Compile the operator for a number of arrays and its attributes."""
+    sizes = {letter: tirx.Var(letter, "int64") for letter in "blshde"}
+    inputs = [
+        relax.Var(name, relax.TensorType([sizes[letter] for letter in letters], dtype))
+        for name, letters in list(_SHAPES.items())[:count]
+    ]
+    builder = relax.BlockBuilder()
+    with builder.function("attention", inputs):
+        with builder.dataflow():
+            found = relax.op.nn.attention(*inputs, scale=scale, causal_mask=causal)
+            output = builder.emit_output(builder.emit(found))
+        builder.emit_func_output(output)
+    return relax.VirtualMachine(tvm.compile(builder.get(), target="llvm"), tvm.cpu())["attention"]
+
+
+def _is_far_below_zero(arguments: Arguments) -> bool:
+    """Whether a call is causal and a score may be far below 0, as far as the arrays tell."""
+    query, key = (np.abs(arguments[name].astype(np.float64)) for name in ("query", "key"))
+    if not arguments.get("is_causal") or not query.size or not key.size:
+        return False
+    return bool(query.max() * key.max() * query.shape[-1] > 80)
+
+
+_DEVIATIONS = (
+    Deviation(
+        ("SOFT-2",),
+        "beside causal_mask a row whose scores are all far below 0 is NaN",
+        "tvm/causal_maximum",
+        when=_is_far_below_zero,
+    ),
+    Deviation(
+        ("MASK-6", "SHAPE-7"),
+        "without keys the result is not written",
+        "tvm/no_keys",
+        when=lambda arguments: arguments["key"].shape[-2] == 0,
+    ),
+    Deviation(
+        ("MASK-12",),
+        "a bias of minus infinity is added, and the score of a finite key may be infinite: the row is NaN",
+        "tvm/bias_overflow",
+        when=lambda arguments: "bias" in arguments and has_overflowing_score(arguments),
+    ),
+    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "tvm/not_checked"),
+    Deviation(("ERR-5",), "a depth of 0 is accepted", "tvm/not_checked"),
+)
