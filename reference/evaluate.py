@@ -15,6 +15,7 @@ _PLAIN = frozenset(
     [
         *("scale", "softcap", "is_causal", "window", "dropout_rate", "return_lse", "return_weights"),
         *("convention", "heads", "key_heads", "base", "interleaved", "rotary_depth"),
+        *("query_block", "key_block"),
     ]
 )
 #: Arguments that are one integer or an array of integers.

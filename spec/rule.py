@@ -19,6 +19,7 @@ CHAPTERS = (
     "heads",
     "caching",
     "positions",
+    "sparsity",
     "dropout",
     "gradients",
     "numerics",

@@ -26,6 +26,7 @@ FILES = {
     "heads": ("heads",),
     "caching": ("caching", "merging"),
     "positions": ("positions",),
+    "sparsity": ("sparsity", "listed_keys"),
     "dropout": ("dropout",),
     "gradients": (
         "gradients",

@@ -23,6 +23,7 @@ from attnspec.reference.exact.gradients_of_companions import evaluate_merge_grad
 from attnspec.reference.exact.gradients_of_multi_head import evaluate_multi_head_gradients
 from attnspec.reference.exact.head import Head, exact_mean, matrix, rational, weights_and_lse
 from attnspec.reference.exact.projection import block, projected
+from attnspec.reference.exact.sparsity import evaluate_sparse, evaluate_sparse_gradients
 
 #: The variants whose values the oracle computes.
 VARIANTS = (
@@ -211,6 +212,10 @@ _OPERATIONS: Mapping[str, Evaluate] = MappingProxyType(
         "scores": _scores,
         "projection": _projection,
         "merge_partials_vjp": evaluate_merge_gradients,
+        "block_sparse_attention": evaluate_sparse,
+        "block_sparse_attention_vjp": evaluate_sparse_gradients,
+        "listed_attention": evaluate_sparse,
+        "listed_attention_vjp": evaluate_sparse_gradients,
         **COMPANIONS,
     }
 )

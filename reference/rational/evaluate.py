@@ -27,6 +27,12 @@ from attnspec.reference.rational.gradients_of_companions import merge_partials_v
 from attnspec.reference.rational.gradients_of_multi_head import multi_head_attention_vjp
 from attnspec.reference.rational.positions import alibi_bias, rotary
 from attnspec.reference.rational.projection import multi_head_attention, projection, self_attention
+from attnspec.reference.rational.sparsity import (
+    block_sparse_attention,
+    block_sparse_attention_vjp,
+    listed_attention,
+    listed_attention_vjp,
+)
 
 #: The number of digits. Exponents are unbounded for practical purposes.
 _CONTEXT = Context(prec=60, Emin=-(10**15), Emax=10**15)
@@ -43,6 +49,10 @@ _WITH_DIALECT: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, str]], Arr
         "multi_head_attention": multi_head_attention,
         "multi_head_attention_vjp": multi_head_attention_vjp,
         "alibi_bias": alibi_bias,
+        "block_sparse_attention": block_sparse_attention,
+        "block_sparse_attention_vjp": block_sparse_attention_vjp,
+        "listed_attention": listed_attention,
+        "listed_attention_vjp": listed_attention_vjp,
     }
 )
 _WITHOUT_DIALECT: Mapping[str, Callable[[Mapping[str, Any]], Arrays]] = MappingProxyType(

@@ -7,7 +7,7 @@ capabilities: an argument that is not in the signature is unsupported.
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from attnspec.operations import attention, companions, gradients
+from attnspec.operations import attention, companions, gradients, sparsity
 from attnspec.operations.argument import REQUIRED, Argument, Bounds, Kind, Numbers, Output, Role, Shape
 from attnspec.operations.letters import LETTERS, Letter
 from attnspec.operations.operation import Operation
@@ -43,6 +43,10 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
         "gather_pages": companions.GATHER_PAGES,
         "merge_partials": companions.MERGE_PARTIALS,
         "merge_partials_vjp": gradients.MERGE_PARTIALS_VJP,
+        "block_sparse_attention": sparsity.BLOCK_SPARSE_ATTENTION,
+        "block_sparse_attention_vjp": sparsity.BLOCK_SPARSE_ATTENTION_VJP,
+        "listed_attention": sparsity.LISTED_ATTENTION,
+        "listed_attention_vjp": sparsity.LISTED_ATTENTION_VJP,
         "rotary": companions.ROTARY,
         "rotary_vjp": gradients.ROTARY_VJP,
         "alibi_bias": companions.ALIBI_BIAS,

@@ -12,7 +12,7 @@ Numbers = Literal["floating", "lse", "boolean", "integer"]
 #: What an argument does: it is an operand, changes scores, masks, enters the denominator, changes the
 #: weights, selects how an operation works, or asks for an output.
 Role = Literal["data", "scores", "masks", "denominator", "weights", "form", "asks"]
-#: Letters, and products of letters: see `attnspec.operations.letters`.
+#: Letters, products of letters, and quotients that are rounded up: see `attnspec.operations.letters`.
 Shape = tuple[str, ...]
 
 

@@ -75,6 +75,9 @@ LETTERS: Mapping[str, Letter] = MappingProxyType(
             Letter("P", "pages in the cache", "pages"),
             Letter("K", "positions of a page", "positions of a page"),
             Letter("T", "pages of a sequence", "pages of a sequence"),
+            Letter("Lb", "queries of a block", "queries of a block", may_be_empty=False),
+            Letter("Sb", "keys of a block", "keys of a block", may_be_empty=False),
+            Letter("W", "places of a list", "places of a list"),
         )
     }
 )
@@ -84,7 +87,7 @@ HEADS = ("Hq", "Hkv", "H")
 
 
 def value_of(expression: str, letters: Mapping[str, int]) -> int | None:
-    """Compute a size: a letter, a product of letters, or a difference of two letters.
+    """Compute a size: a letter, a product or difference of letters, or a quotient, which is rounded up.
 
     Parameters
     ----------
@@ -102,7 +105,12 @@ def value_of(expression: str, letters: Mapping[str, int]) -> int | None:
     >>> from attnspec.operations.letters import value_of
     >>> value_of("Hq*D", {"Hq": 2, "D": 8}), value_of("C-N", {"C": 6, "N": 2}), value_of("S", {})
     (16, 4, None)
+    >>> value_of("L/Lb", {"L": 5, "Lb": 2})
+    3
     """
+    whole, quotient, part = expression.partition("/")
+    if quotient:
+        return -(-letters[whole] // letters[part]) if {whole, part} <= letters.keys() else None
     total = 0
     for place, term in enumerate(expression.split("-")):
         product = 1

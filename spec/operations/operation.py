@@ -32,6 +32,9 @@ class Operation:
     otherwise : mapping of str to (str, str)
         The size of a letter if an argument is absent: ``{"S": ("memory", "L")}`` means
         that without a memory there are as many keys as queries.
+    reduces : str
+        The operation whose result it has, for arguments of the same names and others that
+        follow from its own. Empty if it is defined by itself.
     """
 
     positional: tuple[Argument, ...]
@@ -40,6 +43,7 @@ class Operation:
     forward: tuple[Argument, ...] = ()
     headless: bool = False
     otherwise: Mapping[str, tuple[str, str]] = field(default_factory=dict, hash=False)
+    reduces: str = ""
 
     @cached_property
     def arguments(self) -> Mapping[str, Argument]:

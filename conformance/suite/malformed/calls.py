@@ -4,7 +4,7 @@ The faults of an argument follow from its declared kind, shape, bounds and needs
 declaration also has the rule that refuses each fault.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
@@ -80,13 +80,22 @@ def every(sizes: Sizes = ()) -> tuple[Malformed, ...]:
         own = {**SIZES, **dict(sizes if primal(operation) == "attention" else ())}
         made = (make(operation, own) for make in (_derived, _alone, _resized, _by_hand))
         for call in chain.from_iterable(made):
-            if operation != primal(operation) and call.argument in OPERATIONS[primal(operation)].arguments:
-                continue  # attention itself is asked to refuse these
+            if call.argument in _asked_elsewhere(operation):
+                continue
             # Companions and the operator have arguments of the same name: "softcap of 0 in scores".
             beside = "" if call.operation == "attention" else f" in {call.operation}"
             name = NAMES.get(f"{call.name}{beside}") or f"{call.name}{beside}"
             found.setdefault(name, replace(call, name=name))
     return tuple(found.values())
+
+
+def _asked_elsewhere(operation: str) -> Collection[str]:
+    """Return the arguments of an operation that another is asked to refuse, such as attention itself."""
+    whole = primal(operation)
+    reduced = OPERATIONS[whole].reduces
+    if reduced:
+        return OPERATIONS[operation if operation != whole else reduced].arguments
+    return OPERATIONS[whole].arguments if operation != whole else ()
 
 
 def mixed(operation: str, dtype: str, other: str) -> Iterator[Malformed]:
@@ -232,6 +241,15 @@ def _by_hand(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
     if operation == "append_cache":
         changes = _sized(operation, form, sizes, {"N": sizes["C"] + 1})
         yield _call(operation, known["lengths"], "more than the cache has room for", "bounds", changes, sizes)
+    if operation == "block_sparse_attention":
+        counts, indices = (value_for(operation, known[name], sizes) for name in ("block_counts", "block_indices"))
+        lists = {"block_counts": counts + indices.shape[-1], "block_indices": indices}
+        blocks = -(-sizes["S"] // sizes["Sb"])
+        for words, wrong in (("past the last", blocks), ("below 0", -1)):
+            changed = indices.copy()
+            changed.flat[-1] = wrong
+            changes = lists | {"block_indices": changed}
+            yield _call(operation, known["block_indices"], f"listed block {words}", "bounds", changes, sizes)
     if operation == "rotary":
         changes = _sized(operation, form, sizes, {"D": 5})
         yield _call(operation, known["rotary_depth"], "depth that is odd", "bounds", changes, sizes)
