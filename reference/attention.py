@@ -103,11 +103,12 @@ def attention(
 
 def attention_of(call: Call, query: Array, key: Array, value: Array, **options: Any) -> Any:
     """Check the arguments, and compute."""
-    return _attention(checked(Attention(call.steps, call.xp, call.dtype, query, key, value, **options)))
+    return computed(checked(Attention(call.steps, call.xp, call.dtype, query, key, value, **options)))
 
 
 @part
-def _attention(call: Attention) -> Any:
+def computed(call: Attention) -> Any:
+    """Compute what a checked call returns."""
     call = entered(call)
     return returned(call, *attend(call))
 

@@ -97,7 +97,7 @@ def attention_vjp_of(
 ) -> tuple[Array, ...]:
     """Check the arguments, and compute."""
     given = Gradients(call.steps, call.xp, call.dtype, query, key, value, d_output=d_output, **options)
-    return _attention_vjp(check_cotangents(cast("Gradients", checked(given))))
+    return computed_vjp(check_cotangents(cast("Gradients", checked(given))))
 
 
 @step
@@ -116,7 +116,8 @@ def check_cotangents(call: Gradients) -> Gradients:
 
 
 @part
-def _attention_vjp(given: Gradients) -> tuple[Array, ...]:
+def computed_vjp(given: Gradients) -> tuple[Array, ...]:
+    """Compute the gradients of a checked call."""
     call = given_cotangents(cast("Gradients", entered(given)))
     found = backward(call)
     if call.flat:  # the bias and the sinks never had an axis of heads to remove

@@ -7,9 +7,9 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from attnspec.reference.call import Array, Call
 from attnspec.reference.evaluate import evaluate
-from attnspec.reference.gradients import attention_vjp_of
-from attnspec.reference.masking import Window
-from attnspec.reference.sparsity import Sparse, check_blocks, check_lists, plain_options, sparse
+from attnspec.reference.gradients import Gradients, check_cotangents, computed_vjp
+from attnspec.reference.notation import Window
+from attnspec.reference.sparsity import Sparse, check_blocks, check_lists, plain_fields, sparse
 
 
 def block_sparse_attention_vjp(
@@ -80,7 +80,7 @@ def block_sparse_attention_vjp_of(
     call: Call, query: Array, key: Array, value: Array, d_output: Array, *, d_lse: Array, **options: Any
 ) -> Any:
     """Check the arguments, and compute."""
-    return _gradients(call, check_blocks(sparse(call, query, key, value, options)), d_output, d_lse)
+    return _gradients(check_blocks(sparse(call, query, key, value, options)), d_output, d_lse)
 
 
 def listed_attention_vjp(
@@ -144,9 +144,9 @@ def listed_attention_vjp_of(
     call: Call, query: Array, key: Array, value: Array, d_output: Array, *, d_lse: Array, **options: Any
 ) -> Any:
     """Check the arguments, and compute."""
-    return _gradients(call, check_lists(sparse(call, query, key, value, options)), d_output, d_lse)
+    return _gradients(check_lists(sparse(call, query, key, value, options)), d_output, d_lse)
 
 
-def _gradients(call: Call, given: Sparse, d_output: Array, d_lse: Array) -> tuple[Array, ...]:
-    options = {name: x for name, x in plain_options(given).items() if name != "return_lse"}
-    return attention_vjp_of(call, given.query, given.key, given.value, d_output, d_lse=d_lse, **options)
+def _gradients(given: Sparse, d_output: Array, d_lse: Array) -> tuple[Array, ...]:
+    plain = Gradients(**plain_fields(given), d_output=d_output, d_lse=d_lse)
+    return computed_vjp(check_cotangents(plain))

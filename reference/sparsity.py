@@ -1,20 +1,19 @@
 """Sparse attention by blocks and by lists of keys: the chapter `sparsity`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike
 
 from attnspec import OPERATIONS
 from attnspec.operations.gradients import primal
-from attnspec.reference.attention import attention_of, checked
+from attnspec.reference.attention import checked, computed
 from attnspec.reference.call import Array, Call, Mask, part, step
-from attnspec.reference.errors import array, booleans, dtype_name, fitting, need, whole, within
+from attnspec.reference.errors import Shape, array, booleans, dtype_name, fitting, need, whole, within
 from attnspec.reference.evaluate import evaluate
-from attnspec.reference.masking import Window
-from attnspec.reference.notation import Attention, Shape, count
+from attnspec.reference.notation import Attention, Window, count
 
 
 @dataclass(frozen=True)
@@ -173,14 +172,12 @@ def sparse(call: Call, query: Array, key: Array, value: Array, options: Mapping[
 
 def attended(given: Sparse) -> Any:
     """Attend with the mask of a sparse call."""
-    call = Call(given.steps, given.xp, given.dtype)
-    return attention_of(call, given.query, given.key, given.value, **plain_options(given))
+    return computed(Attention(**plain_fields(given)))
 
 
-def plain_options(given: Sparse, operation: str = "listed_attention") -> dict[str, Any]:
-    """Return the options of the call of attention that a sparse call stands for."""
-    names = (set(OPERATIONS[operation].options) - {"d_lse"}) & set(OPERATIONS["attention"].options)
-    return {name: getattr(given, name) for name in sorted(names)} | {"mask": meant(given)}
+def plain_fields(given: Sparse) -> dict[str, Any]:
+    """Return the fields of the call of attention that a sparse call stands for."""
+    return {one.name: getattr(given, one.name) for one in fields(Attention)} | {"mask": meant(given)}
 
 
 def as_attention(operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -52,7 +52,7 @@ FITTING: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "merge_partials": _ones(outputs=(2, 3, 2), lses=(2, 3)),
         "merge_partials_vjp": _ones(outputs=(2, 3, 2), lses=(2, 3), d_output=(3, 2)),
         **{
-            f"{name}{vjp}": _ones(query=(2, 3, 4), key=(2, 3, 4), value=(2, 3, 4), **of) | own
+            f"{name}{vjp}": _ones(query=(2, 3, 4), key=(2, 3, 4), value=(2, 3, 4), **of) | dict(own)
             for vjp, of in (("", {}), ("_vjp", {"d_output": (2, 3, 4)}))
             for name, own in _SPARSE.items()
         },

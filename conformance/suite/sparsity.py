@@ -158,7 +158,7 @@ def strides_of_blocks(draw: Draw, layout: str) -> Iterator[Yielded]:
 
 @chapter.group("SPARSE-12", operation=_VJP, each=("block_mask", "lists", "causal", "sinks"))
 def gradients_of_blocks(draw: Draw, by: str) -> Iterator[Yielded]:
-    """Each block adds its part to the gradients, and one that is inactive for all queries has gradients of 0."""
+    """Each block adds its part to the gradients, and one that is inactive for all queries adds nothing."""
     for problem in draw.problems(SHAPES[1:]):
         sizes = _sizes((2, 3))
         shown = _mask(problem, sizes)

@@ -75,10 +75,10 @@ def _pairs_of_blocks(arguments: Arguments) -> Iterator[Index]:
         for place in itertools.product(*map(range, blocks[:-1])):
             listed = {int(index) for index in indices[place].tolist()[: int(counts[place])]}
             shown[place] &= np.array([block in listed for block in range(len(left))], dtype=bool)
-    for *place, row, column in zip(*(axis.tolist() for axis in np.nonzero(shown)), strict=True):
+    for *heads, row, column in zip(*(axis.tolist() for axis in np.nonzero(shown)), strict=True):
         for i in range(upper[row], min(upper[row] + height, queries)):
             for j in range(left[column], min(left[column] + width, keys)):
-                yield (*place, i, j)
+                yield (*heads, i, j)
 
 
 def _pairs_of_lists(arguments: Arguments) -> Iterator[Index]:
