@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from attnspec.reference.call import Array, Call
+from attnspec.reference.call import Array, Call, step
 from attnspec.reference.evaluate import evaluate
 from attnspec.reference.gradients import Gradients, check_cotangents, computed_vjp
 from attnspec.reference.notation import Window
@@ -80,7 +80,7 @@ def block_sparse_attention_vjp_of(
     call: Call, query: Array, key: Array, value: Array, d_output: Array, *, d_lse: Array, **options: Any
 ) -> Any:
     """Check the arguments, and compute."""
-    return _gradients(check_blocks(sparse(call, query, key, value, options)), d_output, d_lse)
+    return sparse_gradients(check_blocks(sparse(call, query, key, value, options)), d_output, d_lse)
 
 
 def listed_attention_vjp(
@@ -144,9 +144,11 @@ def listed_attention_vjp_of(
     call: Call, query: Array, key: Array, value: Array, d_output: Array, *, d_lse: Array, **options: Any
 ) -> Any:
     """Check the arguments, and compute."""
-    return _gradients(check_lists(sparse(call, query, key, value, options)), d_output, d_lse)
+    return sparse_gradients(check_lists(sparse(call, query, key, value, options)), d_output, d_lse)
 
 
-def _gradients(given: Sparse, d_output: Array, d_lse: Array) -> tuple[Array, ...]:
+@step
+def sparse_gradients(given: Sparse, d_output: Array, d_lse: Array) -> tuple[Array, ...]:
+    """Compute the gradients of attention with the mask of a sparse call (SPARSE-12)."""
     plain = Gradients(**plain_fields(given), d_output=d_output, d_lse=d_lse)
     return computed_vjp(check_cotangents(plain))

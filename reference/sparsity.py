@@ -170,8 +170,9 @@ def sparse(call: Call, query: Array, key: Array, value: Array, options: Mapping[
     return cast("Sparse", checked(made))
 
 
+@step
 def attended(given: Sparse) -> Any:
-    """Attend with the mask of a sparse call."""
+    """Attend with the mask of a sparse call (SPARSE-1, SPARSE-6)."""
     return computed(Attention(**plain_fields(given)))
 
 

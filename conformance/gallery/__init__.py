@@ -10,6 +10,7 @@ from attnspec.conformance.gallery import (
     correct_bases,
     correct_gradients,
     correct_orders,
+    correct_sparsity,
     correct_tiles,
     denominator,
     dropout,
@@ -34,6 +35,7 @@ from attnspec.conformance.gallery import (
     integers,
     invariance,
     layouts,
+    listed_keys,
     logarithms,
     masking,
     notation,
@@ -47,6 +49,7 @@ from attnspec.conformance.gallery import (
     sinks,
     softmax,
     sources,
+    sparsity,
     special_numbers,
     splits,
     tiled_masks,
@@ -74,6 +77,8 @@ def wrong_entries() -> tuple[Entry, ...]:
         heads,
         caching,
         positions,
+        sparsity,
+        listed_keys,
         dropout,
         gradients_of_companions,
         numerics,
@@ -111,7 +116,9 @@ def wrong_entries() -> tuple[Entry, ...]:
 @cache
 def correct_entries() -> tuple[Entry, ...]:
     """List the entries that break no rule."""
-    return entries_of(correct, correct_tiles, correct_bases, correct_orders, correct_gradients)
+    return entries_of(
+        correct, correct_tiles, correct_bases, correct_orders, correct_sparsity, correct_gradients
+    )
 
 
 def entry(name: str) -> Entry:

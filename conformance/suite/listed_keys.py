@@ -140,7 +140,7 @@ def gradients_of_lists(draw: Draw, beside: str) -> Iterator[Yielded]:
             lists[..., ::2, :], lists[..., 2:] = -1, -1
         if beside == "wider than the keys":
             empty = np.full((*lists.shape[:-1], keys + 1), -1, lists.dtype)
-            lists = np.concatenate([empty, lists], axis=-1)
+            lists = np.concatenate([lists[..., :2], empty, lists[..., 2:]], axis=-1)
         options = sinks(problem) if beside == "sinks" else {}
         cotangent = cotangents(problem, lse=beside == "sinks")
         yield problem.arguments | {"key_indices": lists} | options | cotangent
