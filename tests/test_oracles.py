@@ -196,6 +196,8 @@ def companions(random):
     lses = normal(3, 2, 4) * 10
     lses[1, 0] = lses[:, 1, 1] = -np.inf
     tokens = {"tokens": normal(2, 3, 4), "query_weight": normal(4, 4)}
+    sparse = {"query": normal(4, 3, 2), "key": normal(2, 4, 2), "value": normal(2, 4, 3)}
+    blocks = sparse | {"query_block": 2, "key_block": 2}
     return [
         ("scores", {"query": normal(4, 3, 2), "key": normal(2, 5, 2), "softcap": 0.5, "bias": normal(3, 5)}),
         ("split_heads", {"features": normal(2, 3, 6), "heads": 3}),
@@ -205,6 +207,12 @@ def companions(random):
             {"cache": normal(2, 1, 5, 2), "new": normal(2, 1, 2, 2), "lengths": np.array([0, 3])},
         ),
         ("gather_pages", {"pages": normal(3, 2, 2, 2), "block_table": np.array([[2, 0], [1, 1]])}),
+        ("block_sparse_attention", blocks | {"block_mask": np.array([[True, False], [False, True]])}),
+        (
+            "block_sparse_attention",
+            blocks | {"block_counts": np.array([2, 0]), "block_indices": np.array([[1, 0], [7, 7]])},
+        ),
+        ("listed_attention", sparse | {"key_indices": np.array([[[2, -1]], [[0, 0]]])}),
         ("merge_partials", {"outputs": normal(3, 2, 4, 2), "lses": lses}),
         ("rotary", {"features": normal(2, 2, 3, 6), "offset": np.array([500, -2]), "rotary_depth": 4}),
         ("rotary", {"features": normal(3, 4), "offset": 3, "interleaved": True, "base": 100.0}),
