@@ -8,8 +8,8 @@ import pytest
 from attnspec import OPERATIONS, find_rule, reference
 from attnspec.backends import load
 from attnspec.conformance.suite.malformed import every, fitting, malformed, mixed
+from attnspec.conformance.suite.malformed.calls import asked_elsewhere
 from attnspec.fitting import misfits
-from attnspec.operations.gradients import primal
 
 EVERY = {call.name: call for call in every()}
 MIXED = {call.name: call for name in OPERATIONS for call in mixed(name, "float64", "float32")}
@@ -113,18 +113,19 @@ def test_the_calls_that_they_change_fit(operation):
 
 
 def test_the_data_tell_that_they_do_not_fit():
-    """But for an odd depth, which is refused as the default of another argument."""
+    """But for an odd depth, the default of another argument, and for blocks that only a count makes wrong."""
     fit = [name for name, call in (EVERY | MIXED).items() if not misfits(call.operation, call.arguments)]
-    assert fit == ["depth that is odd"]
+    blocks = [f"listed block {place} in block_sparse_attention" for place in ("past the last", "below 0")]
+    assert fit == [*blocks, "depth that is odd"]
 
 
 def test_every_argument_is_malformed_somewhere():
-    """But for those that an operation for gradients has in common with the operation itself."""
+    """But for those that an operation has in common with the one that it differentiates or reduces to."""
     known = {
         (operation, name)
         for operation, form in OPERATIONS.items()
         for name in form.arguments
-        if operation == primal(operation) or name not in OPERATIONS[primal(operation)].arguments
+        if name not in asked_elsewhere(operation)
     }
     assert {(call.operation, call.argument) for call in EVERY.values()} == known
 

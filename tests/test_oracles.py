@@ -207,12 +207,6 @@ def companions(random):
             {"cache": normal(2, 1, 5, 2), "new": normal(2, 1, 2, 2), "lengths": np.array([0, 3])},
         ),
         ("gather_pages", {"pages": normal(3, 2, 2, 2), "block_table": np.array([[2, 0], [1, 1]])}),
-        ("block_sparse_attention", blocks | {"block_mask": np.array([[True, False], [False, True]])}),
-        (
-            "block_sparse_attention",
-            blocks | {"block_counts": np.array([2, 0]), "block_indices": np.array([[1, 0], [7, 7]])},
-        ),
-        ("listed_attention", sparse | {"key_indices": np.array([[[2, -1]], [[0, 0]]])}),
         ("merge_partials", {"outputs": normal(3, 2, 4, 2), "lses": lses}),
         ("rotary", {"features": normal(2, 2, 3, 6), "offset": np.array([500, -2]), "rotary_depth": 4}),
         ("rotary", {"features": normal(3, 4), "offset": 3, "interleaved": True, "base": 100.0}),
@@ -237,6 +231,12 @@ def companions(random):
             "self_attention",
             tokens | {"key_weight": normal(4, 4), "value_weight": normal(4, 1), "query_bias": normal(4)},
         ),
+        ("block_sparse_attention", blocks | {"block_mask": np.array([[True, False], [False, True]])}),
+        (
+            "block_sparse_attention",
+            blocks | {"block_counts": np.array([2, 0]), "block_indices": np.array([[1, 0], [7, 7]])},
+        ),
+        ("listed_attention", sparse | {"key_indices": np.array([[[2, -1]], [[0, 0]]])}),
     ]
 
 

@@ -1,4 +1,4 @@
-"""PyTorch: ``flex_attention``, run eagerly. Mask, blocks and bias are passed as functions that look them up."""
+"""PyTorch: ``flex_attention``, run eagerly. Masks and biases are passed as functions that look them up."""
 
 from dataclasses import replace
 from typing import Any
@@ -16,7 +16,6 @@ from attnspec.backends.adapters.torch.arguments import to_four_axes
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.library import load_library
-
 
 #: The size of a block that PyTorch takes by default.
 _DEFAULT = 128

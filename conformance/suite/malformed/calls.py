@@ -80,7 +80,7 @@ def every(sizes: Sizes = ()) -> tuple[Malformed, ...]:
         own = {**SIZES, **dict(sizes if primal(operation) == "attention" else ())}
         made = (make(operation, own) for make in (_derived, _alone, _resized, _by_hand))
         for call in chain.from_iterable(made):
-            if call.argument in _asked_elsewhere(operation):
+            if call.argument in asked_elsewhere(operation):
                 continue
             # Companions and the operator have arguments of the same name: "softcap of 0 in scores".
             beside = "" if call.operation == "attention" else f" in {call.operation}"
@@ -89,7 +89,7 @@ def every(sizes: Sizes = ()) -> tuple[Malformed, ...]:
     return tuple(found.values())
 
 
-def _asked_elsewhere(operation: str) -> Collection[str]:
+def asked_elsewhere(operation: str) -> Collection[str]:
     """Return the arguments of an operation that another is asked to refuse, such as attention itself."""
     whole = primal(operation)
     reduced = OPERATIONS[whole].reduces
