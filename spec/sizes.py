@@ -88,7 +88,8 @@ def output_shapes(operation: str, arguments: Arguments) -> dict[str, tuple[int, 
             else shape_of(turned(output.shape) if convention in output.turns else output.shape, found)
         )
         for output in OPERATIONS[operation].results
-        if not output.of or arguments.get(output.of) is not None
+        if (not output.of or arguments.get(output.of) is not None)
+        and (not output.apart or arguments.get(output.option) is True)
     }
 
 

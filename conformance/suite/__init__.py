@@ -22,7 +22,7 @@ FILES = {
     "projection": ("projection",),
     "scores": ("scores",),
     "masking": ("masking", "empty_rows", "integers", "tiled_masks", "rows"),
-    "softmax": ("softmax", "denominator", "tiles"),
+    "softmax": ("softmax", "denominator", "maxima", "tiles"),
     "heads": ("heads",),
     "caching": ("caching", "merging"),
     "positions": ("positions",),

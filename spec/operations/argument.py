@@ -164,6 +164,8 @@ class Output:
     of : str
         The argument whose gradient it is. It has the dtype and the shape of that
         argument, and is returned when that argument is given.
+    apart : bool
+        Whether only calls that are about it ask for it. It has no cotangent.
     since : str
         The first version of the standard that has it.
     """
@@ -175,4 +177,5 @@ class Output:
     option: str = ""
     rule: str = ""
     of: str = ""
+    apart: bool = False
     since: str = "2026.11.21"
