@@ -14,6 +14,7 @@ from attnspec.reference.gradients import attention_vjp
 from attnspec.reference.gradients_of_companions import merge_partials_vjp, rotary_vjp
 from attnspec.reference.gradients_of_multi_head import multi_head_attention_vjp
 from attnspec.reference.gradients_of_packing import packed_attention_vjp
+from attnspec.reference.gradients_of_sparsity import block_sparse_attention_vjp, listed_attention_vjp
 from attnspec.reference.heads import merge_heads, split_heads
 from attnspec.reference.masking import allowed_keys
 from attnspec.reference.multi_head import multi_head_attention
@@ -24,6 +25,7 @@ from attnspec.reference.projection import projection
 from attnspec.reference.scores import scores
 from attnspec.reference.self_attention import self_attention
 from attnspec.reference.softmax import softmax
+from attnspec.reference.sparsity import block_sparse_attention, listed_attention
 
 __all__ = [
     "ArgumentError",
@@ -32,8 +34,12 @@ __all__ = [
     "append_cache",
     "attention",
     "attention_vjp",
+    "block_sparse_attention",
+    "block_sparse_attention_vjp",
     "functions",
     "gather_pages",
+    "listed_attention",
+    "listed_attention_vjp",
     "merge_heads",
     "merge_partials",
     "merge_partials_vjp",

@@ -13,7 +13,7 @@ from attnspec.reference.heads import check_heads
 from attnspec.reference.masking import MASK_CHECKS, allowed
 from attnspec.reference.notation import Attention, Window, check_axes, check_dtypes, entered, returned
 from attnspec.reference.scores import check_bias, check_scale, check_softcap, scored
-from attnspec.reference.softmax import check_sinks, softmax_of, weighted
+from attnspec.reference.softmax import check_sinks, maxima, softmax_of, weighted
 
 
 def attention(
@@ -37,6 +37,7 @@ def attention(
     dropout_rate: float = 0.0,
     return_lse: bool = False,
     return_weights: bool = False,
+    return_max: bool = False,
     dtype: DTypeLike = np.float64,
 ) -> Any:
     """Scaled dot-product attention.
@@ -70,8 +71,8 @@ def attention(
         True where a weight is kept (DROP-1).
     dropout_rate : float, optional
         Kept weights are divided by 1 minus this rate (DROP-2).
-    return_lse, return_weights : bool, optional
-        Return the lse and the weights too.
+    return_lse, return_weights, return_max : bool, optional
+        Return the lse, the weights and the maxima too.
     dtype : data type, optional
         Working precision and dtype of the results.
 
@@ -82,6 +83,8 @@ def attention(
         Only with ``return_lse``.
     weights : (*B, Hq, L, S) or (L, S)
         Only with ``return_weights``.
+    max : (*B, Hq, L) or (L,)
+        Only with ``return_max``: the largest score of each row (SOFT-8).
 
     Raises
     ------
@@ -103,13 +106,19 @@ def attention(
 
 def attention_of(call: Call, query: Array, key: Array, value: Array, **options: Any) -> Any:
     """Check the arguments, and compute."""
-    return _attention(checked(Attention(call.steps, call.xp, call.dtype, query, key, value, **options)))
+    return computed(checked(Attention(call.steps, call.xp, call.dtype, query, key, value, **options)))
 
 
 @part
-def _attention(call: Attention) -> Any:
+def computed(call: Attention) -> Any:
+    """Compute what a checked call returns."""
     call = entered(call)
-    return returned(call, *attend(call))
+    results = returned(call, *attend(call))
+    if not call.return_max:
+        return results
+    most = maxima(call)
+    rest = results if isinstance(results, tuple) else (results,)
+    return (*rest, most[0, ...] if call.flat else most)
 
 
 @step
@@ -133,7 +142,7 @@ def checked(call: Attention) -> Attention:
 @step
 def check_flags(call: Attention) -> Attention:
     """Check that flags are True or False (ERR-3)."""
-    for name in ("return_lse", "return_weights"):
+    for name in ("return_lse", "return_weights", "return_max"):
         flag(name, getattr(call, name))
     return call
 

@@ -14,7 +14,9 @@ from attnspec.reference.errors import ArgumentError
 _PLAIN = frozenset(
     [
         *("scale", "softcap", "is_causal", "window", "dropout_rate", "return_lse", "return_weights"),
+        "return_max",
         *("convention", "heads", "key_heads", "base", "interleaved", "rotary_depth"),
+        *("query_block", "key_block"),
     ]
 )
 #: Arguments that are one integer or an array of integers.

@@ -32,6 +32,12 @@ from attnspec.reference.gradients_of_multi_head import (
     multi_head_attention_vjp_of,
 )
 from attnspec.reference.gradients_of_packing import packed_attention_vjp, packed_attention_vjp_of
+from attnspec.reference.gradients_of_sparsity import (
+    block_sparse_attention_vjp,
+    block_sparse_attention_vjp_of,
+    listed_attention_vjp,
+    listed_attention_vjp_of,
+)
 from attnspec.reference.heads import merge_heads, merge_heads_of, split_heads, split_heads_of
 from attnspec.reference.multi_head import multi_head_attention, multi_head_attention_of
 from attnspec.reference.packing import packed_attention, packed_attention_of
@@ -40,6 +46,12 @@ from attnspec.reference.positions import alibi_bias, alibi_bias_of, rotary, rota
 from attnspec.reference.projection import projection, projection_of
 from attnspec.reference.scores import scores, scores_of
 from attnspec.reference.self_attention import self_attention, self_attention_of
+from attnspec.reference.sparsity import (
+    block_sparse_attention,
+    block_sparse_attention_of,
+    listed_attention,
+    listed_attention_of,
+)
 
 #: For each operation, the NumPy function that users call, which has the signature, and the step that it runs.
 _OPERATIONS: tuple[tuple[Step, Step], ...] = (
@@ -59,6 +71,10 @@ _OPERATIONS: tuple[tuple[Step, Step], ...] = (
     (packed_attention, packed_attention_of),
     (packed_attention_vjp, packed_attention_vjp_of),
     (paged_attention, paged_attention_of),
+    (block_sparse_attention, block_sparse_attention_of),
+    (block_sparse_attention_vjp, block_sparse_attention_vjp_of),
+    (listed_attention, listed_attention_of),
+    (listed_attention_vjp, listed_attention_vjp_of),
     (rotary, rotary_of),
     (rotary_vjp, rotary_vjp_of),
     (alibi_bias, alibi_bias_of),

@@ -42,6 +42,7 @@ class Attention(Call):
     dropout_rate: float = 0.0
     return_lse: bool = False
     return_weights: bool = False
+    return_max: bool = False
     storage: Any = None
     flat: bool = False
 

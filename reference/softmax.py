@@ -10,7 +10,9 @@ from attnspec.reference.call import Array, Call, Mask, step
 from attnspec.reference.errors import need, real
 from attnspec.reference.evaluate import evaluate
 from attnspec.reference.heads import shared
+from attnspec.reference.masking import allowed
 from attnspec.reference.notation import Attention, entered, largest
+from attnspec.reference.scores import scored
 
 Real = NDArray[np.floating[Any]]
 
@@ -114,6 +116,13 @@ def top(call: Attention, s: Array, allowed: Mask) -> Array:
     # It changes nothing (SOFT-2), so no derivative flows through it. That of a maximum divides by the number
     # of elements equal to it, which is 0 when a compiler computes the scores again with other roundings.
     return shift if call.steps.constant is None else call.steps.constant(shift)
+
+
+@step
+def maxima(call: Attention) -> Array:
+    """Return the largest score of each row over its allowed keys, without the sink (SOFT-8, SOFT-9)."""
+    shown = call.xp.where(allowed(call), scored(call), -math.inf)
+    return call.xp.astype(largest(call.xp, shown, axis=-1)[..., 0], call.query.dtype, copy=False)
 
 
 @step

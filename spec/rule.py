@@ -21,6 +21,7 @@ CHAPTERS = (
     "packing",
     "paging",
     "positions",
+    "sparsity",
     "dropout",
     "gradients",
     "numerics",

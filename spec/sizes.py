@@ -88,7 +88,8 @@ def output_shapes(operation: str, arguments: Arguments) -> dict[str, tuple[int, 
             else shape_of(turned(output.shape) if convention in output.turns else output.shape, found)
         )
         for output in OPERATIONS[operation].results
-        if not output.of or arguments.get(output.of) is not None
+        if (not output.of or arguments.get(output.of) is not None)
+        and (not output.apart or arguments.get(output.option) is True)
     }
 
 
@@ -227,6 +228,9 @@ def _divided(form: Operation, found: Sizes) -> list[str]:
 def _broadcast(argument: Argument, array: Any, shape: Shape, found: Sizes) -> list[str]:
     got, whole = tuple(array.shape), _axes(shape, found)
     tail = whole[len(whole) - len(got) :] if len(got) <= len(whole) else None
+    for axis, size in zip(tail or (), got, strict=False):
+        if isinstance(axis, str) and axis in LETTERS and axis != BATCH:
+            found.letters[axis] = size  # no other array says how long a list is
     if tail is None or any(isinstance(m, int) and n not in (1, m) for n, m in zip(got, tail, strict=True)):
         expected = f"a shape that broadcasts to {spelled(tuple(whole))}"
         return [f"argument {argument.name}: expected {expected}, got {got}"]

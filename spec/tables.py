@@ -163,7 +163,14 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _shape(shape: Shape) -> str:
-    return f"`({', '.join(' * '.join(letter.split('*')) if letter != BATCH else BATCH for letter in shape)})`"
+    return f"`({', '.join(map(_axis, shape))})`"
+
+
+def _axis(letter: str) -> str:
+    if letter == BATCH:
+        return letter
+    whole, quotient, part = letter.partition("/")
+    return f"ceil({whole} / {part})" if quotient else " * ".join(letter.split("*"))
 
 
 #: The names of conventions in tables.

@@ -1,6 +1,7 @@
 """Operations as data agree with the reference, the rules and the vectors."""
 
 import inspect
+import re
 from pathlib import Path
 
 import numpy as np
@@ -52,12 +53,16 @@ def test_every_public_function_of_the_reference_is_an_operation():
     assert functions - {"allowed_keys", "functions", "softmax"} == set(OPERATIONS) == set(PORTABLE)
 
 
+def factors_of(axis):
+    return re.split("[*/]", axis)
+
+
 @pytest.mark.parametrize(("operation", "argument"), EVERY, ids=IDS)
 def test_an_argument_cites_rules_and_letters_that_there_are(operation, argument):
     for rule in (argument.rule, *argument.refusals.values()):
         find_rule(rule)
     sizes = (axis.removesuffix(ONE_MORE) for axis in argument.shape if axis != BATCH)
-    factors = {factor for size in sizes for factor in size.split("*")}
+    factors = {factor for size in sizes for factor in factors_of(size)}
     assert factors | {argument.binds or "L"} <= set(LETTERS)
     assert {*argument.needs, *argument.matters_with} <= set(OPERATIONS[operation].options)
     faults = {"dtype", "mixed", "form", "bounds", "entries", "alone", "shape", "axes"}
@@ -84,7 +89,9 @@ def test_an_output_cites_a_rule_and_is_asked_for_by_an_option(operation):
 @pytest.mark.parametrize("letter", LETTERS.values(), ids=LETTERS)
 def test_a_letter_is_used_and_cites_a_rule(letter):
     shapes = [one.shape for form in OPERATIONS.values() for one in (*form.arguments.values(), *form.results)]
-    assert letter.name == BATCH or any(letter.name in axis.split("*") for shape in shapes for axis in shape)
+    assert letter.name == BATCH or any(
+        letter.name in re.split("[*/]", axis) for shape in shapes for axis in shape
+    )
     if letter.empty:
         assert not letter.may_be_empty
         find_rule(letter.empty)
@@ -102,6 +109,8 @@ def test_what_may_be_empty_is_taken(sized):
     for operation, form in OPERATIONS.items():
         given = fitting(operation)
         arrays = {one.name: value_for(operation, one, sized) for one in form.positional}
+        lists = [one for one in form.named if one.required and one.kind == "array"]
+        arrays |= {one.name: value_for(operation, one, sized) + one.bounds.least for one in lists}
         if any(arrays[name].shape != given[name].shape for name in arrays):
             seen = True
             call = given | arrays

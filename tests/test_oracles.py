@@ -210,6 +210,8 @@ def companions(random):
     lses = normal(3, 2, 4) * 10
     lses[1, 0] = lses[:, 1, 1] = -np.inf
     tokens = {"tokens": normal(2, 3, 4), "query_weight": normal(4, 4)}
+    sparse = {"query": normal(4, 3, 2), "key": normal(2, 4, 2), "value": normal(2, 4, 3)}
+    blocks = sparse | {"query_block": 2, "key_block": 2}
     return [
         ("scores", {"query": normal(4, 3, 2), "key": normal(2, 5, 2), "softcap": 0.5, "bias": normal(3, 5)}),
         ("split_heads", {"features": normal(2, 3, 6), "heads": 3}),
@@ -259,6 +261,12 @@ def companions(random):
         ),
         ("packed_attention", packed(random)),
         ("packed_attention_vjp", packed(random, d_output=normal(4, 6, 3), d_lse=normal(4, 6))),
+        ("block_sparse_attention", blocks | {"block_mask": np.array([[True, False], [False, True]])}),
+        (
+            "block_sparse_attention",
+            blocks | {"block_counts": np.array([2, 0]), "block_indices": np.array([[1, 0], [7, 7]])},
+        ),
+        ("listed_attention", sparse | {"key_indices": np.array([[[2, -1]], [[0, 0]]])}),
     ]
 
 

@@ -10,6 +10,7 @@ from attnspec.conformance.gallery import (
     correct_bases,
     correct_gradients,
     correct_orders,
+    correct_sparsity,
     correct_tiles,
     denominator,
     dropout,
@@ -34,8 +35,10 @@ from attnspec.conformance.gallery import (
     integers,
     invariance,
     layouts,
+    listed_keys,
     logarithms,
     masking,
+    maxima,
     notation,
     numerics,
     offsets,
@@ -49,6 +52,7 @@ from attnspec.conformance.gallery import (
     sinks,
     softmax,
     sources,
+    sparsity,
     special_numbers,
     splits,
     tiled_masks,
@@ -73,11 +77,14 @@ def wrong_entries() -> tuple[Entry, ...]:
         empty_rows,
         softmax,
         denominator,
+        maxima,
         heads,
         caching,
         packing,
         paging,
         positions,
+        sparsity,
+        listed_keys,
         dropout,
         gradients_of_companions,
         numerics,
@@ -115,7 +122,9 @@ def wrong_entries() -> tuple[Entry, ...]:
 @cache
 def correct_entries() -> tuple[Entry, ...]:
     """List the entries that break no rule."""
-    return entries_of(correct, correct_tiles, correct_bases, correct_orders, correct_gradients)
+    return entries_of(
+        correct, correct_tiles, correct_bases, correct_orders, correct_sparsity, correct_gradients
+    )
 
 
 def entry(name: str) -> Entry:

@@ -151,6 +151,7 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "U": "arguments that should be refused",
         "V": "projections, caches, pages, packed sequences",
         "W": "backward passes",
+        "Y": "blocks and lists of keys",
         "X": "bits that depend on batch, padding, chunks, layout or other calls",
     }
 )

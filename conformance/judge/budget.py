@@ -13,7 +13,7 @@ from attnspec.dialect import ROUTES, of_routes
 from attnspec.dtypes import SHORT
 from attnspec.operations.gradients import primal
 from attnspec.reference.budget.attention import MASKING
-from attnspec.reference.budget.budget import Accuracy, Budget, budget
+from attnspec.reference.budget.budget import Accuracy, Budget, budget, plain
 from attnspec.reference.masking import allowed_keys
 
 #: The latest budgets. A case is judged on several backends, and again when it failed.
@@ -51,7 +51,7 @@ def budgets_of(backend: Backend, case: Case, accuracy: Accuracy | None = None) -
     """
     chosen = accuracy or required(backend, case.dtype)
     # Weights that are not returned and not judged need no budget of their own.
-    judged = not case.outputs or "weights" in case.outputs
+    judged = case.operation == "attention" and (not case.outputs or "weights" in case.outputs)
     probed = judged and not backend.has("attention", "return_weights")
     key = (id(case.arguments), chosen, backend.profile, probed, *sorted(backend.dialect.items()))
     if key not in _KNOWN:
@@ -63,7 +63,7 @@ def budgets_of(backend: Backend, case: Case, accuracy: Accuracy | None = None) -
 
 
 def _computed(backend: Backend, case: Case, accuracy: Accuracy, *, probed: bool) -> dict[str, Budget]:
-    operation, arguments, dtype = case.operation, case.arguments, case.dtype
+    (operation, arguments), dtype = plain(case.operation, case.arguments), case.dtype
     if backend.dialect.get("SCORE-2") == "one" and "scale" in OPERATIONS[operation].arguments:
         arguments = {"scale": 1.0, **{name: x for name, x in arguments.items() if x is not None}}
     options: dict[str, Any] = {

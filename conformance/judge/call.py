@@ -78,7 +78,9 @@ def call(
     asked = {
         one.option: True
         for one in form.results
-        if one.option and backend.has(operation, one.option) and (not outputs or one.name in outputs)
+        if one.option
+        and backend.has(operation, one.option)
+        and (one.name in outputs or not (outputs or one.apart))
     }
     wanted = form.wanted({**arguments, **asked})
     given = {
@@ -93,7 +95,7 @@ def call(
         # Settings that the implementation changes are restored. Its warnings are not judged.
         with warnings.catch_warnings(), np.errstate():
             warnings.simplefilter("ignore")
-            returned = function(*arrays, **options, **asked)
+            returned = function(*arrays, **(options | asked))
     except (KeyboardInterrupt, Unsupported, Broken):
         raise
     except NotImplementedError as error:

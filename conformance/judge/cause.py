@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,10 @@ _FAR = 0.25
 _OF_FLOAT32 = 2.0**10
 #: Budgets are derived for the softmax of the standard. A variant may round in other places.
 _SLACK = 8
+
+
+#: The rules about dtypes of outputs; that of the others is NUM-1.
+_DTYPES: Mapping[str, str] = MappingProxyType({"lse": "NUM-7", "max": "SOFT-8"})
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,7 @@ def cause_of(
     if difference.kind in ("shape", "dtype") and _differentiates(case) and computed:
         return Cause("GRAD-2")
     if difference.kind == "dtype":
-        return Cause("NUM-7" if difference.output == "lse" else "NUM-1")
+        return Cause(_DTYPES.get(difference.output, "NUM-1"))
     if find_rule(rule).level != "MUST":
         return Cause(rule)  # a choice that this rule allows breaks no other rule
     if not case.group:

@@ -17,6 +17,10 @@ Outputs = dict[str, NDArray[Any]]
 LSES = frozenset(
     name for form in OPERATIONS.values() for name, one in form.arguments.items() if one.numbers == "lse"
 )
+#: Outputs of the dtype of an lse.
+PRECISE = frozenset(
+    one.name for form in OPERATIONS.values() for one in form.results if one.numbers == "lse" and not one.of
+)
 #: Gradients of such arguments, which have their dtype (GRAD-2).
 _GRADIENTS_OF_LSES = frozenset(
     one.name for form in OPERATIONS.values() for one in form.results if one.of and one.numbers == "lse"
@@ -51,7 +55,7 @@ def accepted(output: str, dtype: str) -> tuple[str, ...]:
     """
     if dtype not in FORMATS:  # the inputs are integers, which the implementation accepted
         return (dtype,)
-    if output == "lse":
+    if output in PRECISE:
         return FORMATS[dtype].accepted_of_lse
     if output in _GRADIENTS_OF_LSES:
         return (FORMATS[dtype].lse,)

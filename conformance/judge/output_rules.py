@@ -11,6 +11,8 @@ OUTPUT_OF = {
     "SOFT-7": "lse",
     "DROP-3": "lse",
     "NUM-7": "lse",
+    "SOFT-8": "max",
+    "SOFT-9": "max",
 }
 
 

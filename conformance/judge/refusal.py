@@ -28,6 +28,16 @@ _PACKED = _ones(query=(2, 3, 4), key=(2, 3, 4), value=(2, 3, 4)) | {
     "key_starts": _STARTS,
 }
 
+_SPARSE: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "block_sparse_attention": {
+            "query_block": 2,
+            "key_block": 2,
+            "block_mask": np.array([[True, False], [True, True]]),
+        },
+        "listed_attention": {"key_indices": np.array([[0, 1], [2, -1], [0, 2]])},
+    }
+)
 #: Valid calls, which distinguish a refusal from a function that always raises.
 FITTING: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -51,6 +61,11 @@ FITTING: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         | {"block_table": np.array([1, 0]), "key_lengths": 4},
         "merge_partials": _ones(outputs=(2, 3, 2), lses=(2, 3)),
         "merge_partials_vjp": _ones(outputs=(2, 3, 2), lses=(2, 3), d_output=(3, 2)),
+        **{
+            f"{name}{vjp}": _ones(query=(2, 3, 4), key=(2, 3, 4), value=(2, 3, 4), **of) | dict(own)
+            for vjp, of in (("", {}), ("_vjp", {"d_output": (2, 3, 4)}))
+            for name, own in _SPARSE.items()
+        },
         "rotary": _ones(features=(1, 3, 4)),
         "rotary_vjp": _ones(features=(1, 3, 4), d_rotated=(1, 3, 4)),
         "alibi_bias": _ones(query=(2, 3, 4), key=(2, 3, 4)),

@@ -28,4 +28,4 @@ def misshapen(backend: Backend, calls: Iterable[Case]) -> Failure | None:
 def _shapes(arguments: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     rows = arguments["query"].shape[:-1]
     value = arguments["value"].shape
-    return {"output": (*rows, value[-1]), "weights": (*rows, value[-2]), "lse": rows}
+    return {"output": (*rows, value[-1]), "weights": (*rows, value[-2]), "lse": rows, "max": rows}

@@ -34,9 +34,9 @@ def main(names: tuple[str, ...], *, quick: bool, workers: int, file: Path | None
     if write:
         wrong = [one.name for one in wrong_entries()]
         whole, part = (matrix(wrong, (), quick=quick, workers=workers) for quick in (False, True))
-        found = kills(whole, part)
-        found = with_others(found, elsewhere([name for name, kill in found.items() if not kill.case]))
-        stored = Stored(found, counts(measured(wrong[::SAMPLE], workers=workers)))
+        killed = kills(whole, part)
+        killed = with_others(killed, elsewhere([name for name, kill in killed.items() if not kill.case]))
+        stored = Stored(killed, counts(measured(wrong[::SAMPLE], workers=workers)))
         store(stored)
         PAGE.write_text(page(stored), encoding="utf-8", newline="\n")
         click.echo(f"{FILE.name}, {PAGE.name}: written")

@@ -27,6 +27,8 @@ SHIFTING = 3
 NORMALISING = 4
 #: Roundings of the lse itself: conversion from base 2, its constant, the sum of shift and logarithm.
 LOGARITHM = 3
+#: Roundings of a maximum: to base 2 and back, with two constants.
+CONVERTING = 4
 #: Roundings of a weight by dropout: 1 minus the rate, the quotient by it.
 DROPPING = 2
 
@@ -132,7 +134,7 @@ def attention_budget(
     value = repeat_heads(value, s.shape)
     kept = np.broadcast_to(given.get("dropout_mask", True), s.shape) / (1 - given.get("dropout_rate", 0.0))
     dropping = DROPPING * work.unit if "dropout_mask" in given else 0.0
-    places = s.shape[-1]
+    asked = {"max": _largest(s, score_error, allowed, arithmetic)} if given.get("return_max") else {}
     s, score_error, allowed = _with_sink(s, score_error, allowed, given.get("sinks"))
     p: Budget = softmax(s, allowed).astype(np.float64)  # (*B, Hq, L, S), and a column for the sink
     keys = allowed.sum(axis=-1, keepdims=True)
@@ -154,8 +156,8 @@ def attention_budget(
     of_one = (p * score_error).sum(axis=-1, keepdims=True) + alone
     of_sum = np.where(keys > 1, _of_logarithm(mean, lost, left) + sums + merging, of_one)
     lse = _lse_budget(s, allowed, of_sum[..., 0], work, arithmetic.lse)
-    p, exponential, floor = p[..., :places], exponential[..., :places], floor[..., :places]
-    allowed = allowed[..., :places]
+    p, exponential, floor = (x[..., : value.shape[-2]] for x in (p, exponential, floor))
+    allowed = allowed[..., : value.shape[-2]]
     # A bound above 1 carries no information.
     moved = np.minimum(_quotient(exponential + lost, left), _MOST)
     weight_error = kept * (np.minimum(p * (moved + sums + merging + alone), 1) + floor + dropping * p)
@@ -178,12 +180,23 @@ def attention_budget(
     underflow = (kept * (floor + absolute * (allowed & (keys > 1)))) @ np.abs(value) + keys * (
         keys > 1
     ) * work.normal * (size > 0)
-    # `cast` covers the rounding of the weights. This is the rounding of the values.
-    rounding = profile.product - profile.inputs
-    error = spread + (2 * sums + merging + dropping + alone + rounding) * size + cast + underflow
+    # `cast` covers the rounding of the weights. The profile adds the rounding of the values.
+    common = 2 * sums + merging + dropping + alone + profile.product - profile.inputs
+    error = spread + common * size + cast + underflow
     if inherited is not None:
         error = error + (q + weight_error) @ repeat_heads(inherited[2], s.shape)
-    return {"output": rounded(output, error, storage), "lse": lse, "weights": weights}
+    return {"output": rounded(output, error, storage), "lse": lse, "weights": weights, **asked}
+
+
+def _largest(s: Budget, error: Budget, allowed: NDArray[np.bool_], arithmetic: Arithmetic) -> Budget:
+    """Return the budget of the largest score, between the largest lower end and the largest upper end."""
+    top, upper, lower = (
+        np.where(allowed, x, -np.inf).max(axis=-1, initial=-np.inf) for x in (s, s + error, s - error)
+    )
+    some = top > -np.inf
+    top, upper, lower = (np.where(some, x, 0) for x in (top, upper, lower))
+    off = np.maximum(upper - top, top - lower) + CONVERTING * arithmetic.work.unit * np.abs(top)
+    return np.where(some, rounded(top, off, arithmetic.lse), 0)
 
 
 def has_capped_infinity(given: Mapping[str, Any]) -> bool:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from attnspec.dtypes import FORMATS
 from attnspec.operations import OPERATIONS, Argument
+from attnspec.operations.gradients import primal
 from attnspec.reference.budget.arithmetic import Arithmetic
 from attnspec.reference.budget.attention import (
     EXPONENTIAL,
@@ -31,6 +32,7 @@ from attnspec.reference.budget.projection import projected_budget, self_attentio
 from attnspec.reference.budget.rotary import rotary_budget, rotary_gradient_budget
 from attnspec.reference.heads import merge_heads, split_heads
 from attnspec.reference.positions import alibi_bias
+from attnspec.reference.sparsity import as_attention
 
 __all__ = ["Accuracy", "Budget", "budget"]
 
@@ -91,6 +93,7 @@ def budget(
     >>> round(float(allowed[0, 0]) * 2**24, 3)  # in units: one for the product, one for the result
     2.0
     """
+    operation, arguments = plain(operation, arguments)
     storage = FORMATS[dtype]
     work = storage if accuracy == "storage" else FORMATS[working or storage.working]
     given: dict[str, Any] = {
@@ -122,6 +125,24 @@ def budget(
         linear = arguments.get("convention") == "linear"
         return {name: x.T if linear and name.endswith("weight") else x for name, x in found.items()}
     return _COMPANIONS[operation](given, arithmetic)
+
+
+def plain(operation: str, arguments: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """Rewrite a call of an operation that reduces to attention, and of its gradients.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.reference.budget.budget import plain
+    >>> call = {name: np.zeros((1, 1)) for name in ("query", "key", "value")}
+    >>> operation, arguments = plain("listed_attention", call | {"key_indices": np.array([[0]])})
+    >>> operation, arguments["mask"].tolist()
+    ('attention', [[True]])
+    """
+    whole = primal(operation)
+    if OPERATIONS[whole].reduces != "attention":
+        return operation, arguments
+    return "attention" + operation.removeprefix(whole), as_attention(operation, arguments)
 
 
 def _wide(argument: Argument, thing: Any) -> Any:

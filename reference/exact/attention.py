@@ -33,7 +33,9 @@ def evaluate_attention(arguments: Mapping[str, Any], variant: str | None, dtype:
         other = key_head(index, query.shape, key.shape, variant)
         q, k, v = (matrix(clean(x)) for x in (query[index], key[other], value[other]))
         heads.append((head_of(q, k, arguments, index, shape, variant, special), v))
-    return attend(heads, (*query.shape[:-1],), shape[-1], value.shape[-1], variant, dtype, special)
+    maxima = bool(arguments.get("return_max", False))
+    rows = (*query.shape[:-1],)
+    return attend(heads, rows, shape[-1], value.shape[-1], variant, dtype, special, maxima=maxima)
 
 
 def evaluate_scores(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> Settled:
@@ -84,6 +86,8 @@ def attend(
     variant: str | None,
     dtype: str,
     special: Special | None = None,
+    *,
+    maxima: bool = False,
 ) -> dict[str, Settled]:
     """Return output, lse and weights, of shapes ``(*rows, depth)``, ``rows`` and ``(*rows, keys)``."""
     queries = rows[-1]
@@ -119,10 +123,38 @@ def attend(
         ),
         "weights": settle((*rows, keys), weight_balls, exact_weight, dtype),
     }
+    if maxima:
+        results["max"] = _maxima([head for head, _ in heads], rows, FORMATS[dtype].lse)
     _put_empty_rows(results, [head for head, _ in heads], rows, variant)
     if special is not None:
         special.put_into({name: settled.values for name, settled in results.items()})
     return results
+
+
+def _maxima(heads: list[Head], rows: tuple[int, ...], dtype: str) -> Settled:
+    """Compute the largest score of each row, and minus infinity where no key is allowed (SOFT-8, SOFT-9)."""
+    places = [(head, i) for head in heads for i in range(rows[-1])]
+
+    def ball(head: Head, i: int) -> arb:
+        found = [head.ball(i, j) for j in head.keys(i)]
+        most = found[0] if found else arb(0)
+        for other in found[1:]:
+            most = most.max(other)
+        return most
+
+    def exactly(flat: int) -> fmpq | None:
+        head, i = places[flat]
+        scores = [(head.exact_score(i, j), head.ball(i, j)) for j in head.keys(i)]
+        most = max((score for score, _ in scores if score is not None), default=None)
+        if most is None:
+            return None if scores else fmpq(0)
+        return most if all(score is not None or other < arb(most) for score, other in scores) else None
+
+    settled = settle(rows, lambda: [ball(head, i) for head, i in places], exactly, dtype)
+    for flat, (head, i) in enumerate(places):
+        if not head.keys(i):
+            settled.values.reshape(-1)[flat] = -np.inf
+    return settled
 
 
 def _put_empty_rows(

@@ -40,7 +40,7 @@ class Special:
         output[there] = self.elements[there]
         for name, values in results.items():
             values[self.rows] = np.nan
-            if name == "lse":
+            if name in ("lse", "max"):
                 values[self.infinite] = np.inf
 
 

@@ -1,7 +1,8 @@
 """Scores and attention of the second oracle, computed for each head of each batch entry separately."""
 
 import itertools
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from attnspec.dialect import of_routes
 from attnspec.reference.rational.masking import of_head, sources
 from attnspec.reference.rational.numbers import Matrix, exact, rounded
-from attnspec.reference.rational.scores import Scores, head_scores
+from attnspec.reference.rational.scores import Key, Scores, head_scores
 from attnspec.reference.rational.softmax import Kept, Row, attend
 
 Arguments = Mapping[str, Any]
@@ -29,6 +30,8 @@ def attention(arguments: Arguments, dialect: Dialect) -> dict[str, NDArray[np.fl
         "weights": np.zeros(shape),
         "scores": np.zeros(shape),
     }
+    if arguments.get("return_max"):
+        result["max"] = np.zeros(shape[:-1])
     keys, values = _matrices(key), _matrices(value)
     for index in indices(shape):
         shared = shared_head(index, shape, key.shape, dialect)
@@ -40,7 +43,20 @@ def attention(arguments: Arguments, dialect: Dialect) -> dict[str, NDArray[np.fl
             result["lse"][(*index, i)] = rounded(row.lse)
             result["weights"][(*index, i)] = row.weights
             result["scores"][(*index, i)] = [found.scale.nearest(x) for x in found.rows[i]]
+            if "max" in result:
+                seen = sources(arguments, dialect, shape, index)
+                allowed = [j for j in range(shape[-1]) if seen.allow(i, j)]
+                result["max"][(*index, i)] = _largest(found, [found.rows[i][j] for j in allowed])
     return result
+
+
+def _largest(found: Scores, row: Sequence[Key | float]) -> float:
+    """Round the largest of some scores. NaN is the largest of all."""
+    special = [x for x in row if isinstance(x, float) and x != -math.inf]
+    if special:
+        return sum(special)
+    finite = [x for x in row if not isinstance(x, float)]
+    return found.scale.nearest(max(finite, key=found.scale.level)) if finite else -math.inf
 
 
 def scores(arguments: Arguments, dialect: Dialect) -> dict[str, NDArray[np.float64]]:

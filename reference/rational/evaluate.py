@@ -29,6 +29,12 @@ from attnspec.reference.rational.packing import packed_attention, packed_attenti
 from attnspec.reference.rational.paging import paged_attention
 from attnspec.reference.rational.positions import alibi_bias, rotary
 from attnspec.reference.rational.projection import multi_head_attention, projection, self_attention
+from attnspec.reference.rational.sparsity import (
+    block_sparse_attention,
+    block_sparse_attention_vjp,
+    listed_attention,
+    listed_attention_vjp,
+)
 
 #: The number of digits. Exponents are unbounded for practical purposes.
 _CONTEXT = Context(prec=60, Emin=-(10**15), Emax=10**15)
@@ -48,6 +54,10 @@ _WITH_DIALECT: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, str]], Arr
         "packed_attention_vjp": packed_attention_vjp,
         "paged_attention": paged_attention,
         "alibi_bias": alibi_bias,
+        "block_sparse_attention": block_sparse_attention,
+        "block_sparse_attention_vjp": block_sparse_attention_vjp,
+        "listed_attention": listed_attention,
+        "listed_attention_vjp": listed_attention_vjp,
     }
 )
 _WITHOUT_DIALECT: Mapping[str, Callable[[Mapping[str, Any]], Arrays]] = MappingProxyType(

@@ -40,6 +40,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "sinks": ("sink", "s_aux", "attention_sinks"),
         "dropout_mask": ("keep_mask", "drop_mask"),
         "return_lse": ("return_softmax_lse", "return_residual", "return_logsumexp", "with_lse"),
+        "return_max": ("return_max_logit", "return_max_logits", "return_max_score"),
         "return_weights": (
             "need_weights",
             "output_attentions",

@@ -12,7 +12,7 @@ Numbers = Literal["floating", "lse", "boolean", "integer"]
 #: What an argument does: it is an operand, changes scores, masks, enters the denominator, changes the
 #: weights, selects how an operation works, or asks for an output.
 Role = Literal["data", "scores", "masks", "denominator", "weights", "form", "asks"]
-#: Letters, and products of letters: see `attnspec.operations.letters`.
+#: Letters, products of letters, and quotients that are rounded up: see `attnspec.operations.letters`.
 Shape = tuple[str, ...]
 
 
@@ -167,6 +167,8 @@ class Output:
     of : str
         The argument whose gradient it is. It has the dtype and the shape of that
         argument, and is returned when that argument is given.
+    apart : bool
+        Whether only calls that are about it ask for it. It has no cotangent.
     since : str
         The first version of the standard that has it.
     """
@@ -178,4 +180,5 @@ class Output:
     option: str = ""
     rule: str = ""
     of: str = ""
+    apart: bool = False
     since: str = "2026.11.21"

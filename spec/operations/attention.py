@@ -204,6 +204,16 @@ RETURN_LSE = Argument(
 RETURN_WEIGHTS = Argument(
     "return_weights", "flag", "return the weights too", ("asks",), "SHAPE-4", default=False, refusals=_FLAG
 )
+RETURN_MAX = Argument(
+    "return_max",
+    "flag",
+    "return the maxima too",
+    ("asks",),
+    "SOFT-8",
+    default=False,
+    refusals=_FLAG,
+    since="2026.11.22",
+)
 
 ATTENTION = Operation(
     (QUERY, KEY, VALUE),
@@ -224,11 +234,21 @@ ATTENTION = Operation(
         DROPOUT_RATE,
         RETURN_LSE,
         RETURN_WEIGHTS,
+        RETURN_MAX,
     ),
     (
         Output("output", (BATCH, "Hq", "L", "Dv"), rule="SHAPE-3"),
         Output("lse", (BATCH, "Hq", "L"), "lse", option="return_lse", rule="SHAPE-8"),
         Output("weights", _SCORES, option="return_weights", rule="SHAPE-4"),
+        Output(
+            "max",
+            (BATCH, "Hq", "L"),
+            "lse",
+            option="return_max",
+            rule="SOFT-8",
+            apart=True,
+            since="2026.11.22",
+        ),
     ),
     headless=True,
 )

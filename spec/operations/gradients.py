@@ -98,7 +98,11 @@ def vjp(form: Operation, rule: str = "GRAD-1", rules: Mapping[str, str] = _NONE)
     >>> vjp(PROJECTION).arrays, vjp(PROJECTION).outputs
     (('tokens', 'weight', 'd_projected'), ('d_tokens', 'd_weight', 'd_bias'))
     """
-    cotangents = [cotangent(one, rule) for one in form.results if not one.option or one.numbers == "lse"]
+    cotangents = [
+        cotangent(one, rule)
+        for one in form.results
+        if not one.apart and (not one.option or one.numbers == "lse")
+    ]
     arrays = [
         one for one in form.arguments.values() if one.kind == "array" and one.numbers in ("floating", "lse")
     ]

@@ -76,6 +76,9 @@ LETTERS: Mapping[str, Letter] = MappingProxyType(
             Letter("K", "positions of a page", "positions of a page"),
             Letter("T", "pages of a sequence", "pages of a sequence"),
             Letter("G", "sequences of a packed row", "sequences"),
+            Letter("Lb", "queries of a block", "queries of a block", may_be_empty=False),
+            Letter("Sb", "keys of a block", "keys of a block", may_be_empty=False),
+            Letter("W", "places of a list", "places of a list"),
         )
     }
 )
@@ -89,7 +92,7 @@ ONE_MORE = "+1"
 
 
 def value_of(expression: str, letters: Mapping[str, int]) -> int | None:
-    """Compute a size: a letter, a product of letters, a difference of two letters, or one more than a size.
+    """Compute a size: a letter, a product or difference of letters, a quotient rounded up, or one more.
 
     Parameters
     ----------
@@ -109,10 +112,15 @@ def value_of(expression: str, letters: Mapping[str, int]) -> int | None:
     (16, 4, None)
     >>> value_of("G+1", {"G": 3})
     4
+    >>> value_of("L/Lb", {"L": 5, "Lb": 2})
+    3
     """
     if expression.endswith(ONE_MORE):
         less = value_of(expression.removesuffix(ONE_MORE), letters)
         return None if less is None else less + 1
+    whole, quotient, part = expression.partition("/")
+    if quotient:
+        return -(-letters[whole] // letters[part]) if {whole, part} <= letters.keys() else None
     total = 0
     for place, term in enumerate(expression.split("-")):
         product = 1

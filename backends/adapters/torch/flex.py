@@ -1,4 +1,4 @@
-"""PyTorch: ``flex_attention``, run eagerly. Mask and bias are passed as functions that look them up."""
+"""PyTorch: ``flex_attention``, run eagerly. Masks and biases are passed as functions that look them up."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,11 +17,17 @@ from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.library import load_library
 
+#: The size of a block that PyTorch takes by default.
+_DEFAULT = 128
+
 
 def eager_backend() -> Backend:
     """Run it without compilation."""
     library = load_library("torch")
-    made = Backend("torch-flex", library, _flex, library.dtypes, deviations=_DEVIATIONS, versions=VERSIONS)
+    companions = {"block_sparse_attention": _block_sparse}
+    made = Backend(
+        "torch-flex", library, _flex, library.dtypes, companions, deviations=_DEVIATIONS, versions=VERSIONS
+    )
     return replace(made, concurrent=False)  # the stance of the compiler holds for all threads
 
 
@@ -36,11 +42,57 @@ def _flex(
     is_causal: bool = False,
     return_lse: bool = False,
 ) -> Any:
+    return _attend(query, key, value, scale, bias, mask, is_causal=is_causal, return_lse=return_lse)
+
+
+def _block_sparse(
+    query: Any,
+    key: Any,
+    value: Any,
+    *,
+    query_block: int,
+    key_block: int,
+    block_mask: Any = None,
+    scale: float | None = None,
+    bias: Any = None,
+    mask: Any = None,
+    is_causal: bool = False,
+    return_lse: bool = False,
+) -> Any:
+    for name, size in (("query_block", query_block), ("key_block", key_block)):
+        if size < 1:  # create_block_mask divides by the sizes
+            raise ValueError(f"{name}: expected a size of 1 or more, got {size}")
+    if block_mask is None:
+        return _attend(query, key, value, scale, bias, mask, is_causal=is_causal, return_lse=return_lse)
+    rows, columns = -(-query.shape[-2] // query_block), -(-key.shape[-2] // key_block)
+    if block_mask.dtype != torch.bool:
+        raise TypeError(f"block_mask: expected booleans, got {block_mask.dtype}")
+    blocks = torch.broadcast_to(block_mask, (*query.shape[:-2], rows, columns))
+    blocks = blocks.reshape(*to_four_axes(query).shape[:2], rows, columns)
+    sizes = query_block, key_block
+    return _attend(
+        query, key, value, scale, bias, mask, blocks, sizes, is_causal=is_causal, return_lse=return_lse
+    )
+
+
+def _attend(
+    query: Any,
+    key: Any,
+    value: Any,
+    scale: float | None,
+    bias: Any,
+    mask: Any,
+    blocks: Any = None,
+    sizes: tuple[int, int] = (_DEFAULT, _DEFAULT),
+    *,
+    is_causal: bool,
+    return_lse: bool,
+) -> Any:
     outer, (queries, keys) = query.shape[:-2], (query.shape[-2], key.shape[-2])
     flat = [to_four_axes(array) for array in (query, key, value)]
     batch, heads = flat[0].shape[:2]
     block_mask = None
-    if mask is not None or is_causal:
+    if mask is not None or blocks is not None or is_causal:
         allowed = None if mask is None else torch.broadcast_to(mask, (*outer, queries, keys))
         # flex_attention accepts a function of any dtype as a mask, so the dtype is checked here.
         if allowed is not None and allowed.dtype != torch.bool:
@@ -49,9 +101,10 @@ def _flex(
 
         def may_attend(b: Any, h: Any, i: Any, j: Any) -> Any:
             shown = i >= j if is_causal else i >= 0
+            shown = shown if blocks is None else shown & blocks[b, h, i // sizes[0], j // sizes[1]]
             return shown if allowed is None else shown & allowed[b, h, i, j]
 
-        block_mask = create_block_mask(may_attend, batch, heads, queries, keys, device="cpu")
+        block_mask = create_block_mask(may_attend, batch, heads, queries, keys, "cpu", BLOCK_SIZE=sizes)
     score_mod = None
     if bias is not None:
         if not bias.dtype.is_floating_point:

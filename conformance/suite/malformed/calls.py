@@ -252,6 +252,17 @@ def _by_hand(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
     if operation == "append_cache":
         changes = _sized(operation, form, sizes, {"N": sizes["C"] + 1})
         yield _call(operation, known["lengths"], "more than the cache has room for", "bounds", changes, sizes)
+    if operation == "block_sparse_attention":
+        counts, indices = (
+            value_for(operation, known[name], sizes) for name in ("block_counts", "block_indices")
+        )
+        lists = {"block_counts": counts + indices.shape[-1], "block_indices": indices}
+        blocks = -(-sizes["S"] // sizes["Sb"])
+        for words, wrong in (("past the last", blocks), ("below 0", -1)):
+            changed = indices.copy()
+            changed.flat[-1] = wrong
+            changes = lists | {"block_indices": changed}
+            yield _call(operation, known["block_indices"], f"listed block {words}", "bounds", changes, sizes)
     if operation == "rotary":
         changes = _sized(operation, form, sizes, {"D": 5})
         yield _call(operation, known["rotary_depth"], "depth that is odd", "bounds", changes, sizes)

@@ -165,7 +165,7 @@ def _said_first(operation: str, argument: Argument) -> set[str]:
         if one is argument:
             break
         before |= set(one.shape)
-    return {letter for letter in argument.shape if "*" not in letter[1:] and letter not in before}
+    return {letter for letter in argument.shape if not set("*/") & set(letter[1:]) and letter not in before}
 
 
 def _longer(argument: Argument, good: Any, place: int, letter: str, more: int) -> Fault:
@@ -173,7 +173,9 @@ def _longer(argument: Argument, good: Any, place: int, letter: str, more: int) -
     shape = list(good.shape)
     shape[place] += more
     counted = letter.removesuffix(ONE_MORE)
-    noun = LETTERS[counted].noun if counted in LETTERS else f"columns ({letter})"
+    whole, quotient, _ = counted.partition("/")
+    columns = f"blocks of {LETTERS[whole].noun}" if quotient else f"columns ({letter})"
+    noun = LETTERS[counted].noun if counted in LETTERS else columns
     words = "twice the" if more > 1 else "more" if more == 1 else "fewer"
     key = letter if letter in argument.refusals else "shape"
     return Fault(f"{argument.noun} of {words} {noun}", key, _like(good, tuple(shape)))
@@ -220,7 +222,7 @@ def _of_number(argument: Argument, sizes: Mapping[str, int]) -> Iterator[Fault]:
         yield Fault(f"{argument.noun} that is odd", "bounds", least + 1)
     if bounds.most != "":
         yield Fault(f"{argument.noun} past the depth", "bounds", most + bounds.step)
-    if argument.binds:
+    if argument.binds and "shape" in argument.refusals:
         good = sizes[argument.binds]
         yield Fault(f"{argument.noun} that do not divide", "shape", good + 1)
         yield Fault(f"{argument.noun} of twice as many", "shape", 2 * good)

@@ -1,0 +1,159 @@
+"""Wrong about blocks of queries and keys."""
+
+from typing import Any
+
+import numpy as np
+
+from attnspec.conformance.gallery.entry import Array, base, first, wrong
+from attnspec.reference.sparsity import Sparse
+
+
+@wrong("elements", "SPARSE-1", "H")
+def sizes_of_blocks_exchanged(call: Sparse, blocks: Array) -> Any:
+    """Take the size of a block of keys for that of queries, and the other way round."""
+    other = call.but(query_block=call.key_block, key_block=call.query_block)
+    if blocks.shape != other.blocks:
+        return base.elements(call, blocks)
+    return base.elements(other, blocks)
+
+
+@wrong("elements", "SPARSE-1", "G")
+def blocks_of_queries_as_wide_as_of_keys(call: Sparse, blocks: Array) -> Any:
+    """Find the block of a query by the size of a block of keys."""
+    row = np.minimum(np.arange(call.queries) // call.key_block, max(blocks.shape[-2] - 1, 0))
+    return np.repeat(blocks[..., row, :], call.key_block, axis=-1)[..., : call.keys]
+
+
+@wrong("active", "SPARSE-1", "H")
+def blocks_of_the_first_head(call: Sparse) -> Any:
+    """Let all heads have the blocks of the first."""
+    found = base.active(call)
+    return found if found.ndim < 3 else np.broadcast_to(first(found, -3), found.shape)
+
+
+@wrong("active", "SPARSE-1", "H")
+def blocks_of_the_first_entry(call: Sparse) -> Any:
+    """Let all batch entries have the blocks of the first."""
+    found = base.active(call)
+    return found if found.ndim < 4 else np.broadcast_to(first(found, -4), found.shape)
+
+
+@wrong("elements", "SPARSE-1", "A")
+def blocks_moved_by_the_offset(call: Sparse, blocks: Array) -> Any:
+    """Find the block of a query by its position among the keys."""
+    if np.ndim(call.query_offset) or not call.query_offset:
+        return base.elements(call, blocks)
+    row = np.clip((np.arange(call.queries) + call.query_offset) // call.query_block, 0, blocks.shape[-2] - 1)
+    return np.repeat(blocks[..., row, :], call.key_block, axis=-1)[..., : call.keys]
+
+
+@wrong("elements", "SPARSE-2", "G", "flashinfer-ai/flashinfer#4951")
+def last_keys_without_a_block(call: Sparse, blocks: Array) -> Any:
+    """Pass over the last block of keys if it is not full."""
+    whole = call.keys // call.key_block * call.key_block
+    return base.elements(call, blocks) & (np.arange(call.keys) < whole)
+
+
+@wrong("elements", "SPARSE-2", "G", "meta-pytorch/attention-gym#71")
+def last_block_that_ends_at_the_last_key(call: Sparse, blocks: Array) -> Any:
+    """Move the last block of keys back until it is full, so that it overlaps the one before."""
+    found = base.elements(call, blocks)
+    start = max(call.keys - call.key_block, 0)
+    if call.keys % call.key_block:
+        found[..., start:] |= found[..., -1:]
+    return found
+
+
+@wrong("attended", "SPARSE-2", "G")
+def last_block_padded_with_keys_of_zero(given: Sparse) -> Any:
+    """Fill up the last block of keys with zeros, and attend to them."""
+    more = -given.keys % given.key_block if given.key_indices is None else 0
+    if not more:
+        return base.attended(given)
+    pad = [(0, 0)] * (given.key.ndim - 2) + [(0, more), (0, 0)]
+    if any(x is not None for x in (given.bias, given.mask)):
+        return base.attended(given)
+    return base.attended(given.but(key=np.pad(given.key, pad), value=np.pad(given.value, pad)))
+
+
+@wrong("listed_blocks", "SPARSE-3", "G")
+def listed_blocks_past_the_count(call: Sparse) -> Any:
+    """Read the whole list, whatever its count."""
+    return base.listed_blocks(call.but(block_counts=np.full_like(call.block_counts, 2**31 - 1)))
+
+
+@wrong("listed_blocks", "SPARSE-3", "G")
+def first_listed_block_alone(call: Sparse) -> Any:
+    """Read one block of each list."""
+    return base.listed_blocks(call.but(block_counts=np.minimum(call.block_counts, 1)))
+
+
+@wrong("listed_blocks", "SPARSE-3", "G")
+def lists_taken_for_ranges(call: Sparse) -> Any:
+    """Read all blocks from the least to the largest that is listed."""
+    found = base.listed_blocks(call)
+    after = np.maximum.accumulate(found, axis=-1)
+    return after & np.maximum.accumulate(found[..., ::-1], axis=-1)[..., ::-1]
+
+
+@wrong("active", "SPARSE-3", "U", "flashinfer-ai/flashinfer#4593")
+def mask_of_blocks_ignored_beside_lists(call: Sparse) -> Any:
+    """Follow the lists alone if both lists and a mask of blocks are given."""
+    return base.active(call if call.block_indices is None else call.but(block_mask=None))
+
+
+@wrong("meant", "SPARSE-4", "R")
+def active_blocks_taken_for_full_ones(call: Sparse) -> Any:
+    """Attend to every key of an active block, whatever the mask says."""
+    return base.meant(call.but(mask=None))
+
+
+@wrong("attended", "SPARSE-4", "A")
+def causal_by_blocks(given: Sparse) -> Any:
+    """Attend to whole blocks that begin before the last query of a block."""
+    if not given.is_causal or given.key_indices is not None or np.ndim(given.query_offset):
+        return base.attended(given)
+    last = (np.arange(given.queries) // given.query_block + 1) * given.query_block - 1 + given.query_offset
+    begins = np.arange(given.keys) // given.key_block * given.key_block
+    seen = begins <= last[:, None]
+    mask = seen if given.mask is None else seen & given.mask
+    return base.attended(given.but(is_causal=False, mask=mask))
+
+
+@wrong("meant", "SPARSE-5", "B", "pytorch/pytorch#141126")
+def queries_without_blocks_attend_to_all(call: Sparse) -> Any:
+    """Take the mean of all values where a query has no key."""
+    found = np.broadcast_to(base.meant(call), call.shape)
+    return found | ~found.any(axis=-1, keepdims=True)
+
+
+@wrong("listed_blocks", "SPARSE-5", "B")
+def one_block_at_least(call: Sparse) -> Any:
+    """Read the first entry of a list with a count of 0."""
+    blocks = np.clip(call.block_indices, 0, max(call.blocks[-1] - 1, 0))
+    taken = np.where(call.block_counts[..., None] == 0, blocks, call.block_indices)
+    return base.listed_blocks(call.but(block_counts=np.maximum(call.block_counts, 1), block_indices=taken))
+
+
+@wrong("check_blocks", "SPARSE-10", "U")
+def size_of_nothing_taken_for_one(call: Sparse) -> Any:
+    """Take a size of a block below 1 for 1."""
+    sizes = {"query_block": call.query_block, "key_block": call.key_block}
+    return base.check_blocks(call.but(**{name: max(size, 1) for name, size in sizes.items()}))
+
+
+@wrong("check_blocks", "SPARSE-10", "U")
+def counts_without_lists_ignored(call: Sparse) -> Any:
+    """Ignore one of counts and lists if the other is not given."""
+    if (call.block_counts is None) != (call.block_indices is None):
+        call = call.but(block_counts=None, block_indices=None)
+    return base.check_blocks(call)
+
+
+@wrong("check_blocks", "SPARSE-11", "V")
+def listed_block_clamped(call: Sparse) -> Any:
+    """Read the last block for one past it, and the first for one below."""
+    if call.block_indices is None or call.block_counts is None or call.block_indices.dtype.kind != "i":
+        return base.check_blocks(call)
+    blocks = -(-call.keys // max(call.key_block, 1))
+    return base.check_blocks(call.but(block_indices=np.clip(call.block_indices, 0, max(blocks - 1, 0))))

@@ -1,0 +1,301 @@
+"""Sparse attention by blocks and by lists of keys: the chapter `sparsity`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from attnspec import OPERATIONS
+from attnspec.operations.gradients import primal
+from attnspec.reference.attention import checked, computed
+from attnspec.reference.call import Array, Call, Mask, part, step
+from attnspec.reference.errors import Shape, array, booleans, dtype_name, fitting, need, whole, within
+from attnspec.reference.evaluate import evaluate
+from attnspec.reference.notation import Attention, Window, count
+
+
+@dataclass(frozen=True)
+class Sparse(Attention):
+    """A call of attention, with the blocks or the lists that say which keys a query may attend to."""
+
+    query_block: int = 1
+    key_block: int = 1
+    block_mask: Mask = None  # broadcasts to (*B, Hq, ceil(L / query_block), ceil(S / key_block))
+    block_counts: Array = None  # broadcasts to (*B, Hq, ceil(L / query_block))
+    block_indices: Array = None  # broadcasts to (*B, Hq, ceil(L / query_block), W)
+    key_indices: Array = None  # broadcasts to (*B, Hkv, L, W)
+
+    @property
+    def blocks(self) -> Shape:
+        """Shape of the blocks, ``(*B, Hq, ceil(L / query_block), ceil(S / key_block))``."""
+        rows, columns = -(-self.queries // self.query_block), -(-self.keys // self.key_block)
+        return (*self.shape[:-2], rows, columns)
+
+
+def block_sparse_attention(
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    *,
+    query_block: int,
+    key_block: int,
+    block_mask: ArrayLike | None = None,
+    block_counts: ArrayLike | None = None,
+    block_indices: ArrayLike | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+    bias: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    is_causal: bool = False,
+    query_offset: ArrayLike = 0,
+    window: Window | None = None,
+    key_lengths: ArrayLike | None = None,
+    sinks: ArrayLike | None = None,
+    return_lse: bool = False,
+    dtype: DTypeLike = np.float64,
+) -> Any:
+    """Attention in which blocks of queries attend to blocks of keys.
+
+    Parameters
+    ----------
+    query, key, value
+        As in `attention`, like all options that are not listed here.
+    query_block, key_block : int
+        The sizes of a block in queries and in keys. The last block may be smaller.
+    block_mask : bool, broadcasts to (*B, Hq, ceil(L / query_block), ceil(S / key_block)), optional
+        True where the queries of a block may attend to the keys of a block.
+    block_counts : int, broadcasts to (*B, Hq, ceil(L / query_block)), optional
+        The number of blocks of keys that are listed for each block of queries.
+    block_indices : int, broadcasts to (*B, Hq, ceil(L / query_block), W), optional
+        The blocks of keys that are listed. What follows the count is not used.
+    dtype : data type, optional
+        Working precision and dtype of the results.
+
+    Returns
+    -------
+    output : (*B, Hq, L, Dv) or (L, Dv)
+    lse : (*B, Hq, L) or (L,)
+        Only with ``return_lse``.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is refused.
+
+    Notes
+    -----
+    Rules SPARSE-1 to SPARSE-5.
+
+    Examples
+    --------
+    >>> from attnspec.reference import block_sparse_attention
+    >>> values = [[1.0], [3.0], [7.0]]
+    >>> block_sparse_attention(
+    ...     [[0.0]], [[0.0]] * 3, values, query_block=1, key_block=2, block_mask=[[True, False]]
+    ... ).tolist()
+    [[2.0]]
+    """
+    return evaluate(block_sparse_attention_of, locals())
+
+
+def block_sparse_attention_of(call: Call, query: Array, key: Array, value: Array, **options: Any) -> Any:
+    """Check the arguments, and attend with the mask that the blocks stand for."""
+    return attended(check_blocks(sparse(call, query, key, value, options)))
+
+
+def listed_attention(
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    *,
+    key_indices: ArrayLike,
+    scale: float | None = None,
+    softcap: float | None = None,
+    bias: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    is_causal: bool = False,
+    query_offset: ArrayLike = 0,
+    window: Window | None = None,
+    key_lengths: ArrayLike | None = None,
+    sinks: ArrayLike | None = None,
+    return_lse: bool = False,
+    dtype: DTypeLike = np.float64,
+) -> Any:
+    """Attention in which each query attends to a list of keys.
+
+    Parameters
+    ----------
+    query, key, value
+        As in `attention`, like all options that are not listed here.
+    key_indices : int, broadcasts to (*B, Hkv, L, W)
+        The keys that each query may attend to, in any order; -1 is no key.
+    dtype : data type, optional
+        Working precision and dtype of the results.
+
+    Returns
+    -------
+    output : (*B, Hq, L, Dv) or (L, Dv)
+    lse : (*B, Hq, L) or (L,)
+        Only with ``return_lse``.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is refused.
+
+    Notes
+    -----
+    Rules SPARSE-6 to SPARSE-9.
+
+    Examples
+    --------
+    >>> from attnspec.reference import listed_attention
+    >>> values = [[1.0], [3.0], [7.0]]
+    >>> listed_attention([[0.0]], [[0.0]] * 3, values, key_indices=[[2, 0, -1]]).tolist()
+    [[4.0]]
+    """
+    return evaluate(listed_attention_of, locals())
+
+
+def listed_attention_of(call: Call, query: Array, key: Array, value: Array, **options: Any) -> Any:
+    """Check the arguments, and attend with the mask that the lists stand for."""
+    return attended(check_lists(sparse(call, query, key, value, options)))
+
+
+def sparse(call: Call, query: Array, key: Array, value: Array, options: Mapping[str, Any]) -> Sparse:
+    """Collect the arguments, and check those of attention."""
+    made = Sparse(call.steps, call.xp, call.dtype, query, key, value, **options)
+    return cast("Sparse", checked(made))
+
+
+@step
+def attended(given: Sparse) -> Any:
+    """Attend with the mask of a sparse call (SPARSE-1, SPARSE-6)."""
+    return computed(Attention(**plain_fields(given)))
+
+
+def plain_fields(given: Sparse) -> dict[str, Any]:
+    """Return the fields of the call of attention that a sparse call stands for."""
+    return {one.name: getattr(given, one.name) for one in fields(Attention)} | {"mask": meant(given)}
+
+
+def as_attention(operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Rewrite a call of a sparse operation, or of its gradients, as one of attention.
+
+    Parameters
+    ----------
+    operation : str
+        A name in `attnspec.OPERATIONS`.
+    arguments : mapping
+        Its arguments, by canonical name; arrays as NumPy arrays.
+
+    Returns
+    -------
+    dict
+        The arguments of the call of attention, of which `mask` is new.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.reference.sparsity import as_attention
+    >>> call = {name: np.zeros((2, 1)) for name in ("query", "key", "value")}
+    >>> as_attention("listed_attention", call | {"key_indices": np.array([[1], [-1]])})["mask"].tolist()
+    [[False, True], [False, False]]
+    """
+    own = set(OPERATIONS[primal(operation)].arguments) - set(OPERATIONS["attention"].arguments)
+    kept = {name: thing for name, thing in arguments.items() if name not in own}
+    names = set(OPERATIONS[primal(operation)].arguments)
+    given = {name: thing for name, thing in arguments.items() if name in names and name != "return_lse"}
+
+    def run(call: Call, query: Array, key: Array, value: Array, **options: Any) -> Mask:
+        check = check_lists if "key_indices" in own else check_blocks
+        return meant(check(sparse(call, query, key, value, options)))
+
+    return kept | {"mask": evaluate(run, given | {"dtype": np.float64})}
+
+
+@step
+def check_blocks(call: Sparse) -> Sparse:
+    """Check the sizes of blocks (SPARSE-10), and the blocks that are allowed or listed (SPARSE-11)."""
+    sizes = {name: whole(name, getattr(call, name), 1, "SPARSE-10") for name in ("query_block", "key_block")}
+    # A block that is larger than its axis is the same as one of the size of the axis.
+    most = {"query_block": max(call.queries, 1), "key_block": max(call.keys, 1)}
+    call = call.but(**{name: min(size, most[name]) for name, size in sizes.items()})
+    if call.block_mask is not None:
+        booleans(call, "block_mask", call.block_mask, call.blocks, "ERR-15")
+    lists = {"block_counts": call.block_counts, "block_indices": call.block_indices}
+    if all(one is None for one in lists.values()):
+        return call
+    for name, given in lists.items():
+        need(name, given is not None, "an array, as for the other of counts and indices", None, "SPARSE-10")
+    counts = _integers(call, "block_counts", call.block_counts, call.blocks[:-1])
+    shape = tuple(array(call, "block_indices", call.block_indices, "ERR-16").shape)
+    need("block_indices", len(shape) > 0, "one axis or more", f"shape {shape}", "ERR-16")
+    indices = _integers(call, "block_indices", call.block_indices, (*call.blocks[:-1], shape[-1]))
+    within(call, "block_counts", counts, 0, shape[-1], "SPARSE-11")
+    used = call.xp.where(count(call.xp, shape[-1], indices) < counts[..., None], indices, 0)
+    within(call, "block_indices", used, 0, max(call.blocks[-1] - 1, 0), "SPARSE-11")
+    return call.but(block_counts=counts, block_indices=indices)
+
+
+@step
+def check_lists(call: Sparse) -> Sparse:
+    """Check that each entry of a list is a key, or -1 for none (SPARSE-6, SPARSE-11)."""
+    shape = tuple(array(call, "key_indices", call.key_indices, "ERR-16").shape)
+    need("key_indices", len(shape) > 0, "one axis or more", f"shape {shape}", "ERR-16")
+    full = (*call.key.shape[:-2], call.queries, shape[-1])
+    indices = _integers(call, "key_indices", call.key_indices, full)
+    within(call, "key_indices", indices, -1, call.keys - 1, "SPARSE-11")
+    return call.but(key_indices=indices)
+
+
+def _integers(call: Call, name: str, given: Any, full: Shape) -> Array:
+    """Return integers that broadcast to a shape, as the integers of the namespace."""
+    own = dtype_name(array(call, name, given, "ERR-16"))
+    need(name, own.startswith(("int", "uint")), "integers", own, "ERR-16")
+    return call.xp.astype(fitting(name, given, full, "ERR-16"), call.xp.int64)
+
+
+@step
+def meant(call: Sparse) -> Mask:
+    """Return the mask that the blocks or the lists stand for, and the given mask (SPARSE-4)."""
+    shown = listed_keys(call) if call.key_indices is not None else elements(call, active(call))
+    return shown if call.mask is None else shown & call.mask
+
+
+@step
+@part
+def active(call: Sparse) -> Mask:
+    """Say which blocks are allowed by the mask of blocks and by the lists of blocks, ``call.blocks``."""
+    found = call.xp.broadcast_to(count(call.xp, call.blocks[-1], call.query) >= 0, call.blocks)
+    found = found if call.block_mask is None else found & call.block_mask
+    return found if call.block_indices is None else found & listed_blocks(call)
+
+
+@step
+def listed_blocks(call: Sparse) -> Mask:
+    """Say which blocks are listed, of as many entries as the count says (SPARSE-3)."""
+    xp = call.xp
+    used = count(xp, call.block_indices.shape[-1], call.query) < call.block_counts[..., None]  # (..., W)
+    blocks = count(xp, call.blocks[-1], call.query)
+    return xp.any((call.block_indices[..., None] == blocks) & used[..., None], axis=-2)
+
+
+@step
+@part
+def elements(call: Sparse, blocks: Mask) -> Mask:
+    """Give each query and each key the blocks that they lie in, ``(*B, Hq, L, S)`` (SPARSE-1, SPARSE-2)."""
+    rows = call.xp.repeat(blocks, call.query_block, axis=-2)[..., : call.queries, :]
+    return call.xp.repeat(rows, call.key_block, axis=-1)[..., : call.keys]
+
+
+@step
+@part
+def listed_keys(call: Sparse) -> Mask:
+    """Say which keys are listed for each query, in the list of its key head (SPARSE-6, SPARSE-9)."""
+    found = call.xp.any(call.key_indices[..., None] == call.j, axis=-2)  # broadcasts to (*B, Hkv, L, S)
+    if call.query.ndim < 3 or found.ndim < 3 or found.shape[-3] == 1:
+        return found
+    return call.xp.repeat(found, call.query.shape[-3] // call.key.shape[-3], axis=-3)
