@@ -80,6 +80,7 @@ def _computed(backend: Backend, case: Case, accuracy: Accuracy, *, probed: bool)
         row = budget(operation, first, dtype, **options)["bias"]
         return {"bias": np.broadcast_to(row, (*arguments["query"].shape[:-1], row.shape[-1]))}
     if primal(operation) != "attention":
+        arguments = _aligned_sequences(arguments, backend.dialect)
         return budget(operation, arguments, dtype, **options)
     arguments = in_plain_words(arguments, backend.dialect)
     budgets = budget(operation, arguments, dtype, **options)
@@ -93,6 +94,19 @@ def _computed(backend: Backend, case: Case, accuracy: Accuracy, *, probed: bool)
     if backend.dialect.get("SOFT-6") == "base-2":
         budgets["lse"] = budgets["lse"] / log(2)
     return budgets
+
+
+def _aligned_sequences(arguments: Mapping[str, Any], dialect: Mapping[str, str]) -> Mapping[str, Any]:
+    """Rewrite the default offset of packed sequences in a dialect as one offset for each."""
+    offset = arguments.get("query_offset", 0)
+    if dialect.get("PACK-5") != "bottom-right" or "query_starts" not in arguments:
+        return arguments
+    if np.ndim(offset) or offset:
+        return arguments
+    return {
+        **arguments,
+        "query_offset": np.diff(arguments["key_starts"]) - np.diff(arguments["query_starts"]),
+    }
 
 
 def _means(

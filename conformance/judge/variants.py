@@ -52,6 +52,8 @@ def _changes(rule: str, case: Case, values: Mapping[str, Any], off: str) -> bool
         return all(name in case.arguments for name in _NEEDS[rule])
     if rule == "POS-8":
         return case.operation == "alibi_bias"
+    if rule == "PACK-5":
+        return "query_starts" in case.arguments
     if rule == "HEAD-1":
         shapes = [case.arguments[name].shape[:-2] for name in ("query", "key") if name in case.arguments]
         return len(shapes) < 2 or shapes[0] != shapes[1]
