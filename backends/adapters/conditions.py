@@ -139,3 +139,9 @@ def has_row_of_minus_infinity(arguments: Arguments) -> bool:
     """
     bias = arguments.get("bias")
     return bias is not None and bool(np.isneginf(bias.astype(np.float64)).all(axis=-1).any())
+
+
+def has_queries_without_keys(arguments: Arguments) -> bool:
+    """Whether a packed call has a sequence with queries and no keys."""
+    queries, keys = (np.diff(arguments[f"{of}_starts"]) for of in ("query", "key"))
+    return bool(((queries > 0) & (keys == 0)).any())

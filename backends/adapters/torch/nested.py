@@ -7,7 +7,18 @@ from typing import Any
 
 import torch
 
+from attnspec.backends.adapters.conditions import has_queries_without_keys
+from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
+
+OF_NESTED = (
+    Deviation(
+        ("PACK-2", "PACK-7"),
+        "sequences of nested tensors that have queries and no keys raise, but for some places among others",
+        "torch/nested_no_keys",
+        when=has_queries_without_keys,
+    ),
+)
 
 
 def packed_attention(

@@ -18,7 +18,7 @@ from attnspec.backends.adapters.conditions import (
 )
 from attnspec.backends.adapters.torch import SUMS_OF_GRADIENTS, VERSIONS
 from attnspec.backends.adapters.torch.arguments import mask_of_four_axes, to_attn_mask, to_four_axes
-from attnspec.backends.adapters.torch.nested import packed_attention
+from attnspec.backends.adapters.torch.nested import OF_NESTED, packed_attention
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
@@ -31,7 +31,8 @@ def default_backend() -> Backend:
     """Let PyTorch choose the path."""
     deviations = (*OF_ALL, *OF_FLASH, *OF_MATH)
     made = _backend("torch-sdpa", _attention(_asked, 2), {"SHAPE-6": "broadcast"}, deviations)
-    return replace(made, companions={"packed_attention": packed_attention})
+    companions = {"packed_attention": packed_attention}
+    return replace(made, companions=companions, deviations=(*made.deviations, *OF_NESTED))
 
 
 def math_backend() -> Backend:
