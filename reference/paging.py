@@ -117,12 +117,13 @@ def check_paged_arrays(call: Call, given: Given) -> Given:
     names |= {} if given["new_key"] is None else {"new_key": "new_key", "new_value": "new_value"}
     same_dtype(call, **{name: given[of] for name, of in names.items()})
     query = tuple(given["query"].shape)
-    need("query", len(query) >= 3, "three axes or more", f"shape {query}", "ERR-16")
+    need("query", len(query) >= 3, "three axes or more", f"shape {query}", "SHAPE-6")
     keys, values = tuple(given["key"].shape), tuple(given["value"].shape)
     need("key_pages", len(keys) == 4, "four axes", f"shape {keys}", "ERR-16")
     shared = keys[1] > 0 and query[-3] % keys[1] == 0
     need("key_pages", shared, f"a number of heads that divides {query[-3]}", keys[1], "HEAD-2")
     need("key_pages", keys[3] == query[-1], f"depth {query[-1]} as in query", keys[3], "ERR-16")
+    _same_heads("value_pages", values, keys[1])
     fits = len(values) == 4 and values[:3] == keys[:3]
     need("value_pages", fits, f"shape {keys[:3]} and a depth, as key_pages", f"shape {values}", "ERR-16")
     need("value_pages", values[3] > 0, "a depth of 1 or more", 0, "ERR-5")
@@ -132,11 +133,19 @@ def check_paged_arrays(call: Call, given: Given) -> Given:
     need("block_table", good, f"batch axes {batch} and one of pages", f"shape {table}", "ERR-16")
     if given["new_key"] is not None:
         own = tuple(given["new_key"].shape)
+        _same_heads("new_key", own, keys[1])
         good = len(own) == len(query) and (*own[:-2], own[-1]) == (*batch, keys[1], keys[3])
         need("new_key", good, f"shape {(*batch, keys[1], 'N', keys[3])}", own, "ERR-16")
         shape, its = (*own[:-1], values[3]), tuple(given["new_value"].shape)
+        _same_heads("new_value", its, keys[1])
         need("new_value", its == shape, f"shape {shape}", its, "ERR-16")
     return given
+
+
+def _same_heads(name: str, shape: tuple[int, ...], heads: int) -> None:
+    """Check that an array has the heads of the pages of keys (HEAD-2)."""
+    own = shape[1 if name == "value_pages" else -3] if len(shape) >= 3 else heads
+    need(name, own == heads, f"{heads} heads as in key_pages", own, "HEAD-2")
 
 
 @step
