@@ -8,11 +8,12 @@ from secrets import randbits
 
 import numpy as np
 
-from attnspec import Case
+from attnspec import OPERATIONS, Case
 from attnspec.backends.constraints import Constraints, fits
 from attnspec.case import Provenance
 from attnspec.conformance.traits import ARBITRARY, MORE_THAN, NOT_A_MULTIPLE, ONE_QUERY, SHARED
 from attnspec.formula import Formula
+from attnspec.operations.gradients import primal
 
 #: The outputs that are judged. The weights would need too much memory.
 OUTPUTS = ("output", "lse")
@@ -37,7 +38,7 @@ _OCTETS = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 
 @dataclass(frozen=True)
 class Sized:
-    """A call of attention by formula.
+    """A call of attention by formula, or of its gradients.
 
     Attributes
     ----------
@@ -51,6 +52,8 @@ class Sized:
         The dtype of its arrays.
     layout : mapping of str to str
         Memory layouts of arguments by name, if not row-major.
+    operation : str
+        ``attention`` or ``attention_vjp``.
     """
 
     id: str
@@ -66,6 +69,16 @@ class Sized:
     def name(self) -> str:
         """Its id and its dtype."""
         return f"{self.id}-{self.dtype}"
+
+    @property
+    def gradients(self) -> bool:
+        """Whether it is a call of the gradients."""
+        return self.operation != primal(self.operation)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The outputs that are judged."""
+        return OPERATIONS[self.operation].outputs if self.gradients else OUTPUTS
 
     @property
     def _rows(self) -> int:
@@ -155,16 +168,16 @@ class Sized:
     @cached_property
     def case(self) -> Case:
         """The call with its arrays."""
-        made = Provenance("the suite", "made by a formula")
+        one, made = self.formula, Provenance("the suite", "made by a formula")
         return Case(
             self.id,
             self.title,
             CHAPTER,
             self.operation,
             self.rules,
-            self.formula.arguments(self.dtype),
+            one.arguments_of_gradients(self.dtype) if self.gradients else one.arguments(self.dtype),
             provenance=made,
             group=self.group,
-            outputs=OUTPUTS,
+            outputs=self.outputs,
             layout=self.layout,
         )

@@ -248,8 +248,8 @@ def _of_key_head(problem: _Problem, head: tuple[int, ...]) -> _Found:
         parts.append(Part("d_query", one.head, d_query, rounded(d_query, error, storage)))
         if "sinks" in formula.options:
             sinks[query_head] = one.of_sink(rows)
-        for array, more in zip((*total, *errors), one.of_keys(rows, there, *of_keys, down), strict=True):
-            array += more
+        for sums, more in zip((*total, *errors), one.of_keys(rows, there, *of_keys, down), strict=True):
+            np.add(sums, more, out=sums)
     for name, array, error in zip(("d_key", "d_value"), total, errors, strict=True):
         parts.append(Part(name, head, array, rounded(array, error, problem.arithmetic.storage)))
     return _Found(parts, sinks)
