@@ -98,7 +98,7 @@ def compared_gradients(
     }
     parts: Iterable[Part]
     if item.sampled:
-        arguments = item.case.arguments | dialect.formula.given(dtype)
+        arguments = {**item.case.arguments, **dialect.formula.given(dtype)}
         heads = chosen_heads(shapes["d_key"][:-2], item.seed)
         parts = gradients_of_heads(arguments, dtype, heads, **options)
     else:

@@ -32,6 +32,8 @@ _EDGES = {
     "features of values": (32, 64, 128, 256),
 }
 _UNITS = {"queries": (2, 16, 64, 128), "keys": (2, 16, 64, 128), "features": (8, 16, 32)}
+#: The products of matrices of a forward and a backward pass, for each of those of a forward pass.
+_BACKWARD = 3
 #: The octets of a number.
 _OCTETS = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 
@@ -92,20 +94,24 @@ class Sized:
     @property
     def work(self) -> int:
         """The number of multiplications of an implementation that computes every score."""
-        return self.scores * (self.formula.depth + self.formula.value_depth)
+        times = _BACKWARD if self.gradients else 1
+        return times * self.scores * (self.formula.depth + self.formula.value_depth)
 
     @property
     def octets(self) -> int:
-        """The memory of the arrays and of the result."""
+        """The memory of the arrays and of the result. Each of them has a cotangent or a gradient."""
         one = self.formula
+        times = 2 if self.gradients else 1
         queries = self._rows * (one.depth + one.value_depth)
         keys = prod(one.batch) * one.key_heads * one.keys * (one.depth + one.value_depth)
-        return (queries + keys) * _OCTETS[self.dtype]
+        return times * (queries + keys) * _OCTETS[self.dtype]
 
     @property
     def numbers(self) -> int:
         """The number of numbers in query, key and value."""
-        return self.octets // _OCTETS[self.dtype] - self._rows * self.formula.value_depth
+        one = self.formula
+        keys = prod(one.batch) * one.key_heads * one.keys * (one.depth + one.value_depth)
+        return self._rows * one.depth + keys
 
     @property
     def named(self) -> tuple[str, ...]:

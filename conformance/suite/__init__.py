@@ -38,6 +38,7 @@ FILES = {
         "gradients_of_companions",
         "gradients_of_multi_head",
         "gradients_numerics",
+        "gradients_of_lengths",
     ),
     "numerics": ("numerics", "layouts", "special_numbers"),
     "invariance": ("invariance",),

@@ -39,9 +39,10 @@ class Slopes:
 
     def at(self, words: NDArray[np.uint8], *, keys: bool = False) -> "Slopes":
         """Return the factors of some words of queries, or of some words of keys, ``(m, C)`` or ``(m, Q)``."""
-        parts = (self.slope, self.of_errors, self.of_sizes)
-        found = (part.T[words] if keys else part[words] for part in parts)
-        return Slopes(*found, self.scale)
+        slope, of_errors, of_sizes = (
+            part.T[words] if keys else part[words] for part in (self.slope, self.of_errors, self.of_sizes)
+        )
+        return Slopes(slope, of_errors, of_sizes, self.scale)
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ def difference_of(
 
 def of_query(
     sums: ByWord, rows: Rows, slopes: Slopes, depth: int, own: Numbers, arithmetic: Arithmetic
-) -> Budget:
+) -> Numbers:
     """Return the errors of the factors of codes in the gradients of some queries, ``(m, C)``."""
     work, n = arithmetic.work, sums.counts
     p, error = rows.weights, rows.weights * rows.exponentials + work.normal * (n > 0)

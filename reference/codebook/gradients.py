@@ -207,7 +207,9 @@ def _slopes(codes: Numbers, plain: dict[str, Any], arithmetic: Arithmetic) -> Sl
     if arithmetic.storage.name == "float64":
         error = 2 * error  # the slopes of this module may be as far off
     rest = error + unit * (slope + error)
-    return Slopes(slope, slope + rest, rest, scale)
+    # For the type checker, which does not know that these are in float64.
+    factor, of_errors, of_sizes = (part.astype(np.float64) for part in (slope, slope + rest, rest))
+    return Slopes(factor, of_errors, of_sizes, scale)
 
 
 def _own(problem: _Problem, counts: Any) -> Any:
