@@ -270,8 +270,9 @@ def of_key(
     """
     size, error = exponentials * sums.absolute
     error = error + exponentials * sums.dotted
-    error = error + arithmetic.work.normal * (2 * most + 1) * sums.counts
-    return _of_products(size, error, sums.counts, down[:, None], slopes, arithmetic)
+    counts = sums.counts * (sums.dotted > 0)  # no row whose cotangents are all 0 has an error
+    error = error + arithmetic.work.normal * (2 * most + 1) * counts
+    return _of_products(size, error, counts, down[:, None], slopes, arithmetic)
 
 
 def of_value(
