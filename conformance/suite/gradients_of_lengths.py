@@ -45,8 +45,9 @@ def longer_than_tiles(draw: Draw) -> Iterator[Yielded]:
             seed=draw.number(number) % 2**32,
             options=options,
         )
-        call = Call(formula.arguments_of_gradients(dtype))
-        yield Calls((call,), partial(_by_formula, formula, dtype), live=True)
+        rules = ["GRAD-19", "GRAD-1"] + ["GRAD-9"] * bool(options) + ["GRAD-3"] * (shape.groups > 1)
+        call = Call(formula.arguments_of_gradients(dtype), tuple(rules))
+        yield Calls((call,), partial(_by_formula, formula, dtype), tuple(rules), live=True)
 
 
 def _by_formula(formula: Formula, dtype: str, backend: Backend, cases: tuple[Case, ...]) -> Found:
