@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnspec.dtypes import FORMATS
 from attnspec.generator import numbers, octets
 
 #: The streams of the arrays of a problem.
@@ -25,6 +26,8 @@ STREAMS: Mapping[str, int] = MappingProxyType(
         "bias": 5,
         "dropout_mask": 6,
         "sinks": 7,
+        "d_output": 8,
+        "d_lse": 9,
     }
 )
 #: An octet below this disallows a pair, has a bias of minus infinity, drops a weight.
@@ -52,7 +55,7 @@ class Formula:
         The options of the call. `is_causal`, `query_offset`, `window`, `query_lengths`, `key_lengths`,
         `scale`, `softcap` and `dropout_rate` have their values; a tuple gives one number for each
         batch entry. `mask`, `bias` and `dropout_mask` have the letters of their axes, such as
-        ``("L", "S")``. `sinks` is True. `segments` is the number of positions in each segment.
+        ``("L", "S")``. `sinks` and `d_lse` are True. `segments` is the number of positions in each segment.
 
     Examples
     --------
@@ -95,6 +98,20 @@ class Formula:
             self.seed, STREAMS["value"], (*self.batch, self.key_heads, self.keys, self.value_depth)
         )
 
+    @property
+    def d_output(self) -> NDArray[np.float32]:
+        """The cotangents of the output, ``(*B, Hq, L, Dv)``."""
+        shape = (*self.batch, self.heads, self.queries, self.value_depth)
+        return numbers(self.seed, STREAMS["d_output"], shape)
+
+    @property
+    def d_lse(self) -> NDArray[np.float32]:
+        """The cotangents of the lse, ``(*B, Hq, L)``; 0 without this option."""
+        shape = (*self.batch, self.heads, self.queries)
+        if "d_lse" not in self.options:
+            return np.zeros(shape, dtype=np.float32)
+        return numbers(self.seed, STREAMS["d_lse"], shape)
+
     def arguments(self, dtype: str) -> dict[str, Any]:
         """Return the arguments of the call, by canonical name.
 
@@ -111,6 +128,10 @@ class Formula:
         }
         return found | self.given(dtype)
 
+    def arguments_of_gradients(self, dtype: str) -> dict[str, Any]:
+        """Return the arguments of the call of its gradients, by canonical name."""
+        return self.arguments(dtype) | {"d_output": self.d_output.astype(dtype, copy=False)}
+
     def given(self, dtype: str) -> dict[str, Any]:
         """Return the options of the call, by canonical name."""
         found: dict[str, Any] = {}
@@ -119,6 +140,8 @@ class Formula:
                 found[name] = self._drawn(name, thing, dtype)
             elif name == "sinks":
                 found[name] = numbers(self.seed, STREAMS[name], (self.heads,)).astype(dtype)
+            elif name == "d_lse":
+                found[name] = self.d_lse.astype(FORMATS[dtype].lse)
             elif name == "segments":
                 found["query_segment_ids"] = self._segments(self.queries, self.keys - self.queries)
                 found["key_segment_ids"] = self._segments(self.keys, 0)

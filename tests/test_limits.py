@@ -106,7 +106,7 @@ def test_a_peak_that_an_earlier_case_hides_shows_nothing(machine):
     machine.forgets = False
     found = limits(machine)
     ran(found, machine, replace(item(2048), formula=Formula(2**13, 2**13, 64, 64)), 0.0, keeps=True)
-    found._keeps_scores = None
+    found._keeps_scores = {}
     ran(found, machine, item(8192), 0.0)
     assert found.undecided(item(2**16))
 

@@ -159,7 +159,8 @@ def wrong_results(item):
 
 def test_a_small_fault_is_told_in_nearly_all_problems():
     """The last key of the last row is lost, or all rows take a wrong value for one key."""
-    small = [one for one in sized() if one.work < 2**20 and one.dtype == "float32"][::4]
+    few = [one for one in sized() if one.work < 2**20 and not one.gradients]
+    small = [one for one in few if one.dtype == "float32"][::4]
     told = {"a lost key": [], "another value": [], "none": []}
     for item in small:
         for fault, (output, lse) in (wrong_results(item) or {}).items():

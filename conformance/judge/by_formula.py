@@ -1,14 +1,11 @@
 """Judges sized cases: every row of a result against the codebook oracle, block by block."""
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
 from attnspec.backends import DTYPES, Backend, Broken, Unsupported
 from attnspec.conformance.judge.call import call
@@ -16,16 +13,22 @@ from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.deviation import declared_for
 from attnspec.conformance.judge.dtypes import Outputs, accepted
 from attnspec.conformance.judge.failure import Failure, Missing, Raised
-from attnspec.conformance.judge.formula_dialect import Dialect, Precision, in_dialect, precisions
+from attnspec.conformance.judge.formula_dialect import (
+    Dialect,
+    Precision,
+    gradients_in_dialect,
+    in_dialect,
+    precisions,
+)
+from attnspec.conformance.judge.gradients_by_formula import compared_gradients, forward_of
+from attnspec.conformance.judge.lacking import gradient_lacking
+from attnspec.conformance.judge.parallel import mapped
 from attnspec.conformance.judge.sampled import chosen_rows, compared_rows
 from attnspec.conformance.judge.shapes import RULES
 from attnspec.conformance.judge.sized import OUTPUTS, Sized
 from attnspec.conformance.verdict import Difference, Verdict
 from attnspec.formula import Formula
 from attnspec.reference.codebook.rows import Block, tasks
-
-#: The libraries whose threads are limited.
-_LIBRARIES = ThreadpoolController()
 
 
 def values_of(formula: Formula) -> dict[str, NDArray[np.float64]]:
@@ -40,10 +43,8 @@ def values_of(formula: Formula) -> dict[str, NDArray[np.float64]]:
     """
     shape = (*formula.batch, formula.heads, formula.queries)
     output, lse = np.zeros((*shape, formula.value_depth)), np.zeros(shape)
-    with _LIBRARIES.limit(limits=1, user_api="blas"):
-        for task in tasks(formula, "float64"):
-            block = task()
-            output[block.head][block.rows], lse[block.head][block.rows] = block.output, block.lse
+    for block in mapped(lambda task: task(), tasks(formula, "float64")):
+        output[block.head][block.rows], lse[block.head][block.rows] = block.output, block.lse
     return {"output": output, "lse": lse}
 
 
@@ -81,16 +82,20 @@ def judge_sized(backend: Backend, item: Sized, threads: int = 0) -> Verdict:
     )
     try:
         _require(backend, item)
-        lse = backend.has(item.operation, "return_lse")
-        dialect = in_dialect(item.formula, backend.dialect, lse=lse)
-        outputs = call(backend, item.operation, item.case.arguments, item.layout, OUTPUTS)
+        dialect, arguments = _in_dialect(backend, item), item.case.arguments
+        if item.gradients:
+            arguments = {**arguments, **forward_of(backend, item, dialect)}
+        outputs = call(backend, item.operation, arguments, item.layout, item.outputs)
         return _of_outputs(backend, item, verdict, dialect, outputs, threads)
     except Unsupported as unsupported:
-        declined = not isinstance(unsupported, Missing)
-        return replace(verdict, status="unsupported", reason=str(unsupported), declined=declined)
+        lacking = _lacking(backend, item, unsupported)
+        declined = not lacking and not isinstance(unsupported, Missing)
+        return replace(verdict, status="unsupported", reason=lacking or str(unsupported), declined=declined)
     except Broken as broken:
         return replace(verdict, status="error", rule=item.rules[0], reason=str(broken))
     except Raised as raised:
+        if lacking := _lacking(backend, item, raised):
+            return replace(verdict, status="unsupported", reason=lacking)
         return _declared(
             backend, item, replace(verdict, status="error", rule=item.rules[0], raised=raised.data)
         )
@@ -99,11 +104,24 @@ def judge_sized(backend: Backend, item: Sized, threads: int = 0) -> Verdict:
         return _declared(backend, item, replace(wrong, status="fail"))
 
 
+def _in_dialect(backend: Backend, item: Sized) -> Dialect:
+    if item.gradients:
+        return gradients_in_dialect(item.formula, backend.dialect)
+    return in_dialect(item.formula, backend.dialect, lse=backend.has(item.operation, "return_lse"))
+
+
+def _lacking(backend: Backend, item: Sized, error: Exception) -> str:
+    """Name the gradient that a function does not compute, if it raised because of it."""
+    if not item.gradients or isinstance(error, Missing):
+        return ""
+    return gradient_lacking(backend, item.case, error)
+
+
 def _of_outputs(
     backend: Backend, item: Sized, verdict: Verdict, dialect: Dialect, outputs: Outputs, threads: int
 ) -> Verdict:
     """Judge the outputs of a call. If one deviates as declared, the other one is judged too."""
-    looked = {name: outputs[name] for name in OUTPUTS if name in outputs}
+    looked = {name: outputs[name] for name in item.outputs if name in outputs}
     deviations: list[Verdict] = []
     while looked:
         for precision in precisions(backend, item.dtype):
@@ -143,6 +161,8 @@ def _require(backend: Backend, item: Sized) -> None:
 
 
 def _rule(item: Sized, difference: Difference) -> str:
+    if item.gradients and difference.kind in ("shape", "dtype"):
+        return "GRAD-2"
     if difference.kind == "shape":
         return RULES[difference.output]
     if difference.kind == "dtype":
@@ -172,6 +192,8 @@ def compared(
     Difference or float
         The first difference, or the largest share of its budget that an element used.
     """
+    if item.gradients:
+        return compared_gradients(item, dialect, outputs, precision, threads)
     formula, dtype = dialect.formula, item.dtype
     shapes = {"output": (*formula.batch, formula.heads, formula.queries, formula.value_depth)}
     shapes["lse"] = shapes["output"][:-1]
@@ -199,9 +221,7 @@ def compared(
         ]
 
     work = tasks(formula, dtype, **options)
-    # Each thread multiplies small matrices. Several threads in each product would wait for each other.
-    with _LIBRARIES.limit(limits=1, user_api="blas"), ThreadPoolExecutor(threads or _processors()) as pool:
-        found = [one for several in pool.map(see, work) for one in several]
+    found = [one for several in mapped(see, work, threads) for one in several]
     differences = [one for one in found if isinstance(one, Difference)]
     if not differences:
         return max((one for one in found if not isinstance(one, Difference)), default=0.0)
@@ -230,7 +250,3 @@ def _compared(got: NDArray[Any], name: str, block: Block, dialect: Dialect) -> D
         return found
     row, *rest = found.element
     return replace(found, element=(*block.head, int(block.rows[row]), *rest))
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

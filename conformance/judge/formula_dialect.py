@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import log
+from math import log, prod
+
+import numpy as np
 
 from attnspec.backends import Backend
 from attnspec.conformance.judge.budget import required
@@ -11,6 +13,7 @@ from attnspec.conformance.judge.failure import Missing
 from attnspec.dtypes import SHORT
 from attnspec.formula import Formula
 from attnspec.reference.budget.formats import Accuracy
+from attnspec.reference.codebook.intervals import intervals
 
 #: Variants about rows without an allowed key. These rows are not compared in such a dialect.
 _OF_EMPTY_ROWS = ("MASK-6", "SOFT-7")
@@ -85,6 +88,52 @@ def in_dialect(formula: Formula, dialect: Mapping[str, str], *, lse: bool = True
         elif _bears(rule, formula):
             raise Missing(f"a problem by formula is not translated to {rule} {variant}")
     return replace(found, formula=replace(formula, options=options))
+
+
+def gradients_in_dialect(formula: Formula, dialect: Mapping[str, str]) -> Dialect:
+    """Translate a problem of gradients into the dialect of a backend.
+
+    Raises
+    ------
+    Missing
+        If a declared variant has no translation.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.judge.formula_dialect import gradients_in_dialect
+    >>> from attnspec.formula import Formula
+    >>> problem = Formula(queries=2, keys=5, depth=4, value_depth=4, options={"d_lse": True})
+    >>> dict(gradients_in_dialect(problem, {"GRAD-6": "ignored"}).formula.options)
+    {}
+    """
+    shown, of_lse = of_values(dialect), "d_lse" in formula.options
+    if of_lse and "SOFT-6" in shown:
+        raise Missing(f"a cotangent of the lse is not translated to SOFT-6 {shown['SOFT-6']}")
+    if "GRAD-10" in shown and _has_empty_rows(formula):
+        raise Missing(f"a problem by formula is not translated to GRAD-10 {shown['GRAD-10']}")
+    found = in_dialect(formula, {rule: dialect[rule] for rule in dialect if rule != "SOFT-6"})
+    if not of_lse or "GRAD-6" not in shown:
+        return found
+    options = {name: thing for name, thing in found.formula.options.items() if name != "d_lse"}
+    return replace(found, formula=replace(found.formula, options=options), rule=found.rule or "GRAD-6")
+
+
+def _has_empty_rows(formula: Formula) -> bool:
+    """Whether some row has no allowed key."""
+    given = formula.given("float32")
+    pairs = np.asarray(given.get("mask", True)) & (np.asarray(given.get("bias", 0.0)) > -np.inf)
+    shape = (*formula.batch, formula.heads, formula.queries, formula.keys)
+    several = np.broadcast_to(pairs, shape).reshape(-1, *shape[-3:]) if pairs.ndim else None
+    j = np.arange(formula.keys)
+    for entry in range(prod(formula.batch)):
+        low, high = intervals(formula.options, formula.queries, formula.keys, entry)
+        if (low >= high).any():
+            return True
+        if several is not None:
+            inside = (j >= low[:, None]) & (j < high[:, None])
+            if not (inside & several[entry]).any(axis=-1).all():
+                return True
+    return False
 
 
 def _bears(rule: str, formula: Formula) -> bool:

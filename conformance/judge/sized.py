@@ -8,11 +8,12 @@ from secrets import randbits
 
 import numpy as np
 
-from attnspec import Case
+from attnspec import OPERATIONS, Case
 from attnspec.backends.constraints import Constraints, fits
 from attnspec.case import Provenance
 from attnspec.conformance.traits import ARBITRARY, MORE_THAN, NOT_A_MULTIPLE, ONE_QUERY, SHARED
 from attnspec.formula import Formula
+from attnspec.operations.gradients import primal
 
 #: The outputs that are judged. The weights would need too much memory.
 OUTPUTS = ("output", "lse")
@@ -31,13 +32,15 @@ _EDGES = {
     "features of values": (32, 64, 128, 256),
 }
 _UNITS = {"queries": (2, 16, 64, 128), "keys": (2, 16, 64, 128), "features": (8, 16, 32)}
+#: The products of matrices of a forward and a backward pass, for each of those of a forward pass.
+_BACKWARD = 3
 #: The octets of a number.
 _OCTETS = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 
 
 @dataclass(frozen=True)
 class Sized:
-    """A call of attention by formula.
+    """A call of attention by formula, or of its gradients.
 
     Attributes
     ----------
@@ -51,6 +54,8 @@ class Sized:
         The dtype of its arrays.
     layout : mapping of str to str
         Memory layouts of arguments by name, if not row-major.
+    operation : str
+        ``attention`` or ``attention_vjp``.
     """
 
     id: str
@@ -68,6 +73,16 @@ class Sized:
         return f"{self.id}-{self.dtype}"
 
     @property
+    def gradients(self) -> bool:
+        """Whether it is a call of the gradients."""
+        return self.operation != primal(self.operation)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The outputs that are judged."""
+        return OPERATIONS[self.operation].outputs if self.gradients else OUTPUTS
+
+    @property
     def _rows(self) -> int:
         return prod(self.formula.batch) * self.formula.heads * self.formula.queries
 
@@ -79,20 +94,24 @@ class Sized:
     @property
     def work(self) -> int:
         """The number of multiplications of an implementation that computes every score."""
-        return self.scores * (self.formula.depth + self.formula.value_depth)
+        times = _BACKWARD if self.gradients else 1
+        return times * self.scores * (self.formula.depth + self.formula.value_depth)
 
     @property
     def octets(self) -> int:
-        """The memory of the arrays and of the result."""
+        """The memory of the arrays and of the result. Each of them has a cotangent or a gradient."""
         one = self.formula
+        times = 2 if self.gradients else 1
         queries = self._rows * (one.depth + one.value_depth)
         keys = prod(one.batch) * one.key_heads * one.keys * (one.depth + one.value_depth)
-        return (queries + keys) * _OCTETS[self.dtype]
+        return times * (queries + keys) * _OCTETS[self.dtype]
 
     @property
     def numbers(self) -> int:
         """The number of numbers in query, key and value."""
-        return self.octets // _OCTETS[self.dtype] - self._rows * self.formula.value_depth
+        one = self.formula
+        keys = prod(one.batch) * one.key_heads * one.keys * (one.depth + one.value_depth)
+        return self._rows * one.depth + keys
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -155,16 +174,16 @@ class Sized:
     @cached_property
     def case(self) -> Case:
         """The call with its arrays."""
-        made = Provenance("the suite", "made by a formula")
+        one, made = self.formula, Provenance("the suite", "made by a formula")
         return Case(
             self.id,
             self.title,
             CHAPTER,
             self.operation,
             self.rules,
-            self.formula.arguments(self.dtype),
+            one.arguments_of_gradients(self.dtype) if self.gradients else one.arguments(self.dtype),
             provenance=made,
             group=self.group,
-            outputs=OUTPUTS,
+            outputs=self.outputs,
             layout=self.layout,
         )

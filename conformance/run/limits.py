@@ -17,13 +17,15 @@ from attnspec.conformance.verdict import LEFT_OUT
 _COPIES = 3
 #: Octets for each score of an implementation that keeps all of them: the scores, the weights, a mask.
 _PER_SCORE = 12
+#: The same for one that also keeps them for its gradients.
+_PER_SCORE_BACKWARD = 28
 #: From this size of all scores on, the memory of a call shows whether an implementation keeps them.
 _SHOWS = 2**27
 #: The number of earlier cases from which the time of the next one is estimated.
 _EARLIER = 5
 _GIB = 2**30
 #: Options whose values do not depend on the numbers of queries and keys.
-_OF_ANY_LENGTH = {"is_causal", "window", "segments", "sinks", "scale", "softcap"}
+_OF_ANY_LENGTH = {"is_causal", "window", "segments", "sinks", "scale", "softcap", "d_lse"}
 
 
 def memory() -> float:
@@ -103,7 +105,7 @@ class Limits:
     _end: float = 0.0
     _rates: deque[float] = field(default_factory=lambda: deque(maxlen=_EARLIER))
     _times: dict[tuple[str, ...], list[tuple[int, float]]] = field(default_factory=dict)
-    _keeps_scores: bool | None = None
+    _keeps_scores: dict[bool, bool] = field(default_factory=dict)
     _before: float = 0.0
     _fresh: bool = True
     _most: float = 0.0
@@ -115,7 +117,9 @@ class Limits:
     def undecided(self, item: Sized) -> bool:
         """Whether a case fits only if the implementation keeps no scores, and that is not known."""
         arrays = _COPIES * item.octets
-        return self._keeps_scores is None and arrays <= self.octets < arrays + _PER_SCORE * item.scores
+        return item.gradients not in self._keeps_scores and (
+            arrays <= self.octets < arrays + _of_scores(item)
+        )
 
     def left_out(self, item: Sized) -> str:
         """Return the reason that a case is left out; empty if it is not.
@@ -129,7 +133,8 @@ class Limits:
         >>> Limits(60.0, 2.0**33).left_out(item)
         'left out: it needs about 12291.0 GiB of memory, and may use 8.0 (--memory)'
         """
-        needed = _COPIES * item.octets + (0 if self._keeps_scores is False else _PER_SCORE * item.scores)
+        keeps = self._keeps_scores.get(item.gradients, True)
+        needed = _COPIES * item.octets + (_of_scores(item) if keeps else 0)
         if needed > self.octets:
             return (
                 f"{LEFT_OUT} it needs about {needed / _GIB:.1f} GiB of memory, and may use "
@@ -165,10 +170,10 @@ class Limits:
         size, arrays = 4 * item.scores, _COPIES * item.octets
         if size >= _SHOWS:
             if self.peak() - self._before > size / 4 + arrays:
-                self._keeps_scores = True
+                self._keeps_scores[item.gradients] = True
             elif self._fresh or self._most < size:  # an earlier case could hide it
-                self._keeps_scores = bool(self._keeps_scores)
-        self._most = max(self._most, arrays + _PER_SCORE * item.scores)
+                self._keeps_scores.setdefault(item.gradients, False)
+        self._most = max(self._most, arrays + _of_scores(item))
 
     def _expected(self, item: Sized) -> float:
         """Estimate the time of a case: from two smaller ones of its kind, or from the last ones of any."""
@@ -181,6 +186,11 @@ class Limits:
         power = min(1.0, max(0.5, log(longer / shorter) / log(more / less)))
         found: float = longer * (item.work / more) ** power
         return found
+
+
+def _of_scores(item: Sized) -> float:
+    """Return the octets of an implementation that keeps all scores."""
+    return float((_PER_SCORE_BACKWARD if item.gradients else _PER_SCORE) * item.scores)
 
 
 def _kind(item: Sized) -> tuple[str, ...]:

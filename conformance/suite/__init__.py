@@ -38,6 +38,7 @@ FILES = {
         "gradients_of_companions",
         "gradients_of_multi_head",
         "gradients_numerics",
+        "gradients_of_lengths",
     ),
     "numerics": ("numerics", "layouts", "special_numbers"),
     "invariance": ("invariance",),
@@ -193,11 +194,13 @@ def find(name: str, seed: int | None = None) -> Item:
 def _of_sizes(name: str) -> Case:
     """Make the arrays of a sized case, and its expected values if all rows are judged."""
     from attnspec.conformance.judge.by_formula import values_of
+    from attnspec.conformance.judge.gradients_by_formula import values_of_gradients
     from attnspec.conformance.suite.sizes import sized
 
     for item in sized():
         if name in (item.id, item.name):
-            return item.case if item.sampled else replace(item.case, expected=values_of(item.formula))
+            values = values_of_gradients if item.gradients else values_of
+            return item.case if item.sampled else replace(item.case, expected=values(item.formula))
     raise SpecError(f"case: expected an id such as sizes-views-1, got {name!r}")
 
 

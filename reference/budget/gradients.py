@@ -237,7 +237,7 @@ def _of_products(t: _Pair, given: Mapping[str, Any], arithmetic: Arithmetic) -> 
         plain = {"scale": scale}
         x, x_error = scores_and_errors(given["query"], given["key"], plain, arithmetic)
         size = np.abs(value) + error
-        slope, slope_error = _slope(x, x_error + work.unit * np.abs(x), softcap, arithmetic)
+        slope, slope_error = slope_and_error(x, x_error + work.unit * np.abs(x), softcap, arithmetic)
         error = slope * error + size * slope_error
         error = (error + work.unit * size * (slope + slope_error) + work.normal) * (size > 0)
         value = value * slope
@@ -245,7 +245,7 @@ def _of_products(t: _Pair, given: Mapping[str, Any], arithmetic: Arithmetic) -> 
     return value, error + _cast((value, error), max(abs(scale), 1.0), arithmetic)
 
 
-def _slope(x: Budget, x_error: Budget, softcap: float, arithmetic: Arithmetic) -> _Pair:
+def slope_and_error(x: Budget, x_error: Budget, softcap: float, arithmetic: Arithmetic) -> _Pair:
     """Return the slope of the softcap, `1 - tanh^2`. Its error is twice that of the tanh at any size."""
     unit = arithmetic.work.unit
     nearest = np.maximum(np.abs(x) - x_error, 0) / softcap

@@ -58,6 +58,50 @@ def intervals(options: Mapping[str, Any], queries: int, keys: int, entry: int) -
     return np.minimum(np.maximum(low, 0), high), high
 
 
+def intervals_of_keys(options: Mapping[str, Any], queries: int, keys: int, entry: int) -> tuple[Whole, Whole]:
+    """Return the first query that may attend to each key, and the first one after these queries.
+
+    Parameters
+    ----------
+    options, queries, keys, entry
+        As in `intervals`.
+
+    Returns
+    -------
+    low, high : (S,)
+        A key that no query may attend to has ``low == high``.
+
+    Examples
+    --------
+    >>> from attnspec.reference.codebook.intervals import intervals_of_keys
+    >>> low, high = intervals_of_keys({"is_causal": True, "window": (1, None)}, 3, 3, 0)
+    >>> low.tolist(), high.tolist()
+    ([0, 1, 2], [2, 3, 3])
+    """
+    key = np.arange(keys)
+    at = key - (_of(options.get("query_offset"), entry) or 0)  # the query at the place of the key
+    low, high = np.zeros(keys, dtype=np.int64), np.full(keys, queries)
+    if options.get("is_causal"):
+        low = np.maximum(low, at)
+    left, right = options.get("window") or (None, None)
+    if left is not None:
+        high = np.minimum(high, at + left + 1)
+    if right is not None:
+        low = np.maximum(low, at - right)
+    size = options.get("segments")
+    if size is not None:
+        first = key // size * size - (keys - queries)
+        low, high = np.maximum(low, first), np.minimum(high, first + size)
+    length = _of(options.get("query_lengths"), entry)
+    if length is not None:
+        high = np.minimum(high, length)
+    length = _of(options.get("key_lengths"), entry)
+    if length is not None:
+        high = np.where(key < length, high, 0)
+    high = np.clip(high, 0, queries)
+    return np.minimum(np.maximum(low, 0), high), high
+
+
 def _of(number: Any, entry: int) -> int | None:
     """Return the number of one batch entry."""
     if number is None:

@@ -6,17 +6,35 @@ from itertools import count
 
 from attnspec.conformance.judge.sized import CHAPTER, GROUPS, Sized
 from attnspec.conformance.suite.options import OPTIONS
+from attnspec.conformance.suite.sizes.backward import backward, backward_of_some
 from attnspec.conformance.suite.sizes.covering import covering
 from attnspec.conformance.suite.sizes.decode import decode
 from attnspec.conformance.suite.sizes.long import long
 from attnspec.conformance.suite.sizes.problem import Asked
 from attnspec.conformance.suite.sizes.sampled import sampled
 from attnspec.conformance.suite.sizes.views import views
+from attnspec.operations.gradients import primal
 
 #: The groups, each with a function that yields its problems.
-_GROUPS = {"covering": covering, "decode": decode, "views": views, "long": long, "sampled": sampled}
+_GROUPS = {
+    "covering": covering,
+    "decode": decode,
+    "views": views,
+    "long": long,
+    "sampled": sampled,
+    "backward": backward,
+    "backward-of-some": backward_of_some,
+}
 #: The options of a problem by formula that have other names in the suite.
 _MASKS = ("mask", "bias", "is_causal", "window", "key_lengths", "query_lengths", "segments")
+#: The rules of gradients about options. All other masks disallow pairs.
+_OF_GRADIENTS = {
+    **dict.fromkeys((*_MASKS, "query_offset"), "GRAD-9"),
+    "d_lse": "GRAD-6",
+    "dropout_mask": "GRAD-8",
+    "sinks": "GRAD-7",
+    "softcap": "GRAD-5",
+}
 
 
 @cache
@@ -46,12 +64,18 @@ def _of_group(group: str, asked: Iterator[Asked]) -> Iterator[Sized]:
             one.formula,
             one.dtype,
             one.layout,
+            one.operation,
         )
 
 
 def _rules(one: Asked) -> tuple[str, ...]:
-    """Return the rules of the options, with MASK-4 first if several of them mask."""
+    """Return the rules of the options, with MASK-4 first if several of them mask; or those of gradients."""
     options = one.formula.options
+    if one.operation != primal(one.operation):
+        found = [_OF_GRADIENTS[name] for name in options if name in _OF_GRADIENTS]
+        if one.formula.heads != one.formula.key_heads:
+            found.append("GRAD-3")
+        return tuple(dict.fromkeys(("GRAD-19", "GRAD-1", *found)))
     masks = [name for name in options if name in _MASKS]
     found = ["NUM-8"] if one.layout else ["MASK-4"] if len(masks) > 1 else []
     found += [

@@ -24,12 +24,14 @@ class Asked:
     name : str
         The end of its id; empty for a number.
     layout : mapping of str to str
+    operation : str
     """
 
     formula: Formula
     dtype: str = "float32"
     name: str = ""
     layout: Mapping[str, str] = field(default_factory=dict)
+    operation: str = "attention"
 
 
 def edge(number: int, most: int) -> int:

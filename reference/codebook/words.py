@@ -1,0 +1,232 @@
+"""Sums by words over intervals, tile by tile, in which nothing is ever subtracted.
+
+The gradient of a query sums over an interval of keys, and that of a key over an interval of queries. Both
+sums are about the same numbers: the dot product of a vector of one side and a vector of the other. What is
+summed over is a *source*, what has the sum is a *target*.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec.reference.codebook.exponentials import Numbers
+from attnspec.reference.codebook.intervals import Whole
+from attnspec.reference.codebook.sums import TILE
+
+#: The sums of squares are rounded.
+_SLACK = 2.0**-20
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What is summed over, in the order of the interval.
+
+    Attributes
+    ----------
+    words : (n,)
+    count : int
+        W, the number of words.
+    vectors : (n, X)
+    weights : (n, K)
+        Not negative. The first one is that of the sum of dot products.
+    dotted : (n, Y)
+        Not negative.
+    columns : (n, Z)
+    """
+
+    words: NDArray[np.uint8]
+    count: int
+    vectors: Numbers
+    weights: Numbers
+    dotted: Numbers
+    columns: Numbers
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What has sums.
+
+    Attributes
+    ----------
+    vectors : (m, X)
+    sizes : (m, Y)
+        Not negative.
+    mixed : (m, W)
+        What multiplies the columns of a source of a word.
+    low, high : (m,)
+        The interval of each.
+    """
+
+    vectors: Numbers
+    sizes: Numbers
+    mixed: Numbers
+    low: Whole
+    high: Whole
+
+    def part(self, rows: Whole) -> "Targets":
+        """Return some of the targets."""
+        return Targets(
+            self.vectors[rows], self.sizes[rows], self.mixed[rows], self.low[rows], self.high[rows]
+        )
+
+
+@dataclass
+class ByWord:
+    """The sums of some targets.
+
+    Attributes
+    ----------
+    products : (m, W)
+        For each word, the sum over its sources of the first weight times the dot product of the vectors.
+    absolute : (K, m, W)
+        At least the sum of each weight times the absolute value of the dot product.
+    dotted : (m, W)
+        The sum of the dot products of `sizes` and `dotted`.
+    counts : (m, W)
+        How many sources there are.
+    columns : (m, Z)
+        The sum over all sources of the columns times `mixed`.
+    """
+
+    products: Numbers
+    absolute: Numbers
+    dotted: Numbers
+    counts: Numbers
+    columns: Numbers
+
+    def add(self, other: "ByWord") -> None:
+        """Add the sums over other sources."""
+        self.products += other.products
+        self.absolute += other.absolute
+        self.dotted += other.dotted
+        self.counts += other.counts
+        self.columns += other.columns
+
+
+def by_word(sources: Sources, targets: Targets) -> Iterator[tuple[Whole, ByWord]]:
+    """Sum over the interval of each target. Yield some targets at a time, and their sums.
+
+    Whole tiles are added one by one, from the middle of the interval outwards. In a tile that an interval
+    cuts, each pair is computed.
+    """
+    whole = _running(sources)
+    for rows in _groups(targets.low, targets.high):
+        part = targets.part(rows)
+        first, last = int(part.low[0]) // TILE, int(part.high[0]) // TILE
+        if first == last:
+            yield rows, _inside(sources, part, part.low, part.high)
+            continue
+        found = _inside(sources, part, np.zeros_like(part.high) + last * TILE, part.high)
+        if (part.low > first * TILE).any():
+            first += 1
+            found.add(_inside(sources, part, part.low, np.zeros_like(part.low) + first * TILE))
+        if first < last:
+            found.add(_of_whole(whole(first, last), part))
+        yield rows, found
+
+
+def _groups(low: Whole, high: Whole) -> Iterator[Whole]:
+    """Group the targets whose bounds lie in the same tiles, so that the whole tiles of many groups grow."""
+    first, last = low // TILE, high // TILE
+    order = np.lexsort((last, -first))
+    changes = (np.diff(first[order]) != 0) | (np.diff(last[order]) != 0)
+    for group in np.split(order, np.flatnonzero(changes) + 1):
+        for start in range(0, len(group), TILE):
+            yield group[start : start + TILE]
+
+
+@dataclass(frozen=True)
+class _Tiles:
+    """The sums of some whole tiles, for each word."""
+
+    vectors: Numbers  # (W, X)
+    squares: Numbers  # (K, W, X, X)
+    weights: Numbers  # (K, W)
+    dotted: Numbers  # (W, Y)
+    counts: Numbers  # (W,)
+    columns: Numbers  # (W, Z)
+
+    def __add__(self, other: "_Tiles") -> "_Tiles":
+        names = self.__dataclass_fields__
+        return _Tiles(*(getattr(self, name) + getattr(other, name) for name in names))
+
+
+def _running(sources: Sources) -> Callable[[int, int], _Tiles]:
+    """Return a function that sums whole tiles, which adds to the last sum where that was a part of it."""
+    known: list[tuple[int, int, _Tiles]] = []
+
+    def between(first: int, last: int) -> _Tiles:
+        start, end, found = known.pop() if known else (first, first, None)
+        if found is None or not first <= start < end <= last:
+            start, end, found = first, first + 1, _tile(sources, first)
+        for tile in (*range(start - 1, first - 1, -1), *range(end, last)):
+            found = found + _tile(sources, tile)
+        known.append((first, last, found))
+        return found
+
+    return between
+
+
+def _tile(sources: Sources, tile: int) -> _Tiles:
+    part = slice(tile * TILE, (tile + 1) * TILE)
+    words, vectors, weights = sources.words[part], sources.vectors[part], sources.weights[part]
+    one = _one(words, sources.count).T  # (W, T)
+    squares = np.zeros((weights.shape[1], sources.count, vectors.shape[1], vectors.shape[1]))
+    for word in range(sources.count):
+        own = words == word
+        for k in range(weights.shape[1]):
+            np.matmul((weights[own, k, None] * vectors[own]).T, vectors[own], out=squares[k, word])
+    return _Tiles(
+        one @ (weights[:, :1] * vectors),
+        squares,
+        (one @ weights).T,
+        one @ sources.dotted[part],
+        one.sum(axis=-1),
+        one @ sources.columns[part],
+    )
+
+
+def _of_whole(tiles: _Tiles, part: Targets) -> ByWord:
+    """Multiply the sums of whole tiles by the vectors of targets.
+
+    By Cauchy and Schwarz, the square of a weighted sum of absolute values is at most the sum of the weights
+    times the weighted sum of the squares.
+    """
+    x = part.vectors
+    kinds, words, width, _ = tiles.squares.shape
+    turned = x @ tiles.squares.transpose(2, 0, 1, 3).reshape(width, -1)  # (m, K W X)
+    squares = (turned.reshape(len(x), kinds, words, width) * x[:, None, None]).sum(axis=-1)
+    squares = np.maximum(squares, 0).transpose(1, 0, 2) * (1 + _SLACK)
+    return ByWord(
+        x @ tiles.vectors.T,
+        np.sqrt(squares * tiles.weights[:, None]),
+        part.sizes @ tiles.dotted.T,
+        np.broadcast_to(tiles.counts, (len(x), words)).copy(),
+        part.mixed @ tiles.columns,
+    )
+
+
+def _inside(sources: Sources, part: Targets, low: Whole, high: Whole) -> ByWord:
+    """Sum over sources in one tile, pair by pair."""
+    least, most = int(low.min()), int(max(high.max(), low.min()))
+    own, j = slice(least, most), np.arange(least, most)
+    inside = ((low[:, None] <= j) & (j < high[:, None])).astype(np.float64)  # (m, T)
+    words, weights = sources.words[own], sources.weights[own]
+    one = _one(words, sources.count)  # (T, W)
+    products = (part.vectors @ sources.vectors[own].T) * inside
+    absolute = np.abs(products)
+    return ByWord(
+        (products * weights[:, 0]) @ one,
+        np.stack([(absolute * weight) @ one for weight in weights.T]),
+        ((part.sizes @ sources.dotted[own].T) * inside) @ one,
+        inside @ one,
+        (part.mixed[:, words] * inside) @ sources.columns[own],
+    )
+
+
+def _one(words: NDArray[np.uint8], count: int) -> Numbers:
+    """Return 1 where a source has a word, ``(T, W)``."""
+    found: Numbers = (words[:, None] == np.arange(count, dtype=np.uint8)).astype(np.float64)
+    return found
