@@ -128,7 +128,9 @@ def budget(
 
 
 def plain(operation: str, arguments: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """Rewrite a call of an operation that reduces to attention, and of its gradients.
+    """Rewrite a call of an operation that reduces to attention with a mask, and of its gradients.
+
+    Packed rows and pages have budgets of their own.
 
     Examples
     --------
@@ -140,7 +142,7 @@ def plain(operation: str, arguments: Mapping[str, Any]) -> tuple[str, Mapping[st
     ('attention', [[True]])
     """
     whole = primal(operation)
-    if OPERATIONS[whole].reduces != "attention":
+    if OPERATIONS[whole].reduces != "attention" or operation in {*_COMPANIONS, *_GRADIENTS}:
         return operation, arguments
     return "attention" + operation.removeprefix(whole), as_attention(operation, arguments)
 
