@@ -60,7 +60,7 @@ def attention(
 
 def _tensor(array: NDArray[Any]) -> Any:
     """Make a tensor, which has no negative strides."""
-    return torch.from_numpy(np.ascontiguousarray(array))
+    return torch.from_numpy(array.copy())
 
 
 def _check(query: Any, key: Any, value: Any) -> None:
