@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import torch
 from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401 - it registers the operator
 from numpy.typing import NDArray
