@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import torch
 from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401 - it registers the operator
 from numpy.typing import NDArray
@@ -60,7 +59,7 @@ def attention(
 
 def _tensor(array: NDArray[Any]) -> Any:
     """Make a tensor, which has no negative strides."""
-    return torch.from_numpy(np.ascontiguousarray(array))
+    return torch.from_numpy(array.copy())
 
 
 def _check(query: Any, key: Any, value: Any) -> None:

@@ -81,6 +81,12 @@ _OF_LINEN = (
         "flax/bias_overflow",
         when=lambda arguments: "bias" in arguments and has_overflowing_score(arguments, "float16"),
     ),
+    Deviation(
+        ("NUM-1",),
+        "the output has the widest dtype of queries, keys and values",
+        "flax/mixed_dtypes",
+        when=lambda arguments: len({arguments[name].dtype for name in ("query", "key", "value")}) > 1,
+    ),
     Deviation(("ERR-2",), "integers, booleans and complex numbers are accepted", "flax/not_checked"),
     Deviation(("ERR-4",), "a mask of numbers is accepted", "flax/not_checked"),
     Deviation(("ERR-5",), "a depth of 0 is accepted", "flax/not_checked"),

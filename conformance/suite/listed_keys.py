@@ -32,7 +32,9 @@ def keys_of_each_list(draw: Draw) -> Iterator[Yielded]:
     """With the identity as value, the output shows which keys each query attends to."""
     shape = Shape((2, 4), 3, 9, 4, 9, groups=2)
     for problem in draw.in_each_dtype(shape, dtypes=("float32", "float16")):
-        value = np.broadcast_to(np.eye(9, dtype=problem.value.dtype), problem.value.shape)
+        value = np.broadcast_to(
+            np.eye(*problem.value.shape[-2:], dtype=problem.value.dtype), problem.value.shape
+        )
         yield problem.arguments | {"value": np.array(value), "key_indices": _lists(problem, 4)}
 
 

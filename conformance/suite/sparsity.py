@@ -46,7 +46,9 @@ def keys_of_each_block(draw: Draw) -> Iterator[Yielded]:
     for shape in (Shape((2,), 7, 11, 4, 11), Shape((2, 2), 9, 6, 4, 6)):
         for problem in draw.in_each_dtype(shape, dtypes=("float32", "bfloat16")):
             sizes = _sizes((2, 4))
-            value = np.broadcast_to(np.eye(shape.keys, dtype=problem.value.dtype), problem.value.shape)
+            value = np.broadcast_to(
+                np.eye(*problem.value.shape[-2:], dtype=problem.value.dtype), problem.value.shape
+            )
             arguments = problem.arguments | {"value": np.array(value)}
             yield arguments | sizes | {"block_mask": _mask(problem, sizes)}
 

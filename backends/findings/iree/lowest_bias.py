@@ -13,43 +13,30 @@ import iree.compiler
 import iree.runtime
 import numpy as np
 
-SOURCE = """
-#q = affine_map<(b, i, c, d, j) -> (b, i, d)>
-#k = affine_map<(b, i, c, d, j) -> (b, j, d)>
-#v = affine_map<(b, i, c, d, j) -> (b, j, c)>
-#s = affine_map<(b, i, c, d, j) -> ()>
-#m = affine_map<(b, i, c, d, j) -> (b, i, j)>
-#o = affine_map<(b, i, c, d, j) -> (b, i, c)>
-func.func @attend(%q: QUERY, %k: KEY, %v: VALUE, %n: tensor<f32>, %m: MASK) -> OUTPUT {
-  %s = tensor.extract %n[] : tensor<f32>
-  %e = tensor.empty() : OUTPUT
-  %found = iree_linalg_ext.attention <{indexing_maps = [#q, #k, #v, #s, #m, #o]}>
-      ins(%q, %k, %v, %s, %m : QUERY, KEY, VALUE, f32, MASK) outs(%e : OUTPUT) {
-    ^bb0(%x: f32): iree_linalg_ext.yield %x : f32
-  } -> OUTPUT
-  return %found : OUTPUT
-}"""
+MAPS = ["b, i, d", "b, j, d", "b, j, c", "", "b, i, j", "b, i, c"]
+LISTED = ", ".join(f"affine_map<(b, i, c, d, j) -> ({x})>" for x in MAPS)
 
 
-def attend(query, key, value, mask, scale=1.0, **types):
-    """Attend with one head and a mask that is added. The types are those of the arrays if none is given."""
-    arrays = [np.array(x, np.float32) for x in (query, key, value, mask)]
-    arrays.insert(3, np.array(scale, np.float32))
-    text = SOURCE
-    shapes = dict(
-        zip(("QUERY", "KEY", "VALUE", "MASK"), (arrays[i].shape for i in (0, 1, 2, 4)), strict=True)
-    )
-    shapes["OUTPUT"] = (1, arrays[0].shape[1], arrays[2].shape[2])
-    for name, shape in shapes.items():
-        text = text.replace(name, types.get(name) or f"tensor<{'x'.join(map(str, shape))}xf32>")
+def attend(*arrays, scale="1.0", types=None):
+    """Attend with one head: query, key, value and a mask that is added."""
+    arrays = [np.array(x, np.float32) for x in arrays]
+    q, k, v, m = types or ["tensor<" + "x".join(map(str, (*x.shape, "f32>"))) for x in arrays]
+    o = f"tensor<1x{arrays[0].shape[1]}x{arrays[2].shape[2]}xf32>"
+    text = f"""func.func @attend(%q: {q}, %k: {k}, %v: {v}, %m: {m}) -> {o} {{
+        %s = arith.constant {scale} : f32
+        %e = tensor.empty() : {o}
+        %r = iree_linalg_ext.attention <{{indexing_maps = [{LISTED}]}}>
+            ins(%q, %k, %v, %s, %m : {q}, {k}, {v}, f32, {m}) outs(%e : {o}) {{
+            ^bb0(%x: f32): iree_linalg_ext.yield %x : f32 }} -> {o}
+        return %r : {o} }}"""
     module = iree.compiler.compile_str(text, target_backends=["llvm-cpu"])
     context = iree.runtime.SystemContext(config=iree.runtime.Config("local-sync"))
     context.add_vm_module(iree.runtime.VmModule.copy_buffer(context.instance, module))
     return np.array(context.modules.module["attend"](*arrays).to_host())
 
 
-zeros, mask = np.zeros((1, 2, 1)), np.full((1, 1, 2), np.finfo(np.float32).min)
-got = attend(zeros[:, :1], zeros, [[[1.0], [5.0]]], mask).item()
+lowest = np.finfo(np.float32).min
+got = attend([[[0]]], [[[0], [0]]], [[[1], [5]]], [[[lowest, lowest]]]).item()
 print("expected 3.0: both keys are allowed, and their scores are equal")
 print(f"got {got}")
 sys.exit(0 if np.isnan(got) else 1)

@@ -4,7 +4,7 @@ Documentation: relax.op.nn.attention shows the mask of abs(seq_len - seq_len_kv)
 
 Found by: compared by hand with the variant bottom-right of MASK-3
 
-Known: no thread found
+Known: https://github.com/apache/tvm/pull/14907 shows the same mask
 """
 
 import sys
