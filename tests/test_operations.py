@@ -109,9 +109,8 @@ def test_what_may_be_empty_is_taken(sized):
     for operation, form in OPERATIONS.items():
         given = fitting(operation)
         arrays = {one.name: value_for(operation, one, sized) for one in form.positional}
-        lists = [one for one in form.named if one.required and one.kind == "array"]
-        least = {one.name: one.bounds.least if one.bounds else 0 for one in lists}
-        arrays |= {one.name: value_for(operation, one, sized) + least[one.name] for one in lists}
+        lists = [one for one in form.named if one.required and "W" in one.shape]  # -1 is no key
+        arrays |= {one.name: value_for(operation, one, sized) + one.bounds.least for one in lists}
         if any(arrays[name].shape != given[name].shape for name in arrays):
             seen = True
             call = given | arrays
