@@ -21,6 +21,7 @@ CHAPTERS = (
     "packing",
     "paging",
     "positions",
+    "latent",
     "dropout",
     "gradients",
     "numerics",

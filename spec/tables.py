@@ -163,7 +163,11 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _shape(shape: Shape) -> str:
-    return f"`({', '.join(' * '.join(letter.split('*')) if letter != BATCH else BATCH for letter in shape)})`"
+    return f"`({', '.join(map(_axis, shape))})`"
+
+
+def _axis(letter: str) -> str:
+    return letter if letter == BATCH else letter.replace("*", " * ").replace("/", " / ")
 
 
 #: The names of conventions in tables.
@@ -183,6 +187,8 @@ def _kind(one: Argument) -> str:
     if one.kind == "word":
         return " or ".join(f"`{word}`" for word in one.words)
     plain = _KINDS[one.numbers] if one.kind == "array" else _FORMS.get(one.kind, one.kind)
+    if one.sums:
+        return f"{plain} from 0 that add up to {_axis(one.sums)}"
     return plain if one.bounds is None or one.kind == "window" else f"{plain}, {one.bounds}"
 
 

@@ -9,6 +9,7 @@ from attnspec.conformance.gallery import (
     correct,
     correct_bases,
     correct_gradients,
+    correct_latent,
     correct_orders,
     correct_tiles,
     denominator,
@@ -21,6 +22,7 @@ from attnspec.conformance.gallery import (
     firsts,
     float32,
     folded,
+    frequencies,
     gradients,
     gradients_memory,
     gradients_numerics,
@@ -33,6 +35,7 @@ from attnspec.conformance.gallery import (
     inputs,
     integers,
     invariance,
+    latent,
     layouts,
     logarithms,
     masking,
@@ -44,6 +47,7 @@ from attnspec.conformance.gallery import (
     positions,
     projection,
     rescaling,
+    rotary,
     rows,
     scores,
     sinks,
@@ -78,6 +82,9 @@ def wrong_entries() -> tuple[Entry, ...]:
         packing,
         paging,
         positions,
+        rotary,
+        frequencies,
+        latent,
         dropout,
         gradients_of_companions,
         numerics,
@@ -115,7 +122,9 @@ def wrong_entries() -> tuple[Entry, ...]:
 @cache
 def correct_entries() -> tuple[Entry, ...]:
     """List the entries that break no rule."""
-    return entries_of(correct, correct_tiles, correct_bases, correct_orders, correct_gradients)
+    return entries_of(
+        correct, correct_tiles, correct_bases, correct_orders, correct_gradients, correct_latent
+    )
 
 
 def entry(name: str) -> Entry:

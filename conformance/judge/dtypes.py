@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec import OPERATIONS, Case
-from attnspec.dtypes import DTYPES, FORMATS
+from attnspec.dtypes import DTYPES, FORMATS, SHORT
 from attnspec.operations.gradients import primal
 
 #: Arrays by the name of an output.
@@ -16,6 +16,10 @@ Outputs = dict[str, NDArray[Any]]
 #: Arguments that are log-sum-exps. They have the dtype of an lse, not that of the other arrays.
 LSES = frozenset(
     name for form in OPERATIONS.values() for name, one in form.arguments.items() if one.numbers == "lse"
+)
+#: Results of the dtype of an lse.
+_OF_LSE = frozenset(
+    one.name for form in OPERATIONS.values() for one in form.results if not one.of and one.numbers == "lse"
 )
 #: Gradients of such arguments, which have their dtype (GRAD-2).
 _GRADIENTS_OF_LSES = frozenset(
@@ -51,7 +55,7 @@ def accepted(output: str, dtype: str) -> tuple[str, ...]:
     """
     if dtype not in FORMATS:  # the inputs are integers, which the implementation accepted
         return (dtype,)
-    if output == "lse":
+    if output in _OF_LSE:
         return FORMATS[dtype].accepted_of_lse
     if output in _GRADIENTS_OF_LSES:
         return (FORMATS[dtype].lse,)
@@ -87,9 +91,14 @@ def in_dtype(arguments: Mapping[str, Any], dtype: str) -> dict[str, Any]:
     {'outputs': 'float16', 'lses': 'float32', 'ids': 'int64'}
     """
     return {
-        name: _cast(x, lse_dtype(dtype) if name in LSES else dtype) if is_real(x) else x
+        name: _cast(x, lse_dtype(dtype) if name in LSES else dtype) if _is_cast(name, x) else x
         for name, x in arguments.items()
     }
+
+
+def _is_cast(name: str, thing: Any) -> bool:
+    """Whether to cast an argument. An lse in half precision is a fault, which a cast would remove."""
+    return is_real(thing) and not (name in LSES and thing.dtype.name in SHORT)
 
 
 def dtypes_of(case: Case) -> tuple[str, ...]:

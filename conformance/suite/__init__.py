@@ -27,7 +27,8 @@ FILES = {
     "caching": ("caching", "merging"),
     "packing": ("packing",),
     "paging": ("paging",),
-    "positions": ("positions",),
+    "positions": ("positions", "rotary", "frequencies"),
+    "latent": ("latent",),
     "dropout": ("dropout",),
     "gradients": (
         "gradients",

@@ -24,6 +24,7 @@ from attnspec.reference.exact.gradients_of_multi_head import evaluate_multi_head
 from attnspec.reference.exact.head import Head, exact_mean, matrix, rational, weights_and_lse
 from attnspec.reference.exact.packing import evaluate_packed, evaluate_packed_gradients
 from attnspec.reference.exact.paging import evaluate_paged
+from attnspec.reference.exact.latent import evaluate_latent
 from attnspec.reference.exact.projection import block, projected
 
 #: The variants whose values the oracle computes.
@@ -42,6 +43,9 @@ VARIANTS = (
     "tiled",  # HEAD-1
     "signed",  # POS-8
     "key-position",
+    "alternating",  # POS-15
+    "by-rotations",  # POS-21
+    "both-or-none",  # POS-22
     "ignored",  # GRAD-6
 )
 
@@ -210,6 +214,7 @@ _OPERATIONS: Mapping[str, Evaluate] = MappingProxyType(
         "self_attention": _self_attention,
         "multi_head_attention": _multi_head_attention,
         "multi_head_attention_vjp": evaluate_multi_head_gradients,
+        "latent_attention": evaluate_latent,
         "scores": _scores,
         "projection": _projection,
         "packed_attention": evaluate_packed,

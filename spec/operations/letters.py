@@ -71,11 +71,15 @@ LETTERS: Mapping[str, Letter] = MappingProxyType(
             _heads("H", "heads of an array of a companion"),
             Letter("N", "positions of an array of a companion", "positions"),
             Letter("M", "parts that are merged", "parts"),
-            Letter("C", "positions that a cache has room for", "capacity"),
+            Letter("C", "positions that a cache has room for, or that a table has", "capacity"),
             Letter("P", "pages in the cache", "pages"),
             Letter("K", "positions of a page", "positions of a page"),
             Letter("T", "pages of a sequence", "pages of a sequence"),
             Letter("G", "sequences of a packed row", "sequences"),
+            _depth("Dc", "depth of the latent", noun="depth of the latent"),
+            _depth("Dr", "depth of the rotary part beside a latent", noun="depth of the rotary part"),
+            _depth("R", "rotary depth; `D` if none is given", noun="rotary depth"),
+            Letter("A", "axes of positions", "axes of positions", may_be_empty=False),
         )
     }
 )
@@ -89,7 +93,7 @@ ONE_MORE = "+1"
 
 
 def value_of(expression: str, letters: Mapping[str, int]) -> int | None:
-    """Compute a size: a letter, a product of letters, a difference of two letters, or one more than a size.
+    """Compute a size: a letter, a product of letters, a difference, one more than a size, or half a letter.
 
     Parameters
     ----------
@@ -109,6 +113,8 @@ def value_of(expression: str, letters: Mapping[str, int]) -> int | None:
     (16, 4, None)
     >>> value_of("G+1", {"G": 3})
     4
+    >>> value_of("R/2", {"R": 6})
+    3
     """
     if expression.endswith(ONE_MORE):
         less = value_of(expression.removesuffix(ONE_MORE), letters)
@@ -117,8 +123,9 @@ def value_of(expression: str, letters: Mapping[str, int]) -> int | None:
     for place, term in enumerate(expression.split("-")):
         product = 1
         for factor in term.split("*"):
-            if factor not in letters:
+            letter, _, divisor = factor.partition("/")
+            if letter not in letters:
                 return None
-            product *= letters[factor]
+            product *= letters[letter] // int(divisor or 1)
         total += product if place == 0 else -product
     return total
