@@ -22,9 +22,9 @@ from attnspec.reference.exact.gradients import evaluate_gradients
 from attnspec.reference.exact.gradients_of_companions import evaluate_merge_gradients
 from attnspec.reference.exact.gradients_of_multi_head import evaluate_multi_head_gradients
 from attnspec.reference.exact.head import Head, exact_mean, matrix, rational, weights_and_lse
+from attnspec.reference.exact.latent import evaluate_latent
 from attnspec.reference.exact.packing import evaluate_packed, evaluate_packed_gradients
 from attnspec.reference.exact.paging import evaluate_paged
-from attnspec.reference.exact.latent import evaluate_latent
 from attnspec.reference.exact.projection import block, projected
 
 #: The variants whose values the oracle computes.

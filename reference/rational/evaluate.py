@@ -26,9 +26,9 @@ from attnspec.reference.rational.frequencies import rotary_frequencies
 from attnspec.reference.rational.gradients import attention_vjp
 from attnspec.reference.rational.gradients_of_companions import merge_partials_vjp, rotary_vjp
 from attnspec.reference.rational.gradients_of_multi_head import multi_head_attention_vjp
+from attnspec.reference.rational.latent import latent_attention
 from attnspec.reference.rational.packing import packed_attention, packed_attention_vjp
 from attnspec.reference.rational.paging import paged_attention
-from attnspec.reference.rational.latent import latent_attention
 from attnspec.reference.rational.positions import alibi_bias, rotary
 from attnspec.reference.rational.projection import multi_head_attention, projection, self_attention
 
