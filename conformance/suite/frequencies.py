@@ -73,10 +73,11 @@ def frequencies_of(draw: Draw, scaling: str) -> Iterator[Yielded]:
                 for name, most in (("short_factors", 64), ("long_factors", 1024)):
                     factors = 1 + np.sort(random.integers(0, most, 16)) / 16
                     found[name] = factors.astype(lse_dtype(dtype))
-            yield Call(found, _RULES[scaling])
+            depth = ("POS-4",) if "rotary_depth" in options else ()
+            yield Call(found, (*_RULES[scaling], *depth))
 
 
-@chapter.group("POS-22", operation="rotary_frequencies", each=("both", "one", "none"))
+@chapter.group("POS-22", "POS-21", operation="rotary_frequencies", each=("both", "one", "none"))
 def attention_factor_of_yarn(draw: Draw, given: str) -> Iterator[Yielded]:
     """Two numbers that cancel or not, one number alone, and neither."""
     own: dict[str, Any] = {

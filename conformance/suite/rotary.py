@@ -97,7 +97,7 @@ def positions_in_another_layout(draw: Draw, layout: str) -> Iterator[Yielded]:
         yield Call(found, layout=dict.fromkeys(names, layout))
 
 
-@chapter.group("POS-11", "NUM-5", operation="rotary")
+@chapter.group("POS-11", "NUM-5", "POS-10", "POS-5", "POS-4", operation="rotary")
 def given_frequencies(draw: Draw) -> Iterator[Yielded]:
     """Frequencies in no order, one of them 0, in float32 or better beside half precision."""
     for index, (random, dtype) in enumerate(draw.generators(4)):
@@ -124,7 +124,7 @@ def given_cosines_and_sines(draw: Draw, layout: str) -> Iterator[Yielded]:
         yield Call(found | _of(layout), ("POS-12", "POS-10", _RULES[layout], "POS-4"))
 
 
-@chapter.group("POS-12", operation="rotary")
+@chapter.group("POS-12", "POS-10", operation="rotary")
 def unused_rows_of_a_table(draw: Draw) -> Iterator[Yielded]:
     """Rows of the table that no position names are NaN."""
     for random, dtype in draw.generators(2):
@@ -143,7 +143,7 @@ def attention_factor(draw: Draw, of: str) -> Iterator[Yielded]:
         found, _, rotated = _features(random, dtype, (1, 2, 5)[index // 2])
         found |= _table(random, dtype, rotated) if of == "table" else {}
         found["attention_factor"] = (1.1386294361119891, 0.75, -2.0)[index // 2]
-        yield Call(found, ("POS-14", "POS-4"))
+        yield Call(found, ("POS-14", "POS-4", *(["POS-12"] if of == "table" else [])))
 
 
 @chapter.group("POS-15", operation="rotary", each=tuple(_SECTIONS))
@@ -201,10 +201,13 @@ def turned_back_by(draw: Draw, what: str) -> Iterator[Yielded]:
     for index, (random, dtype) in enumerate(draw.generators(2)):
         found, rows, rotated = _features(random, dtype, (0, 1)[index // 2])
         found["d_rotated"] = grid(random, found["features"].shape, 1.0).astype(dtype)
-        yield Call(found | _MADE[what](random, dtype, rows, rotated), ("GRAD-22", _CITED[what]))
+        yield Call(
+            found | _MADE[what](random, dtype, rows, rotated),
+            ("GRAD-22", _CITED[what], *(["POS-5"] if what == "frequencies" else [])),
+        )
 
 
-@chapter.group("POS-26", operation="alibi_bias", each=("part", "any"))
+@chapter.group("POS-26", "POS-8", operation="alibi_bias", each=("part", "any"))
 def given_slopes(draw: Draw, of: str) -> Iterator[Yielded]:
     """Slopes of a part of the heads of a model, or any numbers, below 0 too."""
     for problem in draw.in_each_dtype(Shape((2, 6), 3, 5, 2, 2, groups=3)):
