@@ -16,9 +16,10 @@ PAGE = (Path(attnspec.__file__).parent / "levels.md").read_text(encoding="utf-8"
 NAMES = (
     *("core", "strict", "masked", "grouped", "cached", "padded", "segmented", "windowed", "biased", "capped"),
     *("mergeable", "sinks", "weights", "dropout", "trainable", "exact", "invariant"),
-    *("projected", "multi-head", "paged", "paged-attention", "packed", "merged", "rotary", "alibi"),
+    *("projected", "multi-head", "paged", "paged-attention", "packed", "merged", "latent"),
+    *("rotary", "rotary-scaled", "alibi"),
 )
-COMPANIONS = NAMES[-8:]
+COMPANIONS = NAMES[-10:]
 
 
 def named():
