@@ -6,21 +6,25 @@ arrays of another library it is portable (`functions`). It is written for reader
 tested against the exact oracle.
 """
 
+from attnspec.reference.alibi import alibi_bias
 from attnspec.reference.attention import attention
 from attnspec.reference.caching import append_cache, gather_pages, merge_partials
 from attnspec.reference.errors import ArgumentError
+from attnspec.reference.frequencies import rotary_frequencies
 from attnspec.reference.functions import functions
 from attnspec.reference.gradients import attention_vjp
-from attnspec.reference.gradients_of_companions import merge_partials_vjp, rotary_vjp
+from attnspec.reference.gradients_of_companions import merge_partials_vjp
 from attnspec.reference.gradients_of_multi_head import multi_head_attention_vjp
 from attnspec.reference.gradients_of_packing import packed_attention_vjp
+from attnspec.reference.gradients_of_positions import rotary_vjp
 from attnspec.reference.gradients_of_sparsity import block_sparse_attention_vjp, listed_attention_vjp
 from attnspec.reference.heads import merge_heads, split_heads
+from attnspec.reference.latent import latent_attention
 from attnspec.reference.masking import allowed_keys
 from attnspec.reference.multi_head import multi_head_attention
 from attnspec.reference.packing import packed_attention
 from attnspec.reference.paging import paged_attention
-from attnspec.reference.positions import alibi_bias, rotary
+from attnspec.reference.positions import rotary
 from attnspec.reference.projection import projection
 from attnspec.reference.scores import scores
 from attnspec.reference.self_attention import self_attention
@@ -38,6 +42,7 @@ __all__ = [
     "block_sparse_attention_vjp",
     "functions",
     "gather_pages",
+    "latent_attention",
     "listed_attention",
     "listed_attention_vjp",
     "merge_heads",
@@ -50,6 +55,7 @@ __all__ = [
     "paged_attention",
     "projection",
     "rotary",
+    "rotary_frequencies",
     "rotary_vjp",
     "scores",
     "self_attention",

@@ -128,11 +128,11 @@ def same_dtype(call: Call, **arrays: Any) -> None:
         need(name, given.dtype == leading.dtype, expected, dtype_name(given), "ERR-1")
 
 
-def check_lse_dtype(call: Call, name: str, given: Any, like: Array) -> None:
+def check_lse_dtype(call: Call, name: str, given: Any, like: Array, rule: str = "NUM-7") -> None:
     """Require an array of a dtype that an lse has where the inputs have that of `like` (NUM-7)."""
     precise = FORMATS[dtype_name(like)].accepted_of_lse
     got = dtype_name(array(call, name, given, "ERR-2"))
-    need(name, got in precise, " or ".join(precise), got, "NUM-7")
+    need(name, got in precise, " or ".join(precise), got, rule)
 
 
 def booleans(call: Call, name: str, given: Any, full: Shape, rule: str) -> Array:

@@ -6,21 +6,16 @@ import array_api_compat.numpy as xp
 import ml_dtypes  # noqa: F401 - makes "bfloat16" a name that NumPy knows
 import numpy as np
 
+from attnspec import OPERATIONS
 from attnspec.dtypes import FORMATS
 from attnspec.reference.call import Call, Step, Steps
 from attnspec.reference.errors import ArgumentError
 
+_KINDS = {name: one.kind for form in OPERATIONS.values() for name, one in form.arguments.items()}
 #: Arguments that are never arrays: numbers, flags, words and pairs of numbers.
-_PLAIN = frozenset(
-    [
-        *("scale", "softcap", "is_causal", "window", "dropout_rate", "return_lse", "return_weights"),
-        "return_max",
-        *("convention", "heads", "key_heads", "base", "interleaved", "rotary_depth"),
-        *("query_block", "key_block"),
-    ]
-)
+_PLAIN = frozenset(name for name, kind in _KINDS.items() if kind not in ("array", "integers"))
 #: Arguments that are one integer or an array of integers.
-_PER_ENTRY = frozenset(("query_offset", "query_lengths", "key_lengths", "lengths", "offset", "left_padding"))
+_PER_ENTRY = frozenset(name for name, kind in _KINDS.items() if kind == "integers")
 
 
 def evaluate(operation: Step, given: dict[str, Any]) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 from array_api_compat import array_namespace, is_array_api_obj
 
 from attnspec import OPERATIONS
+from attnspec.reference.alibi import alibi_bias, alibi_bias_of
 from attnspec.reference.attention import attention, attention_of
 from attnspec.reference.caching import (
     append_cache,
@@ -20,18 +21,15 @@ from attnspec.reference.caching import (
 )
 from attnspec.reference.call import STEPS, Call, Step, Steps
 from attnspec.reference.errors import described, need
+from attnspec.reference.frequencies import rotary_frequencies, rotary_frequencies_of
 from attnspec.reference.gradients import attention_vjp, attention_vjp_of
-from attnspec.reference.gradients_of_companions import (
-    merge_partials_vjp,
-    merge_partials_vjp_of,
-    rotary_vjp,
-    rotary_vjp_of,
-)
+from attnspec.reference.gradients_of_companions import merge_partials_vjp, merge_partials_vjp_of
 from attnspec.reference.gradients_of_multi_head import (
     multi_head_attention_vjp,
     multi_head_attention_vjp_of,
 )
 from attnspec.reference.gradients_of_packing import packed_attention_vjp, packed_attention_vjp_of
+from attnspec.reference.gradients_of_positions import rotary_vjp, rotary_vjp_of
 from attnspec.reference.gradients_of_sparsity import (
     block_sparse_attention_vjp,
     block_sparse_attention_vjp_of,
@@ -39,10 +37,11 @@ from attnspec.reference.gradients_of_sparsity import (
     listed_attention_vjp_of,
 )
 from attnspec.reference.heads import merge_heads, merge_heads_of, split_heads, split_heads_of
+from attnspec.reference.latent import latent_attention, latent_attention_of
 from attnspec.reference.multi_head import multi_head_attention, multi_head_attention_of
 from attnspec.reference.packing import packed_attention, packed_attention_of
 from attnspec.reference.paging import paged_attention, paged_attention_of
-from attnspec.reference.positions import alibi_bias, alibi_bias_of, rotary, rotary_of
+from attnspec.reference.positions import rotary, rotary_of
 from attnspec.reference.projection import projection, projection_of
 from attnspec.reference.scores import scores, scores_of
 from attnspec.reference.self_attention import self_attention, self_attention_of
@@ -64,6 +63,7 @@ _OPERATIONS: tuple[tuple[Step, Step], ...] = (
     (merge_heads, merge_heads_of),
     (multi_head_attention, multi_head_attention_of),
     (multi_head_attention_vjp, multi_head_attention_vjp_of),
+    (latent_attention, latent_attention_of),
     (append_cache, append_cache_of),
     (gather_pages, gather_pages_of),
     (merge_partials, merge_partials_of),
@@ -77,6 +77,7 @@ _OPERATIONS: tuple[tuple[Step, Step], ...] = (
     (listed_attention_vjp, listed_attention_vjp_of),
     (rotary, rotary_of),
     (rotary_vjp, rotary_vjp_of),
+    (rotary_frequencies, rotary_frequencies_of),
     (alibi_bias, alibi_bias_of),
 )
 

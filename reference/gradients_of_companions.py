@@ -1,4 +1,4 @@
-"""The gradients of companions: of the merging of partial results, and of rotary embedding."""
+"""The gradients of the merging of partial results."""
 
 import math
 from typing import Any
@@ -8,10 +8,9 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from attnspec.reference.caching import check_partials
 from attnspec.reference.call import Array, Call, part, step
-from attnspec.reference.errors import Shape, check_lse_dtype, dtype_name, flag, need, real
+from attnspec.reference.errors import Shape, check_lse_dtype, dtype_name, need, real
 from attnspec.reference.evaluate import evaluate
 from attnspec.reference.notation import largest, narrow, stored, wide
-from attnspec.reference.positions import check_rotary, rotated
 
 
 def merge_partials_vjp(
@@ -119,72 +118,3 @@ def shares(call: Call, lses: Array) -> Array:
 def d_levels(_call: Call, w: Array, r: Array, delta: Array, h: Array) -> Array:
     """Return the gradient with respect to each lse, through the shares and the merged lse (GRAD-21)."""
     return w * (r - delta + h)
-
-
-def rotary_vjp(
-    features: ArrayLike,
-    d_rotated: ArrayLike,
-    *,
-    offset: ArrayLike = 0,
-    base: float = 10000.0,
-    interleaved: bool = False,
-    rotary_depth: int | None = None,
-    dtype: DTypeLike = np.float64,
-) -> NDArray[Any]:
-    """Gradient of rotary embedding for a given cotangent: the rotation by the negative angle.
-
-    Parameters
-    ----------
-    features : (*B, H, N, D) or (N, D)
-        Only the shape and dtype are used.
-    d_rotated : (*B, H, N, D) or (N, D)
-        Cotangent of the rotated features.
-    offset, base, interleaved, rotary_depth
-        As in `rotary`.
-    dtype : data type, optional
-        Working precision and dtype of the result.
-
-    Returns
-    -------
-    (*B, H, N, D)
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is refused.
-
-    Notes
-    -----
-    Rule GRAD-22.
-
-    Examples
-    --------
-    >>> from attnspec.reference import rotary_vjp
-    >>> rotary_vjp([[0.0, 0.0]], [[1.0, 0.0]], offset=1).round(4).tolist()
-    [[0.5403, -0.8415]]
-    """
-    result: NDArray[Any] = evaluate(rotary_vjp_of, locals())
-    return result
-
-
-def rotary_vjp_of(
-    call: Call,
-    features: Array,
-    d_rotated: Array,
-    *,
-    offset: Any,
-    base: float,
-    interleaved: bool,
-    rotary_depth: int | None,
-) -> Array:
-    """Check the arguments, and rotate back."""
-    starts, depth = check_rotary(call, features, offset, base, rotary_depth)
-    check_cotangent(call, "d_rotated", d_rotated, features, tuple(features.shape))
-    options = {"interleaved": flag("interleaved", interleaved)}
-    return turned_back(call, d_rotated, starts, float(base), depth, **options)
-
-
-@step
-def turned_back(call: Call, g: Array, offset: Any, base: float, depth: int, *, interleaved: bool) -> Array:
-    """Rotate each pair by its negative angle. A cotangent past the rotary depth does not change (GRAD-22)."""
-    return rotated(call, g, offset, base, depth, interleaved=interleaved, back=True)

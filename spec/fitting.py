@@ -56,6 +56,12 @@ def misfits(operation: str, arguments: Arguments) -> list[str]:
             for other in known[name].needs
             if other not in given and (is_array(given[name]) or given[name] != known[name].default)
         ),
+        *(
+            f"argument {name}: got {name} and {other}, which exclude each other"
+            for name in given
+            for other in known[name].excludes
+            if other in given
+        ),
     ]
 
 
@@ -82,6 +88,9 @@ def _of_form(argument: Argument, x: Any, found: Sizes) -> Iterator[str]:
         fits = x in argument.words
     elif argument.kind == "flag":
         fits = isinstance(x, bool)
+    elif is_array(x) and argument.sums:
+        counts = x.reshape(-1).tolist()
+        fits = min(counts, default=0) >= 0 and sum(counts) == value_of(argument.sums, found.letters)
     elif is_array(x):
         fits = argument.shape != () and (
             argument.bounds is None or all(_within(argument, n, found) for n in x.reshape(-1).tolist())
@@ -100,6 +109,8 @@ def _of_form(argument: Argument, x: Any, found: Sizes) -> Iterator[str]:
 def _expected(argument: Argument, found: Sizes) -> str:
     if argument.kind == "word":
         return " or ".join(argument.words)
+    if argument.sums:
+        return f"integers from 0 that add up to {value_of(argument.sums, found.letters)}"
     words = WORDS[argument.kind] if argument.kind != "integer" else "an integer"
     if argument.ascending:
         words = "integers that begin at the least and do not decrease,"

@@ -22,6 +22,7 @@ CHAPTERS = (
     "paging",
     "positions",
     "sparsity",
+    "latent",
     "dropout",
     "gradients",
     "numerics",

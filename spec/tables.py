@@ -170,7 +170,9 @@ def _axis(letter: str) -> str:
     if letter == BATCH:
         return letter
     whole, quotient, part = letter.partition("/")
-    return f"ceil({whole} / {part})" if quotient else " * ".join(letter.split("*"))
+    if quotient:  # half of an even number needs no rounding
+        return f"{whole} / {part}" if part.isdigit() else f"ceil({whole} / {part})"
+    return " * ".join(letter.split("*"))
 
 
 #: The names of conventions in tables.
@@ -190,6 +192,8 @@ def _kind(one: Argument) -> str:
     if one.kind == "word":
         return " or ".join(f"`{word}`" for word in one.words)
     plain = _KINDS[one.numbers] if one.kind == "array" else _FORMS.get(one.kind, one.kind)
+    if one.sums:
+        return f"{plain} from 0 that add up to {_axis(one.sums)}"
     return plain if one.bounds is None or one.kind == "window" else f"{plain}, {one.bounds}"
 
 

@@ -46,6 +46,7 @@ MIXED = {
     "through linear layers": {"key_heads"},
     "strides in the backward pass": None,
     "long sums of one sign": {"bias", "sinks"},
+    "options of another scaling": None,
 }
 #: What a sentence says that is about every argument which masks.
 ON_MASKING = re.compile(r"allowed|may not attend|disallow")

@@ -53,23 +53,23 @@ def test_every_public_function_of_the_reference_is_an_operation():
     assert functions - {"allowed_keys", "functions", "softmax"} == set(OPERATIONS) == set(PORTABLE)
 
 
-def factors_of(axis):
-    return re.split("[*/]", axis)
+def letters_of(axis):
+    """``Hq*D`` and ``L/Lb`` have two letters, and ``R/2`` has one."""
+    return [factor for factor in re.split("[*/]", axis.removesuffix(ONE_MORE)) if not factor.isdigit()]
 
 
 @pytest.mark.parametrize(("operation", "argument"), EVERY, ids=IDS)
 def test_an_argument_cites_rules_and_letters_that_there_are(operation, argument):
     for rule in (argument.rule, *argument.refusals.values()):
         find_rule(rule)
-    sizes = (axis.removesuffix(ONE_MORE) for axis in argument.shape if axis != BATCH)
-    factors = {factor for size in sizes for factor in factors_of(size)}
+    factors = {factor for axis in argument.shape if axis != BATCH for factor in letters_of(axis)}
     assert factors | {argument.binds or "L"} <= set(LETTERS)
-    assert {*argument.needs, *argument.matters_with} <= set(OPERATIONS[operation].options)
+    assert {*argument.needs, *argument.excludes, *argument.matters_with} <= set(OPERATIONS[operation].options)
     faults = {"dtype", "mixed", "form", "bounds", "entries", "alone", "shape", "axes"}
     assert set(argument.refusals) <= {*faults, *argument.shape}
     assert bool(argument.words) == (argument.kind == "word")
     assert bool(argument.shape) == (argument.kind in {"array", "integers"})
-    assert ("alone" in argument.refusals) == bool(argument.needs)
+    assert ("alone" in argument.refusals) == bool(argument.needs or argument.excludes)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -89,9 +89,7 @@ def test_an_output_cites_a_rule_and_is_asked_for_by_an_option(operation):
 @pytest.mark.parametrize("letter", LETTERS.values(), ids=LETTERS)
 def test_a_letter_is_used_and_cites_a_rule(letter):
     shapes = [one.shape for form in OPERATIONS.values() for one in (*form.arguments.values(), *form.results)]
-    assert letter.name == BATCH or any(
-        letter.name in re.split("[*/]", axis) for shape in shapes for axis in shape
-    )
+    assert letter.name == BATCH or any(letter.name in letters_of(axis) for shape in shapes for axis in shape)
     if letter.empty:
         assert not letter.may_be_empty
         find_rule(letter.empty)

@@ -5,8 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from attnspec import cases
+from attnspec import cases, reference
 from attnspec.conformance.suite.datasets import DATASETS, problem
+from attnspec.reference.budget.budget import budget
 from attnspec.reference.exact import evaluate as exact
 from attnspec.reference.rational import evaluate as rational
 
@@ -242,6 +243,12 @@ def companions(random):
             },
         ),
         (
+            "latent_attention",
+            {"query": normal(2, 3, 2, 4), "query_rotary": normal(2, 3, 2, 2), "latent": normal(2, 5, 6)}
+            | {"key_rotary": normal(2, 5, 2), "key_weight": normal(3, 6, 4), "value_weight": normal(3, 6, 3)}
+            | {"is_causal": True, "query_offset": np.array([3, 1]), "softcap": 2.0, "sinks": normal(3)},
+        ),
+        (
             "self_attention",
             tokens | {"key_weight": normal(4, 4), "value_weight": normal(4, 1), "query_bias": normal(4)},
         ),
@@ -283,3 +290,55 @@ def test_the_oracles_agree_on_variants_of_alibi(variant):
         found = exact.evaluate("alibi_bias", arguments, variant)
         assert not same_values(found, rational.evaluate("alibi_bias", arguments))
         assert same_values(found, rational.evaluate("alibi_bias", arguments, {"POS-8": variant}))
+
+
+SCALINGS = ("none", "linear", "dynamic", "yarn", "longrope", "llama3")
+
+
+def rotations(random):
+    """Every way to give positions and angles, and every scaling of frequencies."""
+    features = {"features": random.normal(size=(2, 3, 4, 8))}
+    positions = {"positions": random.integers(-9, 99, size=(2, 4))}
+    axes = {"axis_positions": random.integers(-9, 99, size=(3, 2, 4)), "sections": np.array([0, 3, 1])}
+    table = {name: random.normal(size=(9, 4)) for name in ("cosines", "sines")}
+    lengths = {"factor": 3.7, "original_length": 77, "length": 230}
+    factors = {name: 1 + random.random(4) for name in ("short_factors", "long_factors")}
+    cotangent = {"d_rotated": random.normal(size=(2, 3, 4, 8))}
+    bias = {"query": np.ones((3, 2, 1)), "key": np.ones((3, 4, 1)), "slopes": random.normal(size=3)}
+    return [
+        ("rotary", features | positions | {"offset": np.array([2, -7])}),
+        ("rotary", features | axes | {"attention_factor": 0.3, "interleaved": True}),
+        ("rotary", features | {"inverse_frequencies": random.normal(size=4), "offset": 3}),
+        ("rotary", features | table | {"positions": np.array([[8, 0, 3, 3], [1, 2, 0, 5]])}),
+        ("rotary_vjp", features | cotangent | table | {"attention_factor": -1.7, "offset": 5}),
+        ("rotary_vjp", features | cotangent | axes | {"rotary_depth": 8}),
+        *(("rotary_frequencies", features | lengths | {"scaling": one} | factors) for one in SCALINGS),
+        ("rotary_frequencies", features | lengths | {"scaling": "yarn", "truncate": False, "mscale": 0.4}),
+        ("alibi_bias", bias),
+    ]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_oracles_agree_on_rotations(seed):
+    for operation, arguments in rotations(np.random.default_rng(seed)):
+        found = exact.evaluate(operation, arguments)
+        assert same_values(found, rational.evaluate(operation, arguments)), (operation, arguments.keys())
+
+
+@pytest.mark.parametrize(
+    ("place", "rule", "variant"),
+    [(1, "POS-15", "alternating"), (9, "POS-21", "by-rotations"), (12, "POS-22", "both-or-none")],
+)
+def test_the_oracles_agree_on_variants_of_rotations(place, rule, variant):
+    operation, arguments = rotations(np.random.default_rng(4))[place]
+    found = exact.evaluate(operation, arguments, variant)
+    assert not same_values(found, rational.evaluate(operation, arguments))
+    assert same_values(found, rational.evaluate(operation, arguments, {rule: variant}))
+
+
+def test_the_reference_is_within_the_budget_of_rotations():
+    for operation, arguments in rotations(np.random.default_rng(5)):
+        found = getattr(reference, operation)(**arguments)
+        (expected, *_) = exact.evaluate(operation, arguments).values()
+        (allowed, *_) = budget(operation, arguments, "float64").values()
+        assert (np.abs(found - expected.values) <= allowed).all(), (operation, arguments.keys())

@@ -185,17 +185,39 @@ def test_a_softcap_is_a_scaled_tanh():
     assert abs(products).max() > 4
 
 
+def own_position(arguments, index, k):
+    """The position of a row without the offset; with sections, that of its axis."""
+    row = (*index[:-2], index[-1])
+    if "positions" in arguments:
+        return int(arguments["positions"][row])
+    if "axis_positions" in arguments:
+        axes = [axis for axis, count in enumerate(arguments["sections"]) for _ in range(count)]
+        return int(arguments["axis_positions"][(axes[k], *row)])
+    return index[-1]
+
+
+def turning(arguments, position, k, depth):
+    """The complex number that turns a pair."""
+    if "cosines" in arguments:
+        return complex(arguments["cosines"][position, k], arguments["sines"][position, k])
+    frequency = arguments.get("base", 10000.0) ** (-2 * k / depth)
+    if "inverse_frequencies" in arguments:
+        frequency = arguments["inverse_frequencies"][k]
+    return cmath.exp(1j * position * frequency)
+
+
 @pytest.mark.parametrize("case", [case for case in PROVEN if case.operation == "rotary"], ids=str)
 def test_a_rotation_is_a_product_of_complex_numbers(case):
     given, found = case.arguments["features"], case.expected["rotated"]
     depth = case.arguments.get("rotary_depth", given.shape[-1])
-    base = case.arguments.get("base", 10000.0)
+    factor = case.arguments.get("attention_factor", 1.0)
     offset = np.asarray(case.arguments.get("offset", 0))
     for index in np.ndindex(*given.shape[:-1]):
-        position = index[-1] + int(offset if offset.ndim == 0 else offset[index[0]])
+        start = int(offset if offset.ndim == 0 else offset[index[0]])
         for k in range(depth // 2):
             a, b = (2 * k, 2 * k + 1) if case.arguments.get("interleaved") else (k, k + depth // 2)
-            turned = complex(*given[index][[a, b]]) * cmath.exp(1j * position * base ** (-2 * k / depth))
+            number = turning(case.arguments, start + own_position(case.arguments, index, k), k, depth)
+            turned = factor * complex(*given[index][[a, b]]) * number
             assert complex(*found[index][[a, b]]) == pytest.approx(turned, rel=1e-13)
     assert np.array_equal(found[..., depth:], given[..., depth:])
 

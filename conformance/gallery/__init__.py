@@ -9,6 +9,7 @@ from attnspec.conformance.gallery import (
     correct,
     correct_bases,
     correct_gradients,
+    correct_latent,
     correct_orders,
     correct_sparsity,
     correct_tiles,
@@ -22,6 +23,7 @@ from attnspec.conformance.gallery import (
     firsts,
     float32,
     folded,
+    frequencies,
     gradients,
     gradients_memory,
     gradients_numerics,
@@ -35,6 +37,7 @@ from attnspec.conformance.gallery import (
     inputs,
     integers,
     invariance,
+    latent,
     layouts,
     listed_keys,
     logarithms,
@@ -48,6 +51,7 @@ from attnspec.conformance.gallery import (
     positions,
     projection,
     rescaling,
+    rotary,
     rows,
     scores,
     sinks,
@@ -86,6 +90,9 @@ def wrong_entries() -> tuple[Entry, ...]:
         positions,
         sparsity,
         listed_keys,
+        rotary,
+        frequencies,
+        latent,
         dropout,
         gradients_of_companions,
         numerics,
@@ -125,7 +132,13 @@ def wrong_entries() -> tuple[Entry, ...]:
 def correct_entries() -> tuple[Entry, ...]:
     """List the entries that break no rule."""
     return entries_of(
-        correct, correct_tiles, correct_bases, correct_orders, correct_sparsity, correct_gradients
+        correct,
+        correct_tiles,
+        correct_bases,
+        correct_orders,
+        correct_sparsity,
+        correct_gradients,
+        correct_latent,
     )
 
 

@@ -1,11 +1,13 @@
 """Correct entries that compute one step in another way: other formulas, other orders, other precisions."""
 
+import math
 from typing import Any
 
 import numpy as np
 
 from attnspec.conformance.gallery.entry import Array, Entry, base, correct
 from attnspec.reference.call import Mask
+from attnspec.reference.frequencies import Frequencies
 from attnspec.reference.masking import SOURCES
 from attnspec.reference.notation import Attention
 
@@ -159,3 +161,17 @@ def nan_carried_beside_the_product(call: Attention, p: Array, allowed: Mask) -> 
         return output
     seen, others = allowed[..., None], value[..., None, :, :]
     return output + np.where(seen & ~finite[..., None, :, :], p[..., None] * others, 0).sum(axis=-2)
+
+
+@correct("llama3")
+def smooth_by_wavelengths(call: Frequencies) -> Any:
+    """Compare wavelengths, in float32, as the published code does."""
+    plain = base.unstretched(call).astype(np.float32)
+    length, low, high = call.original_length, call.low_frequency_factor, call.high_frequency_factor
+    if call.features.dtype == np.float64:
+        plain = base.unstretched(call)
+    wavelength = 2 * math.pi / plain
+    smooth = (length / wavelength - low) / (high - low)
+    between = (1 - smooth) * plain / call.factor + smooth * plain
+    found: Array = np.where(wavelength > length / low, plain / call.factor, plain)
+    return np.where((wavelength <= length / low) & (wavelength >= length / high), between, found)

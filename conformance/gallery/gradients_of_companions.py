@@ -6,6 +6,7 @@ import numpy as np
 
 from attnspec.conformance.gallery.entry import Array, base, wrong
 from attnspec.reference.call import Call
+from attnspec.reference.positions import Rotary
 
 
 @wrong("d_levels", "GRAD-21", "I")
@@ -47,22 +48,33 @@ def outputs_of_empty_parts_in_the_gradient(
 
 
 @wrong("turned_back", "GRAD-22", "Q")
-def cotangent_turned_forwards(call: Call, g: Array, *rest: Any, **options: Any) -> Any:
+def cotangent_turned_forwards(call: Rotary, g: Array) -> Any:
     """Turn the cotangent by the angle of the features, and not by its negative."""
-    return base.rotated(call, g, *rest, **options)
+    return base.rotated(call, g)
 
 
 @wrong("turned_back", "GRAD-22", "Q")
-def cotangent_past_the_rotary_depth_dropped(call: Call, g: Array, *rest: Any, **options: Any) -> Any:
+def cotangent_past_the_rotary_depth_dropped(call: Rotary, g: Array) -> Any:
     """Give features past the rotary depth no gradient."""
-    _, _, depth = rest
-    return np.where(np.arange(g.shape[-1]) < depth, base.turned_back(call, g, *rest, **options), 0)
+    return np.where(np.arange(g.shape[-1]) < call.depth, base.turned_back(call, g), 0)
 
 
 @wrong("turned_back", "GRAD-22", "Q")
-def cotangent_turned_from_position_0(call: Call, g: Array, offset: Any, *rest: Any, **options: Any) -> Any:
+def cotangent_turned_from_position_0(call: Rotary, g: Array) -> Any:
     """Count positions from 0 in the backward pass, whatever the offset."""
-    return base.turned_back(call, g, 0 * np.asarray(offset), *rest, **options)
+    return base.turned_back(call.but(offset=0), g)
+
+
+@wrong("turned_back", "GRAD-22", "Q")
+def cotangent_divided_by_the_factor(call: Rotary, g: Array) -> Any:
+    """Invert the attention factor too, as if the gradient were the inverse of the rotation."""
+    return base.turned_back(call.but(attention_factor=1 / call.attention_factor), g)
+
+
+@wrong("turned_back", "GRAD-22", "Q")
+def cotangent_by_its_own_positions(call: Rotary, g: Array) -> Any:
+    """Count positions from 0 in the backward pass, whatever positions are given."""
+    return base.turned_back(call.but(positions=None), g)
 
 
 @wrong("collected", "GRAD-23", "V")

@@ -6,6 +6,8 @@ import numpy as np
 
 from attnspec.conformance.gallery.entry import Array, base, wrong
 from attnspec.reference.call import Call
+from attnspec.reference.notation import Attention
+from attnspec.reference.positions import Rotary
 
 
 @wrong("turned", "POS-1", "Q")
@@ -22,15 +24,15 @@ def second_half_not_turned(_call: Call, a: Array, b: Array, cosine: Array, sine:
 
 
 @wrong("angles", "POS-1", "Q")
-def angles_of_the_half_depth(call: Call, features: Array, offset: Any, radix: float, depth: int) -> Any:
+def angles_of_the_half_depth(call: Rotary) -> Any:
     """Divide the exponent by the number of features instead of pairs."""
-    return base.angles(call, features, offset, radix**0.5, depth)
+    return base.angles(call.but(base=call.base**0.5))
 
 
 @wrong("angles", "POS-1", "Q")
-def base_always_ten_thousand(call: Call, features: Array, offset: Any, _radix: float, depth: int) -> Any:
+def base_always_ten_thousand(call: Rotary) -> Any:
     """Take the base for granted."""
-    return base.angles(call, features, offset, 10000.0, depth)
+    return base.angles(call.but(base=10000.0))
 
 
 @wrong("pairs", "POS-2", "Q")
@@ -46,56 +48,52 @@ def pairs_never_neighbours(call: Call, depth: int, *, interleaved: bool) -> Any:
 
 
 @wrong("angles", "POS-4", "Q")
-def angles_of_the_whole_depth(call: Call, features: Array, offset: Any, radix: float, depth: int) -> Any:
+def angles_of_the_whole_depth(call: Rotary) -> Any:
     """Take the angles of the whole depth where part of it is turned."""
-    return base.angles(call, features, offset, radix, features.shape[-1])[..., : depth // 2]
+    whole = base.angles(call.but(rotary_depth=None, inverse_frequencies=None, axis_positions=None))
+    other = call.inverse_frequencies is not None or call.axis_positions is not None
+    return base.angles(call) if other else whole[..., : call.depth // 2]
 
 
 @wrong("rotated", "POS-4", "Q")
-def rest_of_the_features_dropped(call: Call, features: Array, *rest: Any, **options: Any) -> Any:
+def rest_of_the_features_dropped(call: Rotary, features: Array, **options: Any) -> Any:
     """Leave features past the rotary depth 0."""
-    _, _, depth = rest
-    found = base.rotated(call, features, *rest, **options)
-    return np.where(np.arange(features.shape[-1]) < depth, found, 0)
+    found = base.rotated(call, features, **options)
+    return np.where(np.arange(features.shape[-1]) < call.depth, found, 0)
 
 
-@wrong("angles", "POS-5", "Q")
-def rotary_offset_of_the_first_entry(
-    call: Call, features: Array, offset: Any, radix: float, depth: int
-) -> Any:
+@wrong("places", "POS-5", "Q")
+def rotary_offset_of_the_first_entry(call: Rotary) -> Any:
     """Turn all batch entries by the offset of the first."""
-    return base.angles(call, features, np.asarray(offset).ravel()[:1].sum(), radix, depth)
+    return base.places(call.but(offset=int(np.asarray(call.offset).ravel()[:1].sum())))
 
 
-@wrong("angles", "POS-5", "Q")
-def positions_from_one(call: Call, features: Array, offset: Any, radix: float, depth: int) -> Any:
+@wrong("places", "POS-5", "Q")
+def positions_from_one(call: Rotary) -> Any:
     """Count positions from 1."""
-    return base.angles(call, features, np.asarray(offset) + 1, radix, depth)
+    counted = call.positions is None and call.axis_positions is None
+    return base.places(call) + (counted and call.cosines is None)
 
 
 @wrong("angles", "NUM-5", "C")
-def angles_in_half(call: Call, features: Array, offset: Any, radix: float, depth: int) -> Any:
+def angles_in_half(call: Rotary) -> Any:
     """Hold positions in half precision, which has no odd numbers past 2048 and few in bfloat16 past 256."""
-    angle = base.angles(call, features, offset, radix, depth)
-    return angle if features.dtype.itemsize > 2 else angle.astype(features.dtype).astype(np.float64)
+    angle = base.angles(call)
+    return angle if call.features.dtype.itemsize > 2 else angle.astype(call.features.dtype).astype(np.float64)
 
 
 @wrong("check_rotary", "POS-6", "U")
-def odd_rotary_depth_cut(
-    call: Call, features: Array, offset: Any, radix: float, rotary_depth: int | None
-) -> Any:
+def odd_rotary_depth_cut(call: Rotary) -> Any:
     """Leave the last feature of an odd number as it is."""
-    depth = features.shape[-1] if rotary_depth is None else rotary_depth
-    return base.check_rotary(call, features, offset, radix, depth // 2 * 2)
+    depth = call.features.shape[-1] if call.rotary_depth is None else call.rotary_depth
+    return base.check_rotary(call.but(rotary_depth=depth // 2 * 2))
 
 
 @wrong("check_rotary", "POS-6", "U")
-def rotary_depth_clipped(
-    call: Call, features: Array, offset: Any, radix: float, rotary_depth: int | None
-) -> Any:
+def rotary_depth_clipped(call: Rotary) -> Any:
     """Turn all features where more are asked for."""
-    fitting = None if rotary_depth is None else min(rotary_depth, features.shape[-1])
-    return base.check_rotary(call, features, offset, radix, fitting)
+    depth = None if call.rotary_depth is None else min(call.rotary_depth, call.features.shape[-1])
+    return base.check_rotary(call.but(rotary_depth=depth))
 
 
 @wrong("slopes", "POS-7", "Q", "ml-explore/mlx#343")
@@ -137,18 +135,25 @@ def distance_of_indices(call: Call, slopes: Array, p: Array, j: Array) -> Any:
 
 
 @wrong("check_rotary", "POS-9", "K")
-def base_made_positive(
-    call: Call, features: Array, offset: Any, base_of_angles: float, rotary_depth: int | None
-) -> Any:
+def base_made_positive(call: Rotary) -> Any:
     """Take 1 for a base that is not positive."""
-    good = base_of_angles if base_of_angles > 0 else 1.0
-    return base.check_rotary(call, features, offset, good, rotary_depth)
+    return base.check_rotary(call.but(base=call.base if call.base > 0 else 1.0))
 
 
 @wrong("check_rotary", "ERR-16", "U")
-def offset_cut_to_an_integer(
-    call: Call, features: Array, offset: Any, base_of_angles: float, rotary_depth: int | None
-) -> Any:
+def offset_cut_to_an_integer(call: Rotary) -> Any:
     """Take the whole part of an offset."""
-    whole = int(offset) if isinstance(offset, float) else offset
-    return base.check_rotary(call, features, whole, base_of_angles, rotary_depth)
+    whole = int(call.offset) if isinstance(call.offset, float) else call.offset
+    return base.check_rotary(call.but(offset=whole))
+
+
+@wrong("each_slope", "POS-26", "Q")
+def given_slopes_ignored(call: Attention, heads: int, _given: Array) -> Any:
+    """Compute the slopes of the number of heads, whatever slopes are given."""
+    return base.each_slope(call, heads, None)
+
+
+@wrong("each_slope", "NUM-5", "C")
+def given_slopes_in_half(call: Attention, heads: int, given: Array) -> Any:
+    """Round given slopes to the dtype of the query."""
+    return base.each_slope(call, heads, given if given is None else given.astype(call.query.dtype))

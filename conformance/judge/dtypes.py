@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec import OPERATIONS, Case
-from attnspec.dtypes import DTYPES, FORMATS
+from attnspec.dtypes import DTYPES, FORMATS, SHORT
 from attnspec.operations.gradients import primal
 
 #: Arrays by the name of an output.
@@ -91,9 +91,14 @@ def in_dtype(arguments: Mapping[str, Any], dtype: str) -> dict[str, Any]:
     {'outputs': 'float16', 'lses': 'float32', 'ids': 'int64'}
     """
     return {
-        name: _cast(x, lse_dtype(dtype) if name in LSES else dtype) if is_real(x) else x
+        name: _cast(x, lse_dtype(dtype) if name in LSES else dtype) if _is_cast(name, x) else x
         for name, x in arguments.items()
     }
+
+
+def _is_cast(name: str, thing: Any) -> bool:
+    """Whether to cast an argument. An lse in half precision is a fault, which a cast would remove."""
+    return is_real(thing) and not (name in LSES and thing.dtype.name in SHORT)
 
 
 def dtypes_of(case: Case) -> tuple[str, ...]:

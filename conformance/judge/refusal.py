@@ -66,7 +66,10 @@ FITTING: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             for vjp, of in (("", {}), ("_vjp", {"d_output": (2, 3, 4)}))
             for name, own in _SPARSE.items()
         },
+        "latent_attention": _ones(query=(2, 3, 4), query_rotary=(2, 3, 2), latent=(4, 5), key_rotary=(4, 2))
+        | _ones(key_weight=(2, 5, 4), value_weight=(2, 5, 3)),
         "rotary": _ones(features=(1, 3, 4)),
+        "rotary_frequencies": _ones(features=(1, 3, 4)),
         "rotary_vjp": _ones(features=(1, 3, 4), d_rotated=(1, 3, 4)),
         "alibi_bias": _ones(query=(2, 3, 4), key=(2, 3, 4)),
     }

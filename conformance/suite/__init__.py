@@ -27,8 +27,9 @@ FILES = {
     "caching": ("caching", "merging"),
     "packing": ("packing",),
     "paging": ("paging",),
-    "positions": ("positions",),
+    "positions": ("positions", "rotary", "frequencies"),
     "sparsity": ("sparsity", "listed_keys"),
+    "latent": ("latent",),
     "dropout": ("dropout",),
     "gradients": (
         "gradients",

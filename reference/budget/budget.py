@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from attnspec.dtypes import FORMATS
 from attnspec.operations import OPERATIONS, Argument
 from attnspec.operations.gradients import primal
+from attnspec.reference.alibi import alibi_bias
 from attnspec.reference.budget.arithmetic import Arithmetic
 from attnspec.reference.budget.attention import (
     EXPONENTIAL,
@@ -21,7 +22,9 @@ from attnspec.reference.budget.attention import (
     scores_and_errors,
 )
 from attnspec.reference.budget.formats import Accuracy, Budget, rounded
+from attnspec.reference.budget.frequencies import frequencies_budget
 from attnspec.reference.budget.gradients import gradient_budget
+from attnspec.reference.budget.latent import latent_budget
 from attnspec.reference.budget.merging import merge_budget, merge_gradient_budget
 from attnspec.reference.budget.multi_head import multi_head_budget
 from attnspec.reference.budget.multi_head_gradients import multi_head_gradient_budget
@@ -31,7 +34,6 @@ from attnspec.reference.budget.profile import PLAIN, PROFILES
 from attnspec.reference.budget.projection import projected_budget, self_attention_budget
 from attnspec.reference.budget.rotary import rotary_budget, rotary_gradient_budget
 from attnspec.reference.heads import merge_heads, split_heads
-from attnspec.reference.positions import alibi_bias
 from attnspec.reference.sparsity import as_attention
 
 __all__ = ["Accuracy", "Budget", "budget"]
@@ -182,10 +184,12 @@ def _paged(given: Mapping[str, Any]) -> tuple[int, ...]:
 
 def _alibi_bias(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
     storage, work = arithmetic.storage, arithmetic.work
-    value = alibi_bias(given["query"], given["key"], query_offset=given.get("query_offset", 0))
+    own = {name: given[name] for name in ("query_offset", "slopes") if name in given}
+    value = alibi_bias(given["query"], given["key"], **own)
     heads = value.shape[-3] if value.ndim > 2 else 1
-    # A slope by repeated multiplication is rounded once for each head before it.
-    return {"bias": rounded(value, (heads + 2) * EXPONENTIAL * work.unit * np.abs(value), storage)}
+    # A slope by repeated multiplication is rounded once for each head before it. A given one is exact.
+    roundings = 2 if "slopes" in own else (heads + 2) * EXPONENTIAL
+    return {"bias": rounded(value, roundings * work.unit * np.abs(value), storage)}
 
 
 #: The gradients of attention, on its own arrays and on packed ones.
@@ -204,8 +208,10 @@ _COMPANIONS: Mapping[str, Callable[[Mapping[str, Any], Arithmetic], dict[str, Bu
         "merge_partials_vjp": merge_gradient_budget,
         "packed_attention": packed_budget,
         "paged_attention": paged_budget,
+        "latent_attention": latent_budget,
         "rotary": rotary_budget,
         "rotary_vjp": rotary_gradient_budget,
+        "rotary_frequencies": frequencies_budget,
         "alibi_bias": _alibi_bias,
     }
 )

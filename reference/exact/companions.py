@@ -1,4 +1,4 @@
-"""The companions of attention for the exact oracle: heads, caches, partial results, positions.
+"""The companions of attention for the exact oracle: heads, caches, partial results.
 
 Splitting, merging, appending and paging copy numbers and compute none, so their values are
 those of the inputs.
@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from attnspec.dtypes import FORMATS
 from attnspec.reference.exact.balls import Settled, settle
+from attnspec.reference.exact.frequencies import rotary_frequencies
 from attnspec.reference.exact.head import rational
+from attnspec.reference.exact.positions import alibi_bias, rotary, rotary_vjp
 
 Evaluate = Callable[[Mapping[str, Any], str | None, str], dict[str, Settled]]
 
@@ -113,101 +115,6 @@ def _merge_finite(outputs: NDArray[np.float64], lses: NDArray[np.float64], dtype
     return {"output": output, "lse": lse}
 
 
-def _rotary(arguments: Mapping[str, Any], _variant: str | None, dtype: str) -> dict[str, Settled]:
-    return {"rotated": _rotated(np.asarray(arguments["features"], np.float64), arguments, 1, dtype)}
-
-
-def _rotary_vjp(arguments: Mapping[str, Any], _variant: str | None, dtype: str) -> dict[str, Settled]:
-    """Turn back: the transpose of a rotation is its inverse (GRAD-22)."""
-    return {"d_features": _rotated(np.asarray(arguments["d_rotated"], np.float64), arguments, -1, dtype)}
-
-
-def _rotated(
-    features: NDArray[np.float64], arguments: Mapping[str, Any], direction: int, dtype: str
-) -> Settled:
-    depth = arguments.get("rotary_depth") or features.shape[-1]
-    starts = np.broadcast_to(arguments.get("offset", 0), features.shape[:-3])
-    base = rational(arguments.get("base", 10000.0))
-
-    def turn(place: tuple[int, ...]) -> tuple[fmpq, fmpq, int, int, bool] | None:
-        """Return the pair of an element: its two numbers, position, index, and whether it is the second."""
-        *outer, n, d = place
-        if d >= depth:
-            return None
-        if arguments.get("interleaved", False):
-            k, second = divmod(d, 2)
-            left, right = 2 * k, 2 * k + 1
-        else:
-            second, k = divmod(d, depth // 2)
-            left, right = k, k + depth // 2
-        start = int(starts[tuple(outer[:-1])]) if outer else int(starts)
-        a, b = (rational(features[(*outer, n, x)]) for x in (left, right))
-        return a, b, n + start, k, bool(second)
-
-    places = list(np.ndindex(*features.shape))
-
-    def balls() -> list[arb]:
-        found = []
-        for place in places:
-            pair = turn(place)
-            if pair is None:
-                found.append(arb(rational(features[place])))
-                continue
-            a, b, position, k, second = pair
-            angle = arb(position) * (arb(fmpq(-2 * k, depth)) * arb(base).log()).exp()
-            cosine, sine = angle.cos(), direction * angle.sin()
-            found.append(arb(a) * sine + arb(b) * cosine if second else arb(a) * cosine - arb(b) * sine)
-        return found
-
-    def exactly(flat: int) -> fmpq | None:
-        pair = turn(places[flat])
-        if pair is None:
-            return rational(features[places[flat]])
-        a, b, position, _, second = pair
-        if position == 0:
-            return b if second else a
-        return fmpq(0) if a == b == 0 else None
-
-    return settle(features.shape, balls, exactly, dtype)
-
-
-def _alibi_bias(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:
-    query, key = np.asarray(arguments["query"]), np.asarray(arguments["key"])
-    heads = query.shape[-3] if query.ndim > 2 else 1
-    starts = np.broadcast_to(arguments.get("query_offset", 0), query.shape[:-3])
-    shape = (*query.shape[:-1], key.shape[-2])
-    exponents = _exponents(heads)
-    places = list(np.ndindex(*shape))
-
-    def factor(place: tuple[int, ...]) -> tuple[fmpq, int]:
-        *outer, i, j = place
-        start = int(starts[tuple(outer[:-1])]) if outer else int(starts)
-        ahead = j - (i + start)
-        factors = {"signed": ahead, "key-position": j}
-        return exponents[outer[-1] if outer else 0], factors.get(variant or "", -abs(ahead))
-
-    def balls() -> list[arb]:
-        return [arb(2) ** arb(exponent) * times for exponent, times in map(factor, places)]
-
-    def exactly(flat: int) -> fmpq | None:
-        exponent, times = factor(places[flat])
-        if times == 0:
-            return fmpq(0)
-        return fmpq(times) * fmpq(2) ** int(exponent.p) if exponent.q == 1 else None
-
-    return {"bias": settle(shape, balls, exactly, dtype)}
-
-
-def _exponents(heads: int) -> list[fmpq]:
-    """Return the exponents of 2 of the slopes (POS-7)."""
-    lower = 1
-    while 2 * lower <= heads:
-        lower *= 2
-    first = [fmpq(-8 * (h + 1), lower) for h in range(lower)]
-    rest = [fmpq(-8 * (2 * h + 1), 2 * lower) for h in range(heads - lower)]
-    return first + rest
-
-
 #: The operations that do not contain attention.
 COMPANIONS: Mapping[str, Evaluate] = MappingProxyType(
     {
@@ -216,8 +123,9 @@ COMPANIONS: Mapping[str, Evaluate] = MappingProxyType(
         "append_cache": _append_cache,
         "gather_pages": _gather_pages,
         "merge_partials": _merge_partials,
-        "rotary": _rotary,
-        "rotary_vjp": _rotary_vjp,
-        "alibi_bias": _alibi_bias,
+        "rotary": rotary,
+        "rotary_vjp": rotary_vjp,
+        "rotary_frequencies": rotary_frequencies,
+        "alibi_bias": alibi_bias,
     }
 )

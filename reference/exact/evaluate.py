@@ -22,6 +22,7 @@ from attnspec.reference.exact.gradients import evaluate_gradients
 from attnspec.reference.exact.gradients_of_companions import evaluate_merge_gradients
 from attnspec.reference.exact.gradients_of_multi_head import evaluate_multi_head_gradients
 from attnspec.reference.exact.head import Head, exact_mean, matrix, rational, weights_and_lse
+from attnspec.reference.exact.latent import evaluate_latent
 from attnspec.reference.exact.packing import evaluate_packed, evaluate_packed_gradients
 from attnspec.reference.exact.paging import evaluate_paged
 from attnspec.reference.exact.projection import block, projected
@@ -43,6 +44,9 @@ VARIANTS = (
     "tiled",  # HEAD-1
     "signed",  # POS-8
     "key-position",
+    "alternating",  # POS-15
+    "by-rotations",  # POS-21
+    "both-or-none",  # POS-22
     "ignored",  # GRAD-6
 )
 
@@ -211,6 +215,7 @@ _OPERATIONS: Mapping[str, Evaluate] = MappingProxyType(
         "self_attention": _self_attention,
         "multi_head_attention": _multi_head_attention,
         "multi_head_attention_vjp": evaluate_multi_head_gradients,
+        "latent_attention": evaluate_latent,
         "scores": _scores,
         "projection": _projection,
         "packed_attention": evaluate_packed,

@@ -19,6 +19,9 @@ SHOWN = MappingProxyType(
         "HEAD-1": ("tiled",),
         "PACK-5": ("bottom-right",),
         "POS-8": ("signed", "key-position"),
+        "POS-15": ("alternating",),
+        "POS-21": ("by-rotations",),
+        "POS-22": ("both-or-none",),
         "GRAD-6": ("ignored",),
         "GRAD-10": ("nan", "uniform"),
     }

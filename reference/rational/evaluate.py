@@ -22,9 +22,11 @@ from attnspec.reference.rational.caching import (
     split_heads,
 )
 from attnspec.reference.rational.dialect import checked
+from attnspec.reference.rational.frequencies import rotary_frequencies
 from attnspec.reference.rational.gradients import attention_vjp
 from attnspec.reference.rational.gradients_of_companions import merge_partials_vjp, rotary_vjp
 from attnspec.reference.rational.gradients_of_multi_head import multi_head_attention_vjp
+from attnspec.reference.rational.latent import latent_attention
 from attnspec.reference.rational.packing import packed_attention, packed_attention_vjp
 from attnspec.reference.rational.paging import paged_attention
 from attnspec.reference.rational.positions import alibi_bias, rotary
@@ -53,6 +55,10 @@ _WITH_DIALECT: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, str]], Arr
         "packed_attention": packed_attention,
         "packed_attention_vjp": packed_attention_vjp,
         "paged_attention": paged_attention,
+        "latent_attention": latent_attention,
+        "rotary": rotary,
+        "rotary_vjp": rotary_vjp,
+        "rotary_frequencies": rotary_frequencies,
         "alibi_bias": alibi_bias,
         "block_sparse_attention": block_sparse_attention,
         "block_sparse_attention_vjp": block_sparse_attention_vjp,
@@ -69,8 +75,6 @@ _WITHOUT_DIALECT: Mapping[str, Callable[[Mapping[str, Any]], Arrays]] = MappingP
         "gather_pages": gather_pages,
         "merge_partials": merge_partials,
         "merge_partials_vjp": merge_partials_vjp,
-        "rotary": rotary,
-        "rotary_vjp": rotary_vjp,
     }
 )
 

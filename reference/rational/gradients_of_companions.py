@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.reference.rational.gradients import CLEAR, DEEPEST, GUARD
-from attnspec.reference.rational.masking import of_entry
 from attnspec.reference.rational.positions import turn
 from attnspec.reference.rational.tape import (
     Node,
@@ -81,7 +80,7 @@ def _slope(node: Node, noise: Decimal) -> float:
     return float(node.slope) + 0.0
 
 
-def rotary_vjp(arguments: Arguments) -> Arrays:
+def rotary_vjp(arguments: Arguments, dialect: Mapping[str, str]) -> Arrays:
     """Add up, for each feature, the cotangents of the two rotated features that depend on it.
 
     Raises
@@ -94,13 +93,11 @@ def rotary_vjp(arguments: Arguments) -> Arrays:
         raise ValueError("d_rotated: expected finite numbers, got others [unspecified]")
     depth = arguments.get("rotary_depth")
     depth = g.shape[-1] if depth is None else int(depth)
-    base = float(arguments.get("base", 10000.0))
     result = g + 0.0
     for index in itertools.product(*map(range, g.shape[:-1])):
-        position = index[-1] + (of_entry(arguments.get("offset", 0), g.shape[:-3], index) or 0)
         for k in range(depth // 2):
             pair = (2 * k, 2 * k + 1) if arguments.get("interleaved") else (k, k + depth // 2)
-            cosine, sine = turn(position, k, depth, base)
+            cosine, sine = turn(arguments, g.ndim, index, k, depth, dialect)
             rows = ((cosine, -sine), (sine, cosine))  # the matrix that rotates the pair
             given = [Decimal(float(g[(*index, d)])) for d in pair]
             for column, d in enumerate(pair):

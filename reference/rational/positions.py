@@ -16,20 +16,17 @@ from attnspec.reference.rational.masking import of_entry
 Arguments = Mapping[str, Any]
 
 
-def rotary(arguments: Arguments) -> dict[str, NDArray[np.float64]]:
+def rotary(arguments: Arguments, dialect: Mapping[str, str]) -> dict[str, NDArray[np.float64]]:
     """Rotate pairs of features by the angle of their position."""
     features = np.asarray(arguments["features"]).astype(np.float64)
-    batch = features.shape[:-3]
     depth = arguments.get("rotary_depth")
     depth = features.shape[-1] if depth is None else int(depth)
-    base = float(arguments.get("base", 10000.0))
     result = features.copy()
     for index in itertools.product(*map(range, features.shape[:-1])):
-        position = index[-1] + (of_entry(arguments.get("offset", 0), batch, index) or 0)
         for k in range(depth // 2):
             pair = (2 * k, 2 * k + 1) if arguments.get("interleaved") else (k, k + depth // 2)
             first, second = (float(features[(*index, d)]) for d in pair)
-            turned = _turned(first, second, *turn(position, k, depth, base))
+            turned = _turned(first, second, *turn(arguments, features.ndim, index, k, depth, dialect))
             for d, x in zip(pair, turned, strict=True):
                 result[(*index, d)] = x
     return {"rotated": result}
@@ -43,8 +40,58 @@ def _turned(first: float, second: float, cosine: Decimal, sine: Decimal) -> tupl
     return first * c - second * s, first * s + second * c
 
 
+def turn(
+    arguments: Arguments,
+    axes: int,
+    index: tuple[int, ...],
+    pair: int,
+    depth: int,
+    dialect: Mapping[str, str],
+) -> tuple[Decimal, Decimal]:
+    """Compute cosine and sine of a pair of a row, times the attention factor.
+
+    Parameters
+    ----------
+    arguments : mapping
+    axes : int
+        Number of axes of the features.
+    index : tuple of int
+        Batch entry, head and row.
+    pair, depth : int
+    dialect : mapping
+    """
+    row = (*index[:-2], index[-1]) if axes > 2 else index[-1:]
+    offset = np.asarray(arguments.get("offset", 0))
+    position = int(offset[row[:-1]] if offset.ndim else offset) + _own(arguments, row, pair, dialect)
+    factor = Decimal(float(arguments.get("attention_factor", 1.0)))
+    if arguments.get("cosines") is not None:
+        cosine, sine = (Decimal(float(arguments[name][position, pair])) for name in ("cosines", "sines"))
+    elif arguments.get("inverse_frequencies") is not None:
+        rate = Decimal(float(arguments["inverse_frequencies"][pair]))
+        cosine, sine = cosine_and_sine(position * rate)
+    else:
+        cosine, sine = _of_base(position, pair, depth, float(arguments.get("base", 10000.0)))
+    return factor * cosine, factor * sine
+
+
+def _own(arguments: Arguments, row: tuple[int, ...], pair: int, dialect: Mapping[str, str]) -> int:
+    """Return the position of a pair of a row, without the offset."""
+    if arguments.get("positions") is not None:
+        return int(arguments["positions"][row])
+    if arguments.get("axis_positions") is None:
+        return row[-1]
+    counts = np.asarray(arguments["sections"]).tolist()
+    if dialect.get("POS-15") == "alternating":
+        # The pairs of axis 1 are 1, 4, 7 and so on, those of axis 2 are 2, 5, 8, and the rest is of axis 0.
+        owner = {a + len(counts) * n: a for a in range(1, len(counts)) for n in range(counts[a])}
+        axis = owner.get(pair, 0)
+    else:
+        axis = [a for a, size in enumerate(counts) for _ in range(size)][pair]
+    return int(arguments["axis_positions"][(axis, *row)])
+
+
 @lru_cache(maxsize=1 << 16)
-def turn(position: int, pair: int, depth: int, base: float) -> tuple[Decimal, Decimal]:
+def _of_base(position: int, pair: int, depth: int, base: float) -> tuple[Decimal, Decimal]:
     """Compute cosine and sine of the angle of a pair."""
     rate = (Decimal(-2 * pair) / depth * Decimal(base).ln()).exp()
     return cosine_and_sine(position * rate)
@@ -56,6 +103,8 @@ def alibi_bias(arguments: Arguments, dialect: Mapping[str, str]) -> dict[str, ND
     result = np.zeros((*query.shape[:-1], key.shape[-2]))  # (*B, Hq, L, S)
     batch = query.shape[:-3]
     slopes = _slopes(query.shape[-3] if query.ndim > 2 else 1)
+    if arguments.get("slopes") is not None:
+        slopes = [Decimal(float(slope)) for slope in arguments["slopes"]]
     for index in itertools.product(*map(range, result.shape)):
         *entry, i, j = index
         p = i + (of_entry(arguments.get("query_offset", 0), batch, index) or 0)

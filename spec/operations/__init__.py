@@ -7,7 +7,7 @@ capabilities: an argument that is not in the signature is unsupported.
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from attnspec.operations import attention, companions, gradients, packing, paging, sparsity
+from attnspec.operations import attention, companions, gradients, latent, packing, paging, positions, sparsity
 from attnspec.operations.argument import REQUIRED, Argument, Bounds, Kind, Numbers, Output, Role, Shape
 from attnspec.operations.letters import LETTERS, Letter
 from attnspec.operations.operation import Operation
@@ -39,6 +39,7 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
         "merge_heads": companions.MERGE_HEADS,
         "multi_head_attention": companions.MULTI_HEAD_ATTENTION,
         "multi_head_attention_vjp": gradients.MULTI_HEAD_ATTENTION_VJP,
+        "latent_attention": latent.LATENT_ATTENTION,
         "append_cache": companions.APPEND_CACHE,
         "gather_pages": companions.GATHER_PAGES,
         "merge_partials": companions.MERGE_PARTIALS,
@@ -50,8 +51,9 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
         "block_sparse_attention_vjp": sparsity.BLOCK_SPARSE_ATTENTION_VJP,
         "listed_attention": sparsity.LISTED_ATTENTION,
         "listed_attention_vjp": sparsity.LISTED_ATTENTION_VJP,
-        "rotary": companions.ROTARY,
+        "rotary": positions.ROTARY,
         "rotary_vjp": gradients.ROTARY_VJP,
-        "alibi_bias": companions.ALIBI_BIAS,
+        "rotary_frequencies": positions.ROTARY_FREQUENCIES,
+        "alibi_bias": positions.ALIBI_BIAS,
     }
 )

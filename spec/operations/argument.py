@@ -86,16 +86,20 @@ class Argument:
         The range of its numbers.
     ascending : bool
         Whether the numbers of an array begin at the least and do not decrease.
+    sums : str
+        The size that the entries of an array of integers add up to, none of them negative: ``R/2``.
     words : tuple of str
         The words that are accepted, if it is a word.
     needs : tuple of str
         Arguments that must be given with it. A call without them is refused.
+    excludes : tuple of str
+        Arguments that must not be given with it. A call with both is refused.
     matters_with : tuple of str
         If none of these arguments is given, it is accepted and has no effect.
     refusals : mapping of str to str
         The possible faults and the rule that refuses each: ``dtype``, ``form``
         (not a number, not a pair), ``bounds``, ``alone`` (without an argument in
-        `needs`), ``shape``, or a letter whose size has a rule of its own.
+        `needs`, or with one in `excludes`), ``shape``, or a letter whose size has a rule of its own.
     called : str
         Its name in a sentence, if that differs from `name`.
     since : str
@@ -116,8 +120,10 @@ class Argument:
     binds: str = ""
     bounds: Bounds | None = None
     ascending: bool = False
+    sums: str = ""
     words: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()
     matters_with: tuple[str, ...] = ()
     refusals: Mapping[str, str] = field(default_factory=dict, hash=False)
     called: str = ""

@@ -11,7 +11,6 @@ from attnspec.operations.attention import (
     KEY,
     MASK,
     QUERY,
-    QUERY_OFFSET,
     RETURN_LSE,
     SCALE,
     SOFTCAP,
@@ -20,25 +19,28 @@ from attnspec.operations.letters import BATCH
 from attnspec.operations.operation import Operation
 
 
-def _rules(**refusals: str) -> Mapping[str, str]:
+def rules(**refusals: str) -> Mapping[str, str]:
+    """Return the rules that refuse the faults of an array."""
     return MappingProxyType({"dtype": "ERR-2", **refusals})
 
 
-def _array(name: str, meaning: str, rule: str, shape: Shape, refusals: Mapping[str, str]) -> Argument:
+def array(name: str, meaning: str, rule: str, shape: Shape, refusals: Mapping[str, str]) -> Argument:
+    """Declare an operand."""
     return Argument(name, "array", meaning, ("data",), rule, shape, refusals=refusals)
 
 
 def _weight(name: str, rule: str, shape: Shape, **refusals: str) -> Argument:
     meaning = f"projects to {name.partition('_')[0]}{'' if name.startswith('output') else ' vectors'}"
-    return _array(name, meaning, rule, shape, _rules(mixed="ERR-1", shape="PROJ-4", **refusals))
+    return array(name, meaning, rule, shape, rules(mixed="ERR-1", shape="PROJ-4", **refusals))
 
 
 def _bias(name: str, shape: Shape) -> Argument:
-    one = _array(name, "added to the product with that weight", "PROJ-3", shape, _rules(shape="PROJ-6"))
+    one = array(name, "added to the product with that weight", "PROJ-3", shape, rules(shape="PROJ-6"))
     return replace(one, default=None)
 
 
-def _per_entry(name: str, meaning: str, rule: str, **refusals: str) -> Argument:
+def per_entry(name: str, meaning: str, rule: str, **refusals: str) -> Argument:
+    """Declare an integer, or an array with one for each batch entry."""
     return Argument(
         name,
         "integers",
@@ -88,7 +90,7 @@ _CONVENTION = Argument(
 
 PROJECTION = Operation(
     _turning(
-        _array("tokens", "tokens to project", "PROJ-1", (BATCH, "N", "E"), _rules(axes="ERR-16")),
+        array("tokens", "tokens to project", "PROJ-1", (BATCH, "N", "E"), rules(axes="ERR-16")),
         replace(_weight("weight", "PROJ-1", ("E", "F")), meaning="weight that tokens are multiplied by"),
     ),
     (
@@ -107,8 +109,8 @@ SCORES = Operation(
 
 SELF_ATTENTION = Operation(
     _turning(
-        _array(
-            "tokens", "tokens that attend to each other", "PROJ-5", (BATCH, "L", "E"), _rules(axes="ERR-16")
+        array(
+            "tokens", "tokens that attend to each other", "PROJ-5", (BATCH, "L", "E"), rules(axes="ERR-16")
         ),
         _weight("query_weight", "PROJ-5", ("E", "D")),
         _weight("key_weight", "PROJ-5", ("E", "D"), D="SHAPE-6"),
@@ -128,12 +130,12 @@ SELF_ATTENTION = Operation(
 
 SPLIT_HEADS = Operation(
     (
-        _array(
+        array(
             "features",
             "features of all heads, side by side",
             "HEAD-3",
             (BATCH, "N", "H*D"),
-            _rules(axes="ERR-16"),
+            rules(axes="ERR-16"),
         ),
     ),
     (_number_of_heads("heads", "H", "HEAD-5"),),
@@ -141,19 +143,19 @@ SPLIT_HEADS = Operation(
 )
 
 MERGE_HEADS = Operation(
-    (_array("split", "features of each head", "HEAD-4", (BATCH, "H", "N", "D"), _rules(axes="ERR-16")),),
+    (array("split", "features of each head", "HEAD-4", (BATCH, "H", "N", "D"), rules(axes="ERR-16")),),
     (),
     (Output("merged", (BATCH, "N", "H*D"), rule="HEAD-4"),),
 )
 
 MULTI_HEAD_ATTENTION = Operation(
     (
-        _array(
+        array(
             "tokens",
             "tokens that queries are projected from",
             "HEAD-6",
             (BATCH, "L", "E"),
-            _rules(axes="ERR-16"),
+            rules(axes="ERR-16"),
         ),
         *_of_linear_layers(
             _weight("query_weight", "HEAD-6", ("E", "Hq*D"), **{"Hq*D": "HEAD-5"}),
@@ -166,12 +168,12 @@ MULTI_HEAD_ATTENTION = Operation(
         _number_of_heads("heads", "Hq", "HEAD-5"),
         replace(_number_of_heads("key_heads", "Hkv", "HEAD-2"), default=None),
         replace(
-            _array(
+            array(
                 "memory",
                 "tokens that keys and values are projected from; `tokens` by default",
                 "HEAD-7",
                 (BATCH, "S", "E'"),
-                _rules(mixed="ERR-1", shape="SHAPE-6"),
+                rules(mixed="ERR-1", shape="SHAPE-6"),
             ),
             default=None,
         ),
@@ -190,24 +192,24 @@ MULTI_HEAD_ATTENTION = Operation(
 
 APPEND_CACHE = Operation(
     (
-        _array(
+        array(
             "cache",
             "keys or values of earlier positions",
             "CACHE-1",
             (BATCH, "H", "C", "D"),
-            _rules(axes="ERR-16"),
+            rules(axes="ERR-16"),
         ),
-        _array(
+        array(
             "new",
             "keys or values to append",
             "CACHE-1",
             (BATCH, "H", "N", "D"),
-            _rules(mixed="ERR-1", shape="SHAPE-6"),
+            rules(mixed="ERR-1", shape="SHAPE-6"),
         ),
     ),
     (
         replace(
-            _per_entry(
+            per_entry(
                 "lengths",
                 "number of positions that the cache holds",
                 "CACHE-1",
@@ -224,7 +226,7 @@ APPEND_CACHE = Operation(
 
 GATHER_PAGES = Operation(
     (
-        _array("pages", "pages of keys or values", "CACHE-4", ("P", "H", "K", "D"), _rules(shape="ERR-16")),
+        array("pages", "pages of keys or values", "CACHE-4", ("P", "H", "K", "D"), rules(shape="ERR-16")),
         Argument(
             "block_table",
             "array",
@@ -244,11 +246,11 @@ GATHER_PAGES = Operation(
 
 MERGE_PARTIALS = Operation(
     (
-        _array(
-            "outputs", "output of each part", "CACHE-6", ("M", BATCH, "H", "L", "Dv"), _rules(axes="ERR-16")
+        array(
+            "outputs", "output of each part", "CACHE-6", ("M", BATCH, "H", "L", "Dv"), rules(axes="ERR-16")
         ),
         replace(
-            _array("lses", "lse of each part", "CACHE-6", ("M", BATCH, "H", "L"), _rules(shape="ERR-16")),
+            array("lses", "lse of each part", "CACHE-6", ("M", BATCH, "H", "L"), rules(shape="ERR-16")),
             numbers="lse",
             minus_infinity=True,
             refusals=MappingProxyType({"dtype": "NUM-7", "shape": "ERR-16"}),
@@ -259,58 +261,5 @@ MERGE_PARTIALS = Operation(
         Output("output", (BATCH, "H", "L", "Dv"), rule="CACHE-6"),
         Output("lse", (BATCH, "H", "L"), "lse", option="return_lse", rule="CACHE-6"),
     ),
-    headless=True,
-)
-
-ROTARY = Operation(
-    (_array("features", "features to rotate", "POS-1", (BATCH, "H", "N", "D"), _rules(axes="ERR-16")),),
-    (
-        replace(_per_entry("offset", "position of row 0", "POS-5"), default=0),
-        Argument(
-            "base",
-            "number",
-            "base of the angles",
-            ("form",),
-            "POS-1",
-            default=10000.0,
-            bounds=Bounds(0, above=True),
-            refusals=MappingProxyType({"form": "POS-9", "bounds": "POS-9"}),
-        ),
-        Argument(
-            "interleaved",
-            "flag",
-            "pairs are adjacent features",
-            ("form",),
-            "POS-3",
-            default=False,
-            refusals=IS_CAUSAL.refusals,
-        ),
-        Argument(
-            "rotary_depth",
-            "integer",
-            "number of features that are rotated; all by default",
-            ("form",),
-            "POS-4",
-            default=None,
-            bounds=Bounds(2, "D", step=2),
-            refusals=MappingProxyType({"form": "POS-6", "bounds": "POS-6"}),
-        ),
-    ),
-    (Output("rotated", (BATCH, "H", "N", "D"), rule="POS-1"),),
-    headless=True,
-)
-
-ALIBI_BIAS = Operation(
-    # Only their shapes are used, so their dtypes may differ.
-    (
-        replace(QUERY, meaning="queries; only the shape and dtype are used"),
-        replace(
-            KEY,
-            meaning="keys; only the shape and dtype are used",
-            refusals={key: rule for key, rule in KEY.refusals.items() if key != "mixed"},
-        ),
-    ),
-    (replace(QUERY_OFFSET, role=("form",), rule="POS-8", matters_with=()),),
-    (Output("bias", (BATCH, "Hq", "L", "S"), rule="POS-8"),),
     headless=True,
 )

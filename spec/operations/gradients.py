@@ -7,8 +7,9 @@ from typing import Literal
 
 from attnspec.operations.argument import REQUIRED, Argument, Output
 from attnspec.operations.attention import ATTENTION
-from attnspec.operations.companions import MERGE_PARTIALS, MULTI_HEAD_ATTENTION, ROTARY
+from attnspec.operations.companions import MERGE_PARTIALS, MULTI_HEAD_ATTENTION
 from attnspec.operations.operation import Operation
+from attnspec.operations.positions import ROTARY
 
 #: The end of the name of an operation that computes the gradients of another.
 VJP = "_vjp"
@@ -81,7 +82,8 @@ def vjp(form: Operation, rule: str = "GRAD-1", rules: Mapping[str, str] = _NONE)
     """Declare the operation that computes the gradients of another.
 
     It takes the arguments of the other operation and a cotangent of each result, except for results
-    for inspection, such as the weights. It returns the gradient of each floating-point array.
+    for inspection, such as the weights. It returns the gradient of each floating-point array, except
+    for those that select how the operation works, such as a table of cosines.
 
     Parameters
     ----------
@@ -104,7 +106,9 @@ def vjp(form: Operation, rule: str = "GRAD-1", rules: Mapping[str, str] = _NONE)
         if not one.apart and (not one.option or one.numbers == "lse")
     ]
     arrays = [
-        one for one in form.arguments.values() if one.kind == "array" and one.numbers in ("floating", "lse")
+        one
+        for one in form.arguments.values()
+        if one.kind == "array" and one.numbers in ("floating", "lse") and "form" not in one.role
     ]
     return replace(
         form,

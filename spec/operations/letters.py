@@ -71,7 +71,7 @@ LETTERS: Mapping[str, Letter] = MappingProxyType(
             _heads("H", "heads of an array of a companion"),
             Letter("N", "positions of an array of a companion", "positions"),
             Letter("M", "parts that are merged", "parts"),
-            Letter("C", "positions that a cache has room for", "capacity"),
+            Letter("C", "positions that a cache has room for, or that a table has", "capacity"),
             Letter("P", "pages in the cache", "pages"),
             Letter("K", "positions of a page", "positions of a page"),
             Letter("T", "pages of a sequence", "pages of a sequence"),
@@ -79,6 +79,10 @@ LETTERS: Mapping[str, Letter] = MappingProxyType(
             Letter("Lb", "queries of a block", "queries of a block", may_be_empty=False),
             Letter("Sb", "keys of a block", "keys of a block", may_be_empty=False),
             Letter("W", "places of a list", "places of a list"),
+            _depth("Dc", "depth of the latent", noun="depth of the latent"),
+            _depth("Dr", "depth of the rotary part beside a latent", noun="depth of the rotary part"),
+            _depth("R", "rotary depth; `D` if none is given", noun="rotary depth"),
+            Letter("A", "axes of positions", "axes of positions", may_be_empty=False),
         )
     }
 )
@@ -92,7 +96,7 @@ ONE_MORE = "+1"
 
 
 def value_of(expression: str, letters: Mapping[str, int]) -> int | None:
-    """Compute a size: a letter, a product or difference of letters, a quotient rounded up, or one more.
+    """Compute a size: a letter, a product or difference, a quotient rounded up, or one more than a size.
 
     Parameters
     ----------
@@ -112,15 +116,16 @@ def value_of(expression: str, letters: Mapping[str, int]) -> int | None:
     (16, 4, None)
     >>> value_of("G+1", {"G": 3})
     4
-    >>> value_of("L/Lb", {"L": 5, "Lb": 2})
-    3
+    >>> value_of("L/Lb", {"L": 5, "Lb": 2}), value_of("R/2", {"R": 6})
+    (3, 3)
     """
     if expression.endswith(ONE_MORE):
         less = value_of(expression.removesuffix(ONE_MORE), letters)
         return None if less is None else less + 1
     whole, quotient, part = expression.partition("/")
     if quotient:
-        return -(-letters[whole] // letters[part]) if {whole, part} <= letters.keys() else None
+        parts = int(part) if part.isdigit() else letters.get(part)
+        return None if parts is None or whole not in letters else -(-letters[whole] // parts)
     total = 0
     for place, term in enumerate(expression.split("-")):
         product = 1

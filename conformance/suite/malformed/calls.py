@@ -121,7 +121,7 @@ def mixed(operation: str, dtype: str, other: str) -> Iterator[Malformed]:
     known = OPERATIONS[operation].arguments
     alike = [name for name, one in known.items() if "mixed" in one.refusals]
     for name in (OPERATIONS[operation].arrays[0], *alike) if alike else ():
-        call = fitting(operation) | _with(operation, known[name])
+        call = fitting(operation) | _with(operation, known[name if name in alike else alike[0]])
         cast = {
             key: x.astype(numpy_dtype(other if key == name else dtype))
             if isinstance(x, np.ndarray) and x.dtype.kind == "f"
@@ -207,6 +207,9 @@ def _alone(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
             changes = {argument.name: value_for(operation, argument, sizes)}
             at_fault = known[other] if mutual else argument
             yield _call(operation, at_fault, f"{argument.noun} alone", "alone", changes, sizes)
+        for other in argument.excludes:
+            both = _with(operation, argument, sizes) | _with(operation, known[other], sizes)
+            yield _call(operation, argument, f"{argument.noun} and {known[other].noun}", "alone", both, sizes)
 
 
 def _resized(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
@@ -266,3 +269,42 @@ def _by_hand(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
     if operation == "rotary":
         changes = _sized(operation, form, sizes, {"D": 5})
         yield _call(operation, known["rotary_depth"], "depth that is odd", "bounds", changes, sizes)
+        table = _with(operation, known["cosines"], sizes)
+        last = table["cosines"].shape[0]
+        for words, name, value in (
+            ("position past the table", "positions", np.full((*BATCHES, sizes["N"]), last)),
+            ("position before the table", "positions", np.full((*BATCHES, sizes["N"]), -1)),
+            ("offset past the table", "offset", last),
+        ):
+            past = _call(operation, known[name], words, "", table | {name: value}, sizes)
+            yield replace(past, rule="POS-13", asked=True)
+    if operation == "rotary_frequencies":
+        yield from _of_scalings(operation, sizes)
+
+
+def _of_scalings(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
+    """Make calls without an argument that the scaling needs, or with numbers that it does not take."""
+    known = OPERATIONS[operation].arguments
+    factors = {name: np.ones(sizes["D"] // 2) for name in ("short_factors", "long_factors")}
+    whole = {"factor": 2.0, "original_length": 64, "length": 65, **factors}
+    needed: Mapping[str, tuple[str, ...]] = {
+        "linear": ("factor",),
+        "dynamic": ("factor", "original_length", "length"),
+        "yarn": ("factor", "original_length"),
+        "longrope": tuple(whole),
+        "llama3": ("factor", "original_length"),
+    }
+    for scaling, names in needed.items():
+        for missing in names:
+            changes = {"scaling": scaling, **{name: whole[name] for name in names if name != missing}}
+            words = f"{scaling} without {known[missing].noun}"
+            yield replace(
+                _call(operation, known[missing], words, "", changes, sizes), rule="POS-25", asked=True
+            )
+    for scaling, name, value, words in (
+        ("yarn", "base", 1.0, "yarn with a base of 1"),
+        ("longrope", "original_length", 1, "longrope with an original length of 1"),
+        ("llama3", "high_frequency_factor", 1.0, "llama3 with no frequencies between low and high"),
+    ):
+        changes = {"scaling": scaling, **{own: whole[own] for own in needed[scaling]}, name: value}
+        yield replace(_call(operation, known[name], words, "", changes, sizes), rule="POS-25", asked=True)

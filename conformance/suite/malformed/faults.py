@@ -9,7 +9,7 @@ import numpy as np
 
 from attnspec.conformance.suite.malformed.fitting import BATCHES, SIZES, value_for
 from attnspec.operations import LETTERS, OPERATIONS, Argument
-from attnspec.operations.letters import BATCH, ONE_MORE, value_of
+from attnspec.operations.letters import BATCH, HEADS, ONE_MORE, value_of
 from attnspec.sizes import in_order
 
 
@@ -110,6 +110,12 @@ def _of_array(operation: str, argument: Argument, sizes: Mapping[str, int]) -> I
     good = value_for(operation, argument, sizes)
     for words, dtype in _DTYPES[argument.numbers].items():
         yield Fault(f"{argument.noun} of {words}", "dtype", np.ones(good.shape, dtype))
+    if argument.sums:
+        more, less = good.copy(), good.copy()
+        more[-1] += 1
+        less[0], less[-1] = good[0] + 1, -1
+        yield Fault(f"{argument.noun}s that have too many", "bounds", more)
+        yield Fault(f"one {argument.noun} below 0", "bounds", less)
     if argument.bounds is not None:
         least, most = _limits(argument, sizes)
         yield Fault(f"{argument.noun} below {least}", "bounds", _last(good, least - 1))
@@ -222,7 +228,7 @@ def _of_number(argument: Argument, sizes: Mapping[str, int]) -> Iterator[Fault]:
         yield Fault(f"{argument.noun} that is odd", "bounds", least + 1)
     if bounds.most != "":
         yield Fault(f"{argument.noun} past the depth", "bounds", most + bounds.step)
-    if argument.binds and "shape" in argument.refusals:
+    if argument.binds in HEADS:
         good = sizes[argument.binds]
         yield Fault(f"{argument.noun} that do not divide", "shape", good + 1)
         yield Fault(f"{argument.noun} of twice as many", "shape", 2 * good)

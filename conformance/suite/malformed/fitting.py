@@ -8,13 +8,15 @@ import numpy as np
 
 from attnspec import OPERATIONS
 from attnspec.operations import Argument
+from attnspec.operations.letters import value_of
 from attnspec.sizes import Sizes, shape_of
 
 #: Two batch entries of two heads, three queries and five keys of depth 4. Numbers of heads and depths are the
 #: same, so that backends without grouped heads or other depths are tested too.
 SIZES: Mapping[str, int] = MappingProxyType(
     {"Hq": 2, "Hkv": 2, "H": 2, "L": 3, "S": 5, "D": 4, "Dv": 4, "E": 2, "E'": 2, "F": 3}
-    | {"N": 1, "M": 1, "C": 4, "P": 2, "K": 3, "T": 2, "G": 2, "Lb": 2, "Sb": 2, "W": 2}
+    | {"N": 1, "M": 1, "C": 4, "P": 2, "K": 3, "T": 2, "R": 4, "A": 3, "Dc": 5, "Dr": 2}
+    | {"G": 2, "Lb": 2, "Sb": 2, "W": 2}
 )
 BATCHES = (2,)
 
@@ -63,6 +65,8 @@ def value_for(
     if argument.kind == "array":
         shape = shape_of(argument.shape, Sizes(letters, BATCHES))
         part = shape[-2:] if argument.broadcasts and not whole else shape
+        if argument.sums:  # all of them in the first entry
+            return np.eye(1, *part, dtype=np.int64)[0] * (value_of(argument.sums, letters) or 0)
         return np.full(part, argument.numbers != "integer", _DTYPES[argument.numbers])
     if argument.binds:
         return letters[argument.binds]

@@ -1,0 +1,117 @@
+"""Error budget of the frequencies of rotary embedding."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from attnspec.operations import OPERATIONS
+from attnspec.reference.budget.arithmetic import Arithmetic
+from attnspec.reference.budget.attention import EXPONENTIAL
+from attnspec.reference.budget.formats import Budget, rounded
+from attnspec.reference.call import Steps
+from attnspec.reference.frequencies import Frequencies, rotary_frequencies, yarn_range
+
+#: Roundings of a mixed frequency: quotient, 1 minus the ramp, two products, their sum.
+MIXING = 5
+#: Roundings of a ramp besides those of its ends: difference, width, quotient.
+RAMP = 3
+#: How far from its middle a ramp may be off: a little past its ends.
+NEAR = 0.51
+#: Roundings of the number of rotations of a pair besides that of its frequency: product, two pi, quotient.
+ROTATIONS = 3
+
+_DEFAULTS = {
+    name: one.default for name, one in OPERATIONS["rotary_frequencies"].arguments.items() if not one.required
+}
+
+
+def frequencies_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+    """Return the budgets of the frequencies and of the attention factor."""
+    own = {name: thing for name, thing in given.items() if name in _DEFAULTS}
+    value, factor = rotary_frequencies(given["features"], **own | {"return_attention_factor": True})
+    call = {**_DEFAULTS, **given}
+    call["depth"] = call["rotary_depth"] or call["features"].shape[-1]
+    # Both results are in the precision of an lse, and so is their computation.
+    lse = arithmetic.lse
+    error = lse.unit * _ERRORS[call["scaling"]](call, value)
+    growth = {"yarn": 2 * (EXPONENTIAL + 4) + 1, "longrope": 2 * EXPONENTIAL + 4}.get(call["scaling"], 0)
+    of_factor = rounded(factor, lse.unit * growth * factor, lse) if growth else np.zeros(())
+    return {"inverse_frequencies": rounded(value, error, lse), "attention_factor": np.asarray(of_factor)}
+
+
+def _power(exponent: Budget, base: float) -> Budget:
+    """Return the relative error of a power, in units: the exponential of a product with a logarithm."""
+    return EXPONENTIAL + 3 * np.abs(exponent) * abs(math.log(base))
+
+
+def _exponents(call: Mapping[str, Any]) -> Budget:
+    pairs: Budget = np.arange(call["depth"] // 2) * (2 / call["depth"])
+    return pairs
+
+
+def _none(call: Mapping[str, Any], value: Budget) -> Budget:
+    return value * (_power(_exponents(call), call["base"]) + 1)
+
+
+def _divided(call: Mapping[str, Any], value: Budget) -> Budget:
+    return _none(call, value) + 2 * value
+
+
+def _dynamic(call: Mapping[str, Any], value: Budget) -> Budget:
+    """Add the error of the raised base, which a frequency takes to the power of its exponent."""
+    longer = max(call["length"], call["original_length"]) / call["original_length"]
+    product, less = call["factor"] * longer, abs(call["factor"] - 1)
+    ratio = product - (call["factor"] - 1)
+    power = call["depth"] / max(call["depth"] - 2, 1)
+    of_ratio = (2 * product + less) / ratio + 1
+    of_base = power * of_ratio + _power(np.asarray(power), ratio) + 2
+    base = call["base"] * ratio**power
+    relative: Budget = _power(_exponents(call), base) + 1 + _exponents(call) * of_base
+    return value * relative
+
+
+def _mixed(call: Mapping[str, Any], ramp: Budget, of_ramp: Budget) -> Budget:
+    """Return the error of a ramp between a frequency and its quotient by the factor, in units."""
+    plain = call["base"] ** -_exponents(call)
+    stretched = plain / call["factor"]
+    near = np.abs(ramp - 0.5) < NEAR  # elsewhere the ramp is exactly 0 or 1
+    relative = _power(_exponents(call), call["base"]) + MIXING
+    share = np.clip(ramp, 0, 1)
+    size = (1 - share) * plain + share * stretched
+    error: Budget = size * relative + np.where(near, np.abs(plain - stretched) * of_ramp, 0)
+    return error
+
+
+def _yarn(call: Mapping[str, Any], _value: Budget) -> Budget:
+    own = {name: call[name] for name in _DEFAULTS if name != "rotary_depth"}
+    low, high = yarn_range(
+        Frequencies(Steps(), np, None, call["features"], rotary_depth=call["depth"], **own)
+    )
+    ramp = (np.arange(call["depth"] // 2) - low) / (high - low)
+    if call["truncate"]:
+        return _mixed(call, ramp, np.asarray(RAMP))  # its ends are integers
+    # A logarithm is off by its own error and by that of its argument. So is the quotient of two.
+    scale = call["depth"] / (2 * math.log(call["base"]))
+    of_low, of_high = (abs(end) * 2 * (EXPONENTIAL + 2) + 4 * scale for end in (low, high))
+    of_ends = (1 + np.abs(ramp)) * of_low + np.abs(ramp) * of_high
+    return _mixed(call, ramp, RAMP * (1 + np.abs(ramp)) + of_ends / (high - low))
+
+
+def _llama3(call: Mapping[str, Any], _value: Budget) -> Budget:
+    low, high = call["low_frequency_factor"], call["high_frequency_factor"]
+    rotations = call["original_length"] * call["base"] ** -_exponents(call) / (2 * math.pi)
+    of_rotations = rotations * (_power(_exponents(call), call["base"]) + ROTATIONS)
+    # The share of the frequency that is not stretched is the opposite of a ramp.
+    return _mixed(call, (high - rotations) / (high - low), RAMP + of_rotations / (high - low))
+
+
+_ERRORS = {
+    "none": _none,
+    "linear": _divided,
+    "dynamic": _dynamic,
+    "yarn": _yarn,
+    "longrope": _divided,
+    "llama3": _llama3,
+}

@@ -1,0 +1,154 @@
+"""Rotary embedding and ALiBi for the exact oracle."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from flint import arb, fmpq
+from numpy.typing import NDArray
+
+from attnspec.reference.exact.balls import Settled, settle
+from attnspec.reference.exact.head import rational
+
+Arguments = Mapping[str, Any]
+Place = tuple[int, ...]
+
+
+def rotary(arguments: Arguments, variant: str | None, dtype: str) -> dict[str, Settled]:
+    """Turn each pair by its angle, or by its given cosine and sine (POS-1, POS-12)."""
+    features = np.asarray(arguments["features"], np.float64)
+    return {"rotated": _rotated(features, arguments, 1, variant, dtype)}
+
+
+def rotary_vjp(arguments: Arguments, variant: str | None, dtype: str) -> dict[str, Settled]:
+    """Turn back: the transpose of a rotation is that by the negative angle (GRAD-22)."""
+    cotangent = np.asarray(arguments["d_rotated"], np.float64)
+    return {"d_features": _rotated(cotangent, arguments, -1, variant, dtype)}
+
+
+def _rotated(
+    features: NDArray[np.float64], arguments: Arguments, direction: int, variant: str | None, dtype: str
+) -> Settled:
+    depth = arguments.get("rotary_depth") or features.shape[-1]
+    factor = rational(arguments.get("attention_factor", 1.0))
+    places = list(np.ndindex(*features.shape))
+
+    def turn(place: Place) -> tuple[fmpq, fmpq, int, int, bool]:
+        """Return the pair of an element: its two numbers, position, index, and whether it is the second."""
+        *outer, n, d = place
+        if arguments.get("interleaved", False):
+            k, second = divmod(d, 2)
+            left, right = 2 * k, 2 * k + 1
+        else:
+            second, k = divmod(d, depth // 2)
+            left, right = k, k + depth // 2
+        a, b = (factor * rational(features[(*outer, n, x)]) for x in (left, right))
+        return a, b, _position(arguments, (*outer[:-1], n), k, variant), k, bool(second)
+
+    def balls() -> list[arb]:
+        found = []
+        for place in places:
+            if place[-1] >= depth:
+                found.append(arb(rational(features[place])))
+                continue
+            a, b, position, k, second = turn(place)
+            cosine, sine = _cosine_and_sine(arguments, position, k, depth)
+            sine = direction * sine
+            found.append(arb(a) * sine + arb(b) * cosine if second else arb(a) * cosine - arb(b) * sine)
+        return found
+
+    def exactly(flat: int) -> fmpq | None:
+        place = places[flat]
+        if place[-1] >= depth:
+            return rational(features[place])
+        a, b, position, k, second = turn(place)
+        if "cosines" in arguments:
+            cosine, sine = (rational(arguments[name][position, k]) for name in ("cosines", "sines"))
+            sine = direction * sine
+            return a * sine + b * cosine if second else a * cosine - b * sine
+        if position == 0 or _frequency_is_zero(arguments, k):
+            return b if second else a
+        return fmpq(0) if a == b == 0 else None
+
+    return settle(features.shape, balls, exactly, dtype)
+
+
+def _frequency_is_zero(arguments: Arguments, pair: int) -> bool:
+    given = arguments.get("inverse_frequencies")
+    return given is not None and float(given[pair]) == 0
+
+
+def _position(arguments: Arguments, row: Place, pair: int, variant: str | None) -> int:
+    """Return the position of a pair of a row (POS-5, POS-10, POS-15)."""
+    *batch, n = row
+    starts = np.asarray(arguments.get("offset", 0))
+    start = int(starts[tuple(batch)]) if starts.ndim else int(starts)
+    if "positions" in arguments:
+        return start + int(arguments["positions"][row])
+    if "axis_positions" not in arguments:
+        return start + n
+    sections = [int(count) for count in arguments["sections"]]
+    if variant == "alternating":
+        # Every pair after the first belongs to the next axis, as long as that axis has pairs left.
+        axis = pair % len(sections) if pair < len(sections) * sections[pair % len(sections)] else 0
+    else:
+        ends = [sum(sections[: last + 1]) for last in range(len(sections))]
+        axis = next(place for place, end in enumerate(ends) if pair < end)
+    return start + int(arguments["axis_positions"][(axis, *row)])
+
+
+def _cosine_and_sine(arguments: Arguments, position: int, pair: int, depth: int) -> tuple[arb, arb]:
+    if "cosines" in arguments:
+        return (
+            arb(rational(arguments["cosines"][position, pair])),
+            arb(rational(arguments["sines"][position, pair])),
+        )
+    if "inverse_frequencies" in arguments:
+        angle = arb(position * rational(arguments["inverse_frequencies"][pair]))
+    else:
+        base = rational(arguments.get("base", 10000.0))
+        angle = arb(position) * (arb(fmpq(-2 * pair, depth)) * arb(base).log()).exp()
+    return angle.cos(), angle.sin()
+
+
+def alibi_bias(arguments: Arguments, variant: str | None, dtype: str) -> dict[str, Settled]:
+    """Subtract in proportion to the distance (POS-7, POS-8, POS-26)."""
+    query, key = np.asarray(arguments["query"]), np.asarray(arguments["key"])
+    heads = query.shape[-3] if query.ndim > 2 else 1
+    starts = np.broadcast_to(arguments.get("query_offset", 0), query.shape[:-3])
+    shape = (*query.shape[:-1], key.shape[-2])
+    exponents, given = _exponents(heads), arguments.get("slopes")
+    places = list(np.ndindex(*shape))
+
+    def factor(place: Place) -> tuple[int, int]:
+        *outer, i, j = place
+        start = int(starts[tuple(outer[:-1])]) if outer else int(starts)
+        ahead = j - (i + start)
+        factors = {"signed": ahead, "key-position": j}
+        return outer[-1] if outer else 0, factors.get(variant or "", -abs(ahead))
+
+    def balls() -> list[arb]:
+        slopes = [
+            arb(2) ** arb(exponents[h]) if given is None else arb(rational(given[h])) for h in range(heads)
+        ]
+        return [slopes[h] * times for h, times in map(factor, places)]
+
+    def exactly(flat: int) -> fmpq | None:
+        h, times = factor(places[flat])
+        if times == 0:
+            return fmpq(0)
+        if given is not None:
+            return times * rational(given[h])
+        return fmpq(times) * fmpq(2) ** int(exponents[h].p) if exponents[h].q == 1 else None
+
+    return {"bias": settle(shape, balls, exactly, dtype)}
+
+
+def _exponents(heads: int) -> list[fmpq]:
+    """Return the exponents of 2 of the slopes (POS-7)."""
+    lower = 1
+    while 2 * lower <= heads:
+        lower *= 2
+    first = [fmpq(-8 * (h + 1), lower) for h in range(lower)]
+    rest = [fmpq(-8 * (2 * h + 1), 2 * lower) for h in range(heads - lower)]
+    return first + rest

@@ -1,0 +1,144 @@
+"""Latent attention: the chapter `latent`."""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from attnspec.reference.attention import attention_of
+from attnspec.reference.call import Array, Call, Given, step
+from attnspec.reference.errors import need, same_dtype
+from attnspec.reference.evaluate import evaluate
+from attnspec.reference.notation import narrow, stored, wide
+
+#: The arrays, in order.
+ARRAYS = ("query", "query_rotary", "latent", "key_rotary", "key_weight", "value_weight")
+
+
+def latent_attention(
+    query: ArrayLike,
+    query_rotary: ArrayLike,
+    latent: ArrayLike,
+    key_rotary: ArrayLike,
+    key_weight: ArrayLike,
+    value_weight: ArrayLike,
+    *,
+    scale: float | None = None,
+    softcap: float | None = None,
+    mask: ArrayLike | None = None,
+    is_causal: bool = False,
+    query_offset: ArrayLike = 0,
+    window: tuple[int | None, int | None] | None = None,
+    key_lengths: ArrayLike | None = None,
+    sinks: ArrayLike | None = None,
+    return_lse: bool = False,
+    dtype: DTypeLike = np.float64,
+) -> Any:
+    """Attend with keys and values that are projections of one latent vector for each position.
+
+    Parameters
+    ----------
+    query : (*B, Hq, L, D)
+        Queries without their rotary part.
+    query_rotary : (*B, Hq, L, Dr)
+    latent : (*B, S, Dc)
+    key_rotary : (*B, S, Dr)
+        Shared by all heads.
+    key_weight : (Hq, Dc, D)
+    value_weight : (Hq, Dc, Dv)
+    scale : float, optional
+        By default ``1 / sqrt(D + Dr)``.
+    softcap, mask, is_causal, query_offset, window, key_lengths, sinks, return_lse
+        As in `attention`.
+    dtype : data type, optional
+        Working precision and dtype of the output.
+
+    Returns
+    -------
+    output : (*B, Hq, L, Dv)
+    lse : (*B, Hq, L), if asked for
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is refused.
+
+    Notes
+    -----
+    DeepSeek-AI, "DeepSeek-V2", 2024, section 2.1. This is the projected form.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.reference import latent_attention
+    >>> zero, one = np.zeros((1, 1, 1)), np.ones((1, 1, 1))
+    >>> latent_attention(zero, zero, [[2.0], [4.0]], np.zeros((2, 1)), one, one).ravel().tolist()
+    [3.0]
+    """
+    return evaluate(latent_attention_of, locals())
+
+
+def latent_attention_of(call: Call, *arrays: Array, **given: Any) -> Any:
+    """Check the shapes, and attend in the working precision. The output is rounded once."""
+    given = check_latent(call, dict(zip(ARRAYS, arrays, strict=False)) | given)
+    storage = stored(call, given["query"])
+    given |= {name: wide(call, given[name]) for name in ARRAYS}
+    found = latent_attended(call, given | {"scale": latent_scale(call, given)}, storage)
+    if not given["return_lse"]:
+        return narrow(call, found, storage)
+    return narrow(call, found[0], storage), found[1]
+
+
+@step
+def check_latent(call: Call, given: Given) -> Given:
+    """Check dtypes and shapes (ERR-1, ERR-16)."""
+    same_dtype(call, **{name: given[name] for name in ARRAYS})
+    shape = tuple(given["query"].shape)
+    need("query", len(shape) >= 3, "three axes or more", f"shape {shape}", "ERR-16")
+    count = len(shape)
+    axes = {"query_rotary": count, "latent": count - 1, "key_rotary": count - 1, "key_weight": 3}
+    for name, expected in (axes | {"value_weight": 3}).items():
+        need(name, given[name].ndim == expected, f"{expected} axes", tuple(given[name].shape), "ERR-16")
+    *batch, heads, queries, depth = shape
+    (keys, inner), rotary = given["latent"].shape[-2:], given["query_rotary"].shape[-1]
+    fitting = {
+        "query_rotary": (*batch, heads, queries, rotary),
+        "latent": (*batch, keys, inner),
+        "key_rotary": (*batch, keys, rotary),
+        "key_weight": (heads, inner, depth),
+        "value_weight": (heads, inner, given["value_weight"].shape[-1]),
+    }
+    for name, own in fitting.items():
+        got = tuple(given[name].shape)
+        need(name, got == own and got[-1] > 0, f"shape {own}", got, "ERR-16")
+    return given
+
+
+@step
+def latent_scale(_call: Call, given: Given) -> Any:
+    """Return the given scale, or that of the depth of the projected form (LATENT-2)."""
+    depth = given["query"].shape[-1] + given["query_rotary"].shape[-1]
+    return 1 / math.sqrt(depth) if given["scale"] is None else given["scale"]
+
+
+@step
+def latent_attended(call: Call, given: Given, _storage: Any) -> Any:
+    """Attend in the projected form (LATENT-1)."""
+    query = call.xp.concat([given["query"], given["query_rotary"]], axis=-1)  # (*B, Hq, L, D + Dr)
+    options = {name: thing for name, thing in given.items() if name not in ARRAYS}
+    return attention_of(call, query, latent_keys(call, given), latent_values(call, given), **options)
+
+
+@step
+def latent_keys(call: Call, given: Given) -> Array:
+    """Project the latent to the keys of each head, and join the shared rotary part (LATENT-1)."""
+    xp, shared = call.xp, given["key_rotary"][..., None, :, :]
+    own = given["latent"][..., None, :, :] @ given["key_weight"]  # (*B, Hq, S, D)
+    return xp.concat([own, xp.broadcast_to(shared, (*own.shape[:-1], shared.shape[-1]))], axis=-1)
+
+
+@step
+def latent_values(_call: Call, given: Given) -> Array:
+    """Project the latent to the values of each head, ``(*B, Hq, S, Dv)`` (LATENT-1)."""
+    return given["latent"][..., None, :, :] @ given["value_weight"]
