@@ -17,6 +17,7 @@ _PLAIN = frozenset(
         "return_max",
         *("convention", "heads", "key_heads", "base", "interleaved", "rotary_depth"),
         *("query_block", "key_block"),
+        *("encoding", "blocks"),
     ]
 )
 #: Arguments that are one integer or an array of integers.

@@ -17,9 +17,10 @@ NAMES = (
     *("core", "strict", "masked", "grouped", "cached", "padded", "segmented", "windowed", "biased", "capped"),
     *("mergeable", "sinks", "weights", "dropout", "block-sparse", "listed"),
     *("trainable", "exact", "invariant"),
-    *("projected", "multi-head", "paged", "paged-attention", "packed", "merged", "rotary", "alibi"),
+    *("projected", "multi-head", "paged", "paged-attention", "packed", "merged"),
+    *("decoded", "quantized", "low-precision", "rotary", "alibi"),
 )
-COMPANIONS = NAMES[-8:]
+COMPANIONS = NAMES[-11:]
 
 
 def named():

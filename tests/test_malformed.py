@@ -113,14 +113,18 @@ def test_the_calls_that_they_change_fit(operation):
 
 
 def test_the_data_tell_that_they_do_not_fit():
-    """But for an odd depth, the default of another argument, and for blocks that only a count makes wrong."""
+    """But for an odd depth, the default of another argument, and for what depends on a word or a count."""
     fit = [name for name, call in (EVERY | MIXED).items() if not misfits(call.operation, call.arguments)]
+    by_word = ("packed bytes of another format", "points of floating-point codes")
     blocks = [f"listed block {place} in block_sparse_attention" for place in ("past the last", "below 0")]
-    assert fit == [*blocks, "depth that is odd"]
+    assert sorted(name for name in fit if not any(words in name for words in by_word)) == sorted(
+        [*blocks, "depth that is odd"]
+    )
+    assert len(fit) == 7
 
 
 def test_every_argument_is_malformed_somewhere():
-    """But for those that an operation for gradients has in common with the operation itself."""
+    """But for those that an operation has in common with the operation itself."""
     known = {
         (operation, name)
         for operation, form in OPERATIONS.items()

@@ -8,6 +8,7 @@ from attnspec.conformance.gallery import (
     caching,
     correct,
     correct_bases,
+    correct_codes,
     correct_gradients,
     correct_orders,
     correct_sparsity,
@@ -37,6 +38,7 @@ from attnspec.conformance.gallery import (
     layouts,
     listed_keys,
     logarithms,
+    low_precision,
     masking,
     maxima,
     notation,
@@ -46,6 +48,8 @@ from attnspec.conformance.gallery import (
     paging,
     positions,
     projection,
+    quantization,
+    quantized_attention,
     rescaling,
     rows,
     scores,
@@ -82,6 +86,9 @@ def wrong_entries() -> tuple[Entry, ...]:
         caching,
         packing,
         paging,
+        quantization,
+        quantized_attention,
+        low_precision,
         positions,
         sparsity,
         listed_keys,
@@ -123,7 +130,13 @@ def wrong_entries() -> tuple[Entry, ...]:
 def correct_entries() -> tuple[Entry, ...]:
     """List the entries that break no rule."""
     return entries_of(
-        correct, correct_tiles, correct_bases, correct_orders, correct_sparsity, correct_gradients
+        correct,
+        correct_tiles,
+        correct_bases,
+        correct_codes,
+        correct_orders,
+        correct_sparsity,
+        correct_gradients,
     )
 
 

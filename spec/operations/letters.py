@@ -79,6 +79,8 @@ LETTERS: Mapping[str, Letter] = MappingProxyType(
             Letter("Lb", "queries of a block", "queries of a block", may_be_empty=False),
             Letter("Sb", "keys of a block", "keys of a block", may_be_empty=False),
             Letter("W", "places of a list", "places of a list"),
+            Letter("U", "blocks of codes of a row", "blocks"),
+            Letter("Y", "bytes of the codes of a block", "bytes of a block", may_be_empty=False),
         )
     }
 )
@@ -92,7 +94,7 @@ ONE_MORE = "+1"
 
 
 def value_of(expression: str, letters: Mapping[str, int]) -> int | None:
-    """Compute a size: a letter, a product or difference of letters, a quotient rounded up, or one more.
+    """Compute a size: a number, a letter, a product or difference, a quotient rounded up, or one more.
 
     Parameters
     ----------
@@ -125,8 +127,8 @@ def value_of(expression: str, letters: Mapping[str, int]) -> int | None:
     for place, term in enumerate(expression.split("-")):
         product = 1
         for factor in term.split("*"):
-            if factor not in letters:
+            if factor not in letters and not factor.isdigit():
                 return None
-            product *= letters[factor]
+            product *= int(factor) if factor.isdigit() else letters[factor]
         total += product if place == 0 else -product
     return total
