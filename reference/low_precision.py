@@ -9,7 +9,7 @@ from attnspec.reference.call import Array, Call, step
 from attnspec.reference.evaluate import evaluate
 from attnspec.reference.notation import Window, stored
 from attnspec.reference.quantization import Encoding, check_codes, decoded
-from attnspec.reference.quantized_attention import attended, check_quantized, keys_and_values
+from attnspec.reference.quantized_attention import attended_by_codes, check_quantized, keys_and_values
 
 
 def low_precision_attention(
@@ -37,6 +37,7 @@ def low_precision_attention(
     dropout_rate: float = 0.0,
     return_lse: bool = False,
     return_weights: bool = False,
+    return_max: bool = False,
     dtype: DTypeLike = np.float64,
 ) -> Any:
     """Attention of quantised queries over quantised keys and values.
@@ -50,7 +51,9 @@ def low_precision_attention(
         As in `quantized_attention`.
     scale, softcap, bias, mask, is_causal, query_offset, window, query_lengths, key_lengths
         As in `attention`.
-    query_segment_ids, key_segment_ids, sinks, dropout_mask, dropout_rate, return_lse, return_weights
+    query_segment_ids, key_segment_ids, sinks, dropout_mask, dropout_rate
+        As in `attention`.
+    return_lse, return_weights, return_max
         As in `attention`.
     dtype : data type, optional
         Working precision and dtype of the results.
@@ -106,4 +109,4 @@ def attended_in_short(
     call: Call, query: Array, key: Array, value: Array, storage: Any, options: dict[str, Any]
 ) -> Any:
     """Attend as `quantized_attention` does. Weights keep the working precision (QUANT-11)."""
-    return attended(call, query, key, value, storage, options)
+    return attended_by_codes(call, query, key, value, storage, options)

@@ -42,6 +42,7 @@ def quantized_attention(
     dropout_rate: float = 0.0,
     return_lse: bool = False,
     return_weights: bool = False,
+    return_max: bool = False,
     dtype: DTypeLike = np.float64,
 ) -> Any:
     """Attention over quantised keys and values.
@@ -59,7 +60,9 @@ def quantized_attention(
         As in `dequantize`.
     scale, softcap, bias, mask, is_causal, query_offset, window, query_lengths, key_lengths
         As in `attention`.
-    query_segment_ids, key_segment_ids, sinks, dropout_mask, dropout_rate, return_lse, return_weights
+    query_segment_ids, key_segment_ids, sinks, dropout_mask, dropout_rate
+        As in `attention`.
+    return_lse, return_weights, return_max
         As in `attention`.
     dtype : data type, optional
         Working precision and dtype of the results.
@@ -99,7 +102,7 @@ def quantized_attention_of(
         check_codes(call, f"{name}_", codes, own[0], own[1], encoding)
         given.append((codes, *own))
     key, value = keys_and_values(call, query, given[0], given[1], encoding)
-    return attended(call, wide(call, query), key, value, stored(call, query), options)
+    return attended_by_codes(call, wide(call, query), key, value, stored(call, query), options)
 
 
 @step
@@ -111,15 +114,17 @@ def keys_and_values(
 
 
 @step
-def attended(
+def attended_by_codes(
     call: Call, query: Array, key: Array, value: Array, storage: Any, options: dict[str, Any]
 ) -> Any:
     """Attend in the working precision, and round output and weights once (QUANT-8)."""
     results = attention_of(call, query, key, value, **options)
     if not isinstance(results, tuple):
         return narrow(call, results, storage)
-    lse = 1 if options["return_lse"] else None
-    return tuple(each if place == lse else narrow(call, each, storage) for place, each in enumerate(results))
+    last = len(results) - 1
+    kept = {1} if options["return_lse"] else set()  # an lse and a maximum have a dtype of their own (NUM-7)
+    kept |= {last} if options["return_max"] else set()
+    return tuple(each if place in kept else narrow(call, each, storage) for place, each in enumerate(results))
 
 
 @step

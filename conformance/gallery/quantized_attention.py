@@ -40,19 +40,19 @@ def last_scales_reset_to_one(
     )
 
 
-@wrong("attended", "QUANT-8", "Z")
+@wrong("attended_by_codes", "QUANT-8", "Z")
 def keys_rounded_to_the_next_integers(
     call: Call, query: Array, key: Array, value: Array, storage: Any, options: dict[str, Any]
 ) -> Any:
     """Lose the fraction of a decoded key in a cast to integers."""
-    return base.attended(call, query, np.rint(key), value, storage, options)
+    return base.attended_by_codes(call, query, np.rint(key), value, storage, options)
 
 
-@wrong("attended", "QUANT-8", "Z")
+@wrong("attended_by_codes", "QUANT-8", "Z")
 def values_decoded_to_e4m3fn_again(
     call: Call, query: Array, key: Array, value: Array, storage: Any, options: dict[str, Any]
 ) -> Any:
     """Round decoded values to the four digits of e4m3fn."""
     mantissa, exponent = np.frexp(value)
     short = np.ldexp(np.rint(mantissa * 16) / 16, exponent).astype(value.dtype)
-    return base.attended(call, query, key, short, storage, options)
+    return base.attended_by_codes(call, query, key, short, storage, options)

@@ -158,8 +158,7 @@ def attention_budget(
     of_one = (p * score_error).sum(axis=-1, keepdims=True) + alone
     of_sum = np.where(keys > 1, _of_logarithm(mean, lost, left) + sums + merging, of_one)
     lse = _lse_budget(s, allowed, of_sum[..., 0], work, arithmetic.lse)
-    whole = p
-    p, exponential, floor = (x[..., : value.shape[-2]] for x in (p, exponential, floor))
+    whole, (p, exponential, floor) = p, (x[..., : value.shape[-2]] for x in (p, exponential, floor))
     allowed = allowed[..., : value.shape[-2]]
     # A bound above 1 carries no information.
     moved = np.minimum(_quotient(exponential + lost, left), _MOST)
