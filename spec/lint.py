@@ -92,7 +92,7 @@ def _of_case(case: Case) -> list[str]:
         if case.misuse.argument not in allowed:  # it may be absent from the call, if that is the fault
             problems.append(f"misuse: expected an argument of {case.operation}, got {case.misuse.argument}")
         return problems
-    asked = {one.option: True for one in operation.results if one.option}
+    asked = {one.option: True for one in operation.results if one.option and not one.apart}
     wanted = operation.wanted({**case.arguments, **asked})
     if set(case.expected) != set(wanted):
         problems.append(f"outputs: expected {', '.join(wanted)}, got {', '.join(case.expected)}")
