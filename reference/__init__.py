@@ -20,12 +20,15 @@ from attnspec.reference.gradients_of_positions import rotary_vjp
 from attnspec.reference.gradients_of_sparsity import block_sparse_attention_vjp, listed_attention_vjp
 from attnspec.reference.heads import merge_heads, split_heads
 from attnspec.reference.latent import latent_attention
+from attnspec.reference.low_precision import low_precision_attention
 from attnspec.reference.masking import allowed_keys
 from attnspec.reference.multi_head import multi_head_attention
 from attnspec.reference.packing import packed_attention
 from attnspec.reference.paging import paged_attention
 from attnspec.reference.positions import rotary
 from attnspec.reference.projection import projection
+from attnspec.reference.quantization import dequantize, dequantize_blocks
+from attnspec.reference.quantized_attention import quantized_attention
 from attnspec.reference.scores import scores
 from attnspec.reference.self_attention import self_attention
 from attnspec.reference.softmax import softmax
@@ -40,11 +43,14 @@ __all__ = [
     "attention_vjp",
     "block_sparse_attention",
     "block_sparse_attention_vjp",
+    "dequantize",
+    "dequantize_blocks",
     "functions",
     "gather_pages",
     "latent_attention",
     "listed_attention",
     "listed_attention_vjp",
+    "low_precision_attention",
     "merge_heads",
     "merge_partials",
     "merge_partials_vjp",
@@ -54,6 +60,7 @@ __all__ = [
     "packed_attention_vjp",
     "paged_attention",
     "projection",
+    "quantized_attention",
     "rotary",
     "rotary_frequencies",
     "rotary_vjp",

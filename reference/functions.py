@@ -38,11 +38,19 @@ from attnspec.reference.gradients_of_sparsity import (
 )
 from attnspec.reference.heads import merge_heads, merge_heads_of, split_heads, split_heads_of
 from attnspec.reference.latent import latent_attention, latent_attention_of
+from attnspec.reference.low_precision import low_precision_attention, low_precision_attention_of
 from attnspec.reference.multi_head import multi_head_attention, multi_head_attention_of
 from attnspec.reference.packing import packed_attention, packed_attention_of
 from attnspec.reference.paging import paged_attention, paged_attention_of
 from attnspec.reference.positions import rotary, rotary_of
 from attnspec.reference.projection import projection, projection_of
+from attnspec.reference.quantization import (
+    dequantize,
+    dequantize_blocks,
+    dequantize_blocks_of,
+    dequantize_of,
+)
+from attnspec.reference.quantized_attention import quantized_attention, quantized_attention_of
 from attnspec.reference.scores import scores, scores_of
 from attnspec.reference.self_attention import self_attention, self_attention_of
 from attnspec.reference.sparsity import (
@@ -66,6 +74,10 @@ _OPERATIONS: tuple[tuple[Step, Step], ...] = (
     (latent_attention, latent_attention_of),
     (append_cache, append_cache_of),
     (gather_pages, gather_pages_of),
+    (dequantize, dequantize_of),
+    (dequantize_blocks, dequantize_blocks_of),
+    (quantized_attention, quantized_attention_of),
+    (low_precision_attention, low_precision_attention_of),
     (merge_partials, merge_partials_of),
     (merge_partials_vjp, merge_partials_vjp_of),
     (packed_attention, packed_attention_of),

@@ -20,6 +20,7 @@ CHAPTERS = (
     "caching",
     "packing",
     "paging",
+    "quantization",
     "positions",
     "sparsity",
     "latent",

@@ -154,7 +154,8 @@ def in_order(form: Operation) -> list[Argument]:
     ['tokens', 'key_heads', 'memory', 'query_weight']
     """
     sources = {name for name, _ in form.otherwise.values()}
-    first = [form.positional[0], *(one for one in form.named if one.name in sources)]
+    leading = next(one for one in form.positional if not one.broadcasts)
+    first = [leading, *(one for one in form.named if one.name in sources)]
     return [*first, *(one for one in form.arguments.values() if one not in first)]
 
 
@@ -231,7 +232,10 @@ def _broadcast(argument: Argument, array: Any, shape: Shape, found: Sizes) -> li
     for axis, size in zip(tail or (), got, strict=False):
         if isinstance(axis, str) and axis in LETTERS and axis != BATCH:
             found.letters[axis] = size  # no other array says how long a list is
-    if tail is None or any(isinstance(m, int) and n not in (1, m) for n, m in zip(got, tail, strict=True)):
+    if tail is None or not all(
+        isinstance(m, str) or n in (1, m) or (argument.by_blocks and 0 < n < m and m % n == 0)
+        for n, m in zip(got, tail, strict=True)
+    ):
         expected = f"a shape that broadcasts to {spelled(tuple(whole))}"
         return [f"argument {argument.name}: expected {expected}, got {got}"]
     return []

@@ -145,7 +145,7 @@ def _of_argument(one: Argument) -> tuple[str, ...]:
     return (
         f"`{one.name}`",
         _kind(one),
-        f"broadcasts to {shape}" if one.broadcasts else shape,
+        f"broadcasts{' by blocks' if one.by_blocks else ''} to {shape}" if one.broadcasts else shape,
         one.meaning,
         ", ".join(one.role),
         "" if one.required else f"`{one.default!r}`",

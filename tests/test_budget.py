@@ -174,11 +174,11 @@ def test_a_value_is_rounded_by_a_profile_even_where_there_is_one_key():
 
 
 def test_the_chapter_has_the_profiles_as_they_are():
-    row = r"^\| `(\w+)` \| ([\w, ]+) \| (\S+) \| (\S+) \| (\d) \| (\d) \|$"
+    row = r"^\| `(\w+)` \| ([\w, ]+) \| (\S+) \| (\S+) \| (\d) \| (\d) \| (\S+) \|$"
     rows = re.findall(row, NUMERICS, re.MULTILINE)
     assert [row[0] for row in rows] == list(PROFILES)
     for name, dtypes, *parameters in rows:
         for dtype in dtypes.split(", "):
             found = PROFILES[name][dtype]
             written = [float(Fraction(2) ** int(x[2:]) if "^" in x else int(x)) for x in parameters]
-            assert written == [found.inputs, found.left_out, found.terms, found.block]
+            assert written == [found.inputs, found.left_out, found.terms, found.block, found.weights]

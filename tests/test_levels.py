@@ -18,9 +18,9 @@ NAMES = (
     *("mergeable", "sinks", "weights", "dropout", "block-sparse", "listed"),
     *("trainable", "exact", "invariant"),
     *("projected", "multi-head", "paged", "paged-attention", "packed", "merged", "latent"),
-    *("rotary", "rotary-scaled", "alibi"),
+    *("decoded", "quantized", "low-precision", "rotary", "rotary-scaled", "alibi"),
 )
-COMPANIONS = NAMES[-10:]
+COMPANIONS = NAMES[-13:]
 
 
 def named():

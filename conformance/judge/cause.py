@@ -180,11 +180,17 @@ def _of_golden(
     return _precision(backend, case, outputs, values) or own
 
 
+#: A rule about precision that allows less than the storage dtype has.
+_OF_SHORT_WEIGHTS = ("QUANT-11",)
+
+
 def _precision(backend: Backend, case: Case, outputs: Outputs, values: Mapping[str, Any]) -> Cause | None:
     """Return the cause if the errors match a computation in a lower precision."""
     dtype = case.dtype
     if any(is_real(x) and x.dtype != dtype for name, x in case.arguments.items() if name not in LSES):
         return None  # ERR-14 is itself about precision
+    if case.rules[0] in _OF_SHORT_WEIGHTS:
+        return None
     if dtype == "float32":
         return None
     if dtype == "float64":

@@ -20,6 +20,7 @@ def _ones(**shapes: tuple[int, ...]) -> dict[str, Any]:
     return {name: np.ones(shape) for name, shape in shapes.items()}
 
 
+_CODES = np.ones((2, 3, 4), np.int8)
 _WEIGHTS = _ones(query_weight=(2, 2), key_weight=(2, 2), value_weight=(2, 2))
 
 _STARTS = np.array([0, 1, 3])
@@ -59,6 +60,11 @@ FITTING: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "packed_attention_vjp": _PACKED | _ones(d_output=(2, 3, 4)),
         "paged_attention": _ones(query=(2, 1, 4), key_pages=(2, 1, 3, 4), value_pages=(2, 1, 3, 4))
         | {"block_table": np.array([1, 0]), "key_lengths": 4},
+        "dequantize": _ones(scales=(1,)) | {"codes": _CODES},
+        "dequantize_blocks": _ones(scales=(3, 1)) | {"packed": np.ones((3, 1, 32), np.uint8)},
+        "quantized_attention": _ones(query=(2, 3, 4)) | {"key_codes": _CODES, "value_codes": _CODES},
+        "low_precision_attention": _ones(query_scales=(1,))
+        | {"query_codes": _CODES, "key_codes": _CODES, "value_codes": _CODES},
         "merge_partials": _ones(outputs=(2, 3, 2), lses=(2, 3)),
         "merge_partials_vjp": _ones(outputs=(2, 3, 2), lses=(2, 3), d_output=(3, 2)),
         **{

@@ -27,6 +27,7 @@ FILES = {
     "caching": ("caching", "merging"),
     "packing": ("packing",),
     "paging": ("paging",),
+    "quantization": ("quantization", "quantized_attention", "low_precision"),
     "positions": ("positions", "rotary", "frequencies"),
     "sparsity": ("sparsity", "listed_keys"),
     "latent": ("latent",),

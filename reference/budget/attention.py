@@ -10,6 +10,8 @@ from attnspec.dtypes import Format
 from attnspec.operations import OPERATIONS
 from attnspec.reference.budget.arithmetic import Arithmetic
 from attnspec.reference.budget.formats import Budget, rounded
+from attnspec.reference.budget.profile import Profile
+from attnspec.reference.budget.short_weights import short_weights, spread_of
 from attnspec.reference.masking import allowed_keys
 from attnspec.reference.softmax import log_sum_exp, softmax
 
@@ -156,7 +158,7 @@ def attention_budget(
     of_one = (p * score_error).sum(axis=-1, keepdims=True) + alone
     of_sum = np.where(keys > 1, _of_logarithm(mean, lost, left) + sums + merging, of_one)
     lse = _lse_budget(s, allowed, of_sum[..., 0], work, arithmetic.lse)
-    p, exponential, floor = (x[..., : value.shape[-2]] for x in (p, exponential, floor))
+    whole, (p, exponential, floor) = p, (x[..., : value.shape[-2]] for x in (p, exponential, floor))
     allowed = allowed[..., : value.shape[-2]]
     # A bound above 1 carries no information.
     moved = np.minimum(_quotient(exponential + lost, left), _MOST)
@@ -165,17 +167,16 @@ def attention_budget(
 
     q = kept * p
     size, output = q @ np.abs(value), q @ value  # (*B, Hq, L, Dv)
-    spread = _spread(p * exponential, kept, value, output)
+    spread = spread_of(p * exponential, kept, value, output)
     if "sinks" in given:  # a sink has the value 0
         spread = spread + (mean - (p * exponential).sum(axis=-1, keepdims=True)) * np.abs(output)
     # A common factor of all weights cancels, so only the distance of a value from the output matters.
     spread = _quotient(spread, left)
     if exponential.max(initial=0) > _COARSE:
         spread = np.minimum(spread, _farthest(allowed, kept, value, output, given.get("sinks")))
-    # The sum may use the cast or the uncast weights, so take the larger of the two errors. A weight of 1 is
-    # not changed by a cast, but 1 divided by a rate of keeping is.
+    # A weight of 1 is not changed by a cast, but 1 divided by a rate of keeping is.
     inexact = (keys > 1) | (given.get("dropout_rate", 0.0) > 0)
-    cast = inexact * relative * np.maximum(size, _spread(p, kept, value, output)) if relative else 0.0
+    cast = inexact * _of_cast(profile, relative, whole, kept, value, output)
     # An exponential, or its product with a value, may be flushed to zero.
     underflow = (kept * (floor + absolute * (allowed & (keys > 1)))) @ np.abs(value) + keys * (
         keys > 1
@@ -253,9 +254,24 @@ def repeat_heads(array: Budget, shape: tuple[int, ...]) -> Budget:
 
 def _casting(arithmetic: Arithmetic) -> tuple[float, float, float]:
     """Return the relative and the absolute error of a cast weight, and the error of its exponential."""
+    if arithmetic.profile.weights:  # `short_weights` has these
+        return 0.0, 0.0, APPROXIMATE
     if arithmetic.casts:
         return arithmetic.storage.unit, arithmetic.storage.subnormal / 2, APPROXIMATE
     return arithmetic.profile.inputs, 0.0, 0.0
+
+
+def _of_cast(
+    profile: Profile, relative: float, whole: Budget, kept: Budget, value: Budget, output: Budget
+) -> Budget | float:
+    """Return the larger of two errors, because the sum may use the cast or the uncast weights."""
+    if profile.weights:
+        return short_weights(profile, whole, kept, value, output)
+    if not relative:
+        return 0.0
+    p = whole[..., : kept.shape[-1]]
+    found: Budget = relative * np.maximum((kept * p) @ np.abs(value), spread_of(p, kept, value, output))
+    return found
 
 
 def _column(sinks: Budget, rows: NDArray[Any]) -> Budget:
@@ -300,12 +316,3 @@ def _farthest(
         distance = np.abs(kept * value[..., None, :, c] - output[..., :, None, c])  # (*B, Hq, L, S)
         most[..., c] = np.maximum(most[..., c], np.where(allowed, distance, 0).max(axis=-1, initial=0.0))
     return most
-
-
-def _spread(moved: Budget, kept: Budget, value: Budget, output: Budget) -> Budget:
-    """Sum ``moved[i, j] * |kept[i, j] value[j, c] - output[i, c]|`` over j, one column at a time."""
-    spread = np.empty_like(output)
-    for c in range(value.shape[-1]):
-        distance = np.abs(kept * value[..., None, :, c] - output[..., :, None, c])  # (*B, Hq, L, S)
-        spread[..., c] = (moved * distance).sum(axis=-1)
-    return spread

@@ -32,6 +32,11 @@ from attnspec.reference.budget.packing import packed_budget, packed_gradient_bud
 from attnspec.reference.budget.paging import paged_budget
 from attnspec.reference.budget.profile import PLAIN, PROFILES
 from attnspec.reference.budget.projection import projected_budget, self_attention_budget
+from attnspec.reference.budget.quantization import (
+    blocks_budget,
+    dequantized_budget,
+    quantized_budget,
+)
 from attnspec.reference.budget.rotary import rotary_budget, rotary_gradient_budget
 from attnspec.reference.heads import merge_heads, split_heads
 from attnspec.reference.sparsity import as_attention
@@ -204,6 +209,10 @@ _COMPANIONS: Mapping[str, Callable[[Mapping[str, Any], Arithmetic], dict[str, Bu
         "merge_heads": _copied("merged", lambda g: merge_heads(g["split"]).shape),
         "append_cache": _copied("appended", lambda g: g["cache"].shape),
         "gather_pages": _copied("gathered", _paged),
+        "quantized_attention": quantized_budget,
+        "low_precision_attention": quantized_budget,
+        "dequantize": dequantized_budget,
+        "dequantize_blocks": blocks_budget,
         "merge_partials": merge_budget,
         "merge_partials_vjp": merge_gradient_budget,
         "packed_attention": packed_budget,

@@ -1,7 +1,7 @@
 """Profiles: the arithmetic of a device's matrix products, as parameters of the budget."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -27,6 +27,12 @@ class Profile:
     block : int
         The number of products that are aligned and added at a time, without being
         rounded themselves. 0 if each product and each sum is rounded.
+    weights : float
+        Relative error of a weight that is rounded to a shorter format than that of the result, 0 if it is
+        not. It is taken to be multiplied before by a power of 2, of at least `RAISED` if its row is not
+        normalised yet, and of at least `NORMALISED` if it is.
+    least : float
+        Half of the smallest positive number of that format.
     sums : float
         Unit of the format in which blocks are added.
     truncated : bool
@@ -43,6 +49,8 @@ class Profile:
     left_out: float = 0.0
     terms: int = 1
     block: int = 0
+    weights: float = 0.0
+    least: float = 0.0
     sums: float = 2.0**-24
     truncated: bool = True
 
@@ -66,6 +74,9 @@ class Profile:
         return blocks * (self.block + 1) * (2 if self.truncated else 1) * self.sums
 
 
+#: The least factors of weights that are rounded to 8 bits: before their row is divided by its sum, and after.
+RAISED, NORMALISED = 16.0, 256.0
+
 #: Each operation is rounded to nearest in the working precision.
 PLAIN = Profile()
 
@@ -80,5 +91,19 @@ PROFILES: Mapping[str, Mapping[str, Profile]] = MappingProxyType(
         "bf16x3": {**_SHORT, "float32": Profile(inputs=2.0**-16, left_out=2.0**-16, terms=3, block=4)},
         "tf32": {**_SHORT, "float32": Profile(inputs=2.0**-10, block=4)},
         "bf16": {**_SHORT, "float32": Profile(inputs=2.0**-8, block=4)},
+        "fp8": dict.fromkeys((*SHORT, "float32"), Profile(block=4, weights=2.0**-4, least=2.0**-10)),
     }
 )
+
+
+def with_short_weights(profile: Profile) -> Profile:
+    """Return a profile whose weights are rounded to e4m3fn, too.
+
+    Examples
+    --------
+    >>> from attnspec.reference.budget.profile import PLAIN, with_short_weights
+    >>> with_short_weights(PLAIN).weights
+    0.0625
+    """
+    short = PROFILES["fp8"]["float16"]
+    return replace(profile, weights=short.weights, least=short.least)

@@ -19,6 +19,8 @@ from attnspec.reference.budget.attention import (
     SHIFTING,
 )
 from attnspec.reference.budget.formats import Budget, rounded
+from attnspec.reference.budget.profile import NORMALISED, RAISED
+from attnspec.reference.budget.short_weights import MOST
 from attnspec.reference.codebook.exponentials import Numbers
 
 #: The sums of sizes are computed in float32.
@@ -72,7 +74,7 @@ def budgets_of_rows(
     several = keys > 1
     top = np.where(there, terms.scores, -np.inf).max(axis=-1, keepdims=True, initial=-np.inf)
     top = np.where(keys > 0, top, 0)
-    approximate = APPROXIMATE if arithmetic.casts else 0.0
+    approximate = APPROXIMATE if arithmetic.casts or profile.weights else 0.0
     exponent = terms.errors + unit * (SHIFTING * (top - terms.scores) + EXPONENTIAL) + approximate
     exponential = np.where(there & several, np.expm1(np.minimum(exponent, 700)), 0)
     shares = terms.counts * terms.weights
@@ -94,9 +96,14 @@ def budgets_of_rows(
     factor = 2 * sums + merging + alone + profile.product - profile.inputs
     factor = factor + DROPPING * unit * dropped
     error = largest * deviation + (1 + _SLACK) * factor * moments.size
-    cast = storage.unit if arithmetic.casts else profile.inputs
-    if cast:
-        inexact = several | dropped
+    inexact = several | dropped
+    if profile.weights:  # as in `attnspec.reference.budget.short_weights`
+        most = np.where(there, terms.weights, 0).max(axis=-1, keepdims=True, initial=0)
+        least = inexact * profile.least * (most / RAISED + 1 / NORMALISED)
+        rounding = inexact * profile.weights * np.maximum((1 + _SLACK) * moments.size, deviation)
+        whole = moments.total + keys * np.abs(output)
+        error += (rounding + least * whole) / (1 - np.minimum(keys * least, MOST))
+    elif cast := storage.unit if arithmetic.casts else profile.inputs:
         error += inexact * cast * np.maximum((1 + _SLACK) * moments.size, deviation)
     flushed = work.normal + (storage.subnormal / 2 if arithmetic.casts else 0)
     error += several * (flushed * moments.total + keys * work.normal * (moments.size > 0))

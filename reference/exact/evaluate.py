@@ -26,6 +26,7 @@ from attnspec.reference.exact.latent import evaluate_latent
 from attnspec.reference.exact.packing import evaluate_packed, evaluate_packed_gradients
 from attnspec.reference.exact.paging import evaluate_paged
 from attnspec.reference.exact.projection import block, projected
+from attnspec.reference.exact.quantization import dequantize, dequantize_blocks, quantized_attention
 from attnspec.reference.exact.sparsity import evaluate_sparse, evaluate_sparse_gradients
 
 #: The variants whose values the oracle computes.
@@ -221,6 +222,10 @@ _OPERATIONS: Mapping[str, Evaluate] = MappingProxyType(
         "packed_attention": evaluate_packed,
         "packed_attention_vjp": evaluate_packed_gradients,
         "paged_attention": evaluate_paged,
+        "dequantize": dequantize,
+        "dequantize_blocks": dequantize_blocks,
+        "quantized_attention": quantized_attention,
+        "low_precision_attention": quantized_attention,
         "merge_partials_vjp": evaluate_merge_gradients,
         "block_sparse_attention": evaluate_sparse,
         "block_sparse_attention_vjp": evaluate_sparse_gradients,

@@ -31,6 +31,7 @@ from attnspec.reference.rational.packing import packed_attention, packed_attenti
 from attnspec.reference.rational.paging import paged_attention
 from attnspec.reference.rational.positions import alibi_bias, rotary
 from attnspec.reference.rational.projection import multi_head_attention, projection, self_attention
+from attnspec.reference.rational.quantization import dequantize, dequantize_blocks, quantized_attention
 from attnspec.reference.rational.sparsity import (
     block_sparse_attention,
     block_sparse_attention_vjp,
@@ -64,11 +65,15 @@ _WITH_DIALECT: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, str]], Arr
         "block_sparse_attention_vjp": block_sparse_attention_vjp,
         "listed_attention": listed_attention,
         "listed_attention_vjp": listed_attention_vjp,
+        "quantized_attention": quantized_attention,
+        "low_precision_attention": quantized_attention,
     }
 )
 _WITHOUT_DIALECT: Mapping[str, Callable[[Mapping[str, Any]], Arrays]] = MappingProxyType(
     {
         "projection": projection,
+        "dequantize": dequantize,
+        "dequantize_blocks": dequantize_blocks,
         "split_heads": split_heads,
         "merge_heads": merge_heads,
         "append_cache": append_cache,

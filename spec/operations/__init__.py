@@ -7,7 +7,17 @@ capabilities: an argument that is not in the signature is unsupported.
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from attnspec.operations import attention, companions, gradients, latent, packing, paging, positions, sparsity
+from attnspec.operations import (
+    attention,
+    companions,
+    gradients,
+    latent,
+    packing,
+    paging,
+    positions,
+    quantization,
+    sparsity,
+)
 from attnspec.operations.argument import REQUIRED, Argument, Bounds, Kind, Numbers, Output, Role, Shape
 from attnspec.operations.letters import LETTERS, Letter
 from attnspec.operations.operation import Operation
@@ -51,6 +61,10 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
         "block_sparse_attention_vjp": sparsity.BLOCK_SPARSE_ATTENTION_VJP,
         "listed_attention": sparsity.LISTED_ATTENTION,
         "listed_attention_vjp": sparsity.LISTED_ATTENTION_VJP,
+        "dequantize": quantization.DEQUANTIZE,
+        "dequantize_blocks": quantization.DEQUANTIZE_BLOCKS,
+        "quantized_attention": quantization.QUANTIZED_ATTENTION,
+        "low_precision_attention": quantization.LOW_PRECISION_ATTENTION,
         "rotary": positions.ROTARY,
         "rotary_vjp": gradients.ROTARY_VJP,
         "rotary_frequencies": positions.ROTARY_FREQUENCIES,

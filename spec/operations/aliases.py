@@ -39,6 +39,11 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "key_segment_ids": ("kv_segment_ids", "segment_ids"),
         "sinks": ("sink", "s_aux", "attention_sinks"),
         "dropout_mask": ("keep_mask", "drop_mask"),
+        "key_scales": ("k_scale", "k_descale", "descale_k", "key_scale", "k_scales", "key_cache_scale"),
+        "value_scales": ("v_scale", "v_descale", "descale_v", "value_scale", "v_scales", "value_cache_scale"),
+        "key_zero_points": ("k_zero_point", "k_zp", "key_zero_point"),
+        "value_zero_points": ("v_zero_point", "v_zp", "value_zero_point"),
+        "encoding": ("kv_cache_dtype", "cache_dtype", "kv_dtype"),
         "return_lse": ("return_softmax_lse", "return_residual", "return_logsumexp", "with_lse"),
         "return_max": ("return_max_logit", "return_max_logits", "return_max_score"),
         "return_weights": (

@@ -74,6 +74,9 @@ class Argument:
         The numbers that the array holds.
     broadcasts : bool
         Whether an array that broadcasts to the shape is accepted.
+    by_blocks : bool
+        Whether an array that broadcasts may have fewer entries on an axis than the shape, each of
+        which stands for a block of equal size (QUANT-5).
     turns : tuple of str
         The names of the conventions that exchange its last two axes.
     minus_infinity : bool
@@ -114,6 +117,7 @@ class Argument:
     shape: Shape = ()
     numbers: Numbers = "floating"
     broadcasts: bool = False
+    by_blocks: bool = False
     turns: tuple[str, ...] = ()
     minus_infinity: bool = False
     default: Any = REQUIRED

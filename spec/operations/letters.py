@@ -83,6 +83,8 @@ LETTERS: Mapping[str, Letter] = MappingProxyType(
             _depth("Dr", "depth of the rotary part beside a latent", noun="depth of the rotary part"),
             _depth("R", "rotary depth; `D` if none is given", noun="rotary depth"),
             Letter("A", "axes of positions", "axes of positions", may_be_empty=False),
+            Letter("U", "blocks of codes of a row", "blocks"),
+            Letter("Y", "bytes of the codes of a block", "bytes of a block", may_be_empty=False),
         )
     }
 )
@@ -96,7 +98,7 @@ ONE_MORE = "+1"
 
 
 def value_of(expression: str, letters: Mapping[str, int]) -> int | None:
-    """Compute a size: a letter, a product or difference, a quotient rounded up, or one more than a size.
+    """Compute a size: a number, a letter, a product or difference, a quotient rounded up, or one more.
 
     Parameters
     ----------
@@ -130,8 +132,8 @@ def value_of(expression: str, letters: Mapping[str, int]) -> int | None:
     for place, term in enumerate(expression.split("-")):
         product = 1
         for factor in term.split("*"):
-            if factor not in letters:
+            if factor not in letters and not factor.isdigit():
                 return None
-            product *= letters[factor]
+            product *= int(factor) if factor.isdigit() else letters[factor]
         total += product if place == 0 else -product
     return total

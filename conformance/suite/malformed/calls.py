@@ -280,6 +280,15 @@ def _by_hand(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
             yield replace(past, rule="POS-13", asked=True)
     if operation == "rotary_frequencies":
         yield from _of_scalings(operation, sizes)
+    if operation == "dequantize_blocks":
+        changes = _sized(operation, form, sizes, {"Y": 16})
+        words = "packed bytes of another format"
+        yield _call(operation, known["packed"], words, "shape", changes, sizes)
+    for name, one in known.items():
+        if name.endswith("zero_points"):
+            changes = {name: value_for(operation, one, sizes), "encoding": "e4m3fn"}
+            words = f"{one.noun} of floating-point codes"
+            yield _call(operation, one, words, "alone", changes, sizes)
 
 
 def _of_scalings(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:

@@ -125,7 +125,7 @@ def _of_array(operation: str, argument: Argument, sizes: Mapping[str, int]) -> I
             yield Fault(f"{argument.noun} that begin past {least}", "bounds", begun)
             rising = np.where(np.arange(good.size) % 2, most, least).reshape(good.shape)
             yield Fault(f"{argument.noun} that decrease", "bounds", rising)
-    if argument is OPERATIONS[operation].positional[0]:
+    if argument is OPERATIONS[operation].positional[0] and not argument.broadcasts:
         yield Fault(f"{argument.noun} of one axis", "axes", _like(good, good.shape[-1:]))
     elif argument.broadcasts:
         yield from _of_broadcast(operation, argument, sizes)

@@ -16,7 +16,7 @@ from attnspec.sizes import Sizes, shape_of
 SIZES: Mapping[str, int] = MappingProxyType(
     {"Hq": 2, "Hkv": 2, "H": 2, "L": 3, "S": 5, "D": 4, "Dv": 4, "E": 2, "E'": 2, "F": 3}
     | {"N": 1, "M": 1, "C": 4, "P": 2, "K": 3, "T": 2, "R": 4, "A": 3, "Dc": 5, "Dr": 2}
-    | {"G": 2, "Lb": 2, "Sb": 2, "W": 2}
+    | {"G": 2, "Lb": 2, "Sb": 2, "W": 2, "U": 2, "Y": 32}
 )
 BATCHES = (2,)
 

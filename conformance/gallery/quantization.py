@@ -1,0 +1,183 @@
+"""Wrong about codes, scales and blocks."""
+
+from typing import Any
+
+import numpy as np
+
+from attnspec.conformance.gallery.entry import Array, base, wrong
+from attnspec.reference.call import Call
+
+
+@wrong("decoded_codes", "QUANT-1", "Z")
+def signed_codes_read_as_unsigned(call: Call, codes: Array, encoding: str, dtype: Any) -> Any:
+    """Read the integers of int8 as bytes without a sign."""
+    numbers = base.decoded_codes(call, codes, encoding, dtype)
+    return np.where(numbers < 0, numbers + 256, numbers) if encoding == "int8" else numbers
+
+
+@wrong("scaled_codes", "QUANT-1", "Z")
+def scales_of_codes_applied_twice(_call: Call, numbers: Array, scale: Array) -> Any:
+    """Multiply by the scale once when decoding, and once more."""
+    return numbers * scale * scale
+
+
+@wrong("scaled_codes", "QUANT-1", "Z")
+def codes_divided_by_their_scale(_call: Call, numbers: Array, scale: Array) -> Any:
+    """Take the factor by which numbers were multiplied when they were quantised."""
+    return numbers / scale
+
+
+@wrong("scaled_codes", "QUANT-1", "Z")
+def scales_rounded_to_bfloat16(_call: Call, numbers: Array, scale: Array) -> Any:
+    """Round the scale to 8 digits before the product."""
+    return numbers * scale.astype("bfloat16").astype(numbers.dtype)
+
+
+@wrong("scaled_codes", "QUANT-1", "Z")
+def decoded_through_bfloat16(_call: Call, numbers: Array, scale: Array) -> Any:
+    """Round the product to 8 digits before it is rounded to the dtype of the result."""
+    return (numbers * scale).astype("bfloat16").astype(numbers.dtype)
+
+
+@wrong("decoded", "QUANT-2", "Z")
+def zero_points_left_out(
+    call: Call, codes: Array, scales: Array, _zero_points: Array, encoding: str, like: Array
+) -> Any:
+    """Decode as if the range were symmetric."""
+    return base.decoded(call, codes, scales, None, encoding, like)
+
+
+@wrong("decoded", "QUANT-2", "Z")
+def zero_points_subtracted_in_eight_bits(
+    call: Call, codes: Array, scales: Array, zero_points: Any, encoding: str, like: Array
+) -> Any:
+    """Let the difference of two integers of 8 bits wrap around."""
+    if zero_points is None:
+        return base.decoded(call, codes, scales, None, encoding, like)
+    shifts = base.by_blocks(call, zero_points, tuple(codes.shape))
+    wrapped = codes.astype(np.int8) - shifts.astype(np.int8)
+    return base.decoded(call, wrapped, scales, None, encoding, like)
+
+
+@wrong("decoded", "QUANT-2", "Z")
+def zero_points_subtracted_after_the_scale(
+    call: Call, codes: Array, scales: Array, zero_points: Any, encoding: str, like: Array
+) -> Any:
+    """Subtract the zero point from the product."""
+    numbers = base.decoded(call, codes, scales, None, encoding, like)
+    if zero_points is None:
+        return numbers
+    return numbers - base.by_blocks(call, zero_points, tuple(codes.shape)).astype(numbers.dtype)
+
+
+@wrong("decoded_codes", "QUANT-3", "Z", "ml-explore/mlx#4164")
+def nan_of_e4m3fn_read_as_480(call: Call, codes: Array, encoding: str, dtype: Any) -> Any:
+    """Decode the codes of NaN as numbers above the largest."""
+    numbers = base.decoded_codes(call, codes, encoding, dtype)
+    sign = np.where(np.asarray(codes).astype(np.int64) & 128, -1, 1).astype(numbers.dtype)
+    return np.where(np.isnan(numbers) & (encoding == "e4m3fn"), sign * 480, numbers)
+
+
+@wrong("decoded_codes", "QUANT-3", "Z", "tile-ai/tilelang#2710")
+def subnormals_of_e4m3fn_read_as_normal(call: Call, codes: Array, encoding: str, dtype: Any) -> Any:
+    """Give codes without an exponent the leading digit that others have."""
+    numbers = base.decoded_codes(call, codes, encoding, dtype)
+    if encoding != "e4m3fn":
+        return numbers
+    bits = np.asarray(codes).astype(np.int64) % 256
+    read = np.ldexp(8.0 + (bits & 7), -10) * np.where(bits & 128, -1, 1)
+    return np.where(bits & 0x78 == 0, read, numbers).astype(numbers.dtype)
+
+
+@wrong("decoded_codes", "QUANT-3", "Z", "google/XNNPACK#10460")
+def top_of_e4m3fn_read_as_infinite(call: Call, codes: Array, encoding: str, dtype: Any) -> Any:
+    """Read codes of the largest exponent as infinity and NaN, as IEEE 754 formats do."""
+    numbers = base.decoded_codes(call, codes, encoding, dtype)
+    if encoding != "e4m3fn":
+        return numbers
+    bits = np.asarray(codes).astype(np.int64) % 256
+    special = np.where(bits & 7, np.nan, np.where(bits & 128, -np.inf, np.inf))
+    return np.where(bits & 0x78 == 0x78, special, numbers).astype(numbers.dtype)
+
+
+@wrong("decoded_codes", "QUANT-3", "Z")
+def e4m3fn_read_with_the_bias_of_fnuz(call: Call, codes: Array, encoding: str, dtype: Any) -> Any:
+    """Decode as e4m3fnuz, whose numbers are half as large."""
+    numbers = base.decoded_codes(call, codes, encoding, dtype)
+    return numbers / 2 if encoding == "e4m3fn" else numbers
+
+
+@wrong("decoded_codes", "QUANT-4", "Z")
+def e5m2_read_as_e4m3fn(call: Call, codes: Array, encoding: str, dtype: Any) -> Any:
+    """Decode every 8-bit floating-point number in one way."""
+    one = "e4m3fn" if encoding == "e5m2" else encoding
+    return base.decoded_codes(call, codes, one, dtype)
+
+
+@wrong("decoded_codes", "QUANT-4", "Z")
+def infinity_of_e5m2_read_as_a_number(call: Call, codes: Array, encoding: str, dtype: Any) -> Any:
+    """Decode infinity as the number after the largest."""
+    numbers = base.decoded_codes(call, codes, encoding, dtype)
+    return np.where(np.isinf(numbers), np.copysign(65536, numbers), numbers).astype(numbers.dtype)
+
+
+@wrong("by_blocks", "QUANT-5", "Z")
+def blocks_interleaved(call: Call, given: Array, full: tuple[int, ...]) -> Any:
+    """Repeat the scales as a whole, so that code i has the scale i modulo their number."""
+    array = np.asarray(given)
+    for axis in range(-array.ndim, 0):
+        if array.shape[axis] not in (1, full[axis]):
+            array = np.concatenate([array] * (full[axis] // array.shape[axis]), axis=axis)
+    return base.by_blocks(call, array, full)
+
+
+@wrong("by_blocks", "QUANT-5", "Z", "sgl-project/sgl-kernel-xpu#252")
+def scale_of_the_first_head_for_all(call: Call, given: Array, full: tuple[int, ...]) -> Any:
+    """Read one scale for all batch entries and heads."""
+    array = np.asarray(given)
+    return base.by_blocks(call, array[(slice(0, 1),) * (array.ndim - 2)], full)
+
+
+@wrong("by_blocks", "QUANT-5", "Z", "vllm-project/vllm#49716")
+def scales_of_tokens_one_late(call: Call, given: Array, full: tuple[int, ...]) -> Any:
+    """Read the scale of a token where that of the next one is stored."""
+    array = np.asarray(given)
+    late = array.ndim > 1 and array.shape[-2] > 1
+    return base.by_blocks(call, np.roll(array, -1, axis=-2) if late else array, full)
+
+
+@wrong("unpacked", "QUANT-6", "Z")
+def bytes_of_q8_0_read_as_unsigned(call: Call, packed: Array, blocks: str) -> Any:
+    """Read the bytes of q8_0 without a sign."""
+    return packed if blocks == "q8_0" else base.unpacked(call, packed, blocks)
+
+
+@wrong("unpacked", "QUANT-7", "Z")
+def nibbles_of_q4_0_side_by_side(call: Call, packed: Array, blocks: str) -> Any:
+    """Take the two codes of a byte for neighbours."""
+    if blocks != "q4_0":
+        return base.unpacked(call, packed, blocks)
+    return np.stack([packed % 16, packed // 16], axis=-1).reshape(*packed.shape[:-1], 32) - 8
+
+
+@wrong("unpacked", "QUANT-7", "Z")
+def high_nibbles_of_q4_0_first(call: Call, packed: Array, blocks: str) -> Any:
+    """Take the first half of a block from the high nibbles."""
+    numbers = base.unpacked(call, packed, blocks)
+    return numbers if blocks != "q4_0" else np.roll(numbers, 16, axis=-1)
+
+
+@wrong("unpacked", "QUANT-7", "Z")
+def nibbles_of_q4_0_in_twos_complement(call: Call, packed: Array, blocks: str) -> Any:
+    """Read a nibble as a signed integer, without the 8 that is subtracted."""
+    numbers = base.unpacked(call, packed, blocks)
+    return numbers if blocks != "q4_0" else np.where(numbers >= 0, numbers - 8, numbers + 8)
+
+
+@wrong("check_codes", "QUANT-9", "Z")
+def zero_points_of_floats_passed_over(
+    call: Call, of: str, codes: Array, scale: Array, zero_points: Array, encoding: str
+) -> None:
+    """Accept zero points that are subtracted from floating-point codes."""
+    given = zero_points if encoding == "int8" else None
+    base.check_codes(call, of, codes, scale, given, encoding)

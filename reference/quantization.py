@@ -1,0 +1,249 @@
+"""Codes and their scales: the chapter `quantization`."""
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+from array_api_compat import device
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from attnspec.dtypes import FORMATS
+from attnspec.operations.quantization import BLOCKS, ENCODINGS, OF_BLOCK
+from attnspec.reference.call import Array, Call, part, step
+from attnspec.reference.errors import array, dtype_name, need
+from attnspec.reference.evaluate import evaluate
+from attnspec.reference.notation import narrow, reshaped, stored, wide
+
+#: The word for an encoding of codes.
+Encoding = Literal["int8", "e4m3fn", "e5m2"]
+#: Digits after the leading one, and what is subtracted from the exponent.
+_FLOATS = {"e4m3fn": (3, 7), "e5m2": (2, 15)}
+
+
+def dequantize(
+    scales: ArrayLike,
+    codes: ArrayLike,
+    *,
+    zero_points: ArrayLike | None = None,
+    encoding: Encoding = "int8",
+    dtype: DTypeLike = np.float64,
+) -> NDArray[Any]:
+    """Decode codes, and multiply by their scale.
+
+    Parameters
+    ----------
+    scales : broadcasts by blocks to (*B, H, N, D)
+        One number for all codes, or one for each head, position, feature or block of them (QUANT-5).
+    codes : int (*B, H, N, D) or (N, D)
+    zero_points : int, broadcasts by blocks to (*B, H, N, D), optional
+        Subtracted before the scale (QUANT-2).
+    encoding : {"int8", "e4m3fn", "e5m2"}, optional
+        What the codes stand for. Codes of 8-bit floating-point numbers are their bits, from 0 to 255.
+    dtype : data type, optional
+        Dtype of the result.
+
+    Returns
+    -------
+    (*B, H, N, D) or (N, D)
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is refused.
+
+    Notes
+    -----
+    Rules QUANT-1 to QUANT-5.
+
+    Examples
+    --------
+    >>> from attnspec.reference import dequantize
+    >>> dequantize([0.5], [[-128, 3]], zero_points=[-2]).tolist()
+    [[-63.0, 2.5]]
+    >>> dequantize([[0.5], [1.0]], [[0x38, 0x01], [0x7E, 0xFF]], encoding="e4m3fn").tolist()
+    [[0.5, 0.0009765625], [448.0, nan]]
+    """
+    result: NDArray[Any] = evaluate(dequantize_of, locals())
+    return result
+
+
+def dequantize_of(call: Call, scales: Array, codes: Array, *, zero_points: Array, encoding: str) -> Array:
+    """Check the arguments, and decode."""
+    _floats(call, "scales", scales)
+    check_codes(call, "", codes, scales, zero_points, encoding)
+    return narrow(call, decoded(call, codes, scales, zero_points, encoding, scales), stored(call, scales))
+
+
+@step
+def check_codes(call: Call, of: str, codes: Array, scales: Array, zero_points: Array, encoding: str) -> None:
+    """Check that codes are integers, and that scales and zero points belong to them (QUANT-9)."""
+    need("encoding", encoding in ENCODINGS, " or ".join(map(repr, ENCODINGS)), repr(encoding), "ERR-16")
+    shape = tuple(_integers(call, f"{of}codes", codes).shape)
+    need(f"{of}codes", len(shape) >= 2, "two axes or more", f"shape {shape}", "QUANT-9")
+    if scales is not None:
+        blocks_of(f"{of}scales", _floats(call, f"{of}scales", scales), shape)
+    if zero_points is not None:
+        need(f"{of}zero_points", encoding == "int8", "none with floating-point codes", "some", "QUANT-9")
+        blocks_of(f"{of}zero_points", _integers(call, f"{of}zero_points", zero_points), shape)
+
+
+def _integers(call: Call, name: str, given: Any) -> Array:
+    own = dtype_name(array(call, name, given, "QUANT-9"))
+    need(name, own.startswith(("int", "uint")), "integers", own, "QUANT-9")
+    return given
+
+
+def _floats(call: Call, name: str, given: Any) -> Array:
+    own = dtype_name(array(call, name, given, "QUANT-9"))
+    need(name, own in FORMATS, "floating-point numbers", own, "QUANT-9")
+    return given
+
+
+def blocks_of(name: str, given: Array, full: tuple[int, ...]) -> None:
+    """Refuse an array whose axes do not divide those of a shape into blocks (QUANT-5)."""
+    own = tuple(given.shape)
+    pairs = zip(reversed(own), reversed(full), strict=False)
+    fits = all(size in (1, whole) or (0 < size < whole and whole % size == 0) for size, whole in pairs)
+    good = len(own) <= len(full) and fits
+    need(name, good, f"a shape that broadcasts by blocks to {full}", own, "QUANT-9")
+
+
+@step
+@part
+def decoded(call: Call, codes: Array, scales: Array, zero_points: Array, encoding: str, like: Array) -> Array:
+    """Decode, subtract the zero point and multiply, in the working precision of an array (QUANT-1)."""
+    numbers = decoded_codes(call, codes, encoding, wide(call, like).dtype)
+    if zero_points is not None:
+        shifts = call.xp.astype(by_blocks(call, zero_points, tuple(codes.shape)), numbers.dtype)
+        numbers = numbers - shifts
+    if scales is None:
+        return numbers
+    factors = call.xp.astype(by_blocks(call, scales, tuple(codes.shape)), numbers.dtype)
+    return scaled_codes(call, numbers, factors)
+
+
+@step
+def scaled_codes(_call: Call, numbers: Array, scales: Array) -> Array:
+    """Multiply decoded numbers by their scale (QUANT-1)."""
+    return numbers * scales
+
+
+@step
+def by_blocks(call: Call, given: Array, full: tuple[int, ...]) -> Array:
+    """Repeat each entry for the block that it stands for (QUANT-5). Axes of one are left to broadcast."""
+    for axis in range(-given.ndim, 0):
+        if given.shape[axis] not in (1, full[axis]):
+            given = call.xp.repeat(given, full[axis] // given.shape[axis], axis=axis)
+    return given
+
+
+@step
+def decoded_codes(call: Call, codes: Array, encoding: str, dtype: Any) -> Array:
+    """Return the numbers that codes stand for, without their scale (QUANT-3, QUANT-4)."""
+    if encoding == "int8":
+        return call.xp.astype(codes, dtype)
+    return looked_up(call, numbers_of_codes(encoding), codes, dtype)
+
+
+def looked_up(call: Call, table: NDArray[np.float64], codes: Array, dtype: Any) -> Array:
+    """Take the number of each code from a table. A code of a signed integer is the one with its bits."""
+    xp = call.xp
+    places = xp.astype(codes, xp.int32) % 256
+    known = xp.asarray(table.tolist(), dtype=dtype, device=device(codes))
+    taken = xp.take(known, reshaped(xp, places, (math.prod(codes.shape),)), axis=0)
+    return reshaped(xp, taken, tuple(codes.shape))
+
+
+def numbers_of_codes(encoding: str) -> NDArray[np.float64]:
+    """Return the number of each code from 0 to 255 of a floating-point encoding (QUANT-3, QUANT-4).
+
+    Examples
+    --------
+    >>> from attnspec.reference.quantization import numbers_of_codes
+    >>> numbers_of_codes("e5m2")[[0x3C, 0x7B, 0x7C, 0x7D]].tolist()
+    [1.0, 57344.0, inf, nan]
+    """
+    digits, shift = _FLOATS[encoding]
+    codes = np.arange(256)
+    exponent, fraction = (codes & 127) >> digits, codes & ((1 << digits) - 1)
+    leading = np.where(exponent > 0, 1 << digits, 0)
+    numbers = np.ldexp((leading + fraction).astype(np.float64), np.maximum(exponent, 1) - shift - digits)
+    if encoding == "e5m2":
+        numbers = np.where(exponent == 31, np.where(fraction == 0, np.inf, np.nan), numbers)
+    else:
+        numbers = np.where(codes & 127 == 127, np.nan, numbers)
+    signed: NDArray[np.float64] = np.copysign(numbers, np.where(codes < 128, 1, -1))
+    return signed
+
+
+def dequantize_blocks(
+    scales: ArrayLike,
+    packed: ArrayLike,
+    *,
+    blocks: Literal["q8_0", "q4_0"] = "q8_0",
+    dtype: DTypeLike = np.float64,
+) -> NDArray[Any]:
+    """Decode blocks of 32 codes as gguf packs them.
+
+    Parameters
+    ----------
+    scales : (*B, N, U)
+    packed : int (*B, N, U, 32) or (*B, N, U, 16)
+        The bytes of each block that follow its scale.
+    blocks : {"q8_0", "q4_0"}, optional
+        A byte for each code, or a byte for two.
+    dtype : data type, optional
+        Dtype of the result.
+
+    Returns
+    -------
+    (*B, N, U * 32)
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is refused.
+
+    Notes
+    -----
+    Rules QUANT-6 and QUANT-7.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.reference import dequantize_blocks
+    >>> packed = np.array([[[0xF0] + [0x88] * 15]])
+    >>> dequantize_blocks([[0.5]], packed, blocks="q4_0")[0, [0, 1, 16, 17]].tolist()
+    [-4.0, 0.0, 3.5, 0.0]
+    """
+    result: NDArray[Any] = evaluate(dequantize_blocks_of, locals())
+    return result
+
+
+def dequantize_blocks_of(call: Call, scales: Array, packed: Array, *, blocks: str) -> Array:
+    """Check the arguments, and decode."""
+    need("blocks", blocks in BLOCKS, " or ".join(map(repr, BLOCKS)), repr(blocks), "ERR-16")
+    shape = tuple(_floats(call, "scales", scales).shape)
+    need("scales", len(shape) >= 2, "two axes or more", f"shape {shape}", "QUANT-9")
+    wanted, own = (*shape, BLOCKS[blocks]), tuple(_integers(call, "packed", packed).shape)
+    need("packed", own == wanted, f"shape {wanted}", own, "QUANT-9")
+    return _dequantize_blocks(call, scales, packed, blocks)
+
+
+@part
+def _dequantize_blocks(call: Call, scales: Array, packed: Array, blocks: str) -> Array:
+    xp = call.xp
+    numbers = unpacked(call, xp.astype(packed, xp.int32) % 256, blocks)  # (*B, N, U, 32)
+    factors = wide(call, scales)
+    found = scaled_codes(call, xp.astype(numbers, factors.dtype), factors[..., None])
+    *outer, count = scales.shape
+    return narrow(call, reshaped(xp, found, (*outer, count * OF_BLOCK)), stored(call, scales))
+
+
+@step
+def unpacked(call: Call, packed: Array, blocks: str) -> Array:
+    """Return the 32 integers of each block (QUANT-6, QUANT-7)."""
+    xp = call.xp
+    if blocks == "q8_0":
+        return xp.where(packed < 128, packed, packed - 256)
+    return xp.concat([packed % 16, packed // 16], axis=-1) - 8

@@ -1,0 +1,144 @@
+"""The operations on quantised arrays: the arguments of the chapter `quantization`."""
+
+from dataclasses import replace
+from types import MappingProxyType
+
+from attnspec.operations.argument import REQUIRED, Argument, Output
+from attnspec.operations.attention import ATTENTION, QUERY
+from attnspec.operations.letters import BATCH
+from attnspec.operations.operation import Operation
+
+_SINCE = "2026.11.22"
+_REFUSED = MappingProxyType({"dtype": "QUANT-9", "shape": "QUANT-9", "axes": "QUANT-9"})
+_QUERIES = (BATCH, "Hq", "L", "D")
+_KEYS = (BATCH, "Hkv", "S", "D")
+_VALUES = (BATCH, "Hkv", "S", "Dv")
+
+#: The encodings of codes that are numbers by themselves.
+ENCODINGS = ("int8", "e4m3fn", "e5m2")
+#: The formats of blocks of 32 codes, and how many bytes the codes of a block take.
+BLOCKS = MappingProxyType({"q8_0": 32, "q4_0": 16})
+#: The number of codes of a block.
+OF_BLOCK = 32
+
+
+def _codes(name: str, meaning: str, rule: str, shape: tuple[str, ...]) -> Argument:
+    return Argument(
+        name, "array", meaning, ("data",), rule, shape, "integer", refusals=_REFUSED, since=_SINCE
+    )
+
+
+def _scale(name: str, of: str, shape: tuple[str, ...]) -> Argument:
+    meaning = f"what the numbers of {of} are multiplied by; 1 by default"
+    return Argument(
+        name,
+        "array",
+        meaning,
+        ("data",),
+        "QUANT-5",
+        shape,
+        broadcasts=True,
+        by_blocks=True,
+        default=None,
+        refusals=_REFUSED,
+        since=_SINCE,
+    )
+
+
+def _zero_point(name: str, of: str, shape: tuple[str, ...]) -> Argument:
+    scale = _scale(name, of, shape)
+    meaning = f"subtracted from the numbers of {of}; 0 by default"
+    return replace(scale, meaning=meaning, rule="QUANT-2", numbers="integer")
+
+
+def _word(name: str, words: tuple[str, ...], meaning: str, rule: str) -> Argument:
+    refusals = MappingProxyType({"form": "ERR-16"})
+    return Argument(
+        name,
+        "word",
+        meaning,
+        ("form",),
+        rule,
+        default=words[0],
+        words=words,
+        refusals=refusals,
+        since=_SINCE,
+    )
+
+
+_ENCODING = _word("encoding", ENCODINGS, "what the codes stand for", "QUANT-1")
+_OPTIONS = tuple(replace(one, since=_SINCE) for one in ATTENTION.named)
+_RESULTS = tuple(replace(one, since=_SINCE) for one in ATTENTION.results)
+_OF_KEYS = (
+    _scale("key_scales", "key codes", _KEYS),
+    _scale("value_scales", "value codes", _VALUES),
+)
+
+_DECODED = (BATCH, "H", "N", "D")
+DEQUANTIZE = Operation(
+    (
+        replace(
+            _scale("scales", "codes", _DECODED),
+            default=REQUIRED,
+            meaning="what the numbers of codes are multiplied by",
+            refusals=MappingProxyType({"dtype": "QUANT-9", "shape": "QUANT-9"}),
+        ),
+        _codes("codes", "codes to decode", "QUANT-1", _DECODED),
+    ),
+    (_zero_point("zero_points", "codes", _DECODED), _ENCODING),
+    (Output("dequantized", _DECODED, rule="QUANT-1", since=_SINCE),),
+    headless=True,
+)
+
+DEQUANTIZE_BLOCKS = Operation(
+    (
+        Argument(
+            "scales",
+            "array",
+            "scale of each block",
+            ("data",),
+            "QUANT-6",
+            (BATCH, "N", "U"),
+            refusals=_REFUSED,
+            since=_SINCE,
+        ),
+        _codes("packed", "bytes of each block after its scale", "QUANT-6", (BATCH, "N", "U", "Y")),
+    ),
+    (_word("blocks", tuple(BLOCKS), "how the bytes of a block hold its codes", "QUANT-6"),),
+    (Output("dequantized", (BATCH, "N", f"U*{OF_BLOCK}"), rule="QUANT-6", since=_SINCE),),
+)
+
+LOW_PRECISION_ATTENTION = Operation(
+    (
+        replace(
+            _scale("query_scales", "query codes", _QUERIES),
+            default=REQUIRED,
+            meaning="what the numbers of query codes are multiplied by",
+        ),
+        _codes("query_codes", "codes of the queries", "QUANT-10", _QUERIES),
+        _codes("key_codes", "codes of the keys", "QUANT-10", _KEYS),
+        _codes("value_codes", "codes of the values", "QUANT-10", _VALUES),
+    ),
+    (*_OF_KEYS, _ENCODING, *_OPTIONS),
+    _RESULTS,
+    headless=True,
+    reduces="attention",
+)
+
+QUANTIZED_ATTENTION = Operation(
+    (
+        replace(QUERY, since=_SINCE),
+        _codes("key_codes", "codes of the keys", "QUANT-8", _KEYS),
+        _codes("value_codes", "codes of the values", "QUANT-8", _VALUES),
+    ),
+    (
+        *_OF_KEYS,
+        _zero_point("key_zero_points", "key codes", _KEYS),
+        _zero_point("value_zero_points", "value codes", _VALUES),
+        _ENCODING,
+        *_OPTIONS,
+    ),
+    _RESULTS,
+    headless=True,
+    reduces="attention",
+)

@@ -1,0 +1,178 @@
+"""Codes are decoded as well-kept packages decode them, and attention over codes is attention over numbers."""
+
+import importlib.util
+import struct
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from attnspec import cases
+from attnspec.backends import load
+from attnspec.conformance.judge.call import call
+from attnspec.conformance.suite.codes import drawn_codes, drawn_scales
+from attnspec.fitting import misfits
+from attnspec.reference import ArgumentError, attention, dequantize, dequantize_blocks
+from attnspec.reference.budget.budget import budget
+from attnspec.reference.exact import evaluate as exact
+from attnspec.reference.rational import evaluate as rational
+
+FORMATS = {"e4m3fn": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
+EVERY = np.arange(256, dtype=np.uint8).reshape(16, 16)
+
+
+def by_reference(arguments):
+    return dequantize(**arguments)
+
+
+def by_exact(arguments):
+    return exact.evaluate("dequantize", arguments)["dequantized"].values
+
+
+def by_rational(arguments):
+    return rational.evaluate("dequantize", arguments)["dequantized"]
+
+
+@pytest.mark.parametrize("decode", [by_reference, by_exact, by_rational])
+@pytest.mark.parametrize("encoding", FORMATS)
+def test_every_code_stands_for_the_number_that_ml_dtypes_gives(encoding, decode):
+    expected = EVERY.view(FORMATS[encoding]).astype(np.float64)
+    found = decode({"scales": np.ones(1), "codes": EVERY, "encoding": encoding})
+    assert np.array_equal(found, expected, equal_nan=True)
+    assert np.isnan(expected).sum() == {"e4m3fn": 2, "e5m2": 6}[encoding]
+
+
+def test_the_golden_vectors_have_every_code_of_both_formats():
+    for encoding, dtype in FORMATS.items():
+        own = [
+            case
+            for case in cases()
+            if case.operation == "dequantize" and case.arguments.get("encoding") == encoding and case.expected
+        ]
+        codes = np.concatenate([case.arguments["codes"].ravel() for case in own])
+        numbers = np.concatenate([case.expected["dequantized"].ravel() for case in own])
+        assert codes.tolist() == list(range(256))
+        assert np.array_equal(numbers, codes.view(dtype).astype(np.float64), equal_nan=True)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("encoding", ["int8", *FORMATS])
+def test_the_oracles_agree_on_products_of_all_digits(encoding, seed):
+    random = np.random.default_rng(seed)
+    arguments = {
+        "scales": random.normal(size=(2, 3, 2)),
+        "codes": drawn_codes(random, encoding, (2, 6, 8)),
+        "encoding": encoding,
+    }
+    if encoding == "int8":
+        arguments["zero_points"] = random.integers(-128, 128, (3, 1))
+    one, other = by_exact(arguments), by_rational(arguments)
+    assert np.array_equal(one, other)
+    assert np.array_equal(one, dequantize(**arguments))
+
+
+@pytest.mark.parametrize("blocks", ["q8_0", "q4_0"])
+def test_the_oracles_agree_on_blocks(blocks):
+    random = np.random.default_rng(5)
+    size = {"q8_0": 32, "q4_0": 16}[blocks]
+    packed = random.integers(0, 256, (3, 2, size)).astype(np.uint8)
+    arguments = {"scales": random.normal(size=(3, 2)), "packed": packed, "blocks": blocks}
+    one = exact.evaluate("dequantize_blocks", arguments)["dequantized"].values
+    assert np.array_equal(one, rational.evaluate("dequantize_blocks", arguments)["dequantized"])
+    assert np.array_equal(one, dequantize_blocks(**arguments))
+
+
+def parts_of(data, size):
+    """Split the bytes of one block of gguf into its scale and its codes."""
+    scale = struct.unpack("<e", data[:2])[0]
+    return np.array([[scale]], np.float16), np.frombuffer(data[2:], np.uint8).reshape(1, 1, size)
+
+
+#: Blocks of the numbers -16 to 15 times 0.25, as `gguf` 0.19.0 packs them (`gguf.quants.quantize`).
+STORED = {
+    "q8_0": "082881899199a1a9b1b9c0c8d0d8e0e8f0f8000810182028303840474f575f676f77",
+    "q4_0": "0038809191a2a2b3b3c4c4d5d5e6e6f7f7f8",
+}
+
+
+@pytest.mark.parametrize("blocks", STORED)
+def test_blocks_of_gguf_are_decoded_to_what_was_packed(blocks):
+    data = bytes.fromhex(STORED[blocks])
+    found = dequantize_blocks(*parts_of(data, len(data) - 2), blocks=blocks)[0]
+    step = {"q8_0": 4 / 127, "q4_0": 0.5}[blocks]
+    assert np.abs(found - np.arange(-16, 16) / 4).max() <= step * 1.01
+    assert found[0] == pytest.approx(-4, abs=step / 8)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("gguf") is None, reason="needs gguf")
+@pytest.mark.parametrize("blocks", STORED)
+def test_gguf_decodes_random_bytes_alike(blocks):
+    import gguf
+
+    random = np.random.default_rng(3)
+    kind = gguf.GGMLQuantizationType[blocks.upper()]
+    size = gguf.GGML_QUANT_SIZES[kind][1] - 2
+    scales = random.normal(size=(5, 3)).astype(np.float16)
+    packed = random.integers(0, 256, (5, 3, size)).astype(np.uint8)
+    data = np.concatenate([scales[..., None].view(np.uint8), packed], axis=-1).reshape(5, -1)
+    expected = gguf.quants.dequantize(data, kind)
+    assert np.array_equal(dequantize_blocks(scales, packed, blocks=blocks, dtype=np.float32), expected)
+
+
+@pytest.mark.parametrize("name", ["numpy-portable", "torch-portable"])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_attention_over_codes_is_attention_over_the_decoded_numbers(name, dtype):
+    if name.startswith("torch"):
+        pytest.importorskip("torch")
+    backend, random = load(name), np.random.default_rng(8)
+    arguments = {"query": random.normal(size=(2, 4, 3, 8)).astype(dtype), "encoding": "e4m3fn"}
+    for part in ("key", "value"):
+        arguments[f"{part}_codes"] = drawn_codes(random, "e4m3fn", (2, 2, 5, 8))
+        arguments[f"{part}_scales"] = drawn_scales(random, "e4m3fn", (2, 2, 5, 2), "float32")
+    wide = [
+        dequantize(arguments[f"{part}_scales"], arguments[f"{part}_codes"], encoding="e4m3fn")
+        for part in ("key", "value")
+    ]
+    expected = attention(arguments["query"].astype(np.float64), *wide)
+    got = call(backend, "quantized_attention", arguments)["output"].astype(np.float64)
+    allowed = budget("quantized_attention", arguments, dtype)["output"]
+    assert (np.abs(got - expected) <= allowed + 1e-14).all()  # the error of float64
+    assert (np.abs(got - expected) > 0).any()
+
+
+def test_the_budget_of_codes_is_wider_than_that_of_the_numbers_by_their_decoding_only():
+    random = np.random.default_rng(9)
+    query, codes = random.normal(size=(5, 8)), drawn_codes(random, "int8", (6, 8))
+    arguments = {"query": query, "key_codes": codes, "value_codes": codes, "encoding": "int8"}
+    scales = np.array([0.0078125])
+    numbers = dequantize(scales, codes)
+    plain = budget("attention", {"query": query, "key": numbers, "value": numbers}, "float32")["output"]
+    found = budget(
+        "quantized_attention", arguments | {"key_scales": scales, "value_scales": scales}, "float32"
+    )["output"]
+    assert (found > plain).all()
+    assert (found < 2 * plain).all()
+
+
+def test_the_budget_of_zero_points_is_that_of_the_decoded_numbers():
+    codes, query = np.array([[100, -3], [50, 7]]), np.ones((1, 2))
+    given = {"query": query, "key_codes": codes, "value_codes": codes}
+    shifted = {**given, "key_codes": codes - 40, "value_codes": codes + 9}
+    points = {"key_zero_points": np.array([40]), "value_zero_points": np.array([-9])}
+    one = budget("quantized_attention", given | points, "float16")["output"]
+    assert np.array_equal(one, budget("quantized_attention", shifted, "float16")["output"])
+
+
+@pytest.mark.parametrize(
+    ("shape", "fits"),
+    [((1,), True), ((8,), True), ((6, 2), True), ((3, 1), True), ((5,), False), ((6, 3), False)],
+)
+def test_scales_that_do_not_divide_are_refused(shape, fits):
+    codes = np.zeros((2, 6, 8), np.int8)
+    arguments = {"scales": np.ones(shape), "codes": codes}
+    assert (not misfits("dequantize", arguments)) == fits
+    if fits:
+        assert dequantize(**arguments).shape == codes.shape
+    else:
+        with pytest.raises(ArgumentError, match="scales: expected a shape that broadcasts by blocks"):
+            dequantize(**arguments)
