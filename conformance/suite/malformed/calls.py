@@ -269,17 +269,15 @@ def _by_hand(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
     if operation == "rotary":
         changes = _sized(operation, form, sizes, {"D": 5})
         yield _call(operation, known["rotary_depth"], "depth that is odd", "bounds", changes, sizes)
-        table = _with(operation, known["cosines"], sizes)
-        last = table["cosines"].shape[0]
-        for words, name, value in (
-            ("position past the table", "positions", np.full((*BATCHES, sizes["N"]), last)),
-            ("position before the table", "positions", np.full((*BATCHES, sizes["N"]), -1)),
-            ("offset past the table", "offset", last),
-        ):
-            past = _call(operation, known[name], words, "", table | {name: value}, sizes)
-            yield replace(past, rule="POS-13", asked=True)
+        yield from _of_tables(operation, sizes)
     if operation == "rotary_frequencies":
         yield from _of_scalings(operation, sizes)
+    yield from _of_codes(operation, sizes)
+
+
+def _of_codes(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
+    """Make calls with codes of another format than the given one."""
+    form, known = OPERATIONS[operation], OPERATIONS[operation].arguments
     if operation == "dequantize_blocks":
         changes = _sized(operation, form, sizes, {"Y": 16})
         words = "packed bytes of another format"
@@ -289,6 +287,20 @@ def _by_hand(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
             changes = {name: value_for(operation, one, sizes), "encoding": "e4m3fn"}
             words = f"{one.noun} of floating-point codes"
             yield _call(operation, one, words, "alone", changes, sizes)
+
+
+def _of_tables(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
+    """Make calls with positions that a table of cosines and sines does not have."""
+    known = OPERATIONS[operation].arguments
+    table = _with(operation, known["cosines"], sizes)
+    last = table["cosines"].shape[0]
+    for words, name, value in (
+        ("position past the table", "positions", np.full((*BATCHES, sizes["N"]), last)),
+        ("position before the table", "positions", np.full((*BATCHES, sizes["N"]), -1)),
+        ("offset past the table", "offset", last),
+    ):
+        past = _call(operation, known[name], words, "", table | {name: value}, sizes)
+        yield replace(past, rule="POS-13", asked=True)
 
 
 def _of_scalings(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
