@@ -19,6 +19,7 @@ from attnspec.backends.names import (
     PORTABLE,
     PROGRAM,
     SEPARATE,
+    UNTRUSTED,
     expand,
     is_folder,
     registered,
@@ -67,6 +68,10 @@ def _load(name: str) -> Backend:
         return _load_program(name)
     if name.startswith(OFFLINE):
         return _load_recorded(name)
+    if name.startswith(UNTRUSTED):
+        from attnspec.backends.untrusted.backend import untrusted_backend
+
+        return untrusted_backend(name)
     place, options = split_options(name)
     place = ALIASES.get(place, place)
     settings = settings_of(name, options)
