@@ -185,6 +185,20 @@ def name_program(command: str, call_limit: float | None = None, dtypes: Sequence
     return with_options(f"{PROGRAM}{command}", limit | ({"dtype": ",".join(dtypes)} if dtypes else {}))
 
 
+def distrusted(name: str, call_limit: float | None = None) -> str:
+    """Return the name of a backend whose code is not trusted.
+
+    Examples
+    --------
+    >>> from attnspec.backends.names import distrusted
+    >>> distrusted("my_module:attention", 5), distrusted("untrusted:my_module:attention")
+    ('untrusted:my_module:attention?call_limit=5', 'untrusted:my_module:attention')
+    """
+    place, options = split_options(name.removeprefix(UNTRUSTED))
+    limit = {"call_limit": f"{call_limit:g}"} if call_limit is not None else {}
+    return with_options(UNTRUSTED + place, options | limit)
+
+
 def with_options(name: str, options: Mapping[str, str]) -> str:
     """Append options to the name of a backend, in the syntax of `split_options`.
 
