@@ -79,6 +79,8 @@ class Remote:
         self._hello = json.dumps(hello | {"confine": confine})
         self._process: Process | None = None
         self._hung = 0
+        #: What the last call returned, which further calls leave unchanged.
+        self._last: list[NDArray[Any]] = []
         # It is made before the process is confined, which cannot write to all folders that are made later.
         self._home = Path(tempfile.mkdtemp())
         try:
@@ -173,12 +175,22 @@ class Remote:
         results = answer.get("tensors")
         if answer.get("status") != "ok" or not isinstance(results, list) or len(results) > 100:
             raise Broken(f"gave an invalid answer: got {short(json.dumps(answer))}")
+        self._compare_last(folder)
         most = _most(arrays)
         parts = [
             None if one is None else self._result(folder / f"result-{place}.bin", one, most)
             for place, one in enumerate(results)
         ]
+        self._last = [part.copy() for part in parts if part is not None]
         return tuple(parts) if answer.get("many") is True or len(parts) != 1 else parts[0]
+
+    def _compare_last(self, folder: Path) -> None:
+        """Compare the results of the last call, which the function may keep, with what they were (ERR-13)."""
+        last, self._last = self._last, []
+        for number, before in enumerate(last):
+            after = read_again(folder / f"kept-{number}.bin", before)
+            if after.tobytes() != before.tobytes():
+                raise Broken("changed the result of an earlier call, which its caller keeps")
 
     def _result(self, path: Path, tensor: Any, most: int) -> NDArray[Any]:
         array = read_result(path, tensor, most)
@@ -228,6 +240,7 @@ class Remote:
 
     def _discard(self) -> None:
         process, self._process = self._process, None
+        self._last = []
         if process is not None:
             process.stop()
 

@@ -175,6 +175,10 @@ def _decoded(thing: Any) -> Any:
     return _NUMBERS.get(thing, thing) if isinstance(thing, str) else thing
 
 
+#: What the last call returned. The caller compares it after the next call with what it was.
+_LAST: list[tuple[_Arrays, Any]] = []
+
+
 def _answer(message: dict[str, Any], function: Any, library: str, device: str) -> dict[str, Any]:
     import numpy as np
 
@@ -191,6 +195,9 @@ def _answer(message: dict[str, Any], function: Any, library: str, device: str) -
         return {**answer, "status": "unsupported", "message": str(error)[:4000]}
     except BaseException as error:  # noqa: BLE001 - whatever it raises is a refusal
         return {**answer, "status": "refused", "kind": type(error).__name__, "message": str(error)[:4000]}
+    for number, (made, part) in enumerate(_LAST):
+        (folder / f"kept-{number}.bin").write_bytes(np.ascontiguousarray(made.back(part)[0]).tobytes())
+    _LAST.clear()
     many = isinstance(returned, tuple | list)
     tensors: list[Any] = []
     for number, part in enumerate(returned if many else [returned]):
@@ -200,6 +207,7 @@ def _answer(message: dict[str, Any], function: Any, library: str, device: str) -
             tensors.append(None)
             continue
         (folder / f"result-{number}.bin").write_bytes(np.ascontiguousarray(array).tobytes())
+        _LAST.append((arrays, part))
         tensors.append({"dtype": dtype, "shape": list(array.shape), "aliases": arrays.aliases(array)})
     return {**answer, "status": "ok", "many": many, "tensors": tensors}
 

@@ -30,7 +30,7 @@ def returns_its_argument(query, key, value, *, is_causal=False):
 
 
 def one_buffer(query, key, value, *, is_causal=False):
-    """Returns the same array from every call, which the next call overwrites."""
+    """Returns the same array from every call of a shape, which the next call overwrites."""
     result = honest(query, key, value, is_causal=is_causal)
     kept = _BUFFERS.setdefault(result.shape, np.empty_like(result))
     kept[...] = result
