@@ -132,6 +132,8 @@ def expand(wanted: str) -> tuple[str, ...]:
     attnspec.backends.errors.BackendError: backend: expected a library (numpy, ...
     """
     place, options = split_options(wanted)
+    if wanted.startswith(UNTRUSTED + PROGRAM):
+        return (wanted,)
     if wanted.startswith(UNTRUSTED):
         return tuple(UNTRUSTED + name for name in expand(wanted.removeprefix(UNTRUSTED)))
     if place in ALIASES:
@@ -169,7 +171,10 @@ def _of_folder(name: str) -> str:
 
 def is_folder(name: str) -> bool:
     """Whether a name is that of a folder with a configuration."""
-    return not name.startswith((PROGRAM, OFFLINE, UNTRUSTED)) and configuration.configuration_in(Path(name)) is not None
+    return (
+        not name.startswith((PROGRAM, OFFLINE, UNTRUSTED))
+        and configuration.configuration_in(Path(name)) is not None
+    )
 
 
 def name_program(command: str, call_limit: float | None = None, dtypes: Sequence[str] = ()) -> str:

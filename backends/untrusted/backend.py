@@ -1,6 +1,8 @@
 """A backend of a function that is not trusted. No code of the user is imported in this process."""
 
 import atexit
+import shlex
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +11,13 @@ from typing import Any
 import array_api_compat.numpy as xp
 
 from attnspec.backends.backend import Backend
+from attnspec.backends.check import check_backend
 from attnspec.backends.errors import BackendError
 from attnspec.backends.library.library import array_api_library
-from attnspec.backends.names import FILE, UNTRUSTED, is_folder, split_options
+from attnspec.backends.names import FILE, PROGRAM, UNTRUSTED, is_folder, split_options
+from attnspec.backends.program.program import CALL_LIMIT as PROGRAM_LIMIT
+from attnspec.backends.program.program import program_backend
+from attnspec.backends.untrusted.confine import can_confine
 from attnspec.backends.untrusted.hidden import close_memory
 from attnspec.backends.untrusted.remote import CALL_LIMIT, Remote
 from attnspec.backends.user.configuration import (
@@ -22,7 +28,7 @@ from attnspec.backends.user.configuration import (
 )
 from attnspec.backends.user.function import backend_of
 from attnspec.backends.user.keys import settings_of_table
-from attnspec.backends.user.settings import Settings, settings_of
+from attnspec.backends.user.settings import settings_of
 from attnspec.dtypes import DTYPES
 
 #: Keys whose values are functions of the user, which would run in this process.
@@ -46,7 +52,8 @@ def untrusted_backend(name: str) -> Backend:
         If the function cannot be used, or would need code of the user in this process.
     """
     place, options = split_options(name.removeprefix(UNTRUSTED))
-    options = dict(options)
+    if place.startswith(PROGRAM):
+        return _program(name, place.removeprefix(PROGRAM), options)
     limit = float(options.pop("call_limit", CALL_LIMIT))
     settings = settings_of(name, options)
     path = _configuration(place)
@@ -65,17 +72,31 @@ def untrusted_backend(name: str) -> Backend:
     atexit.register(remote.close)
     close_memory()
     # Its arrays are those of NumPy here; the other process makes those of the library.
-    own = array_api_library(
-        remote.library, remote.version, xp, strides=_STRIDES.get(remote.library, "none")
-    )
+    own = array_api_library(remote.library, remote.version, xp, strides=_STRIDES.get(remote.library, "none"))
     of_numpy = replace(settings, array="numpy", device="")
     backend = backend_of(name, remote.function(), of_numpy, "numpy")
     dtypes = settings.dtypes or _DTYPES.get(remote.library, backend.dtypes)
     note = f"untrusted: confined by {' and '.join(remote.confined)}"
     # One process makes one call at a time.
-    return replace(
-        backend, array_library=own, dtypes=dtypes, concurrent=False, notes=(*backend.notes, note)
+    return replace(backend, array_library=own, dtypes=dtypes, concurrent=False, notes=(*backend.notes, note))
+
+
+def _program(name: str, command: str, options: dict[str, str]) -> Backend:
+    """Start a program that is confined by the operating system."""
+    limit = float(options.pop("call_limit", PROGRAM_LIMIT))
+    dtypes = settings_of(name, options).dtypes
+    close_memory()
+    words = [sys.executable, "-P", "-s", "-m", "attnspec.backends.untrusted.launch", *shlex.split(command)]
+    backend = program_backend(name, shlex.join(words), seconds=limit)
+    backend = replace(backend, dtypes=tuple(one for one in backend.dtypes if not dtypes or one in dtypes))
+    check_backend(name, backend)
+    confined = can_confine()
+    note = (
+        "untrusted: confined by Landlock"
+        if confined
+        else "untrusted: not confined, because this system cannot"
     )
+    return replace(backend, notes=(*backend.notes, note))
 
 
 def _configuration(place: str) -> Path | None:

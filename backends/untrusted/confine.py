@@ -34,62 +34,85 @@ def confine(told: dict[str, Any]) -> list[str]:
         operating system.
     """
     means = ["audit hook"]
-    if sys.platform == "linux":
-        _libc().prctl(_END_WITH_PARENT, 9, 0, 0, 0)
-        if told["system"] and _landlock(told["folders"], told["guarded"]):
-            means.append("Landlock")
+    end_with_parent()
+    if told["system"] and by_system(told["folders"], told["guarded"]):
+        means.append("Landlock")
     sys.addaudithook(_hook(told["folders"], told["files"], starts=len(means) > 1))
     return means
 
 
+def end_with_parent() -> None:
+    """Let the operating system end this process when the process that started it ends."""
+    if sys.platform == "linux":
+        _libc().prctl(_END_WITH_PARENT, 9, 0, 0, 0)
+
+
+def can_confine() -> bool:
+    """Whether the operating system has the means to confine a process.
+
+    Examples
+    --------
+    >>> from attnspec.backends.untrusted.confine import can_confine
+    >>> can_confine() in (True, False)
+    True
+    """
+    return sys.platform == "linux" and bool(_libc().syscall(_CREATE, None, 0, 1) >= 1)
+
+
+def by_system(hidden: list[str], guarded: list[str]) -> bool:
+    """Confine this process by means of the operating system. Only Linux has them; return whether it did."""
+    return sys.platform == "linux" and _landlock(hidden, guarded)
+
+
 def _hook(folders: list[str], files: list[str], *, starts: bool) -> Callable[[str, Any], None]:
     """Make the audit hook. It holds all that it uses, so that nothing of it can be replaced."""
-    status, is_link = os.stat, isinstance
+    refused = frozenset((*_ACTS, *_LOOKS, *(() if starts else _STARTS)))
+    hides, own, paths, denied = _hiding(folders, files), os.getpid(), frozenset(_PATHS), PermissionError
+
+    def hook(event: str, given: Any) -> None:
+        if event == "import":
+            wrong = given[0] == "attnspec" or given[0].startswith("attnspec.")
+        elif event in refused:
+            wrong = event != "os.kill" or given[0] != own
+        else:
+            wrong = event in paths and hides(event, given[0])
+        if wrong:
+            what = given[0] if event in paths or event == "import" else event
+            raise denied(f"{what}: refused to a function that is not trusted")
+
+    return hook
+
+
+def _hiding(folders: list[str], files: list[str]) -> Callable[[str, Any], bool]:
+    """Make a function that says whether a path, or a number of an open file, must not be used."""
+    status, is_one, has_folder, decode, own = os.stat, isinstance, stat.S_ISDIR, os.fsdecode, str(os.getpid())
     hidden = frozenset((one.st_dev, one.st_ino) for one in map(os.stat, (*folders, *files)))
     above = frozenset((one.st_dev, one.st_ino) for path in folders for one in map(os.stat, _above(path)))
-    refused = frozenset((*_ACTS, *_LOOKS, *(() if starts else _STARTS)))
-    paths, own, separator = frozenset(_PATHS), os.getpid(), os.sep
-    text, octets, number, failed, denied = str, bytes, int, OSError, PermissionError
-    decode, wrong, has_folder = os.fsdecode, ValueError, stat.S_ISDIR
+    octets, number, separator, failed = bytes, int, os.sep, (OSError, ValueError)
 
     def known(path: Any) -> Any:
         try:
             found = status(path)
-        except (failed, wrong):
-            return None
-        return found.st_dev, found.st_ino, has_folder(found.st_mode)
+        except failed:
+            return (0, 0), False
+        return (found.st_dev, found.st_ino), has_folder(found.st_mode)
 
-    def hook(event: str, given: Any) -> None:
-        if event == "import":
-            if given[0] == "attnspec" or given[0].startswith("attnspec."):
-                raise denied(f"{given[0]}: attnspec cannot be imported by a function that is not trusted")
-            return
-        if event in refused:
-            if event == "os.kill" and given[0] == own:
-                return
-            raise denied(f"{event}: refused to a function that is not trusted")
-        if event not in paths or not given or not is_link(given[0], (text, octets, number)):
-            return
-        path = given[0]
-        if not is_link(path, number):
-            path = decode(path)
-            parts = path.split(separator)
-            if parts[:2] == ["", "proc"] and parts[2:3] and parts[2].isdigit() and parts[2] != text(own):
-                raise denied(f"{path}: refused to a function that is not trusted")
-        one = known(path)
-        if one is None and not is_link(path, number):
-            one = known(path.rpartition(separator)[0] or separator)
-            one = one if one is not None and one[:2] in hidden else None
-        if one is None:
-            return
+    def hides(event: str, path: Any) -> bool:
+        if is_one(path, number):
+            return known(path)[0] in hidden
+        path = decode(path) if is_one(path, octets) or hasattr(path, "__fspath__") else path
+        if not is_one(path, str):
+            return False
+        parts = path.split(separator)
+        if parts[:2] == ["", "proc"] and parts[2:3] and parts[2].isdigit() and parts[2] != own:
+            return True  # another process
+        one, is_folder = known(path)
         # A folder that is opened by number can be used to name what lies below it.
-        opened = event == "open" and one[2] and one[:2] in above
-        inside = not one[2] and not is_link(path, number)
-        place = known(path.rpartition(separator)[0] or ".") if inside else None
-        if one[:2] in hidden or opened or (place is not None and place[:2] in hidden):
-            raise denied(f"{path}: refused to a function that is not trusted")
+        if one in hidden or (event == "open" and is_folder and one in above):
+            return True
+        return not is_folder and known(path.rpartition(separator)[0] or ".")[0] in hidden
 
-    return hook
+    return hides
 
 
 def _above(path: str) -> Iterable[str]:

@@ -14,8 +14,8 @@ from attnspec.backends.errors import Broken
 from attnspec.backends.program.handshake import short
 
 #: The dtypes that a result may say that it has.
-_DTYPES = ("float16", "bfloat16", "float32", "float64", "bool", "complex64", "complex128")
-_DTYPES += tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+_REAL = ("float16", "bfloat16", "float32", "float64", "bool", "complex64", "complex128")
+_DTYPES = (*_REAL, *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
 
 
 def write_array(path: Path, array: NDArray[Any]) -> dict[str, Any]:
@@ -110,7 +110,8 @@ def _elements(path: Path, size: int, dtype: Any) -> NDArray[Any]:
 
 def _span(array: NDArray[Any]) -> tuple[int, int]:
     """Return the index of the first element in the memory of an array, and the length of that memory."""
-    steps = [(size - 1) * step // array.itemsize for size, step in zip(array.shape, array.strides, strict=True)]
+    sizes = zip(array.shape, array.strides, strict=True)
+    steps = [(size - 1) * step // array.itemsize for size, step in sizes]
     low = sum(step for step in steps if step < 0)
     return -low, sum(map(abs, steps)) + 1
 

@@ -34,7 +34,8 @@ def hidden_places() -> tuple[tuple[str, ...], tuple[str, ...]]:
     history = Path(attnspec.__file__).resolve().parents[1] / ".git"
     if history.is_file():
         with suppress(OSError, ValueError):
-            folders.add(Path(history.read_text(encoding="utf-8").partition(": ")[2].strip()).resolve().parents[1])
+            place = history.read_text(encoding="utf-8").partition(": ")[2].strip()
+            folders.add(Path(place).resolve().parents[1])
     elif history.is_dir():
         folders.add(history)
     return tuple(map(str, sorted(folders))), tuple(map(str, sorted(files)))

@@ -87,7 +87,9 @@ class Remote:
             self._start()
         except Broken as broken:
             self.close()
-            raise BackendError(f"backend {name}: expected {place} to be imported, but its process {broken}") from broken
+            raise BackendError(
+                f"backend {name}: expected {place} to be imported, but its process {broken}"
+            ) from broken
         except BackendError:
             self.close()
             raise
@@ -223,15 +225,7 @@ class Remote:
         try:
             self.library, self.version = str(said["library"])[:60], str(said["version"])[:60]
             self.confined = tuple(str(one)[:20] for one in said["confined"])
-            kinds = inspect.Parameter
-            self.parameters = [
-                kinds(
-                    name,
-                    getattr(kinds, kind),
-                    default=None if default and kind not in ("VAR_POSITIONAL", "VAR_KEYWORD") else kinds.empty,
-                )
-                for name, kind, default in said["parameters"]
-            ]
+            self.parameters = [_parameter(*one) for one in said["parameters"]]
             inspect.Signature(self.parameters)
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise BackendError(
@@ -246,6 +240,13 @@ class Remote:
 
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _parameter(name: str, kind: str, has_default: object) -> inspect.Parameter:
+    """Make a parameter of the signature. A default is None here, and is not passed."""
+    is_one = kind not in ("VAR_POSITIONAL", "VAR_KEYWORD")
+    default = None if has_default and is_one else inspect.Parameter.empty
+    return inspect.Parameter(name, getattr(inspect.Parameter, kind), default=default)
 
 
 def _kind(name: str) -> type[Exception]:

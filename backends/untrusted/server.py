@@ -74,15 +74,14 @@ def _hello(message: dict[str, Any], function: Any, module: Any) -> dict[str, Any
     if not inspect.isroutine(function) and hasattr(function, "forward"):
         called = function.forward
     bound = getattr(function, "keywords", {})  # of functools.partial
-    parameters = inspect.signature(called).parameters.values()
+    listed = inspect.signature(called).parameters.values()
+    parameters = [one for one in listed if one.name not in bound]
     return {
         "protocol": 1,
         "name": message["place"],
         "library": library,
         "version": str(getattr(package, "__version__", "")),
-        "parameters": [
-            [one.name, one.kind.name, one.default is not one.empty] for one in parameters if one.name not in bound
-        ],
+        "parameters": [[one.name, one.kind.name, one.default is not one.empty] for one in parameters],
     }
 
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,9 +57,10 @@ def cheats(folder: Path) -> Iterator[Cheat]:
     """List the functions in a folder that cheat, without importing them."""
     for path in sorted(folder.glob("*.py")):
         for one in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(one, ast.FunctionDef) and one.args.kwonlyargs and one.name[0] != "_":
-                if does := ast.get_docstring(one):
-                    yield Cheat(path.name, one.name, " ".join(does.split()))
+            if not isinstance(one, ast.FunctionDef) or not one.args.kwonlyargs or one.name[0] == "_":
+                continue
+            if does := ast.get_docstring(one):
+                yield Cheat(path.name, one.name, " ".join(does.split()))
 
 
 def trusted(cheat: Cheat, folder: Path) -> str:
@@ -116,10 +117,10 @@ def page(found: Sequence[tuple[Cheat, str, str]]) -> str:
     lines = [
         "# Cheats",
         "",
-        "Each function here is wrong or computes nothing, and tries to pass. The table is written by",
-        "`python -m attnspec.conformance.meta.cheats examples/cheats --write`, which judges each of them by",
-        f"{len(CASES)} cases: by `attnspec check`, and by `attnspec check --untrusted`, which adds a copy of each",
-        "case with one other number and some longer problems.",
+        "Each function here computes nothing, or is right for some calls only, and tries to pass. `python -m",
+        "attnspec.conformance.meta.cheats examples/cheats --write` writes the table. It judges each function by",
+        f"{len(CASES)} cases, with `attnspec check` and with `attnspec check --untrusted`. The latter adds a copy",
+        "of each case with one other number, and some longer problems.",
         "",
         "| cheat | what it does | `check` | `check --untrusted` |",
         "| --- | --- | --- | --- |",
@@ -128,10 +129,6 @@ def page(found: Sequence[tuple[Cheat, str, str]]) -> str:
         cells = (f"[{cheat.name}]({cheat.file})", cheat.does, before or "**passes**", after or "**passes**")
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
-
-
-def _table(folder: Path, each: Sequence[Cheat], ask: Callable[[Cheat, Path], str]) -> list[tuple[Cheat, str, str]]:
-    return [(one, ask(one, folder), untrusted(one, folder)) for one in each]
 
 
 @click.command()
@@ -145,7 +142,8 @@ def main(folder: Path, names: tuple[str, ...], *, alone: bool, write: bool) -> N
     ask = (lambda _cheat, _folder: "-") if alone else trusted
     found = []
     for one in each:
-        found += _table(folder.resolve(), [one], ask)
+        home = folder.resolve()
+        found.append((one, ask(one, home), untrusted(one, home)))
         click.echo(json.dumps([one.name, *found[-1][1:]]))
     if write:
         (folder / "README.md").write_text(page(found), encoding="utf-8", newline="\n")

