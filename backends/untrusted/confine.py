@@ -88,7 +88,7 @@ def _hiding(folders: list[str], files: list[str]) -> Callable[[str, Any], bool]:
     status, is_one, has_folder, decode, own = os.stat, isinstance, stat.S_ISDIR, os.fsdecode, str(os.getpid())
     hidden = frozenset((one.st_dev, one.st_ino) for one in map(os.stat, (*folders, *files)))
     above = frozenset((one.st_dev, one.st_ino) for path in folders for one in map(os.stat, _above(path)))
-    octets, number, separator, failed = bytes, int, os.sep, (OSError, ValueError)
+    text, octets, number, separator, failed = str, bytes, int, os.sep, (OSError, ValueError)
 
     def known(path: Any) -> Any:
         try:
@@ -101,8 +101,9 @@ def _hiding(folders: list[str], files: list[str]) -> Callable[[str, Any], bool]:
         if is_one(path, number):
             return known(path)[0] in hidden
         path = decode(path) if is_one(path, octets) or hasattr(path, "__fspath__") else path
-        if not is_one(path, str):
+        if not is_one(path, text):
             return False
+        path = text.__str__(path)  # a subclass may have methods of its own
         parts = path.split(separator)
         if parts[:2] == ["", "proc"] and parts[2:3] and parts[2].isdigit() and parts[2] != own:
             return True  # another process

@@ -66,7 +66,7 @@ def close_memory() -> bool:
     >>> close_memory() in (True, False)
     True
     """
-    return sys.platform == "linux" and ctypes.CDLL(None).prctl(_SET_DUMPABLE, 0, 0, 0, 0) == 0
+    return sys.platform == "linux" and bool(ctypes.CDLL(None).prctl(_SET_DUMPABLE, 0, 0, 0, 0) == 0)
 
 
 def plain_environment(environment: Mapping[str, str]) -> dict[str, str]:
