@@ -79,7 +79,7 @@ def trusted(cheat: Cheat, folder: Path) -> str:
             return "does not end"
         if not run.returncode:
             return ""
-        found = read([file]) if file.exists() else None
+        found = read([file]) if file.exists() and run.returncode == 1 else None
         text = found_in(found.verdicts) if found else ""
         return text or f"exit status {run.returncode}"
 
