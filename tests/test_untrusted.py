@@ -239,7 +239,7 @@ def test_nothing_tells_the_process_that_it_is_judged(here, monkeypatch):
         "import os\nimport sys\n\n\ndef attention(query, key, value):\n"
         "    told = [*os.environ, *os.environ.values(), *sys.argv, *sys.modules]\n"
         "    found = [x for x in told if 'PYTEST' in x.upper() or x.upper().startswith('ATTNSPEC')]\n"
-            "    found = [x for x in found if not x.startswith('numpy.')]\n"
+        "    found = [x for x in found if not x.startswith('numpy.')]\n"
         "    raise ValueError(f'{len(found)} words {found}')\n",
     )
     assert "PYTEST_CURRENT_TEST" in os.environ
@@ -296,8 +296,7 @@ def test_an_array_comes_back_as_it_was_written(view, tmp_path):
 
 def test_the_order_and_the_numbers_follow_from_the_seed():
     names = [
-        [item.name for item in planned([find(name, seed) for name in CASES], seed)]
-        for seed in (1, 1, 2)
+        [item.name for item in planned([find(name, seed) for name in CASES], seed)] for seed in (1, 1, 2)
     ]
     assert names[0] == names[1]
     assert names[0] != names[2]
