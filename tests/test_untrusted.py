@@ -122,7 +122,7 @@ def test_names_and_layout_of_a_configuration_are_applied_by_the_judge(here):
 @pytest.mark.parametrize(
     ("cheat", "message"),
     [
-        ("oracle.py:imported", r"attnspec.*: refused"),
+        ("oracle.py:imported", r"^attnspec\S*: refused"),
         ("oracle.py:imported_by_another_name", "__init__.py: refused"),
         ("oracle.py:in_another_process", "subprocess.Popen: refused"),
         ("oracle.py:expected_values", "expected.npz: refused"),
@@ -206,7 +206,8 @@ def test_memory_is_poisoned_and_stdout_is_no_answer(here):
     remote = answers(place)
     remote.run(ONE, {})
     large = dict.fromkeys(ONE, np.ones((2, 700), np.float32))
-    assert not (remote.run(large, {}) == 1).any()
+    found = np.abs(remote.run(large, {}))
+    assert (found < 1e30).mean() < 0.5, "NaN, or its half as another number"
     remote.close()
 
 
