@@ -92,6 +92,8 @@ FILE = configuration.FILE
 PROGRAM = "program:"
 #: The prefix of a folder of answers.
 OFFLINE = "offline:"
+#: The prefix of a function that is not trusted.
+UNTRUSTED = "untrusted:"
 
 
 def registered() -> "dict[str, tuple[EntryPoint, ...]]":
@@ -130,6 +132,10 @@ def expand(wanted: str) -> tuple[str, ...]:
     attnspec.backends.errors.BackendError: backend: expected a library (numpy, ...
     """
     place, options = split_options(wanted)
+    if wanted.startswith(UNTRUSTED + PROGRAM):
+        return (wanted,)
+    if wanted.startswith(UNTRUSTED):
+        return tuple(UNTRUSTED + name for name in expand(wanted.removeprefix(UNTRUSTED)))
     if place in ALIASES:
         return (with_options(ALIASES[place], options),)
     if place in _OF_LIBRARY or place in _OF_SEPARATE:
@@ -165,7 +171,10 @@ def _of_folder(name: str) -> str:
 
 def is_folder(name: str) -> bool:
     """Whether a name is that of a folder with a configuration."""
-    return not name.startswith((PROGRAM, OFFLINE)) and configuration.configuration_in(Path(name)) is not None
+    return (
+        not name.startswith((PROGRAM, OFFLINE, UNTRUSTED))
+        and configuration.configuration_in(Path(name)) is not None
+    )
 
 
 def name_program(command: str, call_limit: float | None = None, dtypes: Sequence[str] = ()) -> str:
@@ -179,6 +188,20 @@ def name_program(command: str, call_limit: float | None = None, dtypes: Sequence
     """
     limit = {"call_limit": f"{call_limit:g}"} if call_limit is not None else {}
     return with_options(f"{PROGRAM}{command}", limit | ({"dtype": ",".join(dtypes)} if dtypes else {}))
+
+
+def distrusted(name: str, call_limit: float | None = None) -> str:
+    """Return the name of a backend whose code is not trusted.
+
+    Examples
+    --------
+    >>> from attnspec.backends.names import distrusted
+    >>> distrusted("my_module:attention", 5), distrusted("untrusted:my_module:attention")
+    ('untrusted:my_module:attention?call_limit=5', 'untrusted:my_module:attention')
+    """
+    place, options = split_options(name.removeprefix(UNTRUSTED))
+    limit = {"call_limit": f"{call_limit:g}"} if call_limit is not None else {}
+    return with_options(UNTRUSTED + place, options | limit)
 
 
 def with_options(name: str, options: Mapping[str, str]) -> str:

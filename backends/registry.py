@@ -19,6 +19,7 @@ from attnspec.backends.names import (
     PORTABLE,
     PROGRAM,
     SEPARATE,
+    UNTRUSTED,
     expand,
     is_folder,
     registered,
@@ -63,10 +64,8 @@ def load(name: str) -> Backend:
 
 
 def _load(name: str) -> Backend:
-    if name.startswith(PROGRAM):
-        return _load_program(name)
-    if name.startswith(OFFLINE):
-        return _load_recorded(name)
+    if (apart := _load_apart(name)) is not None:
+        return apart
     place, options = split_options(name)
     place = ALIASES.get(place, place)
     settings = settings_of(name, options)
@@ -90,6 +89,19 @@ def _load(name: str) -> Backend:
     if ":" in single:
         return load_user(name, single, settings)
     return with_settings(name, _load_registered(single), settings)
+
+
+def _load_apart(name: str) -> Backend | None:
+    """Load a backend whose code does not run in this process. Return None for another one."""
+    if name.startswith(PROGRAM):
+        return _load_program(name)
+    if name.startswith(OFFLINE):
+        return _load_recorded(name)
+    if name.startswith(UNTRUSTED):
+        from attnspec.backends.untrusted.backend import untrusted_backend
+
+        return untrusted_backend(name)
+    return None
 
 
 def _configuration(place: str) -> Path | None:

@@ -99,8 +99,8 @@ def check_options(names: Iterable[str]) -> None:
         ...
     attnspec.backends.errors.BackendError: backend m:f?dtype=float31: dtype: expected some of float16, ...
     """
-    from attnspec.backends.names import OFFLINE, PROGRAM, split_options
+    from attnspec.backends.names import OFFLINE, PROGRAM, UNTRUSTED, split_options
 
     for name in names:
-        if not name.startswith((PROGRAM, OFFLINE)):  # these have other options
+        if not name.startswith((PROGRAM, OFFLINE, UNTRUSTED)):  # these have other options
             settings_of(name, split_options(name)[1])

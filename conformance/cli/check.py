@@ -128,6 +128,11 @@ def _reporting(command: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--resume", is_flag=True, help="Continue the run in the file of --results; judge only what it lacks."
 )
+@click.option(
+    "--untrusted",
+    is_flag=True,
+    help="Judge code that may cheat: in a confined process of its own, on drawn cases in a drawn order.",
+)
 @click.option("--seed", type=int, metavar="N", help="Seed of the generated cases.")
 @_reporting
 def check(
@@ -148,6 +153,7 @@ def check(
     within: float,
     memory: float | None,
     resume: bool,
+    untrusted: bool,
     **reports: Any,
 ) -> None:
     """Judge backends.
@@ -180,6 +186,10 @@ def check(
             f"and no {FILE} in this folder or its parents"
         )
     wanted = [name for one in asked for name in expand(with_options(one, given))] + own
+    if untrusted:
+        from attnspec.backends.names import distrusted
+
+        wanted = [distrusted(name, call_limit) for name in wanted]
     check_options(wanted)
     if search is not None:
         from attnspec.conformance.run.run import search_all
@@ -194,7 +204,11 @@ def check(
         if found:
             raise click.UsageError("--level: expected either --level or --rule, got both")
         found = rules_of(level)
-    selection = Selection(quick, found, match=texts, level=level or "", seed=seed)
+    if untrusted:
+        from attnspec.conformance.run.untrusted import drawn_seed
+
+        seed = drawn_seed() if seed is None and not sizes else seed
+    selection = Selection(quick, found, match=texts, level=level or "", seed=seed, untrusted=untrusted)
     if sizes:
         if quick or seed is not None:
             raise click.UsageError("--sizes: expected neither --quick nor --seed, which have other cases")

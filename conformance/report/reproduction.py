@@ -3,7 +3,7 @@
 import json
 import shlex
 
-from attnspec.backends.names import PROGRAM, split_options
+from attnspec.backends.names import PROGRAM, UNTRUSTED, split_options
 from attnspec.conformance.traits import ARBITRARY, RELATED
 from attnspec.conformance.verdict import Difference, Verdict
 
@@ -105,14 +105,17 @@ def judged_again(verdict: Verdict, seed: int | None = None) -> str:
     "attnspec check 'm:f?dtype=float16' --seed 7 --case a-1-float16"
     >>> judged_again(Verdict("program:./a.out -v", "a-1-float32", "", ("MASK-6",), "error"))
     "attnspec check --program './a.out -v' --case a-1-float32"
+    >>> judged_again(Verdict("untrusted:m:f", "a-1-float32", "", ("MASK-6",), "error"), seed=7)
+    'attnspec check m:f --untrusted --seed 7 --case a-1-float32'
     """
     drawn = [] if seed is None else ["--seed", str(seed)]
     sized = ["--sizes"] if verdict.case.startswith("sizes-") else []
-    name = [verdict.backend]
-    if verdict.backend.startswith(PROGRAM):
-        command, options = split_options(verdict.backend.removeprefix(PROGRAM))
+    backend, distrusted = verdict.backend.removeprefix(UNTRUSTED), verdict.backend.startswith(UNTRUSTED)
+    name = [backend, *(["--untrusted"] if distrusted else [])]
+    if backend.startswith(PROGRAM):
+        command, options = split_options(backend.removeprefix(PROGRAM))
         limit = options.get("call_limit")
-        name = ["--program", command, *(["--call-limit", limit] if limit else [])]
+        name = [*name[1:], "--program", command, *(["--call-limit", limit] if limit else [])]
         name += [word for one in options.get("dtype", "").split(",") if one for word in ("--dtype", one)]
     return shlex.join(["attnspec", "check", *name, *sized, *drawn, "--case", verdict.case])
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from attnspec import rules
+from attnspec.backends.names import UNTRUSTED
 from attnspec.conformance.report.because import also, because
 from attnspec.conformance.report.by_rule import NOT_SHOWN, about, says
 from attnspec.conformance.report.causes import ALWAYS, Cause
@@ -69,7 +70,7 @@ def details(verdict: Verdict, seed: int | None = None, cause: Cause | None = Non
     if cause is not None:
         lines += because(cause)
     program = reproduction(verdict, seed)
-    if program and _crashed(verdict):
+    if program and (_crashed(verdict) or verdict.backend.startswith(UNTRUSTED)):
         lines.append(f"reproduce: {judged_again(verdict, seed)}")
     elif program:
         lines += ["reproduce:", *(f"    {line}" for line in program.splitlines())]

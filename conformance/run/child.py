@@ -31,6 +31,7 @@ from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.judge.sized import GROUPS, Sized
 from attnspec.conformance.report.outside import cut
 from attnspec.conformance.results import Subject
+from attnspec.conformance.run import untrusted
 from attnspec.conformance.run.copies import can_be_copied, serve_in_copies, threads, write_all
 from attnspec.conformance.run.limits import Limits, probe_of
 from attnspec.conformance.suite import groups, items, matches
@@ -79,8 +80,10 @@ class Child:
         selection.pop("level")  # the selection has its rules
         for rule in selection["rules"]:
             find_rule(rule)
-        sizes = selection.pop("sizes")
-        found: list[Item | Sized] = list(_sized(selection) if sizes else items(**selection))
+        sizes, distrusted = selection.pop("sizes"), selection.pop("untrusted")
+        found: list[Item | Sized] = list(_sized(selection) if sizes else items(**_unchanged(selection)))
+        if distrusted and not sizes:
+            found = untrusted.planned(found, self.seed or 0, selection["names"])
         named = {*self.files, *(name for item in found for name in (item.id, item.name))}
         for name in selection["names"]:
             if name not in named and not selection["rules"]:
@@ -166,6 +169,12 @@ class Child:
     def _item(self, name: str, group: str) -> Item | Sized:
         if name in self._planned:
             return self._planned[name]
+        if group == untrusted.ROWS:
+            return next(item for item in untrusted.rows(self.seed or 0) if item.name == name)
+        if (original := untrusted.unchanged(name)) != name:
+            case = self._item(original, group)
+            assert isinstance(case, Case)  # noqa: S101 - for the type checker: only cases are copied
+            return untrusted.changed(case, self.seed or 0)
         if group.startswith(GROUPS):
             return next(item for item in sized() if item.name == name)
         made = _of_group(group, self.seed, self.backend.constraints.suffix) if group else {}
@@ -182,6 +191,11 @@ def subject_of(name: str, backend: Backend) -> Subject:
 
 def _not_judged(backend: Backend, item: Sized) -> Verdict:
     return Verdict(backend.name, item.name, item.group, item.rules, "unsupported", item.dtype, item.operation)
+
+
+def _unchanged(selection: Mapping[str, Any]) -> dict[str, Any]:
+    """Ask for the cases that copies with a changed number are made of."""
+    return {**selection, "names": [untrusted.unchanged(name) for name in selection["names"]]}
 
 
 def _sized(selection: Mapping[str, Any]) -> Iterator[Sized]:

@@ -27,6 +27,9 @@ class Selection:
         The sizes instead of the suite: calls by formula at the sizes at which kernels take other paths.
     within : float
         The seconds that a run of the sizes may take.
+    untrusted : bool
+        Whether the implementation is not trusted: cases come in a drawn order, with copies of them in
+        which a number is changed.
     memory : float
         The memory in GiB that a case of the sizes may use. 0 allows half of the memory of the machine.
     fits : str
@@ -52,6 +55,7 @@ class Selection:
     sizes: bool = False
     within: float = 600.0
     memory: float = 0.0
+    untrusted: bool = False
 
     @property
     def part(self) -> str:

@@ -1,0 +1,1 @@
+"""A function in a process of its own, which holds no expected value and cannot import attnspec."""

@@ -1,0 +1,85 @@
+"""What a function that is not trusted must not see: this package, on disk and in memory."""
+
+import ctypes
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+import attnspec
+
+_SET_DUMPABLE = 4
+#: The beginnings of environment variables that say that a process belongs to a test.
+_TELLING = ("ATTNSPEC", "PYTEST", "COVERAGE", "COV_CORE", "HYPOTHESIS", "NOX", "TOX", "CI")
+
+
+@cache
+def hidden_places() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the folders and the files of this package, wherever links of it lead.
+
+    Examples
+    --------
+    >>> import attnspec
+    >>> from attnspec.backends.untrusted.hidden import hidden_places
+    >>> any(path.endswith("expected.npz") for path in hidden_places()[1])
+    True
+    """
+    top = Path(attnspec.__file__).parent
+    found = {path.resolve() for folder, _, names in os.walk(top) for path in (Path(folder, x) for x in names)}
+    files = {path for path in found if path.is_file()}
+    folders = {Path(folder).resolve() for folder, _, _ in os.walk(top)} | {path.parent for path in files}
+    # A checkout has the same files in its history.
+    history = Path(attnspec.__file__).resolve().parents[1] / ".git"
+    if history.is_file():
+        with suppress(OSError, ValueError):
+            place = history.read_text(encoding="utf-8").partition(": ")[2].strip()
+            folders.add(Path(place).resolve().parents[1])
+    elif history.is_dir():
+        folders.add(history)
+    return tuple(map(str, sorted(folders))), tuple(map(str, sorted(files)))
+
+
+def guarded_places() -> tuple[str, ...]:
+    """Return the folders from which Python imports, to which the function must not write.
+
+    Examples
+    --------
+    >>> import sys
+    >>> from attnspec.backends.untrusted.hidden import guarded_places
+    >>> sys.prefix in guarded_places()
+    True
+    """
+    places = (sys.prefix, sys.base_prefix, *(one for one in sys.path if one))
+    return tuple(dict.fromkeys(str(Path(one).resolve()) for one in places if Path(one).is_dir()))
+
+
+def close_memory() -> bool:
+    """Forbid other processes of this user to read or write the memory of this one. True if it is done.
+
+    Only Linux offers this.
+
+    Examples
+    --------
+    >>> from attnspec.backends.untrusted.hidden import close_memory
+    >>> close_memory() in (True, False)
+    True
+    """
+    return sys.platform == "linux" and bool(ctypes.CDLL(None).prctl(_SET_DUMPABLE, 0, 0, 0, 0) == 0)
+
+
+def plain_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Remove the variables that say that a process belongs to a test.
+
+    Examples
+    --------
+    >>> from attnspec.backends.untrusted.hidden import plain_environment
+    >>> plain_environment({"PATH": "/bin", "PYTEST_CURRENT_TEST": "test_x", "CI": "true"})
+    {'PATH': '/bin'}
+    """
+    return {
+        name: text
+        for name, text in environment.items()
+        if name != "_" and not any(name == one or name.startswith(f"{one}_") for one in _TELLING)
+    }

@@ -1,0 +1,279 @@
+"""The caller of a function in a process of its own: it believes nothing of what that process says."""
+
+import inspect
+import json
+import os
+import secrets
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec.backends.errors import BackendError, Broken, Late
+from attnspec.backends.program.handshake import PROTOCOL, parsed, short
+from attnspec.backends.program.process import Process
+from attnspec.backends.untrusted.files import read_again, read_result, write_array
+from attnspec.backends.untrusted.hidden import guarded_places, hidden_places, plain_environment
+from attnspec.spelling import spell
+
+#: Time limits in seconds of one call, and of the start with the import of a library.
+CALL_LIMIT, START_LIMIT = 60.0, 120.0
+#: Number of calls without an answer in time after which the function is not called again.
+_MOST_HANGS = 5
+#: The files that run in the other process, and import nothing of this package.
+_SERVER = ("server.py", "confine.py")
+_OWN = Path(__file__).parent
+#: Bytes of an element of the widest dtype.
+_WIDEST = 16
+
+
+class Refused(Exception):  # noqa: N818 - it represents what the function raised
+    """The function raised for a call."""
+
+
+class Remote:
+    """A function in a process of its own, which is started again after an error.
+
+    Parameters
+    ----------
+    name : str
+        The requested name of the backend.
+    place : str
+        ``module:function`` or ``./file.py:function``.
+    array, device : str
+        As in the settings of a backend.
+    folder : Path
+        The working directory of the process.
+    seconds : float, optional
+        Time limit for one call.
+    system : bool, optional
+        Whether the means of the operating system confine the process too, where it has them.
+
+    Raises
+    ------
+    BackendError
+        If it cannot be started, or has no such function.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        place: str,
+        array: str,
+        device: str,
+        folder: Path,
+        *,
+        seconds: float = CALL_LIMIT,
+        system: bool = True,
+    ) -> None:
+        self._name, self._seconds, self._place = name, seconds, folder
+        folders, files = hidden_places()
+        confine = {"folders": folders, "files": files, "guarded": guarded_places(), "system": system}
+        hello = {"do": "hello", "protocol": PROTOCOL, "place": place, "array": array, "device": device}
+        self._hello = json.dumps(hello | {"confine": confine})
+        self._process: Process | None = None
+        self._hung = 0
+        #: What the last call returned, which further calls leave unchanged.
+        self._last: list[NDArray[Any]] = []
+        # It is made before the process is confined, which cannot write to all folders that are made later.
+        self._home = Path(tempfile.mkdtemp())
+        try:
+            self._start()
+        except Broken as broken:
+            self.close()
+            raise BackendError(
+                f"backend {name}: expected {place} to be imported, but its process {broken}"
+            ) from broken
+        except BackendError:
+            self.close()
+            raise
+
+    def function(self) -> Callable[..., Any]:
+        """Return a function with the signature of the other one, which calls it."""
+
+        def run(*arrays: Any, **options: Any) -> Any:
+            names = [one.name for one in parameters if one.kind in _POSITIONAL][: len(arrays)]
+            if len(names) < len(arrays):
+                raise TypeError(f"expected at most {len(names)} arrays, got {len(arrays)}")
+            return self.run(dict(zip(names, arrays, strict=True)), options)
+
+        parameters = self.parameters
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] # read by inspect
+        return run
+
+    def run(self, first: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
+        """Make one call.
+
+        Parameters
+        ----------
+        first, options : mapping
+            Arguments to pass by position and by name, by the names of the function.
+
+        Raises
+        ------
+        Refused, NotImplementedError
+            If the function raises.
+        Broken
+            If the process ends, hangs or gives no valid answer. It is started again for the next call.
+        """
+        if self._hung >= _MOST_HANGS:
+            raise Broken(f"is not called again: {self._hung} calls had no answer in {self._seconds:g} s")
+        try:
+            folder = Path(tempfile.mkdtemp(dir=self._home))
+        except OSError as error:
+            raise Broken(f"removed the folder of its calls: {error.strerror}") from error
+        try:
+            return self._called(folder, first, options)
+        except BackendError as error:
+            raise Broken(f"could not be started again: {error}") from error
+        except OSError as error:
+            self._discard()
+            raise Broken(f"left no folder to write a call to: {error.strerror}") from error
+        except Broken as broken:
+            self._hung += isinstance(broken, Late)
+            self._discard()
+            raise
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def close(self) -> None:
+        """End the process."""
+        self._discard()
+        shutil.rmtree(self._home, ignore_errors=True)
+
+    def _called(self, folder: Path, first: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
+        given = {**first, **options}
+        arrays = {name: thing for name, thing in given.items() if isinstance(thing, np.ndarray)}
+        tensors = {name: write_array(folder / f"{name}.bin", array) for name, array in arrays.items()}
+        # Nothing in a call tells its case; an answer that was made before the call has another number.
+        number = secrets.randbits(48)
+        message = {
+            "do": "run",
+            "id": number,
+            "folder": str(folder),
+            "positional": list(first),
+            "options": {name: _plain(thing) for name, thing in given.items() if name not in arrays},
+            "tensors": tensors,
+        }
+        process = self._process or self._start()
+        process.send(json.dumps(message))
+        answer = parsed(process.receive(self._seconds))
+        if not isinstance(answer, dict) or answer.get("id") != number:
+            raise Broken(f"answered to another call: got {short(json.dumps(answer))}")
+        for name, array in arrays.items():
+            _write_back(name, array, read_again(folder / f"{name}.bin", array))
+        said = str(answer.get("message", ""))
+        if answer.get("status") == "unsupported":
+            raise NotImplementedError(said)
+        if answer.get("status") == "refused":
+            kind = str(answer.get("kind", ""))[:100]
+            raise _kind(kind)(said)
+        results = answer.get("tensors")
+        if answer.get("status") != "ok" or not isinstance(results, list) or len(results) > 100:
+            raise Broken(f"gave an invalid answer: got {short(json.dumps(answer))}")
+        self._compare_last(folder)
+        most = _most(arrays)
+        parts = [
+            None if one is None else self._result(folder / f"result-{place}.bin", one, most)
+            for place, one in enumerate(results)
+        ]
+        self._last = [part.copy() for part in parts if part is not None]
+        return tuple(parts) if answer.get("many") is True or len(parts) != 1 else parts[0]
+
+    def _compare_last(self, folder: Path) -> None:
+        """Compare the results of the last call, which the function may keep, with what they were (ERR-13)."""
+        last, self._last = self._last, []
+        for number, before in enumerate(last):
+            after = read_again(folder / f"kept-{number}.bin", before)
+            if after.tobytes() != before.tobytes():
+                raise Broken("changed the result of an earlier call, which its caller keeps")
+
+    def _result(self, path: Path, tensor: Any, most: int) -> NDArray[Any]:
+        array = read_result(path, tensor, most)
+        if tensor.get("aliases"):
+            raise Broken(f"returned memory of its argument {short(str(tensor['aliases']))} as a result")
+        return array
+
+    def _start(self) -> Process:
+        # A new copy for each process: the process before may have written to its own.
+        with tempfile.TemporaryDirectory() as copy:
+            for file in _SERVER:
+                shutil.copyfile(_OWN / file, Path(copy, file))
+            command = [sys.executable, "-P", "-s", str(Path(copy, _SERVER[0]))]
+            own = {"TMPDIR": str(self._home), "PYTHONDONTWRITEBYTECODE": "1"}
+            environment = plain_environment(os.environ) | own
+            process = Process(command, self._place, environment=environment, leads=True)
+            try:
+                process.send(self._hello)
+                self._greeted(parsed(process.receive(START_LIMIT)))
+            except BaseException:
+                process.stop()
+                raise
+        self._process = process
+        return process
+
+    def _greeted(self, said: Any) -> None:
+        """Read the greeting."""
+        if isinstance(said, dict) and "problem" in said:
+            raise BackendError(f"backend {self._name}: its import raised {str(said['problem'])[:1000]}")
+        try:
+            self.library, self.version = str(said["library"])[:60], str(said["version"])[:60]
+            self.confined = tuple(str(one)[:20] for one in said["confined"])
+            self.parameters = [_parameter(*one) for one in said["parameters"]]
+            inspect.Signature(self.parameters)
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
+            raise BackendError(
+                f"backend {self._name}: expected a greeting with a signature, got {short(json.dumps(said))}"
+            ) from error
+
+    def _discard(self) -> None:
+        process, self._process = self._process, None
+        self._last = []
+        if process is not None:
+            process.stop()
+
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _parameter(name: str, kind: str, has_default: object) -> inspect.Parameter:
+    """Make a parameter of the signature. A default is None here, and is not passed."""
+    is_one = kind not in ("VAR_POSITIONAL", "VAR_KEYWORD")
+    default = None if has_default and is_one else inspect.Parameter.empty
+    return inspect.Parameter(name, getattr(inspect.Parameter, kind), default=default)
+
+
+def _kind(name: str) -> type[Exception]:
+    """Return an exception with the name of another one, for reports."""
+    return type(name, (Refused,), {}) if name.isidentifier() else Refused
+
+
+def _write_back(name: str, array: NDArray[Any], after: NDArray[Any]) -> None:
+    """Write what the function made of an argument into the array of the caller, which compares it (NUM-4)."""
+    if after.tobytes() == np.ascontiguousarray(array).tobytes():
+        return
+    with suppress(ValueError):  # not writable
+        array[...] = after
+        return
+    raise Broken(f"changed its argument {name}")
+
+
+def _most(arrays: Mapping[str, NDArray[Any]]) -> int:
+    """Return the most bytes that a result may have: the rows of an argument, with all sizes as widths."""
+    rows = max((array.size // max(1, array.shape[-1]) for array in arrays.values() if array.ndim), default=1)
+    width = max((size for array in arrays.values() for size in array.shape), default=1)
+    return _WIDEST * max(rows, 1) * max(width, 1) ** 2 + 4096
+
+
+def _plain(thing: Any) -> Any:
+    """Encode an option as the protocol does."""
+    if isinstance(thing, tuple | list):
+        return [_plain(one) for one in thing]
+    thing = thing.item() if isinstance(thing, np.generic) else thing
+    return spell(thing) if isinstance(thing, float) else thing
