@@ -1,5 +1,6 @@
 """The cases that ONNX ships for its operator Attention, with their own expected data."""
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ def draw() -> list[Trial]:
     from onnx import helper
     from onnx.backend.test.case.node import _NodeTestCases as cases
 
+    import_module("onnx.backend.test.case.node.attention")  # fills the list
     trials = []
     for case in cases:
         node = case.model.graph.node[0]
