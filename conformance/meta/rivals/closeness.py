@@ -46,19 +46,16 @@ def close(
     (True, False)
     """
 
+    def compared(one: Array, other: Array) -> bool:
+        return np.allclose(wide(one), wide(other), rtol=relative, atol=absolute, equal_nan=nan_equal)
+
     def accepts(got: tuple[Array, ...], trial: Trial) -> bool:
         output, own_dtype = trial.exact[0] if exact else trial.own, trial.given["query"].dtype
         expected = (output.astype(own_dtype) if dtype else output, *(trial.exact[1:] if lse else ()))
         if dtype and got[0].dtype != own_dtype:
             return False
         return len(got) >= len(expected) and all(
-            one.shape == other.shape
-            and np.allclose(
-                *(wide(array) for array in ((other, one) if swapped else (one, other))),
-                rtol=relative,
-                atol=absolute,
-                equal_nan=nan_equal,
-            )
+            one.shape == other.shape and (compared(other, one) if swapped else compared(one, other))
             for one, other in zip(got, expected, strict=False)
         )
 
@@ -105,7 +102,8 @@ def exceeding_neither(absolute: float, relative: float, ratio: float, *, logarit
 
 def _matched(got: Array, expected: Array, absolute: float, relative: float) -> Array:
     error = np.abs(got - expected)
-    return (error <= absolute) | (error / (np.abs(expected) + 1e-8) <= relative)
+    matched: Array = (error <= absolute) | (error / (np.abs(expected) + 1e-8) <= relative)
+    return matched
 
 
 def normalised_error(limit: float) -> Accepts:

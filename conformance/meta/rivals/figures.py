@@ -12,7 +12,7 @@ from attnspec.conformance.meta.rivals.subjects import Subject, cheats, right, wr
 
 FILE = Path(__file__).resolve().parents[2] / "acceptance.json"
 
-#: Rejected; accepted with the results of the correct implementation in every call; accepted with others.
+#: Rejected; accepted with results that are right in every call; accepted with results that are not.
 REJECTED, UNSEEN, SEEN = "-", "=", "~"
 #: The name of the suite of attnspec in the figures.
 OWN = "attnspec"
@@ -51,7 +51,7 @@ def measured(rivals: Sequence[Rival], progress: Callable[[str], None] = lambda _
     own = lets_through([one.name for one in groups["wrong"]]) | own_cheats()
     letters[OWN] = {one.name: UNSEEN if one.name in own else REJECTED for one in every}
     # `nox -s gallery` fails if the suite does not pass a correct entry.
-    letters[OWN] |= {one.name: SEEN for one in groups["correct"]}
+    letters[OWN] |= {one.name: UNSEEN for one in groups["correct"]}
     rules = (*(rival.name for rival in rivals), OWN)
     return Figures(
         rules,
@@ -73,7 +73,7 @@ def letters_of(subjects: Iterable[Subject], rivals: Sequence[Rival]) -> dict[str
 def _letter(one: Judged) -> str:
     if not one.accepted:
         return REJECTED
-    return SEEN if one.differs else UNSEEN
+    return SEEN if one.off else UNSEEN
 
 
 def read(path: Path = FILE) -> Figures:

@@ -1,6 +1,7 @@
 """FlashAttention: the error is at most twice that of plain arithmetic in the same dtype."""
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +30,7 @@ def draw() -> list[Trial]:
     """Draw calls of fixed and then of variable lengths. The last query stands at the last key."""
     rng = np.random.default_rng(0)
     trials = []
+    options: dict[str, Any]
     for queries, keys, depth, heads, causal, local, softcap, dtype in _CALLS:
         batch = 1 if queries * keys > 2**15 else 2
         shapes = ((batch, 6, queries, 64), (batch, heads, keys, 64), (batch, heads, keys, depth))

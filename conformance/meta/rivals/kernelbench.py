@@ -1,4 +1,4 @@
-"""KernelBench, problem 97 of level 1: random trials, and one tolerance for both kinds of error."""
+"""KernelBench, problem 97 of level 1: one tolerance for both kinds of error."""
 
 import numpy as np
 
@@ -12,16 +12,15 @@ _SOURCE = (
     "/src/kernelbench/eval.py"
 )
 _INPUTS = (
-    "`torch.rand`, float32, no option, 512 queries and keys, depth 1024, 2 trials of 5;"
+    "`torch.rand`, float32, no option, 512 queries and keys, depth 1024, 1 trial of 5;"
     " batch 1 with 1 head, 32 with 32 in the source"
 )
 
 
 def draw() -> list[Trial]:
-    """Draw two of the five trials."""
+    """Draw one of the five trials, which differ in their random numbers only."""
     rng = np.random.default_rng(42)
-    drawn = [Trial(arrays(rng, FLOAT32, (1, 1, 512, 1024), distribution=uniform)) for _ in range(2)]
-    return [drawn[0], *(one.repeated() for one in drawn[1:])]
+    return [Trial(arrays(rng, FLOAT32, (1, 1, 512, 1024), distribution=uniform))]
 
 
 RIVALS = (

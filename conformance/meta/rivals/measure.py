@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from ml_dtypes import finfo
 
+from attnspec.conformance.meta.rivals.closeness import wide
 from attnspec.conformance.meta.rivals.rival import Rival
 from attnspec.conformance.meta.rivals.subjects import Subject, steps_of, subject
 from attnspec.conformance.meta.rivals.trial import Array, Given, Trial, outputs
@@ -19,12 +21,13 @@ class Judged:
     Attributes
     ----------
     accepted : bool
-    differs : bool
-        Whether a result had other bits than that of the correct implementation.
+    off : bool
+        Whether the largest error of a result was over ten times that of the correct implementation, or of
+        rounding to the dtype.
     """
 
     accepted: bool
-    differs: bool
+    off: bool
 
 
 def judged(subjects: Iterable[Subject], rivals: Sequence[Rival]) -> dict[str, dict[str, Judged]]:
@@ -50,7 +53,7 @@ def judged(subjects: Iterable[Subject], rivals: Sequence[Rival]) -> dict[str, di
     >>> from attnspec.conformance.meta.rivals.measure import judged
     >>> from attnspec.conformance.meta.rivals.subjects import subject
     >>> judged([subject("inverted_polarity")], RIVALS[1:])["KernelBench, float32"]
-    {'inverted_polarity': Judged(accepted=True, differs=False)}
+    {'inverted_polarity': Judged(accepted=True, off=False)}
     """
     found: dict[str, dict[str, Judged]] = {rival.name: {} for rival in rivals}
     with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -72,7 +75,7 @@ def judged(subjects: Iterable[Subject], rivals: Sequence[Rival]) -> dict[str, di
 
 def _of(one: Subject, rivals: Sequence[Rival], trials: Sequence[tuple[Any, ...]]) -> dict[str, Judged]:
     function = one.make()
-    alive, differs = list(rivals), False
+    alive, differs, off = list(rivals), False, False
     results: dict[str, Judged] = {}
     for trial, steps, right, verdicts in trials:
         if not _takes(one, trial.given):
@@ -84,14 +87,29 @@ def _of(one: Subject, rivals: Sequence[Rival], trials: Sequence[tuple[Any, ...]]
         else:
             same, got = True, right
         differs = differs or not same
+        off = off or (not same and _is_off(got, right, trial))
         for rival in list(alive):
             accepted = verdicts[rival.name] if same else got is not None and rival.accepts(got, trial)
             if not accepted:
                 alive.remove(rival)
-                results[rival.name] = Judged(accepted=False, differs=differs)
+                results[rival.name] = Judged(accepted=False, off=off)
         if not alive:
             break
-    return results | {rival.name: Judged(accepted=True, differs=differs) for rival in alive}
+    return results | {rival.name: Judged(accepted=True, off=off) for rival in alive}
+
+
+def _is_off(got: tuple[Array, ...] | None, right: tuple[Array, ...] | None, trial: Trial) -> bool:
+    if got is None or right is None or len(got) != len(right):
+        return True
+    for one, other, exact in zip(got, right, trial.exact, strict=True):
+        if (one.shape, one.dtype) != (other.shape, other.dtype):
+            return True
+        finite = np.isfinite(exact)
+        error, usual = (np.abs(wide(array) - exact)[finite].max(initial=0) for array in (one, other))
+        rounding = float(finfo(one.dtype).eps) * np.abs(exact[finite]).max(initial=0)
+        if not error <= 10 * max(usual, rounding):
+            return True
+    return False
 
 
 def _takes(one: Subject, given: Given) -> bool:

@@ -20,9 +20,9 @@ inputs that they draw. This page shows which bugs such rules do not find. It hol
 
 - *Wrong* counts the {wrong} of the {every_wrong} wrong entries that compute the forward pass of attention
   in another way. Entries that concern gradients, companions or refusals only are left out.
-- *Seen* counts the entries among them whose results, on these inputs, differ from those of the correct
-  implementation in some bit. The rule accepted these results. For the others, no input shows the bug, most
-  often because no input has the option that is wrong.
+- *Off* counts the entries among them that had a wrong result in these calls: its largest error was more than
+  ten times that of the correct implementation. The rule accepted it. For the others, no call shows the bug,
+  most often because no call has the option that is wrong.
 - *Cheats* do not compute attention at all: {cheats}.
 - *Correct* counts the correct entries that the rule rejects, of {correct} (of {every_correct}) with a
   forward pass of their own.
@@ -51,8 +51,8 @@ and writes this page. Tests check that both agree.
 
 ## Accepted with wrong results
 
-For each rule, wrong entries whose results it accepted although they differ from the correct ones. Those
-that most other rules reject come first.
+For each rule, wrong entries whose results it accepted although they are off, as above. Those that most other
+rules reject come first.
 
 {lists}
 """
@@ -61,7 +61,7 @@ that most other rules reject come first.
 def page(figures: Figures) -> str:
     """Write the page from the stored figures."""
     rows = [
-        "| rule | accepts if | inputs | wrong | seen | cheats | correct |",
+        "| rule | accepts if | inputs | wrong | off | cheats | correct |",
         "| --- | --- | --- | --- | --- | --- | --- |",
         *(_row(rival.name, rival, figures) for rival in RIVALS),
         _row(OWN, None, figures),
