@@ -105,7 +105,7 @@ def test_the_subjects_are_the_forward_pass():
 def test_a_rule_accepts_what_is_close_and_nothing_else(accepts, good, bad):
     assert accepts((good,), TRIAL)
     assert not accepts((bad,), TRIAL)
-    assert not accepts((good[0],), TRIAL)
+    assert not accepts((good[:, :1],), TRIAL)
 
 
 def test_the_inputs_are_the_same_in_each_run_and_have_the_options_of_the_source():

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from ml_dtypes import finfo
 
 from attnspec.conformance.meta.rivals.closeness import wide
 from attnspec.conformance.meta.rivals.rival import Rival
@@ -106,7 +105,7 @@ def _is_off(got: tuple[Array, ...] | None, right: tuple[Array, ...] | None, tria
             return True
         finite = np.isfinite(exact)
         error, usual = (np.abs(wide(array) - exact)[finite].max(initial=0) for array in (one, other))
-        rounding = float(finfo(one.dtype).eps) * np.abs(exact[finite]).max(initial=0)
+        rounding = float(np.spacing(one.dtype.type(1))) * np.abs(exact[finite]).max(initial=0)
         if not error <= 10 * max(usual, rounding):
             return True
     return False
