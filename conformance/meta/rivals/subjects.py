@@ -112,8 +112,8 @@ def steps_of(given: Given) -> frozenset[str]:
     >>> import numpy as np
     >>> from attnspec.conformance.meta.rivals.subjects import steps_of
     >>> one = np.ones((1, 1))
-    >>> "by_mask" in steps_of({"query": one, "key": one, "value": one})
-    False
+    >>> {"attend", "backward"} & steps_of({"query": one, "key": one, "value": one})
+    {'attend'}
     """
     with recorded() as (attention, called):
         attention(**given)
