@@ -13,7 +13,7 @@ def _repeated(kept: Array, axis: int, size: int) -> Array:
     return kept.take(np.arange(kept.shape[axis]) % size, axis) if kept.ndim >= -axis else kept
 
 
-@wrong("with_mask", "DROP-5", "J", "NVIDIA/apex#816")
+@wrong("with_mask", "DROP-5", "J")
 def seeded_weights_left_as_they_are(call: Seeded) -> Any:
     """Drop weights, and forget to divide the others."""
     return base.with_mask(call).but(dropout_rate=0.0)
@@ -75,6 +75,12 @@ def one_seeded_mask_for_all_entries(call: Seeded) -> Any:
     return _repeated(base.mask_of_seed(call), -4, 1)
 
 
+@wrong("mask_of_seed", "DROP-8", "J", "NVIDIA/TransformerEngine#227")
+def one_seeded_mask_for_all_queries(call: Seeded) -> Any:
+    """Draw one mask for each head, and broadcast it along the queries."""
+    return _repeated(base.mask_of_seed(call), -2, 1)
+
+
 @wrong("mask_of_seed", "DROP-8", "G")
 def seeded_mask_repeated_every_64_keys(call: Seeded) -> Any:
     """Start the generator again for each tile of 64 keys."""
@@ -113,7 +119,7 @@ def nothing_divided_by_nothing(call: Seeded) -> Any:
     return made.but(dropout_rate=1.0) if call.dropout_p == 1 else made
 
 
-@wrong("with_mask_again", "DROP-11", "W")
+@wrong("with_mask_again", "DROP-11", "W", "Dao-AILab/flash-attention#1251")
 def another_mask_for_the_gradients(call: SeededGradients) -> Any:
     """Draw another mask for the backward pass."""
     return base.with_mask_again(call.but(seed=call.seed + 1))

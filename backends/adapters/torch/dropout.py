@@ -7,6 +7,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from attnspec.backends.adapters.torch.arguments import to_attn_mask
+from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
 
 _SDPA = torch.nn.functional.scaled_dot_product_attention
@@ -46,3 +47,13 @@ def seeded_dropout_attention(
             scale=scale,
             enable_gqa=bool(min(query.ndim, key.ndim) > 2 and query.shape[-3] != key.shape[-3]),
         )
+
+
+OF_DROPOUT = (
+    Deviation(
+        ("DROP-12",),
+        "a probability below 0 and one of NaN are accepted, and drop nothing",
+        "torch/dropout_p_not_checked",
+        when=lambda arguments: not arguments.get("dropout_p", 0) >= 0,
+    ),
+)
