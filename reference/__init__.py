@@ -30,6 +30,7 @@ from attnspec.reference.projection import projection
 from attnspec.reference.quantization import dequantize, dequantize_blocks
 from attnspec.reference.quantized_attention import quantized_attention
 from attnspec.reference.scores import scores
+from attnspec.reference.seeded_dropout import seeded_dropout_attention, seeded_dropout_attention_vjp
 from attnspec.reference.self_attention import self_attention
 from attnspec.reference.softmax import softmax
 from attnspec.reference.sparsity import block_sparse_attention, listed_attention
@@ -65,6 +66,8 @@ __all__ = [
     "rotary_frequencies",
     "rotary_vjp",
     "scores",
+    "seeded_dropout_attention",
+    "seeded_dropout_attention_vjp",
     "self_attention",
     "softmax",
     "split_heads",

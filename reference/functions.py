@@ -52,6 +52,12 @@ from attnspec.reference.quantization import (
 )
 from attnspec.reference.quantized_attention import quantized_attention, quantized_attention_of
 from attnspec.reference.scores import scores, scores_of
+from attnspec.reference.seeded_dropout import (
+    seeded_dropout_attention,
+    seeded_dropout_attention_of,
+    seeded_dropout_attention_vjp,
+    seeded_dropout_attention_vjp_of,
+)
 from attnspec.reference.self_attention import self_attention, self_attention_of
 from attnspec.reference.sparsity import (
     block_sparse_attention,
@@ -72,6 +78,8 @@ _OPERATIONS: tuple[tuple[Step, Step], ...] = (
     (multi_head_attention, multi_head_attention_of),
     (multi_head_attention_vjp, multi_head_attention_vjp_of),
     (latent_attention, latent_attention_of),
+    (seeded_dropout_attention, seeded_dropout_attention_of),
+    (seeded_dropout_attention_vjp, seeded_dropout_attention_vjp_of),
     (append_cache, append_cache_of),
     (gather_pages, gather_pages_of),
     (dequantize, dequantize_of),

@@ -28,6 +28,7 @@ _PACKED = _ones(query=(2, 3, 4), key=(2, 3, 4), value=(2, 3, 4)) | {
     "query_starts": _STARTS,
     "key_starts": _STARTS,
 }
+_DROPPED = _ones(query=(2, 3, 4), key=(2, 3, 4), value=(2, 3, 4)) | {"dropout_p": 0.5, "seed": 1}
 
 _SPARSE: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -72,6 +73,8 @@ FITTING: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             for vjp, of in (("", {}), ("_vjp", {"d_output": (2, 3, 4)}))
             for name, own in _SPARSE.items()
         },
+        "seeded_dropout_attention": _DROPPED,
+        "seeded_dropout_attention_vjp": _DROPPED | _ones(d_output=(2, 3, 4)),
         "latent_attention": _ones(query=(2, 3, 4), query_rotary=(2, 3, 2), latent=(4, 5), key_rotary=(4, 2))
         | _ones(key_weight=(2, 5, 4), value_weight=(2, 5, 3)),
         "rotary": _ones(features=(1, 3, 4)),

@@ -31,7 +31,7 @@ FILES = {
     "positions": ("positions", "rotary", "frequencies"),
     "sparsity": ("sparsity", "listed_keys"),
     "latent": ("latent",),
-    "dropout": ("dropout",),
+    "dropout": ("dropout", "seeded_dropout"),
     "gradients": (
         "gradients",
         "gradients_of_nothing",

@@ -38,6 +38,7 @@ from attnspec.reference.budget.quantization import (
     quantized_budget,
 )
 from attnspec.reference.budget.rotary import rotary_budget, rotary_gradient_budget
+from attnspec.reference.budget.seeded_dropout import seeded_budget, seeded_gradient_budget
 from attnspec.reference.heads import merge_heads, split_heads
 from attnspec.reference.sparsity import as_attention
 
@@ -199,7 +200,11 @@ def _alibi_bias(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, B
 
 #: The gradients of attention, on its own arrays and on packed ones.
 _GRADIENTS: Mapping[str, Callable[..., dict[str, Budget]]] = MappingProxyType(
-    {"attention_vjp": gradient_budget, "packed_attention_vjp": packed_gradient_budget}
+    {
+        "attention_vjp": gradient_budget,
+        "packed_attention_vjp": packed_gradient_budget,
+        "seeded_dropout_attention_vjp": seeded_gradient_budget,
+    }
 )
 _COMPANIONS: Mapping[str, Callable[[Mapping[str, Any], Arithmetic], dict[str, Budget]]] = MappingProxyType(
     {
@@ -218,6 +223,7 @@ _COMPANIONS: Mapping[str, Callable[[Mapping[str, Any], Arithmetic], dict[str, Bu
         "packed_attention": packed_budget,
         "paged_attention": paged_budget,
         "latent_attention": latent_budget,
+        "seeded_dropout_attention": seeded_budget,
         "rotary": rotary_budget,
         "rotary_vjp": rotary_gradient_budget,
         "rotary_frequencies": frequencies_budget,

@@ -27,6 +27,7 @@ from attnspec.reference.exact.packing import evaluate_packed, evaluate_packed_gr
 from attnspec.reference.exact.paging import evaluate_paged
 from attnspec.reference.exact.projection import block, projected
 from attnspec.reference.exact.quantization import dequantize, dequantize_blocks, quantized_attention
+from attnspec.reference.exact.seeded_dropout import evaluate_seeded, evaluate_seeded_gradients
 from attnspec.reference.exact.sparsity import evaluate_sparse, evaluate_sparse_gradients
 
 #: The variants whose values the oracle computes.
@@ -222,6 +223,8 @@ _OPERATIONS: Mapping[str, Evaluate] = MappingProxyType(
         "packed_attention": evaluate_packed,
         "packed_attention_vjp": evaluate_packed_gradients,
         "paged_attention": evaluate_paged,
+        "seeded_dropout_attention": evaluate_seeded,
+        "seeded_dropout_attention_vjp": evaluate_seeded_gradients,
         "dequantize": dequantize,
         "dequantize_blocks": dequantize_blocks,
         "quantized_attention": quantized_attention,

@@ -32,6 +32,10 @@ from attnspec.reference.rational.paging import paged_attention
 from attnspec.reference.rational.positions import alibi_bias, rotary
 from attnspec.reference.rational.projection import multi_head_attention, projection, self_attention
 from attnspec.reference.rational.quantization import dequantize, dequantize_blocks, quantized_attention
+from attnspec.reference.rational.seeded_dropout import (
+    seeded_dropout_attention,
+    seeded_dropout_attention_vjp,
+)
 from attnspec.reference.rational.sparsity import (
     block_sparse_attention,
     block_sparse_attention_vjp,
@@ -57,6 +61,8 @@ _WITH_DIALECT: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, str]], Arr
         "packed_attention_vjp": packed_attention_vjp,
         "paged_attention": paged_attention,
         "latent_attention": latent_attention,
+        "seeded_dropout_attention": seeded_dropout_attention,
+        "seeded_dropout_attention_vjp": seeded_dropout_attention_vjp,
         "rotary": rotary,
         "rotary_vjp": rotary_vjp,
         "rotary_frequencies": rotary_frequencies,

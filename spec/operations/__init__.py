@@ -10,6 +10,7 @@ from types import MappingProxyType
 from attnspec.operations import (
     attention,
     companions,
+    dropout,
     gradients,
     latent,
     packing,
@@ -61,6 +62,8 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
         "block_sparse_attention_vjp": sparsity.BLOCK_SPARSE_ATTENTION_VJP,
         "listed_attention": sparsity.LISTED_ATTENTION,
         "listed_attention_vjp": sparsity.LISTED_ATTENTION_VJP,
+        "seeded_dropout_attention": dropout.SEEDED_DROPOUT_ATTENTION,
+        "seeded_dropout_attention_vjp": dropout.SEEDED_DROPOUT_ATTENTION_VJP,
         "dequantize": quantization.DEQUANTIZE,
         "dequantize_blocks": quantization.DEQUANTIZE_BLOCKS,
         "quantized_attention": quantization.QUANTIZED_ATTENTION,

@@ -75,6 +75,8 @@ OF_COMPANIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "value_pages": ("v_cache", "value_cache", "v_pages", "paged_v_cache", "v"),
         "new_key": ("k_new", "key_new", "knew"),
         "new_value": ("v_new", "value_new", "vnew"),
+        "dropout_p": ("dropout", "dropout_rate", "p_dropout", "dropout_prob", "attn_dropout", "p"),
+        "seed": ("dropout_seed", "rng_seed", "philox_seed", "dropout_rng", "dropout_key"),
         "left_padding": ("cache_leftpad", "leftpad_k", "left_pad"),
     }
 )

@@ -18,6 +18,7 @@ from attnspec.backends.adapters.conditions import (
 )
 from attnspec.backends.adapters.torch import SUMS_OF_GRADIENTS, VERSIONS
 from attnspec.backends.adapters.torch.arguments import mask_of_four_axes, to_attn_mask, to_four_axes
+from attnspec.backends.adapters.torch.dropout import OF_DROPOUT, seeded_dropout_attention
 from attnspec.backends.adapters.torch.nested import OF_NESTED, packed_attention
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
@@ -38,7 +39,10 @@ def default_backend() -> Backend:
 def math_backend() -> Backend:
     """Force the path of separate operations."""
     made = _backend("torch-math", _attention(_by_math, 0), {"SHAPE-6": "broadcast"}, (*OF_ALL, *OF_MATH))
-    return replace(made, concurrent=False)  # the choice of a path holds for all threads
+    companions = {"seeded_dropout_attention": seeded_dropout_attention}
+    # The choice of a path holds for all threads.
+    deviations = (*made.deviations, *OF_DROPOUT)
+    return replace(made, companions=companions, deviations=deviations, concurrent=False)
 
 
 def flash_backend() -> Backend:

@@ -220,7 +220,8 @@ def _of_number(argument: Argument, sizes: Mapping[str, int]) -> Iterator[Fault]:
             yield Fault(f"{argument.noun} of {bounds.least}", "bounds", float(bounds.least))
         yield Fault(f"{argument.noun} below {bounds.least}", "bounds", bounds.least - 0.5)
         if bounds.most != "":
-            yield Fault(f"{argument.noun} of {bounds.most}", "bounds", float(bounds.most))
+            past, word = (0.0, "of") if bounds.below else (0.5, "above")
+            yield Fault(f"{argument.noun} {word} {bounds.most}", "bounds", float(bounds.most) + past)
         return
     least, most = _limits(argument, sizes)
     yield Fault(f"{argument.noun} of {least - bounds.step}", "bounds", least - bounds.step)

@@ -1,0 +1,137 @@
+"""Dropout by a seed: the bound of chance, the reference, the relations and the adapter."""
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+
+from attnspec.backends import load
+from attnspec.conformance.gallery import seeded_dropout
+from attnspec.conformance.gallery.entry import entries_of
+from attnspec.conformance.judge.chance import FALSE_ALARM, Count, improbable, mask_of
+from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.suite import items
+from attnspec.reference import ArgumentError, attention, attention_vjp, seeded_dropout_attention
+from attnspec.reference.seeded_dropout import seeded_dropout_attention_vjp
+
+ITEMS = [item for item in items() if item.operation.startswith("seeded_dropout")]
+WRONG = entries_of(seeded_dropout)
+RANDOM = np.random.default_rng(1)
+QUERY, KEY, VALUE = (RANDOM.normal(size=shape) for shape in ((2, 4, 5, 3), (2, 2, 6, 3), (2, 2, 6, 3)))
+
+
+def exact_tail(count, trials, p):
+    """Return the probability of a count that is at least as large, or as small, whichever is asked for."""
+    share = Fraction(p)
+    side = range(count, trials + 1) if count > trials * share else range(count + 1)
+    return float(sum(math.comb(trials, k) * share**k * (1 - share) ** (trials - k) for k in side))
+
+
+@pytest.mark.parametrize("p", [0.5, 0.125, 0.75])
+@pytest.mark.parametrize("trials", [1, 7, 64, 200])
+def test_the_bound_is_above_the_exact_tail_and_not_far_above(trials, p):
+    for count in range(trials + 1):
+        bound, exact = Count("", count, trials, p, p).chance, exact_tail(count, trials, p)
+        assert exact <= bound * (1 + 1e-12)
+        # Within a factor of the square root of the trials, so that a check loses little.
+        assert bound <= 1 or bound <= 20 * math.sqrt(trials) * exact
+    assert Count("", 0, trials, p, p).chance == pytest.approx((1 - p) ** trials)
+
+
+def test_a_count_within_the_bounds_is_not_improbable():
+    assert Count("", 50, 100, 0.4, 0.5).chance == 1
+    assert Count("", 51, 100, 0.4, 0.5).chance < 1
+    assert Count("", 39, 100, 0.4, 0.5).chance < 1
+    assert Count("", 1, 10, 0.0, 0.0).chance == 0
+    assert Count("", 0, 0, 0.5, 0.5).chance == 1
+
+
+def test_a_check_fails_below_the_stated_chance_only():
+    """One count of n heads in n throws: 2**-n has to fall below the chance, halved for both sides."""
+    most = math.floor(math.log2(2 / FALSE_ALARM))
+    assert improbable([Count("heads", most, most, 0.5, 0.5)]) is None
+    assert "heads" in improbable([Count("heads", most + 1, most + 1, 0.5, 0.5)])
+    # Of two counts, each has half of the chance.
+    fair = Count("fair", 5, 10, 0.5, 0.5)
+    assert improbable([fair, Count("heads", most + 1, most + 1, 0.5, 0.5)]) is None
+    assert "heads" in improbable([fair, Count("heads", most + 2, most + 2, 0.5, 0.5)])
+
+
+@pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
+def test_the_reference_is_attention_with_the_drawn_mask(p):
+    kept = np.random.default_rng(9).random((2, 4, 5, 6)) >= p
+    rate = p if p < 1 else 0.0
+    given = {"is_causal": True, "query_offset": 1}
+    found = seeded_dropout_attention(QUERY, KEY, VALUE, dropout_p=p, seed=9, return_lse=True, **given)
+    wanted = attention(QUERY, KEY, VALUE, dropout_mask=kept, dropout_rate=rate, return_lse=True, **given)
+    for own, its in zip(found, wanted, strict=True):
+        assert np.array_equal(own, its)
+    d_output = np.ones_like(found[0])
+    gradients = seeded_dropout_attention_vjp(QUERY, KEY, VALUE, d_output, dropout_p=p, seed=9, **given)
+    its = attention_vjp(QUERY, KEY, VALUE, d_output, dropout_mask=kept, dropout_rate=rate, **given)
+    for own, other in zip(gradients, its, strict=True):
+        assert np.array_equal(own, other)
+
+
+@pytest.mark.parametrize(
+    ("p", "seed", "name"),
+    [
+        (-0.1, 1, "dropout_p"),
+        (1.1, 1, "dropout_p"),
+        (True, 1, "dropout_p"),
+        (0.5, 1.0, "seed"),
+        (0.5, -1, "seed"),
+    ],
+)
+def test_the_reference_refuses(p, seed, name):
+    with pytest.raises(ArgumentError, match=name):
+        seeded_dropout_attention(QUERY, KEY, VALUE, dropout_p=p, seed=seed)
+
+
+def test_the_chapter_states_the_number_of_checks_by_chance():
+    by_chance = [item for item in ITEMS if item.rules[0] in ("DROP-7", "DROP-8", "DROP-9")]
+    assert len(by_chance) == 5
+    assert {item.dtype for item in by_chance} == {"float32"}
+
+
+@pytest.mark.parametrize("entry", WRONG, ids=lambda entry: entry.name)
+def test_a_wrong_implementation_fails_under_its_rule(entry):
+    backend = entry.backend()
+    verdicts = (judge(backend, item) for item in ITEMS if item.rules[0] == entry.rule)
+    assert any(one.status == "fail" and one.rule == entry.rule for one in verdicts)
+
+
+def test_an_output_of_another_shape_is_a_failure_and_no_crash():
+    whole = load("numpy-portable")
+
+    def short(query, key, value, *, dropout_p, seed):
+        function = whole.companions["seeded_dropout_attention"]
+        return function(query, key, value, dropout_p=dropout_p, seed=seed)[..., 1:]
+
+    backend = replace(whole, companions={"seeded_dropout_attention": short})
+    related = next(item for item in ITEMS if item.rules[0] == "DROP-8")
+    verdict = judge(backend, related)
+    assert (verdict.status, verdict.rule) == ("fail", "SHAPE-3")
+
+
+def test_the_mask_of_a_call_is_found_in_slices():
+    item = next(item for item in ITEMS if item.rules[0] == "DROP-9")
+    case = item.calls[1]
+    arguments = case.arguments
+    shape = (*arguments["query"].shape[:-1], arguments["key"].shape[-2])
+    assert arguments["value"].shape[-1] < shape[-1]
+    drawn = np.random.default_rng(arguments["seed"]).random(shape) >= arguments["dropout_p"]
+    assert np.array_equal(mask_of(load("numpy-portable"), case), drawn)
+
+
+def test_the_adapter_leaves_the_generator_of_torch_as_it_was():
+    function = load("torch-math").companions["seeded_dropout_attention"]
+    arrays = [torch.as_tensor(array, dtype=torch.float32) for array in (QUERY, KEY, VALUE)]
+    before = torch.random.get_rng_state()
+    first, again, other = (function(*arrays, dropout_p=0.5, seed=seed) for seed in (3, 3, 4))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
