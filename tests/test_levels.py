@@ -15,7 +15,7 @@ from attnspec.rule import DEFINITIONS
 PAGE = (Path(attnspec.__file__).parent / "levels.md").read_text(encoding="utf-8").partition(DEFINITIONS)[0]
 NAMES = (
     *("core", "strict", "masked", "grouped", "cached", "padded", "segmented", "windowed", "biased", "capped"),
-    *("mergeable", "sinks", "weights", "dropout", "block-sparse", "listed"),
+    *("mergeable", "sinks", "weights", "dropout", "seeded-dropout", "block-sparse", "listed"),
     *("trainable", "exact", "invariant"),
     *("projected", "multi-head", "paged", "paged-attention", "packed", "merged", "latent"),
     *("decoded", "quantized", "low-precision", "rotary", "rotary-scaled", "alibi"),

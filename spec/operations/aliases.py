@@ -81,7 +81,7 @@ OF_COMPANIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 
-_DROPOUT = "the standard has only dropout_mask"
+_DROPOUT = "attention has only dropout_mask; seeded_dropout_attention has a probability"
 _NO_RESULT = "does not change the result"
 #: Names without a counterpart in the standard, and the reason.
 NO_COUNTERPART: Mapping[str, str] = MappingProxyType(
