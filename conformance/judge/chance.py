@@ -174,8 +174,8 @@ def as_with_the_mask(judge: Judge) -> Callable[[Backend, tuple[Case, ...]], Foun
 def _as_with_the_mask(judge: Judge, backend: Backend, calls: tuple[Case, ...]) -> Found:
     for case in calls:
         forward = {name: x for name, x in case.arguments.items() if not name.startswith("d_")}
-        kept = mask_of(backend, case)
         outputs = call(backend, case.operation, case.arguments)
+        kept = mask_of(backend, case)
         plain = {name: x for name, x in case.arguments.items() if name not in ("dropout_p", "seed")}
         plain |= {"dropout_mask": kept, "dropout_rate": forward["dropout_p"]}
         verdict = judge(backend, _plain_case(case, plain), outputs)
