@@ -18,6 +18,8 @@ PARTS = {
     "self_attention": {"SCORE", "MASK", "SOFT", "PROJ"},
     "multi_head_attention": {"SCORE", "MASK", "SOFT", "PROJ", "HEAD"},
     "scores": {"SCORE", "HEAD"},
+    "quantized_attention": {"HEAD"},
+    "low_precision_attention": {"HEAD"},
 }
 #: Rules on any argument whatsoever.
 ON_EVERY_ARGUMENT = {"ERR-3"}
@@ -47,6 +49,15 @@ MIXED = {
     "strides in the backward pass": None,
     "long sums of one sign": {"bias", "sinks"},
     "options of another scaling": None,
+    "maximum of nothing": {"return_max"},
+    "with an option": None,
+    "gradients with an option": None,
+    "sequences across tiles": {"is_causal"},
+    "sequences without": {"sinks"},
+    "new positions": {"is_causal"},
+    "every code": {"encoding"},
+    "granularities": {"encoding"},
+    "rows of a large key and many small ones": {"scale"},
 }
 #: What a sentence says that is about every argument which masks.
 ON_MASKING = re.compile(r"allowed|may not attend|disallow")
@@ -66,6 +77,9 @@ def unnamed(case):
     form = OPERATIONS[case.operation].arguments
     given = [form[name] for name, x in case.arguments.items() if x is not None]
     given = [one for one in given if one.default is not REQUIRED]
+    if of := OPERATIONS[case.operation].reduces:
+        # What such an operation has of its own is what its chapter is about.
+        given = [one for one in given if one.name in OPERATIONS[of].arguments]
     if ON_EVERY_ARGUMENT & set(case.rules):
         return []
     cited = set(case.rules)
