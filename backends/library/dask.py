@@ -17,7 +17,7 @@ from attnspec.backends.library.library import array_api_library
 dask.config.set(scheduler="synchronous")
 
 #: These index by an array. If the array has one element, Dask's result has a wrong shape (dask issue 6709).
-_LACKS = ("append_cache", "gather_pages")
+_LACKS = ("append_cache", "gather_pages", "paged_attention")
 
 
 def _compute(arrays: Sequence[Any]) -> Sequence[Any]:

@@ -34,7 +34,7 @@ def last_keys_not_added_to_d_query_past_512(call: Gradients, u: Array, allowed: 
     return base.d_query(call, np.where(call.j < whole, u, 0), allowed)
 
 
-@wrong("summed_heads", "GRAD-3", "D")
+@wrong("summed_heads", "GRAD-19", "D")
 def last_head_of_a_group_lost_past_8(call: Gradients, d: Array, like: Array) -> Any:
     """Add up the first 8 query heads of a group, for more than 256 keys."""
     heads = like.shape[-3]
@@ -58,7 +58,7 @@ def d_key_added_in_half_precision_past_512(call: Gradients, u: Array, allowed: M
     return found
 
 
-@wrong("d_value", "GRAD-9", "E")
+@wrong("d_value", "GRAD-19", "E")
 def window_of_one_more_key_backward_past_1000(call: Gradients, p: Array, allowed: Mask) -> Any:
     """Let each query give the key before its window the weight of the first key of it, past 1000 queries."""
     found = base.d_value(call, p, allowed)

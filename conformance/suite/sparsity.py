@@ -53,6 +53,19 @@ def keys_of_each_block(draw: Draw) -> Iterator[Yielded]:
             yield arguments | sizes | {"block_mask": _mask(problem, sizes)}
 
 
+@chapter.group("SPARSE-1", "MASK-3", "MASK-7", operation=_BLOCKS)
+def blocks_of_unlike_sizes_beside_an_offset(draw: Draw) -> Iterator[Yielded]:
+    """Blocks count queries from 0, whatever the offset is. Exchanged sizes would fit the mask too."""
+    for problem in draw.in_each_dtype(Shape((2,), 5, 5, 4, 5), dtypes=("float32", "float16")):
+        value = np.broadcast_to(
+            np.eye(*problem.value.shape[-2:], dtype=problem.value.dtype), problem.value.shape
+        )
+        shown = {**_sizes((3, 4)), "block_mask": np.array([[True, False], [False, True]])}
+        arguments = problem.arguments | {"value": np.array(value)} | shown
+        yield Call(arguments, ("SPARSE-1",))
+        yield arguments | {"is_causal": True, "query_offset": 2}
+
+
 @chapter.group("SPARSE-2", "SPARSE-1", operation=_BLOCKS)
 def edges(draw: Draw) -> Iterator[Yielded]:
     """The last blocks hold one query and one key, or are full; keys outside the blocks hold large numbers."""
