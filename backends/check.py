@@ -147,14 +147,7 @@ def check_signature(name: str, function: Any) -> None:
         ...
     attnspec.backends.errors.BackendError: backend mine:f: expected query, key, value, got ...
     """
-    if not callable(function):
-        raise BackendError(f"backend {name}: expected a function or a Backend, got {type(function).__name__}")
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError) as error:
-        raise BackendError(
-            f"backend {name}: expected a function with a signature, got none ({error})"
-        ) from error
+    parameters = signature_of(name, function).parameters
     arrays = OPERATIONS["attention"].arrays
     known = set(arrays) | set(OPERATIONS["attention"].options)
     required = [
@@ -176,6 +169,31 @@ def check_signature(name: str, function: Any) -> None:
             f"backend {name}: expected {', '.join(arrays)}, got {', '.join(required)}; "
             f"give {', '.join(more)} a default, or bind it with functools.partial"
         )
+
+
+def signature_of(name: str, function: Any) -> inspect.Signature:
+    """Return the signature of a function, which functions of compiled code may lack.
+
+    Raises
+    ------
+    BackendError
+        If it is no function, or has no signature.
+
+    Examples
+    --------
+    >>> from attnspec.backends.check import signature_of
+    >>> signature_of("mine:f", lambda query, key, value: 0)
+    <Signature (query, key, value)>
+    """
+    if not callable(function):
+        raise BackendError(f"backend {name}: expected a function or a Backend, got {type(function).__name__}")
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError) as error:
+        raise BackendError(
+            f"backend {name}: expected a function with a signature, got one of compiled code without it; "
+            "wrap it: def attention(query, key, value, *, scale=None): return NAME(query, key, value, ...)"
+        ) from error
 
 
 def check_device(backend: Backend) -> None:

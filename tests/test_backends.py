@@ -112,6 +112,8 @@ def test_a_function_runs_on_the_library_that_its_module_imports():
 def test_a_builtin_without_a_signature():
     with pytest.raises(BackendError, match="expected a function with a signature"):
         check_signature("m:f", type)
+    with pytest.raises(BackendError, match="got one of compiled code without it; wrap it: def attention"):
+        load("math:hypot")
 
 
 def test_a_backend_object_of_ones_own(monkeypatch):

@@ -16,7 +16,8 @@ from attnspec.backends.library.library import array_api_library
 # Threads are not used: the arrays of the suite are small, and starting threads takes longer than computing.
 dask.config.set(scheduler="synchronous")
 
-#: These index by an array. If the array has one element, Dask's result has a wrong shape (dask issue 6709).
+#: These index by an array. If it has one element, Dask's result has a wrong shape (dask issue 6709). Dask
+#: has no `take_along_axis`, by which the first and the last append.
 _LACKS = ("append_cache", "gather_pages", "paged_attention")
 
 

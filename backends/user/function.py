@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from attnspec.backends.backend import Backend
-from attnspec.backends.check import check_backend, check_device, check_signature
+from attnspec.backends.check import check_backend, check_device, check_signature, signature_of
 from attnspec.backends.errors import BackendError
 from attnspec.backends.library import LIBRARIES, library_of, load_library
 from attnspec.backends.library.library import Library
@@ -82,7 +82,7 @@ def as_function(name: str, found: Any) -> Callable[..., Any]:
     Raises
     ------
     BackendError
-        If the object is a class or is not callable.
+        If the object is a class, is not callable, or has no signature.
     """
     if inspect.isclass(found):
         one = found.__name__.lower()
@@ -93,6 +93,7 @@ def as_function(name: str, found: Any) -> Callable[..., Any]:
     if not callable(found):
         raise BackendError(f"backend {name}: expected a function or a Backend, got {type(found).__name__}")
     if inspect.isroutine(found) or not hasattr(found, "forward"):
+        signature_of(name, found)
         return found  # type: ignore[no-any-return]
 
     def run(*arrays: Any, **options: Any) -> Any:  # not `forward` itself: that would skip the hooks
