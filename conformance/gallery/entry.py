@@ -151,7 +151,6 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "U": "arguments that should be refused",
         "V": "projections, caches, pages, packed sequences",
         "W": "backward passes",
-        "Y": "blocks and lists of keys",
         "Z": "codes, scales, short formats",
         "X": "bits that depend on batch, padding, chunks, layout or other calls",
     }

@@ -113,7 +113,7 @@ def latent_window_ignored(call: Call, given: Given, storage: Any) -> Any:
 
 @wrong("latent_attended", "LATENT-3", "I")
 def latent_lse_to_base_two(call: Call, given: Given, storage: Any) -> Any:
-    """Return the logarithm to base 2."""
+    """Return the lse of latent attention to base 2."""
     found = base.latent_attended(call, given, storage)
     return (found[0], found[1] / math.log(2)) if given["return_lse"] else found
 

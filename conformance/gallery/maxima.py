@@ -63,7 +63,7 @@ def maximum_before_the_bias(call: Attention) -> Any:
 
 
 @wrong("maxima", "SOFT-8", "C")
-def maximum_of_zero_at_least(call: Attention) -> Any:
+def returned_maximum_of_zero_at_least(call: Attention) -> Any:
     """Begin the running maximum at 0."""
     most = base.maxima(call)
     return np.where(most == -np.inf, most, np.maximum(most, 0))
