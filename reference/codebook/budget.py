@@ -79,7 +79,7 @@ def budgets_of_rows(
     exponential = np.where(there & several, np.expm1(np.minimum(exponent, 700)), 0)
     shares = terms.counts * terms.weights
     alone = approximate * (keys == 1)
-    sums = (profile.summing(keys, unit) + NORMALISING * unit) * several
+    sums = (profile.summing(keys, unit) + NORMALISING * unit) * (keys > 0)
     logarithm = np.log(np.maximum(keys, 1))
     merging = 2 * unit * (np.abs(top) + (1 + EXPONENTIAL) * logarithm) * several
 
