@@ -92,7 +92,7 @@ def latent_attention_of(call: Call, *arrays: Array, **given: Any) -> Any:
 
 @step
 def check_latent(call: Call, given: Given) -> Given:
-    """Check dtypes and shapes (ERR-1, ERR-16)."""
+    """Check dtypes and shapes (ERR-1, ERR-5, ERR-16)."""
     same_dtype(call, **{name: given[name] for name in ARRAYS})
     shape = tuple(given["query"].shape)
     need("query", len(shape) >= 3, "three axes or more", f"shape {shape}", "ERR-16")
@@ -100,6 +100,8 @@ def check_latent(call: Call, given: Given) -> Given:
     axes = {"query_rotary": count, "latent": count - 1, "key_rotary": count - 1, "key_weight": 3}
     for name, expected in (axes | {"value_weight": 3}).items():
         need(name, given[name].ndim == expected, f"{expected} axes", tuple(given[name].shape), "ERR-16")
+    for name in ARRAYS:
+        need(name, given[name].shape[-1] > 0, "a depth of 1 or more", 0, "ERR-5")
     *batch, heads, queries, depth = shape
     (keys, inner), rotary = given["latent"].shape[-2:], given["query_rotary"].shape[-1]
     fitting = {
@@ -111,7 +113,7 @@ def check_latent(call: Call, given: Given) -> Given:
     }
     for name, own in fitting.items():
         got = tuple(given[name].shape)
-        need(name, got == own and got[-1] > 0, f"shape {own}", got, "ERR-16")
+        need(name, got == own, f"shape {own}", got, "ERR-16")
     return given
 
 

@@ -127,7 +127,10 @@ def test_the_headline_is_the_level_that_is_reached():
     none = tuple(replace(one, status="deviation", rule="SOFT-1") for one in PERFECT.verdicts)
     lame = tuple(one for one in PERFECT.verdicts if one.rules != ("MASK-7",))
     others = ", ".join(one.name for one in levels() if one.name != "cached")
-    companions = "projected, multi-head, paged, merged, rotary, alibi"
+    companions = (
+        "projected, multi-head, paged, paged-attention, packed, merged, latent, decoded, quantized, "
+        "low-precision, rotary, rotary-scaled, alibi"
+    )
     for verdicts, text in (
         (PERFECT.verdicts, "conforms to every level"),
         (lame, f"conforms to levels {others}; cached lacks MASK-7 (not judged)"),

@@ -34,7 +34,12 @@ def test_nothing_but_numpy_is_loaded_early():
 def test_no_library_is_told_by_its_name():
     name = "|".join(set(LIBRARIES) - {"numpy"})
     compared = re.compile(rf'(==|!=|\bin\b)[^\n]*"({name})"|"({name})"\s*(==|!=|in\b)')
-    sources = [path for path in HOME.rglob("*.py") if path.stem not in LIBRARIES]
+    # The server of untrusted code imports nothing of this package, so it has its own conversions.
+    sources = [
+        path
+        for path in HOME.rglob("*.py")
+        if path.stem not in LIBRARIES and path.parts[-2:] != ("untrusted", "server.py")
+    ]
     assert len(sources) > 20
     assert [path.name for path in sources if compared.search(path.read_text(encoding="utf-8"))] == []
     assert compared.search('if library == "torch":')

@@ -60,7 +60,8 @@ def test_the_screen_of_what_conforms_is_a_line_for_each_chapter_and_the_levels_t
     assert row(text, "masking") == ["13 pass, 13 cases"]
     assert "│ MASK-6" not in text
     assert text.splitlines()[-1] == "m:f: conforms to every level"
-    assert len(text.splitlines()) <= 24, "a screen"
+    chapters = {rule.chapter for rule in rules()}
+    assert len(text.splitlines()) <= len(chapters) + 11
     every = screen(Report(PERFECT), every=True)
     assert row(every, "MASK-6") == ["pass 1"]
     assert "│ masking" not in every
@@ -70,8 +71,8 @@ def test_the_screen_of_what_conforms_is_a_line_for_each_chapter_and_the_levels_t
 def test_what_does_not_plainly_pass_has_a_row_above_the_rest_of_its_chapter():
     text = screen(Report(replace(PERFECT, verdicts=(*PERFECT.verdicts, FAIL, UNSUPPORTED))))
     assert row(text, "MASK-6") == ["FAIL 1 of 2"]
-    assert "│ masking    │ 12 others " in text
-    assert row(text, "softmax") == ["7 pass, 7 cases"], "where it is offered it passes"
+    assert re.search(r"^│ masking +│ 12 others ", text, re.MULTILINE)
+    assert row(text, "softmax") == ["9 pass, 9 cases"], "where it is offered it passes"
     assert "m:f: does not conform: 1 case fails under 1 rule; reaches levels core, strict, grouped, " in flat(
         text
     )
@@ -86,7 +87,7 @@ def test_chapters_of_which_nothing_is_offered_share_the_last_row():
     )
     text = screen(Report(replace(PERFECT, verdicts=verdicts)))
     number = sum(chapter in lacking for chapter in chapter_of.values())
-    assert f"│ 2 others   │ {number} rules: positions, dropout " in text
+    assert re.search(rf"^│ 2 others +│ {number} rules: positions, dropout ", text, re.MULTILINE)
     assert row(text, "2 others") == ["unsupported"]
     assert not any(f"│ {chapter} " in text for chapter in lacking)
     assert "│ masking " in text

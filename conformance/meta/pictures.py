@@ -150,13 +150,14 @@ STEPS = (
     Step("plus bias", "SCORE-4", ("bias",)),
     Step(
         "disallowed keys are left out",
-        "MASK-4, MASK-5",
+        "MASK-4, MASK-5, SOFT-8",
         (
             "mask, is_causal, window,",
             "query_offset, query_lengths,",
             "key_lengths, query_segment_ids,",
             "key_segment_ids, bias",
         ),
+        "max",
     ),
     Step("softmax over the keys that are left", "SOFT-1, SOFT-5", ("sinks",), "lse"),
     Step("dropped or rescaled", "DROP-1, DROP-2", ("dropout_mask, dropout_rate",), "weights"),

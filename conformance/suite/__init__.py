@@ -49,7 +49,7 @@ FILES = {
 #: The preferred dtype of cases in the quick part.
 QUICK_DTYPE = "float32"
 #: A group with at most this many cases is small.
-_FEW = 4
+_FEW = 6
 
 
 @cache
