@@ -45,7 +45,7 @@ class Entry:
     accuracy : {"full", "cast"}
         The class of budget that a correct entry meets in half precision.
     lacks : tuple of str
-        Arguments of attention that it does not take.
+        Arguments that it does not take, in any operation.
     claims : tuple of str
         Rules that it claims. A wrong entry claims the rule that it breaks, if that can be claimed.
     needs : str
@@ -114,11 +114,12 @@ class Entry:
         return self._backend({**self.steps, **{name: partial(note, name) for name in steps}}), noted
 
     def _backend(self, steps: Mapping[str, Step]) -> Backend:
-        operations = dict(functions(steps))
-        run: Any = operations.pop("attention")
-        whole = signature(run)
-        kept = [parameter for name, parameter in whole.parameters.items() if name not in self.lacks]
-        run.__signature__ = whole.replace(parameters=kept)
+        operations: dict[str, Any] = dict(functions(steps))
+        for function in operations.values():
+            whole = signature(function)
+            kept = [parameter for name, parameter in whole.parameters.items() if name not in self.lacks]
+            function.__signature__ = whole.replace(parameters=kept)
+        run = operations.pop("attention")
         library = load_library("numpy")
         return Backend(f"{PLACE}:{self.name}", library, run, DTYPES, operations, claims=self.claims)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.bases.tile import Tile, slices
+from attnspec.conformance.gallery.bases.tile import Tile, of_one_sequence, slices
 from attnspec.conformance.gallery.entry import Array, base
 from attnspec.reference.call import Mask
 from attnspec.reference.notation import Attention
@@ -135,6 +135,7 @@ class Online:
 
     def attend(self, call: Attention) -> tuple[Array, Array, Array]:
         """Compute output, lse and weights, the weights in a second pass."""
+        call = of_one_sequence(call)
         dtype = np.result_type(*(array.dtype for array in _numbers(call)))
         output = np.zeros((*call.query.shape[:-1], call.value.shape[-1]), dtype)
         lse = np.zeros((*call.query.shape[:-1], 1), dtype)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.bases.tile import Tile, slices
+from attnspec.conformance.gallery.bases.tile import Tile, of_one_sequence, slices
 from attnspec.conformance.gallery.entry import Array, base
 from attnspec.reference.call import Mask
 from attnspec.reference.notation import Attention
@@ -114,6 +114,7 @@ class Splits:
         """Compute output, lse and weights."""
         if call.queries > self.queries or not call.keys:
             return base.attend(call)  # type: ignore[no-any-return] # the reference's steps are Any here
+        call = of_one_sequence(call)
         splits = self.key_splits(self, call)
         outputs, lses, shares = [], [], []
         rows = slice(0, call.queries)

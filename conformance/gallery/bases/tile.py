@@ -1,10 +1,11 @@
 """A tile: some queries and some keys of a call, as a separate call."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
-from attnspec.conformance.gallery.entry import Array
+from attnspec.conformance.gallery.entry import Array, base
 from attnspec.reference.notation import Attention
+from attnspec.reference.packing import Packed
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,14 @@ class Tile:
     def is_last(self) -> bool:
         """Whether it is the last of several visited tiles of keys."""
         return self.number > 0 and self.number == self.count - 1
+
+
+def of_one_sequence(call: Attention) -> Attention:
+    """Replace the positions of packed sequences by a mask, because a tile counts positions from one row."""
+    if not isinstance(call, Packed):
+        return call
+    own = {field.name: getattr(call, field.name) for field in fields(Attention)}
+    return Attention(**own | {"mask": base.allowed(call), "is_causal": False, "window": None})
 
 
 def cut(call: Attention, rows: slice, keys: slice) -> Attention:
