@@ -105,7 +105,7 @@ def allows(output, array):
 
 def wrong(array, output):
     """Return outputs, most of which are wrong in one element."""
-    found = [array[..., :-1], array[None]]
+    found = [array[..., :-1] if array.ndim else array[None, None], array[None]]
     with np.errstate(over="ignore", invalid="ignore"):
         found.append(array.astype("float16" if array.dtype == "float32" else "float32"))
         for place in [*np.ndindex(array.shape)][:: max(1, array.size // 3)]:

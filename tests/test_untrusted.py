@@ -123,7 +123,7 @@ def test_names_and_layout_of_a_configuration_are_applied_by_the_judge(here):
     ("cheat", "message"),
     [
         ("oracle.py:imported", r"^attnspec\S*: refused"),
-        ("oracle.py:imported_by_another_name", "__init__.py: refused"),
+        ("oracle.py:imported_by_another_name", r"__init__.py: refused|^attnspec\S*: refused"),
         ("oracle.py:in_another_process", "subprocess.Popen: refused"),
         ("oracle.py:expected_values", "expected.npz: refused"),
         ("oracle.py:among_all_objects", "gc.get_objects: refused"),

@@ -140,7 +140,8 @@ def _of_case(case: Case, name: str) -> Iterator[Judged]:
         if output in values and (not case.outputs or output in case.outputs)
     ]
     yield replace(one, outputs=tuple(outputs))
-    if any(output.name == "weights" for output in outputs):
+    # The judge sees weights that are not returned only in this operation.
+    if case.operation == "attention" and any(output.name == "weights" for output in outputs):
         yield from _of_weights(case, one, values)
 
 
