@@ -103,6 +103,15 @@ def test_one_key_allows_an_exponent_by_a_fused_multiply_add():
     assert 0.1 < most <= 0.5
 
 
+def test_a_disallowed_score_that_overflows_leaves_the_lse_of_one_key_its_budget():
+    one, key = np.ones((1, 1), np.float64), np.array([[1.0], [np.finfo(np.float64).max]])
+    call = {"query": 4 * one, "key": key, "value": key}
+    with np.errstate(over="ignore"):
+        found = budget("attention", call | {"mask": np.array([[True, False]])}, "float64")
+    alone = budget("attention", {"query": 4 * one, "key": one, "value": one}, "float64")
+    assert found["lse"] == alone["lse"]
+
+
 def test_minus_infinity_has_a_budget_where_it_is_capped():
     """It is capped to minus the cap, without an error besides those of tanh and product: 6 roundings."""
     zero = np.zeros((2, 1))

@@ -23,8 +23,29 @@ ROOT = Path(__file__).parent.parent
 CC = shutil.which("cc")
 STRICT = ("-std=c99", "-O1", "-Wall", "-Wextra", "-pedantic", "-Werror")
 needs_cc = pytest.mark.skipif(CC is None, reason="there is no C compiler")
+
+
 #: A part of the suite with every chapter, dtype and kind of case.
-PART = [*list(items(quick=True))[::16], find("masking-no-keys-float32")]
+def of_each_kind():
+    """A case of each operation and each choice of outputs."""
+    kinds = {}
+    for item in items(quick=True):
+        for case in getattr(item, "calls", (item,)):
+            kinds.setdefault((case.operation, case.outputs, case.arguments.get("return_max")), item)
+    return kinds.values()
+
+
+PART = [
+    *{
+        item.name: item
+        for item in (
+            *list(items(quick=True))[::16],
+            *of_each_kind(),
+            find("masking-no-keys-float32"),
+            find("masking-finite-garbage-is-causal-and-largest-1-float64"),
+        )
+    }.values()
+]
 #: Calls for the function in C below.
 OPTIONS = {"query", "key", "value", "mask", "is_causal", "scale"}
 
@@ -114,6 +135,18 @@ def wrong(array, output):
                 found.append(array.copy())
                 found[-1][place] = number
     return found
+
+
+def test_an_error_is_nan_only_where_nothing_is_defined():
+    """Anything is within it."""
+    undefined = {
+        output.name
+        for one in judged(PART)
+        if isinstance(one, Judged) and "+weights-" not in one.name  # whose last columns have no key
+        for output in one.outputs
+        if np.isnan(output.allowed).any()
+    }
+    assert undefined <= {"weights"}
 
 
 @needs_cc

@@ -133,7 +133,8 @@ def _of_case(case: Case, name: str) -> Iterator[Judged]:
     if refusal == "must":
         yield one
         return
-    values, allowed = expected(case), budgets_of(backend, case)
+    with np.errstate(over="ignore"):  # disallowed scores may overflow
+        values, allowed = expected(case), budgets_of(backend, case)
     outputs = [
         _output(case, output, values, allowed[output])
         for output in OPERATIONS[case.operation].outputs
@@ -149,13 +150,17 @@ def _of_weights(case: Case, one: Judged, values: Mapping[str, NDArray[np.float64
     """Yield the calls by which the judge sees weights that are not returned."""
     calls: list[Mapping[str, Any]] = []
 
-    def run(_operation: str, arguments: Mapping[str, Any]) -> NDArray[Any]:
-        calls.append(arguments)
-        return np.zeros((*arguments["query"].shape[:-1], arguments["value"].shape[-1]))
+    def run(operation: str, arguments: Mapping[str, Any]) -> Any:
+        calls.append({name: x for name, x in arguments.items() if name not in flags})
+        output = np.zeros((*arguments["query"].shape[:-1], arguments["value"].shape[-1]))
+        more = len(OPERATIONS[operation].wanted(arguments)) - 1
+        return (output, *[output[..., 0]] * more) if more else output
 
+    flags = {one.option for one in OPERATIONS[case.operation].results}
     shows = _everything(without=("return_weights", "return_lse"), run=run)
     observe(shows, case)
-    allowed = budgets_of(shows, case)["weights"]
+    with np.errstate(over="ignore"):
+        allowed = budgets_of(shows, case)["weights"]
     depth = case.arguments["value"].shape[-1]
     whole = _output(case, "weights", values, allowed)
     for number, arguments in enumerate(calls[1:], 1):

@@ -155,7 +155,8 @@ def attention_budget(
     floor = work.normal * (allowed & (keys > 1))  # an exponential may be flushed to zero
     mean, lost, left = _of_denominator(p, exponential)
     # The lse of a single key still has the error of its score.
-    of_one = (p * score_error).sum(axis=-1, keepdims=True) + alone
+    # A disallowed score may be infinite, and 0 times infinity is NaN, within which everything would lie.
+    of_one = (p * np.where(p > 0, score_error, 0)).sum(axis=-1, keepdims=True) + alone
     of_sum = np.where(keys > 1, _of_logarithm(mean, lost, left) + sums + merging, of_one)
     lse = _lse_budget(s, allowed, of_sum[..., 0], work, arithmetic.lse)
     whole, (p, exponential, floor) = p, (x[..., : value.shape[-2]] for x in (p, exponential, floor))
