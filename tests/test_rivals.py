@@ -35,19 +35,10 @@ PART = (
 )
 
 
-#: Measuring takes many minutes, so the figures may be those of an older gallery, whose size the page says.
-as_measured = pytest.mark.skipif(
-    list(read().wrong) != [one.name for one in wrong()],
-    reason="the gallery has changed: python -m attnspec.conformance.meta.rivals --write",
-)
-
-
-@as_measured
 def test_the_page_has_the_stored_figures():
     assert PAGE.read_text(encoding="utf-8") == page(read())
 
 
-@as_measured
 def test_the_figures_are_of_the_gallery_and_of_all_rules(tmp_path):
     figures = read()
     assert figures.rules == (*(rival.name for rival in RIVALS), OWN)
