@@ -9,7 +9,7 @@ import pytest
 from attnspec import reference
 from attnspec.backends import BackendError, Unsupported, describe
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.suite import items
+from attnspec.conformance.suite import find, items
 
 THREE = {"query": "q", "key": "k", "value": "v"}
 
@@ -180,6 +180,46 @@ def test_each_entry_gets_its_own_arguments():
     whole = attend(query, key, value, **options)
     got = describe(of_one_head, **keys).attention(query, key, value, **options)
     assert np.allclose(got, whole, rtol=0, atol=1e-12)
+
+
+def takes_anything(query, key, value, *, scale=1.0, mask=None, bias=None, key_lengths=None, sinks=None):
+    """Refuses nothing."""
+    return np.zeros((*query.shape[:-1], value.shape[-1]), query.dtype)
+
+
+def refuses_no_depth(query, key, value, *, scale):
+    if not query.shape[-1] or not value.shape[-1]:
+        raise ValueError("query, key, value: expected a depth of 1 or more, got 0")
+    return attend(query, key, value, scale=scale)
+
+
+@pytest.mark.parametrize("keys", [{}, {"axes": 4}, {"layout": "BSHD"}, {"axes": 3, "loop": True}])
+def test_a_depth_of_zero_is_refused_by_the_function_and_not_by_a_given_scale(keys):
+    names = [f"errors-refused-depth-of-0{of}-1-float32" for of in ("", "-throughout", "-of-the-values")]
+    for function, status in ((takes_anything, "fail"), (refuses_no_depth, "pass")):
+        backend = describe(function, dtypes=["float32"], given=["scale"], **keys)
+        assert [judge(backend, find(name)).status for name in names] == [status] * 3
+
+
+@pytest.mark.parametrize(
+    ("keys", "cases"),
+    [
+        (
+            {"axes": 3, "loop": True},
+            ("mask-of-too-many-axes", "mask-of-more-batch", "key-lengths-for-too-many-entries"),
+        ),
+        ({"axes": 2, "loop": True}, ("sinks-with-an-axis-less", "sinks-for-too-many-heads")),
+        ({"mask": "ignore"}, ("mask-of-real-numbers",)),
+        (
+            {"names": {"mask": "mask", "bias": "mask"}, "ignore": ["bias"]},
+            ("mask-of-real-numbers", "mask-of-integers", "bias-of-booleans", "bias-of-integers"),
+        ),
+    ],
+)
+def test_what_a_description_cannot_pass_on_is_not_refused_by_the_function(keys, cases):
+    backend = describe(takes_anything, dtypes=["float32"], **keys)
+    found = [judge(backend, find(f"errors-refused-{case}-1-float32")) for case in cases]
+    assert [(one.status, one.declined) for one in found] == [("unsupported", True)] * len(cases)
 
 
 def test_an_offset_that_is_no_past_is_declined():
