@@ -67,7 +67,8 @@ class Difference:
 class Raise:
     """An exception of an implementation: its type, its message and the innermost line that raised it.
 
-    If the process ended or hung, only the line is set.
+    If the process ended or hung, only the line is set. `conversion` is the conversion of the adapter that
+    raised instead of the implementation, with what it converted, such as ``to_library of key``.
     """
 
     type: str
@@ -75,6 +76,7 @@ class Raise:
     file: str = ""
     line: int = 0
     function: str = ""
+    conversion: str = ""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import re
 from importlib.metadata import version
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from attnspec import reference
 from attnspec.backends import BackendError, Unsupported, describe
 from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.report.text import said
 from attnspec.conformance.suite import find, items
+from attnspec.conformance.verdict import from_json, to_json
 
 THREE = {"query": "q", "key": "k", "value": "v"}
 
@@ -266,3 +269,51 @@ def test_a_converted_function_has_the_version_of_its_library():
     backend = describe(of_boxes, **keys | {"library": "click"})
     assert (backend.library, backend.version) == ("click", version("click"))
     assert backend.to_numpy(backend.to_library(np.ones(2))).tolist() == [1, 1]
+
+
+def boxed_if_not_flat(array):
+    if array.ndim == 2:
+        raise RuntimeError("no matrices")
+    return Boxed(array)
+
+
+@pytest.mark.parametrize(
+    ("conversions", "told", "place"),
+    [
+        (
+            {"to_library": boxed_if_not_flat, "to_numpy": Boxed.numpy},
+            "to_library of query",
+            "boxed_if_not_flat",
+        ),
+        ({"to_library": Boxed, "to_numpy": lambda box: box.tensor}, "to_numpy of the result", "<lambda>"),
+    ],
+)
+def test_an_error_of_a_conversion_is_not_one_of_the_function(conversions, told, place):
+    backend = describe(of_boxes, dtypes=["float32"], **conversions)
+    verdict = judge(backend, find("softmax-002-float32"))
+    assert verdict.status == "error"
+    assert (verdict.raised.conversion, verdict.raised.function) == (told, place)
+    assert Path(verdict.raised.file) == Path(__file__)
+    assert from_json(to_json(verdict)) == verdict
+    title, _, raised, at, *_ = said(verdict).splitlines()
+    assert title == "a conversion of the adapter raises, not the function"
+    assert raised.startswith(f"the adapter's conversion {told} raised ")
+    assert at == f"at {__file__}, line {verdict.raised.line}, in {place}"
+
+
+def test_a_conversion_of_compiled_code_has_no_line_of_the_function():
+    backend = describe(of_boxes, dtypes=["float32"], to_library=float, to_numpy=Boxed.numpy)
+    raised = judge(backend, find("softmax-002-float32")).raised
+    assert (raised.conversion, raised.type, raised.file) == ("to_library of query", "TypeError", "")
+
+
+def test_what_a_conversion_does_not_take_is_not_refused_by_the_function():
+    def converted(array):
+        if not array.shape[-1]:
+            raise ValueError("query: expected no empty axis")
+        return array
+
+    backend = describe(takes_anything, dtypes=["float32"], to_library=converted)
+    found = judge(backend, find("errors-refused-depth-of-0-1-float32"))
+    assert found.status == "unsupported"
+    assert found.reason == "to_library of query raised, so takes_anything was not called"

@@ -58,20 +58,25 @@ class Failure(AssertionError):  # noqa: N818 - the word of the standard, as pass
 
 
 class Raised(Exception):  # noqa: N818 - it reports an error of the implementation
-    """The implementation raised instead of returning.
+    """The implementation raised instead of returning, or a conversion of its adapter did.
 
     Attributes
     ----------
     error : BaseException
         The exception.
     function : callable or None
-        The function that was called, as the backend has it.
+        The function that was called, as the backend has it. The conversion, if that raised.
+    conversion : str
+        The conversion that raised, with what it converted: ``to_library of key``. Empty for the function.
     """
 
-    def __init__(self, error: BaseException, function: Callable[..., Any] | None = None) -> None:
+    def __init__(
+        self, error: BaseException, function: Callable[..., Any] | None = None, conversion: str = ""
+    ) -> None:
         super().__init__(error)
         self.error = error
         self.function = function
+        self.conversion = conversion
 
     @property
     def data(self) -> Raise:
@@ -80,8 +85,10 @@ class Raised(Exception):  # noqa: N818 - it reports an error of the implementati
             (one.filename, one.lineno or 0, one.name)
             for one in traceback.extract_tb(self.error.__traceback__)
         ]
-        place = own_place(frames, definition(self.function))
-        return Raise(type(self.error).__name__, _message(self.error), *place)
+        defined = definition(self.function)
+        # A conversion of compiled code has no line.
+        place = own_place(frames, defined) if defined or not self.conversion else ("", 0, "")
+        return Raise(type(self.error).__name__, _message(self.error), *place, self.conversion)
 
 
 def _message(error: BaseException) -> str:

@@ -84,7 +84,7 @@ def details(verdict: Verdict, seed: int | None = None, cause: Cause | None = Non
 def title(verdict: Verdict, cause: Cause | None = None) -> str:
     """Return the rule that a verdict is about, with a note if it is not a MUST.
 
-    If no call returns a result, this is no matter of one rule.
+    If no call returns a result, or a conversion of the adapter raises, this is no matter of one rule.
 
     Examples
     --------
@@ -95,6 +95,8 @@ def title(verdict: Verdict, cause: Cause | None = None) -> str:
     """
     if cause is not None and cause.kind == ALWAYS:
         return never_returned(cause.failures) or "no call returns"
+    if verdict.raised is not None and verdict.raised.conversion:
+        return "a conversion of the adapter raises, not the function"
     rule = about(verdict)
     titles = {known.id: known.title for known in rules()}
     name = f"{rule or 'no rule'} {titles.get(rule, '')}".strip()
@@ -180,7 +182,8 @@ def _found(verdict: Verdict) -> Iterator[str]:
     if verdict.raised is not None:
         raised = verdict.raised
         if raised.type:
-            yield cut(f"raised {raised.type}: {raised.message.strip() or 'no message'}")
+            conversion = f"the adapter's conversion {raised.conversion} " if raised.conversion else ""
+            yield cut(f"{conversion}raised {raised.type}: {raised.message.strip() or 'no message'}")
         if raised.file:
             function = f", in {raised.function}" if raised.function else ""
             yield f"at {raised.file}, line {raised.line}{function}"
