@@ -125,6 +125,9 @@ class Verdict:
     declined : bool
         True if the backend has the arguments, but declined the call by `Unsupported` or
         `NotImplementedError`. The reason is the message.
+    lacks : tuple of str
+        What the backend lacks for the case, each with its kind: ``operation rotary``, ``argument window``,
+        ``dtype float16`` or ``output lse``. Empty if it is unsupported for another reason.
     refusal : bool
         Whether the call must be refused.
     alone : bool
@@ -163,6 +166,7 @@ class Verdict:
     seconds: float = 0.0
     repeatable: bool = True
     declined: bool = False
+    lacks: tuple[str, ...] = ()
     refusal: bool = False
     alone: bool = True
     probed: bool = False
@@ -230,7 +234,7 @@ def from_json(entry: Mapping[str, Any]) -> Verdict:
     plain = dict(entry)
     if plain.get("status") not in STATUSES:
         raise ValueError(f"status: expected one of {', '.join(STATUSES)}, got {plain.get('status')!r}")
-    for name in ("rules", "declared", "traits"):
+    for name in ("rules", "declared", "traits", "lacks"):
         plain[name] = tuple(plain.get(name, ()))
     if "share" in plain:
         plain["share"] = _number(plain["share"])

@@ -70,10 +70,11 @@ def call(
     """
     function = backend.function(operation)
     if function is None:
-        raise Missing(f"{backend.name} has no {operation}")
+        raise Missing(f"{backend.name} has no {operation}", f"operation {operation}")
     missing = [name for name in arguments if not backend.has(operation, name)]
     if missing:
-        raise Missing(f"{backend.name} has no argument {', '.join(missing)}")
+        lacks = [f"argument {name}" for name in missing]
+        raise Missing(f"{backend.name} has no argument {', '.join(missing)}", *lacks)
     arguments = {**arguments, **forward_results(backend, operation, arguments)}
     form = OPERATIONS[operation]
     asked = {

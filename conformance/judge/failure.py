@@ -21,7 +21,23 @@ _JUDGING = str(Path(OURS, "conformance"))
 
 
 class Missing(Unsupported):
-    """The implementation lacks an operation or an argument."""
+    """The implementation lacks an operation or an argument, or is not asked for another reason.
+
+    Attributes
+    ----------
+    lacks : tuple of str
+        What it lacks, each with its kind: ``operation rotary``, ``argument window``, ``dtype float16`` or
+        ``output lse``. Empty for another reason.
+    """
+
+    def __init__(self, reason: str, *lacks: str) -> None:
+        super().__init__(reason)
+        self.lacks = lacks
+
+
+def lacking_of(unsupported: Unsupported) -> tuple[str, ...]:
+    """Return what an implementation lacks, if that is the reason of an exception."""
+    return unsupported.lacks if isinstance(unsupported, Missing) else ()
 
 
 class Declined(Unsupported):
