@@ -180,6 +180,8 @@ def _require(backend: Backend, item: Case | Relation) -> None:
         raise Missing(f"{backend.name} has no answers to {item.id}")
     needed = {item.dtype} & set(DTYPES)
     for case in item.calls if isinstance(item, Relation) else (item,):
+        if backend.function("attention") is None and backend.function(case.operation) is None:
+            raise Missing(f"{backend.name} has no {case.operation}", f"operation {case.operation}")
         misfit = fits(backend.constraints, case.arguments) if primal(case.operation) == "attention" else ""
         if misfit:
             raise Missing(f"{backend.name} {misfit}")
