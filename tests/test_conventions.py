@@ -1,5 +1,6 @@
 """Functions that are called in another way than the specification's are described by keys alone."""
 
+import doctest
 import re
 from importlib.metadata import version
 from pathlib import Path
@@ -269,6 +270,13 @@ def test_a_converted_function_has_the_version_of_its_library():
     backend = describe(of_boxes, **keys | {"library": "click"})
     assert (backend.library, backend.version) == ("click", version("click"))
     assert backend.to_numpy(backend.to_library(np.ones(2))).tolist() == [1, 1]
+
+
+def test_the_examples_of_the_page_about_configuration_run():
+    page = Path(__file__).parent.parent / "conformance" / "configuration.md"
+    found = doctest.testfile(str(page), module_relative=False)
+    assert found.attempted > 5
+    assert not found.failed
 
 
 def boxed_if_not_flat(array):
