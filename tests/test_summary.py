@@ -46,6 +46,7 @@ def test_what_is_not_offered_is_told_by_frequency():
         *lacking(9, "operation rotary"),
         *lacking(4, reason="takes one mask", declined=True),
         *lacking(1, reason="m:f takes only arrays of 4 axes, got 5"),
+        *lacking(1, "output lse"),
         *lacking(1, reason="m:f has no answers"),
         *lacking(7, reason="left out: 0 s are left (--within)"),
         replace(PASS, case="may-float32", status="unsupported", rule="NUM-10", reason="other bits"),
@@ -55,6 +56,7 @@ def test_what_is_not_offered_is_told_by_frequency():
         "not offered: 5 cases of the arguments window, sinks",
         "declined: 4 cases: takes one mask",
         "not asked: 1 case: takes only arrays of 4 axes, got 5",
+        "not offered: 1 case of the output lse",
         "unsupported for other reasons: 1 case, in --results FILE",
     ]
     many = not_offered([one for name in "abcdefgh" for one in lacking(1, f"operation {name}")])

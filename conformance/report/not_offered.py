@@ -8,7 +8,7 @@ from attnspec.conformance.report.summary import gradients
 from attnspec.conformance.verdict import LEFT_OUT, NO_GRADIENT, Verdict
 
 #: The largest number of lines, and of names in a line.
-_MOST_LINES, _MOST_NAMES = 4, 6
+_MOST_LINES, _MOST_NAMES = 5, 6
 #: The number of characters of a reason that are shown.
 _MOST = 160
 

@@ -7,7 +7,7 @@ from attnspec.backends.names import UNTRUSTED
 from attnspec.conformance.report.because import also, because
 from attnspec.conformance.report.by_rule import NOT_SHOWN, about, says
 from attnspec.conformance.report.causes import ALWAYS, Cause
-from attnspec.conformance.report.messages import ended, never_returned
+from attnspec.conformance.report.messages import ended, never_returned, of_conversion
 from attnspec.conformance.report.outside import cut, plain
 from attnspec.conformance.report.reproduction import dumped, judged_again, reproduction
 from attnspec.conformance.verdict import Difference, Verdict
@@ -182,8 +182,9 @@ def _found(verdict: Verdict) -> Iterator[str]:
     if verdict.raised is not None:
         raised = verdict.raised
         if raised.type:
-            conversion = f"the adapter's conversion {raised.conversion} " if raised.conversion else ""
-            yield cut(f"{conversion}raised {raised.type}: {raised.message.strip() or 'no message'}")
+            yield cut(
+                f"{of_conversion(raised)}raised {raised.type}: {raised.message.strip() or 'no message'}"
+            )
         if raised.file:
             function = f", in {raised.function}" if raised.function else ""
             yield f"at {raised.file}, line {raised.line}{function}"
