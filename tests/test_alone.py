@@ -107,6 +107,14 @@ def test_a_program(folder):
     assert parse_handshake("p", json.dumps(hello)).operations == {"rotary": ()}
 
 
+def test_a_function_that_is_not_trusted(folder):
+    split = "return np.swapaxes(features.reshape(*features.shape[:-1], heads, -1), -2, -3).copy()"
+    (folder / "own.py").write_text(f"import numpy as np\ndef split_heads(features, *, heads):\n    {split}\n")
+    backend = load("untrusted:./own.py:split_heads")
+    assert backend.function("attention") is None
+    assert judge(backend, find("heads-split-float32")).status == "pass"
+
+
 def test_the_first_call_is_one_of_its_operation(folder):
     run = CliRunner().invoke(main, ["smoke", "paging_alone:paged_attention"])
     assert run.exit_code == 0, run.output

@@ -37,7 +37,19 @@ def load_user(name: str, place: str, settings: Settings) -> Backend:
         If the object does not exist or cannot be used.
     """
     module, found = find(name, place)
-    return backend_of(name, found, settings, library_of(module), re.split("[:.]", place)[-1])
+    return backend_of(name, found, settings, library_of(module), attribute_of(place))
+
+
+def attribute_of(place: str) -> str:
+    """Return the last name of a place.
+
+    Examples
+    --------
+    >>> from attnspec.backends.user.function import attribute_of
+    >>> attribute_of("./kernels.py:flash.attention")
+    'attention'
+    """
+    return re.split("[:.]", place)[-1]
 
 
 def backend_of(name: str, found: Any, settings: Settings, library: str, attribute: str = "") -> Backend:
