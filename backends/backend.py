@@ -11,10 +11,22 @@ from numpy.typing import NDArray
 
 from attnspec.backends.constraints import Constraints
 from attnspec.backends.deviation import Deviation, holds
+from attnspec.backends.errors import Unsupported
 from attnspec.backends.gradients import gradients_of
 from attnspec.backends.library.library import Library
 from attnspec.dialect import in_dtype
 from attnspec.operations.gradients import primal
+
+
+def no_attention(query: Any, key: Any, value: Any) -> Any:  # noqa: ARG001 - read by inspect.signature
+    """Stand for attention in a backend that offers only companions. It is never called.
+
+    Raises
+    ------
+    Unsupported
+        Always.
+    """
+    raise Unsupported("it offers no attention")
 
 
 @dataclass(frozen=True)
@@ -29,7 +41,8 @@ class Backend:
         The library that it runs on, from `attnspec.backends.load_library`.
     attention : callable
         The operator, with canonical names. **Its signature is its list of
-        capabilities**: an argument that it does not have is unsupported.
+        capabilities**: an argument that it does not have is unsupported. The default is for a
+        backend that offers only companions.
     dtypes : tuple of str
         The dtypes that it takes, some of `DTYPES`.
     companions : mapping of str to callable
@@ -78,7 +91,7 @@ class Backend:
 
     name: str
     array_library: Library
-    attention: Callable[..., Any]
+    attention: Callable[..., Any] = no_attention
     dtypes: tuple[str, ...] = ("float32", "float64")
     companions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     dialect: Mapping[str, Any] = field(default_factory=dict)
@@ -117,7 +130,7 @@ class Backend:
         Gradients are computed by the library, unless there is a function for them.
         """
         if operation == "attention":
-            return self.attention
+            return None if self.attention is no_attention else self.attention
         if operation in self.companions or operation == primal(operation):
             return self.companions.get(operation)
         whole = self.function(primal(operation))

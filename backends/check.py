@@ -35,6 +35,8 @@ def check_backend(name: str, backend: Backend) -> None:
         ...
     attnspec.backends.errors.BackendError: backend mine:b: dtypes: expected some of float16, ...
     """
+    if backend.function("attention") is None and not backend.companions:
+        raise BackendError(f"backend {name}: expected attention or companions, got neither")
     check_signature(name, backend.attention)
     if not isinstance(backend.dtypes, tuple) or not backend.dtypes or not set(backend.dtypes) <= set(DTYPES):
         raise BackendError(

@@ -1,5 +1,8 @@
 """Errors of backends and of calls."""
 
+from collections.abc import Callable
+from typing import Any
+
 
 class BackendError(Exception):
     """A backend cannot be used. The message says what was expected and what was given."""
@@ -15,6 +18,28 @@ class Unsupported(Exception):  # noqa: N818 - a verdict, not a fault
 
 class NotDifferentiable(Unsupported):
     """A library knows no derivative of the outputs of a function."""
+
+
+class ConversionError(Exception):
+    """A conversion of the adapter raised, not the function. `error` is its exception.
+
+    Attributes
+    ----------
+    key : str
+        ``to_library`` or ``to_numpy``.
+    of : str
+        The argument or the result that it converted.
+    conversion : callable
+        The function that converts.
+    error : BaseException
+    """
+
+    def __init__(self, key: str, of: str, conversion: Callable[[Any], Any], error: BaseException) -> None:
+        super().__init__(f"{key} of {of}: {error}")
+        self.key = key
+        self.of = of
+        self.conversion = conversion
+        self.error = error
 
 
 class Broken(Exception):  # noqa: N818 - a verdict on an implementation, not a fault of ours

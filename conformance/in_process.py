@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnspec import __version__
+from attnspec import SpecError, __version__
 from attnspec.backends.user.described import describe
 from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.judge import judge
@@ -82,6 +82,8 @@ def check(
     ------
     BackendError
         If it cannot be called as attention, or a key is unknown.
+    SpecError
+        If there is no such case.
 
     Examples
     --------
@@ -97,6 +99,9 @@ def check(
     backend = describe(function, name=name, **said)
     chosen = Selection(quick, tuple(rules), tuple(cases), seed=seed)
     asked = [*items(quick=quick, rules=rules, names=cases, seed=seed, constraints=backend.constraints)]
+    named = {name for item in asked for name in (item.id, item.name)}
+    if unknown := [one for one in cases if one not in named and not rules]:
+        raise SpecError(f"cases: expected ids such as masking-empty-last, got {', '.join(unknown)}")
     run = Run(Header(__version__, chosen.part, seed, tuple(item.name for item in asked)))
     run.add(subject_of(backend.name, backend))
     for item in asked:

@@ -67,7 +67,8 @@ class Difference:
 class Raise:
     """An exception of an implementation: its type, its message and the innermost line that raised it.
 
-    If the process ended or hung, only the line is set.
+    If the process ended or hung, only the line is set. `conversion` is the conversion of the adapter that
+    raised instead of the implementation, with what it converted, such as ``to_library of key``.
     """
 
     type: str
@@ -75,6 +76,7 @@ class Raise:
     file: str = ""
     line: int = 0
     function: str = ""
+    conversion: str = ""
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,9 @@ class Verdict:
     declined : bool
         True if the backend has the arguments, but declined the call by `Unsupported` or
         `NotImplementedError`. The reason is the message.
+    lacks : tuple of str
+        What the backend lacks for the case, each with its kind: ``operation rotary``, ``argument window``,
+        ``dtype float16`` or ``output lse``. Empty if it is unsupported for another reason.
     refusal : bool
         Whether the call must be refused.
     alone : bool
@@ -161,6 +166,7 @@ class Verdict:
     seconds: float = 0.0
     repeatable: bool = True
     declined: bool = False
+    lacks: tuple[str, ...] = ()
     refusal: bool = False
     alone: bool = True
     probed: bool = False
@@ -228,7 +234,7 @@ def from_json(entry: Mapping[str, Any]) -> Verdict:
     plain = dict(entry)
     if plain.get("status") not in STATUSES:
         raise ValueError(f"status: expected one of {', '.join(STATUSES)}, got {plain.get('status')!r}")
-    for name in ("rules", "declared", "traits"):
+    for name in ("rules", "declared", "traits", "lacks"):
         plain[name] = tuple(plain.get(name, ()))
     if "share" in plain:
         plain["share"] = _number(plain["share"])

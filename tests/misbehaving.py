@@ -14,7 +14,7 @@ HELLOS = {
     "greets_wrongly": ["hello"],
     "speaks_another_version": HELLO | {"protocol": 2},
     "has_no_dtypes": HELLO | {"dtypes": ["float31"]},
-    "has_no_attention": HELLO | {"operations": {"rotary": []}},
+    "has_no_operations": HELLO | {"operations": {}},
     "has_unknown_options": HELLO | {"operations": {"attention": ["attn_mask"]}},
     "claims_two_rules": HELLO | {"claims": ["NUM-10", "INV-8"]},
     "claims_a_must": HELLO | {"claims": ["MASK-1"]},

@@ -31,7 +31,13 @@ ERROR = Verdict(
     raised=Raise("ValueError", "no | <b>\x00", "/m.py", 7, "f"),
 )
 UNSUPPORTED = Verdict(
-    "m:f", "sinks-float32", "sinks", ("SOFT-5",), "unsupported", reason="m:f has no argument sinks"
+    "m:f",
+    "sinks-float32",
+    "sinks",
+    ("SOFT-5",),
+    "unsupported",
+    reason="m:f has no argument sinks",
+    lacks=("argument sinks",),
 )
 NOT_SHOWN = Verdict(
     "m:f", "alone-float32", "", ("NUM-10",), "unsupported", "float32", rule="NUM-10", reason="got other bits"

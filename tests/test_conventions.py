@@ -1,7 +1,9 @@
 """Functions that are called in another way than the specification's are described by keys alone."""
 
+import doctest
 import re
 from importlib.metadata import version
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +11,9 @@ import pytest
 from attnspec import reference
 from attnspec.backends import BackendError, Unsupported, describe
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.suite import items
+from attnspec.conformance.report.text import said
+from attnspec.conformance.suite import find, items
+from attnspec.conformance.verdict import from_json, to_json
 
 THREE = {"query": "q", "key": "k", "value": "v"}
 
@@ -182,6 +186,46 @@ def test_each_entry_gets_its_own_arguments():
     assert np.allclose(got, whole, rtol=0, atol=1e-12)
 
 
+def takes_anything(query, key, value, *, scale=1.0, mask=None, bias=None, key_lengths=None, sinks=None):
+    """Refuses nothing."""
+    return np.zeros((*query.shape[:-1], value.shape[-1]), query.dtype)
+
+
+def refuses_no_depth(query, key, value, *, scale):
+    if not query.shape[-1] or not value.shape[-1]:
+        raise ValueError("query, key, value: expected a depth of 1 or more, got 0")
+    return attend(query, key, value, scale=scale)
+
+
+@pytest.mark.parametrize("keys", [{}, {"axes": 4}, {"layout": "BSHD"}, {"axes": 3, "loop": True}])
+def test_a_depth_of_zero_is_refused_by_the_function_and_not_by_a_given_scale(keys):
+    names = [f"errors-refused-depth-of-0{of}-1-float32" for of in ("", "-throughout", "-of-the-values")]
+    for function, status in ((takes_anything, "fail"), (refuses_no_depth, "pass")):
+        backend = describe(function, dtypes=["float32"], given=["scale"], **keys)
+        assert [judge(backend, find(name)).status for name in names] == [status] * 3
+
+
+@pytest.mark.parametrize(
+    ("keys", "cases"),
+    [
+        (
+            {"axes": 3, "loop": True},
+            ("mask-of-too-many-axes", "mask-of-more-batch", "key-lengths-for-too-many-entries"),
+        ),
+        ({"axes": 2, "loop": True}, ("sinks-with-an-axis-less", "sinks-for-too-many-heads")),
+        ({"mask": "ignore"}, ("mask-of-real-numbers",)),
+        (
+            {"names": {"mask": "mask", "bias": "mask"}, "ignore": ["bias"]},
+            ("mask-of-real-numbers", "mask-of-integers", "bias-of-booleans", "bias-of-integers"),
+        ),
+    ],
+)
+def test_what_a_description_cannot_pass_on_is_not_refused_by_the_function(keys, cases):
+    backend = describe(takes_anything, dtypes=["float32"], **keys)
+    found = [judge(backend, find(f"errors-refused-{case}-1-float32")) for case in cases]
+    assert [(one.status, one.declined) for one in found] == [("unsupported", True)] * len(cases)
+
+
 def test_an_offset_that_is_no_past_is_declined():
     backend = describe(with_a_past, past=["past_key", "past_value"])
     one = np.ones((2, 3))
@@ -226,3 +270,58 @@ def test_a_converted_function_has_the_version_of_its_library():
     backend = describe(of_boxes, **keys | {"library": "click"})
     assert (backend.library, backend.version) == ("click", version("click"))
     assert backend.to_numpy(backend.to_library(np.ones(2))).tolist() == [1, 1]
+
+
+def test_the_examples_of_the_page_about_configuration_run():
+    page = Path(__file__).parent.parent / "conformance" / "configuration.md"
+    found = doctest.testfile(str(page), module_relative=False)
+    assert found.attempted > 5
+    assert not found.failed
+
+
+def boxed_if_not_flat(array):
+    if array.ndim == 2:
+        raise RuntimeError("no matrices")
+    return Boxed(array)
+
+
+@pytest.mark.parametrize(
+    ("conversions", "told", "place"),
+    [
+        (
+            {"to_library": boxed_if_not_flat, "to_numpy": Boxed.numpy},
+            "to_library of query",
+            "boxed_if_not_flat",
+        ),
+        ({"to_library": Boxed, "to_numpy": lambda box: box.tensor}, "to_numpy of the result", "<lambda>"),
+    ],
+)
+def test_an_error_of_a_conversion_is_not_one_of_the_function(conversions, told, place):
+    backend = describe(of_boxes, dtypes=["float32"], **conversions)
+    verdict = judge(backend, find("softmax-002-float32"))
+    assert verdict.status == "error"
+    assert (verdict.raised.conversion, verdict.raised.function) == (told, place)
+    assert Path(verdict.raised.file) == Path(__file__)
+    assert from_json(to_json(verdict)) == verdict
+    title, _, raised, at, *_ = said(verdict).splitlines()
+    assert title == "a conversion of the adapter raises, not the function"
+    assert raised.startswith(f"the adapter's conversion {told} raised ")
+    assert at == f"at {__file__}, line {verdict.raised.line}, in {place}"
+
+
+def test_a_conversion_of_compiled_code_has_no_line_of_the_function():
+    backend = describe(of_boxes, dtypes=["float32"], to_library=float, to_numpy=Boxed.numpy)
+    raised = judge(backend, find("softmax-002-float32")).raised
+    assert (raised.conversion, raised.type, raised.file) == ("to_library of query", "TypeError", "")
+
+
+def test_what_a_conversion_does_not_take_is_not_refused_by_the_function():
+    def converted(array):
+        if not array.shape[-1]:
+            raise ValueError("query: expected no empty axis")
+        return array
+
+    backend = describe(takes_anything, dtypes=["float32"], to_library=converted)
+    found = judge(backend, find("errors-refused-depth-of-0-1-float32"))
+    assert found.status == "unsupported"
+    assert found.reason == "to_library of query raised, so takes_anything was not called"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from plugged import kernel
 
-from attnspec import reference
+from attnspec import SpecError, reference
 from attnspec.backends import BackendError, implementation, load
 from attnspec.conformance import check
 
@@ -158,3 +158,10 @@ def test_what_takes_one_depth_alone_may_refuse_what_does_not_fit():
     assert not any(verdict.bad for verdict in found.report.results.verdicts), found.text
     refused = [verdict for verdict in found.report.results.verdicts if "+d64-" in verdict.case]
     assert {verdict.status for verdict in refused} >= {"pass"}
+
+
+def test_a_case_that_does_not_exist_is_refused():
+    with pytest.raises(
+        SpecError, match="cases: expected ids such as masking-empty-last, got masking-nothing"
+    ):
+        check(load("numpy-portable"), cases=["softmax-000", "masking-nothing"])

@@ -123,6 +123,27 @@ def test_every_conclusion_has_its_reason():
     assert 'SCORE-2 = "one"  # its default scale is 1, not 1 / sqrt(D)' in text
 
 
+@pytest.mark.parametrize(
+    ("imports", "library"),
+    [
+        ("import click", "click"),
+        ("from click import echo as say", "click"),
+        ("import click, pytest", None),
+        ("", None),
+    ],
+)
+def test_the_package_that_a_file_imports_gives_the_version(imports, library):
+    name = f"kernel_of_{len(imports)}"
+    Path(f"{name}.py").write_text(
+        f"import numpy as np\n{imports}\nfrom conventions import jax_nn as attention\n"
+    )
+    run = CliRunner().invoke(main, ["init", f"./{name}.py:attention"])
+    assert run.exit_code == 0, run.output
+    table = tomllib.loads(Path("attnspec.toml").read_text())["backend"]
+    assert table.get("library") == library
+    assert load(".").library == (library or "numpy")
+
+
 def test_a_file_that_is_there_is_not_written_over():
     Path("attnspec.toml").write_text("mine")
     run = CliRunner().invoke(main, ["init", "conventions:jax_nn"])

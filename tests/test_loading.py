@@ -281,3 +281,22 @@ def test_every_key_is_documented():
     table = tomllib.loads(block)["backend"]
     assert set(KEYS) - set(table) == {"program", "call_limit"}, "the example has every other key"
     assert "With `program` the only other key is `call_limit`" in page
+
+
+def test_every_value_is_documented():
+    """Also the defaults, which `attnspec init` writes."""
+    from typing import get_args, get_type_hints
+
+    from attnspec.backends.constraints import Constraints
+    from attnspec.backends.user.convention import LAYOUTS, Convention
+
+    page = (Path(__file__).parent.parent / "conformance" / "configuration.md").read_text()
+    block = page.split("```toml\n")[1].partition("```")[0]
+    hints = get_type_hints(Convention) | get_type_hints(Constraints)
+    choices = {key: get_args(hints[key]) for key in ("mask", "heads", "value_depth", "bias_dtype")}
+    choices |= {"layout": LAYOUTS, "accuracy": ("cast", "full")}
+    for key, values in choices.items():
+        of_key = block[block.index(f"\n{key} = ") :]
+        assert values
+        for value in values:
+            assert f'"{value}"' in of_key[:300], f"{key} = {value}"

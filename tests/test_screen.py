@@ -46,6 +46,7 @@ def test_the_screen_has_the_failures_one_table_and_a_line_each_for_the_rest():
     assert flat(below).endswith(
         "run: chosen (the fixed cases; --seed N draws others) "
         "values: 1 pass, 1 fail, 1 error, 2 unsupported, 1 deviation, 1 should not met "
+        "not offered: 1 case of the argument sinks "
         "of the budget used: float32 0.50 "
         "m:f: does not conform: 2 cases fail under 2 rules"
     )

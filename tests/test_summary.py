@@ -5,10 +5,15 @@ from dataclasses import replace
 from reported import FAIL, PASS, PERFECT, RESULTS, SUBJECT
 
 from attnspec import levels as all_levels
+from attnspec.backends import describe
+from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.report.not_offered import not_offered
 from attnspec.conformance.report.report import Report
 from attnspec.conformance.report.screen import screen
 from attnspec.conformance.report.summary import lacks, levels, run, time, totals, used
 from attnspec.conformance.results import Header
+from attnspec.conformance.suite import find
+from attnspec.conformance.verdict import from_json, to_json
 
 
 def test_the_budget_used_by_dtype():
@@ -27,6 +32,54 @@ def test_values_and_refusals_are_counted_apart_and_what_is_known_as_such():
     refused = replace(FAIL, case="r-float32", refusal=True)
     assert totals([PASS, FAIL, refused, refused], {FAIL}) == ["values: 1 pass, 1 known", "refusals: 2 fail"]
     assert totals([]) == ["no verdict"]
+
+
+def lacking(number, *lacks, **said):
+    case = replace(PASS, status="unsupported", lacks=lacks, share=0.0, accuracy="", **said)
+    return [replace(case, case=f"c-{'-'.join(lacks)}-{count}-float32") for count in range(number)]
+
+
+def test_what_is_not_offered_is_told_by_frequency():
+    found = [
+        *lacking(2, "argument window"),
+        *lacking(3, "argument window", "argument sinks"),
+        *lacking(9, "operation rotary"),
+        *lacking(4, reason="takes one mask", declined=True),
+        *lacking(1, reason="m:f takes only arrays of 4 axes, got 5"),
+        *lacking(1, "output lse"),
+        *lacking(1, reason="m:f has no answers"),
+        *lacking(7, reason="left out: 0 s are left (--within)"),
+        replace(PASS, case="may-float32", status="unsupported", rule="NUM-10", reason="other bits"),
+    ]
+    assert not_offered([PASS, *found]) == [
+        "not offered: 9 cases of the operation rotary",
+        "not offered: 5 cases of the arguments window, sinks",
+        "declined: 4 cases: takes one mask",
+        "not asked: 1 case: takes only arrays of 4 axes, got 5",
+        "not offered: 1 case of the output lse",
+        "unsupported for other reasons: 1 case, in --results FILE",
+    ]
+    many = not_offered([one for name in "abcdefgh" for one in lacking(1, f"operation {name}")])
+    assert many == ["not offered: 8 cases of the operations a, b, c, d, e, f and 2 more"]
+    assert not_offered([PASS, FAIL]) == []
+    told = screen(Report(replace(RESULTS, verdicts=tuple(found))))
+    assert "\nnot offered: 9 cases of the operation rotary\n" in told
+
+
+def test_what_a_backend_lacks_is_data():
+    def attention(query, key, value, *, return_lse=False):
+        """Lacks nearly everything."""
+
+    backend = describe(attention, dtypes=["float32"])
+    for name, what in (
+        ("masking-causal-square-float32", ("argument is_causal",)),
+        ("masking-causal-square-float64", ("dtype float64",)),
+        ("positions-rotary-float32", ("operation rotary",)),
+        ("notation-weights-of-a-square-problem-1-float32", ("output weights",)),
+    ):
+        verdict = judge(backend, find(name))
+        assert (verdict.status, verdict.lacks) == ("unsupported", what)
+        assert from_json(to_json(verdict)) == verdict
 
 
 def test_the_time_and_the_slowest_case():

@@ -47,12 +47,25 @@ def library_of(module: Any) -> str:
     >>> library_of(statistics)
     'numpy'
     """
+    used = imported_by(module)
+    default, *others = LIBRARIES
+    return next((name for name in others if LIBRARIES[name] in used), default)
+
+
+def imported_by(module: Any) -> set[str]:
+    """Return the names of the packages that a module imports, or that the objects in it come from.
+
+    Examples
+    --------
+    >>> import statistics
+    >>> from attnspec.backends.library import imported_by
+    >>> "math" in imported_by(statistics)
+    True
+    """
     things = vars(module).values()
     names = [getattr(thing, "__name__", "") for thing in things]
     names += [getattr(thing, "__module__", "") for thing in things if callable(thing)]
-    used = {str(name).partition(".")[0] for name in names}
-    default, *others = LIBRARIES
-    return next((name for name in others if LIBRARIES[name] in used), default)
+    return {str(name).partition(".")[0] for name in names}
 
 
 def release() -> None:

@@ -61,9 +61,10 @@ def parse_handshake(name: str, line: str) -> Handshake:
         raise BackendError(
             f"backend {name}: hello: dtypes: expected some of {', '.join(DTYPES)}, got {dtypes!r}"
         )
-    if not isinstance(operations, dict) or "attention" not in operations:
+    if not isinstance(operations, dict) or not operations:
         raise BackendError(
-            f"backend {name}: hello: operations: expected an object with attention, got {operations!r}"
+            f"backend {name}: hello: operations: expected an object with attention or other operations, "
+            f"got {operations!r}"
         )
     for operation, options in operations.items():
         if operation not in OPERATIONS:

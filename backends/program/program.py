@@ -12,7 +12,7 @@ import array_api_compat.numpy as xp
 from numpy.typing import NDArray
 
 from attnspec import OPERATIONS
-from attnspec.backends.backend import Backend
+from attnspec.backends.backend import Backend, no_attention
 from attnspec.backends.errors import BackendError, Broken, Late
 from attnspec.backends.library.library import array_api_library
 from attnspec.backends.program.answers import fingerprint
@@ -60,7 +60,7 @@ def program_backend(
         operation: as_function(operation, options, program.run)
         for operation, options in said.operations.items()
     }
-    attention = functions.pop("attention")
+    attention = functions.pop("attention", no_attention)
     library = array_api_library("program", f"{said.name} {said.version}".strip() or "program", xp)
     declared: dict[str, Any] = {"dialect": said.dialect, "claims": said.claims}
     # The protocol has one call at a time.

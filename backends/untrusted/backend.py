@@ -26,7 +26,7 @@ from attnspec.backends.user.configuration import (
     find_configuration,
     read_configuration,
 )
-from attnspec.backends.user.function import backend_of
+from attnspec.backends.user.function import attribute_of, backend_of
 from attnspec.backends.user.keys import settings_of_table
 from attnspec.backends.user.settings import settings_of
 from attnspec.dtypes import DTYPES
@@ -74,7 +74,7 @@ def untrusted_backend(name: str) -> Backend:
     # Its arrays are those of NumPy here; the other process makes those of the library.
     own = array_api_library(remote.library, remote.version, xp, strides=_STRIDES.get(remote.library, "none"))
     of_numpy = replace(settings, array="numpy", device="")
-    backend = backend_of(name, remote.function(), of_numpy, "numpy")
+    backend = backend_of(name, remote.function(), of_numpy, "numpy", attribute_of(place))
     dtypes = settings.dtypes or _DTYPES.get(remote.library, backend.dtypes)
     note = f"untrusted: confined by {' and '.join(remote.confined)}"
     # One process makes one call at a time.

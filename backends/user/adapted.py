@@ -81,8 +81,7 @@ def adapted(name: str, function: Callable[..., Any], convention: Convention, xp:
         if "mask" in native and native["mask"] == native.get("bias"):
             call = _in_one(call, xp)
         if convention.mask == "ignore" and call.get("mask") is not None:
-            # raises no error for a mask of integers: the function must refuse it
-            call["mask"] = ~call["mask"]
+            call["mask"] = _inverted(call["mask"])
         call = with_mask_axes(call, convention.mask_axes)
         heads = (1, *call["query"].shape)[-3]
         for array in (*_OPERATION.arrays, *([] if packed else convention.past)):
@@ -161,18 +160,30 @@ def _without_always(
     return {option: thing for option, thing in call.items() if option not in always or option in native}
 
 
+def _inverted(mask: Any) -> Any:
+    """Invert a mask; one of integers too, which the function must refuse."""
+    if not any(kind in str(mask.dtype) for kind in ("bool", "int")):
+        raise Unsupported(f"the function takes an inverted mask, and {mask.dtype} cannot be inverted")
+    return ~mask
+
+
 def _in_one(call: dict[str, Any], xp: Any) -> dict[str, Any]:
     """Combine mask and bias into one argument, for a function that tells them apart by the dtype."""
     mask, bias = call.pop("mask", None), call.pop("bias", None)
-    if mask is not None and "bool" not in str(mask.dtype):
-        raise TypeError(f"mask: expected booleans, got {mask.dtype}, which the function takes as a bias")
-    if bias is not None and "float" not in str(bias.dtype):
-        raise TypeError(f"bias: expected floating-point numbers, got {bias.dtype}")
+    for name, array, kind in (("mask", mask, "bool"), ("bias", bias, "float")):
+        if array is not None and kind not in str(array.dtype):
+            raise Unsupported(
+                f"the function tells mask and bias apart by the dtype: a {name} of {array.dtype} "
+                "cannot be passed"
+            )
     if mask is not None and bias is not None:  # a mask is a bias of minus infinity (MASK-2)
         mask, bias = None, xp.where(mask, bias, -float("inf"))
     return call | {name: x for name, x in (("mask", mask), ("bias", bias)) if x is not None}
 
 
 def _default(option: str, query: Any) -> Any:
-    """Return the specified default of an option."""
-    return query.shape[-1] ** -0.5 if option == "scale" else _OPERATION.arguments[option].default
+    """Return the specified default of an option.
+
+    A depth of 0 has no default scale. With a scale of 1 the function itself has to refuse it (ERR-5).
+    """
+    return max(query.shape[-1], 1) ** -0.5 if option == "scale" else _OPERATION.arguments[option].default

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.backends.errors import BackendError
+from attnspec.backends.errors import BackendError, Broken, ConversionError, Unsupported
 from attnspec.backends.library.library import Library
 from attnspec.backends.user.place import find
 
@@ -82,21 +82,36 @@ def converted(function: Callable[..., Any], conversion: Conversion) -> Callable[
     >>> ours(np.ones((2, 1)), np.ones((1, 1)), np.full((1, 1), 3.0)).tolist()
     [[3.0], [3.0]]
     """
-    there = conversion.to_library or _same
-    back = conversion.to_numpy or _same
+    signature = inspect.signature(function)
+    own = list(signature.parameters)
+
+    def there(name: str, thing: Any) -> Any:
+        if conversion.to_library is None or not isinstance(thing, np.ndarray):
+            return thing
+        return _tried("to_library", name, conversion.to_library, thing)
+
+    def back(result: Any) -> Any:
+        return _tried("to_numpy", "the result", conversion.to_numpy or _same, result)
 
     def run(*arrays: Any, **options: Any) -> Any:
-        given = {name: _each(there, thing) for name, thing in options.items()}
-        returned = function(*(_each(there, array) for array in arrays), **given)
+        given = {name: there(name, thing) for name, thing in options.items()}
+        named = (*own, *[f"argument {number}" for number in range(len(own), len(arrays))])
+        returned = function(*map(there, named, arrays), **given)
         return tuple(map(back, returned)) if isinstance(returned, tuple) else back(returned)
 
     run.__wrapped__ = function  # type: ignore[attr-defined] # reports show where it is defined
-    run.__signature__ = inspect.signature(function)  # type: ignore[attr-defined] # read by inspect
+    run.__signature__ = signature  # type: ignore[attr-defined] # read by inspect
     return run
 
 
-def _each(there: Callable[[Any], Any], thing: Any) -> Any:
-    return there(thing) if isinstance(thing, np.ndarray) else thing
+def _tried(key: str, of: str, conversion: Callable[[Any], Any], thing: Any) -> Any:
+    """Convert one thing. An exception is that of the conversion, not of the function."""
+    try:
+        return conversion(thing)
+    except (KeyboardInterrupt, Unsupported, Broken, NotImplementedError):
+        raise
+    except BaseException as error:  # whatever a library raises
+        raise ConversionError(key, of, conversion, error) from error
 
 
 def _same(thing: Any) -> Any:

@@ -31,9 +31,8 @@ def for_each_entry(
     Raises
     ------
     Unsupported
-        If there is no entry.
-    ValueError
-        If another argument has other entries.
+        If there is no entry, or another argument has other entries. The function then cannot be called, so
+        this is no refusal of the function.
 
     Examples
     --------
@@ -79,11 +78,13 @@ def _entry(
     for name in ("key", "value"):
         found[name] = call[name][shared]
     if axes == 2 and call.get("sinks") is not None:
+        if tuple(call["sinks"].shape) != lead[-1:]:
+            raise _unlike("sinks", f"an axis of {lead[-1]} heads", tuple(call["sinks"].shape))
         found["sinks"] = call["sinks"][index[-1]]
     for name in BY_ENTRY:
         if getattr(call.get(name), "shape", None) is not None and batch:
             if tuple(call[name].shape[: len(batch)]) != lead[: len(batch)]:
-                raise ValueError(f"{name}: expected entries of {lead[: len(batch)]}, got {call[name].shape}")
+                raise _unlike(name, f"entries of {lead[: len(batch)]}", tuple(call[name].shape))
             found[name] = call[name][batch]
     for name in OF_PAIRS:
         if call.get(name) is not None:
@@ -95,11 +96,15 @@ def _of_pairs(name: str, array: Any, index: tuple[int, ...], lead: tuple[int, ..
     """Take the pairs of one entry from an array that broadcasts."""
     outer = max(array.ndim - axes, 0)
     if outer > len(lead):
-        raise ValueError(f"{name}: expected at most {len(lead) + axes} axes, got {array.ndim}")
+        raise _unlike(name, f"at most {len(lead) + axes} axes", array.ndim)
     own = []
     first = len(lead) - outer
     for size, at, whole in zip(array.shape[:outer], index[first:], lead[first:], strict=True):
         if size not in (1, whole):
-            raise ValueError(f"{name}: expected axes of 1 or {whole} entries, got {size}")
+            raise _unlike(name, f"axes of 1 or {whole} entries", size)
         own.append(at if size > 1 else 0)
     return array[tuple(own)]
+
+
+def _unlike(name: str, expected: str, got: Any) -> Unsupported:
+    return Unsupported(f"the function is called once for each entry: {name}: expected {expected}, got {got}")

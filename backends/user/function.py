@@ -1,6 +1,7 @@
 """Backends from a user's object: a function, an object with a `forward`, or a `Backend`."""
 
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,7 @@ from attnspec.backends.errors import BackendError
 from attnspec.backends.library import LIBRARIES, library_of, load_library
 from attnspec.backends.library.library import Library
 from attnspec.backends.user.adapted import adapted, always_given, others_of
+from attnspec.backends.user.alone import check_companion, check_not_alone, named_operation
 from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.conversion import converted
 from attnspec.backends.user.place import find
@@ -35,10 +37,22 @@ def load_user(name: str, place: str, settings: Settings) -> Backend:
         If the object does not exist or cannot be used.
     """
     module, found = find(name, place)
-    return backend_of(name, found, settings, library_of(module))
+    return backend_of(name, found, settings, library_of(module), attribute_of(place))
 
 
-def backend_of(name: str, found: Any, settings: Settings, library: str) -> Backend:
+def attribute_of(place: str) -> str:
+    """Return the last name of a place.
+
+    Examples
+    --------
+    >>> from attnspec.backends.user.function import attribute_of
+    >>> attribute_of("./kernels.py:flash.attention")
+    'attention'
+    """
+    return re.split("[:.]", place)[-1]
+
+
+def backend_of(name: str, found: Any, settings: Settings, library: str, attribute: str = "") -> Backend:
     """Make a backend from a user's object.
 
     Parameters
@@ -49,6 +63,9 @@ def backend_of(name: str, found: Any, settings: Settings, library: str) -> Backe
     settings : Settings
     library : str
         The library that it runs on, unless the settings name one.
+    attribute : str, optional
+        The name of the object in its module, by default its own name. An object with the name and the
+        arguments of another operation than attention is that operation.
 
     Raises
     ------
@@ -63,6 +80,12 @@ def backend_of(name: str, found: Any, settings: Settings, library: str) -> Backe
     if settings.conversion is not None:
         runs_on = settings.conversion.library_over(name, runs_on)
         function = converted(function, settings.conversion)
+    attribute = attribute or getattr(found, "__name__", "")
+    operation = settings.operation or named_operation(attribute, function)
+    if operation not in ("", "attention"):
+        check_companion(name, operation, function, settings.convention)
+        alone = Backend(name, runs_on, dtypes=runs_on.default_dtypes, companions={operation: function})
+        return with_settings(name, alone, settings)
     unknown: tuple[str, ...] = ()
     given: tuple[str, ...] = ()
     if settings.convention is not None:
@@ -70,6 +93,8 @@ def backend_of(name: str, found: Any, settings: Settings, library: str) -> Backe
         given = always_given(name, native, settings.convention)
         known = (*settings.convention.names.values(), *others_of(settings.convention))
         unknown = not_understood(native, mapped=known)
+    if settings.convention is None:
+        check_not_alone(name, function)
     check_signature(name, function)
     # The signature does not show the dtypes; NumPy code rarely supports half precision.
     backend = Backend(name, runs_on, function, runs_on.default_dtypes, given=given, not_understood=unknown)
@@ -113,12 +138,15 @@ def with_settings(name: str, backend: Backend, settings: Settings) -> Backend:
         If the backend or a setting is invalid.
     """
     check_backend(name, backend)
+    more = settings.fields.get("companions")
+    alone = {} if backend.function("attention") is not None else backend.companions
+    companions = {"companions": {**alone, **more}} if more else {}
     told = replace(
         backend,
         name=name,
         dtypes=settings.dtypes or backend.dtypes,
         device=settings.device or backend.device,
-        **settings.fields,
+        **{**settings.fields, **companions},
     )
     check_backend(name, told)
     check_device(told)
@@ -127,7 +155,7 @@ def with_settings(name: str, backend: Backend, settings: Settings) -> Backend:
 
 def _brought_up(name: str, backend: Backend) -> Backend:
     """Adapt calls to the axes, the constant options and the given options of a backend."""
-    if hasattr(backend.attention, "convention"):
+    if hasattr(backend.attention, "convention") or backend.function("attention") is None:
         return backend
     convention = Convention(axes=backend.constraints.axes, always=backend.constraints.always)
     given = always_given(name, backend.attention, convention)

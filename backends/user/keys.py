@@ -18,6 +18,7 @@ KEYS: Mapping[str, tuple[Any, str]] = {
     "function": _STRING,
     "program": _STRING,
     "call_limit": ((int, float), "a number"),
+    "operation": _STRING,
     "array": _STRING,
     "library": _STRING,
     "to_library": (object, "a function, or a string such as module:function"),
@@ -121,6 +122,7 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
         None if convention == Convention() else convention,
         fields,
         conversion_of(name, table),
+        _operation(where, table),
     )
 
 
@@ -154,6 +156,16 @@ def constraints_of(where: str, table: Mapping[str, Any]) -> Constraints:
         value_depth=table.get("value_depth", "any"),
         bias_dtype=table.get("bias_dtype", "any"),
     )
+
+
+def _operation(where: str, table: Mapping[str, Any]) -> str:
+    operation = str(table.get("operation", ""))
+    if operation and operation not in OPERATIONS:
+        raise BackendError(
+            f"{where}: operation: expected one of {', '.join(OPERATIONS)}, got {operation!r}"
+            + near(operation, OPERATIONS)
+        )
+    return operation
 
 
 def _companions(where: str, name: str, table: Mapping[str, Any]) -> dict[str, Callable[..., Any]]:

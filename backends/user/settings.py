@@ -36,6 +36,7 @@ class Settings:
     convention: Convention | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)
     conversion: Conversion | None = None
+    operation: str = ""
 
     def over(self, other: "Settings") -> "Settings":
         """Merge with other settings; these take precedence.
@@ -53,6 +54,7 @@ class Settings:
             self.convention or other.convention,
             {**other.fields, **self.fields},
             self.conversion or other.conversion,
+            self.operation or other.operation,
         )
 
 

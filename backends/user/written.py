@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from attnspec.backends.user.probe import Findings
 
 
-def as_toml(place: str, array: str, found: Findings) -> str:
+def as_toml(place: str, array: str, found: Findings, library: str = "") -> str:
     """Return the text of a configuration, with a reason for each key.
 
     Examples
@@ -22,15 +22,12 @@ def as_toml(place: str, array: str, found: Findings) -> str:
     layout = "BSHD"  # it was so
     <BLANKLINE>
     """
-    return "\n".join(_lines(place, array, found)) + "\n"
+    return "\n".join(_lines(place, array, found, library)) + "\n"
 
 
-def _lines(place: str, array: str, found: Findings) -> Iterator[str]:
+def _lines(place: str, array: str, found: Findings, library: str) -> Iterator[str]:
     convention, why = found.convention, found.why
-    yield "# Inferred by calling the function; `attnspec check` reads this file."
-    yield "[backend]"
-    yield f'function = "{place}"'
-    yield f'array = "{array}"'
+    yield from _of_place(place, array, library)
     yield f'layout = "{convention.layout}"' + _because(why, "layout")
     if convention.axes is not None:
         yield f"axes = {convention.axes}" + _because(why, "axes")
@@ -54,6 +51,15 @@ def _lines(place: str, array: str, found: Findings) -> Iterator[str]:
         yield "\n[backend.dialect]"
         for rule, variant in found.dialect.items():
             yield f'{rule} = "{variant}"{_because(why, rule)}'
+
+
+def _of_place(place: str, array: str, library: str) -> Iterator[str]:
+    yield "# Inferred by calling the function; `attnspec check` reads this file."
+    yield "[backend]"
+    yield f'function = "{place}"'
+    yield f'array = "{array}"'
+    if library:
+        yield f'library = "{library}"  # the installed package whose version applies'
 
 
 def _because(why: Mapping[str, str], key: str) -> str:

@@ -12,7 +12,7 @@ from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.deviation import declared_for
 from attnspec.conformance.judge.dtypes import Outputs, accepted
-from attnspec.conformance.judge.failure import Failure, Missing, Raised
+from attnspec.conformance.judge.failure import Failure, Missing, Raised, lacking_of
 from attnspec.conformance.judge.formula_dialect import (
     Dialect,
     Precision,
@@ -90,7 +90,13 @@ def judge_sized(backend: Backend, item: Sized, threads: int = 0) -> Verdict:
     except Unsupported as unsupported:
         lacking = _lacking(backend, item, unsupported)
         declined = not lacking and not isinstance(unsupported, Missing)
-        return replace(verdict, status="unsupported", reason=lacking or str(unsupported), declined=declined)
+        return replace(
+            verdict,
+            status="unsupported",
+            reason=lacking or str(unsupported),
+            declined=declined,
+            lacks=lacking_of(unsupported),
+        )
     except Broken as broken:
         return replace(verdict, status="error", rule=item.rules[0], reason=str(broken))
     except Raised as raised:
@@ -151,10 +157,11 @@ def _of_outputs(
 def _require(backend: Backend, item: Sized) -> None:
     """Raise `Missing` if the backend does not offer the case, before its arrays are made."""
     if item.dtype not in set(backend.dtypes) & set(DTYPES):
-        raise Missing(f"{backend.name} has no {item.dtype}")
+        raise Missing(f"{backend.name} has no {item.dtype}", f"dtype {item.dtype}")
     missing = [name for name in item.named if not backend.has(item.operation, name)]
     if missing:
-        raise Missing(f"{backend.name} has no argument {', '.join(missing)}")
+        lacks = [f"argument {name}" for name in missing]
+        raise Missing(f"{backend.name} has no argument {', '.join(missing)}", *lacks)
     misfit = item.misfit(backend.constraints)
     if misfit:
         raise Missing(f"{backend.name} {misfit}")

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from attnspec import OPERATIONS, Case
 from attnspec.backends import Backend, Broken, Unsupported
+from attnspec.backends.errors import ConversionError
 from attnspec.conformance.judge.dtypes import Outputs, is_real
 from attnspec.conformance.judge.failure import Declined, Failure, Missing, Raised
 from attnspec.conformance.judge.forward import forward_results
@@ -52,7 +53,7 @@ def call(
     Unsupported
         If its adapter does not offer this call, or it raises `NotImplementedError`.
     Raised
-        If the implementation raises.
+        If the implementation raises, or a conversion of its adapter.
     Broken
         If the implementation runs in its own process and crashes or does not answer.
     Failure
@@ -69,10 +70,11 @@ def call(
     """
     function = backend.function(operation)
     if function is None:
-        raise Missing(f"{backend.name} has no {operation}")
+        raise Missing(f"{backend.name} has no {operation}", f"operation {operation}")
     missing = [name for name in arguments if not backend.has(operation, name)]
     if missing:
-        raise Missing(f"{backend.name} has no argument {', '.join(missing)}")
+        lacks = [f"argument {name}" for name in missing]
+        raise Missing(f"{backend.name} has no argument {', '.join(missing)}", *lacks)
     arguments = {**arguments, **forward_results(backend, operation, arguments)}
     form = OPERATIONS[operation]
     asked = {
@@ -100,6 +102,8 @@ def call(
         raise
     except NotImplementedError as error:
         raise Declined(error) from error
+    except ConversionError as failed:
+        raise Raised(failed.error, failed.conversion, f"{failed.key} of {failed.of}") from failed
     except BaseException as error:  # sys.exit and pytest.skip in an implementation are errors too
         raise Raised(error, function) from error
     found = _named(backend, list(wanted), returned)

@@ -21,7 +21,23 @@ _JUDGING = str(Path(OURS, "conformance"))
 
 
 class Missing(Unsupported):
-    """The implementation lacks an operation or an argument."""
+    """The implementation lacks an operation or an argument, or is not asked for another reason.
+
+    Attributes
+    ----------
+    lacks : tuple of str
+        What it lacks, each with its kind: ``operation rotary``, ``argument window``, ``dtype float16`` or
+        ``output lse``. Empty for another reason.
+    """
+
+    def __init__(self, reason: str, *lacks: str) -> None:
+        super().__init__(reason)
+        self.lacks = lacks
+
+
+def lacking_of(unsupported: Unsupported) -> tuple[str, ...]:
+    """Return what an implementation lacks, if that is the reason of an exception."""
+    return unsupported.lacks if isinstance(unsupported, Missing) else ()
 
 
 class Declined(Unsupported):
@@ -58,20 +74,25 @@ class Failure(AssertionError):  # noqa: N818 - the word of the standard, as pass
 
 
 class Raised(Exception):  # noqa: N818 - it reports an error of the implementation
-    """The implementation raised instead of returning.
+    """The implementation raised instead of returning, or a conversion of its adapter did.
 
     Attributes
     ----------
     error : BaseException
         The exception.
     function : callable or None
-        The function that was called, as the backend has it.
+        The function that was called, as the backend has it. The conversion, if that raised.
+    conversion : str
+        The conversion that raised, with what it converted: ``to_library of key``. Empty for the function.
     """
 
-    def __init__(self, error: BaseException, function: Callable[..., Any] | None = None) -> None:
+    def __init__(
+        self, error: BaseException, function: Callable[..., Any] | None = None, conversion: str = ""
+    ) -> None:
         super().__init__(error)
         self.error = error
         self.function = function
+        self.conversion = conversion
 
     @property
     def data(self) -> Raise:
@@ -80,8 +101,10 @@ class Raised(Exception):  # noqa: N818 - it reports an error of the implementati
             (one.filename, one.lineno or 0, one.name)
             for one in traceback.extract_tb(self.error.__traceback__)
         ]
-        place = own_place(frames, definition(self.function))
-        return Raise(type(self.error).__name__, _message(self.error), *place)
+        defined = definition(self.function)
+        # A conversion of compiled code has no line.
+        place = own_place(frames, defined) if defined or not self.conversion else ("", 0, "")
+        return Raise(type(self.error).__name__, _message(self.error), *place, self.conversion)
 
 
 def _message(error: BaseException) -> str:

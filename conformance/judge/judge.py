@@ -18,7 +18,7 @@ from attnspec.conformance.judge.cause import Cause, cause_of, looked_at
 from attnspec.conformance.judge.deviation import declared_for, largest_error
 from attnspec.conformance.judge.dtypes import LSES, Outputs, is_real, own_dtypes
 from attnspec.conformance.judge.expected import declared, differ, differences
-from attnspec.conformance.judge.failure import Failure, Missing, Raised
+from attnspec.conformance.judge.failure import Failure, Missing, Raised, lacking_of
 from attnspec.conformance.judge.figure import misprint
 from attnspec.conformance.judge.lacking import gradient_lacking
 from attnspec.conformance.judge.output_rules import OUTPUT_OF, of_outputs
@@ -88,7 +88,13 @@ def _judged(backend: Backend, item: Case | Relation) -> Verdict:
     except Unsupported as unsupported:
         lacking = gradient_lacking(backend, item, unsupported)
         declined = not lacking and not isinstance(unsupported, Missing)
-        return replace(verdict, status="unsupported", reason=lacking or str(unsupported), declined=declined)
+        return replace(
+            verdict,
+            status="unsupported",
+            reason=lacking or str(unsupported),
+            declined=declined,
+            lacks=lacking_of(unsupported),
+        )
     except Broken as broken:  # whatever the level of the rule
         return replace(verdict, status="error", rule=item.rules[0], reason=str(broken))
     except Raised as raised:
@@ -141,7 +147,8 @@ def asked(backend: Backend, item: Case | Relation) -> tuple[str, ...]:
         return of_outputs(item.rules, returns)
     rules = tuple(rule for rule in item.rules if _is_asked(rule, backend, item))
     if not rules:
-        raise Missing(_why_none(backend, item))
+        hidden = dict.fromkeys(OUTPUT_OF[rule] for rule in item.rules if rule in OUTPUT_OF)
+        raise Missing(_why_none(backend, item), *(f"output {name}" for name in hidden))
     return rules
 
 
@@ -173,6 +180,8 @@ def _require(backend: Backend, item: Case | Relation) -> None:
         raise Missing(f"{backend.name} has no answers to {item.id}")
     needed = {item.dtype} & set(DTYPES)
     for case in item.calls if isinstance(item, Relation) else (item,):
+        if backend.function("attention") is None and backend.function(case.operation) is None:
+            raise Missing(f"{backend.name} has no {case.operation}", f"operation {case.operation}")
         misfit = fits(backend.constraints, case.arguments) if primal(case.operation) == "attention" else ""
         if misfit:
             raise Missing(f"{backend.name} {misfit}")
@@ -180,7 +189,7 @@ def _require(backend: Backend, item: Case | Relation) -> None:
             needed |= {str(x.dtype) for name, x in case.arguments.items() if is_real(x) and name not in LSES}
     missing = sorted(needed - set(backend.dtypes))
     if missing:
-        raise Missing(f"{backend.name} has no {', '.join(missing)}")
+        raise Missing(f"{backend.name} has no {', '.join(missing)}", *(f"dtype {one}" for one in missing))
 
 
 def _has_variant(backend: Backend, case: Case) -> bool:
@@ -195,7 +204,8 @@ def _judge_values(backend: Backend, case: Case, verdict: Verdict, observed: Outp
     values, shown_rules = _expected(backend, case, budgets, outputs)
     deviates = next(iter(shown_rules), "")
     if not set(values) & set(outputs):
-        raise Missing(f"{backend.name} does not return {', '.join(values)}")
+        lacks = [f"output {name}" for name in values]
+        raise Missing(f"{backend.name} does not return {', '.join(values)}", *lacks)
     worst, shown, found = 0.0, outputs, []
     for compared in differences(outputs, values, budgets, case.dtype, own_dtypes(case)):
         if not isinstance(compared, Difference):

@@ -111,6 +111,8 @@ def refused(backend: Backend, case: Case) -> Outputs | None:
         if isinstance(raised, Declined) and case.rules[0] == "ERR-12":
             # The error does not say anything about an argument.
             raise Missing(f"{backend.name} does not offer this call") from raised
+        if isinstance(raised, Raised) and raised.conversion.startswith("to_library"):
+            raise Missing(f"{raised.conversion} raised, so {backend.name} was not called") from raised
         message = str(raised.error)
     else:
         if case.misuse.allowed:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from attnspec.conformance import traits
 from attnspec.conformance.report.outside import one_line
-from attnspec.conformance.verdict import Verdict
+from attnspec.conformance.verdict import Raise, Verdict
 
 #: Names of dtypes, and template arguments of C++. The same error has others in another dtype.
 _DTYPES = re.compile(
@@ -40,6 +40,19 @@ def of_line(one: Verdict) -> tuple[str, ...]:
     return raised.type, raised.file, str(raised.line), words_of(raised.message)
 
 
+def of_conversion(raised: Raise) -> str:
+    """Return the words for the conversion that raised, with a space; empty for the function.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.messages import of_conversion
+    >>> from attnspec.conformance.verdict import Raise
+    >>> of_conversion(Raise("TypeError", "no", conversion="to_library of key"))
+    "the adapter's conversion to_library of key "
+    """
+    return f"the adapter's conversion {raised.conversion} " if raised.conversion else ""
+
+
 def other_messages(failures: Sequence[Verdict]) -> list[str]:
     """Describe the exceptions among failures that differ from that of the first one.
 
@@ -56,7 +69,8 @@ def other_messages(failures: Sequence[Verdict]) -> list[str]:
     for one in failures:
         if one.raised is not None and one.raised.type:
             counted[of_line(one)] += 1
-            texts.setdefault(of_line(one), f"raised {one.raised.type}: {_end(one.raised.message)}")
+            whose = of_conversion(one.raised)
+            texts.setdefault(of_line(one), f"{whose}raised {one.raised.type}: {_end(one.raised.message)}")
     if failures:
         counted.pop(of_line(failures[0]), None)
     lines = [f"{n} case{'s' * (n > 1)}: {texts[key]}" for key, n in counted.most_common(_MOST_MESSAGES)]

@@ -14,6 +14,7 @@ from attnspec.conformance.report.cell import STYLES
 from attnspec.conformance.report.failures import Example, broken, unmet
 from attnspec.conformance.report.headline import headline_of, why_not_whole
 from attnspec.conformance.report.messages import never_returned
+from attnspec.conformance.report.not_offered import not_offered
 from attnspec.conformance.report.outside import one_line, plain
 from attnspec.conformance.report.report import Outcome, Report
 from attnspec.conformance.report.summary import gradients, left_out, run, time, totals, used
@@ -120,7 +121,8 @@ def _lines(report: Report) -> Iterator[tuple[str, str]]:
     yield run(report.results), ""
     for subject in report.results.subjects:
         verdicts = report.verdicts(subject)
-        lines = [*totals(verdicts, report.known_verdicts), left_out(verdicts), gradients(verdicts)]
+        lines = [*totals(verdicts, report.known_verdicts), *not_offered(verdicts)]
+        lines += [left_out(verdicts), gradients(verdicts)]
         lines += [used(verdicts), time(verdicts)]
         for text in filter(None, lines if verdicts else []):
             yield f"{'' if alone else f'{subject.name}: '}{text}", ""

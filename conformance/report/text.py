@@ -7,7 +7,7 @@ from attnspec.backends.names import UNTRUSTED
 from attnspec.conformance.report.because import also, because
 from attnspec.conformance.report.by_rule import NOT_SHOWN, about, says
 from attnspec.conformance.report.causes import ALWAYS, Cause
-from attnspec.conformance.report.messages import ended, never_returned
+from attnspec.conformance.report.messages import ended, never_returned, of_conversion
 from attnspec.conformance.report.outside import cut, plain
 from attnspec.conformance.report.reproduction import dumped, judged_again, reproduction
 from attnspec.conformance.verdict import Difference, Verdict
@@ -84,7 +84,7 @@ def details(verdict: Verdict, seed: int | None = None, cause: Cause | None = Non
 def title(verdict: Verdict, cause: Cause | None = None) -> str:
     """Return the rule that a verdict is about, with a note if it is not a MUST.
 
-    If no call returns a result, this is no matter of one rule.
+    If no call returns a result, or a conversion of the adapter raises, this is no matter of one rule.
 
     Examples
     --------
@@ -95,6 +95,8 @@ def title(verdict: Verdict, cause: Cause | None = None) -> str:
     """
     if cause is not None and cause.kind == ALWAYS:
         return never_returned(cause.failures) or "no call returns"
+    if verdict.raised is not None and verdict.raised.conversion:
+        return "a conversion of the adapter raises, not the function"
     rule = about(verdict)
     titles = {known.id: known.title for known in rules()}
     name = f"{rule or 'no rule'} {titles.get(rule, '')}".strip()
@@ -180,7 +182,9 @@ def _found(verdict: Verdict) -> Iterator[str]:
     if verdict.raised is not None:
         raised = verdict.raised
         if raised.type:
-            yield cut(f"raised {raised.type}: {raised.message.strip() or 'no message'}")
+            yield cut(
+                f"{of_conversion(raised)}raised {raised.type}: {raised.message.strip() or 'no message'}"
+            )
         if raised.file:
             function = f", in {raised.function}" if raised.function else ""
             yield f"at {raised.file}, line {raised.line}{function}"

@@ -14,6 +14,7 @@ from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.dtypes import in_dtype
 from attnspec.conformance.judge.failure import Failure, Raised
 from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.judge.refusal import FITTING
 from attnspec.conformance.report.text import finding
 from attnspec.conformance.suite import find
 
@@ -63,21 +64,24 @@ def try_out(name: str) -> Iterator[Finding]:
     except BackendError as error:
         yield Finding(f"{name} is loaded", str(error))
         return
-    offered = ", ".join(option for option in _options(backend))
+    operation = "attention" if backend.function("attention") else next(iter(backend.companions))
+    offered = ", ".join(option for option in _options(backend, operation))
     yield Finding(f"{name}: {backend.version}, {', '.join(backend.dtypes)}, with {offered or 'no options'}")
     query = np.array([[1.0, 0.0], [0.0, 2.0]])
     arguments = {"query": query, "key": query, "value": np.array([[1.0, 2.0], [3.0, 4.0]])}
+    if operation != "attention":
+        arguments = dict(FITTING[operation])
     for dtype in backend.dtypes:
         try:
-            outputs = call(backend, "attention", in_dtype(arguments, dtype))
+            outputs = call(backend, operation, in_dtype(arguments, dtype))
         except (Failure, Raised, Broken, Unsupported) as problem:
             yield Finding(f"a call in {dtype}", str(problem))
         else:
             yield Finding(f"a call in {dtype} gave {_said(outputs)}")
 
 
-def _options(backend: Backend) -> Iterator[str]:
-    yield from (name for name in OPERATIONS["attention"].options if backend.has("attention", name))
+def _options(backend: Backend, operation: str) -> Iterator[str]:
+    yield from (name for name in OPERATIONS[operation].options if backend.has(operation, name))
 
 
 def _said(outputs: Mapping[str, Any]) -> str:

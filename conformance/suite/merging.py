@@ -90,9 +90,9 @@ def _part(problem: Problem, start: int, stop: int) -> Call:
 
 def _merge_to_the_whole(backend: Backend, cases: tuple[Case, ...]) -> Found:
     if backend.function("merge_partials") is None:
-        raise Missing(f"{backend.name} has no merge_partials")
+        raise Missing(f"{backend.name} has no merge_partials", "operation merge_partials")
     if not backend.has("attention", "return_lse"):
-        raise Missing(f"{backend.name} returns no lse")
+        raise Missing(f"{backend.name} returns no lse", "output lse")
     if {"SOFT-6", "SOFT-7"} & set(backend.dialect):
         raise Missing(f"{backend.name} declares another lse, by which parts cannot be merged")
     found = [observe(backend, case) for case in cases]

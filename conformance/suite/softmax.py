@@ -132,7 +132,8 @@ def output_alone(draw: Draw, hidden: tuple[str, ...]) -> Iterator[Yielded]:
     def run(backend: Backend, calls: tuple[Case, ...]) -> Found:
         flags = [f"return_{name}" for name in hidden]
         if not all(backend.has("attention", flag) for flag in flags):
-            raise Missing(f"{backend.name} does not return {' and '.join(hidden)}")
+            lacks = [f"output {name}" for name in hidden if not backend.has("attention", f"return_{name}")]
+            raise Missing(f"{backend.name} does not return {' and '.join(hidden)}", *lacks)
         from attnspec.conformance.judge.judge import judge
 
         # Under a rule that is also tested on a backend without weights and lse.
@@ -157,7 +158,7 @@ def returned_weights_are_those_used(draw: Draw) -> Iterator[Yielded]:
 def _weights_give_the_output(backend: Backend, calls: tuple[Case, ...]) -> Found:
     (case,) = calls
     if not backend.has("attention", "return_weights"):
-        raise Missing(f"{backend.name} has no argument return_weights")
+        raise Missing(f"{backend.name} has no argument return_weights", "output weights")
     outputs, value = observe(backend, case), case.arguments["value"].astype(np.float64)
     budgets = budgets_of(backend, case)
     applied = outputs["weights"].astype(np.float64) @ value

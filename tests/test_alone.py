@@ -1,0 +1,174 @@
+"""An implementation that has only another operation than attention needs no attention."""
+
+import json
+import re
+import sys
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from attnspec import reference
+from attnspec.backends import Backend, BackendError, describe, implementation, load, load_library
+from attnspec.backends.program.handshake import parse_handshake
+from attnspec.conformance import check
+from attnspec.conformance.cli.main import main
+from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.suite import find
+
+#: A golden vector of paged attention.
+CASE = "paging-shared-float32"
+FILE = """
+from attnspec import reference
+from attnspec.backends import implementation
+
+
+def paged(query, key_pages, value_pages, *, block_table, key_lengths, scale=None):
+    options = {"block_table": block_table, "key_lengths": key_lengths, "scale": scale}
+    return reference.paged_attention(query, key_pages, value_pages, dtype=query.dtype, **options)
+
+
+class Module:
+    forward = staticmethod(paged)
+
+    def __call__(self, *arrays, **options):
+        return self.forward(*arrays, **options)
+
+
+module, paged_attention = Module(), paged
+
+
+@implementation(operation="paged_attention", dtypes=["float32"])
+def decorated(query, key_pages, value_pages, *, block_table, key_lengths):
+    return paged(query, key_pages, value_pages, block_table=block_table, key_lengths=key_lengths)
+"""
+TOML = """
+[backend]
+function = "{function}"
+operation = "paged_attention"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A project with paged attention alone."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    (tmp_path / "paging_alone.py").write_text(FILE)
+    sys.modules.pop("paging_alone", None)
+    return tmp_path
+
+
+def assert_is_paged(backend):
+    assert backend.function("attention") is None
+    assert backend.not_understood == ()
+    assert judge(backend, find(CASE)).status == "pass"
+    for name in ("masking-causal-square-float32", "numerics-call-repeated-plain-1-float32"):
+        found = judge(backend, find(name))
+        assert (found.status, found.lacks, found.declined) == ("unsupported", ("operation attention",), False)
+
+
+def test_a_function_of_that_name(folder):
+    assert_is_paged(load("paging_alone:paged_attention"))
+    assert_is_paged(load(f"{folder / 'paging_alone.py'}:paged_attention?dtype=float32"))
+
+
+def test_a_function_that_is_decorated(folder):
+    backend = load("paging_alone:decorated")
+    assert_is_paged(backend)
+    assert backend.dtypes == ("float32",)
+
+
+@pytest.mark.parametrize("function", ["paging_alone:paged", "paging_alone:module"])
+def test_a_configuration(folder, function):
+    (folder / "attnspec.toml").write_text(TOML.format(function=function))
+    assert_is_paged(load("."))
+    more = '[backend.companions]\nrotary = "attnspec.reference:rotary"\n'
+    (folder / "attnspec.toml").write_text(TOML.format(function=function) + more)
+    assert {*load(".").companions} == {"paged_attention", "rotary"}
+
+
+def test_in_python():
+    def paged(query, key_pages, value_pages, *, block_table, key_lengths, scale=None):
+        options = {"block_table": block_table, "key_lengths": key_lengths, "scale": scale}
+        return reference.paged_attention(query, key_pages, value_pages, dtype=query.dtype, **options)
+
+    assert_is_paged(describe(paged, operation="paged_attention"))
+    assert_is_paged(describe(implementation(operation="paged_attention")(paged)))
+    assert_is_paged(Backend("b", load_library("numpy"), companions={"paged_attention": paged}))
+    assert check(paged, operation="paged_attention", cases=[CASE]).good
+
+
+def test_a_program(folder):
+    place = "paging_alone:paged_attention"
+    served = f'"{sys.executable}" -m attnspec.conformance.run.serve {place}'
+    assert_is_paged(load(f"program:{served}"))
+    hello = {"protocol": 1, "dtypes": ["float32"], "operations": {"rotary": []}}
+    assert parse_handshake("p", json.dumps(hello)).operations == {"rotary": ()}
+
+
+def test_a_function_that_is_not_trusted(folder):
+    split = "return np.swapaxes(features.reshape(*features.shape[:-1], heads, -1), -2, -3).copy()"
+    (folder / "own.py").write_text(f"import numpy as np\ndef split_heads(features, *, heads):\n    {split}\n")
+    backend = load("untrusted:./own.py:split_heads")
+    assert backend.function("attention") is None
+    assert judge(backend, find("heads-split-float32")).status == "pass"
+
+
+def test_the_first_call_is_one_of_its_operation(folder):
+    run = CliRunner().invoke(main, ["smoke", "paging_alone:paged_attention"])
+    assert run.exit_code == 0, run.output
+    assert "float32, float64, with block_table, key_lengths, scale" in run.output
+    assert "a call in float32 gave output [[[" in run.output
+
+
+def test_a_run_conforms_and_says_what_is_not_offered(folder):
+    options = ["check", "paging_alone:paged_attention", "--rule", "PAGE-1", "--rule", "MASK-3", "--table"]
+    run = CliRunner().invoke(main, options)
+    assert run.exit_code == 0, run.output
+    assert re.search(r"not offered: \d+ cases of the operations attention, ", " ".join(run.output.split()))
+
+
+def wrong(query, key_pages, value_pages, *, block_table, key_lengths):
+    return reference.paged_attention(
+        query, key_pages, value_pages, block_table=block_table[..., ::-1], key_lengths=key_lengths
+    ).astype(query.dtype)
+
+
+def test_a_wrong_one_fails():
+    assert judge(describe(wrong, operation="paged_attention"), find(CASE)).status in ("fail", "error")
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (
+            {},
+            "got the arguments of paged_attention; name the function paged_attention, or write operation = ",
+        ),
+        (
+            {"operation": "rotary"},
+            "operation: expected a function of rotary with features, got query, key_pages",
+        ),
+        ({"operation": "pagged_attention"}, "got 'pagged_attention' (paged_attention?)"),
+        (
+            {"operation": "paged_attention", "layout": "BSHD"},
+            "paged_attention: expected canonical names and layout, got keys that describe attention",
+        ),
+    ],
+)
+def test_what_cannot_be_used(keys, message):
+    with pytest.raises(BackendError, match=re.escape(message)):
+        describe(wrong, **keys)
+
+
+def test_neither_attention_nor_companions():
+    with pytest.raises(BackendError, match="expected attention or companions, got neither"):
+        describe(Backend("b", load_library("numpy")))
+
+
+def test_a_function_of_packed_attention_without_its_arguments_is_attention():
+    def packed_attention(query, key, value):
+        return np.zeros((*query.shape[:-1], value.shape[-1]))
+
+    assert describe(packed_attention).function("attention") is packed_attention
