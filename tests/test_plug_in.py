@@ -307,7 +307,7 @@ def test_what_a_configuration_declares(folder):
         (TOML.replace("axes = 4", 'accuracy = "storage"'), "accuracy: expected cast or full, got 'storage'"),
         (
             TOML.replace("axes = 4", 'profile = "tf23"'),
-            "profile: expected one of matrix, bf16x3, tf32, bf16, got 'tf23'",
+            "profile: expected one of matrix, bf16x3, tf32, bf16, fp8, got 'tf23'",
         ),
         (
             TOML + '[backend.dialect]\nMASK-6 = "purple"\n',
