@@ -1,7 +1,7 @@
 """Takes a line of results apart, so that the schema is applied once to each part that it can tell apart.
 
-Applying the schema takes 100 times as long as reading. The schema restricts the names of an object and each of
-its values, and relates no two values. So a line is valid if each of its parts was part of a valid line.
+Applying the schema takes ten times as long as reading. The schema restricts the names of an object and each
+of its values, and relates no two values. So a line is valid if each of its parts was part of a valid line.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ def parts(thing: Any, free: frozenset[str], path: tuple[str, ...] = ()) -> Itera
     Examples
     --------
     >>> from attnspec.conformance.results_parts import parts
-    >>> lines = [{"case": "a", "status": "pass"}, {"case": "b", "status": "pass"}, {"case": 3, "status": "pass"}]
+    >>> lines = [{"case": case, "status": "pass"} for case in ("a", "b", 3)]
     >>> first, second, third = ({*parts(one, frozenset({"case"}))} for one in lines)
     >>> first == second, first == third
     (True, False)
@@ -53,7 +53,7 @@ def free_in(schema: Mapping[str, Any]) -> frozenset[str]:
     Examples
     --------
     >>> from attnspec.conformance.results_parts import free_in
-    >>> of = {"case": {"type": "string"}, "status": {"enum": ["pass"]}, "sizes": {"items": {"type": "integer"}}}
+    >>> of = {"case": {"type": "string"}, "status": {"enum": ["pass"]}, "sizes": {"items": {"minimum": 0}}}
     >>> sorted(free_in({"properties": of}))
     ['case', 'sizes']
     """

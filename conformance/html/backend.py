@@ -27,7 +27,8 @@ def backend_page(column: Column, columns: Sequence[Column], links: Links, root: 
         f"""<h1>{escape(column.backend)}</h1>
 <p class="lead">{library} {escape(column.version)}: {escape(column.headline)}</p>
 {notes}
-<p>Run of {column.date}, {_PARTS.get(column.part, "a part of the suite")}, version {escape(column.attnspec)} of the standard.
+<p>Run of {column.date}, {_PARTS.get(column.part, "a part of the suite")},
+version {escape(column.attnspec)} of the standard.
 <a href="{root}index.html#library={escape(column.backend)}">In the matrix</a>,
 <a href="{root}compare.html#left={column.slug}">compare</a>.</p>
 <h2 id="levels">Levels</h2>
@@ -37,9 +38,9 @@ def backend_page(column: Column, columns: Sequence[Column], links: Links, root: 
 <h2 id="rules">Rules that do not fully pass</h2>
 {_rules(column, links, root)}
 <h2 id="errors">Error as a share of the budget</h2>
-<p>For each size, the bar ends at the largest share of the budget that an element used, and the line in it is the
-median of the calls. A value above 1 is a failure or a declared deviation. A triangle stands for a share above 1.25.
-{escape(column.budget)}</p>
+<p>For each size, the bar ends at the largest share of the budget that an element used, and the line in it
+is the median of the calls. A value above 1 is a failure or a declared deviation. A triangle stands for a
+share above 1.25.</p>
 {charts(column.shares)}
 <h2 id="history">Runs of this backend</h2>
 {_history(column, columns, root)}
@@ -77,8 +78,8 @@ def _levels(column: Column, links: Links, root: str) -> str:
             said = "not determined" if standing is None else _missing(standing.missing, links, root)
         image = f'<a href="{root}{badge_path(column, level.name)}">badge</a>'
         rows.append(
-            f'<tr id="level-{level.name}"><th scope="row">{escape(level.name)}</th><td class="nowrap">{mark}</td>'
-            f"<td>{said}</td><td>{image}</td></tr>"
+            f'<tr id="level-{level.name}"><th scope="row">{escape(level.name)}</th>'
+            f'<td class="nowrap">{mark}</td><td>{said}</td><td>{image}</td></tr>'
         )
     return _table_of(("level", "result", "lacks", ""), rows, "Levels")
 
@@ -141,8 +142,9 @@ def _history(column: Column, columns: Sequence[Column], root: str) -> str:
             before = f'<a href="{address}">what changed</a>'
         name = f"{one.library} {one.version}"
         name = escape(name) if one is column else link(f"{root}{page_of(one, columns)}", name)
+        run = f'<a href="{root}{run_page(one)}">{one.date}</a>'
         rows.append(
-            f'<tr><th scope="row">{name}</th><td class="nowrap"><a href="{root}{run_page(one)}">{one.date}</a></td>'
+            f'<tr><th scope="row">{name}</th><td class="nowrap">{run}</td>'
             f"<td>{escape(one.attnspec)}</td>{numbers}<td>{before}</td></tr>"
         )
     heads = ("version", "run of", "standard", *(f"rules: {mark.name}" for mark in reversed(MARKS)), "")

@@ -1,8 +1,7 @@
 """The names and the letters of cases in little space: there are some ten thousand of each for a backend."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
-from os.path import commonprefix
+from itertools import groupby, takewhile
 
 #: The largest number of characters of one part of the names.
 _PART = 200_000
@@ -34,7 +33,7 @@ def packed(names: Sequence[str]) -> Iterator[list[str]]:
     part: list[str] = []
     size, before = 0, ""
     for name in names:
-        shared = min(len(commonprefix((before, name))), len(DIGITS) - 1) if part else 0
+        shared = _shared(before, name) if part else 0
         part.append(f"{DIGITS[shared]}{name[shared:]}")
         size, before = size + len(part[-1]) + 3, name
         if size > _PART:
@@ -42,6 +41,12 @@ def packed(names: Sequence[str]) -> Iterator[list[str]]:
             part, size = [], 0
     if part:
         yield part
+
+
+def _shared(before: str, name: str) -> int:
+    """Return how many letters at the start of two names are the same, up to what a digit can say."""
+    pairs = zip(before[: len(DIGITS) - 1], name, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 #: One character for each length from 0 to 61.

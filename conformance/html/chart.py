@@ -77,7 +77,9 @@ def _chart(dtype: str, shares: Sequence[Shares], sizes: range) -> str:
     for size in sizes[:: 1 if len(sizes) < 7 else 2]:
         x = round(_LEFT + wide * (size - sizes[0]) + wide / 2, 1)
         parts.append(f'<text class="x" x="{x}" y="{floor + 14}">{_number(STEP**size)}</text>')
-    parts.append(f'<text class="x" x="{(_LEFT + _WIDTH) / 2}" y="{_HEIGHT - 4}">numbers in the call, from</text>')
+    parts.append(
+        f'<text class="x" x="{(_LEFT + _WIDTH) / 2}" y="{_HEIGHT - 4}">numbers in the call, from</text>'
+    )
     most = max(shares, key=lambda one: one.most)
     label = f"Used share of the error budget in {dtype}; the most: {in_words(most)}"
     return (
@@ -93,12 +95,20 @@ def _table(shares: Sequence[Shares]) -> str:
         f"<td><code>{escape(one.case)}</code></td></tr>"
         for one in shares
     )
-    heads = ("dtype", "numbers in the call", "calls", "median", "largest", "over the budget", "case of the largest")
+    heads = (
+        "dtype",
+        "numbers in the call",
+        "calls",
+        "median",
+        "largest",
+        "over the budget",
+        "case of the largest",
+    )
     head = "".join(f'<th scope="col">{one}</th>' for one in heads)
     return (
         "<details><summary>The numbers as a table</summary>"
-        f'<div class="wide" tabindex="0" role="region" aria-label="Shares of the budget"><table class="plain">'
-        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></details>"
+        '<div class="wide" tabindex="0" role="region" aria-label="Shares of the budget">'
+        f'<table class="plain"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></details>'
     )
 
 

@@ -17,7 +17,7 @@ from attnspec.conformance.report.headline import headline_of, why_not_whole
 from attnspec.conformance.report.levels import Standing
 from attnspec.conformance.report.outside import one_line
 from attnspec.conformance.report.report import Report
-from attnspec.conformance.report.summary import counts, used
+from attnspec.conformance.report.summary import counts
 from attnspec.conformance.results import Results, Subject
 
 
@@ -40,8 +40,6 @@ class Column:
         Why it was not judged whole, and what is said beside its verdicts.
     totals : mapping of str to int
         The number of cases by status.
-    budget : str
-        The largest used shares of the budget.
     standings : mapping of str to Standing
         By level. Empty if no level was determined.
     counts : mapping of str to Counter
@@ -67,7 +65,6 @@ class Column:
     headline: str
     notes: tuple[str, ...]
     totals: Mapping[str, int]
-    budget: str
     standings: Mapping[str, Standing]
     counts: Mapping[str, Counter[str]]
     details: Mapping[str, Any]
@@ -141,7 +138,6 @@ def _column(report: Report, subject: Subject, date: str) -> Column:
         headline=one_line(headline_of(report, subject)),
         notes=tuple(one_line(text) for text in (why_not_whole(report, subject), subject.note) if text),
         totals=dict(counts(verdicts)),
-        budget=used(verdicts),
         standings={one.level: one for one in report.standings(subject)},
         counts=by_rule(verdicts),
         details=details_of(verdicts, report.seed),

@@ -16,8 +16,8 @@ def compare_page(columns: Sequence[Column], links: Links) -> str:
     return frame(
         "Compare results",
         f"""<h1>Compare results</h1>
-<p class="lead">Choose two runs, or drop your own results file anywhere on this page. The file is read in the browser and
-is sent nowhere. <code>attnspec check BACKEND --results FILE.jsonl</code> writes one.</p>
+<p class="lead">Choose two runs, or drop your own results file anywhere on this page. The file is read in the
+browser and is sent nowhere. <code>attnspec check BACKEND --results FILE.jsonl</code> writes one.</p>
 <form id="chosen" class="filters" aria-label="Runs to compare" hidden></form>
 <p id="count" class="count" role="status"></p>
 <div id="comparison"></div>
@@ -43,10 +43,11 @@ def _history(columns: Sequence[Column]) -> str:
             changed = ""
             if index:
                 changed = f'<a href="#left={runs[index - 1].slug}&amp;right={one.slug}">what changed</a>'
+            name = f'<a href="{escape(page_of(one, columns))}">{escape(one.backend)}</a>'
+            run = f'<a href="{run_page(one)}">{one.date}</a>'
             rows.append(
-                f'<tr><th scope="row"><a href="{escape(page_of(one, columns))}">{escape(one.backend)}</a></th>'
-                f"<td>{escape(one.library)} {escape(one.version)}</td>"
-                f'<td class="nowrap"><a href="{run_page(one)}">{one.date}</a></td>{numbers}<td>{changed}</td></tr>'
+                f'<tr><th scope="row">{name}</th><td>{escape(one.library)} {escape(one.version)}</td>'
+                f'<td class="nowrap">{run}</td>{numbers}<td>{changed}</td></tr>'
             )
     return (
         '<div class="wide" tabindex="0" role="region" aria-label="History"><table class="plain"><thead><tr>'

@@ -161,7 +161,11 @@ def _values(difference: Difference) -> dict[str, str]:
 
 def _off(difference: Difference) -> str:
     got, expected = difference.got, difference.expected
-    return f"off by {abs(got - expected):.3g}" if isinstance(got, float) and isinstance(expected, float) else "off"
+    return (
+        f"off by {abs(got - expected):.3g}"
+        if isinstance(got, float) and isinstance(expected, float)
+        else "off"
+    )
 
 
 def _said(verdict: Verdict, cause: Cause | None) -> Iterator[str]:

@@ -48,9 +48,12 @@ attnspec.dropped = (() => {
     return done;
   }
 
-  function letterOfLevel(missing) {
+  function letterOfLevel(level, missing, rules) {
     if (!missing) return "n";
-    const found = Object.values(missing).map((what) => (what === "not judged" ? "n" : LETTERS[what] || "s"));
+    const letter = (what) => (what === "not judged" ? "n" : LETTERS[what] || "s");
+    const own = level.rules.map((index) => missing[rules[index][0]]).map((what) => what && letter(what));
+    const offered = !own.length || own.some((one) => !["u", "m", "n"].includes(one));
+    const found = offered ? Object.values(missing).map(letter) : own;
     return ["f", "d", "s", "m", "n", "u"].find((letter) => found.includes(letter)) || "p";
   }
 
@@ -133,7 +136,7 @@ attnspec.dropped = (() => {
       date: "", attnspec: run.header.attnspec, part: run.header.part, newest: false, page: "",
       headline: cut ? "not judged whole" : run.header.part === "whole" ? "" : `a part of the suite: ${run.header.part}`,
       letters: matrix.rules.map((rule) => letterOf(counts[rule[0]])).join(""),
-      levels: matrix.levels.map((level) => letterOfLevel(levels[level.name])).join(""),
+      levels: matrix.levels.map((level) => letterOfLevel(level, levels[level.name], matrix.rules)).join(""),
       bad: matrix.rules.map((rule) => sum(counts[rule[0]], AGAINST)),
       judged: matrix.rules.map((rule) => sum(counts[rule[0]], ["pass", ...AGAINST])),
       data: { cells, levels, findings: {}, cases },

@@ -28,11 +28,12 @@ def placed(columns: Iterable[Column]) -> list[Column]:
     ordered = sorted(columns, key=_order)
     stems = _unique({one.backend: slug_of(one.backend) for one in ordered}, _TAKEN)
     slugs = _unique(
-        {index: f"{stems[one.backend]}-{slug_of(one.version)}-{one.date}" for index, one in enumerate(ordered)}
+        {
+            index: f"{stems[one.backend]}-{slug_of(one.version)}-{one.date}"
+            for index, one in enumerate(ordered)
+        }
     )
-    return [
-        replace(one, stem=stems[one.backend], slug=slugs[index]) for index, one in enumerate(ordered)
-    ]
+    return [replace(one, stem=stems[one.backend], slug=slugs[index]) for index, one in enumerate(ordered)]
 
 
 def _order(column: Column) -> tuple[int, str, bool, Version | str, str]:
@@ -44,7 +45,7 @@ def _order(column: Column) -> tuple[int, str, bool, Version | str, str]:
 
 
 def _unique(names: Mapping[_Key, str], taken: Collection[str] = ()) -> dict[_Key, str]:
-    """Number names that differ in nothing, or only in capital letters."""
+    """Make names unique by a number, where capital letters make no difference."""
     seen = Counter(taken)
     found = {}
     for key, name in names.items():

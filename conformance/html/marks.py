@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from attnspec import levels
 from attnspec.conformance.report.by_rule import NOT_SHOWN
 from attnspec.conformance.report.cell import cell
 from attnspec.conformance.report.levels import Standing
@@ -79,7 +80,12 @@ def letter_of_case(status: str, rule: str) -> str:
 
 
 def letter_of_level(standing: Standing | None) -> str:
-    """Return the letter of a level: the gravest of what it lacks. None if it was not determined.
+    """Return the letter of a level: that of its own rules if they are not offered, else the gravest.
+
+    Parameters
+    ----------
+    standing : Standing or None
+        None if it was not determined.
 
     Examples
     --------
@@ -95,5 +101,8 @@ def letter_of_level(standing: Standing | None) -> str:
     if standing.reached:
         return "p"
     # A class that is too loose is no result of a rule.
-    found = {_LETTERS.get(what, "s") for what in standing.missing.values()}
-    return next(mark.letter for mark in MARKS if mark.letter in found)
+    letters = {rule: _LETTERS.get(what, "s") for rule, what in standing.missing.items()}
+    own = next((one.rules for one in levels() if one.name == standing.level), ())
+    if own and all(letters.get(rule) in ("u", "m", "n") for rule in own):
+        letters = {rule: letters[rule] for rule in own}
+    return next(mark.letter for mark in MARKS if mark.letter in letters.values())

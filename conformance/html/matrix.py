@@ -1,5 +1,6 @@
 """The matrix of rules by backend and version: its page, and its data for the scripts."""
 
+from collections import Counter
 from collections.abc import Sequence
 from html import escape
 from typing import Any
@@ -105,17 +106,21 @@ def matrix_page(columns: Sequence[Column], links: Links) -> str:
     return frame(
         "Results by rule and library",
         f"""<h1>Results by rule and library</h1>
-<p class="lead">{len(rules())} rules, {backends} backend{"s" * (backends != 1)}, {len(columns)} run{"s" * (len(columns) != 1)}.
-A cell shows what was got, expected and allowed, and a script.
-As data: <a href="matrix.csv">rules</a> and <a href="levels.csv">levels</a> as CSV, <a href="matrix.json">all as JSON</a>.</p>
+<p class="lead">{len(rules())} rules, {backends} backend{"s" * (backends != 1)},
+{len(columns)} run{"s" * (len(columns) != 1)}. A cell shows what was got, expected and allowed, and a script.
+As data: <a href="matrix.csv">rules</a> and <a href="levels.csv">levels</a> as CSV,
+<a href="matrix.json">all as JSON</a>.</p>
 <form id="filters" class="filters" aria-label="Filters" hidden></form>
 <p id="count" class="count" role="status"></p>
 <div id="matrix" class="scroll"></div>
 <aside id="detail" class="detail" aria-labelledby="detail-title" tabindex="-1" hidden></aside>
 <h2 id="legend">Legend</h2>
 <ul class="legend">{legend}</ul>
-<p>Only judged cases count: a pass means that every judged case of the rule passed. Move in the table with the arrow keys,
-open a cell with Enter and close it with Escape. The address of the page contains the filters and the open cell.</p>
+<p>Only judged cases count: a pass means that every judged case of the rule passed. A level that is reached
+has the mark of a pass. Otherwise its mark is that of the gravest result among the rules that it lacks, or
+<i>not offered</i> if its own rules are not offered.</p>
+<p>Move in the table with the arrow keys, open a cell with Enter and close it with Escape. The address of the
+page contains the filters and the open cell.</p>
 <h2 id="backends">Backends</h2>
 <ul class="backends">{pages}</ul>
 """,
@@ -126,13 +131,13 @@ open a cell with Enter and close it with Escape. The address of the page contain
 
 def _not_holding(column: Column, rule: str) -> int:
     """Count the results of a rule that are not a pass."""
-    counts = column.counts.get(rule, {})
-    return sum(number for status, number in counts.items() if status not in ("pass", "unsupported"))
+    counts = column.counts.get(rule, Counter())
+    return counts.total() - counts["pass"] - counts["unsupported"]
 
 
 def _judged(column: Column, rule: str) -> int:
-    counts = column.counts.get(rule, {})
-    return sum(number for status, number in counts.items() if status != "unsupported")
+    counts = column.counts.get(rule, Counter())
+    return counts.total() - counts["unsupported"]
 
 
 def _steps(found: Sequence[int]) -> list[int]:

@@ -48,8 +48,8 @@ def shares_of(verdicts: Iterable[Verdict]) -> tuple[Shares, ...]:
     >>> from attnspec.conformance.html.shares import shares_of
     >>> from attnspec.conformance.verdict import Verdict
     >>> told = {"dtype": "float32", "accuracy": "full", "numbers": 20}
-    >>> calls = [Verdict("b", f"c{share}", "", ("MASK-1",), "pass", share=share, **told) for share in (0.25, 0.75)]
-    >>> shares_of(calls)
+    >>> shares = (0.25, 0.75)
+    >>> shares_of([Verdict("b", f"c{one}", "", ("MASK-1",), "pass", share=one, **told) for one in shares])
     (Shares(dtype='float32', size=2, calls=2, middle=0.5, most=0.75, over=0, case='c0.75'),)
     """
     groups: dict[tuple[str, int], list[tuple[float, str]]] = {}
