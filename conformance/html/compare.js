@@ -34,7 +34,7 @@
 
   function drawForm() {
     form.innerHTML = `${side("left", "First run")}${side("right", "Second run")}
-<label class="check"><input type="checkbox" name="every" value="1"${state.every ? " checked" : ""}> also what is the same</label>
+<label class="check"><input type="checkbox" name="every" value="1"${state.every ? " checked" : ""}> every rule</label>
 <label class="file">Your results file<input type="file" name="file" accept=".jsonl,.gz"></label>`;
     form.hidden = false;
   }
@@ -99,22 +99,23 @@
     const both = left && right;
     const shown = both ? [left, right] : [left || right];
     const { found, only } = both ? differing(...(await Promise.all([casesOf(left), casesOf(right)]))) : { found: new Map(), only: 0 };
-    const same = (letters) => !state.every && both && letters[0] === letters[1];
+    // Of one run alone, what does not hold is shown; of two, what differs.
+    const same = (letters) => !state.every && (both ? letters[0] === letters[1] : "pun".includes(letters[0]));
     const levels = matrix.levels
       .map((level, index) => [level, shown.map((column) => column.levels[index])])
       .filter(([, letters]) => !same(letters))
-      .map(([level, letters]) => `<tr><th scope="row">level ${level.name}</th>${letters.map((letter, n) => levelCell(letter, level.name, shown[n])).join("")}<td></td></tr>`);
+      .map(([level, letters]) => `<tr><th scope="row">level ${level.name}</th>${letters.map((letter, n) => levelCell(letter, level.name, shown[n])).join("")}${both ? "<td></td>" : ""}</tr>`);
     const rules = matrix.rules
       .map((rule, index) => [rule, shown.map((column) => column.letters[index])])
       .filter(([rule, letters]) => !same(letters) || found.has(rule[0]))
-      .map(([rule, letters]) => `<tr id="${rule[0]}"><th scope="row"><a href="${esc(at(rule[4]))}">${rule[0]}</a> ${esc(plain(rule[3]))}</th>${letters.map((letter, n) => mark(letter, rule[0], known().indexOf(shown[n]))).join("")}<td>${cases(found.get(rule[0]))}</td></tr>`);
+      .map(([rule, letters]) => `<tr id="${rule[0]}"><th scope="row"><a href="${esc(at(rule[4]))}">${rule[0]}</a> ${esc(plain(rule[3]))}</th>${letters.map((letter, n) => mark(letter, rule[0], known().indexOf(shown[n]))).join("")}${both ? `<td>${cases(found.get(rule[0]))}</td>` : ""}</tr>`);
     const heads = shown.map((column) => `<th scope="col">${esc(labelOf(column))}${column.headline && column.file ? `<br><small>${esc(column.headline)}</small>` : ""}</th>`);
     const total = [...found.values()].reduce((n, list) => n + list.length, 0);
     if (both) {
       count.textContent = `${levels.length} levels and ${rules.length} rules ${state.every ? "in all" : "with a difference"}; ${total} cases have another verdict` +
         (only ? `; ${only} cases are in one of the runs only` : "");
-    } else count.textContent = `${labelOf(shown[0])}: choose a second run to compare it with.`;
-    box.innerHTML = `<div class="wide" tabindex="0" role="region" aria-label="Comparison"><table class="plain comparison"><thead><tr><th scope="col">rule</th>${heads.join("")}<th scope="col">cases with another verdict</th></tr></thead><tbody>${levels.join("")}${rules.join("")}</tbody></table></div>`;
+    } else count.textContent = `${labelOf(shown[0])}: ${rules.length} rules ${state.every ? "in all" : "do not fully pass"}. Choose a second run to compare it with.`;
+    box.innerHTML = `<div class="wide" tabindex="0" role="region" aria-label="Comparison"><table class="plain comparison"><thead><tr><th scope="col">rule</th>${heads.join("")}${both ? '<th scope="col">cases with another verdict</th>' : ""}</tr></thead><tbody>${levels.join("")}${rules.join("")}</tbody></table></div>`;
     document.body.dataset.shown = `${state.left || ""}|${state.right || ""}`;
   }
 

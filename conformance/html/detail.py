@@ -19,8 +19,9 @@ from attnspec.conformance.verdict import Difference, Verdict
 
 #: The largest number of examples in a cell, and of characters of a text in it.
 _MOST, _LONGEST = 4, 1000
-#: The folders of an installation, which tell a reader nothing.
-_INSTALLED = re.compile(r"(?:[A-Za-z]:)?[^\s\"'(]*[/\\](?=(?:site|dist)-packages[/\\])")
+#: Where installed packages are. The folders before it tell a reader nothing.
+_INSTALLED = re.compile(r"(?<=[/\\])(?:site|dist)-packages[/\\]")
+_WORD = re.compile(r"[^\s\"'(]+")
 
 
 @dataclass(frozen=True)
@@ -201,8 +202,14 @@ def _plain(thing: dict[str, Any]) -> dict[str, Any]:
 def _text(thing: Any) -> Any:
     if not isinstance(thing, str):
         return thing
-    text = _INSTALLED.sub("", plain(thing))
-    return text if len(text) <= _LONGEST else cut(text)[:_LONGEST] + "\u2026"
+    text = _WORD.sub(_without_folders, cut(plain(thing)))
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}\u2026"
+
+
+def _without_folders(word: re.Match[str]) -> str:
+    """Return a word, from the folder of installed packages on if it is a path in it."""
+    found = _INSTALLED.search(word[0])
+    return word[0][found.start() :] if found else word[0]
 
 
 def _short(share: float) -> str:
