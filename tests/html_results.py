@@ -8,7 +8,7 @@ from attnspec import rules
 from attnspec.conformance.results import Footer, Header, Subject, line
 from attnspec.conformance.verdict import Difference, Raise, Verdict
 
-HOSTILE = "</script><img src=x onerror=alert(1)>"
+HOSTILE = "a, 100%</script><img src=x onerror=alert(1)>"
 OFF = Difference("value", "output", (2, 0), 1.5, 0.25, 0.5, 2.5, 2, 6)
 
 

@@ -281,7 +281,16 @@ def test_the_command_writes_the_pages(tmp_path, monkeypatch):
 
 def test_check_writes_the_pages_too(tmp_path):
     out, told = tmp_path / "out", tmp_path / "told.md"
-    asked = ["check", "numpy", "--case", "masking-empty-last-float32", "--html", str(out), "--markdown", str(told)]
+    asked = [
+        "check",
+        "numpy",
+        "--case",
+        "masking-empty-last-float32",
+        "--html",
+        str(out),
+        "--markdown",
+        str(told),
+    ]
     ran = CliRunner().invoke(main, asked)
     assert ran.exit_code == 0, ran.output
     (column,) = _columns(out).values()

@@ -34,7 +34,12 @@
   }
 
   function shownBackends() {
-    return state.library ? new Set(state.library.split(",")) : null;
+    return state.library ? new Set(state.library.split(",").map(decodeURIComponent)) : null;
+  }
+
+  // A name in a list, in which a comma separates names.
+  function listed(name) {
+    return name.replaceAll("%", "%25").replaceAll(",", "%2C");
   }
 
   function drawFilters() {
@@ -144,13 +149,17 @@ ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0
     return rows[row] && rows[row].children[column];
   }
 
-  function focus(place) {
-    const to = [Math.max(0, Math.min(rows.length - 1, place[0])), Math.max(0, Math.min(columns.length, place[1]))];
+  // Makes a cell the only one that the Tab key reaches.
+  function mark(place) {
     const before = cellAt(active);
     if (before) before.tabIndex = -1;
-    active = to;
+    active = [Math.max(0, Math.min(rows.length - 1, place[0])), Math.max(0, Math.min(columns.length, place[1]))];
+    cellAt(active).tabIndex = 0;
+  }
+
+  function focus(place) {
+    mark(place);
     const next = cellAt(active);
-    next.tabIndex = 0;
     next.focus();
     next.scrollIntoView({ block: "nearest", inline: "nearest" });
   }
@@ -176,11 +185,11 @@ ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0
     const data = await attnspec.load(column.slug);
     const subtitle = `<a href="${esc(column.page)}">${esc(column.backend)}</a>, ${esc(column.library)} ${esc(column.version)}, run of ${column.date}`;
     const letter = rule ? column.letters[rule.index] : column.levels[level];
-    const mark = rule || letter !== "p" ? MARK[letter] : ["p", MARK.p[1], "reached", "every rule of the level holds"];
+    const ofLevel = letter === "p" ? ["reached", "every rule of the level holds"] : ["not reached", "see what it lacks"];
     const content = rule ? detail.body(data.cells[rule.id], data.findings) : detail.lacks(data.levels[matrix.levels[level].name], matrix.rules);
     const about = rule ? { title: `${rule.id} ${rule.title}`, address: rule.page } : { title: `Level ${matrix.levels[level].name}`, address: "" };
-    const lists = rule || letter === "p" ? mark : [letter, MARK[letter][1], "not reached", "see what it lacks"];
-    detail.show({ ...about, subtitle, mark: lists, content }, () => {
+    const shown = rule ? MARK[letter] : [letter, MARK[letter][1], ...ofLevel];
+    detail.show({ ...about, subtitle, mark: shown, content }, () => {
       state = { ...state, cell: "" };
       attnspec.writeState(state);
       const cell_ = cellAt(active);
@@ -191,11 +200,7 @@ ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0
   function opened(cell_) {
     const column = columns[Number(cell_.dataset.column)];
     const key = cell_.dataset.level ? `level.${cell_.dataset.level}` : RULES[Number(cell_.dataset.rule)].id;
-    const row = rows.indexOf(cell_.parentElement);
-    const before = cellAt(active);
-    if (before) before.tabIndex = -1;
-    active = [row, cell_.cellIndex];
-    cell_.tabIndex = 0;
+    mark([rows.indexOf(cell_.parentElement), cell_.cellIndex]);
     state = { ...state, cell: `${key}:${column.slug}` };
     attnspec.writeState(state);
     open(state.cell);
@@ -230,7 +235,7 @@ ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0
       chapter: values.get("chapter"),
       level: values.get("level"),
       verdict: values.get("verdict"),
-      library: library.length === BACKENDS.length ? "" : library.join(",") || "none",
+      library: library.length === BACKENDS.length ? "" : library.map(listed).join(",") || "none",
       only: values.get("only") || "",
       differ: values.get("differ") || "",
       all: values.get("all") || "",
@@ -262,7 +267,10 @@ ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0
     drawFilters();
     draw();
     if (state.at && NUMBER.has(state.at)) {
-      focus([rows.indexOf(document.getElementById(state.at)), 0]);
+      const row = document.getElementById(state.at);
+      mark([rows.indexOf(row), 0]);
+      row.classList.add("found");
+      row.scrollIntoView({ block: "center" });
     } else if (state.cell) {
       const [what] = state.cell.split(":");
       const row = document.getElementById(what);
