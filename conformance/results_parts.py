@@ -11,7 +11,7 @@ from typing import Any
 _OPEN = frozenset({"description", "type", "minimum", "items"})
 
 
-def parts(thing: Any, free: frozenset[str], path: tuple[str, ...] = ()) -> Iterator[Any]:
+def parts(thing: Any, free: frozenset[str]) -> Iterator[Any]:
     """Yield the parts of a line: the names in each object, and each value or what matters of it.
 
     Parameters
@@ -20,8 +20,6 @@ def parts(thing: Any, free: frozenset[str], path: tuple[str, ...] = ()) -> Itera
         A line, as read from JSON.
     free : frozenset of str
         The properties of which only the type and the sign matter, as `free_in` finds them.
-    path : tuple of str, optional
-        The names that lead to `thing`.
 
     Examples
     --------
@@ -31,17 +29,29 @@ def parts(thing: Any, free: frozenset[str], path: tuple[str, ...] = ()) -> Itera
     >>> first == second, first == third
     (True, False)
     """
+    yield from _parts(thing, free, (), is_free=False)
+
+
+def _parts(thing: Any, free: frozenset[str], path: tuple[str, ...], *, is_free: bool) -> Iterator[Any]:
     if isinstance(thing, dict):
         yield path, "object", frozenset(thing)
         for name, value in thing.items():
-            yield from parts(value, free, (*path, name))
+            within = is_free or name in free
+            if within and isinstance(value, str):  # most values, so that they are told without a call
+                yield (*path, name), str, False
+            else:
+                yield from _parts(value, free, (*path, name), is_free=within)
     elif isinstance(thing, list):
         yield path, "array"
+        place = (*path, "[]")
+        if is_free and all(isinstance(value, str) for value in thing):
+            yield place, str, False
+            return
         for value in thing:
-            yield from parts(value, free, (*path, "[]"))
+            yield from _parts(value, free, place, is_free=is_free)
     elif isinstance(thing, float):
         yield path, float, thing < 0, thing.is_integer()  # 3.0 is an integer to a schema
-    elif any(name in free for name in path):
+    elif is_free:
         yield path, type(thing), isinstance(thing, int) and thing < 0
     else:
         yield path, type(thing), thing

@@ -34,7 +34,7 @@
   }
 
   function shownBackends() {
-    return state.library ? new Set(state.library.split(",").map(decodeURIComponent)) : null;
+    return state.library ? new Set(state.library.split(",").map(attnspec.decoded)) : null;
   }
 
   // A name in a list, in which a comma separates names.

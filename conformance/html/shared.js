@@ -35,9 +35,18 @@ const attnspec = (() => {
     return String(text).replace(/[&<>"']/g, (letter) => ESCAPES[letter]);
   }
 
+  // An address may be typed by hand, with a % that begins no code.
+  function decoded(text) {
+    try {
+      return decodeURIComponent(text);
+    } catch {
+      return text;
+    }
+  }
+
   // The state of a page is the part of its address after `#`, so that a view can be sent.
   function readState() {
-    const text = decodeURI(location.hash.slice(1));
+    const text = decoded(location.hash.slice(1));
     if (text && !text.includes("=")) return { at: text };
     return Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
   }
@@ -85,5 +94,5 @@ const attnspec = (() => {
     return /^[a-z]+:|^\//.test(address) ? address : root + address;
   }
 
-  return { put, load, esc, readState, writeState, caseNames, casesOf, plain, at, root };
+  return { put, load, esc, decoded, readState, writeState, caseNames, casesOf, plain, at, root };
 })();
