@@ -8,6 +8,7 @@ from itertools import islice
 from math import isfinite
 from typing import Any
 
+from attnspec.conformance.html.variant import of_variant
 from attnspec.conformance.report.because import because
 from attnspec.conformance.report.by_rule import NOT_SHOWN, about, says
 from attnspec.conformance.report.causes import Cause
@@ -128,6 +129,10 @@ def _alike(verdicts: Iterable[Verdict]) -> list[list[Verdict]]:
 
 def _example(verdict: Verdict, seed: int | None, number: int, cause: Cause | None = None) -> Example:
     values = _values(verdict.difference) if verdict.difference else {}
+    again = verdict
+    if verdict.difference is None and (variant := of_variant(verdict)):
+        again = replace(verdict, difference=variant)
+        values = _of_variant(variant, verdict.variant)
     return Example(
         verdict.case.removesuffix(f"-{verdict.dtype}"),
         verdict.dtype,
@@ -135,7 +140,7 @@ def _example(verdict: Verdict, seed: int | None, number: int, cause: Cause | Non
         number,
         said=tuple(_said(verdict, cause)),
         declared=verdict.declared,
-        script=reproduction(verdict, seed),
+        script=reproduction(again, seed),
         command=judged_again(verdict, seed) if verdict.case else "",
         **values,
     )
@@ -158,6 +163,20 @@ def _values(difference: Difference) -> dict[str, str]:
         how = "differ in being NaN or infinite" if difference.kind == "pattern" else "have other bits"
         return found | {"off": f"{counted} {how}"}
     return found | {"place": f"{difference.kind} of {difference.output}"}
+
+
+def _of_variant(difference: Difference, name: str) -> dict[str, str]:
+    """Return the values of a variant. The backend was judged by them, and its own are in no results file."""
+    return {
+        "place": _values(difference)["place"],
+        "got": f"{_number_of(difference.got)}, within the budget of the variant {name}",
+        "expected": _number_of(difference.expected),
+        "off": f"the element that the variant changes first in {difference.output}",
+    }
+
+
+def _number_of(value: float | str) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else value
 
 
 def _off(difference: Difference) -> str:
@@ -186,8 +205,9 @@ def _said(verdict: Verdict, cause: Cause | None) -> Iterator[str]:
 
 
 def _plainness(verdict: Verdict) -> tuple[bool, bool, int, str]:
-    """Return a sort key: an element of a golden vector shows more than a generated case."""
-    return verdict.difference is None, bool(verdict.group), len(verdict.case), verdict.case
+    """Return a sort key: values show more than words, and a golden vector more than a generated case."""
+    told = verdict.difference is not None or of_variant(verdict) is not None
+    return not told, bool(verdict.group), len(verdict.case), verdict.case
 
 
 def _plain(thing: dict[str, Any]) -> dict[str, Any]:
