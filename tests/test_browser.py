@@ -6,6 +6,7 @@
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -246,11 +247,18 @@ def test_a_dropped_file_is_read_in_the_browser(page, folder, tmp_path):
 
 def test_a_chosen_file_has_the_letters_that_the_command_line_gives_it(page, folder, tmp_path):
     mixed = every_rule("own:f")
+    # Each verdict is on two rules, because its status decides what it says of the second.
     for number, status in enumerate(("fail", "error", "deviation", "should not met", "unsupported", "pass")):
         mixed += [
-            verdict("own:f", f"more-{number}-{rule.id}", rule.id, status) for rule in rules()[number::7]
+            replace(verdict("own:f", f"more-{number}-{rule.id}", rule.id, status), rules=(rule.id, other.id))
+            for rule, other in zip(rules()[number::7], rules()[number + 3 :: 7], strict=False)
         ]
-    for name, judged in (("mixed", mixed), ("kinds", verdicts("own:f")), ("whole", every_rule("own:f"))):
+    for name, judged in (
+        ("mixed", mixed),
+        ("kinds", verdicts("own:f")),
+        ("whole", every_rule("own:f")),
+        ("two", mixed[len(rules()) :]),
+    ):
         path = write_run(tmp_path / f"{name}.jsonl", "own:f", judged=judged)
         (column,) = columns_of(read([path]), "2026-01-01")
         go(page, folder, "compare.html")

@@ -92,6 +92,16 @@ def test_a_line_is_valid_if_and_only_if_the_schema_says_so(tmp_path, change):
                 runs_of(path)
 
 
+def test_a_fraction_is_not_valid_because_a_whole_number_was(tmp_path):
+    path = write_run(tmp_path / "a.jsonl")
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace('"numbers": 40', '"numbers": 40.0'), encoding="utf-8")
+    runs_of(path)
+    path.write_text(text.replace('"numbers": 40', '"numbers": 40.5'), encoding="utf-8")
+    with pytest.raises(SpecError, match="numbers"):
+        runs_of(path)
+
+
 def test_the_schema_is_applied_to_few_lines(tmp_path, monkeypatch):
     applied = []
     schema = results_file._schema()
