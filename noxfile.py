@@ -106,9 +106,12 @@ def libraries(session: nox.Session, library: str) -> None:
 
 @nox.session
 def table(session: nox.Session) -> None:
-    """Print one table of the results of the conformance runs."""
+    """Print one table of the results of the conformance runs, and write their pages into `results/html`."""
     session.install(str(ROOT))
     files = [path for path in WRITTEN or sorted(RESULTS.glob("*.jsonl")) if path.exists()]
+    # The status of the run is that of the table, which is printed whether or not the pages can be written.
+    pages = ("--html", str(RESULTS / "html"))
+    session.run("attnspec", "report", *map(str, files), *pages, success_codes=[0, 2])
     session.run("attnspec", "table", *map(str, files))
 
 
@@ -126,6 +129,13 @@ def tests(session: nox.Session) -> None:
     doctests = ("--doctest-modules", "--doctest-ignore-import-errors", "--ignore-glob=*/conformance/test_*")
     session.run("pytest", *doctests, "--pyargs", "attnspec")
     session.run("pytest", "--doctest-glob=*.md", "spec", "README.md", "CONTRIBUTING.md")
+
+
+@nox.session
+def browser(session: nox.Session) -> None:
+    """Test the pages of results in Chromium, which must be installed."""
+    session.install(str(ROOT), *group("tests"), *group("browser"))
+    session.run("pytest", "-rs", "tests/test_browser.py", *session.posargs)
 
 
 @nox.session

@@ -9,15 +9,19 @@ from typing import Any
 import jsonschema
 
 from attnspec import SpecError
+from attnspec.conformance.packed import bare, text_of
 from attnspec.conformance.results import SCHEMA, Footer, Header, Run, Subject
+from attnspec.conformance.results_parts import free_in, parts
 from attnspec.conformance.verdict import Verdict, from_json
 
+#: The parts of valid lines.
+_VALID: set[Any] = set()
 #: The number of characters of a wrong line that are quoted.
 _MOST = 200
 
 
 def runs_of(path: Path) -> list[Run]:
-    """Read the runs of a file. An incomplete last line is left out.
+    """Read the runs of a file, which may end in ``.xz`` or ``.gz``. An incomplete last line is left out.
 
     Raises
     ------
@@ -26,7 +30,7 @@ def runs_of(path: Path) -> list[Run]:
     """
     runs: list[Run] = []
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = text_of(path).split("\n")
     except (OSError, ValueError) as error:
         raise SpecError(f"results: {path} is no file of results ({type(error).__name__}: {error})") from error
     lines.pop()  # empty, or an incomplete line of an interrupted run
@@ -34,7 +38,7 @@ def runs_of(path: Path) -> list[Run]:
         place = f"results: {path}, line {number}"
         kind, thing = _thing(text, place)
         if isinstance(thing, Header):
-            runs.append(Run(thing, source=path.stem))
+            runs.append(Run(thing, source=bare(path)))
             continue
         if not runs or runs[-1].ended:
             raise SpecError(f"{place}: expected a header, got a {kind}")
@@ -48,13 +52,16 @@ def runs_of(path: Path) -> list[Run]:
 
 
 def _thing(text: str, place: str) -> tuple[str, Header | Subject | Verdict | Footer]:
-    """Read one line."""
+    """Read one line. The schema is applied to a line that has a new part."""
     try:
         ((kind, entry),) = json.loads(text).items()
         if kind in _KINDS:
             if kind == "header" and entry.get("schema") != SCHEMA:
                 raise SpecError(f"{place}: expected schema {SCHEMA}, got {entry.get('schema')!r}")
-            _schema().validate({kind: entry})
+            found = {*parts({kind: entry}, _free())}
+            if not found <= _VALID:
+                _schema().validate({kind: entry})
+                _VALID.update(found)
             return kind, _KINDS[kind](entry)
     except jsonschema.ValidationError as error:
         where = ".".join(map(str, error.absolute_path))
@@ -68,6 +75,11 @@ def _thing(text: str, place: str) -> tuple[str, Header | Subject | Verdict | Foo
 
 def _short(text: str) -> str:
     return text if len(text) <= _MOST else f"{text[:_MOST]}..."
+
+
+@cache
+def _free() -> frozenset[str]:
+    return free_in(_schema().schema)
 
 
 @cache

@@ -36,6 +36,11 @@ _REPORTS = (
     click.option("--results", type=_FILE, help="Write the verdicts to this file as JSON lines."),
     *(click.option(f"--{option}", type=_FILE, help=text) for option, text in formats.options().items()),
     click.option(
+        "--html",
+        type=click.Path(file_okay=False, path_type=Path),
+        help="Write pages of the results into this folder.",
+    ),
+    click.option(
         "--known-failures", type=_FILE, help="Read known failures from this file; they do not fail the run."
     ),
     click.option(

@@ -34,6 +34,7 @@ def judge_all(
     known_failures: Path | None,
     write_known_failures: Path | None,
     resume: bool = False,
+    html: Path | None = None,
     **reports: Path | None,
 ) -> None:
     """Check the arguments, run, print, write the reports, and exit with the status of the run."""
@@ -55,7 +56,7 @@ def judge_all(
         read_known(write_known_failures) if write_known_failures and write_known_failures.exists() else ()
     )
     files = [path for path in (results, write_known_failures, *(path for _, path in wanted)) if path]
-    for path in files:
+    for path in (*files, *([html / "index.html"] if html else [])):
         check_writable(path)
     if len({path.resolve() for path in files}) < len(files):
         raise click.UsageError(
@@ -73,11 +74,12 @@ def judge_all(
         stop=stop,
         known=earlier,
     )
-    report = Report(ran.results, known, require or "")
+    pages = html / "index.html" if html and ran.results.subjects else None
+    report = Report(ran.results, known, require or "", pages)
     try:
         click.echo(screen(report, color=wants_color(), diagnoses=ran.diagnoses, every=every), nl=False)
     finally:  # the pipe that standard output goes to may be closed
-        _write(report, wanted)
+        _write(report, wanted, html)
     if ran.problem:
         raise click.ClickException(ran.problem)
     if ran.signal:
@@ -105,8 +107,9 @@ def _jobs(said: str) -> int:
     return int(said)
 
 
-def _write(report: Report, wanted: Sequence[tuple[formats.Format, Path]]) -> None:
+def _write(report: Report, wanted: Sequence[tuple[formats.Format, Path]], html: Path | None) -> None:
     """Write every report that can be written, then raise for those that could not."""
+    from attnspec.conformance.html import write
     from attnspec.conformance.report.files import write_whole
 
     errors = []
@@ -115,5 +118,10 @@ def _write(report: Report, wanted: Sequence[tuple[formats.Format, Path]]) -> Non
             write_whole(path, one.write(report))
         except OSError as error:
             errors.append(f"--{one.option}: {error}")
+    if html and report.pages:
+        try:
+            write([report.results], html)
+        except OSError as error:
+            errors.append(f"--html: {error}")
     if errors:
         raise click.ClickException("; ".join(errors))

@@ -10,6 +10,7 @@ from attnspec import SpecError, __version__, find_rule, rules
 from attnspec.conformance.cli.check import check, judge
 from attnspec.conformance.cli.init import init
 from attnspec.conformance.cli.program import dump, export, serve, smoke
+from attnspec.conformance.cli.report import report
 from attnspec.conformance.cli.trace import trace
 from attnspec.conformance.cli.vectors import vectors
 
@@ -111,9 +112,9 @@ def table(files: tuple[Path, ...]) -> None:
     from attnspec.conformance.report.screen import screen, wants_color
     from attnspec.conformance.results import read
 
-    report = Report(read(files))
-    click.echo(screen(report, color=wants_color(), every=True), nl=False)
-    sys.exit(report.outcome.status)
+    found = Report(read(files))
+    click.echo(screen(found, color=wants_color(), every=True), nl=False)
+    sys.exit(found.outcome.status)
 
 
 @main.command()
@@ -137,7 +138,7 @@ def compare(before: Path, after: Path) -> None:
         sys.exit(1)
 
 
-for command in (check, judge, init, export, dump, smoke, serve, trace, vectors):
+for command in (check, judge, report, init, export, dump, smoke, serve, trace, vectors):
     main.add_command(command)
 
 

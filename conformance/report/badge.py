@@ -37,16 +37,28 @@ def to_json(report: Report) -> str:
 def to_svg(report: Report) -> str:
     """Return the same as an image."""
     message, mood = _said(report)
-    widths = [12 + 7 * len(text) for text in (_LABEL, message)]
+    return drawn(_LABEL, message, mood)
+
+
+def drawn(label: str, message: str, mood: str) -> str:
+    """Return an image with a label, and a message on the colour of ``good``, ``part`` or ``bad``.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.badge import drawn
+    >>> "<title>attnspec core: reached</title>" in drawn("attnspec core", "reached", "good")
+    True
+    """
+    widths = [12 + 7 * len(text) for text in (label, message)]
     whole, middle = sum(widths), widths[0] + widths[1] / 2
-    text = escape(message)
+    name, text = escape(label), escape(message)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{whole}" height="20" role="img">'
-        f"<title>{_LABEL}: {text}</title>"
+        f"<title>{name}: {text}</title>"
         f'<rect width="{widths[0]}" height="20" fill="#555"/>'
         f'<rect x="{widths[0]}" width="{widths[1]}" height="20" fill="{_COLORS[mood][1]}"/>'
         '<g fill="#fff" text-anchor="middle" font-family="Verdana,sans-serif" font-size="11">'
-        f'<text x="{widths[0] / 2}" y="14">{_LABEL}</text><text x="{middle}" y="14">{text}</text></g></svg>\n'
+        f'<text x="{widths[0] / 2}" y="14">{name}</text><text x="{middle}" y="14">{text}</text></g></svg>\n'
     )
 
 

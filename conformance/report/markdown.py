@@ -1,8 +1,10 @@
 """Writes a run as Markdown, for the summary of a pull request."""
 
+import os
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from attnspec import find_rule, rules
 from attnspec.conformance.report.by_rule import about
@@ -17,6 +19,8 @@ from attnspec.conformance.results import Subject
 
 #: The largest number of failures that are shown, and of cases that are named. The rest is counted.
 _MOST_SHOWN = 20
+#: What an address within angle brackets cannot contain.
+_PLAIN = re.compile(r"[<>\r\n]")
 _ADDRESS = re.compile(r"https?://[\w.~:/?#@!$&'*+,;=%-]+")
 
 
@@ -37,6 +41,8 @@ def to_markdown(report: Report) -> str:
     lines = [f"## attnspec: {_text(headline(report))}", "", *_table(report), ""]
     for subject in report.results.subjects:
         lines += _said_of(report, subject)
+    if report.pages:
+        lines += ["", pages_line(report.pages)]
     examples = broken(report.failures.new, report.results.verdicts)
     for example in examples[:_MOST_SHOWN]:
         lines += _details(example, report.seed)
@@ -49,6 +55,33 @@ def to_markdown(report: Report) -> str:
         lines += ["", "Entries of known failures that no longer apply:", ""]
         lines += [f"- {code(text)}" for text in report.failures.stale]
     return "\n".join(lines) + "\n"
+
+
+def pages_line(first: Path, environment: Mapping[str, str] | None = None) -> str:
+    """Return a sentence with a link to the pages, and in a GitHub workflow one to the artifacts of the run.
+
+    Parameters
+    ----------
+    first : Path
+        The first page.
+    environment : mapping of str to str, optional
+        The environment variables. The default is those of this process.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from attnspec.conformance.report.markdown import pages_line
+    >>> pages_line(Path("out/index.html"), {})
+    'Matrix, comparison and pages of the backends: [`out/index.html`](<out/index.html>)'
+    """
+    known = os.environ if environment is None else environment
+    where = first.as_posix()
+    line = f"Matrix, comparison and pages of the backends: [{code(where)}](<{_PLAIN.sub('', where)}>)"
+    names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
+    if all(known.get(name) for name in names):
+        server, repository, run = (known[name] for name in names)
+        line += f", in the [artifacts of this run]({server}/{repository}/actions/runs/{run}#artifacts)"
+    return line
 
 
 def _said_of(report: Report, subject: Subject) -> Iterator[str]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
+from pathlib import Path
 
 from attnspec.conformance.report.by_rule import says
 from attnspec.conformance.report.known_failures import Known, Sorted, sort_failures
@@ -47,11 +48,14 @@ class Report:
         The known failures.
     required : str
         The level that decides whether the run is good. Empty if all rules do.
+    pages : Path or None
+        The first page of the folder of pages that was written for the same run.
     """
 
     results: Results
     known: Sequence[Known] = ()
     required: str = ""
+    pages: Path | None = None
 
     @cached_property
     def told(self) -> Results:

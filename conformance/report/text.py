@@ -62,7 +62,7 @@ def details(verdict: Verdict, seed: int | None = None, cause: Cause | None = Non
     on m:f
     got other bits
     """
-    lines = [place(verdict), *_found(verdict), *_looks(verdict)]
+    lines = [place(verdict), *_found(verdict), *looks(verdict)]
     if _crashed(verdict):
         lines = [", ".join(lines)]
     if not verdict.repeatable:
@@ -131,7 +131,7 @@ def finding(verdict: Verdict) -> str:
     >>> finding(Verdict("m:f", "softmax-000-float32", "", ("SOFT-1",), "error", raised=raised))
     'raised ValueError: no'
     """
-    lines = [*_found(verdict), *_looks(verdict)]
+    lines = [*_found(verdict), *looks(verdict)]
     return plain(lines[0].partition("\n")[0]) if lines else ""
 
 
@@ -216,8 +216,16 @@ def _differs(difference: Difference) -> str:
     return f"{values}{off}, {allowed} ({counted} are off)"
 
 
-def _looks(verdict: Verdict) -> Iterator[str]:
-    """Describe what the result resembles: a variant, another call, a precision that is too low."""
+def looks(verdict: Verdict) -> Iterator[str]:
+    """Describe what the result resembles: a variant, another call, a precision that is too low.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.text import looks
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> list(looks(Verdict("m:f", "c", "", ("MASK-1",), "fail", "float32", ignored="mask")))
+    ['equals the result without `mask`: accepted, and changes nothing in float32']
+    """
     rule = about(verdict)
     if verdict.ignored:
         within = f" in {verdict.dtype}" if verdict.dtype else ""

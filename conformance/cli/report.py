@@ -1,0 +1,46 @@
+"""``attnspec report``: pages of results in a folder, and a summary for a CI run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.argument("results", nargs=-1, required=True, type=_FILE)
+@click.option(
+    "--html",
+    "folder",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write the pages into this folder. They need no server: open index.html in a browser.",
+)
+@click.option(
+    "--markdown",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a report as Markdown here, with a link to the pages.",
+)
+def report(results: tuple[Path, ...], folder: Path, markdown: Path | None) -> None:
+    """Write pages of the RESULTS of runs: a matrix of rules, comparisons, and a page for each backend.
+
+    RESULTS are files that `attnspec check --results` wrote. They may be compressed as .jsonl.xz or .jsonl.gz.
+    In a GitHub workflow, and without --markdown, the summary of the run gets the results and a link.
+    """
+    from attnspec.conformance.html import write
+    from attnspec.conformance.html.summary import add_summary
+    from attnspec.conformance.report.files import check_writable, write_whole
+    from attnspec.conformance.report.markdown import to_markdown
+    from attnspec.conformance.report.report import Report
+    from attnspec.conformance.results import read
+
+    if markdown:
+        check_writable(markdown)
+    first = write(results, folder)
+    click.echo(f"wrote {first}")
+    if markdown:
+        write_whole(markdown, to_markdown(Report(read(results), pages=first)))
+    else:
+        add_summary(results, first)

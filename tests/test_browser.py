@@ -1,0 +1,351 @@
+"""The pages of results in a real browser. They run where Chromium and Playwright are installed.
+
+``ATTNSPEC_AXE`` may name axe.min.js of axe-core; without it the test of accessibility is skipped.
+"""
+
+import json
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from html_results import HOSTILE, every_rule, verdict, verdicts, write_all, write_run
+
+from attnspec import levels, rules
+from attnspec.conformance.html import write
+from attnspec.conformance.html.column import columns_of
+from attnspec.conformance.results import read
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
+playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright: pip install playwright")
+pytestmark = pytest.mark.skipif(BROWSER is None, reason=f"needs a browser: none of {', '.join(BROWSERS)}")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    results = tmp_path_factory.mktemp("results")
+    target = tmp_path_factory.mktemp("pages")
+    write(write_all(results), target, rule_page=lambda rule: f"https://example.org/{rule}")
+    return target
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as running:
+        found = running.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def page(browser, folder):
+    """A page that fails the test if it logs an error or asks for anything but a file."""
+    context = browser.new_context(viewport={"width": 1300, "height": 900})
+    found = context.new_page()
+    problems = []
+    found.on("console", lambda one: problems.append(one.text) if one.type in ("error", "warning") else None)
+    found.on("pageerror", lambda error: problems.append(str(error)))
+    context.on("request", lambda one: problems.append(one.url) if not one.url.startswith("file:") else None)
+    yield found
+    context.close()
+    assert problems == []
+
+
+def go(page, folder, address):
+    page.goto("about:blank")  # the same page with another anchor is not loaded again
+    page.goto(f"file://{folder}/{address}")
+    if address.startswith(("index", "compare")):
+        page.wait_for_selector("body[data-ready]")
+
+
+def shown_rules(page):
+    return page.eval_on_selector_all("#matrix tbody tr[id]", "rows => rows.map(row => row.id)")
+
+
+def test_every_page_opens_without_an_error(page, folder):
+    pages = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.html"))
+    assert len(pages) == 9
+    for name in pages:
+        go(page, folder, name)
+        assert page.title().endswith("attnspec")
+        assert page.locator("h1").count() == 1
+
+
+def test_the_matrix_has_a_cell_for_each_rule_and_level(page, folder):
+    go(page, folder, "index.html")
+    assert shown_rules(page) == [rule.id for rule in rules()]
+    assert page.locator("#matrix td").count() == 3 * (len(rules()) + len(levels()))
+    cell = page.locator("#MASK-4 td").nth(0)
+    assert cell.get_attribute("aria-label") in {
+        "good:f 2.0, MASK-4: pass, 1 cases",
+        f"{HOSTILE} {HOSTILE}, MASK-4: fail, 1 of 1 cases",
+        "mine:f 1.1, MASK-4: pass, 1 cases",
+    }
+
+
+def test_older_versions_can_be_shown(page, folder):
+    go(page, folder, "index.html#all=1")
+    assert page.locator("#matrix thead th").count() == 1 + 4
+
+
+@pytest.mark.parametrize(
+    ("address", "some", "none"),
+    [
+        ("q=MASK-6", "MASK-6", "MASK-4"),
+        ("q=nothing%20to%20attend", "MASK-6", "MASK-4"),
+        ("chapter=masking", "MASK-6", "ERR-1"),
+        ("level=windowed", "MASK-8", "MASK-11"),
+        ("verdict=d", "MASK-6", "MASK-4"),
+        ("verdict=u", "MASK-8", "MASK-6"),
+        ("only=failing", "MASK-4", "MASK-6"),
+        ("only=failing&library=good%3Af", None, "MASK-4"),
+        ("differ=1", "MASK-13", "MASK-1"),
+        ("verdict=f&all=1&library=mine:f", "MASK-4", "MASK-6"),
+    ],
+)
+def test_a_view_is_in_its_address(page, folder, address, some, none):
+    go(page, folder, f"index.html#{address}")
+    found = shown_rules(page)
+    assert some is None or some in found
+    assert none not in found
+    if some is None:
+        assert "nothing fits" in page.inner_text("#count")
+
+
+def test_filters_change_the_address_and_the_address_gives_the_same_view(page, folder):
+    go(page, folder, "index.html")
+    page.fill('[name="q"]', "masked")
+    page.fill('[name="q"]', "")
+    page.select_option('[name="chapter"]', "masking")
+    page.check('[name="differ"]')
+    page.click(".libraries summary")
+    page.uncheck(f'[name="library"][value={json.dumps(HOSTILE)}]')
+    found, address = shown_rules(page), page.evaluate("location.hash")
+    assert set(found) == {"MASK-6", "MASK-13"}
+    assert address == "#chapter=masking&library=good:f,mine:f&differ=1"
+    go(page, folder, f"index.html{address}")
+    assert shown_rules(page) == found
+    assert page.is_checked('[name="differ"]')
+    page.click('button[type="reset"]')
+    assert len(shown_rules(page)) == len(rules())
+    assert page.evaluate("location.hash") == ""
+
+
+def test_a_rule_alone_is_an_address(page, folder):
+    go(page, folder, "index.html#MASK-6")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.closest('tr').id") == "MASK-6"
+    place = page.locator("#MASK-6").bounding_box()
+    assert 0 < place["y"] < 900
+
+
+def test_a_cell_is_opened_read_and_closed_with_the_keyboard(page, folder):
+    go(page, folder, "index.html#all=1&library=mine:f")
+    page.focus('[name="differ"]')
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.closest('#matrix td') !== null"):
+            break
+    row = "document.activeElement.closest('tr').id"
+    for _ in range(200):
+        page.keyboard.press("ArrowDown")
+        if page.evaluate(row) == "MASK-4":
+            break
+    assert page.evaluate("document.activeElement.textContent") == "\u2717"
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.textContent") == "\u2713"
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#detail:not([hidden])")
+    text = page.inner_text("#detail")
+    for part in (
+        "MASK-4",
+        "output[2, 0]",
+        "1.5",
+        "0.25",
+        "0.5",
+        "2.5 budgets",
+        "from attnspec.backends import load",
+    ):
+        assert part in text
+    assert "attnspec check mine:f --case masking-c-float32" in text
+    assert page.evaluate("document.activeElement.id") == "detail"
+    assert "cell=MASK-4:mine-f-1.0-2026-01-05" in page.evaluate("location.hash")
+    page.keyboard.press("Escape")
+    assert page.is_hidden("#detail")
+    assert page.evaluate(row) == "MASK-4"
+    assert "cell=" not in page.evaluate("location.hash")
+
+
+def test_an_open_cell_is_an_address(page, folder):
+    go(page, folder, "index.html#cell=MASK-6:mine-f-1.0-2026-01-05")
+    page.wait_for_selector("#detail:not([hidden])")
+    assert "uniform" in page.inner_text("#detail")
+    go(page, folder, "index.html#cell=level.masked:mine%3Af")
+    page.wait_for_selector("#detail:not([hidden])")
+    assert "not reached" in page.inner_text("#detail")
+    assert "MASK-6" in page.inner_text("#detail")
+    go(page, folder, "index.html#cell=MASK-2:mine:f")
+    page.wait_for_selector("#detail:not([hidden])")
+    assert "no verdict on this rule" in page.inner_text("#detail")
+
+
+def test_text_from_outside_is_text(page, folder):
+    go(page, folder, "index.html")
+    assert HOSTILE in page.inner_text("#matrix thead")
+    assert page.locator("img").count() == 0
+    page.locator("#ERR-1 td").nth(0).click()
+    page.wait_for_selector("#detail:not([hidden])")
+    assert HOSTILE in page.inner_text("#detail")
+    assert page.locator("img").count() == 0
+
+
+def test_two_versions_are_compared(page, folder):
+    go(page, folder, "compare.html#left=mine-f-1.0-2026-01-05&right=mine-f-1.1-2026-02-05")
+    assert page.eval_on_selector_all("#comparison tr[id]", "rows => rows.map(row => row.id)") == ["MASK-4"]
+    text = page.inner_text("#comparison #MASK-4")
+    assert "fail" in text
+    assert "pass" in text
+    page.click("#comparison #MASK-4 summary")
+    assert "masking-c-float32: fail \u2192 pass" in page.inner_text("#comparison #MASK-4")
+    assert "1 cases have another verdict" in page.inner_text("#count")
+    page.locator("#comparison #MASK-4 button").first.click()
+    page.wait_for_selector("#detail:not([hidden])")
+    assert "output[2, 0]" in page.inner_text("#detail")
+
+
+def _drop(page, path):
+    """Drop a file on the page, as from a file manager."""
+    page.evaluate(
+        """([name, text]) => {
+            const data = new DataTransfer();
+            data.items.add(new File([text], name));
+            document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true }));
+        }""",
+        [path.name, path.read_text(encoding="utf-8")],
+    )
+
+
+def test_a_dropped_file_is_read_in_the_browser(page, folder, tmp_path):
+    judged = [one for one in verdicts("mine:f") if one.status != "deviation"]
+    judged.append(verdict("mine:f", "masking-d", "MASK-6", "fail", reason=HOSTILE))
+    path = write_run(tmp_path / "own.jsonl", version="3.0", judged=judged)
+    go(page, folder, "compare.html")
+    _drop(page, path)
+    page.wait_for_selector("#comparison table")
+    assert "own.jsonl: mine:f 3.0" in page.inner_text("#comparison thead")
+    page.click("#comparison #MASK-6 summary")
+    assert "masking-d-float32: deviation \u2192 fail" in page.inner_text("#comparison #MASK-6")
+    page.locator("#comparison #MASK-6 button").nth(1).click()
+    page.wait_for_selector("#detail:not([hidden])")
+    assert HOSTILE in page.inner_text("#detail")
+    assert page.locator("img").count() == 0
+    assert page.evaluate("location.hash") == "#left=mine-f-1.1-2026-02-05"
+
+
+def test_a_chosen_file_has_the_letters_that_the_command_line_gives_it(page, folder, tmp_path):
+    mixed = every_rule("own:f")
+    # Each verdict is on two rules, because its status decides what it says of the second.
+    for number, status in enumerate(("fail", "error", "deviation", "should not met", "unsupported", "pass")):
+        mixed += [
+            replace(verdict("own:f", f"more-{number}-{rule.id}", rule.id, status), rules=(rule.id, other.id))
+            for rule, other in zip(rules()[number::7], rules()[number + 3 :: 7], strict=False)
+        ]
+    for name, judged in (
+        ("mixed", mixed),
+        ("kinds", verdicts("own:f")),
+        ("whole", every_rule("own:f")),
+        ("two", mixed[len(rules()) :]),
+    ):
+        path = write_run(tmp_path / f"{name}.jsonl", "own:f", judged=judged)
+        (column,) = columns_of(read([path]), "2026-01-01")
+        go(page, folder, "compare.html")
+        page.set_input_files('input[type="file"]', path)
+        playwright.expect(page.locator("#count")).to_contain_text(f"{name}.jsonl")
+        page.check('[name="every"]')
+        playwright.expect(page.locator("#comparison tr[id]")).to_have_count(len(rules()))
+        letters = page.eval_on_selector_all(
+            "#comparison tbody td", "cells => cells.map(cell => cell.className.split(' ')[1])"
+        )
+        expected = [column.letter_of_level(one.name) for one in levels()]
+        assert letters == expected + [column.letters[one.id] for one in rules()], name
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("hello\n", "line 1: this is no line of results"),
+        ('{"verdict": {}}\n', "line 1: expected a header"),
+        ('{"header": {"schema": 2}}\n', "line 1: expected schema 3, got 2"),
+        ("", "expected a header in the first line, got no whole line"),
+    ],
+)
+def test_a_wrong_file_is_named(page, folder, tmp_path, text, said):
+    path = tmp_path / "wrong.jsonl"
+    path.write_text(text, encoding="utf-8")
+    go(page, folder, "compare.html")
+    _drop(page, path)
+    playwright.expect(page.locator("#count")).to_contain_text(f"wrong.jsonl is no file of results: {said}")
+
+
+def test_a_matrix_of_thirty_backends_opens_in_a_second(browser, tmp_path):
+    paths = [
+        write_run(tmp_path / f"m{number}-2026-01-01.jsonl", f"m{number}:f", judged=every_rule(f"m{number}:f"))
+        for number in range(30)
+    ]
+    write(paths, tmp_path / "out")
+    took = []
+    for _ in range(3):
+        found = browser.new_page()
+        found.goto(f"file://{tmp_path}/out/index.html")
+        found.wait_for_selector("body[data-ready]")
+        assert found.locator("#matrix td").count() == 30 * (len(rules()) + len(levels()))
+        took.append(int(found.evaluate("document.body.dataset.ready")))
+        found.close()
+    assert min(took) < 1000
+
+
+def test_a_narrow_screen_has_no_page_that_is_wider(page, folder):
+    page.set_viewport_size({"width": 390, "height": 800})
+    for path in sorted(folder.rglob("*.html")):
+        go(page, folder, path.relative_to(folder).as_posix())
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= 390, (path.name, wide)
+
+
+def test_without_scripts_the_backends_and_tables_remain(browser, folder):
+    context = browser.new_context(java_script_enabled=False)
+    found = context.new_page()
+    found.goto(f"file://{folder}/index.html")
+    assert found.locator("ul.backends a").count() == 3
+    context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(browser, folder, scheme):
+    axe = Path(os.environ.get("ATTNSPEC_AXE", ""))
+    if not axe.is_file():
+        pytest.skip("needs axe-core: npm install axe-core, and ATTNSPEC_AXE=node_modules/axe-core/axe.min.js")
+    context = browser.new_context(color_scheme=scheme, bypass_csp=True)
+    found = context.new_page()
+    addresses = [
+        "index.html",
+        "index.html#cell=MASK-4:mine-f-1.0-2026-01-05&all=1",
+        "compare.html#left=mine-f-1.0-2026-01-05&right=mine-f-1.1-2026-02-05&every=1",
+        "mine-f.html",
+        "runs/mine-f-1.0-2026-01-05.html",
+    ]
+    for address in addresses:
+        go(found, folder, address)
+        found.add_script_tag(path=axe)
+        violations = found.evaluate("axe.run().then(result => result.violations)")
+        serious = [
+            (one["id"], node["html"][:160], node["failureSummary"][-200:])
+            for one in violations
+            if one["impact"] in ("serious", "critical")
+            for node in one["nodes"][:2]
+        ]
+        assert serious == [], address
+    context.close()
