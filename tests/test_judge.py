@@ -13,6 +13,7 @@ from attnspec.conformance.judge.dtypes import arguments_of, dtypes_of
 from attnspec.conformance.judge.failure import Failure, Missing
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.judge.layout import OF_ANY_NUMBERS
+from attnspec.conformance.suite import find
 from attnspec.conformance.verdict import Raise
 
 PORTABLE = load("numpy-portable")
@@ -190,6 +191,14 @@ def test_an_argument_or_operation_that_is_not_there_is_unsupported():
         verdict = judge(backend, golden(case))
         assert (verdict.status, verdict.reason) == ("unsupported", reason)
     assert issubclass(Missing, Unsupported)
+
+
+def test_an_argument_of_a_dtype_that_is_not_there_is_unsupported():
+    """Its conversion to the library would raise."""
+    item = find("errors-refused-inverse-frequencies-of-half-precision-in-rotary-1-float32")
+    assert str(item.arguments["inverse_frequencies"].dtype) == "float16"
+    verdict = judge(replace(PORTABLE, dtypes=("float32", "float64")), item)
+    assert (verdict.status, verdict.reason) == ("unsupported", f"{PORTABLE.name} has no float16")
 
 
 def test_a_dtype_that_is_not_there_is_unsupported():
