@@ -1,0 +1,102 @@
+"""The findings: what released libraries do that a rule does not allow."""
+
+from attnspec.conformance.meta.findings import FIELDS, Finding, report
+from pages.known import LIBRARIES, Known
+from pages.page import ORPHAN, Name, Page, Part, code, crumbs, escaped, inline, link, plural, raw, rule_link, table
+
+
+def findings(known: Known) -> Part:
+    """Return a page for each library that has findings, and the table of all."""
+    pages = [_index(known)]
+    names = []
+    for library in dict.fromkeys(one.library for one in known.findings):
+        own = [one for one in known.findings if one.library == library]
+        pages.append(Page(f"findings/{library}", _page(library, own, known)))
+    for one in known.findings:
+        names.append(Name("finding", one.name, _address(one), one.title))
+    return Part(tuple(pages), tuple(names))
+
+
+def row(one: Finding, known: Known, root: str = "../") -> tuple[str, ...]:
+    """Return a row of a table of findings: finding, version, rules, state."""
+    seen = known.seen.get(one.name)
+    state = one.status if seen is None or seen.shows else "no longer shown"
+    return (
+        link(root + _address(one), inline(one.title, root)),
+        f"{LIBRARIES.get(one.library, one.library)} {seen.version if seen else ''}",
+        ", ".join(rule_link(rule, root) for rule in one.rules),
+        state,
+    )
+
+
+def _address(one: Finding) -> str:
+    library, _, name = one.name.partition("/")
+    return f"findings/{library}.html#{name}"
+
+
+def _page(library: str, own: list[Finding], known: Known) -> str:
+    name = LIBRARIES.get(library, library)
+    parts = [
+        ORPHAN
+        + raw(crumbs(("../index.html", "attnspec"), ("index.html", "Findings"), (f"../libraries/{library}.html", name))),
+        f"# Findings: {name}\n",
+        f"{plural(len(own), 'behaviour')} of {name} that a rule does not allow, or that its documentation does not "
+        "say. Each script needs the library alone.\n",
+    ]
+    parts += [_section(one, known) for one in own]
+    return "\n".join(parts)
+
+
+def _section(one: Finding, known: Known) -> str:
+    seen = known.seen.get(one.name)
+    name = LIBRARIES.get(one.library, one.library)
+    rows = [("rules", ", ".join(map(rule_link, one.rules)))]
+    if seen:
+        rows += [
+            ("expected", code(seen.expected)),
+            ("got", code(seen.got)),
+            ("seen with", f"{escaped(name)} {seen.version}"),
+        ]
+        if not seen.shows:
+            rows.append(("state", "this release shows it no longer"))
+    rows += [(key.lower(), _with_links(one.fields[key], known)) for key in FIELDS if key in one.fields]
+    facts = "".join(f"<dt>{key}</dt><dd>{said}</dd>" for key, said in rows)
+    said = f"<details><summary>Text for a report</summary><pre>{escaped(report(one, seen))}</pre></details>"
+    parts = [
+        f"({one.name.partition('/')[2]})=\n## {one.title.partition(': ')[2] or one.title}\n",
+        *(f"{text}\n" for text in one.text),
+        raw(f'<dl class="facts">{facts}</dl>'),
+        f"```python\n{one.code}\n```\n",
+        raw(said),
+    ]
+    return "\n".join(parts)
+
+
+def _with_links(text: str, known: Known) -> str:
+    words = []
+    for word in text.split(" "):
+        bare = word.rstrip(".,;:)")
+        if bare.startswith("https://"):
+            words.append(link(bare, escaped(bare.removeprefix("https://github.com/"))) + word[len(bare) :])
+        else:
+            words.append(word)
+    if any(word.startswith("<a ") for word in words):
+        return " ".join(word if word.startswith("<a ") else escaped(word) for word in words)
+    return inline(text, known=known.ids)
+
+
+def _index(known: Known) -> Page:
+    libraries = len({one.library for one in known.findings})
+    new = sum(one.status == "new" for one in known.findings)
+    text = (
+        f"# Findings\n\n{plural(len(known.findings), 'behaviour')} of released versions of {libraries} libraries that a rule does "
+        "not allow, or that their documentation does not say. Each has a script that uses the library alone, and "
+        f"the text of a report. *New* means that no thread about it was found ({new} of them).\n\n"
+    )
+    text += raw('<p><label for="filter">Show findings with</label> <input id="filter" type="search" data-filter="findings"></p>')
+    head = ("finding", "seen with", "rules", "thread")
+    rows = [row(one, known) for one in known.findings]
+    return Page(
+        "findings/index",
+        text + raw(table(head, rows, label="All findings").replace('class="data"', 'class="data findings"')),
+    )
