@@ -67,7 +67,7 @@ def section(known: Known, rule_id: str, chapter: str, address: Address) -> tuple
     whole = (known.root / source).read_text(encoding="utf-8")
     start = next(match for match in _HEADING.finditer(whole) if match["id"] == rule_id).end()
     end = _NEXT.search(whole, start)
-    text = whole[start : end.start() if end else len(whole)].strip()
+    text = whole[start : end.start() if end else len(whole)].strip().replace("](#", f"]({chapter}.md#")
     used = [
         match[0]
         for match in _DEFINITION.finditer(whole)

@@ -63,7 +63,8 @@ def _section(one: Finding, known: Known) -> str:
     facts = "".join(f"<dt>{key}</dt><dd>{said}</dd>" for key, said in rows)
     said = f"<details><summary>Text for a report</summary><pre>{escaped(report(one, seen))}</pre></details>"
     parts = [
-        f"({one.name.partition('/')[2]})=\n## {one.title.partition(': ')[2] or one.title}\n",
+        raw(f'<span id="{one.name.partition("/")[2]}"></span>'),
+        f"## {one.title.partition(': ')[2] or one.title}\n",
         *(f"{text}\n" for text in one.text),
         raw(f'<dl class="facts">{facts}</dl>'),
         f"```python\n{one.code}\n```\n",

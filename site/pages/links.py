@@ -55,7 +55,7 @@ def relinked(text: str, source: str, page: str, address: Callable[[str, str], st
 
     def rewritten(match: re.Match[str]) -> str:
         if match["kept"]:
-            return match[0]
+            return match[0].replace("```math\n", "```{math}\n", 1)
         target = match["target"] or match["to"]
         if re.match(r"[a-z]+:|#", target):
             new = target
