@@ -21,7 +21,7 @@ from pages.chapters import chapters, guides  # noqa: E402
 from pages.findings import findings  # noqa: E402
 from pages.front import front  # noqa: E402
 from pages.gallery import gallery  # noqa: E402
-from pages.known import Known, gathered  # noqa: E402
+from pages.known import Known, gathered, library_of  # noqa: E402
 from pages.libraries import libraries, stored  # noqa: E402
 from pages.links import addresses  # noqa: E402
 from pages.operations import operations  # noqa: E402
@@ -30,19 +30,19 @@ from pages.pictures import pictures  # noqa: E402
 from pages.rules import rules  # noqa: E402
 
 
-def everything(known: Known, *, results: bool) -> Part:
+def everything(known: Known, stored_in: Path, *, results: bool) -> Part:
     """Make all pages, names and files."""
     files: dict[str, str | Path] = {}
-    address = addresses(known.root, tuple(known.rules.values()), files)
+    address = addresses(known.root, tuple(known.rules.values()), files, results=results)
     parts = [
         chapters(known, address),
         guides(known, address),
-        rules(known, address),
+        rules(known, address, results=results),
         operations(known),
         cases(known),
         gallery(known),
         findings(known),
-        libraries(known, stored(HERE / "results"), results=results),
+        libraries(known, stored(stored_in), results=results),
         pictures(known),
         front(known, results=results),
     ]
@@ -68,27 +68,34 @@ def write_files(part: Part, html: Path) -> None:
     for name, thing in part.files.items():
         if not name.startswith("spec/pictures/"):
             _put(html / name, thing)
-    rows = [[name.kind, name.name, name.title, name.address] for name in part.names]
+    rows = [
+        [name.kind, name.name, name.title, name.address, " ".join(name.words), name.text] for name in part.names
+    ]
     text = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
     (html / "_static" / "names.js").write_text(f"attnspecNames([\n{text}\n]);\n", encoding="utf-8")
 
 
-def has_results() -> bool:
+def has_results(stored_in: Path) -> bool:
     """Whether the installed package makes pages of results, and some are stored."""
     try:
         import attnspec.conformance.html  # noqa: F401 - only whether it is there
     except ImportError:
         return False
-    return any((HERE / "results").glob("*.jsonl*"))
+    return any(stored_in.glob("*.jsonl.xz"))
 
 
-def write_results(html: Path) -> None:
+def write_results(stored_in: Path, html: Path) -> None:
     """Write the pages of the stored results."""
     from attnspec.conformance import html as pages
-    from attnspec.conformance.results import read
 
-    results = read(sorted((HERE / "results").glob("*.jsonl*")))
-    pages.write(results, html / "results", rule_page=lambda rule: f"../rules/{rule}.html", home="../index.html")
+    pages.write(
+        sorted(stored_in.glob("*.jsonl.xz")),
+        html / "results",
+        rule_page=lambda rule: f"../rules/{rule}.html",
+        finding_page=lambda name: f"../findings/{name.replace('/', '.html#')}",
+        library_page=lambda library: f"../libraries/{library_of(library)}.html",
+        home="../index.html",
+    )
 
 
 def _put(path: Path, thing: str | Path) -> None:
@@ -103,15 +110,17 @@ def main() -> int:
     """Build the site and say what was built."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=HERE.parent / "build" / "site", help="the folder to build in")
-    out = parser.parse_args().out.resolve()
+    parser.add_argument("--results", type=Path, default=HERE / "results", help="the folder of stored results")
+    given = parser.parse_args()
+    out = given.out.resolve()
     source, html = out / "source", out / "html"
     started = time.perf_counter()
 
     def say(text: str) -> None:
         print(f"{time.perf_counter() - started:5.0f} s  {text}", flush=True)
 
-    results = has_results()
-    part = everything(gathered(HERE.parent), results=results)
+    results = has_results(given.results)
+    part = everything(gathered(HERE.parent), given.results, results=results)
     write(part, source)
     say(f"{len(part.pages)} pages written as Markdown")
     shutil.rmtree(html, ignore_errors=True)
@@ -124,10 +133,10 @@ def main() -> int:
     write_files(part, html)
     say("pages made by Sphinx")
     if results:
-        write_results(html)
+        write_results(given.results, html)
         say("pages of results written")
     else:
-        say("no pages of results: the package has no attnspec.conformance.html, or site/results is empty")
+        say("no pages of results: the package has no attnspec.conformance.html, or no results are stored")
     found = problems(html)
     say(summary(html))
     print("\n".join(found[:100]))

@@ -89,5 +89,5 @@ def _leads(page: Path, address: str, ids: dict[Path, frozenset[str]]) -> bool:
     path = (page.parent / where).resolve() if where else page
     if path not in ids:
         return path.is_file()
-    # An address with a state, such as #rule=MASK-6, is read by the script of its page.
+    # An address with a state, such as #q=MASK-6, is read by the script of its page.
     return not place or "=" in place or unquote(place) in ids[path]

@@ -16,7 +16,7 @@ def cases(known: Known) -> Part:
         pages.append(Page(f"cases/{chapter}", _page(chapter, known)))
         names += [Name("case", case.id, f"cases/{chapter}.html#{case.id}", case.title) for case in vectors]
         names += [
-            Name("case", _id(count), f"cases/{chapter}.html#{_id(count)}", f"group of cases: {count.group.title}")
+            Name("case", _id(count), f"cases/{chapter}.html#{anchor(count)}", f"group of cases: {count.group.title}")
             for count in counts
         ]
         number = sum(count.number for count in counts)
@@ -71,7 +71,7 @@ def _page(chapter: str, known: Known) -> str:
 
 def _row(title: str, members: list[Count], known: Known) -> tuple[str, ...]:
     """Write groups that state the same as one row. Each keeps its anchor."""
-    groups = [f'<li id="{_id(one)}">{code(_id(one))}</li>' for one in members]
+    groups = [f'<li id="{anchor(one)}">{code(_id(one))}</li>' for one in members]
     shown = f'<ul class="groups">{"".join(groups)}</ul>'
     if len(members) > 3:
         shown = f"<details><summary>{plural(len(members), 'group')}</summary>{shown}</details>"
@@ -82,3 +82,8 @@ def _row(title: str, members: list[Count], known: Known) -> tuple[str, ...]:
 
 def _id(count: Count) -> str:
     return count.group.id.rstrip("-")
+
+
+def anchor(count: Count) -> str:
+    """Return the anchor of a group: how the ids of its cases begin. A golden vector may have the rest as its id."""
+    return count.group.id

@@ -14,7 +14,8 @@ def findings(known: Known) -> Part:
         pages.append(Page(f"findings/{library}", _page(library, own, known)))
     for one in known.findings:
         names.append(Name("finding", one.name, _address(one), one.title))
-    return Part(tuple(pages), tuple(names))
+    texts = {f"files/reports/{one.name}.txt": report(one, known.seen.get(one.name)) for one in known.findings}
+    return Part(tuple(pages), tuple(names), dict(texts))
 
 
 def row(one: Finding, known: Known, root: str = "../") -> tuple[str, ...]:
@@ -61,14 +62,13 @@ def _section(one: Finding, known: Known) -> str:
             rows.append(("state", "this release shows it no longer"))
     rows += [(key.lower(), _with_links(one.fields[key], known)) for key in FIELDS if key in one.fields]
     facts = "".join(f"<dt>{key}</dt><dd>{said}</dd>" for key, said in rows)
-    said = f"<details><summary>Text for a report</summary><pre>{escaped(report(one, seen))}</pre></details>"
     parts = [
         raw(f'<span id="{one.name.partition("/")[2]}"></span>'),
         f"## {one.title.partition(': ')[2] or one.title}\n",
         *(f"{text}\n" for text in one.text),
         raw(f'<dl class="facts">{facts}</dl>'),
         f"```python\n{one.code}\n```\n",
-        raw(said),
+        f"[Text for a report](page:../files/reports/{one.name}.txt)\n",
     ]
     return "\n".join(parts)
 

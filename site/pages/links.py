@@ -24,7 +24,6 @@ GUIDES = {
 _INSTEAD = {
     "conformance/gallery/README.md": "gallery/index.html",
     "backends/findings/README.md": "findings/index.html",
-    "RESULTS.md": "results/index.html",
     "spec/vectors": "cases/index.html",
     "LICENSE": "files/LICENSE",
 }
@@ -78,14 +77,14 @@ def seen_from(page: str, address: str) -> str:
     """
     path, sign, place = address.partition("#")
     near = posixpath.relpath(path, posixpath.dirname(page) or ".")
-    if path.endswith((".md", ".svg")):
+    if path.endswith((".md", ".svg")) and not path.startswith("files/"):
         return near + sign + place
     # Pages that are made of HTML have anchors that Sphinx does not know: see `myst_url_schemes`.
     return f"place:{near}#{place}" if sign else f"page:{near}"
 
 
 def addresses(
-    root: Path, rules: tuple[Rule, ...], files: dict[str, str | Path]
+    root: Path, rules: tuple[Rule, ...], files: dict[str, str | Path], *, results: bool
 ) -> Callable[[str, str], str]:
     """Return a function that gives the address of a path of the repository in the site.
 
@@ -99,6 +98,8 @@ def addresses(
         sign = f"#{place}" if place else ""
         if path in GUIDES:
             return f"{GUIDES[path]}.md{sign}"
+        if path == "RESULTS.md" and results:
+            return "results/index.html"
         if path in _INSTEAD:
             return _INSTEAD[path]
         if found := re.fullmatch(r"backends/findings/(\w+)/(\w+)\.(?:md|py)", path):

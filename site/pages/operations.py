@@ -18,7 +18,7 @@ def operations(known: Known) -> Part:
         for one in (*form.arguments.values(), *form.forward):
             also = _also(one.name)
             said = f"argument of {name}: {one.meaning}" + (f"; also called {', '.join(also)}" if also else "")
-            names.append(Name("argument", f"{name}.{one.name}", f"operations/{name}.html#{one.name}", said))
+            names.append(Name("argument", f"{name}.{one.name}", f"operations/{name}.html#{one.name}", said, also))
         for output in form.results:
             names.append(
                 Name("argument", f"{name}.{output.name}", f"operations/{name}.html#{output.name}", f"output of {name}")
@@ -30,7 +30,7 @@ def _page(name: str, form: Operation, known: Known) -> str:
     vectors = [case for case in known.cases if case.operation == name]
     rows = [_of_argument(one) for one in form.arguments.values()]
     rows += [_of_argument(one, "of the forward pass") for one in form.forward]
-    outputs = [_of_output(one) for one in form.results]
+    outputs = [_of_output(one, name) for one in form.results]
     parts = [
         ORPHAN + raw(crumbs(("../index.html", "attnspec"), ("index.html", "Operations"))),
         f"# {name}\n",
@@ -38,7 +38,7 @@ def _page(name: str, form: Operation, known: Known) -> str:
         "Letters of shapes are explained in [notation](../spec/notation.md#letters).\n",
         "## Arguments\n",
         raw(table(("argument", "kind and shape", "meaning", "default", "rules"), rows, label=f"Arguments of {name}")),
-        "## Outputs\n",
+        "## Results\n",
         raw(table(("output", "kind and shape", "returned", "rule"), outputs, label=f"Outputs of {name}")),
     ]
     if vectors:
@@ -71,11 +71,13 @@ def _of_argument(one: Argument, note: str = "") -> tuple[str, ...]:
     return (f"{{{one.name}}}", code(one.name), kind, meaning, default, cited)
 
 
-def _of_output(one: Output) -> tuple[str, ...]:
+def _of_output(one: Output, operation: str) -> tuple[str, ...]:
     asked = one.option or one.of
     returned = f"with {code(asked)}" if asked else "always"
     kind = "floating-point, float32 or wider" if one.numbers == "lse" else "floating-point"
-    return (f"{{{one.name}}}", code(one.name), f"{kind}, {inline(_shape_of(one))}", returned, rule_link(one.rule))
+    # The heading of the page has the name of the operation as its anchor.
+    own = () if one.name == operation else (f"{{{one.name}}}",)
+    return (*own, code(one.name), f"{kind}, {inline(_shape_of(one))}", returned, rule_link(one.rule))
 
 
 def _also(name: str) -> tuple[str, ...]:

@@ -44,12 +44,18 @@ class Name:
         The address from the root of the site.
     title : str
         A description of half a line.
+    words : tuple of str
+        Other names, each of which finds it as its own name does.
+    text : str
+        More text in which it is searched, which is not shown.
     """
 
     kind: Kind
     name: str
     address: str
     title: str
+    words: tuple[str, ...] = ()
+    text: str = ""
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,17 @@ _VARIANT = re.compile(r"^- `(?P<name>[a-z0-9-]+)`:", re.MULTILINE)
 _FEW = 12
 
 
-def rules(known: Known, address: Address) -> Part:
+def rules(known: Known, address: Address, *, results: bool) -> Part:
     """Return the pages of all rules, their list, and the code of their vectors."""
     every = list(known.rules.values())
     pages = [_index(known)]
     names = []
+    asked = _questions(known)
     for place, rule in enumerate(every):
         near = (every[place - 1] if place else None, every[place + 1] if place + 1 < len(every) else None)
-        pages.append(Page(f"rules/{rule.id}", _page(rule, near, known, address)))
-        names.append(Name("rule", rule.id, f"rules/{rule.id}.html", rule.title))
+        pages.append(Page(f"rules/{rule.id}", _page(rule, near, known, address, results=results)))
+        text = " ".join([rule.sentence, *asked.get(rule.id, [])])
+        names.append(Name("rule", rule.id, f"rules/{rule.id}.html", rule.title, text=text))
         names += [
             Name("variant", f"{rule.id}:{one.name}", f"rules/{rule.id}.html#{one.name}", f"variant of {rule.title}")
             for one in rule.variants
@@ -30,12 +32,25 @@ def rules(known: Known, address: Address) -> Part:
     return Part(tuple(pages), tuple(names), dict(scripts))
 
 
-def _page(rule: Rule, near: tuple[Rule | None, Rule | None], known: Known, address: Address) -> str:
+def _questions(known: Known) -> dict[str, list[str]]:
+    """Return the frequently asked questions of the standard that each rule answers."""
+    found: dict[str, list[str]] = {}
+    for line in (known.root / "spec" / "README.md").read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 3 and cells[0].endswith("?"):
+            for rule in re.findall(r"\[([A-Z]+-[0-9]+)\]", cells[2]):
+                found.setdefault(rule, []).append(cells[0])
+    return found
+
+
+def _page(
+    rule: Rule, near: tuple[Rule | None, Rule | None], known: Known, address: Address, *, results: bool
+) -> str:
     sentence, rest = section(known, rule.id, rule.chapter, address)
     parts = [
         ORPHAN + raw(_head(rule, near)),
         f"# {rule.id} {rule.title}\n",
-        raw(_tags(rule, known)),
+        raw(_tags(rule, known, results=results)),
         "{.sentence}\n" + sentence + "\n",
         _VARIANT.sub(r"- [`\g<name>`]{#\g<name>}:", rest),
         _vectors(rule, known),
@@ -55,13 +70,13 @@ def _head(rule: Rule, near: tuple[Rule | None, Rule | None]) -> str:
     return f'<div class="top">{where}<nav class="steps" aria-label="Other rules">{" ".join(steps)}</nav></div>'
 
 
-def _tags(rule: Rule, known: Known) -> str:
+def _tags(rule: Rule, known: Known, *, results: bool) -> str:
     levels = ", ".join(link(f"../spec/levels.html#{name}", name) for name in known.levels_of(rule.id))
     return (
         f'<p class="tags"><span class="level {rule.level.lower()}">{rule.level}</span>'
         f"<span>{'levels ' + levels if levels else 'in no level'}</span>"
-        f"<span>{link(f'../results/index.html#rule={rule.id}', 'results of all libraries')}</span>"
-        f"<span>cite as <code>{rule.id}</code>, {link('../citing.html', 'or by intersphinx')}</span></p>"
+        + (f"<span>{link(f'../results/index.html#q={rule.id}', 'results of all libraries')}</span>" if results else "")
+        + f"<span>cite as <code>{rule.id}</code>, {link('../citing.html', 'or by intersphinx')}</span></p>"
     )
 
 
@@ -101,7 +116,7 @@ def _tests(rule: Rule, known: Known) -> str:
     cells = []
     for first, number, groups in rows.values():
         group = first.group  # type: ignore[attr-defined] # the first column is a Count
-        address = f"../cases/{group.chapter}.html#{group.id.rstrip('-')}"
+        address = f"../cases/{group.chapter}.html#{group.id}"
         more = f" and {int(str(groups)) - 1} like it" if groups != 1 else ""
         cells.append((inline(group.title, known=known.ids), link(address, code(group.id.rstrip("-"))) + more, str(number)))
     total = sum(int(row[2]) for row in cells)

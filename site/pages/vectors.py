@@ -44,7 +44,7 @@ def shown(case: Case, known: frozenset[str]) -> str:
         )
         parts.append(_values(title, other.expected, "variant"))
     parts.append(f'<p class="about">Source: {inline(case.provenance.source)}. Inputs: {inline(case.provenance.inputs)}.</p>')
-    return f"({case.id})=\n### {case.title}\n\n{raw(*parts)}"
+    return f"({case.id})=\n### {case.title[:1].upper()}{case.title[1:]}\n\n{raw(*parts)}"
 
 
 def script(case: Case) -> str:

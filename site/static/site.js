@@ -24,7 +24,15 @@
   // Names: everything with an address.
   let names = [];
   window.attnspecNames = (rows) => {
-    names = rows.map(([kind, name, title, address]) => ({ kind, name, title, address, low: name.toLowerCase(), all: `${name} ${title} ${kind}`.toLowerCase() }));
+    names = rows.map(([kind, name, title, address, words, text]) => ({
+      kind,
+      name,
+      title,
+      address,
+      low: name.toLowerCase(),
+      also: words.toLowerCase().split(" "),
+      all: `${name} ${title} ${kind} ${text}`.toLowerCase(),
+    }));
   };
   const order = ["rule", "library", "operation", "argument", "variant", "page", "finding", "case", "entry"];
   const called = { entry: "gallery", case: "case", page: "page" };
@@ -38,9 +46,9 @@
       let rank = -1;
       const last = one.low.split(/[.:/]/).pop();
       if (one.low === query || one.low === query.replace(/\s+/g, "-")) rank = 0;
-      else if (last === query) rank = 1;
+      else if (last === query || one.also.includes(query)) rank = 1;
       else if (one.low.startsWith(query)) rank = 2;
-      else if (words.every((word) => one.all.includes(word))) rank = words.some((word) => one.low.includes(word)) ? 3 : 4;
+      else if (words.every((word) => one.all.includes(word))) rank = 3;
       if (rank >= 0) hits.push([rank, order.indexOf(one.kind), one.name.length, one]);
     }
     hits.sort((a, b) => a[0] - b[0] || a[1] - b[1] || a[2] - b[2] || (a[3].name < b[3].name ? -1 : 1));
@@ -216,7 +224,7 @@
     let target = document.getElementById(id);
     while (!target && /-[^-]+$/.test(id)) {
       id = id.replace(/-[^-]+$/, "");
-      target = document.getElementById(id);
+      target = document.getElementById(`${id}-`) || document.getElementById(id);
     }
     if (!target) return;
     for (let part = target.closest("details"); part; part = part.parentElement.closest("details")) part.open = true;
