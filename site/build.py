@@ -1,4 +1,4 @@
-"""Builds the site: ``python site/build.py [--out FOLDER]``, from a clone with the packages of the group `site`.
+"""Builds the site: ``python site/build.py``, from a clone, with the packages of the group `site`.
 
 It writes the pages as Markdown, calls Sphinx, adds the pages of results, and checks every link.
 """
@@ -69,7 +69,8 @@ def write_files(part: Part, html: Path) -> None:
         if not name.startswith("spec/pictures/"):
             _put(html / name, thing)
     rows = [
-        [name.kind, name.name, name.title, name.address, " ".join(name.words), name.text] for name in part.names
+        [name.kind, name.name, name.title, name.address, " ".join(name.words), name.text]
+        for name in part.names
     ]
     text = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
     (html / "_static" / "names.js").write_text(f"attnspecNames([\n{text}\n]);\n", encoding="utf-8")
@@ -109,7 +110,9 @@ def _put(path: Path, thing: str | Path) -> None:
 def main() -> int:
     """Build the site and say what was built."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=HERE.parent / "build" / "site", help="the folder to build in")
+    parser.add_argument(
+        "--out", type=Path, default=HERE.parent / "build" / "site", help="the folder to build in"
+    )
     parser.add_argument("--results", type=Path, default=HERE / "results", help="the folder of stored results")
     given = parser.parse_args()
     out = given.out.resolve()

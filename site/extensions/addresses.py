@@ -28,8 +28,11 @@ class Names(Domain):
                 # An empty anchor stands for the whole page.
                 yield one["name"], one["name"], one["kind"], page.removesuffix(".html"), place, -1
 
-    def resolve_xref(self, env: Any, fromdocname: str, builder: Any, typ: str, target: str, node: Any, contnode: Any) -> Any:
+    def resolve_xref(
+        self, env: Any, fromdocname: str, builder: Any, typ: str, target: str, node: Any, contnode: Any
+    ) -> Any:
         """Link a name."""
+        del node  # Sphinx passes it
         for one in _names(env):
             if (one["kind"], one["name"]) == (typ, target):
                 page, sign, place = one["address"].partition("#")
@@ -53,6 +56,7 @@ def _names(env: Any) -> list[dict[str, str]]:
 
 def _labels(app: Any, env: Any) -> None:
     """Give each rule a label, so that `ref` cites it with its title."""
+    del app  # Sphinx passes it
     standard = env.domains.standard_domain
     for one in _names(env):
         if one["kind"] == "rule":

@@ -41,7 +41,8 @@ def chapters(known: Known, address: Address) -> Part:
         pages.append(Page(page, relinked(_COMMENT.sub("", text), source, page, address)))
         names.append(Name("page", name, f"{page}.html", text.splitlines()[0].lstrip("# ")))
     pictures: dict[str, str | Path] = {
-        f"spec/pictures/{path.name}": path for path in sorted((known.root / "spec" / "pictures").glob("*.svg"))
+        f"spec/pictures/{path.name}": path
+        for path in sorted((known.root / "spec" / "pictures").glob("*.svg"))
     }
     return Part(tuple(pages), tuple(names), pictures)
 
@@ -86,6 +87,9 @@ def _with_pages_of_rules(text: str) -> str:
         end = text.index("\n\n", match.end() + 2)
         rule = match["id"]
         parts.append(text[last:end])
-        parts.append(f"\n\n{{.more}}\n[Vectors, tests, findings and wrong implementations of {rule}](page:../rules/{rule}.html)")
+        parts.append(
+            "\n\n{.more}\n"
+            f"[Vectors, tests, findings and wrong implementations of {rule}](page:../rules/{rule}.html)"
+        )
         last = end
     return "".join([*parts, text[last:]])

@@ -24,18 +24,32 @@ def front(known: Known, *, results: bool) -> Part:
     """Return the front page and the page about citing."""
     head = "---\nhide-toc: true\n---\n\n# attnspec\n"
     text = "\n".join([head, raw(_body(known, results=results)), *_contents(results=results)])
-    names = [Name("page", "front", "index.html", "the front page"), Name("page", "citing", "citing.html", "how to cite a rule")]
+    names = [
+        Name("page", "front", "index.html", "the front page"),
+        Name("page", "citing", "citing.html", "how to cite a rule"),
+    ]
     pages = [Page("index", text), Page("citing", _CITING)]
     if results:
-        stub = "# Can I use\n\nThe matrix of rules by library and version: what passes, fails, deviates, is not offered or was not run."
+        stub = (
+            "# Can I use\n\nThe matrix of rules by library and version: what passes, "
+            "fails, deviates, is not offered or was not run."
+        )
         pages.append(Page("results/index", stub + "\n"))
     return Part(tuple(pages), tuple(names))
 
 
 def _body(known: Known, *, results: bool) -> str:
     cards = [
-        ("spec/index.html", "The standard", f"{len(known.rules)} rules in {len(CHAPTERS)} chapters, each one sentence with an id"),
-        ("rules/index.html", "Rules", "one page each: reasons, variants, vectors, tests, wrong implementations, findings"),
+        (
+            "spec/index.html",
+            "The standard",
+            f"{len(known.rules)} rules in {len(CHAPTERS)} chapters, each one sentence with an id",
+        ),
+        (
+            "rules/index.html",
+            "Rules",
+            "one page each: reasons, variants, vectors, tests, wrong implementations, findings",
+        ),
         *(
             [
                 ("results/index.html", "Can I use", "what each library and version passes, rule by rule"),
@@ -44,12 +58,23 @@ def _body(known: Known, *, results: bool) -> str:
             if results
             else []
         ),
-        ("libraries/index.html", "Libraries", f"levels, dialects and deviations of {len(LIBRARIES)} libraries"),
-        ("findings/index.html", "Findings", f"{len(known.findings)} bugs of released libraries, each with a script"),
+        (
+            "libraries/index.html",
+            "Libraries",
+            f"levels, dialects and deviations of {len(LIBRARIES)} libraries",
+        ),
+        (
+            "findings/index.html",
+            "Findings",
+            f"{len(known.findings)} bugs of released libraries, each with a script",
+        ),
         ("guide/ten-minutes.html", "Test your kernel", "install, run, read the report: ten minutes"),
         ("operations/index.html", "Operations", "every argument, with the names that libraries use for it"),
-        ("gallery/index.html", "Gallery", f"{len(known.entries):,} wrong implementations, and what finds them"),
-        ("pictures.html", "Pictures", "masks, acceptance rules, the kill matrix"),
+        (
+            "gallery/index.html",
+            "Gallery",
+            f"{len(known.entries):,} wrong implementations, and what finds them",
+        ),
     ]
     grid = "".join(
         f'<a class="card" href="{address}"><strong>{title}</strong><span>{escaped(said)}</span></a>'
@@ -61,23 +86,36 @@ def _body(known: Known, *, results: bool) -> str:
     )
     chapters = " ".join(link(f"spec/{name}.html", name) for name in CHAPTERS)
     return (
-        '<p class="lead">A standard for scaled dot-product attention with numbered rules, proven values, and a suite that '
+        '<p class="lead">A standard for scaled dot-product attention with numbered '
+        "rules, proven values, and a suite that "
         "tests any implementation against them.</p>"
-        '<form class="find" action="search.html" method="get" role="search"><input name="q" type="search" id="find" '
+        '<form class="find" action="search.html" method="get" role="search"><input '
+        'name="q" type="search" id="find" '
         'aria-label="Find a rule, an argument, a library or a word" autocomplete="off" '
         'placeholder="MASK-6, softmax_scale, OpenVINO, empty row"><button>Find</button></form>'
         f'<div class="cards">{grid}</div>'
-        f'<h2 id="questions">Questions<a class="headerlink" href="#questions" title="Link to this heading">¶</a></h2>'
+        '<h2 id="questions">Questions<a class="headerlink" href="#questions" title="Link '
+        'to this heading">¶</a></h2>'
         f'<ul class="questions">{asked}</ul>'
-        f'<p>{link("spec/index.html#frequently-asked-questions", "More questions")}. Chapters: {chapters}.</p>'
+        f"<p>{link('spec/index.html#frequently-asked-questions', 'More questions')}. "
+        f"Chapters: {chapters}.</p>"
         f'<p class="about">Version {__version__}: {link("changes.html", "what changed")}. '
-        f"{plural(len(known.cases), 'golden vector')}, {sum(one.number for one in known.counts):,} generated cases.</p>"
+        f"{plural(len(known.cases), 'golden vector')}, {sum(one.number for one in known.counts):,} "
+        "generated cases.</p>"
     )
 
 
 def _contents(*, results: bool) -> list[str]:
     guides = [page for page in GUIDES.values() if page != "changes"]
-    look_up = ["rules/index", "operations/index", "spec/levels", "spec/glossary", "cases/index", "gallery/index", "pictures"]
+    look_up = [
+        "rules/index",
+        "operations/index",
+        "spec/levels",
+        "spec/glossary",
+        "cases/index",
+        "gallery/index",
+        "pictures",
+    ]
     tables = ["results/index"] if results else []
     beside = [name for name in BESIDE if name not in ("levels", "glossary")]
     parts = {
@@ -94,8 +132,8 @@ def _contents(*, results: bool) -> list[str]:
 
 _CITING = """# Cite a rule
 
-An id is permanent: it is never renumbered and never reused. Write `MASK-6`, with the version of the standard if it
-matters. These addresses are permanent too:
+An id is permanent: it is never renumbered and never reused. Write `MASK-6`, with the version of the standard
+if it matters. These addresses are permanent too:
 
 | what | address |
 | --- | --- |
@@ -118,7 +156,8 @@ extensions = ["sphinx.ext.intersphinx"]
 intersphinx_mapping = {"attnspec": ("ADDRESS OF THE SITE", None)}
 ```
 
-Then cite by the role of the kind, `rule`, `variant`, `case`, `operation`, `argument`, `entry`, `finding` or `library`:
+Then cite by the role of the kind: `rule`, `variant`, `case`, `operation`, `argument`, `entry`, `finding` or
+`library`.
 
 ```rst
 Rows with nothing to attend to give zero (:external+attnspec:attnspec:rule:`MASK-6`).

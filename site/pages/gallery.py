@@ -3,7 +3,21 @@
 from attnspec.conformance.gallery import correct_entries
 from attnspec.conformance.gallery.entry import KINDS, PLACE, Entry
 from pages.known import Known
-from pages.page import ORPHAN, Name, Page, Part, code, crumbs, escaped, inline, link, plural, raw, rule_link, table
+from pages.page import (
+    ORPHAN,
+    Name,
+    Page,
+    Part,
+    code,
+    crumbs,
+    escaped,
+    inline,
+    link,
+    plural,
+    raw,
+    rule_link,
+    table,
+)
 
 
 def gallery(known: Known) -> Part:
@@ -38,11 +52,22 @@ def _page(rule: str, entries: list[Entry], known: Known) -> str:
     title = known.rules[rule].title
     return "\n".join(
         [
-            ORPHAN + raw(crumbs(("../index.html", "attnspec"), ("index.html", "Gallery"), (f"../rules/{rule}.html", rule))),
+            ORPHAN
+            + raw(
+                crumbs(
+                    ("../index.html", "attnspec"), ("index.html", "Gallery"), (f"../rules/{rule}.html", rule)
+                )
+            ),
             f"# Wrong implementations of {rule}\n",
             f"[{rule} {title}](page:../rules/{rule}.html)\n",
             f"`attnspec check {PLACE}:NAME` judges one of them.\n",
-            raw(table(("name", "what it does", "class of bug", "seen in public", "found by"), rows, label=f"Entries for {rule}")),
+            raw(
+                table(
+                    ("name", "what it does", "class of bug", "seen in public", "found by"),
+                    rows,
+                    label=f"Entries for {rule}",
+                )
+            ),
         ]
     )
 
@@ -69,10 +94,16 @@ def _index(known: Known, by_rule: dict[str, list[Entry]]) -> Page:
     correct = correct_entries()
     parts = [
         "# Gallery\n",
-        f"The gallery measures which bugs the suite finds. It has {plural(len(known.entries), 'wrong implementation')}, each with "
-        f"one named bug, and {plural(len(correct), 'correct one')} that compute in other ways. The ordinary run of the suite finds "
-        f"{killed:,} of the wrong ones under the rule that they break; most others are wrong only at larger sizes. The "
-        "[pictures](../pictures.md) show this by class of bug.\n",
+        (
+            "The gallery measures which bugs the suite finds. It has "
+            f"{plural(len(known.entries), 'wrong implementation')}, "
+            "each with "
+            f"one named bug, and {plural(len(correct), 'correct one')} that compute in "
+            "other ways. The ordinary run of the suite finds "
+            f"{killed:,} of the wrong ones under the rule that they break; most others "
+            "are wrong only at larger sizes. The "
+            "[pictures](../pictures.md) show this by class of bug.\n"
+        ),
     ]
     for chapter in dict.fromkeys(rule.chapter for rule in known.rules.values()):
         rows = []
@@ -94,7 +125,12 @@ def _index(known: Known, by_rule: dict[str, list[Entry]]) -> Page:
         parts.append(f"## {chapter.capitalize()}\n")
         head = ("rule", "title", "wrong implementations", "found", "found with --quick")
         parts.append(raw(table(head, rows, label=f"Gallery of the chapter {chapter}")))
-    rows = [(f"{{{one.name}}}", code(one.name), inline(one.sentence, known=known.ids), one.accuracy) for one in correct]
+    rows = [
+        (f"{{{one.name}}}", code(one.name), inline(one.sentence, known=known.ids), one.accuracy)
+        for one in correct
+    ]
     parts.append("## Correct implementations\n\nThe suite must pass each of them, in every dtype.\n")
-    parts.append(raw(table(("name", "how it computes", "class of budget"), rows, label="Correct implementations")))
+    parts.append(
+        raw(table(("name", "how it computes", "class of budget"), rows, label="Correct implementations"))
+    )
     return Page("gallery/index", "\n".join(parts))

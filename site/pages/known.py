@@ -120,20 +120,22 @@ def backends_of(library: str) -> tuple[str, ...]:
     every = {**{name: its for name, (its, _) in {**ADAPTERS, **SEPARATE}.items()}}
     portable = {name: name.partition("-portable")[0] for name in PORTABLE}
     return tuple(
-        name for name, its in {**portable, **every}.items() if library_of(its) == library and name not in APART
+        name
+        for name, its in {**portable, **every}.items()
+        if library_of(its) == library and name not in APART
     ) + tuple(name for name in APART if library_of(ADAPTERS[name][0]) == library)
 
 
 def library_of(name: str) -> str:
-    """Return the library of an environment, of a finding, or of a backend.
+    """Return the library of an environment, of a finding, of a backend, or of a package.
 
     Examples
     --------
-    >>> library_of("keras-numpy"), library_of("onnxruntime-mha")
-    ('keras', 'onnxruntime')
+    >>> library_of("keras-numpy"), library_of("onnxruntime-mha"), library_of("paddlepaddle")
+    ('keras', 'onnxruntime', 'paddle')
     """
     first = name.partition("-")[0]
-    return "numpy" if first == "reference" else first
+    return {"paddlepaddle": "paddle", "array": "strict"}.get(first, first)
 
 
 def acceptance(root: Path) -> Mapping[str, Mapping[str, str]]:

@@ -12,7 +12,21 @@ from attnspec.conformance.report.levels import standings
 from attnspec.conformance.verdict import Verdict, from_json
 from pages.findings import row
 from pages.known import LIBRARIES, Known, backends_of
-from pages.page import ORPHAN, Name, Page, Part, code, crumbs, escaped, inline, link, plural, raw, rule_link, table
+from pages.page import (
+    ORPHAN,
+    Name,
+    Page,
+    Part,
+    code,
+    crumbs,
+    escaped,
+    inline,
+    link,
+    plural,
+    raw,
+    rule_link,
+    table,
+)
 
 
 @dataclass(frozen=True)
@@ -51,13 +65,22 @@ def libraries(known: Known, standing: tuple[Standing, ...], *, results: bool) ->
         own = [one for one in standing if one.backend in backends_of(library)]
         pages.append(Page(f"libraries/{library}", _page(library, own, known, results=results)))
         count = sum(one.library == library for one in known.findings)
-        names.append(Name("library", library, f"libraries/{library}.html", f"{name}: levels, deviations, findings"))
+        names.append(
+            Name("library", library, f"libraries/{library}.html", f"{name}: levels, deviations, findings")
+        )
         reached = " ".join(dict.fromkeys(level for one in own for level in one.reached))
         found = link(f"../findings/{library}.html", plural(count, "finding")) if count else ""
         rows.append(
-            (link(f"{library}.html", escaped(name)), "<br>".join(code(one) for one in backends_of(library)), reached, found)
+            (
+                link(f"{library}.html", escaped(name)),
+                "<br>".join(code(one) for one in backends_of(library)),
+                reached,
+                found,
+            )
         )
-    text = "# Libraries\n\nThe libraries that the suite has been run on, each through one or more backends.\n\n"
+    text = (
+        "# Libraries\n\nThe libraries that the suite has been run on, each through one or more backends.\n\n"
+    )
     head = ("library", "backends", "levels that a backend reaches", "findings")
     index = Page("libraries/index", text + raw(table(head, rows, label="Libraries")))
     return Part((index, *pages), tuple(names))
@@ -73,7 +96,9 @@ def _page(library: str, own: list[Standing], known: Known, *, results: bool) -> 
     ]
     if own:
         head = ("backend", "version", "levels reached", "verdicts")
-        parts.append(raw(table(head, [_result(one, results=results) for one in own], label=f"Results of {name}")))
+        parts.append(
+            raw(table(head, [_result(one, results=results) for one in own], label=f"Results of {name}"))
+        )
         if results:
             parts.append("[All libraries, rule by rule](page:../results/index.html)\n")
     else:
@@ -104,7 +129,9 @@ def _page(library: str, own: list[Standing], known: Known, *, results: bool) -> 
             f"[{plural(len(findings), 'finding')} with scripts](page:../findings/{library}.html)\n",
             raw(table(head, rows, label="Findings")),
         ]
-    parts.append("How its arguments translate: [dialects](../spec/dialects.md) and [calls](../spec/calls.md).\n")
+    parts.append(
+        "How its arguments translate: [dialects](../spec/dialects.md) and [calls](../spec/calls.md).\n"
+    )
     return "\n".join(parts)
 
 

@@ -25,7 +25,6 @@ _INSTEAD = {
     "conformance/gallery/README.md": "gallery/index.html",
     "backends/findings/README.md": "findings/index.html",
     "spec/vectors": "cases/index.html",
-    "LICENSE": "files/LICENSE",
 }
 #: A link, an image or a definition; code is kept as it is.
 _LINK = re.compile(
@@ -95,34 +94,39 @@ def addresses(
     def address(path: str, place: str) -> str:
         if (path, place) in anchors:
             return anchors[path, place]
-        sign = f"#{place}" if place else ""
-        if path in GUIDES:
-            return f"{GUIDES[path]}.md{sign}"
         if path == "RESULTS.md" and results:
             return "results/index.html"
-        if path in _INSTEAD:
-            return _INSTEAD[path]
-        if found := re.fullmatch(r"backends/findings/(\w+)/(\w+)\.(?:md|py)", path):
-            return f"findings/{found[1]}.html#{found[2]}"
-        if found := re.fullmatch(r"spec/vectors/(\w+)\.json", path):
-            return f"cases/{found[1]}.html"
-        if re.fullmatch(r"spec/\w+\.md", path):
-            return ("spec/index.md" if path == "spec/README.md" else path) + sign
-        if path.startswith("spec/pictures/"):
-            return path
-        whole = root / path
-        if whole.is_dir():
-            for one in sorted(whole.glob("*")):
-                if one.is_file():
-                    files[f"files/{path}/{one.name}"] = one
-            files[f"files/{path}/index.html"] = _listed(path, whole)
-            return f"files/{path}/index.html"
-        if not whole.is_file():
-            raise FileNotFoundError(f"links: expected a file of the repository, got {path}")
-        files[f"files/{path}"] = whole
-        return f"files/{path}"
+        return _page(path, f"#{place}" if place else "") or _file(root, path, files)
 
     return address
+
+
+def _page(path: str, sign: str) -> str:
+    """Return the page that shows a path of the repository. Empty if there is none."""
+    if path in GUIDES:
+        return f"{GUIDES[path]}.md{sign}"
+    if path in _INSTEAD:
+        return _INSTEAD[path]
+    if found := re.fullmatch(r"backends/findings/(\w+)/(\w+)\.(?:md|py)", path):
+        return f"findings/{found[1]}.html#{found[2]}"
+    if found := re.fullmatch(r"spec/vectors/(\w+)\.json", path):
+        return f"cases/{found[1]}.html"
+    if re.fullmatch(r"spec/\w+\.md", path):
+        return ("spec/index.md" if path == "spec/README.md" else path) + sign
+    return path if path.startswith("spec/pictures/") else ""
+
+
+def _file(root: Path, path: str, files: dict[str, str | Path]) -> str:
+    """Put a file of the repository, or the files of a folder, beside the pages."""
+    whole = root / path
+    if whole.is_dir():
+        files.update({f"files/{path}/{one.name}": one for one in sorted(whole.glob("*")) if one.is_file()})
+        files[f"files/{path}/index.html"] = _listed(path, whole)
+        return f"files/{path}/index.html"
+    if not whole.is_file():
+        raise FileNotFoundError(f"links: expected a file of the repository, got {path}")
+    files[f"files/{path}"] = whole
+    return f"files/{path}"
 
 
 def _listed(path: str, folder: Path) -> str:

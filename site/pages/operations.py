@@ -3,9 +3,23 @@
 from attnspec import OPERATIONS, Operation
 from attnspec.operations import Argument, Output
 from attnspec.operations.aliases import ALIASES, OF_COMPANIONS
-from attnspec.tables import _kind, _shape_of, call
+from attnspec.tables import call, kind_of, shape_of
 from pages.known import Known
-from pages.page import ORPHAN, Name, Page, Part, code, crumbs, escaped, inline, link, plural, raw, rule_link, table
+from pages.page import (
+    ORPHAN,
+    Name,
+    Page,
+    Part,
+    code,
+    crumbs,
+    escaped,
+    inline,
+    link,
+    plural,
+    raw,
+    rule_link,
+    table,
+)
 
 
 def operations(known: Known) -> Part:
@@ -18,11 +32,13 @@ def operations(known: Known) -> Part:
         for one in (*form.arguments.values(), *form.forward):
             also = _also(one.name)
             said = f"argument of {name}: {one.meaning}" + (f"; also called {', '.join(also)}" if also else "")
-            names.append(Name("argument", f"{name}.{one.name}", f"operations/{name}.html#{one.name}", said, also))
-        for output in form.results:
             names.append(
-                Name("argument", f"{name}.{output.name}", f"operations/{name}.html#{output.name}", f"output of {name}")
+                Name("argument", f"{name}.{one.name}", f"operations/{name}.html#{one.name}", said, also)
             )
+        names += [
+            Name("argument", f"{name}.{one.name}", f"operations/{name}.html#{one.name}", f"output of {name}")
+            for one in form.results
+        ]
     return Part(tuple(pages), tuple(names))
 
 
@@ -37,26 +53,41 @@ def _page(name: str, form: Operation, known: Known) -> str:
         f"```python\n{call(name).strip()}\n```\n",
         "Letters of shapes are explained in [notation](../spec/notation.md#letters).\n",
         "## Arguments\n",
-        raw(table(("argument", "kind and shape", "meaning", "default", "rules"), rows, label=f"Arguments of {name}")),
+        raw(
+            table(
+                ("argument", "kind and shape", "meaning", "default", "rules"),
+                rows,
+                label=f"Arguments of {name}",
+            )
+        ),
         "## Results\n",
         raw(table(("output", "kind and shape", "returned", "rule"), outputs, label=f"Outputs of {name}")),
     ]
     if vectors:
         rows = [
-            (link(f"../rules/{case.rules[0]}.html#{case.id}", code(case.id)), escaped(case.title), ", ".join(map(rule_link, case.rules)))
+            (
+                link(f"../rules/{case.rules[0]}.html#{case.id}", code(case.id)),
+                escaped(case.title),
+                ", ".join(map(rule_link, case.rules)),
+            )
             for case in vectors
         ]
         inner = table(("vector", "", "rules"), rows, label=f"Golden vectors of {name}")
         parts.append("## Golden vectors\n")
-        parts.append(raw(f"<details><summary>{plural(len(vectors), 'golden vector')} of {name}</summary>{inner}</details>"))
+        parts.append(
+            raw(
+                f"<details><summary>{plural(len(vectors), 'golden vector')} of {name}</summary>"
+                f"{inner}</details>"
+            )
+        )
     return "\n".join(parts)
 
 
 def _of_argument(one: Argument, note: str = "") -> tuple[str, ...]:
-    shape = _shape_of(one)
+    shape = shape_of(one)
     whole = f"broadcasts to {shape}" if one.broadcasts else shape
-    kind = ", ".join(part for part in (inline(_kind(one)), inline(whole)) if part)
-    meaning = escaped(one.meaning)
+    kind = ", ".join(part for part in (inline(kind_of(one)), inline(whole)) if part)
+    meaning = inline(one.meaning)
     if note:
         meaning += f" ({note})"
     if also := _also(one.name):
@@ -77,7 +108,7 @@ def _of_output(one: Output, operation: str) -> tuple[str, ...]:
     kind = "floating-point, float32 or wider" if one.numbers == "lse" else "floating-point"
     # The heading of the page has the name of the operation as its anchor.
     own = () if one.name == operation else (f"{{{one.name}}}",)
-    return (*own, code(one.name), f"{kind}, {inline(_shape_of(one))}", returned, rule_link(one.rule))
+    return (*own, code(one.name), f"{kind}, {inline(shape_of(one))}", returned, rule_link(one.rule))
 
 
 def _also(name: str) -> tuple[str, ...]:
@@ -95,4 +126,7 @@ def _index() -> Page:
         for name, form in OPERATIONS.items()
     ]
     text = "# Operations\n\nThe operator `attention` and its companions, with their arguments.\n\n"
-    return Page("operations/index", text + raw(table(("operation", "arrays", "arguments", "outputs"), rows, label="Operations")))
+    return Page(
+        "operations/index",
+        text + raw(table(("operation", "arrays", "arguments", "outputs"), rows, label="Operations")),
+    )

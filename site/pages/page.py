@@ -131,12 +131,23 @@ def raw(*parts: str) -> str:
     return "\n".join(["``````{raw} html", *parts, "``````", ""])
 
 
-def table(head: Iterable[str], rows: Iterable[Iterable[str]], *, name: str = "", label: str = "") -> str:
-    """Make a table. Cells are HTML. A row may begin with an attribute, ``{id}``."""
-    called = f' id="{name}"' if name else ""
-    said = f' aria-label="{escaped(label)}"' if label else ""
+def table(head: Iterable[str], rows: Iterable[Iterable[str]], *, label: str, kind: str = "") -> str:
+    """Make a table. Cells are HTML. A row may begin with the id of the row, ``{id}``.
+
+    Examples
+    --------
+    >>> print(table(("rule",), [("{MASK-6}", "zero")], label="Rules"))
+    <div class="wide" tabindex="0" role="region" aria-label="Rules"><table class="data">
+    <thead><tr><th scope="col">rule</th></tr></thead><tbody>
+    <tr id="MASK-6"><td>zero</td></tr>
+    </tbody></table></div>
+    """
+    classes = f"data {kind}".strip()
     lines = [
-        f'<div class="wide" tabindex="0" role="region"{said or " aria-label=table"}><table class="data"{called}>',
+        (
+            f'<div class="wide" tabindex="0" role="region" aria-label="{escaped(label)}">'
+            f'<table class="{classes}">'
+        ),
         "<thead><tr>" + "".join(f'<th scope="col">{cell}</th>' for cell in head) + "</tr></thead><tbody>",
     ]
     for row in rows:
@@ -151,7 +162,9 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]], *, name: str = "",
 
 def crumbs(*steps: tuple[str, str]) -> str:
     """Say where a page is: addresses and texts, from the front page."""
-    links = " <span aria-hidden=true>›</span> ".join(link(address, escaped(text)) for address, text in steps)
+    links = " <span aria-hidden=true>&rsaquo;</span> ".join(
+        link(address, escaped(text)) for address, text in steps
+    )
     return f'<nav class="crumbs" aria-label="Where this page is">{links}</nav>'
 
 

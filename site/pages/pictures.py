@@ -18,18 +18,29 @@ def pictures(known: Known) -> Part:
     parts = [
         "# Pictures\n",
         "## Masks\n",
-        "A filled square is a key that the query of its row may attend to. [Masking](spec/masking.md) has the rules.\n",
+        (
+            "A filled square is a key that the query of its row may attend to. [Masking](spec/masking.md) "
+            "has the rules.\n"
+        ),
     ]
     for name, masks in MASKS.items():
         parts += [f"### {masks.title}\n", f"![{masks.about}](spec/pictures/{name}.svg)\n"]
-    parts += ["### The steps of the operator\n", "![The steps of the operator in their order](spec/pictures/operator.svg)\n"]
+    parts += [
+        "### The steps of the operator\n",
+        "![The steps of the operator in their order](spec/pictures/operator.svg)\n",
+    ]
     parts += [
         "## What acceptance rules let through\n",
-        f"Wrong implementations of the gallery that each rule accepts, of {len(figures['wrong'])}. "
-        "[How this was measured](guide/acceptance.md).\n",
+        (
+            f"Wrong implementations of the gallery that each rule accepts, of {len(figures['wrong'])}. "
+            "[How this was measured](guide/acceptance.md).\n"
+        ),
         raw(_bars(figures)),
         "## Acceptance rules and classes of bugs\n",
-        "The share of the wrong implementations of a class that a rule accepts, in percent. A darker cell lets more through.\n",
+        (
+            "The share of the wrong implementations of a class that a rule accepts, "
+            "in percent. A darker cell lets more through.\n"
+        ),
         raw(_classes(known, figures)),
         "## Kill matrix\n",
         "How many wrong implementations of each class the suite finds under the rule that they break.\n",
@@ -45,8 +56,11 @@ def _bars(figures: Mapping[str, Mapping[str, str]]) -> str:
     whole = len(wrong)
     height = _ROW * len(rules) + 8
     parts = [
-        f'<figure class="chart"><svg viewBox="0 0 {_LABEL + _WIDTH} {height}" role="img" '
-        'aria-label="Bars: the wrong implementations that each acceptance rule accepts; the numbers stand beside the bars">'
+        (
+            f'<figure class="chart"><svg viewBox="0 0 {_LABEL + _WIDTH} {height}" role="img" '
+            'aria-label="Bars: the wrong implementations that each acceptance rule accepts; '
+            'the numbers stand beside the bars">'
+        )
     ]
     for place, rule in enumerate(rules):
         accepted = sum(letters[place] != "-" for letters in wrong.values())
@@ -76,9 +90,7 @@ def _classes(known: Known, figures: Mapping[str, Mapping[str, str]]) -> str:
             shares = [100 * accepted[kind, place] / total[kind] for place in range(len(rules))]
             rows.append((escaped(text), str(total[kind]), *(_shade(share) for share in shares)))
     heads = (f'<span class="turned">{escaped(rule)}</span>' for rule in rules)
-    return table(("class of bug", "entries", *heads), rows, label="Share accepted, by class").replace(
-        'class="data"', 'class="data matrix"'
-    )
+    return table(("class of bug", "entries", *heads), rows, label="Share accepted, by class", kind="matrix")
 
 
 def _shade(share: float) -> str:
@@ -96,10 +108,12 @@ def _kills(known: Known) -> str:
         found = sum(bool(kill.case) for kill in kills)
         quick = sum(kill.quick for kill in kills)
         width = 100 * found / len(own)
-        bar = (
-            f'<span class="meter" role="img" aria-label="{width:.0f} percent"><span style="width:{width:.1f}%"></span></span>'
-        )
+        inner = f'<span style="width:{width:.1f}%"></span>'
+        bar = f'<span class="meter" role="img" aria-label="{width:.0f} percent">{inner}</span>'
         rows.append((escaped(text), str(len(own)), str(found), str(quick), bar))
-    note = f"<p>{link('gallery/index.html', 'The gallery')} has the same by rule, with the case that finds each entry.</p>"
+    note = (
+        f"<p>{link('gallery/index.html', 'The gallery')} has the same by rule, with "
+        "the case that finds each entry.</p>"
+    )
     head = ("class of bug", "wrong implementations", "found", "found with --quick", "share found")
     return table(head, rows, label="Kill matrix") + note

@@ -4,6 +4,7 @@ import re
 
 from attnspec import Case, Rule
 from pages.chapters import Address, section
+from pages.findings import subject
 from pages.known import LIBRARIES, Known
 from pages.page import ORPHAN, Name, Page, Part, code, crumbs, escaped, inline, link, plural, raw, table
 from pages.vectors import script, shown
@@ -25,7 +26,12 @@ def rules(known: Known, address: Address, *, results: bool) -> Part:
         text = " ".join([rule.sentence, *asked.get(rule.id, [])])
         names.append(Name("rule", rule.id, f"rules/{rule.id}.html", rule.title, text=text))
         names += [
-            Name("variant", f"{rule.id}:{one.name}", f"rules/{rule.id}.html#{one.name}", f"variant of {rule.title}")
+            Name(
+                "variant",
+                f"{rule.id}:{one.name}",
+                f"rules/{rule.id}.html#{one.name}",
+                f"variant of {rule.title}",
+            )
             for one in rule.variants
         ]
     scripts = {f"_static/vectors/{case.id}.js": script(case) for case in known.cases}
@@ -66,8 +72,13 @@ def _head(rule: Rule, near: tuple[Rule | None, Rule | None]) -> str:
         ("../index.html", "attnspec"), ("index.html", "Rules"), (f"../spec/{rule.chapter}.html", rule.chapter)
     )
     before, after = near
-    steps = [link(f"{before.id}.html", f"← {before.id}") if before else "", link(f"{after.id}.html", f"{after.id} →") if after else ""]
-    return f'<div class="top">{where}<nav class="steps" aria-label="Other rules">{" ".join(steps)}</nav></div>'
+    steps = [
+        link(f"{before.id}.html", f"← {before.id}") if before else "",
+        link(f"{after.id}.html", f"{after.id} →") if after else "",
+    ]
+    return (
+        f'<div class="top">{where}<nav class="steps" aria-label="Other rules">{" ".join(steps)}</nav></div>'
+    )
 
 
 def _tags(rule: Rule, known: Known, *, results: bool) -> str:
@@ -75,7 +86,11 @@ def _tags(rule: Rule, known: Known, *, results: bool) -> str:
     return (
         f'<p class="tags"><span class="level {rule.level.lower()}">{rule.level}</span>'
         f"<span>{'levels ' + levels if levels else 'in no level'}</span>"
-        + (f"<span>{link(f'../results/index.html#q={rule.id}', 'results of all libraries')}</span>" if results else "")
+        + (
+            f"<span>{link(f'../results/index.html#q={rule.id}', 'results of all libraries')}</span>"
+            if results
+            else ""
+        )
         + f"<span>cite as <code>{rule.id}</code>, {link('../citing.html', 'or by intersphinx')}</span></p>"
     )
 
@@ -88,7 +103,9 @@ def _vectors(rule: Rule, known: Known) -> str:
     parts = ["## Golden vectors\n"]
     if own:
         parts.append(
-            "Each number is the float64 nearest to the exact value, with a [proof](../spec/index.md#the-golden-vectors). "
+            "Each number is the float64 nearest to the exact value, "
+            "with a [proof](../spec/index.md#the-golden-vectors). "
+            ""
             "A dot stands for False and T for True.\n"
         )
     parts += [shown(case, known.ids) for case in own]
@@ -118,13 +135,21 @@ def _tests(rule: Rule, known: Known) -> str:
         group = first.group  # type: ignore[attr-defined] # the first column is a Count
         address = f"../cases/{group.chapter}.html#{group.id}"
         more = f" and {int(str(groups)) - 1} like it" if groups != 1 else ""
-        cells.append((inline(group.title, known=known.ids), link(address, code(group.id.rstrip("-"))) + more, str(number)))
+        cells.append(
+            (
+                inline(group.title, known=known.ids),
+                link(address, code(group.id.rstrip("-"))) + more,
+                str(number),
+            )
+        )
     total = sum(int(row[2]) for row in cells)
     return "\n".join(
         [
             "## Tests\n",
-            f"The suite tests {rule.id} by the vectors and by {plural(total, 'generated case')}. "
-            f"`attnspec check my_module:attention -k {rule.id}` runs all of them.\n",
+            (
+                f"The suite tests {rule.id} by the vectors and by {plural(total, 'generated case')}. "
+                f"`attnspec check my_module:attention -k {rule.id}` runs all of them.\n"
+            ),
             raw(table(("what holds", "group of cases", "cases"), cells, label="Generated cases")),
         ]
     )
@@ -140,7 +165,11 @@ def _wrong(rule: Rule, known: Known) -> str:
     ]
     parts = [
         "## Wrong implementations\n",
-        f"The gallery has {plural(len(own), 'implementation')} that {'breaks' if len(own) == 1 else 'break'} {rule.id}.\n",
+        (
+            f"The gallery has {plural(len(own), 'implementation')} that "
+            f"{'breaks' if len(own) == 1 else 'break'} "
+            f"{rule.id}.\n"
+        ),
         raw(table(("name", "what it does"), rows, label="Wrong implementations")),
     ]
     if len(own) > _FEW:
@@ -157,26 +186,48 @@ def _findings(rule: Rule, known: Known) -> str:
         seen = known.seen.get(one.name)
         address = f"../findings/{one.library}.html#{one.name.partition('/')[2]}"
         version = f"{LIBRARIES.get(one.library, one.library)} {seen.version if seen else ''}"
-        rows.append((link(address, inline(one.title)), version, one.status))
+        rows.append((link(address, inline(subject(one))), version, one.status))
     return "\n".join(
-        ["## Findings\n", "Released libraries that break the rule.\n", raw(table(("finding", "seen with", "thread"), rows, label="Findings"))]
+        [
+            "## Findings\n",
+            "Released libraries that break the rule.\n",
+            raw(table(("finding", "seen with", "thread"), rows, label="Findings")),
+        ]
     )
 
 
 def _index(known: Known) -> Page:
     parts = ["# Rules\n"]
-    musts = {level: sum(one.level == level for one in known.rules.values()) for level in ("MUST", "SHOULD", "MAY")}
+    musts = {
+        level: sum(one.level == level for one in known.rules.values()) for level in ("MUST", "SHOULD", "MAY")
+    }
     said = ", ".join(f"{number} {level}" for level, number in musts.items())
-    parts.append(f"{len(known.rules)} rules: {said}. [How to read a rule](../spec/index.md#how-to-read-a-rule).\n")
-    parts.append(raw('<p><label for="filter">Show rules with</label> <input id="filter" type="search" data-filter="rules"></p>'))
+    parts.append(
+        f"{len(known.rules)} rules: {said}. [How to read a rule](../spec/index.md#how-to-read-a-rule).\n"
+    )
+    parts.append(
+        raw(
+            '<p><label for="filter">Show rules with</label> <input id="filter" type="search" '
+            'data-filter="rules"></p>'
+        )
+    )
     for chapter in dict.fromkeys(rule.chapter for rule in known.rules.values()):
         rows = []
         for rule in known.rules.values():
             if rule.chapter == chapter:
-                variants = ", ".join(link(f"{rule.id}.html#{one.name}", code(one.name)) for one in rule.variants)
-                rows.append(
-                    (link(f"{rule.id}.html", rule.id), inline(rule.title), rule.level, variants)
+                variants = ", ".join(
+                    link(f"{rule.id}.html#{one.name}", code(one.name)) for one in rule.variants
                 )
+                rows.append((link(f"{rule.id}.html", rule.id), inline(rule.title), rule.level, variants))
         parts.append(f"## {chapter.capitalize()}\n")
-        parts.append(raw(table(("rule", "", "", "variants"), rows, label=f"Rules of the chapter {chapter}").replace('class="data"', 'class="data rules"')))
+        parts.append(
+            raw(
+                table(
+                    ("rule", "title", "word", "variants"),
+                    rows,
+                    label=f"Rules of the chapter {chapter}",
+                    kind="rules",
+                )
+            )
+        )
     return Page("rules/index", "\n".join(parts))

@@ -59,7 +59,12 @@ def in_jax(case: Case) -> str:
 
 def in_c(case: Case) -> str:
     """Write a case as C: constants, with the shape of each array in a comment."""
-    lines = [f"/* {case.id}: {case.title} */", "#include <math.h>", "#include <stdbool.h>", "#include <stdint.h>"]
+    lines = [
+        f"/* {case.id}: {case.title} */",
+        "#include <math.h>",
+        "#include <stdbool.h>",
+        "#include <stdint.h>",
+    ]
     lines += ["", f"/* arguments of {case.operation} */"]
     for name, thing in case.arguments.items():
         lines += _of_c(name, thing)
@@ -124,8 +129,11 @@ def _reshaped(array: NDArray[Any]) -> str:
 
 def number(x: Any) -> str:
     """Write a number so that it is read as the same float64."""
-    return repr(x) if isinstance(x, bool | int) else repr(float(x)).removesuffix(".0") + (
-        "." if float(x).is_integer() and "e" not in repr(float(x)) else ""
+    return (
+        repr(x)
+        if isinstance(x, bool | int)
+        else repr(float(x)).removesuffix(".0")
+        + ("." if float(x).is_integer() and "e" not in repr(float(x)) else "")
     )
 
 
@@ -161,8 +169,7 @@ def _of_c(name: str, thing: Any) -> list[str]:
         plain = thing if thing.dtype.kind in "biu" else thing.astype(np.float64)
         numbers = [_c_number(x) for x in plain.ravel().tolist()]
         lines = [f"static const {kind} {name}[{thing.size}] = {{ /* {note} */"]
-        for start in range(0, len(numbers), 6):
-            lines.append("    " + ", ".join(numbers[start : start + 6]) + ",")
+        lines += [f"    {', '.join(numbers[at : at + 6])}," for at in range(0, len(numbers), 6)]
         return [*lines, "};"]
     if isinstance(thing, bool | np.bool_):
         return [f"static const bool {name} = {str(bool(thing)).lower()};"]

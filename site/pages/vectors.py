@@ -43,7 +43,10 @@ def shown(case: Case, known: frozenset[str]) -> str:
             f" of {other.rule}, which a conforming implementation does not give"
         )
         parts.append(_values(title, other.expected, "variant"))
-    parts.append(f'<p class="about">Source: {inline(case.provenance.source)}. Inputs: {inline(case.provenance.inputs)}.</p>')
+    parts.append(
+        f'<p class="about">Source: {inline(case.provenance.source)}. '
+        f"Inputs: {inline(case.provenance.inputs)}.</p>"
+    )
     return f"({case.id})=\n### {case.title[:1].upper()}{case.title[1:]}\n\n{raw(*parts)}"
 
 

@@ -52,7 +52,13 @@
       if (rank >= 0) hits.push([rank, order.indexOf(one.kind), one.name.length, one]);
     }
     hits.sort((a, b) => a[0] - b[0] || a[1] - b[1] || a[2] - b[2] || (a[3].name < b[3].name ? -1 : 1));
-    return hits.slice(0, most).map((hit) => hit[3]);
+    // An argument that several operations have is listed once: that of the first, which is attention.
+    const seen = new Set();
+    const first = hits.filter(([rank, , , one]) => {
+      const key = one.kind === "argument" && rank ? one.low.split(".").pop() : one.low + one.kind;
+      return !seen.has(key) && seen.add(key);
+    });
+    return first.slice(0, most).map((hit) => hit[3]);
   }
 
   function item(one, tag) {
@@ -136,7 +142,7 @@
   const asked = new URLSearchParams(location.search).get("q");
   if (results && asked) {
     load(`${root}_static/names.js`).then(() => {
-      const hits = found(asked, 25);
+      const hits = found(asked, 12);
       const part = document.createElement("section");
       part.className = "hits";
       const head = document.createElement("h2");
