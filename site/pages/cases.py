@@ -32,7 +32,7 @@ def cases(known: Known) -> Part:
         names += [
             Name(
                 "case",
-                _id(count),
+                anchor(count),
                 f"cases/{chapter}.html#{anchor(count)}",
                 f"group of cases: {count.group.title}",
             )
