@@ -89,7 +89,7 @@ def _with_pages_of_rules(text: str) -> str:
         parts.append(text[last:end])
         parts.append(
             "\n\n{.more}\n"
-            f"[Vectors, tests, findings and wrong implementations of {rule}](page:../rules/{rule}.html)"
+            f"[{rule}: vectors, tests, findings, wrong implementations](page:../rules/{rule}.html)"
         )
         last = end
     return "".join([*parts, text[last:]])

@@ -79,6 +79,7 @@ def _page(library: str, own: list[Finding], known: Known) -> str:
 
 
 def _section(one: Finding, known: Known) -> str:
+    title = subject(one).partition(": ")[2] or subject(one)
     seen = known.seen.get(one.name)
     name = LIBRARIES.get(one.library, one.library)
     rows = [("rules", ", ".join(map(rule_link, one.rules)))]
@@ -94,7 +95,7 @@ def _section(one: Finding, known: Known) -> str:
     facts = "".join(f"<dt>{key}</dt><dd>{said}</dd>" for key, said in rows)
     parts = [
         raw(f'<span id="{one.name.partition("/")[2]}"></span>'),
-        f"## {subject(one).partition(': ')[2] or subject(one)}\n",
+        f"## {title[:1].upper()}{title[1:]}\n",
         *(f"{text}\n" for text in one.text),
         raw(f'<dl class="facts">{facts}</dl>'),
         f"```python\n{one.code}\n```\n",
