@@ -12,7 +12,7 @@ project = "attnspec"
 author = "The attnspec authors"
 release = __version__
 language = "en"
-extensions = ["myst_parser", "mathml", "addresses"]
+extensions = ["myst_parser", "mathml", "addresses", "captions"]
 exclude_patterns = ["files"]
 
 myst_enable_extensions = ["dollarmath", "attrs_inline", "attrs_block"]
@@ -42,5 +42,7 @@ html_show_sourcelink = False
 html_show_copyright = False
 html_last_updated_fmt = None
 html_theme_options = {"navigation_with_keys": False}
+# A summary would be fetched, which pages from file:// must not do.
+html_show_search_summary = False
 html_permalinks_icon = "¶"
 smartquotes = False

@@ -100,7 +100,9 @@ def setup(app: Any) -> dict[str, Any]:
     def block(self: Any, node: Any) -> None:
         from docutils import nodes
 
-        self.body.append(f'<div class="formula">{mathml(node.astext(), block=True)}</div>')
+        self.body.append(
+            f'<div class="formula" tabindex="0" role="region" aria-label="formula">{mathml(node.astext(), block=True)}</div>'
+        )
         raise nodes.SkipNode
 
     app.add_html_math_renderer("mathml", (inline, None), (block, None))

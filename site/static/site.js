@@ -51,7 +51,8 @@
       else if (words.every((word) => one.all.includes(word))) rank = 3;
       if (rank >= 0) hits.push([rank, order.indexOf(one.kind), one.name.length, one]);
     }
-    hits.sort((a, b) => a[0] - b[0] || a[1] - b[1] || a[2] - b[2] || (a[3].name < b[3].name ? -1 : 1));
+    const main = (one) => (one.low.startsWith("attention.") ? 0 : 1);
+    hits.sort((a, b) => a[0] - b[0] || a[1] - b[1] || main(a[3]) - main(b[3]) || a[2] - b[2] || (a[3].name < b[3].name ? -1 : 1));
     // An argument that several operations have is listed once: that of the first, which is attention.
     const seen = new Set();
     const first = hits.filter(([rank, , , one]) => {
@@ -201,6 +202,7 @@
       copied(block.querySelector("pre").textContent).then(() => tell(button, "copied"));
     });
     block.append(button);
+    block.querySelector("pre").tabIndex = 0; // it may scroll, and the keyboard must reach it
   });
 
   // Tables with a filter. The text of the filter is kept in the address.
