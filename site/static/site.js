@@ -205,6 +205,8 @@
     block.querySelector("pre").tabIndex = 0; // it may scroll, and the keyboard must reach it
   });
 
+  document.querySelectorAll(".table-wrapper").forEach((table) => (table.tabIndex = 0));
+
   // Tables with a filter. The text of the filter is kept in the address.
   document.querySelectorAll("input[data-filter]").forEach((input) => {
     const rows = [...document.querySelectorAll(`table.${input.dataset.filter} tbody tr`)].map((row) => [row, row.textContent.toLowerCase()]);
@@ -239,5 +241,6 @@
     target.scrollIntoView();
   }
   window.addEventListener("hashchange", reveal);
-  reveal();
+  // After the browser has looked for the anchor itself.
+  window.addEventListener("load", () => setTimeout(reveal, 0));
 })();
