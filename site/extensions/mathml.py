@@ -100,9 +100,9 @@ def setup(app: Any) -> dict[str, Any]:
     def block(self: Any, node: Any) -> None:
         from docutils import nodes
 
-        whole = mathml(node.astext(), block=True)
+        made = mathml(node.astext(), block=True)
         self.body.append(
-            f'<div class="formula" tabindex="0" role="region" aria-label="formula">{whole}</div>'
+            f'<div class="formula" tabindex="0" role="region" aria-label="formula">{made}</div>'
         )
         raise nodes.SkipNode
 

@@ -56,7 +56,7 @@ def guides(known: Known, address: Address) -> Part:
         if source == "README.md":
             text = text.replace("# attnspec\n", "# Test your implementation\n", 1)
             text = text.replace("## Test your implementation\n", "## With the function as it is\n", 1)
-            text = re.sub(r"^!?\[.*\n?\]\(https://.*/site/pictures/.*\)\n+", "", text, flags=re.MULTILINE)
+            text = re.sub(r"^!\[[^]]*\]\(site/pictures/[^)]*\)\n+", "", text, flags=re.MULTILINE)
         pages.append(Page(page, relinked(_COMMENT.sub("", text), source, page, address)))
         names.append(Name("page", source, f"{page}.html", text.splitlines()[0].lstrip("# ")))
     return Part(tuple(pages), tuple(names))

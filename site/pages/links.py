@@ -19,6 +19,7 @@ GUIDES = {
     "conformance/offline.md": "guide/offline",
     "conformance/acceptance.md": "guide/acceptance",
     "examples/cheats/README.md": "guide/cheats",
+    "site/README.md": "guide/site",
 }
 #: Pages that the site has in another form.
 _INSTEAD = {
