@@ -101,9 +101,7 @@ def setup(app: Any) -> dict[str, Any]:
         from docutils import nodes
 
         made = mathml(node.astext(), block=True)
-        self.body.append(
-            f'<div class="formula" tabindex="0" role="region" aria-label="formula">{made}</div>'
-        )
+        self.body.append(f'<div class="formula" tabindex="0" role="region" aria-label="formula">{made}</div>')
         raise nodes.SkipNode
 
     app.add_html_math_renderer("mathml", (inline, None), (block, None))
