@@ -187,7 +187,7 @@ def test_names_are_unique_and_their_pages_exist(known, address):
         assert name.address.partition("#")[0].removesuffix(".html") in pages, name
     kinds = {kind for kind, _ in seen}
     assert kinds == {
-        "rule", "variant", "case", "operation", "argument", "entry", "finding", "library", "page",
+        "rule", "variant", "case", "operation", "argument", "entry", "finding", "library", "term", "page",
     }  # fmt: skip
     assert {("rule", "MASK-6"), ("variant", "MASK-6:uniform"), ("finding", "jax/float64")} <= seen
 

@@ -24,6 +24,7 @@ BESIDE = (
 _HEADING = re.compile(r"^### (?P<id>[A-Z]+-[1-9][0-9]*) .*$", re.MULTILINE)
 _NEXT = re.compile(r"^#{1,3} |^<!-- rules -->$", re.MULTILINE)
 _DEFINITION = re.compile(r"^\[(?P<name>[^][\n]+)\]: \S+$", re.MULTILINE)
+_TERM = re.compile(r"^### (?P<term>.+)\n\n(?P<text>.+?)(?=\n\n#|\n\n<!--|\Z)", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"^<!-- .* -->\n", re.MULTILINE)
 
 Address = Callable[[str, str], str]
@@ -40,6 +41,7 @@ def chapters(known: Known, address: Address) -> Part:
         text = _with_pages_of_rules(text) if name in CHAPTERS else text
         pages.append(Page(page, relinked(_COMMENT.sub("", text), source, page, address)))
         names.append(Name("page", name, f"{page}.html", text.splitlines()[0].lstrip("# ")))
+    names += _terms((known.root / "spec" / "glossary.md").read_text(encoding="utf-8"))
     pictures: dict[str, str | Path] = {
         f"spec/pictures/{path.name}": path
         for path in sorted((known.root / "spec" / "pictures").glob("*.svg"))
@@ -77,6 +79,17 @@ def section(known: Known, rule_id: str, chapter: str, address: Address) -> tuple
     links = relinked("\n".join(used), source, f"rules/{rule_id}", address)
     sentence, _, rest = relinked(text, source, f"rules/{rule_id}", address).partition("\n\n")
     return sentence, f"{rest}\n\n{links}\n"
+
+
+def _terms(glossary: str) -> list[Name]:
+    """Return the terms of the glossary, with what it says of each."""
+    found = []
+    for match in _TERM.finditer(glossary):
+        place = re.sub(r"[^a-z0-9]+", "-", match["term"].lower()).strip("-")
+        said = re.sub(r"[`*]|\]\([^)]*\)|[][]", "", " ".join(match["text"].split()))
+        title = said.partition(". ")[0]
+        found.append(Name("term", match["term"], f"spec/glossary.html#{place}", title, text=said))
+    return found
 
 
 def _with_pages_of_rules(text: str) -> str:

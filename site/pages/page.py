@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Literal
 
 #: What has a permanent address.
-Kind = Literal["rule", "variant", "case", "operation", "argument", "entry", "finding", "library", "page"]
+Kind = Literal[
+    "rule", "variant", "case", "operation", "argument", "entry", "finding", "library", "term", "page"
+]
 
 _CODE = re.compile(r"``(?P<long>.+?)``|`(?P<short>[^`]+)`")
 _RULE = re.compile(r"\[?\b(?P<id>[A-Z]{2,}-[1-9][0-9]*)\b\]?")

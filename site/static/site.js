@@ -34,7 +34,7 @@
       all: `${name} ${title} ${kind} ${text}`.toLowerCase(),
     }));
   };
-  const order = ["rule", "library", "operation", "argument", "variant", "page", "finding", "case", "entry"];
+  const order = ["rule", "term", "library", "operation", "argument", "variant", "page", "finding", "case", "entry"];
   const called = { entry: "gallery", case: "case", page: "page" };
 
   function found(text, most) {
@@ -47,9 +47,11 @@
       const last = one.low.split(/[.:/]/).pop();
       if (one.low === query || one.low === query.replace(/\s+/g, "-")) rank = 0;
       else if (last === query || one.also.includes(query)) rank = 1;
-      else if (one.low.startsWith(query)) rank = 2;
+      else if (one.low.startsWith(query) && !["entry", "case"].includes(one.kind)) rank = 2;
       else if (words.every((word) => one.all.includes(word))) rank = 3;
-      if (rank >= 0) hits.push([rank, order.indexOf(one.kind), one.name.length, one]);
+      const title = `${one.name} ${one.title}`.toLowerCase();
+      const far = words.every((word) => title.includes(word)) ? 0 : 1;
+      if (rank >= 0) hits.push([rank, order.indexOf(one.kind), far * 1000 + one.name.length, one]);
     }
     const main = (one) => (one.low.startsWith("attention.") ? 0 : 1);
     hits.sort((a, b) => a[0] - b[0] || a[1] - b[1] || main(a[3]) - main(b[3]) || a[2] - b[2] || (a[3].name < b[3].name ? -1 : 1));
