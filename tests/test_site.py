@@ -190,6 +190,7 @@ def test_names_are_unique_and_their_pages_exist(known, address):
         "rule", "variant", "case", "operation", "argument", "entry", "finding", "library", "term", "page",
     }  # fmt: skip
     assert {("rule", "MASK-6"), ("variant", "MASK-6:uniform"), ("finding", "jax/float64")} <= seen
+    assert {("term", "ALiBi"), ("term", "Window"), ("library", "openvino"), ("page", "CHANGELOG.md")} <= seen
 
 
 def _build():

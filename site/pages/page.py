@@ -10,7 +10,7 @@ from typing import Literal
 #: What has a permanent address.
 Kind = Literal[
     "rule", "variant", "case", "operation", "argument", "entry", "finding", "library", "term", "page"
-]
+]  # fmt: skip
 
 _CODE = re.compile(r"``(?P<long>.+?)``|`(?P<short>[^`]+)`")
 _RULE = re.compile(r"\[?\b(?P<id>[A-Z]{2,}-[1-9][0-9]*)\b\]?")
