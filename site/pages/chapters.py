@@ -24,7 +24,7 @@ BESIDE = (
 _HEADING = re.compile(r"^### (?P<id>[A-Z]+-[1-9][0-9]*) .*$", re.MULTILINE)
 _NEXT = re.compile(r"^#{1,3} |^<!-- rules -->$", re.MULTILINE)
 _DEFINITION = re.compile(r"^\[(?P<name>[^][\n]+)\]: \S+$", re.MULTILINE)
-_TERM = re.compile(r"^### (?P<term>.+)\n+(?P<text>.+?)(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
+_TERM = re.compile(r"^### (?P<term>[^\n]+)\n+(?P<text>.+?)(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"^<!-- .* -->\n", re.MULTILINE)
 
 Address = Callable[[str, str], str]
