@@ -140,7 +140,7 @@ def main() -> int:
         say("pages of results written")
     else:
         say("no pages of results: the package has no attnspec.conformance.html, or no results are stored")
-    found = problems(html)
+    found = problems(html, [name.address for name in part.names])
     say(summary(html))
     print("\n".join(found[:100]))
     say(f"{len(found)} problems; the site is {html / 'index.html'}")

@@ -1,6 +1,7 @@
 """Checks a built site: links and anchors lead somewhere, nothing comes from elsewhere, no page is large."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
@@ -37,8 +38,8 @@ class _Read(HTMLParser):
                 self.loads.append(value)
 
 
-def problems(html: Path) -> list[str]:
-    """List what is wrong with a site."""
+def problems(html: Path, addresses: Sequence[str] = ()) -> list[str]:
+    """List what is wrong with a site, and the addresses of names that lead nowhere."""
     read = {}
     for path in sorted(html.rglob("*.html")):
         one = _Read()
@@ -57,6 +58,8 @@ def problems(html: Path) -> list[str]:
             for address in dict.fromkeys([*one.links, *one.loads])
             if not _outside(address) and not address.startswith("data:") and not _leads(path, address, ids)
         ]
+    start = html / "index.html"
+    found += [f"names: {address} leads nowhere" for address in addresses if not _leads(start, address, ids)]
     for path in sorted(html.rglob("*.css")):
         for address in re.findall(r"url\(['\"]?([^'\")]+)", path.read_text(encoding="utf-8")):
             if _outside(address):

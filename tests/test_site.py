@@ -257,6 +257,12 @@ def test_the_check_finds_what_is_wrong_with_a_site(tmp_path):
         assert said in found[0]
 
 
+def test_a_name_without_its_anchor_is_found(tmp_path):
+    folder = _site(tmp_path, one='<p id="b">y</p>')
+    assert problems(folder, ["one.html#b", "one.html"]) == []
+    assert problems(folder, ["one.html#c"]) == ["names: one.html#c leads nowhere"]
+
+
 def test_styles_from_elsewhere_are_found(tmp_path):
     (tmp_path / "site.css").write_text("a { background: url(https://example.org/x.png) }", encoding="utf-8")
     assert "from elsewhere" in problems(_site(tmp_path, one="x"))[0]
