@@ -13,7 +13,7 @@ nox.options.sessions = ["lint", "types", "tests", "package"]
 
 ROOT = Path(__file__).parent
 RESULTS = ROOT / "results"
-FOLDERS = ("spec", "reference", "backends", "conformance", "tests", "examples", "noxfile.py")
+FOLDERS = ("spec", "reference", "backends", "conformance", "tests", "examples", "site", "noxfile.py")
 #: The backends that run on each library. The name of the library is also that of its extra.
 LIBRARIES = {
     "numpy": ("numpy", "strict", "dask"),
@@ -172,6 +172,13 @@ def bench(session: nox.Session) -> None:
     """Time the suite on each backend, and the reference: the tables of RESULTS.md."""
     session.install(f"{ROOT}[numpy,strict,dask,torch,jax]", *group("bench"), *PINNED.values())
     session.run("python", "-m", "attnspec.conformance.meta.benchmark", *session.posargs)
+
+
+@nox.session
+def site(session: nox.Session) -> None:
+    """Build the site in build/site/html, from this clone. Options after `--` are those of site/build.py."""
+    session.install(str(ROOT), *group("site"))
+    session.run("python", str(ROOT / "site" / "build.py"), *session.posargs)
 
 
 @nox.session

@@ -141,10 +141,10 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def _of_argument(one: Argument) -> tuple[str, ...]:
-    shape = _shape_of(one)
+    shape = shape_of(one)
     return (
         f"`{one.name}`",
-        _kind(one),
+        kind_of(one),
         f"broadcasts{' by blocks' if one.by_blocks else ''} to {shape}" if one.broadcasts else shape,
         one.meaning,
         ", ".join(one.role),
@@ -155,7 +155,7 @@ def _of_argument(one: Argument) -> tuple[str, ...]:
 
 def _of_output(one: Output, form: Operation) -> tuple[str, ...]:
     asked = f"with `{one.option or one.of}`" if one.option or one.of in form.options else "always"
-    return f"gives `{one.name}`", _KINDS[one.numbers], _shape_of(one), asked, "", "", f"[{one.rule}]"
+    return f"gives `{one.name}`", _KINDS[one.numbers], shape_of(one), asked, "", "", f"[{one.rule}]"
 
 
 def _names(names: Iterable[str]) -> str:
@@ -179,8 +179,16 @@ def _axis(letter: str) -> str:
 _CONVENTIONS = {"column": "columns", "linear": "linear"}
 
 
-def _shape_of(one: Argument | Output) -> str:
-    """Return a shape, and the shapes of other conventions if they differ."""
+def shape_of(one: Argument | Output) -> str:
+    """Return a shape, and the shapes of other conventions if they differ.
+
+    Examples
+    --------
+    >>> from attnspec import OPERATIONS
+    >>> from attnspec.tables import shape_of
+    >>> shape_of(OPERATIONS["attention"].arguments["query"])
+    '`(*B, Hq, L, D)`'
+    """
     if not one.shape:
         return ""
     plain, other = _shape(one.shape), _shape(turned(one.shape))
@@ -188,7 +196,16 @@ def _shape_of(one: Argument | Output) -> str:
     return f"{plain}, {words} {other}" if words and plain != other else plain
 
 
-def _kind(one: Argument) -> str:
+def kind_of(one: Argument) -> str:
+    """Return what an argument holds, and the range of its numbers.
+
+    Examples
+    --------
+    >>> from attnspec import OPERATIONS
+    >>> from attnspec.tables import kind_of
+    >>> kind_of(OPERATIONS["attention"].arguments["softcap"])
+    'number, above 0'
+    """
     if one.kind == "word":
         return " or ".join(f"`{word}`" for word in one.words)
     plain = _KINDS[one.numbers] if one.kind == "array" else _FORMS.get(one.kind, one.kind)

@@ -38,6 +38,15 @@ def test_the_table_is_one_that_the_command_prints():
     assert "ERROR" not in table
 
 
+def test_the_page_of_the_package_needs_no_file_of_the_repository():
+    """A package index shows it elsewhere: it has no relative link, and the same report as the README."""
+    page = (ROOT / "PACKAGE.md").read_text(encoding="utf-8")
+    assert re.findall(r"\]\((?!https://)", page) == []
+    assert re.findall(r"^\[[^]]+\]: (?!https://)", page, re.MULTILINE) == []
+    assert block("text")[0] in page
+    assert page.splitlines()[2].startswith("attnspec is a specification of scaled dot-product attention")
+
+
 def test_ci_runs_the_command_of_the_readme():
     *_, tests = [line for line in block("sh")[-1].splitlines() if "nox" in line]
     assert tests.replace("install nox", "install --quiet nox") in (ROOT / ".ci" / "run").read_text()

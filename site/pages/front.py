@@ -1,0 +1,168 @@
+"""The front page, and the page about citing."""
+
+from attnspec import CHAPTERS, __version__
+from pages.chapters import BESIDE
+from pages.known import LIBRARIES, Known
+from pages.links import GUIDES
+from pages.page import Name, Page, Part, escaped, link, plural, raw, rule_link
+
+#: Questions of readers, with the rules that answer them.
+_QUESTIONS = (
+    ("What does a query with nothing to attend to give?", ("MASK-6", "SOFT-7", "GRAD-10")),
+    ("To which corner is a causal mask aligned?", ("MASK-3", "MASK-7")),
+    ("Is a window inclusive?", ("MASK-8",)),
+    ("Does True in a mask mean attend?", ("MASK-1",)),
+    ("Which key head serves a query head?", ("HEAD-1", "HEAD-2")),
+    ("Is the softcap before the mask?", ("SCORE-5",)),
+    ("May padding hold NaN?", ("MASK-12", "MASK-13")),
+    ("Base and dtype of the lse?", ("SOFT-6", "NUM-7")),
+    ("How large may an error be?", ("NUM-3", "NUM-5")),
+)
+
+
+def front(known: Known, *, results: bool) -> Part:
+    """Return the front page and the page about citing."""
+    head = "---\nhide-toc: true\n---\n\n# attnspec\n"
+    text = "\n".join([head, raw(_body(known, results=results)), *_contents(results=results)])
+    names = [
+        Name("page", "front", "index.html", "the front page"),
+        Name("page", "citing", "citing.html", "how to cite a rule"),
+    ]
+    pages = [Page("index", text), Page("citing", _CITING)]
+    if results:
+        stub = (
+            "# Can I use\n\nThe matrix of rules by library and version: what passes, "
+            "fails, deviates, is not offered or was not run."
+        )
+        pages.append(Page("results/index", stub + "\n"))
+    return Part(tuple(pages), tuple(names))
+
+
+def _body(known: Known, *, results: bool) -> str:
+    cards = [
+        (
+            "spec/index.html",
+            "The standard",
+            f"{len(known.rules)} rules in {len(CHAPTERS)} chapters, each one sentence with an id",
+        ),
+        (
+            "rules/index.html",
+            "Rules",
+            "one page each: reasons, variants, vectors, tests, wrong implementations, findings",
+        ),
+        *(
+            [
+                ("results/index.html", "Can I use", "what each library and version passes, rule by rule"),
+                ("results/compare.html", "Compare", "two libraries, two versions, or your own results file"),
+            ]
+            if results
+            else []
+        ),
+        (
+            "libraries/index.html",
+            "Libraries",
+            f"levels, dialects and deviations of {len(LIBRARIES)} libraries",
+        ),
+        (
+            "findings/index.html",
+            "Findings",
+            f"{len(known.findings)} bugs of released libraries, each with a script",
+        ),
+        ("guide/ten-minutes.html", "Test your kernel", "install, run, read the report: ten minutes"),
+        ("operations/index.html", "Operations", "every argument, with the names that libraries use for it"),
+        (
+            "gallery/index.html",
+            "Gallery",
+            f"{len(known.entries):,} wrong implementations, and what finds them",
+        ),
+    ]
+    grid = "".join(
+        f'<a class="card" href="{address}"><strong>{title}</strong><span>{escaped(said)}</span></a>'
+        for address, title, said in cards
+    )
+    asked = "".join(
+        f"<li>{escaped(question)} <span>{', '.join(rule_link(rule, '') for rule in rules)}</span></li>"
+        for question, rules in _QUESTIONS
+    )
+    chapters = " ".join(link(f"spec/{name}.html", name) for name in CHAPTERS)
+    return (
+        '<p class="lead">A standard for scaled dot-product attention with numbered '
+        "rules, proven values, and a suite that "
+        "tests any implementation against them.</p>"
+        '<form class="find" action="search.html" method="get" role="search"><input '
+        'name="q" type="search" id="find" '
+        'aria-label="Find a rule, an argument, a library or a word" autocomplete="off" '
+        'placeholder="MASK-6, softmax_scale, OpenVINO, empty row"><button>Find</button></form>'
+        f'<div class="cards">{grid}</div>'
+        '<h2 id="questions">Questions<a class="headerlink" href="#questions" title="Link '
+        'to this heading">¶</a></h2>'
+        f'<ul class="questions">{asked}</ul>'
+        f"<p>{link('spec/index.html#frequently-asked-questions', 'More questions')}. "
+        f"Chapters: {chapters}.</p>"
+        f'<p class="about">Version {__version__}: {link("changes.html", "what changed")}. '
+        f"{plural(len(known.cases), 'golden vector')}, {sum(one.number for one in known.counts):,} "
+        "generated cases.</p>"
+    )
+
+
+def _contents(*, results: bool) -> list[str]:
+    guides = [page for page in GUIDES.values() if page != "changes"]
+    look_up = [
+        "rules/index",
+        "operations/index",
+        "spec/levels",
+        "spec/glossary",
+        "cases/index",
+        "gallery/index",
+        "pictures",
+    ]
+    tables = ["results/index"] if results else []
+    beside = [name for name in BESIDE if name not in ("levels", "glossary")]
+    parts = {
+        "Look up": look_up,
+        "Libraries": [*tables, "libraries/index", "findings/index"],
+        "The standard": ["spec/index", *(f"spec/{name}" for name in (*CHAPTERS, *beside))],
+        "Use it": [*guides, "changes", "citing"],
+    }
+    return [
+        "```{toctree}\n:hidden:\n:titlesonly:\n:caption: " + caption + "\n\n" + "\n".join(pages) + "\n```\n"
+        for caption, pages in parts.items()
+    ]
+
+
+_CITING = """# Cite a rule
+
+An id is permanent: it is never renumbered and never reused. Write `MASK-6`, with the version of the standard
+if it matters. These addresses are permanent too:
+
+| what | address |
+| --- | --- |
+| rule | `rules/MASK-6.html` |
+| variant | `rules/MASK-6.html#uniform` |
+| golden vector, with its numbers | `rules/MASK-6.html#masking-empty-first` |
+| case | `cases/masking.html#masking-empty-first` |
+| operation, argument | `operations/attention.html#scale` |
+| entry of the gallery | `gallery/MASK-6.html#empty_rows_are_nan` |
+| finding | `findings/jax.html#empty_row_mean` |
+| library | `libraries/jax.html` |
+| results | `results/index.html` |
+
+## From a project with Sphinx
+
+The site has an `objects.inv`. Name the place of the site in `conf.py`, as an address or as a folder:
+
+```python
+extensions = ["sphinx.ext.intersphinx"]
+intersphinx_mapping = {"attnspec": ("ADDRESS OF THE SITE", None)}
+```
+
+Then cite by the role of the kind: `rule`, `variant`, `case`, `operation`, `argument`, `entry`, `finding` or
+`library`.
+
+```rst
+Rows with nothing to attend to give zero (:external+attnspec:attnspec:rule:`MASK-6`).
+Earlier releases gave the mean (:external+attnspec:attnspec:variant:`MASK-6:uniform`).
+```
+
+`` :external+attnspec:ref:`rule:MASK-6` `` gives the title of the rule as the text of the link.
+"""

@@ -1,0 +1,170 @@
+"""The page of each library: its backends, declared deviations, and findings."""
+
+import json
+import lzma
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attnspec.conformance.report.levels import standings
+from attnspec.conformance.verdict import Verdict, from_json
+from pages.findings import row
+from pages.known import LIBRARIES, Known, backends_of
+from pages.page import (
+    ORPHAN,
+    Name,
+    Page,
+    Part,
+    code,
+    crumbs,
+    escaped,
+    inline,
+    link,
+    plural,
+    raw,
+    rule_link,
+    table,
+)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What the stored results say of one version of a backend.
+
+    Attributes
+    ----------
+    backend, version : str
+    reached : tuple of str
+        The levels that it reaches.
+    statuses : mapping of str to int
+        The number of verdicts of each status.
+    declared : mapping of (rule, text) to int
+        The number of cases that show each declared deviation.
+    """
+
+    backend: str
+    version: str
+    reached: tuple[str, ...]
+    statuses: Mapping[str, int]
+    declared: Mapping[tuple[str, str, str], int]
+
+
+def stored(folder: Path) -> tuple[Standing, ...]:
+    """Read the stored results. Their format was checked when they were stored."""
+    return tuple(one for path in sorted(folder.glob("*.jsonl.xz")) for one in _standings(path))
+
+
+def libraries(known: Known, standing: tuple[Standing, ...], *, results: bool) -> Part:
+    """Return the page of each library, and their list."""
+    pages = []
+    names = []
+    rows = []
+    for library, name in LIBRARIES.items():
+        own = [one for one in standing if one.backend in backends_of(library)]
+        pages.append(Page(f"libraries/{library}", _page(library, own, known, results=results)))
+        count = sum(one.library == library for one in known.findings)
+        names.append(
+            Name("library", library, f"libraries/{library}.html", f"{name}: levels, deviations, findings")
+        )
+        reached = " ".join(dict.fromkeys(level for one in own for level in one.reached))
+        found = link(f"../findings/{library}.html", plural(count, "finding")) if count else ""
+        rows.append(
+            (
+                link(f"{library}.html", escaped(name)),
+                "<br>".join(code(one) for one in backends_of(library)),
+                reached,
+                found,
+            )
+        )
+    text = (
+        "# Libraries\n\nThe libraries that the suite has been run on, each through one or more backends.\n\n"
+    )
+    head = ("library", "backends", "levels that a backend reaches", "findings")
+    index = Page("libraries/index", text + raw(table(head, rows, label="Libraries")))
+    return Part((index, *pages), tuple(names))
+
+
+def _page(library: str, own: list[Standing], known: Known, *, results: bool) -> str:
+    name = LIBRARIES[library]
+    findings = [one for one in known.findings if one.library == library]
+    parts = [
+        ORPHAN + raw(crumbs(("../index.html", "attnspec"), ("index.html", "Libraries"))),
+        f"# {name}\n",
+        "## Results\n",
+    ]
+    if own:
+        head = ("backend", "version", "levels reached", "verdicts")
+        parts.append(
+            raw(table(head, [_result(one, results=results) for one in own], label=f"Results of {name}"))
+        )
+        if results:
+            parts.append("[All libraries, rule by rule](page:../results/index.html)\n")
+    else:
+        backends = ", ".join(f"`{one}`" for one in backends_of(library))
+        parts.append(f"No stored results. Backends: {backends}. `attnspec check {library}` runs them.\n")
+    declared: dict[tuple[str, str, str], dict[str, None]] = {}
+    for one in own:
+        for key in one.declared:
+            declared.setdefault(key, {})[one.backend] = None
+    if declared:
+        order = list(known.rules)
+        rows = [
+            (rule_link(rule), _what(rule, variant, reason, known), "<br>".join(code(one) for one in backends))
+            for (rule, variant, reason), backends in sorted(
+                declared.items(), key=lambda item: (order.index(item[0][0]), item[0][1:])
+            )
+        ]
+        parts += [
+            "## Dialect and deviations\n",
+            "What the backends declare and the suite has verified. Variants have names of the standard.\n",
+            raw(table(("rule", "what happens instead", "backends"), rows, label="Declared deviations")),
+        ]
+    if findings:
+        head = ("finding", "seen with", "rules", "thread")
+        rows = [row(one, known) for one in findings]
+        parts += [
+            "## Findings\n",
+            f"[{plural(len(findings), 'finding')} with scripts](page:../findings/{library}.html)\n",
+            raw(table(head, rows, label="Findings")),
+        ]
+    parts.append(
+        "How its arguments translate: [dialects](../spec/dialects.md) and [calls](../spec/calls.md).\n"
+    )
+    return "\n".join(parts)
+
+
+def _result(one: Standing, *, results: bool) -> tuple[str, ...]:
+    words = ("pass", "deviation", "should not met", "fail", "error", "unsupported")
+    counts = ", ".join(f"{one.statuses[word]:,} {word}" for word in words if one.statuses.get(word))
+    backend = link(f"../results/{one.backend}.html", code(one.backend)) if results else code(one.backend)
+    return (backend, escaped(one.version), ", ".join(one.reached) or "none", counts)
+
+
+def _what(rule: str, variant: str, reason: str, known: Known) -> str:
+    variants = {each.name: each for each in known.rules[rule].variants}
+    if variant in variants:
+        said = variants[variant].text.partition(". ")[0]
+        return f"{link(f'../rules/{rule}.html#{variant}', code(variant))}: {inline(said, known=known.ids)}"
+    return inline(reason, known=known.ids)
+
+
+def _standings(path: Path) -> Iterator[Standing]:
+    verdicts: dict[str, list[Verdict]] = {}
+    versions: dict[str, str] = {}
+    with lzma.open(path, "rt", encoding="utf-8") as file:
+        for line in file:
+            ((kind, entry),) = json.loads(line).items()
+            if kind == "subject":
+                versions[entry["name"]] = f"{entry['library']} {entry['version']}"
+            elif kind == "verdict":
+                verdicts.setdefault(entry["backend"], []).append(from_json(entry))
+    for backend, own in verdicts.items():
+        declared: Counter[tuple[str, str, str]] = Counter()
+        for one in own:
+            if one.status == "deviation":
+                declared[one.rule, one.variant, "" if one.variant else one.reason] += 1
+        reached = tuple(each.level for each in standings(own) if each.reached)
+        statuses: Mapping[str, Any] = Counter(one.status for one in own)
+        yield Standing(backend, versions.get(backend, ""), reached, statuses, declared)

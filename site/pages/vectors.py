@@ -1,0 +1,103 @@
+"""Golden vectors as HTML: inputs and proven values, and buttons that copy them as code."""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec import Case
+from pages.page import code, escaped, inline, plural, raw, rule_link
+from pages.snippets import FORMATS
+
+#: An array with more elements is shown folded.
+_MOST = 160
+
+
+def shown(case: Case, known: frozenset[str]) -> str:
+    """Return a golden vector as a section of the page of its first rule."""
+    others = [rule for rule in case.rules[1:] if rule in known]
+    about = [f"<code>{case.id}</code>", f'<a href="../operations/{case.operation}.html">{case.operation}</a>']
+    if others:
+        about.append(f"also tests {', '.join(rule_link(rule) for rule in others)}")
+    buttons = "".join(
+        f'<button type="button" data-case="{case.id}" data-format="{name}">{label}</button>'
+        for name, (label, _) in FORMATS.items()
+    )
+    parts = [
+        f'<p class="about">{" · ".join(about)}</p>',
+        f'<p class="copy" role="group" aria-label="Copy {case.id} as code"><span>Copy as</span>{buttons}</p>',
+        _values("Arguments", case.arguments),
+    ]
+    if case.expected:
+        parts.append(_values("Proven values", case.expected, "proven"))
+    if case.misuse:
+        names = " or ".join(code(name) for name in (case.misuse.argument, *case.misuse.named))
+        may = "may" if case.misuse.allowed else "must"
+        parts.append(f'<p class="refused">The call {may} be refused. The error names {names}.</p>')
+    for other in case.alternatives:
+        title = (
+            f'Variant <a href="{other.rule}.html#{other.variant}"><code>{other.variant}</code></a>'
+            f" of {other.rule}, which a conforming implementation does not give"
+        )
+        parts.append(_values(title, other.expected, "variant"))
+    parts.append(
+        f'<p class="about">Source: {inline(case.provenance.source)}. '
+        f"Inputs: {inline(case.provenance.inputs)}.</p>"
+    )
+    return f"({case.id})=\n### {case.title[:1].upper()}{case.title[1:]}\n\n{raw(*parts)}"
+
+
+def script(case: Case) -> str:
+    """Return the script that gives a page the code of a case, loaded when a button is pressed."""
+    texts = {name: write(case) for name, (_, write) in FORMATS.items()}
+    return f"attnspecCase({json.dumps(case.id)}, {json.dumps(texts)});\n"
+
+
+def _values(title: str, group: Mapping[str, Any], kind: str = "") -> str:
+    rows = []
+    for name, thing in group.items():
+        if isinstance(thing, np.ndarray):
+            what = f"{thing.dtype} ({', '.join(map(str, thing.shape))})"
+            said = f"<pre>{escaped(_grid(thing))}</pre>"
+            if thing.size > _MOST:
+                said = f"<details><summary>{plural(thing.size, 'number')}</summary>{said}</details>"
+        else:
+            what, said = "", code(repr(thing))
+        rows.append(f'<tr><th scope="row"><code>{name}</code></th><td>{what}</td><td>{said}</td></tr>')
+    own = f" {kind}" if kind else ""
+    return (
+        f'<div class="wide" tabindex="0" role="region" aria-label="values"><table class="values{own}">'
+        f"<caption>{title}</caption>{''.join(rows)}</table></div>"
+    )
+
+
+def _grid(array: NDArray[Any]) -> str:
+    """Write an array with aligned columns, one line a row, and an empty line between matrices."""
+    if array.size == 0:
+        return "no element"
+    plain = array if array.dtype.kind in "biu" else array.astype(np.float64)
+    texts = [_short(x, str(array.dtype)) for x in plain.ravel().tolist()]
+    columns = array.shape[-1] if array.ndim else 1
+    widths = [max(map(len, texts[column::columns])) for column in range(columns)]
+    rows = [
+        "  ".join(text.rjust(width) for text, width in zip(texts[at : at + columns], widths, strict=True))
+        for at in range(0, len(texts), columns)
+    ]
+    height = array.shape[-2] if array.ndim > 1 else 1
+    return "\n\n".join("\n".join(rows[at : at + height]) for at in range(0, len(rows), height))
+
+
+def _short(x: Any, dtype: str) -> str:
+    if isinstance(x, bool):
+        return "T" if x else "·"
+    if isinstance(x, int):
+        return str(x)
+    if not math.isfinite(x):
+        return {"inf": "inf", "-inf": "-inf"}.get(str(x), "nan")
+    text = repr(float(np.float32(x))) if dtype == "float32" and len(repr(x)) > 12 else repr(x)
+    if dtype == "float32" and float(np.float32(text)) == x:
+        text = str(np.float32(x))
+    return text.removesuffix(".0")
