@@ -6,7 +6,9 @@
 """
 
 import lzma
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,6 +17,7 @@ import click
 from attnspec.conformance.html.column import slug_of
 from attnspec.conformance.results import Footer, Run, Subject, line
 from attnspec.conformance.results_file import runs_of
+from attnspec.conformance.verdict import Verdict
 
 
 def why_not(run: Run, subject: Subject) -> str:
@@ -35,12 +38,19 @@ def why_not(run: Run, subject: Subject) -> str:
 
 
 def lines_of(run: Run, subject: Subject) -> Iterator[str]:
-    """Yield the lines of one backend of a run, unchanged, as a run of its own."""
-    own = [verdict for verdict in run.verdicts if verdict.backend == subject.name]
+    """Yield the lines of one backend of a run as a run of its own. Paths begin at the installed package."""
+    own = [_without_folder(verdict) for verdict in run.verdicts if verdict.backend == subject.name]
     yield line("header", run.header)
     yield line("subject", subject)
     yield from (line("verdict", verdict) for verdict in own)
     yield line("footer", Footer(len(own)))
+
+
+def _without_folder(verdict: Verdict) -> Verdict:
+    if verdict.raised is None:
+        return verdict
+    file = re.sub(r"^.*/(?:site-packages|__editable__[^/]*)/", "", verdict.raised.file)
+    return replace(verdict, raised=replace(verdict.raised, file=file))
 
 
 @click.command()
