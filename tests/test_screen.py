@@ -191,3 +191,8 @@ def test_of_each_cause_one_failure_is_shown_and_the_others_are_counted():
     text = screen(Report(replace(RESULTS, verdicts=verdicts)))
     assert "(and 3 more of m:f under MASK-6)" in text
     assert "also: 1 case under another rule, with the same cause: MASK-5" in text
+
+
+def test_a_single_case_is_one_case():
+    (one,) = [one for one in PERFECT.verdicts if one.rules == ("MASK-7",)]
+    assert row(screen(Report(replace(PERFECT, verdicts=(one, FAIL)))), "masking") == ["1 pass, 1 case"]

@@ -100,7 +100,9 @@ class Column:
         if not holding:
             return ("unsupported" if without else ""), "unsupported"
         cases: set[str] = set().union(*(self.passed[rule] for rule in holding))
-        more = f"{without} unsupported" if without else f"{len(cases)} cases"
+        more = (
+            f"{without} unsupported" if without else f"{len(cases)} {'case' if len(cases) == 1 else 'cases'}"
+        )
         return f"{len(holding)} pass, {more}", "pass"
 
 
