@@ -15,9 +15,11 @@ from click.testing import CliRunner
 from html_results import HOSTILE, data_of, every_rule, verdict, verdicts, write_all, write_run
 
 from attnspec import SpecError, levels, rules
+from attnspec.backends.names import PORTABLE
 from attnspec.conformance.cli.main import main
 from attnspec.conformance.html import write
 from attnspec.conformance.html.marks import MARKS
+from attnspec.conformance.html.portable import label_of
 from attnspec.conformance.html.write import ASSETS
 from attnspec.conformance.meta.store_results import main as store
 from attnspec.conformance.results import read
@@ -169,6 +171,38 @@ def test_versions_are_ordered_as_numbers_not_as_text(tmp_path):
     write(paths, tmp_path / "out")
     newest = [one["version"] for one in _columns(tmp_path / "out").values() if one["newest"]]
     assert newest == ["1.10"]
+
+
+def test_portable_code_is_last_and_is_not_called_like_the_library(tmp_path):
+    names = ("jax-portable", "mine:f", "torch-sdpa", "numpy-portable")
+    paths = [write_run(tmp_path / f"{n}-2026-01-01.jsonl", name) for n, name in enumerate(names)]
+    write(paths, tmp_path / "out", library_page=lambda name: f"../libraries/{name}.html")
+    columns = [*_columns(tmp_path / "out").values()]
+    assert [one["backend"] for one in columns] == ["torch-sdpa", "mine:f", "numpy-portable", "jax-portable"]
+    assert columns[-1]["label"] == "portable code on JAX"
+    assert columns[0]["label"] == "torch-sdpa"
+    front = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert "say nothing about the attention functions of the library" in front
+    not_run = front[front.index("Not run: ") : front.index("No results of these backends")]
+    assert '<a href="../libraries/jax-nn.html">jax-nn</a>' in not_run
+    assert "torch-sdpa" not in not_run
+    assert "portable" not in not_run
+    page = (tmp_path / "out" / "jax-portable.html").read_text(encoding="utf-8")
+    assert "<h1>portable code on JAX</h1>" in page
+    assert "say nothing about the attention" in page
+
+
+def test_own_pages_do_not_list_the_backends_of_libraries(tmp_path):
+    write([write_run(tmp_path / "m.jsonl")], tmp_path / "out")
+    front = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert "Not run" not in front
+    assert "Portable code" not in front
+
+
+def test_every_portable_backend_has_the_name_of_its_library():
+    named = {"numpy": "NumPy", "strict": "array-api-strict", "dask": "Dask", "torch": "PyTorch", "jax": "JAX"}
+    expected = {f"{library}-portable": f"portable code on {name}" for library, name in named.items()}
+    assert {name: label_of(name) for name in PORTABLE} == expected
 
 
 def test_names_that_give_one_address_get_addresses_of_their_own(tmp_path):

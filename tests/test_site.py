@@ -25,6 +25,7 @@ if SITE.is_dir():
     from check import problems
     from pages.chapters import chapters, guides, section
     from pages.known import LIBRARIES, backends_of, gathered, library_of
+    from pages.libraries import Standing, libraries
     from pages.links import addresses, relinked
     from pages.page import inline
     from pages.rules import rules as pages_of_rules
@@ -228,6 +229,27 @@ def test_every_library_with_a_finding_or_a_backend_has_a_page(known):
     assert {one.library for one in known.findings} <= set(LIBRARIES)
     assert {backend for library in LIBRARIES for backend in backends_of(library)} == names
     assert library_of("paddlepaddle") == "paddle"
+
+
+def test_portable_code_is_kept_apart_from_the_library_that_it_runs_on(known):
+    standing = (
+        Standing("jax-portable", "jax 1", ("core", "masked"), {"pass": 9}, {}),
+        Standing("torch-sdpa", "torch 2", ("core",), {"pass": 9}, {}),
+        Standing("torch-portable", "torch 2", ("core", "masked"), {"pass": 9}, {}),
+    )
+    pages = {one.path: one.text for one in libraries(known, standing, results=True).pages}
+    own, _, portable = pages["libraries/index"].partition("## Portable code")
+    rows = {row.partition('.html"')[0]: row for row in own.split('<a href="') if ".html" in row}
+    assert "not run" in rows["jax"]
+    assert "masked" not in rows["jax"]
+    assert "masked" not in rows["torch"]
+    assert "core" in rows["torch"]
+    assert "portable code on JAX" in portable
+    assert "masked" in portable
+    assert "say nothing about the attention functions of the library" in portable
+    page = pages["libraries/jax"]
+    assert page.index("jax-nn-jit") < page.index("portable code on JAX")
+    assert page.count("no stored results") == 2
 
 
 def _site(folder, **pages):

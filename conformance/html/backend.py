@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from attnspec import levels, rules
+from attnspec.backends.names import PORTABLE
 from attnspec.conformance.html.badges import badge_path
 from attnspec.conformance.html.chart import charts
 from attnspec.conformance.html.column import Column
 from attnspec.conformance.html.folder import page_of, run_page, runs_of_backend
 from attnspec.conformance.html.marks import MARKS
 from attnspec.conformance.html.page import Links, at, frame, link
+from attnspec.conformance.html.portable import NOTE
 from attnspec.conformance.report.cell import cell
 
 _MARK = {mark.letter: mark for mark in MARKS}
@@ -21,10 +23,11 @@ def backend_page(column: Column, columns: Sequence[Column], links: Links, root: 
     """Return the page of a run, `root` being the way from it to the folder."""
     where = links.library(column.library) if links.library else ""
     library = link(at(root, where), column.library) if where else escape(column.library)
-    notes = "".join(f"<p class='note'>{escape(note)}</p>" for note in column.notes)
+    said = (NOTE, *column.notes) if column.backend in PORTABLE else column.notes
+    notes = "".join(f"<p class='note'>{escape(note)}</p>" for note in said)
     return frame(
         column.title,
-        f"""<h1>{escape(column.backend)}</h1>
+        f"""<h1>{escape(column.label)}</h1>
 <p class="lead">{library} {escape(column.version)}: {escape(column.headline)}</p>
 {notes}
 <p>Run of {column.date}, {_PARTS.get(column.part, "a part of the suite")},

@@ -11,6 +11,7 @@ from typing import Any
 from attnspec import rules
 from attnspec.conformance.html.detail import details_of
 from attnspec.conformance.html.marks import letter_of, letter_of_case, letter_of_level
+from attnspec.conformance.html.portable import label_of
 from attnspec.conformance.html.shares import Shares, shares_of
 from attnspec.conformance.report.by_rule import about, by_rule
 from attnspec.conformance.report.headline import headline_of, why_not_whole
@@ -83,9 +84,14 @@ class Column:
         return letter_of_level(self.standings.get(name))
 
     @property
+    def label(self) -> str:
+        """The name of the backend on a page."""
+        return label_of(self.backend)
+
+    @property
     def title(self) -> str:
         """The backend with the version of its library."""
-        return f"{self.backend}, {self.library} {self.version}"
+        return f"{self.label}, {self.library} {self.version}"
 
 
 def columns_of(results: Results, date: str) -> Iterator[Column]:

@@ -18,7 +18,7 @@
   const known = () => [...own, ...matrix.columns];
   const keyOf = (column) => column.slug || `file:${own.indexOf(column)}`;
   const labelOf = (column) =>
-    column.file ? `${column.file}: ${column.backend} ${column.version}` : `${column.backend} ${column.version}, ${column.date}`;
+    column.file ? `${column.file}: ${column.backend} ${column.version}` : `${column.label} ${column.version}, ${column.date}`;
 
   function find(key) {
     return known().find((column) => keyOf(column) === key) || matrix.columns.find((column) => column.backend === key && column.newest);

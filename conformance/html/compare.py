@@ -43,7 +43,7 @@ def _history(columns: Sequence[Column]) -> str:
             changed = ""
             if index:
                 changed = f'<a href="#left={runs[index - 1].slug}&amp;right={one.slug}">what changed</a>'
-            name = f'<a href="{escape(page_of(one, columns))}">{escape(one.backend)}</a>'
+            name = f'<a href="{escape(page_of(one, columns))}">{escape(one.label)}</a>'
             run = f'<a href="{run_page(one)}">{one.date}</a>'
             rows.append(
                 f'<tr><th scope="row">{name}</th><td>{escape(one.library)} {escape(one.version)}</td>'

@@ -13,11 +13,16 @@ from attnspec.conformance.html.column import Column, slug_of
 #: Names of other pages, which no backend may have.
 _TAKEN = frozenset({"index", "compare", "matrix", "levels"})
 _Key = TypeVar("_Key")
-_ORDER = {name: index for index, name in enumerate((*PORTABLE, *ADAPTERS, *SEPARATE))}
+_ORDER = {name: index for index, name in enumerate((*ADAPTERS, *SEPARATE))}
+#: The number of the backends of readers: after those of libraries, before the portable ones.
+_OWN = len(_ORDER)
+_ORDER |= {name: _OWN + 1 + index for index, name in enumerate(PORTABLE)}
 
 
 def placed(columns: Iterable[Column]) -> list[Column]:
     """Return columns in the order of backends, versions and days, each with names for its pages.
+
+    Portable code is last, because it is no attention of the library that it runs on.
 
     Examples
     --------
@@ -37,7 +42,7 @@ def placed(columns: Iterable[Column]) -> list[Column]:
 
 
 def _order(column: Column) -> tuple[int, str, bool, Version | str, str]:
-    number = _ORDER.get(column.backend, len(_ORDER))
+    number = _ORDER.get(column.backend, _OWN)
     try:
         return number, column.backend, True, Version(column.version), column.date
     except InvalidVersion:

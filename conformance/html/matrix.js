@@ -46,7 +46,7 @@
     const chosen = shownBackends();
     const boxes = BACKENDS.map((name) => {
       const on = !chosen || chosen.has(name) || chosen.has(libraryOf(name));
-      return `<label class="check"><input type="checkbox" name="library" value="${esc(name)}"${on ? " checked" : ""}> ${esc(name)}</label>`;
+      return `<label class="check"><input type="checkbox" name="library" value="${esc(name)}"${on ? " checked" : ""}> ${esc(labelOf(name))}</label>`;
     });
     form.innerHTML = `<label>Rule<input type="search" name="q" placeholder="id or words" value="${esc(state.q || "")}"></label>
 ${select("chapter", "Chapter", CHAPTERS.map((name) => [name, name]), "all chapters")}
@@ -61,6 +61,10 @@ ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0
 
   function libraryOf(backend) {
     return matrix.columns.find((column) => column.backend === backend).library;
+  }
+
+  function labelOf(backend) {
+    return matrix.columns.find((column) => column.backend === backend).label;
   }
 
   // The rules of a level and of those that it builds on.
@@ -104,13 +108,13 @@ ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0
   function said(column, rule, letter) {
     const of = `${column.bad[rule.index]} of ${column.judged[rule.index]}`;
     const number = "fdsm".includes(letter) ? `, ${of} cases` : letter === "p" ? `, ${column.judged[rule.index]} cases` : "";
-    return `${column.backend} ${column.version}, ${rule.id}: ${MARK[letter][2]}${number}`;
+    return `${column.label} ${column.version}, ${rule.id}: ${MARK[letter][2]}${number}`;
   }
 
   function levelRow({ level, letters }) {
     const cells = letters.map((letter, at_) => {
       const what = letter === "p" ? "reached" : `not reached, ${MARK[letter][2]}`;
-      return cell(letter, `${columns[at_].backend} ${columns[at_].version}, level ${level}: ${what}`, `data-level="${level}" data-column="${at_}"`);
+      return cell(letter, `${columns[at_].label} ${columns[at_].version}, level ${level}: ${what}`, `data-level="${level}" data-column="${at_}"`);
     });
     return `<tr><th scope="row" tabindex="-1"><b>${level}</b></th>${cells.join("")}</tr>`;
   }
@@ -129,7 +133,7 @@ ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0
     const { levels, rules } = choose();
     const heads = columns.map((column, index) => {
       const old = column.newest && !state.all ? "" : ` <small>${esc(column.date)}</small>`;
-      return `<th scope="col" tabindex="-1" class="name"><a tabindex="-1" href="${esc(column.page)}" title="${esc(`${column.backend}, ${column.library} ${column.version}: ${column.headline}`)}"><span>${esc(column.backend)} <small>${esc(column.version)}</small>${old}</span></a></th>`;
+      return `<th scope="col" tabindex="-1" class="name"><a tabindex="-1" href="${esc(column.page)}" title="${esc(`${column.label}, ${column.library} ${column.version}: ${column.headline}`)}"><span>${esc(column.label)} <small>${esc(column.version)}</small>${old}</span></a></th>`;
     });
     const bodies = levels.length ? [group("Levels", levels.map(levelRow).join(""))] : [];
     for (const chapter of CHAPTERS) {
@@ -183,7 +187,7 @@ ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0
     const rule = RULES[NUMBER.get(what)];
     if (!column || (!rule && level < 0)) return;
     const data = await attnspec.load(column.slug);
-    const subtitle = `<a href="${esc(column.page)}">${esc(column.backend)}</a>, ${esc(column.library)} ${esc(column.version)}, run of ${column.date}`;
+    const subtitle = `<a href="${esc(column.page)}">${esc(column.label)}</a>, ${esc(column.library)} ${esc(column.version)}, run of ${column.date}`;
     const letter = rule ? column.letters[rule.index] : column.levels[level];
     const ofLevel = letter === "p" ? ["reached", "every rule of the level holds"] : ["not reached", "see what it lacks"];
     const content = rule ? detail.body(data.cells[rule.id], data.findings) : detail.lacks(data.levels[matrix.levels[level].name], matrix.rules);

@@ -6,11 +6,13 @@ from html import escape
 from typing import Any
 
 from attnspec import __version__, levels, rules
+from attnspec.backends.names import PORTABLE
 from attnspec.conformance.html.cases import run_length
 from attnspec.conformance.html.column import Column
 from attnspec.conformance.html.folder import newest, page_of
 from attnspec.conformance.html.marks import MARKS
-from attnspec.conformance.html.page import Links, frame
+from attnspec.conformance.html.page import Links, frame, link
+from attnspec.conformance.html.portable import NOTE, without_run
 
 SCRIPTS = ("shared.js", "detail.js")
 
@@ -38,6 +40,7 @@ def matrix_data(columns: Sequence[Column], links: Links) -> dict[str, Any]:
             {
                 "slug": one.slug,
                 "backend": one.backend,
+                "label": one.label,
                 "library": one.library,
                 "version": one.version,
                 "date": one.date,
@@ -110,6 +113,7 @@ def matrix_page(columns: Sequence[Column], links: Links) -> str:
 {len(columns)} run{"s" * (len(columns) != 1)}. A cell shows what was got, expected and allowed, and a script.
 As data: <a href="matrix.csv">rules</a> and <a href="levels.csv">levels</a> as CSV,
 <a href="matrix.json">all as JSON</a>.</p>
+{_notes(columns, links)}
 <form id="filters" class="filters" aria-label="Filters" hidden></form>
 <p id="count" class="count" role="status"></p>
 <div id="matrix" class="scroll"></div>
@@ -127,6 +131,20 @@ page contains the filters and the open cell.</p>
         home=links.home,
         scripts=(*SCRIPTS, "matrix.js", "data/matrix.js"),
     )
+
+
+def _notes(columns: Sequence[Column], links: Links) -> str:
+    """Say what portable code is, and on pages with libraries, which backends of theirs were not run."""
+    run = {one.backend for one in columns}
+    found = []
+    if run & PORTABLE.keys():
+        found.append(f"{escape(NOTE)} These columns are the last.")
+    if links.library is not None and (missing := without_run(run)):
+        names = ", ".join(link(links.library(name), name) for name in missing)
+        found.append(
+            f"Not run: {names}. No results of these backends are stored: neither a pass nor a failure."
+        )
+    return "".join(f'<p class="note">{one}</p>' for one in found)
 
 
 def _not_holding(column: Column, rule: str) -> int:

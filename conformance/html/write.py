@@ -47,6 +47,7 @@ def write(
     rule_page, finding_page, library_page : callable, optional
         The address of the page of a rule by its id, of a finding by ``library/name``, and of a library
         by its name, all relative to the folder. By default, a rule has the address that reports use.
+        With `library_page`, the first page names the backends of libraries that were not run.
     home : str, optional
         The address of the front page, relative to the folder.
 

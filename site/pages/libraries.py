@@ -3,11 +3,13 @@
 import json
 import lzma
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from attnspec.backends.names import PORTABLE
+from attnspec.conformance.html.portable import NOTE, label_of
 from attnspec.conformance.report.levels import standings
 from attnspec.conformance.verdict import Verdict, from_json
 from pages.findings import row
@@ -60,7 +62,8 @@ def libraries(known: Known, standing: tuple[Standing, ...], *, results: bool) ->
     """Return the page of each library, and their list."""
     pages = []
     names = []
-    rows = []
+    rows: list[tuple[str, ...]] = []
+    last: list[tuple[str, ...]] = []
     for library, name in LIBRARIES.items():
         own = [one for one in standing if one.backend in backends_of(library)]
         pages.append(Page(f"libraries/{library}", _page(library, own, known, results=results)))
@@ -68,21 +71,19 @@ def libraries(known: Known, standing: tuple[Standing, ...], *, results: bool) ->
         names.append(
             Name("library", library, f"libraries/{library}.html", f"{name}: levels, deviations, findings")
         )
-        reached = " ".join(dict.fromkeys(level for one in own for level in one.reached))
         found = link(f"../findings/{library}.html", plural(count, "finding")) if count else ""
-        rows.append(
-            (
-                link(f"{library}.html", escaped(name)),
-                "<br>".join(code(one) for one in backends_of(library)),
-                reached,
-                found,
-            )
-        )
+        page = link(f"{library}.html", escaped(name))
+        if functions := [one for one in backends_of(library) if one not in PORTABLE]:
+            rows.append((page, *_of_backends(functions, own), found))
+        if portable := [one for one in backends_of(library) if one in PORTABLE]:
+            last.append((page, *_of_backends(portable, own)))
     text = (
         "# Libraries\n\nThe libraries that the suite has been run on, each through one or more backends.\n\n"
     )
     head = ("library", "backends", "levels that a backend reaches", "findings")
-    index = Page("libraries/index", text + raw(table(head, rows, label="Libraries")))
+    text += raw(table(head, rows, label="Libraries"))
+    text += f"\n## Portable code\n\n{NOTE}\n\n" + raw(table(head[:3], last, label="Portable code"))
+    index = Page("libraries/index", text)
     return Part((index, *pages), tuple(names))
 
 
@@ -96,9 +97,10 @@ def _page(library: str, own: list[Standing], known: Known, *, results: bool) -> 
     ]
     if own:
         head = ("backend", "version", "levels reached", "verdicts")
-        parts.append(
-            raw(table(head, [_result(one, results=results) for one in own], label=f"Results of {name}"))
-        )
+        rows = _results(backends_of(library), own, results=results)
+        parts.append(raw(table(head, rows, label=f"Results of {name}")))
+        if any(one.backend in PORTABLE for one in own):
+            parts.append(f"{NOTE}\n")
         if results:
             parts.append("[All libraries, rule by rule](page:../results/index.html)\n")
     else:
@@ -135,10 +137,35 @@ def _page(library: str, own: list[Standing], known: Known, *, results: bool) -> 
     return "\n".join(parts)
 
 
+def _of_backends(backends: Sequence[str], own: Sequence[Standing]) -> tuple[str, str]:
+    """Return the cells of some backends of a library: their names, and the levels that one reaches."""
+    run = {one.backend for one in own}
+    names = [_called(one) + ("" if one in run else ": not run") for one in backends]
+    levels = dict.fromkeys(level for one in own if one.backend in backends for level in one.reached)
+    said = " ".join(levels) or ("none" if run & {*backends} else "not run")
+    return "<br>".join(names), said
+
+
+def _called(backend: str) -> str:
+    return code(backend) if backend not in PORTABLE else f"{escaped(label_of(backend))}, {code(backend)}"
+
+
+def _results(backends: Sequence[str], own: Sequence[Standing], *, results: bool) -> list[tuple[str, ...]]:
+    """Return the rows of the backends of a library, portable code last, and those without a run as such."""
+    rows: list[tuple[str, ...]] = []
+    for backend in sorted(backends, key=lambda name: name in PORTABLE):
+        found = [one for one in own if one.backend == backend]
+        rows += [_result(one, results=results) for one in found]
+        if not found:
+            rows.append((_called(backend), "", "not run", "no stored results"))
+    return rows
+
+
 def _result(one: Standing, *, results: bool) -> tuple[str, ...]:
     words = ("pass", "deviation", "should not met", "fail", "error", "unsupported")
     counts = ", ".join(f"{one.statuses[word]:,} {word}" for word in words if one.statuses.get(word))
-    backend = link(f"../results/{one.backend}.html", code(one.backend)) if results else code(one.backend)
+    called = _called(one.backend)
+    backend = link(f"../results/{one.backend}.html", called) if results else called
     return (backend, escaped(one.version), ", ".join(one.reached) or "none", counts)
 
 
