@@ -85,6 +85,47 @@ def test_the_matrix_has_a_cell_for_each_rule_and_level(page, folder):
     }
 
 
+def test_a_deviation_says_how_much_and_what(browser, page, folder, tmp_path):
+    go(page, folder, "index.html#q=MASK-6&library=mine:f")
+    cell = page.locator("#MASK-6 td")
+    assert cell.inner_text() == "\u2260 1 of 1, uniform"
+    assert cell.get_attribute("aria-label").endswith("MASK-6: deviation, 1 of 1 cases: uniform")
+    paths = [
+        write_run(tmp_path / f"m{number}-2026-01-01.jsonl", f"m{number}:f", judged=judged)
+        for number in range(6)
+        for judged in (
+            [verdict(f"m{number}:f", "a", "MASK-6", "deviation", variant="nan")]
+            + [verdict(f"m{number}:f", f"b{one}", "MASK-6") for one in range(number)],
+        )
+    ]
+    write(paths, tmp_path / "out")
+    go(page, tmp_path / "out", "index.html#q=MASK-6")
+    shown = [text.split() for text in page.locator("#MASK-6 td").all_inner_texts()]
+    assert shown == [["\u2260", share] for share in ("100%", "50%", "33%", "25%", "20%", "17%")]
+
+
+def test_a_part_of_the_suite_opens_with_what_fails(page, tmp_path):
+    write([write_run(tmp_path / "part.jsonl", part="quick")], tmp_path / "out")
+    go(page, tmp_path / "out", "index.html")
+    assert shown_rules(page)[:2] == ["MASK-4", "ERR-1"]
+    assert len(shown_rules(page)) == len(set(shown_rules(page))) == len(rules())
+    assert page.locator("#matrix tbody").first.inner_text().startswith("Rules with a failure")
+    assert page.locator("[data-level]").count() == 0
+    page.focus("[data-levels]")
+    page.keyboard.press("Enter")
+    assert page.locator("[data-level]").count() == len(levels())
+    assert page.evaluate("location.hash") == "#levels=1"
+    assert page.locator("[data-level=core]").get_attribute("aria-label").endswith("core: not determined")
+    page.locator("#MASK-4 td").click()
+    page.wait_for_selector("#detail:not([hidden])")
+    panel, cell = page.locator("#detail").bounding_box(), page.locator("#MASK-4 td").bounding_box()
+    assert cell["x"] + cell["width"] <= panel["x"]
+    assert "MUST" in page.inner_text("#detail .sentence")
+    page.click("#detail h2 a")
+    page.wait_for_url("**/rules.html#MASK-4")
+    assert page.locator("#MASK-4").is_visible()
+
+
 def test_older_versions_can_be_shown(page, folder):
     go(page, folder, "index.html#all=1")
     assert page.locator("#matrix thead th").count() == 1 + 4
@@ -153,7 +194,7 @@ def test_a_cell_is_opened_read_and_closed_with_the_keyboard(page, folder):
         page.keyboard.press("ArrowDown")
         if page.evaluate(row) == "MASK-4":
             break
-    assert page.evaluate("document.activeElement.textContent") == "\u2717"
+    assert page.evaluate("document.activeElement.textContent") == "\u2717 1 of 1"
     page.keyboard.press("ArrowRight")
     assert page.evaluate("document.activeElement.textContent") == "\u2713"
     page.keyboard.press("ArrowLeft")

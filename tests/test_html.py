@@ -133,6 +133,56 @@ def test_a_cell_that_is_not_offered_says_why(folder):
     assert "examples" not in cell
 
 
+def test_a_deviation_is_named_and_counted(tmp_path):
+    judged = [
+        verdict("m:f", "masking-a", "MASK-6", "deviation", variant="nan"),
+        verdict("m:f", "masking-b", "MASK-6", "deviation", variant="nan"),
+        verdict("m:f", "masking-c", "MASK-6", "deviation", variant="uniform"),
+        verdict("m:f", "masking-d", "MASK-6"),
+        verdict("m:f", "scores-a", "SCORE-3", "deviation", reason=f"a scale of 0 is none{'.' * 90}"),
+        verdict("m:f", "masking-e", "MASK-4", "fail"),
+        verdict("m:f", "masking-f", "MASK-4", "deviation", variant="x"),
+    ]
+    write([write_run(tmp_path / "m-2026-01-01.jsonl", "m:f", judged=judged)], tmp_path / "out")
+    (column,) = _columns(tmp_path / "out").values()
+    # A rule that fails is not said to deviate.
+    assert set(column["shown"]) == {"MASK-6", "SCORE-3"}
+    assert column["shown"]["MASK-6"] == "nan: 2; uniform: 1"
+    assert column["shown"]["SCORE-3"].startswith("a scale of 0 is none.")
+    assert len(column["shown"]["SCORE-3"]) == 60
+    page = (tmp_path / "out" / "m-f.html").read_text(encoding="utf-8")
+    assert "deviation 3 of 4: nan: 2; uniform: 1</a>" in page
+
+
+def test_pages_without_a_site_have_the_rules_beside_them(tmp_path, folder):
+    write([write_run(tmp_path / "m.jsonl")], tmp_path / "out")
+    page = _Page(tmp_path / "out" / "rules.html")
+    assert {rule.id for rule in rules()} <= set(page.ids)
+    text = (tmp_path / "out" / "rules.html").read_text(encoding="utf-8")
+    assert "the output and the weights MUST be 0" in text
+    addresses = {one[0]: one[4] for one in data_of(tmp_path / "out" / "data" / "matrix.js")["rules"]}
+    assert addresses == {rule.id: f"rules.html#{rule.id}" for rule in rules()}
+    for path in (tmp_path / "out").rglob("*.html"):
+        assert "file:///" not in path.read_text(encoding="utf-8")
+    assert (tmp_path / "out" / "rules.html").stat().st_size < MOST
+    for each in (tmp_path / "out", folder):
+        sentences = data_of(each / "data" / "rules.js")
+        assert sentences == {rule.id: rule.sentence for rule in rules()}
+    assert not (folder / "rules.html").exists()
+
+
+def test_the_page_of_a_part_of_the_suite_has_its_levels_last(tmp_path):
+    path = write_run(tmp_path / "part.jsonl", part="quick")
+    write([path, write_run(tmp_path / "whole.jsonl", "all:f")], tmp_path / "out")
+    part = (tmp_path / "out" / "mine-f.html").read_text(encoding="utf-8")
+    assert part.index('id="rules"') < part.index('id="levels"') < part.index("levels and their badges")
+    assert "not reached" not in part
+    assert "not determined" in part
+    whole = (tmp_path / "out" / "all-f.html").read_text(encoding="utf-8")
+    assert whole.index('id="levels"') < whole.index('id="rules"')
+    assert "not reached" in whole
+
+
 def test_a_part_of_the_suite_reaches_no_level(tmp_path):
     for part, reached in (("whole", True), ("quick", False)):
         path = write_run(tmp_path / f"{part}.jsonl", "good:f", judged=every_rule("good:f"), part=part)

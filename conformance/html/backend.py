@@ -34,12 +34,7 @@ def backend_page(column: Column, columns: Sequence[Column], links: Links, root: 
 version {escape(column.attnspec)} of the standard.
 <a href="{root}index.html#library={escape(column.backend)}">In the matrix</a>,
 <a href="{root}compare.html#left={column.slug}">compare</a>.</p>
-<h2 id="levels">Levels</h2>
-{_levels(column, links, root)}
-<h2 id="cases">Cases</h2>
-{_cases(column)}
-<h2 id="rules">Rules that do not fully pass</h2>
-{_rules(column, links, root)}
+{_results(column, links, root)}
 <h2 id="errors">Error as a share of the budget</h2>
 <p>For each size, the bar ends at the largest share of the budget that an element used, and the line in it
 is the median of the calls. A value above 1 is a failure or a declared deviation. A triangle stands for a
@@ -54,6 +49,21 @@ share above 1.25.</p>
 
 
 _PARTS = {"whole": "the whole suite", "quick": "the quick part of the suite", "sizes": "the large sizes"}
+
+
+def _results(column: Column, links: Links, root: str) -> str:
+    """Return the levels, the cases and the rules. Of a part of the suite, the levels are last, and folded."""
+    levels_ = _levels(column, links, root)
+    others = f"""<h2 id="cases">Cases</h2>
+{_cases(column)}
+<h2 id="rules">Rules that do not fully pass</h2>
+{_rules(column, links, root)}"""
+    if column.standings:
+        return f'<h2 id="levels">Levels</h2>\n{levels_}\n{others}'
+    return f"""{others}
+<h2 id="levels">Levels</h2>
+<p>No level is determined: only a run of the whole suite determines them.</p>
+<details><summary>{len(levels())} levels and their badges</summary>{levels_}</details>"""
 
 
 def symbol(letter: str) -> str:
@@ -77,8 +87,9 @@ def _levels(column: Column, links: Links, root: str) -> str:
         if letter == "p":
             said, mark = "", f'<span class="k p" aria-hidden="true">{_MARK["p"].symbol}</span> reached'
         else:
-            mark = f'<span class="k {letter}" aria-hidden="true">{_MARK[letter].symbol}</span> not reached'
-            said = "not determined" if standing is None else _missing(standing.missing, links, root)
+            words = "not determined" if letter == "n" else "not reached"
+            mark = f'<span class="k {letter}" aria-hidden="true">{_MARK[letter].symbol}</span> {words}'
+            said = "" if standing is None else _missing(standing.missing, links, root)
         image = f'<a href="{root}{badge_path(column, level.name)}">badge</a>'
         rows.append(
             f'<tr id="level-{level.name}"><th scope="row">{escape(level.name)}</th>'
@@ -121,11 +132,13 @@ def _rules(column: Column, links: Links, root: str) -> str:
         letter = column.letters[rule.id]
         if letter in "fdsm":
             text = cell(column.counts[rule.id])[0]
+            if letter == "d" and rule.id in column.shown:
+                text = f"{text}: {column.shown[rule.id]}"
             opened = f"{root}index.html#cell={rule.id}:{column.slug}&all=1"
             rows.append(
                 f'<tr id="{rule.id}"><th scope="row">{link(at(root, links.rule(rule.id)), rule.id)}</th>'
                 f'<td>{escape(rule.title.replace("`", ""))}</td><td class="nowrap">{symbol(letter)}</td>'
-                f'<td class="nowrap"><a href="{opened}">{escape(text)}</a></td></tr>'
+                f'<td><a href="{opened}">{escape(text)}</a></td></tr>'
             )
     if not rows:
         return "<p>Every rule that was judged passes.</p>"

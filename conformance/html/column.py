@@ -13,6 +13,7 @@ from attnspec.conformance.html.detail import details_of
 from attnspec.conformance.html.marks import letter_of, letter_of_case, letter_of_level
 from attnspec.conformance.html.portable import label_of
 from attnspec.conformance.html.shares import Shares, shares_of
+from attnspec.conformance.html.shown import shown_of
 from attnspec.conformance.report.by_rule import about, by_rule
 from attnspec.conformance.report.headline import headline_of, why_not_whole
 from attnspec.conformance.report.levels import Standing
@@ -45,6 +46,8 @@ class Column:
         By level. Empty if no level was determined.
     counts : mapping of str to Counter
         The number of results by rule.
+    shown : mapping of str to str
+        The variants and declared deviations that the backend shows, by rule.
     details : mapping of str to object
         What a cell shows, by rule, as JSON.
     cases : mapping of str to str
@@ -68,6 +71,7 @@ class Column:
     totals: Mapping[str, int]
     standings: Mapping[str, Standing]
     counts: Mapping[str, Counter[str]]
+    shown: Mapping[str, str]
     details: Mapping[str, Any]
     cases: Mapping[str, str]
     shares: tuple[Shares, ...] = ()
@@ -146,6 +150,7 @@ def _column(report: Report, subject: Subject, date: str) -> Column:
         totals=dict(counts(verdicts)),
         standings={one.level: one for one in report.standings(subject)},
         counts=by_rule(verdicts),
+        shown=shown_of(verdicts),
         details=details_of(verdicts, report.seed),
         cases=cases,
         shares=shares_of(verdicts),

@@ -196,15 +196,15 @@
     if (key.startsWith("level.")) {
       const name = key.slice(6);
       const letter = column.levels[matrix.levels.findIndex((one) => one.name === name)];
-      const said = letter === "p" ? ["reached", "every rule of the level holds"] : ["not reached", "see what it lacks"];
       const content = detail.lacks(data.levels[name], matrix.rules);
-      detail.show({ title: `Level ${name}`, address: "", subtitle, mark: [letter, MARK[letter][1], ...said], content }, closed);
+      detail.show({ title: `Level ${name}`, address: "", subtitle, mark: detail.ofLevel(letter, MARK[letter][1]), content }, closed);
       return;
     }
     const index = matrix.rules.findIndex((rule) => rule[0] === key);
     const rule = matrix.rules[index];
     const content = detail.body(data.cells[key], data.findings);
-    detail.show({ title: `${key} ${plain(rule[3])}`, address: rule[4], subtitle, mark: MARK[column.letters[index]], content }, closed);
+    const sentence = (await attnspec.load("rules"))[key];
+    detail.show({ title: `${key} ${plain(rule[3])}`, address: rule[4], sentence, subtitle, mark: MARK[column.letters[index]], content }, closed);
   }
 
   async function take(file) {

@@ -69,12 +69,12 @@ ${code("Script", one.script)}${code("Judge it again", one.command)}</article>`;
   }
 
   // Shows the panel. `onClosed` gives the focus back to what opened it.
-  function show({ title, address, subtitle, mark, content }, onClosed) {
+  function show({ title, address, sentence, subtitle, mark, content }, onClosed) {
     onClose = onClosed;
     const name = address ? `<a href="${esc(at(address))}">${esc(title)}</a>` : esc(title);
     panel.innerHTML = `<div class="head"><h2 id="detail-title">${name}</h2>
 <button type="button" class="close" aria-label="Close">×</button></div>
-<p>${subtitle}</p><p><span class="k ${mark[0]}" aria-hidden="true">${mark[1]}</span> <b>${esc(mark[2])}</b>: ${esc(mark[3])}</p>${content}`;
+${sentence ? `<p class="sentence">${prose(sentence)}</p>` : ""}<p>${subtitle}</p><p><span class="k ${mark[0]}" aria-hidden="true">${mark[1]}</span> <b>${esc(mark[2])}</b>: ${esc(mark[3])}</p>${content}`;
     panel.hidden = false;
     document.body.classList.add("opened");
     panel.scrollTop = 0;
@@ -86,6 +86,13 @@ ${code("Script", one.script)}${code("Judge it again", one.command)}</article>`;
     panel.hidden = true;
     document.body.classList.remove("opened");
     onClose();
+  }
+
+  // The mark of a level. Of a part of the suite, no level is determined.
+  function ofLevel(letter, symbol) {
+    if (letter === "p") return [letter, symbol, "reached", "every rule of the level holds"];
+    if (letter === "n") return [letter, symbol, "not determined", "some rules of the level were not run"];
+    return [letter, symbol, "not reached", "see what it lacks"];
   }
 
   async function copy(button) {
@@ -110,5 +117,5 @@ ${code("Script", one.script)}${code("Judge it again", one.command)}</article>`;
     });
   }
 
-  return { show, close, body, lacks };
+  return { show, close, body, lacks, ofLevel };
 })();

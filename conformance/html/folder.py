@@ -11,7 +11,7 @@ from attnspec.backends.names import ADAPTERS, PORTABLE, SEPARATE
 from attnspec.conformance.html.column import Column, slug_of
 
 #: Names of other pages, which no backend may have.
-_TAKEN = frozenset({"index", "compare", "matrix", "levels"})
+_TAKEN = frozenset({"index", "compare", "matrix", "levels", "rules"})
 _Key = TypeVar("_Key")
 _ORDER = {name: index for index, name in enumerate((*ADAPTERS, *SEPARATE))}
 #: The number of the backends of readers: after those of libraries, before the portable ones.

@@ -101,32 +101,54 @@ ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0
     return { levels, rules };
   }
 
-  function cell(letter, label, attributes) {
-    return `<td class="${letter}" tabindex="-1" aria-label="${esc(label)}" ${attributes}>${MARK[letter][1]}</td>`;
+  // Where there are few columns, a cell has room for words.
+  const ROOM = 4;
+
+  function cell(letter, label, attributes, extent = "") {
+    return `<td class="${letter}" tabindex="-1" aria-label="${esc(label)}" ${attributes}>${MARK[letter][1]}${extent}</td>`;
+  }
+
+  // How much of a rule does not hold, and how: a share of the judged cases, or where there is room, all of it.
+  function extent(column, rule, letter) {
+    if (!"fds".includes(letter)) return "";
+    const [bad, judged] = [column.bad[rule.index], column.judged[rule.index]];
+    if (columns.length <= ROOM) {
+      const shown = (column.shown || {})[rule.id];
+      return ` <small>${bad} of ${judged}${shown ? `, ${esc(shown)}` : ""}</small>`;
+    }
+    const share = (100 * bad) / judged;
+    return `<small>${share < 1 ? "&lt;1" : share > 99 && share < 100 ? 99 : Math.round(share)}%</small>`;
   }
 
   function said(column, rule, letter) {
     const of = `${column.bad[rule.index]} of ${column.judged[rule.index]}`;
     const number = "fdsm".includes(letter) ? `, ${of} cases` : letter === "p" ? `, ${column.judged[rule.index]} cases` : "";
-    return `${column.label} ${column.version}, ${rule.id}: ${MARK[letter][2]}${number}`;
+    const shown = letter === "d" ? column.shown[rule.id] : "";
+    return `${column.label} ${column.version}, ${rule.id}: ${MARK[letter][2]}${number}${shown ? `: ${shown}` : ""}`;
   }
 
   function levelRow({ level, letters }) {
     const cells = letters.map((letter, at_) => {
-      const what = letter === "p" ? "reached" : `not reached, ${MARK[letter][2]}`;
+      const what = letter === "p" ? "reached" : letter === "n" ? "not determined" : `not reached, ${MARK[letter][2]}`;
       return cell(letter, `${columns[at_].label} ${columns[at_].version}, level ${level}: ${what}`, `data-level="${level}" data-column="${at_}"`);
     });
     return `<tr><th scope="row" tabindex="-1"><b>${level}</b></th>${cells.join("")}</tr>`;
   }
 
   function ruleRow({ rule, letters }) {
-    const cells = letters.map((letter, at_) => cell(letter, said(columns[at_], rule, letter), `data-rule="${rule.index}" data-column="${at_}"`));
+    const cells = letters.map((letter, at_) => cell(letter, said(columns[at_], rule, letter), `data-rule="${rule.index}" data-column="${at_}"`, extent(columns[at_], rule, letter)));
     return `<tr id="${rule.id}"><th scope="row" tabindex="-1"><a tabindex="-1" href="${esc(at(rule.page))}">${rule.id}</a>
 <span class="level">${rule.level}</span> <span class="title">${esc(rule.title)}</span></th>${cells.join("")}</tr>`;
   }
 
   function group(name, body) {
-    return `<tbody><tr class="group"><th scope="rowgroup" colspan="${columns.length + 1}"><span>${esc(name)}</span></th></tr>${body}</tbody>`;
+    return `<tbody><tr class="group"><th scope="rowgroup" colspan="${columns.length + 1}"><span>${esc(name[0].toUpperCase() + name.slice(1))}</span></th></tr>${body}</tbody>`;
+  }
+
+  function folded(levels) {
+    const name = `${levels.length} levels are not determined: only a run of the whole suite determines them`;
+    const button = `<button type="button" data-levels aria-expanded="${Boolean(state.levels)}">${state.levels ? "Hide" : "Show"}</button>`;
+    return `<tbody><tr class="group folded"><th scope="rowgroup" colspan="${columns.length + 1}"><span>${name} ${button}</span></th></tr>${state.levels ? levels.map(levelRow).join("") : ""}</tbody>`;
   }
 
   function draw() {
@@ -135,12 +157,18 @@ ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0
       const old = column.newest && !state.all ? "" : ` <small>${esc(column.date)}</small>`;
       return `<th scope="col" tabindex="-1" class="name"><a tabindex="-1" href="${esc(column.page)}" title="${esc(`${column.label}, ${column.library} ${column.version}: ${column.headline}`)}"><span>${esc(column.label)} <small>${esc(column.version)}</small>${old}</span></a></th>`;
     });
-    const bodies = levels.length ? [group("Levels", levels.map(levelRow).join(""))] : [];
+    // Of a part of the suite no level is determined: what fails is first, and the levels are folded at the end.
+    const part = columns.length > 0 && columns.every((column) => /^n*$/.test(column.levels));
+    const failing = part ? rules.filter((row) => row.letters.includes("f")) : [];
+    const bodies = [];
+    if (failing.length) bodies.push(group("Rules with a failure", failing.map(ruleRow).join("")));
+    if (levels.length && !part) bodies.push(group("Levels", levels.map(levelRow).join("")));
     for (const chapter of CHAPTERS) {
-      const of = rules.filter((row) => row.rule.chapter === chapter);
+      const of = rules.filter((row) => row.rule.chapter === chapter && !failing.includes(row));
       if (of.length) bodies.push(group(chapter, of.map(ruleRow).join("")));
     }
-    box.innerHTML = `<table class="matrix" role="grid" aria-label="Results by rule and library"><thead><tr><th scope="col" class="corner" tabindex="-1">Rule</th>${heads.join("")}</tr></thead>${bodies.join("")}</table>`;
+    if (levels.length && part) bodies.push(folded(levels));
+    box.innerHTML = `<table class="matrix${columns.length <= ROOM ? " few" : ""}" role="grid" aria-label="Results by rule and library"><thead><tr><th scope="col" class="corner" tabindex="-1">Rule</th>${heads.join("")}</tr></thead>${bodies.join("")}</table>`;
     count.textContent = `${rules.length} of ${RULES.length} rules, ${columns.length} ${columns.length === 1 ? "column" : "columns"}`;
     if (!rules.length && !levels.length) count.textContent += ": nothing fits these filters";
     rows = [...box.querySelectorAll("tr:not(.group)")];
@@ -186,13 +214,12 @@ ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0
     const level = matrix.levels.findIndex((one) => `level.${one.name}` === what);
     const rule = RULES[NUMBER.get(what)];
     if (!column || (!rule && level < 0)) return;
-    const data = await attnspec.load(column.slug);
+    const [data, sentences] = await Promise.all([attnspec.load(column.slug), attnspec.load("rules")]);
     const subtitle = `<a href="${esc(column.page)}">${esc(column.label)}</a>, ${esc(column.library)} ${esc(column.version)}, run of ${column.date}`;
     const letter = rule ? column.letters[rule.index] : column.levels[level];
-    const ofLevel = letter === "p" ? ["reached", "every rule of the level holds"] : ["not reached", "see what it lacks"];
     const content = rule ? detail.body(data.cells[rule.id], data.findings) : detail.lacks(data.levels[matrix.levels[level].name], matrix.rules);
-    const about = rule ? { title: `${rule.id} ${rule.title}`, address: rule.page } : { title: `Level ${matrix.levels[level].name}`, address: "" };
-    const shown = rule ? MARK[letter] : [letter, MARK[letter][1], ...ofLevel];
+    const about = rule ? { title: `${rule.id} ${rule.title}`, address: rule.page, sentence: sentences[rule.id] } : { title: `Level ${matrix.levels[level].name}`, address: "" };
+    const shown = rule ? MARK[letter] : detail.ofLevel(letter, MARK[letter][1]);
     detail.show({ ...about, subtitle, mark: shown, content }, () => {
       state = { ...state, cell: "" };
       attnspec.writeState(state);
@@ -211,6 +238,7 @@ ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0
   }
 
   box.addEventListener("keydown", (event) => {
+    if (event.target.closest("[data-levels]")) return;
     const here = event.target.closest("td, th");
     if (!here || event.altKey || event.ctrlKey || event.metaKey) return;
     if (MOVES[event.key]) {
@@ -223,6 +251,13 @@ ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0
     }
   });
   box.addEventListener("click", (event) => {
+    if (event.target.closest("[data-levels]")) {
+      state = { ...state, levels: state.levels ? "" : "1" };
+      attnspec.writeState(state);
+      draw();
+      box.querySelector("[data-levels]").focus();
+      return;
+    }
     const here = event.target.closest("td");
     if (here) opened(here);
   });
@@ -243,6 +278,7 @@ ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0
       only: values.get("only") || "",
       differ: values.get("differ") || "",
       all: values.get("all") || "",
+      levels: state.levels || "",
     };
     attnspec.writeState(state);
     form.querySelector("summary span").textContent =

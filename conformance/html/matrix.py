@@ -53,6 +53,7 @@ def matrix_data(columns: Sequence[Column], links: Links) -> dict[str, Any]:
                 "levels": "".join(one.letter_of_level(level.name) for level in levels()),
                 "bad": [_not_holding(one, rule.id) for rule in known],
                 "judged": [_judged(one, rule.id) for rule in known],
+                "shown": {rule: text for rule, text in one.shown.items() if one.letters[rule] == "d"},
             }
             for one in columns
         ],

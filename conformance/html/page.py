@@ -6,9 +6,6 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from attnspec import Rule, find_rule
-from attnspec.conformance.report.links import page as own_page
-
 #: What a page may load: its own folder. It cannot send anything anywhere.
 _POLICY = (
     "default-src 'none'; script-src 'self' file:; style-src 'self' file: 'unsafe-inline'; "
@@ -37,19 +34,6 @@ class Links:
     finding: Callable[[str], str] | None = None
     library: Callable[[str], str] | None = None
     home: str = ""
-
-
-def rule_address(rule: str) -> str:
-    """Return the address of a rule that reports use when there is no site.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.html.page import rule_address
-    >>> "masking.md" in rule_address("MASK-6")
-    True
-    """
-    found: Rule = find_rule(rule)
-    return own_page(found)
 
 
 def frame(title: str, body: str, *, root: str = "", home: str = "", scripts: Iterable[str] = ()) -> str:

@@ -14,7 +14,8 @@ from attnspec.conformance.html.compare import compare_page
 from attnspec.conformance.html.feed import feed
 from attnspec.conformance.html.folder import newest, placed, run_page
 from attnspec.conformance.html.matrix import column_data, matrix_data, matrix_page
-from attnspec.conformance.html.page import Links, rule_address, script
+from attnspec.conformance.html.page import Links, script
+from attnspec.conformance.html.rule_list import PAGE, rule_address, rules_page, sentences
 from attnspec.conformance.html.tables import all_json, levels_csv, rules_csv
 from attnspec.conformance.packed import bare
 from attnspec.conformance.report.files import write_whole
@@ -30,7 +31,7 @@ def write(
     results: Iterable[Path | Results],
     folder: Path,
     *,
-    rule_page: Callable[[str], str] = rule_address,
+    rule_page: Callable[[str], str] | None = None,
     finding_page: Callable[[str], str] | None = None,
     library_page: Callable[[str], str] | None = None,
     home: str = "",
@@ -46,7 +47,7 @@ def write(
         Pages that are there are replaced.
     rule_page, finding_page, library_page : callable, optional
         The address of the page of a rule by its id, of a finding by ``library/name``, and of a library
-        by its name, all relative to the folder. By default, a rule has the address that reports use.
+        by its name, all relative to the folder. By default, the folder gets a page of all rules.
         With `library_page`, the first page names the backends of libraries that were not run.
     home : str, optional
         The address of the front page, relative to the folder.
@@ -77,7 +78,7 @@ def write(
     ...     first.name, "MASK-1" in Path(name, "matrix.csv").read_text()
     ('index.html', True)
     """
-    links = Links(rule_page, finding_page, library_page, home)
+    links = Links(rule_page or rule_address, finding_page, library_page, home)
     columns = placed(column for one in results for column in _columns(one))
     if not columns:
         raise SpecError("results: expected the results of a backend, got none")
@@ -110,6 +111,9 @@ def _files(columns: list[Column], links: Links) -> Iterator[tuple[str, str]]:
     yield "index.html", matrix_page(columns, links)
     yield "compare.html", compare_page(columns, links)
     yield "data/matrix.js", script("matrix", matrix_data(columns, links) | {"parts": len(parts)})
+    yield "data/rules.js", script("rules", sentences())
+    if links.rule is rule_address:
+        yield PAGE, rules_page()
     for index, part in enumerate(parts):
         yield f"data/cases-{index}.js", script(f"cases-{index}", part)
     for column in columns:
