@@ -15,6 +15,7 @@ from html_results import HOSTILE, every_rule, verdict, verdicts, write_all, writ
 from attnspec import levels, rules
 from attnspec.conformance.html import write
 from attnspec.conformance.html.column import columns_of
+from attnspec.conformance.html.marks import MARKS
 from attnspec.conformance.results import read
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -88,7 +89,7 @@ def test_the_matrix_has_a_cell_for_each_rule_and_level(page, folder):
 def test_a_deviation_says_how_much_and_what(browser, page, folder, tmp_path):
     go(page, folder, "index.html#q=MASK-6&library=mine:f")
     cell = page.locator("#MASK-6 td")
-    assert cell.inner_text() == "\u2260 1 of 1, uniform"
+    assert cell.inner_text() == "\u2260 1 of 1 cases: uniform"
     assert cell.get_attribute("aria-label").endswith("MASK-6: deviation, 1 of 1 cases: uniform")
     paths = [
         write_run(tmp_path / f"m{number}-2026-01-01.jsonl", f"m{number}:f", judged=judged)
@@ -194,7 +195,7 @@ def test_a_cell_is_opened_read_and_closed_with_the_keyboard(page, folder):
         page.keyboard.press("ArrowDown")
         if page.evaluate(row) == "MASK-4":
             break
-    assert page.evaluate("document.activeElement.textContent") == "\u2717 1 of 1"
+    assert page.evaluate("document.activeElement.textContent") == "\u2717 1 of 1 cases"
     page.keyboard.press("ArrowRight")
     assert page.evaluate("document.activeElement.textContent") == "\u2713"
     page.keyboard.press("ArrowLeft")
@@ -207,7 +208,7 @@ def test_a_cell_is_opened_read_and_closed_with_the_keyboard(page, folder):
         "1.5",
         "0.25",
         "0.5",
-        "2.5 budgets",
+        "2.5 times the allowed error",
         "from attnspec.backends import load",
     ):
         assert part in text
@@ -429,6 +430,37 @@ def test_a_narrow_screen_has_no_page_that_is_wider(page, folder):
         go(page, folder, path.relative_to(folder).as_posix())
         wide = page.evaluate("document.documentElement.scrollWidth")
         assert wide <= 390, (path.name, wide)
+
+
+def test_a_narrow_matrix_shows_whole_names_and_many_columns(browser, tmp_path):
+    paths = [
+        write_run(tmp_path / f"m{number}-2026-01-01.jsonl", f"m{number}:f", judged=every_rule(f"m{number}:f"))
+        for number in range(31)
+    ]
+    write(paths, tmp_path / "out")
+    whole = """rows => rows.every(row => {
+        const head = row.querySelector("th");
+        return head.scrollWidth <= head.clientWidth + 1;
+    })"""
+    shown = """cells => cells.filter(cell =>
+        cell.getBoundingClientRect().right <= document.getElementById("matrix").getBoundingClientRect().right
+    ).length"""
+    for width, least in ((400, 11), (1280, 31)):
+        found = browser.new_page(viewport={"width": width, "height": 800})
+        go(found, tmp_path / "out", "index.html")
+        levels_ = found.locator("#matrix tr:has([data-level])")
+        assert levels_.count() == len(levels())
+        assert levels_.evaluate_all(whole), width
+        assert found.locator("#MASK-6 td").evaluate_all(shown) >= least, width
+        found.close()
+
+
+def test_signs_are_explained_before_the_matrix(page, folder):
+    go(page, folder, "index.html")
+    signs = page.locator(".signs")
+    assert signs.bounding_box()["y"] < page.locator("#matrix").bounding_box()["y"]
+    assert "breaks the rule in a declared way" in signs.inner_text()
+    assert signs.locator("li").count() == len(MARKS)
 
 
 def test_without_scripts_the_backends_and_tables_remain(browser, folder):

@@ -111,7 +111,7 @@ def test_a_cell_says_what_was_got_expected_and_allowed_and_how_to_see_it(folder)
     (example,) = cell["examples"]
     assert (example["place"], example["got"], example["expected"]) == ("output[2, 0]", "1.5", "0.25")
     assert example["allowed"] == "0.5"
-    assert example["off"] == "off by 1.25, 2.5 budgets; 2 of 6 elements are off"
+    assert example["off"] == "off by 1.25, 2.5 times the allowed error; 2 of 6 elements are off"
     assert 'find("masking-c-float32")' in example["script"]
     assert example["command"] == "attnspec check mine:f --case masking-c-float32"
 
@@ -123,7 +123,7 @@ def test_a_deviation_shows_the_value_of_its_variant(tmp_path):
     write([write_run(tmp_path / "m-2026-01-01.jsonl", "m:f", judged=[said])], tmp_path / "out")
     (example,) = data_of(tmp_path / "out" / "data" / "m-f-1.0-2026-01-01.js")["cells"]["MASK-6"]["examples"]
     assert (example["place"], example["expected"]) == ("output[1, 1, 0]", "0")
-    assert example["got"] == "nan, within the budget of the variant nan"
+    assert example["got"] == "nan, within the allowed error of the variant nan"
     assert 'observe(load("m:f"), case)["output"][1, 1, 0]' in example["script"]
 
 

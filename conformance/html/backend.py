@@ -35,8 +35,8 @@ version {escape(column.attnspec)} of the standard.
 <a href="{root}index.html#library={escape(column.backend)}">In the matrix</a>,
 <a href="{root}compare.html#left={column.slug}">compare</a>.</p>
 {_results(column, links, root)}
-<h2 id="errors">Error as a share of the budget</h2>
-<p>For each size, the bar ends at the largest share of the budget that an element used, and the line in it
+<h2 id="errors">Error as a share of the allowed error</h2>
+<p>For each size, the bar ends at the largest share of the allowed error that an element used. The line in it
 is the median of the calls. A value above 1 is a failure or a declared deviation. A triangle stands for a
 share above 1.25.</p>
 {charts(column.shares)}

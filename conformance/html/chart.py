@@ -24,7 +24,7 @@ def charts(shares: Sequence[Shares]) -> str:
     (1, True)
     """
     if not shares:
-        return "<p>No values of these results were compared with a budget.</p>"
+        return "<p>No values of these results were compared with an allowed error.</p>"
     sizes = range(min(one.size for one in shares), max(one.size for one in shares) + 1)
     pictures = [
         _chart(dtype, of_dtype, sizes)
@@ -44,7 +44,7 @@ def in_words(one: Shares) -> str:
     >>> in_words(Shares("float32", 2, 9, 0.2, 0.7, 0, "softmax-000-float32"))
     'float32, 16 to 63 numbers: 9 calls, median 0.2, largest 0.7 in softmax-000-float32'
     """
-    over = f", {one.over} over the budget" if one.over else ""
+    over = f", {one.over} over the allowed error" if one.over else ""
     return (
         f"{one.dtype}, {_size(one.size)} numbers: {one.calls} call{'s' * (one.calls != 1)}, "
         f"median {_share(one.middle)}, largest {_share(one.most)} in {one.case}{over}"
@@ -81,7 +81,7 @@ def _chart(dtype: str, shares: Sequence[Shares], sizes: range) -> str:
         f'<text class="x" x="{(_LEFT + _WIDTH) / 2}" y="{_HEIGHT - 4}">numbers in the call, from</text>'
     )
     most = max(shares, key=lambda one: one.most)
-    label = f"Used share of the error budget in {dtype}; the most: {in_words(most)}"
+    label = f"Used share of the allowed error in {dtype}; the most: {in_words(most)}"
     return (
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}" role="img" '
         f'aria-label="{escape(label)}">{"".join(parts)}</svg>'
@@ -101,13 +101,13 @@ def _table(shares: Sequence[Shares]) -> str:
         "calls",
         "median",
         "largest",
-        "over the budget",
+        "over the allowed error",
         "case of the largest",
     )
     head = "".join(f'<th scope="col">{one}</th>' for one in heads)
     return (
         "<details><summary>The numbers as a table</summary>"
-        '<div class="wide" tabindex="0" role="region" aria-label="Shares of the budget">'
+        '<div class="wide" tabindex="0" role="region" aria-label="Shares of the allowed error">'
         f'<table class="plain"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></details>'
     )
 

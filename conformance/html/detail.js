@@ -47,7 +47,7 @@ ${code("Script", one.script)}${code("Judge it again", one.command)}</article>`;
     for (const one of cell.examples || []) text += example(one, findings);
     if (cell.more > 0) text += `<p>${cell.more} more kinds of these results are in the results file.</p>`;
     if (cell.most && cell.most.case) {
-      const share = cell.most.share ? `, with ${esc(cell.most.share)} of its budget (class ${esc(cell.most.accuracy)})` : "";
+      const share = cell.most.share ? `, with ${esc(cell.most.share)} of its allowed error (class ${esc(cell.most.accuracy)})` : "";
       text += `<p>Of the passing cases, <code>${esc(cell.most.case)}</code> used the most${share}.</p>`;
       text += code("Judge it again", cell.most.command);
     }

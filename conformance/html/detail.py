@@ -157,7 +157,7 @@ def _values(difference: Difference) -> dict[str, str]:
     if difference.kind == "value":
         none = difference.share == float("inf")
         found["allowed"] = "0: nothing may be off here" if none else f"{difference.allowed:.3g}"
-        budgets = "" if none else f", {difference.share:.3g} budgets"
+        budgets = "" if none else f", {difference.share:.3g} times the allowed error"
         return found | {"off": f"{_off(difference)}{budgets}; {counted} are off"}
     if difference.kind in ("pattern", "bits"):
         how = "differ in being NaN or infinite" if difference.kind == "pattern" else "have other bits"
@@ -169,7 +169,7 @@ def _of_variant(difference: Difference, name: str) -> dict[str, str]:
     """Return the values of a variant. The backend was judged by them, and its own are in no results file."""
     return {
         "place": _values(difference)["place"],
-        "got": f"{_number_of(difference.got)}, within the budget of the variant {name}",
+        "got": f"{_number_of(difference.got)}, within the allowed error of the variant {name}",
         "expected": _number_of(difference.expected),
         "off": f"the element that the variant changes first in {difference.output}",
     }

@@ -68,7 +68,7 @@ attnspec.dropped = (() => {
       one.expected = String(difference.expected ?? "");
       if (difference.kind === "value") {
         one.allowed = "share" in difference ? Number(difference.allowed || 0).toPrecision(3) : "0: nothing may be off here";
-        one.off = "share" in difference ? `${Number(difference.share).toPrecision(3)} budgets; ` : "";
+        one.off = "share" in difference ? `${Number(difference.share).toPrecision(3)} times the allowed error; ` : "";
       }
       if (difference.size) one.off = `${one.off || ""}${difference.count} of ${difference.size} elements differ`;
     }

@@ -23,23 +23,40 @@ class Mark:
         Its name in words, for filters and screen readers.
     text : str
         What it means, for the legend.
+    short : str
+        The same in a few words, for the line of signs above the matrix.
     """
 
     letter: str
     symbol: str
     name: str
     text: str
+    short: str
 
 
 #: Every mark, the gravest first.
 MARKS = (
-    Mark("f", "\u2717", "fail", "a case of the rule fails"),
-    Mark("d", "\u2260", "deviation", "breaks the rule in a way that is declared, and verified by the suite"),
-    Mark("s", "\u25b3", "should not met", "a SHOULD that does not hold; this fails no run"),
-    Mark("m", "\u25cb", "not shown", "a MAY that does not hold"),
-    Mark("n", "?", "not run", "these results have no verdict on the rule"),
-    Mark("u", "\u2013", "not offered", "the library does not offer what the rule is about"),
-    Mark("p", "\u2713", "pass", "every judged case of the rule passes"),
+    Mark("f", "\u2717", "fail", "a case of the rule fails", "a case fails"),
+    Mark(
+        "d",
+        "\u2260",
+        "deviation",
+        "breaks the rule in a way that is declared, and verified by the suite",
+        "breaks the rule in a declared way",
+    ),
+    Mark(
+        "s",
+        "\u25b3",
+        "should not met",
+        "a SHOULD that does not hold; this fails no run",
+        "a recommendation (SHOULD) does not hold",
+    ),
+    Mark("m", "\u25cb", "not shown", "a MAY that does not hold", "a permission (MAY) is not used"),
+    Mark("n", "?", "not run", "these results have no verdict on the rule", "no verdict"),
+    Mark(
+        "u", "\u2013", "not offered", "the library does not offer what the rule is about", "no such feature"
+    ),
+    Mark("p", "\u2713", "pass", "every judged case of the rule passes", "every judged case passes"),
 )
 _LETTERS = {
     "fail": "f",

@@ -108,21 +108,25 @@ ${select("verdict", "Verdict", [...matrix.marks].reverse().map((mark) => [mark[0
     return `<td class="${letter}" tabindex="-1" aria-label="${esc(label)}" ${attributes}>${MARK[letter][1]}${extent}</td>`;
   }
 
+  // A share that is neither none nor all is never shown as such.
+  function percent(bad, judged) {
+    return `${Math.max(1, bad < judged ? Math.min(99, Math.round((100 * bad) / judged)) : 100)}%`;
+  }
+
   // How much of a rule does not hold, and how: a share of the judged cases, or where there is room, all of it.
   function extent(column, rule, letter) {
     if (!"fds".includes(letter)) return "";
     const [bad, judged] = [column.bad[rule.index], column.judged[rule.index]];
     if (columns.length <= ROOM) {
       const shown = (column.shown || {})[rule.id];
-      return ` <small>${bad} of ${judged}${shown ? `, ${esc(shown)}` : ""}</small>`;
+      return ` <small>${bad} of ${judged} cases${shown ? `: ${esc(shown)}` : ""}</small>`;
     }
-    const share = (100 * bad) / judged;
-    return `<small>${share < 1 ? "&lt;1" : share > 99 && share < 100 ? 99 : Math.round(share)}%</small>`;
+    return `<small>${percent(bad, judged)}</small>`;
   }
 
   function said(column, rule, letter) {
     const of = `${column.bad[rule.index]} of ${column.judged[rule.index]}`;
-    const number = "fdsm".includes(letter) ? `, ${of} cases` : letter === "p" ? `, ${column.judged[rule.index]} cases` : "";
+    const number = "fds".includes(letter) && columns.length > ROOM ? `, ${percent(column.bad[rule.index], column.judged[rule.index])}, ${of} cases` : "fdsm".includes(letter) ? `, ${of} cases` : letter === "p" ? `, ${column.judged[rule.index]} cases` : "";
     const shown = letter === "d" ? column.shown[rule.id] : "";
     return `${column.label} ${column.version}, ${rule.id}: ${MARK[letter][2]}${number}${shown ? `: ${shown}` : ""}`;
   }

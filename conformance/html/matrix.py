@@ -102,6 +102,11 @@ def matrix_page(columns: Sequence[Column], links: Links) -> str:
         f"<b>{escape(mark.name)}</b> {escape(mark.text)}</li>"
         for mark in reversed(MARKS)
     )
+    signs = "".join(
+        f'<li><span class="k {mark.letter}" aria-hidden="true">{mark.symbol}</span> '
+        f"<b>{escape(mark.name)}</b>: {escape(mark.short)}</li>"
+        for mark in reversed(MARKS)
+    )
     pages = "".join(
         f'<li><a href="{escape(page_of(one, columns))}">{escape(one.title)}</a>: {escape(one.headline)}</li>'
         for one in newest(columns)
@@ -115,6 +120,7 @@ def matrix_page(columns: Sequence[Column], links: Links) -> str:
 As data: <a href="matrix.csv">rules</a> and <a href="levels.csv">levels</a> as CSV,
 <a href="matrix.json">all as JSON</a>.</p>
 {_notes(columns, links)}
+<ul class="signs" aria-label="Signs">{signs}</ul>
 <form id="filters" class="filters" aria-label="Filters" hidden></form>
 <p id="count" class="count" role="status"></p>
 <div id="matrix" class="scroll"></div>
