@@ -11,7 +11,7 @@ _POLICY = (
     "default-src 'none'; script-src 'self' file:; style-src 'self' file: 'unsafe-inline'; "
     "img-src 'self' file: data:; connect-src 'none'; form-action 'none'; base-uri 'none'"
 )
-_NAVIGATION = (("index.html", "Matrix"), ("compare.html", "Compare"), ("feed.xml", "Changes"))
+_NAVIGATION = (("index.html", "Results"), ("compare.html", "Compare"), ("feed.xml", "Changes"))
 
 
 @dataclass(frozen=True)
