@@ -27,6 +27,20 @@ def front(known: Known, *, results: bool) -> Part:
     names = [
         Name("page", "front", "index.html", "the front page"),
         Name("page", "citing", "citing.html", "how to cite a rule"),
+        Name("page", "Rules", "rules/index.html", "all rules, by chapter"),
+        Name("page", "Operations", "operations/index.html", "every argument, with its other names"),
+        Name("page", "Cases", "cases/index.html", "golden vectors and generated cases, by chapter"),
+        Name("page", "Gallery", "gallery/index.html", "wrong implementations, and what finds each"),
+        Name("page", "Findings", "findings/index.html", "bugs of released libraries"),
+        Name("page", "Libraries", "libraries/index.html", "levels, deviations and findings of libraries"),
+        *(
+            [
+                Name("page", "Results", "results/index.html", "what each library passes, rule by rule"),
+                Name("page", "Compare", "results/compare.html", "two runs, or your own results file"),
+            ]
+            if results
+            else []
+        ),
     ]
     pages = [Page("index", text), Page("citing", _CITING)]
     if results:

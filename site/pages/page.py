@@ -9,7 +9,8 @@ from typing import Literal
 
 #: What has a permanent address.
 Kind = Literal[
-    "rule", "variant", "case", "operation", "argument", "entry", "finding", "library", "term", "page"
+    "rule", "variant", "case", "operation", "argument", "entry", "finding", "library", "term", "page",
+    "section", "question",
 ]  # fmt: skip
 
 _CODE = re.compile(r"``(?P<long>.+?)``|`(?P<short>[^`]+)`")

@@ -19,12 +19,10 @@ def rules(known: Known, address: Address, *, results: bool) -> Part:
     every = list(known.rules.values())
     pages = [_index(known)]
     names = []
-    asked = _questions(known)
     for place, rule in enumerate(every):
         near = (every[place - 1] if place else None, every[place + 1] if place + 1 < len(every) else None)
         pages.append(Page(f"rules/{rule.id}", _page(rule, near, known, address, results=results)))
-        text = " ".join([rule.sentence, *asked.get(rule.id, [])])
-        names.append(Name("rule", rule.id, f"rules/{rule.id}.html", rule.title, text=text))
+        names.append(Name("rule", rule.id, f"rules/{rule.id}.html", rule.title, text=rule.sentence))
         names += [
             Name(
                 "variant",
@@ -36,17 +34,6 @@ def rules(known: Known, address: Address, *, results: bool) -> Part:
         ]
     scripts = {f"_static/vectors/{case.id}.js": script(case) for case in known.cases}
     return Part(tuple(pages), tuple(names), dict(scripts))
-
-
-def _questions(known: Known) -> dict[str, list[str]]:
-    """Return the frequently asked questions of the standard that each rule answers."""
-    found: dict[str, list[str]] = {}
-    for line in (known.root / "spec" / "README.md").read_text(encoding="utf-8").splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if len(cells) == 3 and cells[0].endswith("?"):
-            for rule in re.findall(r"\[([A-Z]+-[0-9]+)\]", cells[2]):
-                found.setdefault(rule, []).append(cells[0])
-    return found
 
 
 def _page(
