@@ -85,14 +85,17 @@
   function corrected(index, query) {
     if (!index.vocabulary) {
       const count = new Map();
-      for (const one of index.names) for (const word of one.head.split(" ")) if (word.length > 3) count.set(word, (count.get(word) || 0) + 1);
+      for (const one of index.names) for (const word of one.head.split(" ")) if (word.length > 2) count.set(word, (count.get(word) || 0) + 1);
       index.vocabulary = [...count].sort((a, b) => b[1] - a[1]).map(([word]) => word);
     }
     const known = new Set(index.vocabulary);
     return plain(query)
       .split(" ")
       .map((word) => {
-        if (word.length < 4 || known.has(word)) return word;
+        if (word.length < 3 || known.has(word)) return word;
+        const sorted = (text) => [...text].sort().join("");
+        const swapped = index.vocabulary.find((one) => one.length === word.length && sorted(one) === sorted(word));
+        if (swapped) return swapped;
         const limit = word.length < 8 ? 1 : 2;
         for (let most = 1; most <= limit; most++) {
           const near = index.vocabulary.find((one) => distance(word, one, most) <= most);

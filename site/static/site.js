@@ -182,14 +182,27 @@
     setTimeout(() => (button.textContent = before), 1200);
   }
 
+  // The dtype that a vector is copied in, and in which the allowed error of each element is shown.
+  const dtypeOf = (id) => document.querySelector(`select[data-dtype="${id}"]`);
+  const textsOf = (id) => load(`${root}_static/vectors/${id}.js`).then(() => cases.get(id)[dtypeOf(id).value]);
+
   document.querySelectorAll("button[data-case]").forEach((button) => {
     button.addEventListener("click", () => {
       const { case: id, format } = button.dataset;
-      load(`${root}_static/vectors/${id}.js`)
-        .then(() => copied(cases.get(id)[format]))
+      textsOf(id)
+        .then((texts) => copied(texts[format]))
         .then(() => tell(button, "copied"))
         .catch(() => tell(button, "not copied"));
     });
+  });
+
+  document.querySelectorAll("details[data-allowed]").forEach((part) => {
+    const id = part.dataset.allowed;
+    const show = () => {
+      if (part.open) textsOf(id).then((texts) => (part.querySelector("pre").textContent = `in ${dtypeOf(id).value}\n\n${texts.allowed}`));
+    };
+    part.addEventListener("toggle", show);
+    dtypeOf(id).addEventListener("change", show);
   });
 
   document.querySelectorAll("div.highlight").forEach((block) => {
