@@ -36,15 +36,16 @@ def everything(known: Known, stored_in: Path, *, results: bool) -> Part:
     """Make all pages, names and files."""
     files: dict[str, str | Path] = {}
     address = addresses(known.root, tuple(known.rules.values()), files, results=results)
+    standing = stored(stored_in)
     parts = [
         chapters(known, address),
         guides(known, address),
-        rules(known, address, results=results),
+        rules(known, address, standing, results=results),
         operations(known),
         cases(known),
         gallery(known),
         findings(known),
-        libraries(known, stored(stored_in), results=results),
+        libraries(known, standing, results=results),
         pictures(known),
         front(known, results=results),
     ]

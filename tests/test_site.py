@@ -4,7 +4,6 @@ import ctypes
 import importlib.util
 import json
 import math
-import re
 import shutil
 import subprocess
 import sys
@@ -236,87 +235,6 @@ def test_names_are_unique_and_their_pages_exist(known, address):
     }  # fmt: skip
     assert {("rule", "MASK-6"), ("variant", "MASK-6:uniform"), ("finding", "jax/float64")} <= seen
     assert {("term", "ALiBi"), ("term", "Window"), ("library", "openvino"), ("page", "Changes")} <= seen
-
-
-@pytest.fixture(scope="module")
-def names(known):
-    return _build().everything(known, SITE / "nowhere", results=True).names
-
-
-#: What readers typed, and a page that has to be among the first three suggestions.
-ASKED = {
-    "flash-attn": "spec/calls.html#flashattention",
-    "FlashAttention": "spec/calls.html#flashattention",
-    "flash attention": "spec/calls.html#flashattention",
-    "vLLM": "spec/calls.html#vllm",
-    "cudnn": "spec/calls.html#cudnn",
-    "dialects": "spec/dialects.html",
-    "enable_gqa": "rules/HEAD-1.html",
-    "repeat_interleave": "rules/HEAD-1.html",
-    "head mapping": "rules/HEAD-1.html",
-    "gqa head mapping": "rules/HEAD-1.html",
-    "GQA": "rules/HEAD-1.html",
-    "causal different lengths": "rules/MASK-3.html",
-    "fully masked row": "rules/MASK-6.html",
-    "empty row": "rules/MASK-6.html",
-    "empty rwo": "rules/MASK-6.html",
-    "sliding window": "rules/MASK-8.html",
-    "Is a window inclusive?": "rules/MASK-8.html",
-    "softcap order": "rules/SCORE-5.html",
-    "allowed error": "rules/NUM-3.html",
-    "tolerances bf16": "rules/NUM-3.html",
-    "deterministic": "rules/NUM-9.html",
-    "backward": "rules/GRAD-1.html",
-    "compare": "results/compare.html",
-    "compare my results": "results/compare.html",
-    "export": "guide/offline.html",
-    "attnspec.h": "guide/offline.html",
-    "header": "guide/offline.html",
-    "softmax_scale": "operations/attention.html#scale",
-    "mask-6": "rules/MASK-6.html",
-    "softmx": "rules/SOFT-1.html",
-}
-
-
-def test_the_words_that_readers_type_find_the_page(names, tmp_path):
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("no node")
-    program = (
-        f"const {{ prepare, search }} = require({json.dumps(str(SITE / 'static' / 'search.js'))});"
-        "globalThis.attnspecNames = (rows) => { const index = prepare(rows);"
-        f"const said = {json.dumps([*ASKED, 'zzyzzx'])}.map((query) => search(index, query, 3));"
-        "console.log(JSON.stringify(said.map(({ found }) => found.map((one) => one.address)))); };"
-    )
-    path = tmp_path / "search.js"
-    path.write_text(program + _build().names_script(names), encoding="utf-8")
-    done = subprocess.run([node, str(path)], check=True, capture_output=True, text=True)
-    *found, nothing = json.loads(done.stdout)
-    missed = {
-        query: those
-        for (query, address), those in zip(ASKED.items(), found, strict=True)
-        if address not in those
-    }
-    assert missed == {}
-    assert nothing == []
-
-
-def test_words_of_readers_belong_to_names_that_exist(names):
-    from pages.words import WORDS
-
-    assert set(WORDS) <= {(name.kind, name.name) for name in names}
-
-
-def test_what_the_search_shows_has_no_markup(names):
-    for name in names:
-        assert not re.search(r"[$`\\]|\]\(|\*\*", name.name + name.title), name
-
-
-def test_every_frequently_asked_question_is_found_with_its_answer(names):
-    questions = {name.name: name for name in names if name.kind == "question"}
-    assert len(questions) > 15
-    assert questions["Is a window inclusive?"].title.startswith("yes, at both bounds")
-    assert questions["Is a window inclusive?"].address == "rules/MASK-8.html"
 
 
 def _build():

@@ -27,6 +27,7 @@ from pages.page import (
     rule_link,
     table,
 )
+from pages.who import Outcome, outcomes
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ class Standing:
         The number of verdicts of each status.
     declared : mapping of (rule, text) to int
         The number of cases that show each declared deviation.
+    outcomes : mapping of str to Outcome
+        By rule.
     """
 
     backend: str
@@ -49,6 +52,7 @@ class Standing:
     reached: tuple[str, ...]
     statuses: Mapping[str, int]
     declared: Mapping[tuple[str, str, str], int]
+    outcomes: Mapping[str, Outcome]
 
 
 def stored(folder: Path) -> tuple[Standing, ...]:
@@ -79,10 +83,13 @@ def libraries(known: Known, standing: tuple[Standing, ...], *, results: bool) ->
             )
         )
     text = (
-        "# Libraries\n\nThe libraries that the suite has been run on, each through one or more backends.\n\n"
+        "# Libraries\n\nThe libraries that the suite has been run on, each through one or more backends. "
+        "FlashAttention, cuDNN, vLLM and FlashInfer were read and not run, because their kernels need GPUs: "
+        "[calls of kernel libraries](../spec/calls.md) translates their arguments and "
+        "says where they differ. [Dialects](../spec/dialects.md) does so for ONNX, PyTorch and JAX.\n\n"
     )
     head = ("library", "backends", "levels that a backend reaches", "findings")
-    index = Page("libraries/index", text + raw(table(head, rows, label="Libraries")))
+    index = Page("libraries/index", text + raw(table(head, rows, label="Libraries", kind="libraries stack")))
     return Part((index, *pages), tuple(names))
 
 
@@ -97,7 +104,14 @@ def _page(library: str, own: list[Standing], known: Known, *, results: bool) -> 
     if own:
         head = ("backend", "version", "levels reached", "verdicts")
         parts.append(
-            raw(table(head, [_result(one, results=results) for one in own], label=f"Results of {name}"))
+            raw(
+                table(
+                    head,
+                    [_result(one, results=results) for one in own],
+                    label=f"Results of {name}",
+                    kind="stack",
+                )
+            )
         )
         if results:
             parts.append("[All libraries, rule by rule](page:../results/index.html)\n")
@@ -119,7 +133,14 @@ def _page(library: str, own: list[Standing], known: Known, *, results: bool) -> 
         parts += [
             "## Dialect and deviations\n",
             "What the backends declare and the suite has verified. Variants have names of the standard.\n",
-            raw(table(("rule", "what happens instead", "backends"), rows, label="Declared deviations")),
+            raw(
+                table(
+                    ("rule", "what happens instead", "backends"),
+                    rows,
+                    label="Declared deviations",
+                    kind="stack",
+                )
+            ),
         ]
     if findings:
         head = ("finding", "seen with", "rules", "thread")
@@ -127,7 +148,7 @@ def _page(library: str, own: list[Standing], known: Known, *, results: bool) -> 
         parts += [
             "## Findings\n",
             f"[{plural(len(findings), 'finding')} with scripts](page:../findings/{library}.html)\n",
-            raw(table(head, rows, label="Findings")),
+            raw(table(head, rows, label="Findings", kind="stack")),
         ]
     parts.append(
         "How its arguments translate: [dialects](../spec/dialects.md) and [calls](../spec/calls.md).\n"
@@ -167,4 +188,4 @@ def _standings(path: Path) -> Iterator[Standing]:
                 declared[one.rule, one.variant, "" if one.variant else one.reason] += 1
         reached = tuple(each.level for each in standings(own) if each.reached)
         statuses: Mapping[str, Any] = Counter(one.status for one in own)
-        yield Standing(backend, versions.get(backend, ""), reached, statuses, declared)
+        yield Standing(backend, versions.get(backend, ""), reached, statuses, declared, outcomes(own))

@@ -163,6 +163,32 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]], *, label: str, kin
     return "\n".join(lines)
 
 
+def filter_of(kind: str, what: str, example: str, choices: Iterable[str] = ()) -> str:
+    """Make a field that filters the tables of a kind, with the number of rows that it shows.
+
+    Parameters
+    ----------
+    kind : str
+        The class of the tables.
+    what, example : str
+        What the rows are, and a text to filter by.
+    choices : iterable of str, optional
+        Texts of which one may be chosen; a row that has none of it is hidden.
+    """
+    listed = "".join(f"<option>{escaped(choice)}</option>" for choice in choices)
+    select = (
+        f'<label for="choice">of</label> <select id="choice" data-choice="{kind}">'
+        f'<option value="">all libraries</option>{listed}</select>'
+        if listed
+        else ""
+    )
+    return (
+        f'<p class="filter"><label for="filter">Show {what} with</label> <input id="filter" type="search" '
+        f'data-filter="{kind}" placeholder="{escaped(example)}"> {select} '
+        '<output for="filter" aria-live="polite"></output></p>'
+    )
+
+
 def crumbs(*steps: tuple[str, str]) -> str:
     """Say where a page is: addresses and texts, from the front page."""
     links = " <span aria-hidden=true>&rsaquo;</span> ".join(

@@ -51,7 +51,11 @@ def shown(case: Case, known: frozenset[str]) -> str:
         f'<p class="about">Source: {inline(case.provenance.source)}. '
         f"Inputs: {inline(case.provenance.inputs)}.</p>"
     )
-    return f"({case.id})=\n### {case.title[:1].upper()}{case.title[1:]}\n\n{raw(*parts)}"
+    about, *inner = parts
+    given = ", ".join(code(name) for name in case.arguments)
+    folded = f'<details class="vector"><summary>Numbers of {given}, and code to copy</summary>'
+    head = f"({case.id})=\n### {case.title[:1].upper()}{case.title[1:]}\n"
+    return f"{head}\n{raw(about, folded, *inner, '</details>')}"
 
 
 def script(case: Case) -> str:

@@ -217,19 +217,33 @@
     block.querySelector("pre").tabIndex = 0; // it may scroll, and the keyboard must reach it
   });
 
+  // Tables and wide pictures may scroll, and the keyboard must reach them.
   document.querySelectorAll(".table-wrapper").forEach((table) => (table.tabIndex = 0));
+  document.querySelectorAll('p > img[src$=".svg"]').forEach((picture) => {
+    picture.parentElement.classList.add("picture");
+    picture.parentElement.tabIndex = 0;
+  });
 
   // Tables with a filter. The text of the filter is kept in the address.
   document.querySelectorAll("input[data-filter]").forEach((input) => {
     const rows = [...document.querySelectorAll(`table.${input.dataset.filter} tbody tr`)].map((row) => [row, row.textContent.toLowerCase()]);
+    const choice = document.querySelector(`select[data-choice="${input.dataset.filter}"]`);
+    const count = input.parentElement.querySelector("output");
     const filter = () => {
       const words = input.value.toLowerCase().split(/\s+/);
-      for (const [row, text] of rows) row.hidden = !words.every((word) => text.includes(word));
+      const of = choice ? choice.value.toLowerCase() : "";
+      let shown = 0;
+      for (const [row, text] of rows) {
+        row.hidden = !words.every((word) => text.includes(word)) || !text.includes(of);
+        shown += row.hidden ? 0 : 1;
+      }
+      count.textContent = shown === rows.length ? `${shown} rows` : `${shown} of ${rows.length} rows`;
       document.querySelectorAll(`table.${input.dataset.filter}`).forEach((table) => {
         const empty = !table.querySelector("tbody tr:not([hidden])");
         (table.closest("section") || table).hidden = empty && !!table.closest("section section");
       });
     };
+    choice?.addEventListener("change", filter);
     const given = new URLSearchParams(location.hash.slice(1)).get("show");
     if (given) input.value = given;
     filter();
@@ -249,6 +263,9 @@
       target = document.getElementById(`${id}-`) || document.getElementById(id);
     }
     if (!target) return;
+    // The numbers of a vector are folded under its heading, which has the anchor.
+    const vector = target.closest("section")?.querySelector(":scope > details.vector");
+    if (vector) vector.open = true;
     for (let part = target.closest("details"); part; part = part.parentElement.closest("details")) part.open = true;
     target.scrollIntoView();
   }
