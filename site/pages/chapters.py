@@ -69,7 +69,9 @@ def guides(known: Known, address: Address) -> Part:
             text = re.sub(r"^!\[[^]]*\]\(site/pictures/[^)]*\)\n+", "", text, flags=re.MULTILINE)
         pages.append(Page(page, relinked(_COMMENT.sub("", text), source, page, address)))
         title = plain(text.splitlines()[0].lstrip("# "))
-        names.append(Name("page", title, f"{page}.html", "", (source,), _start(text)))
+        names.append(
+            Name("page", title, f"{page}.html", _start(text).partition(". ")[0], (source,), _start(text))
+        )
         if source != "CHANGELOG.md":
             names += _sections(title, page, text)
     return Part(tuple(pages), tuple(names))

@@ -198,6 +198,7 @@
 
   document.querySelectorAll("details[data-allowed]").forEach((part) => {
     const id = part.dataset.allowed;
+    part.querySelector("pre").tabIndex = 0; // it may scroll
     const show = () => {
       if (part.open) textsOf(id).then((texts) => (part.querySelector("pre").textContent = `in ${dtypeOf(id).value}\n\n${texts.allowed}`));
     };
