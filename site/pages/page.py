@@ -146,19 +146,26 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]], *, label: str, kin
     </tbody></table></div>
     """
     classes = f"data {kind}".strip()
+    names = list(head)
+    # On a narrow screen these stand below each other, each with the name of its column.
+    stacked = "stack" in kind.split()
     lines = [
         (
             f'<div class="wide" tabindex="0" role="region" aria-label="{escaped(label)}">'
             f'<table class="{classes}">'
         ),
-        "<thead><tr>" + "".join(f'<th scope="col">{cell}</th>' for cell in head) + "</tr></thead><tbody>",
+        "<thead><tr>" + "".join(f'<th scope="col">{cell}</th>' for cell in names) + "</tr></thead><tbody>",
     ]
     for row in rows:
         cells = list(row)
         own = ""
         if cells and cells[0].startswith("{"):
             own = f' id="{escaped(cells.pop(0)[1:-1])}"'
-        lines.append(f"<tr{own}>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+        labels = [
+            f' data-label="{escaped(name)}"' if stacked and place else "" for place, name in enumerate(names)
+        ]
+        inner = "".join(f"<td{label}>{cell}</td>" for label, cell in zip(labels, cells, strict=True))
+        lines.append(f"<tr{own}>{inner}</tr>")
     lines.append("</tbody></table></div>")
     return "\n".join(lines)
 

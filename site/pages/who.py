@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from attnspec import Rule
-from attnspec.backends.names import PORTABLE
+from attnspec.backends.names import ADAPTERS, PORTABLE, SEPARATE
 from attnspec.conformance.report.by_rule import NOT_SHOWN, about, by_rule
 from attnspec.conformance.verdict import Verdict
 from pages.page import code, inline, link, plural, raw, table
@@ -90,12 +90,14 @@ def who(rule: Rule, standing: Iterable["Standing"], known: frozenset[str], *, re
     if offered:
         inner = f"<details><summary>{plural(len(offered), 'backend')}</summary>{', '.join(offered)}</details>"
         cells.append(("does not offer what the rule is about", inner))
+    absent = [name for name in (*ADAPTERS, *SEPARATE) if name not in {one.backend for one in every}]
+    missing = f" Without stored results: {', '.join(map(code, absent))}." if absent else ""
     return "\n".join(
         [
             "## Who does what\n",
-            (
-                f"{plural(len(every), 'backend')} of libraries, in the versions of the stored results. "
-                "In brackets is the number of judged cases.\n"
+            raw(
+                f"<p>{plural(len(every), 'backend')} of libraries, in the versions of the stored results. "
+                f"In brackets is the number of judged cases.{missing}</p>"
             ),
             raw(
                 table(

@@ -70,15 +70,18 @@ def plain(text: str) -> str:
 
     Examples
     --------
-    >>> plain(r"the number $\mathrm{lse}_i$ of `jax`, see [MASK-6]")
-    'the number lse_i of jax, see MASK-6'
+    >>> plain(r"the number $\mathrm{lse}_i$ of `jax[0]`, see [MASK-6]")
+    'the number lse_i of jax[0], see MASK-6'
     """
 
     def formula(match: re.Match[str]) -> str:
         return _COMMAND.sub(lambda one: one[1] or one[2], match[1]).replace("{", "").replace("}", "")
 
-    text = _REFERENCE.sub(r"\1", _MATH.sub(formula, text))
-    return " ".join(text.replace("`", "").replace("**", "").split())
+    # Every second part is code, which stays as it is.
+    parts = text.split("`")
+    for place in range(0, len(parts), 2):
+        parts[place] = _REFERENCE.sub(r"\1", _MATH.sub(formula, parts[place])).replace("**", "")
+    return " ".join("".join(parts).split())
 
 
 def with_words(names: Iterable[Name], terms: Mapping[str, tuple[str, ...]]) -> tuple[Name, ...]:
