@@ -9,7 +9,8 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -17,7 +18,7 @@ sys.path.insert(0, str(HERE))
 
 from check import problems, summary  # noqa: E402 - the folder of this file is added above
 from pages.cases import cases  # noqa: E402
-from pages.chapters import chapters, guides  # noqa: E402
+from pages.chapters import chapters, guides, terms_of  # noqa: E402
 from pages.findings import findings  # noqa: E402
 from pages.front import front  # noqa: E402
 from pages.gallery import gallery  # noqa: E402
@@ -25,28 +26,31 @@ from pages.known import Known, gathered, library_of  # noqa: E402
 from pages.libraries import libraries, stored  # noqa: E402
 from pages.links import addresses  # noqa: E402
 from pages.operations import operations  # noqa: E402
-from pages.page import Part, joined  # noqa: E402
+from pages.page import Name, Part, joined  # noqa: E402
 from pages.pictures import pictures  # noqa: E402
 from pages.rules import rules  # noqa: E402
+from pages.words import with_words  # noqa: E402
 
 
 def everything(known: Known, stored_in: Path, *, results: bool) -> Part:
     """Make all pages, names and files."""
     files: dict[str, str | Path] = {}
     address = addresses(known.root, tuple(known.rules.values()), files, results=results)
+    standing = stored(stored_in)
     parts = [
         chapters(known, address),
         guides(known, address),
-        rules(known, address, results=results),
+        rules(known, address, standing, results=results),
         operations(known),
         cases(known),
         gallery(known),
         findings(known),
-        libraries(known, stored(stored_in), results=results),
+        libraries(known, standing, results=results),
         pictures(known),
         front(known, results=results),
     ]
-    return joined([*parts, Part(files=files)])
+    whole = joined([*parts, Part(files=files)])
+    return replace(whole, names=with_words(whole.names, terms_of(known)))
 
 
 def write(part: Part, source: Path) -> None:
@@ -68,12 +72,16 @@ def write_files(part: Part, html: Path) -> None:
     for name, thing in part.files.items():
         if not name.startswith("spec/pictures/"):
             _put(html / name, thing)
+    (html / "_static" / "names.js").write_text(names_script(part.names), encoding="utf-8")
+
+
+def names_script(names: Sequence[Name]) -> str:
+    """Return the script that gives the search its names."""
     rows = [
-        [name.kind, name.name, name.title, name.address, " ".join(name.words), name.text]
-        for name in part.names
+        [name.kind, name.name, name.title, name.address, "|".join(name.words), name.text] for name in names
     ]
     text = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
-    (html / "_static" / "names.js").write_text(f"attnspecNames([\n{text}\n]);\n", encoding="utf-8")
+    return f"attnspecNames([\n{text}\n]);\n"
 
 
 def has_results(stored_in: Path) -> bool:

@@ -14,7 +14,10 @@ import pytest
 
 import attnspec
 from attnspec import CHAPTERS, cases, find_case, rules
-from attnspec.case_json import from_json
+from attnspec.case_json import decode, from_json
+from attnspec.conformance.judge.comparison import compare
+from attnspec.conformance.judge.dtypes import in_each
+from attnspec.reference.budget.budget import budget, plain
 
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "site"
@@ -23,6 +26,7 @@ sys.path.append(str(SITE))
 
 if SITE.is_dir():
     from check import problems
+    from pages.allowed import in_dtypes
     from pages.chapters import chapters, guides, section
     from pages.known import LIBRARIES, backends_of, gathered, library_of
     from pages.libraries import Standing, libraries
@@ -157,6 +161,45 @@ def test_a_snippet_of_json_is_the_entry_of_the_vector_file(name):
         np.testing.assert_array_equal(case.expected[key], array)
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_copies_hold_the_errors_that_the_budget_allows_in_each_dtype(name):
+    """A budget computed here, without the way by which the site has it."""
+    case = find_case(name)
+    found = in_dtypes(name)
+    assert list(found) == [one.dtype for one in in_each(case)]
+    for dtype, (one, allowed) in found.items():
+        scope = {}
+        exec(in_numpy(one, allowed), scope)
+        entry = json.loads(in_json(one, allowed)).get("allowed", {})
+        text = in_c(one, allowed)
+        assert set(scope.get("allowed", {})) == set(entry) == set(allowed)
+        if case.misuse is None:
+            assert set(allowed) == set(case.expected)
+        if not allowed:  # the call must be refused
+            continue
+        operation, arguments = plain(one.operation, one.arguments)
+        accuracy = "cast" if dtype in ("float16", "bfloat16") else "full"
+        budgets = budget(operation, arguments, dtype, accuracy=accuracy)
+        for output, array in scope.get("allowed", {}).items():
+            ordinary = np.isfinite(array)
+            expected = np.broadcast_to(budgets[output], array.shape)
+            np.testing.assert_array_equal(array[ordinary], expected[ordinary], err_msg=f"{dtype} {output}")
+            np.testing.assert_array_equal(decode(entry)[output], array)
+            assert f"allowed_{output}" in text
+            # Only what is not a number has no ordinary budget.
+            values = case.expected.get("lse", case.expected[output])
+            assert ordinary.all() or not np.isfinite(values).all()
+
+
+def test_a_result_at_its_allowed_error_passes_and_one_beyond_it_fails():
+    case, allowed = in_dtypes("masking-window-both")["float32"]
+    values = case.expected["output"]
+    at, beyond = values + allowed["output"] * 0.99, values + allowed["output"] * 1.01
+    assert compare("output", at, values, allowed["output"], "float64") <= 1
+    assert not isinstance(compare("output", beyond, values, allowed["output"], "float64"), float)
+    assert in_dtypes("masking-window-both")["float16"][1]["output"].max() > 100 * allowed["output"].max()
+
+
 def test_every_rule_has_a_page_with_its_sentence_variants_and_vectors(known, address):
     pages = {page.path: page.text for page in pages_of_rules(known, address, results=False).pages}
     for rule in rules():
@@ -189,9 +232,10 @@ def test_names_are_unique_and_their_pages_exist(known, address):
     kinds = {kind for kind, _ in seen}
     assert kinds == {
         "rule", "variant", "case", "operation", "argument", "entry", "finding", "library", "term", "page",
+        "section", "question",
     }  # fmt: skip
     assert {("rule", "MASK-6"), ("variant", "MASK-6:uniform"), ("finding", "jax/float64")} <= seen
-    assert {("term", "ALiBi"), ("term", "Window"), ("library", "openvino"), ("page", "CHANGELOG.md")} <= seen
+    assert {("term", "ALiBi"), ("term", "Window"), ("library", "openvino"), ("page", "Changes")} <= seen
 
 
 def _build():

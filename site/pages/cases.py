@@ -10,6 +10,7 @@ from pages.page import (
     code,
     crumbs,
     escaped,
+    filter_of,
     inline,
     link,
     plural,
@@ -65,6 +66,7 @@ def _page(chapter: str, known: Known) -> str:
             )
         ),
         f"# Cases: {chapter}\n",
+        raw(filter_of("cases", "cases", "empty, float16, SOFT-7")),
     ]
     if vectors:
         rows = [
@@ -83,7 +85,7 @@ def _page(chapter: str, known: Known) -> str:
                 "The page of the first rule shows the numbers. "
                 f"[All of them as JSON](page:../files/spec/vectors/{chapter}.json).\n"
             ),
-            raw(table(("vector", "title", "operation", "rules"), rows, label="Golden vectors")),
+            raw(table(("vector", "title", "operation", "rules"), rows, label="Golden vectors", kind="cases")),
         ]
     parts += [
         "## Generated cases\n",
@@ -97,7 +99,14 @@ def _page(chapter: str, known: Known) -> str:
         by_title.setdefault(count.group.title, []).append(count)
     rows = [_row(title, members, known) for title, members in by_title.items()]
     parts.append(
-        raw(table(("what holds", "groups", "cases", "rules"), rows, label="Groups of generated cases"))
+        raw(
+            table(
+                ("what holds", "groups", "cases", "rules"),
+                rows,
+                label="Groups of generated cases",
+                kind="cases",
+            )
+        )
     )
     return "\n".join(parts)
 

@@ -8,6 +8,7 @@ from attnspec import CHAPTERS
 from pages.known import Known
 from pages.links import GUIDES, relinked
 from pages.page import Name, Page, Part
+from pages.words import plain
 
 #: The pages beside the chapters, in the order of the table of contents.
 BESIDE = (
@@ -25,6 +26,9 @@ _HEADING = re.compile(r"^### (?P<id>[A-Z]+-[1-9][0-9]*) .*$", re.MULTILINE)
 _NEXT = re.compile(r"^#{1,3} |^<!-- rules -->$", re.MULTILINE)
 _DEFINITION = re.compile(r"^\[(?P<name>[^][\n]+)\]: \S+$", re.MULTILINE)
 _TERM = re.compile(r"^### (?P<term>[^\n]+)\n+(?P<text>.+?)(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
+_ALSO = re.compile(r"\*Also:\*(?P<names>.*?)(?=\*(?:Not|Active):\*|\Z)")
+_SECTION = re.compile(r"^##{1,2} (?P<title>.+)$", re.MULTILINE)
+_FENCE = re.compile(r"^```.*?^```$|^<!-- rules -->$.*", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"^<!-- .* -->\n", re.MULTILINE)
 
 Address = Callable[[str, str], str]
@@ -40,8 +44,12 @@ def chapters(known: Known, address: Address) -> Part:
         text = (known.root / source).read_text(encoding="utf-8")
         text = _with_pages_of_rules(text) if name in CHAPTERS else text
         pages.append(Page(page, relinked(_COMMENT.sub("", text), source, page, address)))
-        names.append(Name("page", name, f"{page}.html", text.splitlines()[0].lstrip("# ")))
+        title = plain(text.splitlines()[0].lstrip("# "))
+        names.append(Name("page", name, f"{page}.html", title, text=_start(text)))
+        if name != "glossary":
+            names += _sections(title, page, text)
     names += _terms((known.root / "spec" / "glossary.md").read_text(encoding="utf-8"))
+    names += _questions((known.root / "spec" / "README.md").read_text(encoding="utf-8"))
     pictures: dict[str, str | Path] = {
         f"spec/pictures/{path.name}": path
         for path in sorted((known.root / "spec" / "pictures").glob("*.svg"))
@@ -60,8 +68,79 @@ def guides(known: Known, address: Address) -> Part:
             text = text.replace("## Test your implementation\n", "## With the function as it is\n", 1)
             text = re.sub(r"^!\[[^]]*\]\(site/pictures/[^)]*\)\n+", "", text, flags=re.MULTILINE)
         pages.append(Page(page, relinked(_COMMENT.sub("", text), source, page, address)))
-        names.append(Name("page", source, f"{page}.html", text.splitlines()[0].lstrip("# ")))
+        title = plain(text.splitlines()[0].lstrip("# "))
+        names.append(
+            Name("page", title, f"{page}.html", _start(text).partition(". ")[0], (source,), _start(text))
+        )
+        if source != "CHANGELOG.md":
+            names += _sections(title, page, text)
     return Part(tuple(pages), tuple(names))
+
+
+def _sections(page_title: str, page: str, text: str) -> list[Name]:
+    """Return the sections of a page, each with its text. Rules are names of their own."""
+    text = _FENCE.sub("", _COMMENT.sub("", text))
+    heads = list(_SECTION.finditer(text))
+    found: dict[str, Name] = {}
+    for head, after in zip(heads, [*heads[1:], None], strict=False):
+        title = plain(head["title"])
+        place = re.sub(r"[^a-z0-9]+", "-", title.lower()).lstrip("-0123456789").rstrip("-")
+        if not place or place in found or _HEADING.match(head[0]):
+            continue
+        said = text[head.end() : after.start() if after else len(text)]
+        found[place] = Name(
+            "section", f"{page_title}: {title}", f"{page}.html#{place}", "", text=_words_of(said)
+        )
+    return list(found.values())
+
+
+def _words_of(text: str) -> str:
+    """Return the first sentences of a text, and every other word of it once."""
+    whole = plain(text.replace("|", " "))
+    first = whole[:300].rpartition(" ")[0] if len(whole) > 300 else whole
+    rest = dict.fromkeys(re.findall(r"[A-Za-z_][\w.-]{3,}", whole[len(first) :]))
+    return " ".join([first, *(word for word in rest if word not in first)])
+
+
+def _start(text: str) -> str:
+    """Return the first paragraph of a page."""
+    paragraphs = _FENCE.sub("", _COMMENT.sub("", text)).split("\n\n")
+    return plain(next((one for one in paragraphs[1:] if one[:1].isalnum()), ""))
+
+
+def _questions(readme: str) -> list[Name]:
+    """Return the frequently asked questions. Each leads to the rule that answers it."""
+    found = []
+    for question, answer, cited in asked(readme):
+        rule = cited[0]
+        said = f"{plain(answer)} ({', '.join(cited)})"
+        found.append(Name("question", plain(question), f"rules/{rule}.html", said))
+    return found
+
+
+def asked(readme: str) -> list[tuple[str, str, list[str]]]:
+    """Read the frequently asked questions: question, answer, and the rules that answer it."""
+    found = []
+    for line in readme.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 3 and cells[0].endswith("?"):
+            found.append((cells[0], cells[1], re.findall(r"\[([A-Z]+-[0-9]+)\]", cells[2])))
+    return found
+
+
+def terms_of(known: Known) -> dict[str, tuple[str, ...]]:
+    """Return the terms that each rule is the first to define, with their other names."""
+    found: dict[str, tuple[str, ...]] = {}
+    for match in _TERM.finditer((known.root / "spec" / "glossary.md").read_text(encoding="utf-8")):
+        if rule := re.search(r"\[([A-Z]+-[0-9]+)\]", match["text"]):
+            found[rule[1]] = (*found.get(rule[1], ()), match["term"], *_also(match["text"]))
+    return found
+
+
+def _also(text: str) -> tuple[str, ...]:
+    """Return the other names of a term."""
+    match = _ALSO.search(" ".join(text.split()))
+    return tuple(re.split(r"[,;] ", plain(match["names"]).rstrip(". "))) if match else ()
 
 
 def section(known: Known, rule_id: str, chapter: str, address: Address) -> tuple[str, str]:
@@ -86,9 +165,10 @@ def _terms(glossary: str) -> list[Name]:
     found = []
     for match in _TERM.finditer(glossary):
         place = re.sub(r"[^a-z0-9]+", "-", match["term"].lower()).strip("-")
-        said = re.sub(r"[`*]|\]\([^)]*\)|[][]", "", " ".join(match["text"].split()))
+        said = plain(match["text"]).replace("*", "")
         title = said.partition(". ")[0]
-        found.append(Name("term", match["term"], f"spec/glossary.html#{place}", title, text=said))
+        also = _also(match["text"])
+        found.append(Name("term", match["term"], f"spec/glossary.html#{place}", title, also, said))
     return found
 
 

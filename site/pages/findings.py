@@ -12,6 +12,7 @@ from pages.page import (
     code,
     crumbs,
     escaped,
+    filter_of,
     inline,
     link,
     plural,
@@ -127,13 +128,11 @@ def _index(known: Known) -> Page:
         "that uses the library alone, and "
         f"the text of a report. *New* means that no thread about it was found ({new} of them).\n\n"
     )
-    text += raw(
-        '<p><label for="filter">Show findings with</label> <input id="filter" type="search" '
-        'data-filter="findings"></p>'
-    )
+    chosen = sorted({LIBRARIES.get(one.library, one.library) for one in known.findings}, key=str.lower)
+    text += raw(filter_of("findings", "findings", "window, float16, MASK-6", chosen))
     head = ("finding", "seen with", "rules", "thread")
     rows = [row(one, known) for one in known.findings]
     return Page(
         "findings/index",
-        text + raw(table(head, rows, label="All findings", kind="findings")),
+        text + raw(table(head, rows, label="All findings", kind="findings stack")),
     )

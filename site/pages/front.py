@@ -1,22 +1,26 @@
 """The front page, and the page about citing."""
 
 from attnspec import CHAPTERS, __version__
-from pages.chapters import BESIDE
+from pages.chapters import BESIDE, asked
 from pages.known import LIBRARIES, Known
 from pages.links import GUIDES
-from pages.page import Name, Page, Part, escaped, link, plural, raw, rule_link
+from pages.page import Name, Page, Part, escaped, filter_of, inline, link, plural, raw, rule_link, table
 
 #: Questions of readers, with the rules that answer them.
 _QUESTIONS = (
-    ("What does a query with nothing to attend to give?", ("MASK-6", "SOFT-7", "GRAD-10")),
-    ("To which corner is a causal mask aligned?", ("MASK-3", "MASK-7")),
-    ("Is a window inclusive?", ("MASK-8",)),
-    ("Does True in a mask mean attend?", ("MASK-1",)),
-    ("Which key head serves a query head?", ("HEAD-1", "HEAD-2")),
-    ("Is the softcap before the mask?", ("SCORE-5",)),
-    ("May padding hold NaN?", ("MASK-12", "MASK-13")),
-    ("Base and dtype of the lse?", ("SOFT-6", "NUM-7")),
-    ("How large may an error be?", ("NUM-3", "NUM-5")),
+    ("What does a query with nothing to attend to give?", "zeros", ("MASK-6", "SOFT-7", "GRAD-10")),
+    (
+        "To which corner is a causal mask aligned?",
+        "top left, unless there is an offset",
+        ("MASK-3", "MASK-7"),
+    ),
+    ("Is a window inclusive?", "yes, both bounds", ("MASK-8",)),
+    ("Does True in a mask mean attend?", "yes", ("MASK-1",)),
+    ("Which key head serves a query head?", "consecutive query heads share one", ("HEAD-1", "HEAD-2")),
+    ("Is the softcap before the mask?", "yes, and before the bias", ("SCORE-5",)),
+    ("May padding hold NaN?", "finite numbers must not matter, NaN should not", ("MASK-12", "MASK-13")),
+    ("Base and dtype of the lse?", "e, float32 or wider", ("SOFT-6", "NUM-7")),
+    ("How large may an error be?", "each element has an allowed error", ("NUM-3", "NUM-5")),
 )
 
 
@@ -27,8 +31,23 @@ def front(known: Known, *, results: bool) -> Part:
     names = [
         Name("page", "front", "index.html", "the front page"),
         Name("page", "citing", "citing.html", "how to cite a rule"),
+        Name("page", "Questions", "questions.html", "frequently asked questions, with answers"),
+        Name("page", "Rules", "rules/index.html", "all rules, by chapter"),
+        Name("page", "Operations", "operations/index.html", "every argument, with its other names"),
+        Name("page", "Cases", "cases/index.html", "golden vectors and generated cases, by chapter"),
+        Name("page", "Gallery", "gallery/index.html", "wrong implementations, and what finds each"),
+        Name("page", "Findings", "findings/index.html", "bugs of released libraries"),
+        Name("page", "Libraries", "libraries/index.html", "levels, deviations and findings of libraries"),
+        *(
+            [
+                Name("page", "Results", "results/index.html", "what each library passes, rule by rule"),
+                Name("page", "Compare", "results/compare.html", "two runs, or your own results file"),
+            ]
+            if results
+            else []
+        ),
     ]
-    pages = [Page("index", text), Page("citing", _CITING)]
+    pages = [Page("index", text), Page("citing", _CITING), _questions(known)]
     if results:
         stub = (
             "# Can I use\n\nThe matrix of rules by library and version: what passes, "
@@ -36,6 +55,20 @@ def front(known: Known, *, results: bool) -> Part:
         )
         pages.append(Page("results/index", stub + "\n"))
     return Part(tuple(pages), tuple(names))
+
+
+def _questions(known: Known) -> Page:
+    """Return the page of the frequently asked questions of the standard."""
+    readme = (known.root / "spec" / "README.md").read_text(encoding="utf-8")
+    rows = [
+        (inline(question), inline(answer), ", ".join(rule_link(rule, "") for rule in rules))
+        for question, answer, rules in asked(readme)
+    ]
+    text = raw(
+        filter_of("questions", "questions", "mask, lse, gradient"),
+        table(("question", "answer", "rules"), rows, label="Questions", kind="questions stack"),
+    )
+    return Page("questions", f"# Questions\n\n{text}")
 
 
 def _body(known: Known, *, results: bool) -> str:
@@ -68,6 +101,11 @@ def _body(known: Known, *, results: bool) -> str:
             "Findings",
             f"{len(known.findings)} bugs of released libraries, each with a script",
         ),
+        (
+            "spec/calls.html",
+            "Calls of kernel libraries",
+            "FlashAttention, cuDNN, vLLM and FlashInfer, argument by argument",
+        ),
         ("guide/ten-minutes.html", "Test your kernel", "install, run, read the report: ten minutes"),
         ("operations/index.html", "Operations", "every argument, with the names that libraries use for it"),
         (
@@ -81,8 +119,9 @@ def _body(known: Known, *, results: bool) -> str:
         for address, title, said in cards
     )
     asked = "".join(
-        f"<li>{escaped(question)} <span>{', '.join(rule_link(rule, '') for rule in rules)}</span></li>"
-        for question, rules in _QUESTIONS
+        f"<li>{escaped(question)} <strong>{escaped(answer)}</strong> "
+        f"<span>{', '.join(rule_link(rule, '') for rule in rules)}</span></li>"
+        for question, answer, rules in _QUESTIONS
     )
     chapters = " ".join(link(f"spec/{name}.html", name) for name in CHAPTERS)
     return (
@@ -97,7 +136,7 @@ def _body(known: Known, *, results: bool) -> str:
         '<h2 id="questions">Questions<a class="headerlink" href="#questions" title="Link '
         'to this heading">¶</a></h2>'
         f'<ul class="questions">{asked}</ul>'
-        f"<p>{link('spec/index.html#frequently-asked-questions', 'More questions')}. "
+        f"<p>{link('questions.html', 'More questions')}. "
         f"Chapters: {chapters}.</p>"
         f'<p class="about">Version {__version__}: {link("changes.html", "what changed")}. '
         f"{plural(len(known.cases), 'golden vector')}, {sum(one.number for one in known.counts):,} "
@@ -109,6 +148,7 @@ def _contents(*, results: bool) -> list[str]:
     guides = [page for page in GUIDES.values() if page != "changes"]
     look_up = [
         "rules/index",
+        "questions",
         "operations/index",
         "spec/levels",
         "spec/glossary",
@@ -117,10 +157,10 @@ def _contents(*, results: bool) -> list[str]:
         "pictures",
     ]
     tables = ["results/index"] if results else []
-    beside = [name for name in BESIDE if name not in ("levels", "glossary")]
+    beside = [name for name in BESIDE if name not in ("levels", "glossary", "calls", "dialects")]
     parts = {
         "Look up": look_up,
-        "Libraries": [*tables, "libraries/index", "findings/index"],
+        "Libraries": [*tables, "libraries/index", "findings/index", "spec/calls", "spec/dialects"],
         "The standard": ["spec/index", *(f"spec/{name}" for name in (*CHAPTERS, *beside))],
         "Use it": [*guides, "changes", "citing"],
     }

@@ -29,6 +29,7 @@ from pages.page import (
     rule_link,
     table,
 )
+from pages.who import Outcome, outcomes
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class Standing:
         The number of verdicts of each status.
     declared : mapping of (rule, text) to int
         The number of cases that show each declared deviation.
+    outcomes : mapping of str to Outcome
+        By rule.
     """
 
     backend: str
@@ -51,6 +54,7 @@ class Standing:
     reached: tuple[str, ...]
     statuses: Mapping[str, int]
     declared: Mapping[tuple[str, str, str], int]
+    outcomes: Mapping[str, Outcome]
 
 
 def stored(folder: Path) -> tuple[Standing, ...]:
@@ -78,11 +82,15 @@ def libraries(known: Known, standing: tuple[Standing, ...], *, results: bool) ->
         if portable := [one for one in backends_of(library) if one in PORTABLE]:
             last.append((page, *_of_backends(portable, own)))
     text = (
-        "# Libraries\n\nThe libraries that the suite has been run on, each through one or more backends.\n\n"
+        "# Libraries\n\nThe libraries that the suite has been run on, each through one or more backends. "
+        "FlashAttention, cuDNN, vLLM and FlashInfer were read and not run, because their kernels need GPUs: "
+        "[calls of kernel libraries](../spec/calls.md) translates their arguments and "
+        "says where they differ. [Dialects](../spec/dialects.md) does so for ONNX, PyTorch and JAX.\n\n"
     )
     head = ("library", "backends", "levels that a backend reaches", "findings")
-    text += raw(table(head, rows, label="Libraries"))
-    text += f"\n## Portable code\n\n{NOTE}\n\n" + raw(table(head[:3], last, label="Portable code"))
+    text += raw(table(head, rows, label="Libraries", kind="libraries stack"))
+    portable = table(head[:3], last, label="Portable code", kind="libraries stack")
+    text += f"\n## Portable code\n\n{NOTE}\n\n" + raw(portable)
     index = Page("libraries/index", text)
     return Part((index, *pages), tuple(names))
 
@@ -98,7 +106,7 @@ def _page(library: str, own: list[Standing], known: Known, *, results: bool) -> 
     if own:
         head = ("backend", "version", "levels reached", "verdicts")
         rows = _results(backends_of(library), own, results=results)
-        parts.append(raw(table(head, rows, label=f"Results of {name}")))
+        parts.append(raw(table(head, rows, label=f"Results of {name}", kind="stack")))
         if any(one.backend in PORTABLE for one in own):
             parts.append(f"{NOTE}\n")
         if results:
@@ -121,7 +129,14 @@ def _page(library: str, own: list[Standing], known: Known, *, results: bool) -> 
         parts += [
             "## Dialect and deviations\n",
             "What the backends declare and the suite has verified. Variants have names of the standard.\n",
-            raw(table(("rule", "what happens instead", "backends"), rows, label="Declared deviations")),
+            raw(
+                table(
+                    ("rule", "what happens instead", "backends"),
+                    rows,
+                    label="Declared deviations",
+                    kind="stack",
+                )
+            ),
         ]
     if findings:
         head = ("finding", "seen with", "rules", "thread")
@@ -129,7 +144,7 @@ def _page(library: str, own: list[Standing], known: Known, *, results: bool) -> 
         parts += [
             "## Findings\n",
             f"[{plural(len(findings), 'finding')} with scripts](page:../findings/{library}.html)\n",
-            raw(table(head, rows, label="Findings")),
+            raw(table(head, rows, label="Findings", kind="stack")),
         ]
     parts.append(
         "How its arguments translate: [dialects](../spec/dialects.md) and [calls](../spec/calls.md).\n"
@@ -194,4 +209,4 @@ def _standings(path: Path) -> Iterator[Standing]:
                 declared[one.rule, one.variant, "" if one.variant else one.reason] += 1
         reached = tuple(each.level for each in standings(own) if each.reached)
         statuses: Mapping[str, Any] = Counter(one.status for one in own)
-        yield Standing(backend, versions.get(backend, ""), reached, statuses, declared)
+        yield Standing(backend, versions.get(backend, ""), reached, statuses, declared, outcomes(own))

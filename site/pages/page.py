@@ -9,7 +9,8 @@ from typing import Literal
 
 #: What has a permanent address.
 Kind = Literal[
-    "rule", "variant", "case", "operation", "argument", "entry", "finding", "library", "term", "page"
+    "rule", "variant", "case", "operation", "argument", "entry", "finding", "library", "term", "page",
+    "section", "question",
 ]  # fmt: skip
 
 _CODE = re.compile(r"``(?P<long>.+?)``|`(?P<short>[^`]+)`")
@@ -145,21 +146,54 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]], *, label: str, kin
     </tbody></table></div>
     """
     classes = f"data {kind}".strip()
+    names = list(head)
+    # On a narrow screen these stand below each other, each with the name of its column.
+    stacked = "stack" in kind.split()
     lines = [
         (
             f'<div class="wide" tabindex="0" role="region" aria-label="{escaped(label)}">'
             f'<table class="{classes}">'
         ),
-        "<thead><tr>" + "".join(f'<th scope="col">{cell}</th>' for cell in head) + "</tr></thead><tbody>",
+        "<thead><tr>" + "".join(f'<th scope="col">{cell}</th>' for cell in names) + "</tr></thead><tbody>",
     ]
     for row in rows:
         cells = list(row)
         own = ""
         if cells and cells[0].startswith("{"):
             own = f' id="{escaped(cells.pop(0)[1:-1])}"'
-        lines.append(f"<tr{own}>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+        labels = [
+            f' data-label="{escaped(name)}"' if stacked and place else "" for place, name in enumerate(names)
+        ]
+        inner = "".join(f"<td{label}>{cell}</td>" for label, cell in zip(labels, cells, strict=True))
+        lines.append(f"<tr{own}>{inner}</tr>")
     lines.append("</tbody></table></div>")
     return "\n".join(lines)
+
+
+def filter_of(kind: str, what: str, example: str, choices: Iterable[str] = ()) -> str:
+    """Make a field that filters the tables of a kind, with the number of rows that it shows.
+
+    Parameters
+    ----------
+    kind : str
+        The class of the tables.
+    what, example : str
+        What the rows are, and a text to filter by.
+    choices : iterable of str, optional
+        Texts of which one may be chosen; a row that has none of it is hidden.
+    """
+    listed = "".join(f"<option>{escaped(choice)}</option>" for choice in choices)
+    select = (
+        f'<label for="choice">of</label> <select id="choice" data-choice="{kind}">'
+        f'<option value="">all libraries</option>{listed}</select>'
+        if listed
+        else ""
+    )
+    return (
+        f'<p class="filter"><label for="filter">Show {what} with</label> <input id="filter" type="search" '
+        f'data-filter="{kind}" placeholder="{escaped(example)}"> {select} '
+        '<output for="filter" aria-live="polite"></output></p>'
+    )
 
 
 def crumbs(*steps: tuple[str, str]) -> str:

@@ -6,25 +6,39 @@ from attnspec import Case, Rule
 from pages.chapters import Address, section
 from pages.findings import subject
 from pages.known import LIBRARIES, Known
-from pages.page import ORPHAN, Name, Page, Part, code, crumbs, escaped, inline, link, plural, raw, table
+from pages.libraries import Standing
+from pages.page import (
+    ORPHAN,
+    Name,
+    Page,
+    Part,
+    code,
+    crumbs,
+    escaped,
+    filter_of,
+    inline,
+    link,
+    plural,
+    raw,
+    table,
+)
 from pages.vectors import script, shown
+from pages.who import who
 
 _VARIANT = re.compile(r"^- `(?P<name>[a-z0-9-]+)`:", re.MULTILINE)
 #: The number of wrong implementations that the page of a rule lists.
 _FEW = 12
 
 
-def rules(known: Known, address: Address, *, results: bool) -> Part:
+def rules(known: Known, address: Address, standing: tuple[Standing, ...] = (), *, results: bool) -> Part:
     """Return the pages of all rules, their list, and the code of their vectors."""
     every = list(known.rules.values())
     pages = [_index(known)]
     names = []
-    asked = _questions(known)
     for place, rule in enumerate(every):
         near = (every[place - 1] if place else None, every[place + 1] if place + 1 < len(every) else None)
-        pages.append(Page(f"rules/{rule.id}", _page(rule, near, known, address, results=results)))
-        text = " ".join([rule.sentence, *asked.get(rule.id, [])])
-        names.append(Name("rule", rule.id, f"rules/{rule.id}.html", rule.title, text=text))
+        pages.append(Page(f"rules/{rule.id}", _page(rule, near, known, address, standing, results=results)))
+        names.append(Name("rule", rule.id, f"rules/{rule.id}.html", rule.title, text=rule.sentence))
         names += [
             Name(
                 "variant",
@@ -38,33 +52,40 @@ def rules(known: Known, address: Address, *, results: bool) -> Part:
     return Part(tuple(pages), tuple(names), dict(scripts))
 
 
-def _questions(known: Known) -> dict[str, list[str]]:
-    """Return the frequently asked questions of the standard that each rule answers."""
-    found: dict[str, list[str]] = {}
-    for line in (known.root / "spec" / "README.md").read_text(encoding="utf-8").splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if len(cells) == 3 and cells[0].endswith("?"):
-            for rule in re.findall(r"\[([A-Z]+-[0-9]+)\]", cells[2]):
-                found.setdefault(rule, []).append(cells[0])
-    return found
-
-
 def _page(
-    rule: Rule, near: tuple[Rule | None, Rule | None], known: Known, address: Address, *, results: bool
+    rule: Rule,
+    near: tuple[Rule | None, Rule | None],
+    known: Known,
+    address: Address,
+    standing: tuple[Standing, ...],
+    *,
+    results: bool,
 ) -> str:
     sentence, rest = section(known, rule.id, rule.chapter, address)
+    sections = [
+        who(rule, standing, known.ids, results=results),
+        _findings(rule, known),
+        _vectors(rule, known),
+        _tests(rule, known),
+        _wrong(rule, known),
+    ]
     parts = [
         ORPHAN + raw(_head(rule, near)),
         f"# {rule.id} {rule.title}\n",
         raw(_tags(rule, known, results=results)),
         "{.sentence}\n" + sentence + "\n",
+        _here(sections),
         _VARIANT.sub(r"- [`\g<name>`]{#\g<name>}:", rest),
-        _vectors(rule, known),
-        _tests(rule, known),
-        _wrong(rule, known),
-        _findings(rule, known),
+        *sections,
     ]
     return "\n".join(part for part in parts if part)
+
+
+def _here(sections: list[str]) -> str:
+    """List the sections of a page under its sentence."""
+    heads = [text.partition("\n")[0].removeprefix("## ") for text in sections if text]
+    links = " ".join(link(f"#{head.lower().replace(' ', '-')}", escaped(head)) for head in heads)
+    return raw(f'<nav class="here" aria-label="On this page">{links}</nav>') if heads else ""
 
 
 def _head(rule: Rule, near: tuple[Rule | None, Rule | None]) -> str:
@@ -205,12 +226,7 @@ def _index(known: Known) -> Page:
     parts.append(
         f"{len(known.rules)} rules: {said}. [How to read a rule](../spec/index.md#how-to-read-a-rule).\n"
     )
-    parts.append(
-        raw(
-            '<p><label for="filter">Show rules with</label> <input id="filter" type="search" '
-            'data-filter="rules"></p>'
-        )
-    )
+    parts.append(raw(filter_of("rules", "rules", "window, lse, MUST, masking")))
     for chapter in dict.fromkeys(rule.chapter for rule in known.rules.values()):
         rows = []
         for rule in known.rules.values():

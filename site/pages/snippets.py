@@ -9,22 +9,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec import Case
-from attnspec.case_json import to_json
+from attnspec.case_json import spelled, to_json
+from pages.allowed import Allowed
 
 _C_TYPES = {"float64": "double", "int64": "int64_t", "int32": "int32_t", "bool": "bool"}
 _WIDTH = 100
+_NONE: Allowed = {}
 
 
-def in_json(case: Case) -> str:
-    """Write a case as an entry of a vector file."""
-    return json.dumps(to_json(case), indent=1, allow_nan=False) + "\n"
+def in_json(case: Case, allowed: Allowed = _NONE) -> str:
+    """Write a case as an entry of a vector file, with its allowed errors."""
+    more = {"allowed": spelled(allowed)} if allowed else {}
+    return json.dumps(to_json(case) | more, indent=1, allow_nan=False) + "\n"
 
 
-def in_numpy(case: Case) -> str:
+def in_numpy(case: Case, allowed: Allowed = _NONE) -> str:
     """Write a case as Python with arrays of NumPy."""
     short = any(str(one.dtype) == "bfloat16" for one in _arrays(case.arguments))
     return _python(
         case,
+        allowed,
         ["import numpy as np", *(["import ml_dtypes"] if short else [])],
         lambda array: (
             f"np.array({_nested(array, 'np.nan', 'np.inf')}, dtype="
@@ -34,10 +38,11 @@ def in_numpy(case: Case) -> str:
     )
 
 
-def in_torch(case: Case) -> str:
+def in_torch(case: Case, allowed: Allowed = _NONE) -> str:
     """Write a case as Python with tensors of PyTorch."""
     return _python(
         case,
+        allowed,
         ["import torch"],
         lambda array: (
             f"torch.tensor({_nested(array, 'torch.nan', 'torch.inf')}, dtype=torch.{array.dtype})"
@@ -46,10 +51,11 @@ def in_torch(case: Case) -> str:
     )
 
 
-def in_jax(case: Case) -> str:
+def in_jax(case: Case, allowed: Allowed = _NONE) -> str:
     """Write a case as Python with arrays of JAX."""
     return _python(
         case,
+        allowed,
         ["import jax", "import jax.numpy as jnp", "", 'jax.config.update("jax_enable_x64", True)'],
         lambda array: (
             f"jnp.array({_nested(array, 'jnp.nan', 'jnp.inf')}, dtype=jnp.{_dtype(array)}){_reshaped(array)}"
@@ -57,7 +63,7 @@ def in_jax(case: Case) -> str:
     )
 
 
-def in_c(case: Case) -> str:
+def in_c(case: Case, allowed: Allowed = _NONE) -> str:
     """Write a case as C: constants, with the shape of each array in a comment."""
     lines = [
         f"/* {case.id}: {case.title} */",
@@ -73,11 +79,14 @@ def in_c(case: Case) -> str:
     for name, array in case.expected.items():
         lines += ["", "/* proven: each number is the float64 nearest to the exact value */"]
         lines += _of_c(f"expected_{name}", array)
+    for name, array in allowed.items():
+        lines += ["", f"/* {_meaning(case.dtype)} */"]
+        lines += _of_c(f"allowed_{name}", array)
     return "\n".join(lines) + "\n"
 
 
 #: How each format is called, and the function that writes it.
-FORMATS: Mapping[str, tuple[str, Callable[[Case], str]]] = {
+FORMATS: Mapping[str, tuple[str, Callable[[Case, Allowed], str]]] = {
     "numpy": ("NumPy", in_numpy),
     "torch": ("PyTorch", in_torch),
     "jax": ("JAX", in_jax),
@@ -86,7 +95,7 @@ FORMATS: Mapping[str, tuple[str, Callable[[Case], str]]] = {
 }
 
 
-def _python(case: Case, imports: list[str], array: Callable[[NDArray[Any]], str]) -> str:
+def _python(case: Case, allowed: Allowed, imports: list[str], array: Callable[[NDArray[Any]], str]) -> str:
     lines = [f"# {case.id}: {case.title}", *imports, ""]
     for name, thing in case.arguments.items():
         lines.append(f"{name} = {array(thing) if isinstance(thing, np.ndarray) else _plain(thing)}")
@@ -97,8 +106,18 @@ def _python(case: Case, imports: list[str], array: Callable[[NDArray[Any]], str]
         lines += ["", "# proven: each number is the float64 nearest to the exact value"]
         lines.append("expected = {")
         lines += [f'    "{name}": {array(values)},' for name, values in case.expected.items()]
-        lines += ["}", f"# got = {case.operation}({call})"]
+        lines += ["}"]
+    if allowed:
+        lines += ["", f"# {_meaning(case.dtype)}", "allowed = {"]
+        lines += [f'    "{name}": {array(values)},' for name, values in allowed.items()]
+        lines += ["}"]
+    if case.expected:
+        lines += [f"# got = {case.operation}({call})"]
     return "\n".join(lines) + "\n"
+
+
+def _meaning(dtype: str) -> str:
+    return f"the largest error of each element in {dtype}; nan: not compared; inf: nan is accepted too"
 
 
 def _must_refuse(case: Case) -> str:

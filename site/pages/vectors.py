@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec import Case
+from pages.allowed import in_dtypes, preferred
 from pages.page import code, escaped, inline, plural, raw, rule_link
 from pages.snippets import FORMATS
 
@@ -28,11 +29,14 @@ def shown(case: Case, known: frozenset[str]) -> str:
     )
     parts = [
         f'<p class="about">{" · ".join(about)}</p>',
-        f'<p class="copy" role="group" aria-label="Copy {case.id} as code"><span>Copy as</span>{buttons}</p>',
+        (
+            f'<p class="copy" role="group" aria-label="Copy {case.id} as code"><span>Copy as</span>{buttons}'
+            f"{_choice(case)}</p>"
+        ),
         _values("Arguments", case.arguments),
     ]
     if case.expected:
-        parts.append(_values("Proven values", case.expected, "proven"))
+        parts += [_values("Proven values", case.expected, "proven"), _allowed(case)]
     if case.misuse:
         names = " or ".join(code(name) for name in (case.misuse.argument, *case.misuse.named))
         may = "may" if case.misuse.allowed else "must"
@@ -47,13 +51,58 @@ def shown(case: Case, known: frozenset[str]) -> str:
         f'<p class="about">Source: {inline(case.provenance.source)}. '
         f"Inputs: {inline(case.provenance.inputs)}.</p>"
     )
-    return f"({case.id})=\n### {case.title[:1].upper()}{case.title[1:]}\n\n{raw(*parts)}"
+    about, *inner = parts
+    given = ", ".join(code(name) for name in case.arguments)
+    folded = f'<details class="vector"><summary>Numbers of {given}, and code to copy</summary>'
+    head = f"({case.id})=\n### {case.title[:1].upper()}{case.title[1:]}\n"
+    return f"{head}\n{raw(about, folded, *inner, '</details>')}"
 
 
 def script(case: Case) -> str:
-    """Return the script that gives a page the code of a case, loaded when a button is pressed."""
-    texts = {name: write(case) for name, (_, write) in FORMATS.items()}
+    """Return the script with the code of a case in each dtype, loaded when a button is pressed."""
+    texts = {
+        dtype: {name: write(one, allowed) for name, (_, write) in FORMATS.items()}
+        | {"allowed": "\n\n".join(f"{name}\n{_grid(_rounded(x))}" for name, x in allowed.items())}
+        for dtype, (one, allowed) in in_dtypes(case.id).items()
+    }
     return f"attnspecCase({json.dumps(case.id)}, {json.dumps(texts)});\n"
+
+
+def _choice(case: Case) -> str:
+    """Offer the dtypes in which a case is copied, and in which its allowed errors are shown."""
+    first = preferred(case.id)
+    options = "".join(
+        f"<option{' selected' if dtype == first else ''}>{dtype}</option>" for dtype in in_dtypes(case.id)
+    )
+    return f'<label>in <select data-dtype="{case.id}">{options}</select></label>'
+
+
+def _allowed(case: Case) -> str:
+    """Say the largest allowed error of each dtype, and fold those of the elements, which a script brings."""
+    most = {}
+    for dtype, (_, allowed) in in_dtypes(case.id).items():
+        finite = [x[np.isfinite(x)].max(initial=0) for x in allowed.values() if x.size]
+        if finite:
+            most[dtype] = f"{dtype} {_up(float(max(finite)))}"
+    if not most:
+        return ""
+    return (
+        f'<details class="allowed" data-allowed="{case.id}"><summary>Allowed error, at most: '
+        f"{', '.join(most.values())}. Of each element</summary><pre></pre></details>"
+    )
+
+
+def _rounded(array: NDArray[np.float64]) -> NDArray[np.float64]:
+    plain = [float(_up(x)) if math.isfinite(x) else x for x in array.ravel().tolist()]
+    return np.array(plain, dtype=np.float64).reshape(array.shape)
+
+
+def _up(x: float) -> str:
+    """Write a number with three digits that is not below it."""
+    text = f"{x:.2e}"
+    if float(text) < x:
+        text = f"{x + 10.0 ** (math.floor(math.log10(x)) - 2) / 2:.2e}"
+    return f"{float(text):g}"
 
 
 def _values(title: str, group: Mapping[str, Any], kind: str = "") -> str:

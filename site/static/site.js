@@ -22,47 +22,10 @@
   }
 
   // Names: everything with an address.
-  let names = [];
-  window.attnspecNames = (rows) => {
-    names = rows.map(([kind, name, title, address, words, text]) => ({
-      kind,
-      name,
-      title,
-      address,
-      low: name.toLowerCase(),
-      also: words.toLowerCase().split(" "),
-      all: `${name} ${title} ${kind} ${text}`.toLowerCase(),
-    }));
-  };
-  const order = ["rule", "term", "library", "operation", "argument", "variant", "page", "finding", "case", "entry"];
-  const called = { entry: "gallery", case: "case", page: "page" };
-
-  function found(text, most) {
-    const query = text.trim().toLowerCase().replace(/[\u2010-\u2015]/g, "-");
-    if (query.length < 2) return [];
-    const words = query.split(/\s+/);
-    const hits = [];
-    for (const one of names) {
-      let rank = -1;
-      const last = one.low.split(/[.:/]/).pop();
-      if (one.low === query || one.low === query.replace(/\s+/g, "-")) rank = 0;
-      else if (last === query || one.also.includes(query)) rank = 1;
-      else if (one.low.startsWith(query) && !["entry", "case"].includes(one.kind)) rank = 2;
-      else if (words.every((word) => one.all.includes(word))) rank = 3;
-      const title = `${one.name} ${one.title}`.toLowerCase();
-      const far = words.every((word) => title.includes(word)) ? 0 : 1;
-      if (rank >= 0) hits.push([rank, order.indexOf(one.kind), far * 1000 + one.name.length, one]);
-    }
-    const main = (one) => (one.low.startsWith("attention.") ? 0 : 1);
-    hits.sort((a, b) => a[0] - b[0] || a[1] - b[1] || main(a[3]) - main(b[3]) || a[2] - b[2] || (a[3].name < b[3].name ? -1 : 1));
-    // An argument that several operations have is listed once: that of the first, which is attention.
-    const seen = new Set();
-    const first = hits.filter(([rank, , , one]) => {
-      const key = one.kind === "argument" && rank ? one.low.split(".").pop() : one.low + one.kind;
-      return !seen.has(key) && seen.add(key);
-    });
-    return first.slice(0, most).map((hit) => hit[3]);
-  }
+  const { prepare, search, plain } = window.attnspecSearch;
+  let index = prepare([]);
+  window.attnspecNames = (rows) => (index = prepare(rows));
+  const called = { entry: "gallery" };
 
   function item(one, tag) {
     const li = document.createElement("li");
@@ -76,6 +39,15 @@
     title.textContent = ` ${one.title}`;
     li.append(kind, link, title);
     return li;
+  }
+
+  // The part of a text around the first word of the query.
+  function excerpt(one, query) {
+    const word = plain(query).split(" ").find((each) => each.length > 2 && one.text.toLowerCase().includes(each));
+    const at = word ? one.text.toLowerCase().indexOf(word) : 0;
+    const from = at < 90 ? 0 : one.text.indexOf(" ", at - 80) + 1;
+    const part = one.text.slice(from, from + 220);
+    return (from ? "… " : "") + (from + 220 < one.text.length ? `${part.slice(0, part.lastIndexOf(" "))} …` : part);
   }
 
   // Suggestions while one types, as a combobox.
@@ -94,22 +66,34 @@
     input.autocomplete = "off";
     let hits = [];
     let chosen = -1;
+    const go = (address) => (location.href = root + address);
+    const option = (li, place, address) => {
+      li.id = `${list.id}-${place}`;
+      li.setAttribute("role", "option");
+      li.setAttribute("aria-selected", "false");
+      li.addEventListener("mousedown", (event) => {
+        event.preventDefault();
+        go(address);
+      });
+      return li;
+    };
     const show = () => {
-      hits = found(input.value, 10);
+      const query = input.value.trim();
+      const { found, meant } = search(index, query, 10);
+      const all = `search.html?q=${encodeURIComponent(meant || query)}`;
       chosen = -1;
-      list.replaceChildren(
-        ...hits.map((one, index) => {
-          const li = item(one, "span");
-          li.id = `${list.id}-${index}`;
-          li.setAttribute("role", "option");
-          li.setAttribute("aria-selected", "false");
-          li.addEventListener("mousedown", (event) => {
-            event.preventDefault();
-            location.href = root + one.address;
-          });
-          return li;
-        }),
-      );
+      hits = found.map((one) => one.address);
+      const rows = found.map((one, place) => option(item(one, "span"), place, one.address));
+      if (query.length > 1 && (!found.length || meant)) {
+        const li = document.createElement("li");
+        li.className = "none";
+        li.textContent = meant
+          ? `Nothing has the name “${query}”. These match “${meant}”. Search all pages`
+          : `Nothing has the name “${query}”. Search the text of all pages`;
+        rows.push(option(li, found.length, all));
+        hits.push(all);
+      }
+      list.replaceChildren(...rows);
       list.hidden = !hits.length;
       input.setAttribute("aria-expanded", String(!list.hidden));
       input.removeAttribute("aria-activedescendant");
@@ -134,7 +118,7 @@
       if (list.hidden) return;
       if (event.key === "ArrowDown") choose(chosen + 1);
       else if (event.key === "ArrowUp") choose(chosen < 0 ? hits.length - 1 : chosen - 1);
-      else if (event.key === "Enter" && chosen >= 0) location.href = root + hits[chosen].address;
+      else if (event.key === "Enter" && chosen >= 0) go(hits[chosen]);
       else return;
       event.preventDefault();
     });
@@ -145,15 +129,28 @@
   const asked = new URLSearchParams(location.search).get("q");
   if (results && asked) {
     load(`${root}_static/names.js`).then(() => {
-      const hits = found(asked, 12);
+      const { found, meant } = search(index, asked, 20);
       const part = document.createElement("section");
       part.className = "hits";
       const head = document.createElement("h2");
-      head.textContent = hits.length ? "By name" : "Nothing has this name";
+      head.textContent = meant ? `Names that match “${meant}”` : found.length ? "By name" : "Nothing has this name";
       const list = document.createElement("ul");
       list.className = "names";
-      list.append(...hits.map((one) => item(one, "a")));
+      for (const one of found) {
+        const li = item(one, "a");
+        if (one.text) {
+          const said = document.createElement("p");
+          said.textContent = excerpt(one, meant || asked);
+          li.append(said);
+        }
+        list.append(li);
+      }
       part.append(head, list);
+      if (!found.length) {
+        const help = document.createElement("p");
+        help.textContent = "Try one word of the subject, the id of a rule, an argument of any library, or the name of a library.";
+        part.append(help);
+      }
       results.before(part);
     });
   }
@@ -185,14 +182,28 @@
     setTimeout(() => (button.textContent = before), 1200);
   }
 
+  // The dtype that a vector is copied in, and in which the allowed error of each element is shown.
+  const dtypeOf = (id) => document.querySelector(`select[data-dtype="${id}"]`);
+  const textsOf = (id) => load(`${root}_static/vectors/${id}.js`).then(() => cases.get(id)[dtypeOf(id).value]);
+
   document.querySelectorAll("button[data-case]").forEach((button) => {
     button.addEventListener("click", () => {
       const { case: id, format } = button.dataset;
-      load(`${root}_static/vectors/${id}.js`)
-        .then(() => copied(cases.get(id)[format]))
+      textsOf(id)
+        .then((texts) => copied(texts[format]))
         .then(() => tell(button, "copied"))
         .catch(() => tell(button, "not copied"));
     });
+  });
+
+  document.querySelectorAll("details[data-allowed]").forEach((part) => {
+    const id = part.dataset.allowed;
+    part.querySelector("pre").tabIndex = 0; // it may scroll
+    const show = () => {
+      if (part.open) textsOf(id).then((texts) => (part.querySelector("pre").textContent = `in ${dtypeOf(id).value}\n\n${texts.allowed}`));
+    };
+    part.addEventListener("toggle", show);
+    dtypeOf(id).addEventListener("change", show);
   });
 
   document.querySelectorAll("div.highlight").forEach((block) => {
@@ -207,19 +218,33 @@
     block.querySelector("pre").tabIndex = 0; // it may scroll, and the keyboard must reach it
   });
 
+  // Tables and wide pictures may scroll, and the keyboard must reach them.
   document.querySelectorAll(".table-wrapper").forEach((table) => (table.tabIndex = 0));
+  document.querySelectorAll('p > img[src$=".svg"]').forEach((picture) => {
+    picture.parentElement.classList.add("picture");
+    picture.parentElement.tabIndex = 0;
+  });
 
   // Tables with a filter. The text of the filter is kept in the address.
   document.querySelectorAll("input[data-filter]").forEach((input) => {
     const rows = [...document.querySelectorAll(`table.${input.dataset.filter} tbody tr`)].map((row) => [row, row.textContent.toLowerCase()]);
+    const choice = document.querySelector(`select[data-choice="${input.dataset.filter}"]`);
+    const count = input.parentElement.querySelector("output");
     const filter = () => {
       const words = input.value.toLowerCase().split(/\s+/);
-      for (const [row, text] of rows) row.hidden = !words.every((word) => text.includes(word));
+      const of = choice ? choice.value.toLowerCase() : "";
+      let shown = 0;
+      for (const [row, text] of rows) {
+        row.hidden = !words.every((word) => text.includes(word)) || !text.includes(of);
+        shown += row.hidden ? 0 : 1;
+      }
+      count.textContent = shown === rows.length ? `${shown} rows` : `${shown} of ${rows.length} rows`;
       document.querySelectorAll(`table.${input.dataset.filter}`).forEach((table) => {
         const empty = !table.querySelector("tbody tr:not([hidden])");
         (table.closest("section") || table).hidden = empty && !!table.closest("section section");
       });
     };
+    choice?.addEventListener("change", filter);
     const given = new URLSearchParams(location.hash.slice(1)).get("show");
     if (given) input.value = given;
     filter();
@@ -239,6 +264,9 @@
       target = document.getElementById(`${id}-`) || document.getElementById(id);
     }
     if (!target) return;
+    // The numbers of a vector are folded under its heading, which has the anchor.
+    const vector = target.closest("section")?.querySelector(":scope > details.vector");
+    if (vector) vector.open = true;
     for (let part = target.closest("details"); part; part = part.parentElement.closest("details")) part.open = true;
     target.scrollIntoView();
   }
