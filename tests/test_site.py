@@ -277,9 +277,9 @@ def test_every_library_with_a_finding_or_a_backend_has_a_page(known):
 
 def test_portable_code_is_kept_apart_from_the_library_that_it_runs_on(known):
     standing = (
-        Standing("jax-portable", "jax 1", ("core", "masked"), {"pass": 9}, {}),
-        Standing("torch-sdpa", "torch 2", ("core",), {"pass": 9}, {}),
-        Standing("torch-portable", "torch 2", ("core", "masked"), {"pass": 9}, {}),
+        Standing("jax-portable", "jax 1", ("core", "masked"), {"pass": 9}, {}, {}),
+        Standing("torch-sdpa", "torch 2", ("core",), {"pass": 9}, {}, {}),
+        Standing("torch-portable", "torch 2", ("core", "masked"), {"pass": 9}, {}, {}),
     )
     pages = {one.path: one.text for one in libraries(known, standing, results=True).pages}
     own, _, portable = pages["libraries/index"].partition("## Portable code")
