@@ -54,7 +54,7 @@ def arguments(*operations: str) -> str:
     Examples
     --------
     >>> from attnspec.tables import arguments
-    >>> print(arguments("rotary").splitlines()[3])
+    >>> print(arguments("rotary").splitlines()[4])
     | `offset` | integer, or integers | `(*B)` | position of row 0 | form | `0` | [POS-5] |
     """
     rows: list[tuple[str, ...]] = []

@@ -15,6 +15,13 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
     "MASK-3": ("is_causal",),
     "MASK-8": ("window",),
 }
+#: Variants of one operation.
+_OF_OPERATION: Mapping[str, str] = {
+    "POS-8": "alibi_bias",
+    "POS-15": "rotary",
+    "POS-21": "rotary_frequencies",
+    "POS-22": "rotary_frequencies",
+}
 #: Variants that change only the lse.
 _OF_LSE = ("SOFT-6", "SOFT-7")
 
@@ -50,8 +57,8 @@ def _changes(rule: str, case: Case, values: Mapping[str, Any], off: str) -> bool
         return "scale" in OPERATIONS[case.operation].arguments and case.arguments.get("scale") is None
     if rule in _NEEDS:
         return all(name in case.arguments for name in _NEEDS[rule])
-    if rule == "POS-8":
-        return case.operation == "alibi_bias"
+    if rule in _OF_OPERATION:
+        return case.operation == _OF_OPERATION[rule]
     if rule == "PACK-5":
         return "query_starts" in case.arguments
     if rule == "HEAD-1":

@@ -58,7 +58,7 @@ def kills(findings: Iterable[Finding], quick: Iterable[Finding]) -> dict[str, Ki
     >>> from attnspec.conformance.meta.matrix import Finding
     >>> from attnspec.conformance.meta.stored import kills
     >>> kills([Finding("a", "MASK-1", "c", 1, 0.1, {}, 1.0)], [])
-    {'a': Kill(case='c', quick=False)}
+    {'a': Kill(case='c', quick=False, other='', reported='')}
     """
     quickly = {one.entry for one in quick if one.killed_by}
     return {one.entry: Kill(one.killed_by, one.entry in quickly) for one in findings if one.rule}
