@@ -54,8 +54,8 @@ def arguments(*operations: str) -> str:
     Examples
     --------
     >>> from attnspec.tables import arguments
-    >>> print(arguments("rotary").splitlines()[4])
-    | `offset` | integer, or integers | `(*B)` | position of row 0 | form | `0` | [POS-5] |
+    >>> print(arguments("append_cache").splitlines()[2])
+    | `cache` | floating-point | `(*B, H, C, D)` | keys or values of earlier positions | data |  | [CACHE-1] |
     """
     rows: list[tuple[str, ...]] = []
     for name in operations:

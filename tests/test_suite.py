@@ -106,7 +106,7 @@ def test_the_quick_part_of_a_large_group_has_another_dtype_too():
         for item in made:
             dtypes.setdefault((item.chapter, item.group), []).append(item.dtype)
     large = [
-        group for group, dtypes in whole.items() if group[1] and len(dtypes) > 4 and len(set(dtypes)) > 1
+        group for group, dtypes in whole.items() if group[1] and len(dtypes) > 6 and len(set(dtypes)) > 1
     ]
     assert len(large) > 50
     assert [group for group in large if len(set(quick[group])) < 2] == []

@@ -95,7 +95,7 @@ def judged(found: Iterable[Item]) -> Iterator[Judged | Item]:
     >>> from attnspec.conformance.export.judged import judged
     >>> from attnspec.conformance.suite import find
     >>> case, shown, _ = judged([find("masking-empty-first-float32")])
-    >>> case.outputs[0].name, case.outputs[0].expected[0, 0].tolist(), case.outputs[0].allowed[0, 0].tolist()
+    >>> case.outputs[0].name, case.outputs[0].expected[0].tolist(), case.outputs[0].allowed[0].tolist()
     ('output', [0.0, 0.0], [0.0, 0.0])
     >>> shown.name
     'masking-empty-first-float32+weights-1'
