@@ -135,7 +135,7 @@ def tests(session: nox.Session) -> None:
 def browser(session: nox.Session) -> None:
     """Test the pages of results in Chromium, which must be installed."""
     session.install(str(ROOT), *group("tests"), *group("browser"))
-    session.run("pytest", "-rs", "tests/test_browser.py", *session.posargs)
+    session.run("pytest", "-rs", "tests/browser", *session.posargs)
 
 
 @nox.session

@@ -1,0 +1,211 @@
+"""Hostile commands, files and surroundings, in tables. None ends green without having judged."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from reported import PASS, SUBJECT
+
+from attnspec.conformance.cli.main import main
+from attnspec.conformance.results import Footer, Header, line
+
+TESTS = Path(__file__).parent
+CASE = "softmax-000-float64"
+
+#: Words of the command, in a folder with a file and a module in it, to what is said.
+COMMANDS = {
+    "check": "backend: expected a name, a library, module:function",
+    "check ''": "backend: expected a library",
+    "check torhc": "got 'torhc'",
+    "check numpy-portable --rule MASK-99": "got 'MASK-99'",
+    "check numpy-portable --rule nonsense": "got 'NONSENSE'",
+    "check numpy-portable -k MASK-99": "got 'MASK-99'",
+    "check numpy-portable -k zzz": "got none",
+    "check numpy-portable --case zzz": "got 'zzz'",
+    "check numpy-portable --case absent.json": "absent.json",
+    "check numpy-portable --case broken.json": "broken.json",
+    "check numpy-portable --rule SOFT-1 --case masking-empty-last": "got none",
+    "check numpy-portable --time-limit nan": "--time-limit",
+    "check numpy-portable --time-limit inf": "--time-limit",
+    "check numpy-portable --time-limit 0": "--time-limit",
+    "check numpy-portable --time-limit -1": "--time-limit",
+    "check numpy-portable --time-limit soon": "--time-limit",
+    "check numpy-portable -n 0": "-n: expected an integer",
+    "check numpy-portable -n -1": "-n: expected an integer",
+    "check numpy-portable -n many": "-n: expected an integer",
+    "check numpy-portable -n 1.5": "-n: expected an integer",
+    "check numpy-portable --seed x": "--seed",
+    "check numpy-portable --dtype float31": "dtype: expected some of",
+    "check numpy-portable --dtype ''": "dtype",
+    "check numpy-portable --nonsense": "--nonsense",
+    "check numpy-portable --results .": "--results",
+    "check numpy-portable --results file/x": "file",
+    "check numpy-portable --junit a.xml --markdown a.xml": "reports: expected a different file for each",
+    "check numpy-portable --badge x.png": "badge",
+    "check numpy-portable --known-failures absent.toml": "known failures: expected absent.toml",
+    "check numpy-portable --known-failures file": "known failures",
+    "check numpy-portable --known-failures broken.json": "known failures",
+    "check numpy-portable --search 0": "search",
+    "check numpy-portable --search -3": "search",
+    "check numpy-portable --search x": "--search",
+    "check --program ''": "program",
+    "check --program ./absent": "expected ./absent to be an executable program",
+    "check --program ./file": "expected ./file to be an executable program",
+    "check --program true": "program",
+    "check --program cat --array torch": "expected neither --array nor --device",
+    "check --program cat --dtype float31": "dtype: expected some of",
+    "check --program cat --call-limit nan": "--call-limit",
+    "check --program cat --call-limit -1": "--call-limit",
+    "check offline:absent": "manifest.json",
+    "check offline:": "backend",
+    "check kernel:f --array absent_library": "absent_library",
+    "check kernel:f --device nowhere": "device",
+    "check kernel:absent": "expected kernel to have absent",
+    "check kernel:": "backend",
+    "check :f": "backend",
+    "check kernel:f:g": "backend",
+    "check ../kernel:f": "backend",
+    "check absent_module:f": "absent_module",
+    "check 'kernel:f?speed=high'": "expected the options array, device, dtype",
+    "judge absent": "absent",
+    "judge .": "manifest.json",
+    "table": "FILES",
+    "table absent.jsonl": "absent.jsonl",
+    "table .": "FILES",
+    "table file": "expected a header in its first line",
+    "table broken.json": "expected a header in its first line",
+    "explain ZZZ-1": "got 'ZZZ-1'",
+    "rules --chapter zzz": "chapter: expected one of notation",
+    "smoke absent_module:f": "absent_module",
+    "zzz": "zzz",
+}
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_what_a_command_may_be(words, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("no file of ours")
+    (tmp_path / "broken.json").write_text('{"verdict": ')
+    (tmp_path / "kernel.py").write_text("def f(query, key, value):\n    return query\n")
+    results = tmp_path / "kept.jsonl"
+    results.write_text("of the run before")
+    given = [word.strip("'") for word in words.split()] if "'" in words else words.split()
+    if words.startswith("check ") and "--results" not in words:
+        given += ["--results", str(results)]
+    run = CliRunner().invoke(main, given)
+    told = run.output + "".join(capfd.readouterr())
+    assert run.exit_code not in (0, None)
+    assert isinstance(run.exception, SystemExit), run.exception
+    assert COMMANDS[words] in told
+    assert "Traceback" not in told
+    if run.exit_code == 2:
+        assert results.read_text() == "of the run before", "a wrong command costs nothing"
+
+
+HEADER = line("header", Header("1", "whole", cases=("softmax-000-float32",)))
+SUBJECT_LINE, VERDICT, FOOTER = line("subject", SUBJECT), line("verdict", PASS), line("footer", Footer(1))
+#: What a file of results may hold that is no whole run, to what is said of it.
+FILES = {
+    "nothing": ("", "expected a header in its first line"),
+    "no header": (SUBJECT_LINE + VERDICT + FOOTER, "expected a header, got a subject"),
+    "no footer": (HEADER + SUBJECT_LINE + VERDICT, "the run was cut off after softmax-000-float32"),
+    "half a line": (HEADER + SUBJECT_LINE + VERDICT + FOOTER[:-5], "the run was cut off after"),
+    "no subject": (HEADER + VERDICT + FOOTER, "run: whole"),
+    "no verdict": (
+        HEADER + SUBJECT_LINE + line("footer", Footer(0)),
+        "1 of 1 cases of the plan were not judged",
+    ),
+    "another count": (HEADER + SUBJECT_LINE + FOOTER, "expected 1 verdicts before it, got 0"),
+    "another schema": (HEADER.replace('"schema": 3', '"schema": 2'), "schema"),
+    "no plan": (
+        HEADER.replace('"cases"', '"cases_"') + SUBJECT_LINE + VERDICT + FOOTER,
+        "line 1: header",
+    ),
+    "no status": (
+        HEADER + SUBJECT_LINE + VERDICT.replace("pass", "fine") + FOOTER,
+        "verdict.status: 'fine' is not one of",
+    ),
+    "a list": ("[]\n", "line 1 is no line of results"),
+    "a number": ("1\n", "line 1 is no line of results"),
+    "deep": ("[" * 100_000 + "\n", "line 1 is no line of results"),
+    "no text": ("\ud800", "no file of results"),
+    "a long line": ('{"header": "' + "x" * 1_000_000 + '"}\n', "line 1 is no line of results"),
+    "another kind": ('{"end": {}}\n', "line 1: expected header, subject, verdict, footer, got end"),
+    "two kinds": ('{"header": {}, "footer": {}}\n', "line 1 is no line of results"),
+}
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_what_a_file_of_results_may_be(kind, tmp_path):
+    text, message = FILES[kind]
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(text.encode(errors="surrogatepass"))
+    run = CliRunner().invoke(main, ["table", str(path)])
+    assert run.exit_code != 0, run.output
+    assert isinstance(run.exception, SystemExit), run.exception
+    assert message in run.output
+    assert "Traceback" not in run.output
+    assert len(run.output) < 3000
+
+
+def attnspec(*words, cwd, stdout=subprocess.PIPE, **environment):
+    command = [sys.executable, "-m", "attnspec.conformance.cli.main", "check", *map(str, words)]
+    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")} | environment
+    return subprocess.run(
+        command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False, cwd=cwd, timeout=120, env=env
+    )
+
+
+#: Surroundings in which a right implementation is judged right.
+SURROUNDINGS = {
+    "warnings are errors": {"PYTHONWARNINGS": "error"},
+    "no assertions": {"PYTHONOPTIMIZE": "2"},
+    "no letters but those of English": {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"},
+    "a narrow terminal": {"COLUMNS": "10"},
+    "no home": {"HOME": "/nowhere", "TMPDIR": "/nowhere"},
+    "pytest's plugins": {"PYTEST_PLUGINS": "absent_plugin", "PYTEST_ADDOPTS": "-k nothing --trace"},
+}
+
+
+@pytest.mark.parametrize("kind", SURROUNDINGS)
+def test_what_surroundings_may_be(kind, tmp_path):
+    results = tmp_path / "r.jsonl"
+    words = ["hostile:right", "--case", CASE, "--results", results]
+    run = attnspec(*words, cwd=TESTS, **SURROUNDINGS[kind])
+    assert run.returncode == 0, run.stderr
+    assert "Traceback" not in run.stderr
+    assert json.loads(results.read_text().splitlines()[2])["verdict"]["status"] == "pass"
+
+
+@pytest.mark.parametrize(("name", "status"), [("interrupting_the_parent", 130), ("ending_the_parent", 143)])
+def test_a_call_that_ends_the_run_does_not_end_it_well(name, status, tmp_path):
+    results, markdown = tmp_path / "r.jsonl", tmp_path / "m.md"
+    words = [f"hostile:{name}", "--case", CASE, "--results", results, "--markdown", markdown]
+    run = attnspec(*words, cwd=TESTS)
+    assert run.returncode == status
+    assert "the run was cut off" in run.stdout
+    assert len(results.read_text().splitlines()) == 2, "the plan and the subject"
+    assert "not" in markdown.read_text().splitlines()[0]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+def test_results_that_cannot_be_written_cost_neither_the_run_nor_the_table():
+    run = attnspec("hostile:right", "--case", CASE, "--results", "/dev/full", cwd=TESTS)
+    assert run.returncode != 0
+    assert "hostile:right: passes" in run.stdout
+    assert "No space left" in run.stderr
+
+
+def test_a_reader_that_goes_away_is_no_success_of_nothing(tmp_path):
+    results = tmp_path / "r.jsonl"
+    reading, writing = os.pipe()
+    os.close(reading)
+    run = attnspec("hostile:interrupting", "--case", CASE, "--results", results, cwd=TESTS, stdout=writing)
+    os.close(writing)
+    assert run.returncode != 0
+    assert "Traceback" not in run.stderr
+    assert json.loads(results.read_text().splitlines()[2])["verdict"]["status"] == "error"
