@@ -12,6 +12,7 @@ from attnspec.conformance.gallery import KINDS, NEEDS, correct_entries, entry, w
 from attnspec.conformance.gallery.entry import wrong
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.meta.diagnosed import SAMPLE
+from attnspec.conformance.meta.elsewhere import unconfirmed
 from attnspec.conformance.meta.kills import problems, summary, unbroken
 from attnspec.conformance.meta.matrix import Finding, acquit, broken, confirm, convict, matrix
 from attnspec.conformance.meta.page import page
@@ -95,6 +96,22 @@ def test_every_wrong_entry_breaks_its_rule_in_the_case_that_is_stored():
     for _ in range(10):
         left = {name: left[name] for name in confirm(left)} if left else {}
     assert left == {}
+
+
+def test_every_other_entry_fails_under_another_rule_or_at_a_larger_size():
+    late = {name: kill for name, kill in read().kills.items() if not kill.case}
+    assert all(kill.other for kill in late.values())
+    assert list(unconfirmed(late)) == []
+
+
+def test_a_stored_case_that_reports_another_rule_or_is_gone_is_not_confirmed():
+    found = Kill("", quick=False, other="masking-boolean-mask-keys-3-float32", reported="MASK-1")
+    named = {
+        "inverted_polarity": found,
+        "masks_counted": replace(found, reported="MASK-2"),
+        "values_one_late": replace(found, other="no-such-case"),
+    }
+    assert list(unconfirmed(named)) == ["masks_counted", "values_one_late"]
 
 
 def test_what_needs_more_than_the_suite_may_survive_and_nothing_else_may():

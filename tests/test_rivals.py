@@ -57,7 +57,7 @@ def test_the_readme_has_the_figures_of_the_page():
     ]
     sentence = f"let {min(numbers[:-1])} to {max(numbers[:-1])} of {len(figures.wrong)} wrong implementations"
     assert sentence in text
-    assert f"the suite of attnspec lets {numbers[-1]} through" in text
+    assert f"The ordinary run of attnspec lets {numbers[-1]} through" in text
 
 
 @pytest.mark.parametrize("rival", opinfo.RIVALS, ids=lambda rival: rival.name)

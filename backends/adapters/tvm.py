@@ -29,7 +29,7 @@ def attention_backend() -> Backend:
         heads="equal",
         bias_dtype="query",
         concurrent=False,
-        dialect={"MASK-2": "added"},
+        dialect={"MASK-2": "added", "NUM-5": {"float16": "storage"}},
         deviations=_DEVIATIONS,
         versions=">=0.27,<0.28",
     )
@@ -89,7 +89,14 @@ def _is_far_below_zero(arguments: Arguments) -> bool:
 
 _DEVIATIONS = (
     Deviation(
-        ("SOFT-2",),
+        ("NUM-1",),
+        "beside a scale the output of float16 has the dtype float32",
+        "tvm/float16_scale",
+        dtypes=("float16",),
+        when=lambda arguments: arguments.get("scale") is not None,
+    ),
+    Deviation(
+        ("SOFT-2", "NUM-5"),
         "beside causal_mask a row whose scores are all far below 0 is NaN",
         "tvm/causal_maximum",
         when=_is_far_below_zero,
@@ -101,10 +108,10 @@ _DEVIATIONS = (
         when=lambda arguments: arguments["key"].shape[-2] == 0,
     ),
     Deviation(
-        ("MASK-12",),
+        ("MASK-12", "MASK-4"),
         "a bias of minus infinity is added, and the score of a finite key may be infinite: the row is NaN",
         "tvm/bias_overflow",
-        when=lambda arguments: "bias" in arguments and has_overflowing_score(arguments),
+        when=lambda arguments: "bias" in arguments and has_overflowing_score(arguments, "float16"),
     ),
     Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "tvm/not_checked"),
     Deviation(("ERR-5",), "a depth of 0 is accepted", "tvm/not_checked"),

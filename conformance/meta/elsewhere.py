@@ -1,6 +1,6 @@
 """Kills under another rule and by ``--sizes``: of entries that the cases of their own rule do not kill."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +10,7 @@ from attnspec.conformance.gallery import Entry, entry
 from attnspec.conformance.judge.by_formula import judge_sized
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.judge.sized import Sized
+from attnspec.conformance.meta.stored import Kill
 from attnspec.conformance.suite import items
 from attnspec.conformance.suite.group import Item
 from attnspec.conformance.suite.sizes import sized
@@ -45,6 +46,21 @@ def elsewhere(names: Iterable[str]) -> Iterator[tuple[str, str, str]]:
         for found in killed(left, suite):
             left.remove(found[0])
             yield found
+
+
+def unconfirmed(kills: Mapping[str, Kill]) -> Iterator[str]:
+    """Yield the entries for which the case that is stored does not report the rule that is stored.
+
+    Parameters
+    ----------
+    kills : mapping of str to Kill
+        Kills with another case, by the names of the entries.
+    """
+    found: dict[str, Item | Sized] = {item.name: item for item in (*items(), *sized())}
+    for name, kill in kills.items():
+        case = found.get(kill.other)
+        if case is None or _judged(entry(name).backend(), case).rule != kill.reported:
+            yield name
 
 
 def killed(names: Sequence[str], suite: Iterable[Item | Sized]) -> Iterator[tuple[str, str, str]]:

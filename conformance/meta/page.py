@@ -1,10 +1,10 @@
 """Writes the kill matrix as a page: ``README.md`` in the gallery."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from attnspec import find_rule, rules
 from attnspec.conformance.gallery import KINDS, NEEDS, Entry, correct_entries, wrong_entries
-from attnspec.conformance.judge.sized import CHAPTER
 from attnspec.conformance.meta.diagnosed import report
 from attnspec.conformance.meta.stored import Kill, Stored
 
@@ -32,8 +32,8 @@ stores it in `kills.json` and writes this page. Tests check that both files matc
 Some entries are wrong only past the sizes of the ordinary run, or only in many calls. No case of their own
 rule kills these {survivors} entries. The ordinary run kills {otherwise} of them under another rule. `--sizes`
 kills {sized} more, by its cases of up to 2^32 multiplications. The table then lists the case and the rule
-that it reports. For the other {left} entries, it says what they need: {needs}. For each entry that needs
-sizes, `conformance/gallery/edges/needs.json` has a call that shows the bug. Tests make these calls.
+that it reports.{left} For each of these entries, `conformance/gallery/edges/needs.json` has a call that shows
+the bug. Tests make these calls.
 
 ## Diagnosis
 
@@ -72,11 +72,10 @@ def page(stored: Stored) -> str:
         quick=sum(killed[one.name].quick for one in wrong),
         kinds="\n".join(kinds),
         said=report(stored.diagnosis),
-        needs="; ".join(f"*{need}*, {text}" for need, text in NEEDS.items()),
         survivors=len(late),
-        otherwise=sum(bool(kill.other) and not kill.other.startswith(CHAPTER) for kill in late),
-        sized=sum(kill.other.startswith(CHAPTER) for kill in late),
-        left=sum(not kill.other for kill in late),
+        otherwise=sum(kill.ordinary for kill in late),
+        sized=sum(bool(kill.other) and not kill.ordinary for kill in late),
+        left=_left([kill for kill in late if not kill.other]),
     )
     parts = [head]
     order = [rule.id for rule in rules()]
@@ -90,6 +89,11 @@ def page(stored: Stored) -> str:
     headed = _headed("name", "how it is made", "class of budget", "without")
     parts.append("\n".join(["## Correct", "", *headed, *rows]) + "\n")
     return "\n".join(parts)
+
+
+def _left(alive: Sequence[Kill]) -> str:
+    needs = "; ".join(f"*{need}*, {text}" for need, text in NEEDS.items())
+    return f"\nFor the other {len(alive)} entries, it says what they need: {needs}." if alive else ""
 
 
 def _headed(*columns: str) -> list[str]:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from attnspec.conformance.judge.sized import CHAPTER
 from attnspec.conformance.meta.diagnosed import Counts
 from attnspec.conformance.meta.matrix import Finding
 
@@ -32,6 +33,20 @@ class Kill:
     quick: bool
     other: str = ""
     reported: str = ""
+
+    @property
+    def ordinary(self) -> bool:
+        """Whether a case of the ordinary run kills the entry, under any rule.
+
+        Examples
+        --------
+        >>> from attnspec.conformance.meta.stored import Kill
+        >>> Kill("", quick=False, other="masking-a-float32", reported="MASK-1").ordinary
+        True
+        >>> Kill("", quick=False, other="sizes-views-1-float32", reported="NUM-8").ordinary
+        False
+        """
+        return bool(self.case or self.other) and not self.other.startswith(f"{CHAPTER}-")
 
 
 @dataclass(frozen=True)

@@ -39,14 +39,17 @@ _LONG = (
     Shape((2, 6), 1, 129, 8, 8, groups=3),
     Shape((1, 4), 70, 139, 8, 8, groups=2),
 )
+#: Without other axes, the positions are the first one, and one position repeats by a stride of 0.
+_OF_EQUAL_ROWS = Shape((), 3, 139, 4, 4)
 
 
 @chapter.group("NUM-8", each=tuple(product(LAYOUTS, ("query", "key", "value", "all"))))
 def strides_of_every_size(draw: Draw, which: tuple[str, str]) -> Iterator[Yielded]:
     """The result does not depend on the strides of the three arrays for one query, many, or grouped heads."""
     layout, name = which
+    shapes = (*_LONG, _OF_EQUAL_ROWS) if layout == "expanded" else _LONG
     # The same problems in every layout.
-    for problem in in_two_dtypes(replace(draw, group="strides of every size"), _LONG):
+    for problem in in_two_dtypes(replace(draw, group="strides of every size"), shapes):
         arguments = {key: _fitting(x, layout) for key, x in problem.arguments.items()}
         names = tuple(arguments) if name == "all" else (name,)
         yield Call(arguments, outputs=("output", "lse"), layout=dict.fromkeys(names, layout))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -145,6 +146,29 @@ def output_alone(draw: Draw, hidden: tuple[str, ...]) -> Iterator[Yielded]:
         options: dict[str, Any] = {"mask": problem.mask(), "is_causal": True, "scale": 0.25}
         for taken in (options, {}):
             yield Calls((problem.arguments | taken,), run, live=True, beside=True)
+
+
+#: Queries and keys: past a tile of keys, and more weights than signed integers of 16 and of 20 bits count.
+_OF_WEIGHTS = ((3, 300), (257, 257), (740, 740))
+
+
+@chapter.group("SOFT-4", "DROP-2", each=tuple(product(_OF_WEIGHTS, (0.0, 0.5))))
+def many_returned_weights(draw: Draw, which: tuple[tuple[int, int], float]) -> Iterator[Yielded]:
+    """With a query of zeros, all keys of a row have one weight, or none if they are dropped."""
+    (queries, keys), rate = which
+    for problem in draw.in_each_dtype(Shape((), queries, keys, 2, 2), dtypes=("float32", "float64")):
+        row, key = np.indices((queries, keys))
+        causal = queries == keys  # not with an offset, which many functions lack
+        allowed = (key <= row) | (not causal)
+        expected = allowed / allowed.sum(-1, keepdims=True)
+        options: dict[str, Any] = {"is_causal": True} if causal else {}
+        if rate:
+            kept = problem.random.random((queries, keys)) >= rate
+            options |= {"dropout_mask": kept, "dropout_rate": rate}
+            expected *= kept / (1 - rate)
+        arguments = problem.arguments | options | {"query": np.zeros_like(problem.query)}
+        rules = ("SOFT-4", "DROP-2") if rate else ("SOFT-4",)
+        yield Call(arguments, rules, expected={"weights": expected}, outputs=("weights",))
 
 
 @chapter.group("SOFT-4")

@@ -19,7 +19,7 @@ def lets_through(names: Iterable[str]) -> set[str]:
     set()
     """
     kills = read().kills
-    return {name for name in names if not kills[name].case}
+    return {name for name in names if not kills[name].ordinary}
 
 
 def own_cheats() -> set[str]:

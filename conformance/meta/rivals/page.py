@@ -42,9 +42,9 @@ The rows of a rule are made as follows:
 - If calls differ in their random numbers only, the first is always made. The others are made if a result
   before differs from that of the correct implementation in some bit.
 - The row of attnspec is the ordinary run of its suite, from the kill matrix of the gallery. The {left}
-  entries that it lets through are wrong only at sizes that the ordinary run does not have. The suite judges
-  more than the output of one call: the lse, the weights, memory between calls, and the inputs afterwards.
-  `nox -s gallery` fails if it rejects a correct entry.
+  entries that it lets through are wrong only at sizes that the ordinary run does not have; `--sizes` rejects
+  them. The suite judges more than the output of one call: the lse, the weights, memory between calls, and
+  the inputs afterwards. `nox -s gallery` fails if it rejects a correct entry.
 
 `python -m attnspec.conformance.meta.rivals --write` measures all of this, stores it in `acceptance.json`
 and writes this page. Tests check that both agree.

@@ -6,6 +6,7 @@ from itertools import count
 
 from attnspec.conformance.judge.sized import CHAPTER, GROUPS, Sized
 from attnspec.conformance.suite.options import OPTIONS
+from attnspec.conformance.suite.sizes.addresses import addresses
 from attnspec.conformance.suite.sizes.backward import backward, backward_of_some
 from attnspec.conformance.suite.sizes.covering import covering
 from attnspec.conformance.suite.sizes.decode import decode
@@ -19,6 +20,7 @@ from attnspec.operations.gradients import primal
 _GROUPS = {
     "covering": covering,
     "decode": decode,
+    "addresses": addresses,
     "views": views,
     "long": long,
     "sampled": sampled,
