@@ -82,7 +82,7 @@ def fault_of(dialect: Any, variants: Mapping[str, tuple[str, ...]], dtypes: tupl
     variants : mapping of str to tuple of str
         The variants of each rule.
     dtypes : tuple of str
-        The dtypes of the implementation.
+        The dtypes that there are.
 
     Examples
     --------

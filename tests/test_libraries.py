@@ -1,6 +1,7 @@
 """A library is an object. No other file names a library, and none is loaded before it is used."""
 
 import re
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -58,6 +59,20 @@ def test_a_function_runs_on_what_its_module_imports():
     assert library_of(module_with(einsum=jax.numpy.einsum)) == "jax"
     assert library_of(module_with(softmax=torch.softmax)) == "torch"
     assert library_of(module_with()) == "numpy"
+
+
+def test_the_library_is_that_of_the_modules_of_its_functions_unless_they_import_numpy_too(monkeypatch):
+    torch = pytest.importorskip("torch")
+
+    def attend():
+        pass
+
+    monkeypatch.setattr(attend, "__module__", "theirs")
+    monkeypatch.setitem(sys.modules, "theirs", module_with(torch=torch))
+    assert library_of(module_with(attend=attend)) == "torch"
+    assert library_of(module_with(attend=attend, np=np)) == "numpy"
+    monkeypatch.setitem(sys.modules, "theirs", module_with(torch=torch, np=np))
+    assert library_of(module_with(attend=attend)) == "numpy"
 
 
 @pytest.mark.parametrize("name", LIBRARIES)

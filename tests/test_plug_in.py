@@ -284,6 +284,12 @@ def test_what_a_configuration_declares(folder):
     assert "judged with the budget of profile tf32" in backend.notes
 
 
+def test_a_dialect_by_dtype_holds_in_a_run_of_one_dtype(folder):
+    said = '[backend.dialect]\nNUM-5 = { float16 = "storage" }\n'
+    (folder / "attnspec.toml").write_text(TOML.replace('"float64"', '"float16"') + said)
+    assert load(f"{folder}?dtype=float32").dialect == {"NUM-5": {"float16": "storage"}}
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

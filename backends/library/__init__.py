@@ -40,6 +40,8 @@ def load_library(name: str) -> "Library":
 def library_of(module: Any) -> str:
     """Return the library that a module imports, or that the objects in it come from.
 
+    If it imports none, not even NumPy, this is what the modules of its functions and classes import.
+
     Examples
     --------
     >>> import statistics
@@ -47,8 +49,13 @@ def library_of(module: Any) -> str:
     >>> library_of(statistics)
     'numpy'
     """
-    used = imported_by(module)
     default, *others = LIBRARIES
+    used = imported_by(module)
+    if not used & set(LIBRARIES.values()):
+        owners = {getattr(thing, "__module__", "") for thing in vars(module).values() if callable(thing)}
+        used = set().union(*(imported_by(sys.modules[name]) for name in owners if name in sys.modules))
+        if default in used:  # it may take arrays of either
+            return default
     return next((name for name in others if LIBRARIES[name] in used), default)
 
 

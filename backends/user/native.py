@@ -80,9 +80,12 @@ def native_names(
             )
     required = [own for own in _required(function) if own not in (*native.values(), *others)]
     if required:
+        own = next((one for one in required if one.strip("_") in _OPERATION.arguments), required[0])
+        ours = own.strip("_") if own.strip("_") in _OPERATION.arguments else "value"
         raise BackendError(
-            f"backend {name}: expected only canonical arguments to be required, "
-            f"got {', '.join(required)}; add a default, or bind it with functools.partial"
+            f"backend {name}: expected only canonical arguments to be required, got {', '.join(required)}; "
+            f'name the argument that it is, as in names = {{ {ours} = "{own}" }}, '
+            "add a default, or bind it with functools.partial"
         )
     return native
 

@@ -110,8 +110,10 @@ def _not_found(plainest: "_Probe", others: Mapping[int, "_Probe"]) -> BackendErr
     depths = ", ".join(map(str, _DEPTHS))
     return BackendError(
         f"backend {plainest.backend.name}: expected some call to compute attention, got none: "
-        f"tried {tried}, heads before and after positions, three and four axes, depths {depths}{said}; "
-        "if it takes only some shapes, add them to [backend] in attnspec.toml, as in axes = 4, depths = [64]"
+        f"tried {tried}, heads before and after positions, three and four axes, depths {depths}, "
+        f"arrays of {plainest.backend.library}{said}; if it takes other arrays, name their library, "
+        'as in array = "torch"; if it takes only some shapes, add them to [backend] in attnspec.toml, '
+        "as in axes = 4, depths = [64]"
     )
 
 
