@@ -1,4 +1,4 @@
-"""What differs only in rows that a declared variant leaves empty breaks the rule about empty rows."""
+"""What differs only in empty rows that a declared variant changes breaks the rule about empty rows."""
 
 from dataclasses import replace
 
@@ -103,3 +103,22 @@ def test_the_gradient_of_such_a_query_has_its_own_rule(row, rule):
     arguments = CAUSAL | {"d_output": RANDOM.normal(size=(5, 4))}
     case = replace(GENERATED, operation="attention_vjp", rules=("GRAD-1",), arguments=arguments)
     assert judge(backend, case).rule == rule
+
+
+def test_an_empty_row_whose_values_a_variant_changes_breaks_the_rule_about_empty_rows():
+    """Minus infinity is added and causality is a finite number: the row is the mean of the other keys."""
+
+    def attention(query, key, value, *, is_causal=False, bias=None):
+        output = plain()(query, key, value, is_causal=is_causal, bias=bias)
+        output[0] = value[1:].mean(axis=0)
+        return output
+
+    dialect = {"MASK-2": "added"}
+    bias = np.where(np.arange(3) == 0, -np.inf, 0.0)
+    case = replace(GENERATED, rules=("MASK-4",), arguments=CAUSAL | {"bias": bias})
+    backend = replace(backend_of(lambda *_: None, "MASK-6", dialect=dialect), attention=attention)
+    assert judge(backend, case).status == "deviation"
+    found = judge(replace(backend, deviations=()), case)
+    assert (found.status, found.rule) == ("fail", "MASK-6")
+    # Without the variant, a wrong key in an empty row may break the rule of the case.
+    assert judge(replace(backend, dialect={}), case).rule == "MASK-4"

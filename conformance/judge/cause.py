@@ -139,11 +139,13 @@ def ignored(backend: Backend, case: Case, outputs: Outputs) -> list[str]:
 def _of_emptied_rows(
     backend: Backend, case: Case, difference: Difference, outputs: Outputs, values: Mapping[str, Any]
 ) -> Cause | None:
-    """Return the rule about empty rows if only rows that a declared variant leaves empty differ."""
+    """Return the rule about empty rows if only empty rows that a declared variant changes differ."""
     dialect = of_values(backend.dialect)
-    if not dialect:
+    plain = _possible(case, {}) if dialect else None
+    if plain is None:
         return None
-    rule = rule_of_emptied_rows(case, dialect, difference, outputs, values, budgets_of(backend, case))
+    both, budgets = (values, plain), budgets_of(backend, case)
+    rule = rule_of_emptied_rows(case, dialect, difference, outputs, both, budgets)
     if not rule:
         return None
     variants = [(rule, variant) for variant in SHOWN[rule]]
