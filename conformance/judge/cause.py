@@ -13,6 +13,7 @@ from attnspec.backends import Backend
 from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.dtypes import LSES, Outputs, accepted, is_real
+from attnspec.conformance.judge.emptied import rule_of_emptied_rows
 from attnspec.conformance.judge.expected import differ, differences, expected, left_open, of_values
 from attnspec.conformance.judge.overflow import without_overflow
 from attnspec.conformance.judge.shapes import RULES
@@ -21,6 +22,7 @@ from attnspec.conformance.verdict import Difference
 from attnspec.operations.gradients import primal
 from attnspec.reference import attention, attention_vjp
 from attnspec.reference.budget.budget import Budget, budget
+from attnspec.reference.rational.dialect import SHOWN
 
 #: Rules about the lse's dtype. In cases about other rules, an lse of too short a dtype is not judged.
 _OF_LSE = ("NUM-7", "SHAPE-8", "SOFT-6", "SOFT-7", "DROP-3", "CACHE-6", "CACHE-7")
@@ -90,6 +92,7 @@ def cause_of(
         return Cause("ERR-3" if "ERR-3" in case.rules else rule, ignored=name)
     return (
         _variant(backend, case, _apart(outputs, difference.output), can_show(case, values, difference.output))
+        or _of_emptied_rows(backend, case, difference, outputs, values)
         or _precision(backend, case, outputs, values)
         or _silent_zero(case, outputs[difference.output], values[difference.output])
         or Cause(_of_output(case, difference))
@@ -133,6 +136,22 @@ def ignored(backend: Backend, case: Case, outputs: Outputs) -> list[str]:
     return found
 
 
+def _of_emptied_rows(
+    backend: Backend, case: Case, difference: Difference, outputs: Outputs, values: Mapping[str, Any]
+) -> Cause | None:
+    """Return the rule about empty rows if only empty rows that a declared variant changes differ."""
+    dialect = of_values(backend.dialect)
+    plain = _possible(case, {}) if dialect else None
+    if plain is None:
+        return None
+    both, budgets = (values, plain), budgets_of(backend, case)
+    rule = rule_of_emptied_rows(case, dialect, difference, outputs, both, budgets)
+    if not rule:
+        return None
+    variants = [(rule, variant) for variant in SHOWN[rule]]
+    return _variant(backend, case, _apart(outputs, difference.output), variants) or Cause(rule)
+
+
 def _silent_zero(case: Case, got: NDArray[Any], expected: NDArray[Any]) -> Cause | None:
     """Whether a gradient is 0 everywhere, although most of its elements should not be."""
     zero = _differentiates(case) and not got.any()
@@ -172,6 +191,8 @@ def _of_golden(
             apart = differ(other.expected, case.expected, {name: allowed}, {name: outputs[name]})
             if apart and not isinstance(compared, Difference):
                 return Cause(other.rule, other.variant)
+    if emptied := _of_emptied_rows(backend, case, difference, outputs, values):
+        return emptied
     own = Cause(_of_output(case, difference))
     if own.rule == "NUM-7":  # which is about a precision itself
         return own

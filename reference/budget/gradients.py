@@ -17,6 +17,7 @@ from attnspec.reference.budget.attention import (
     SHIFTING,
     attention_budget,
     budgeted_keys,
+    has_capped_infinity,
     means,
     repeat_heads,
     scores_and_errors,
@@ -102,7 +103,8 @@ def _of_heads(
         of_output = inherited[3] * (np.abs(output) + output_error)
         delta = delta[0], delta[1] + of_output.sum(axis=-1, keepdims=True)
     t = _product(weights, _differences(r, delta, h, arithmetic), allowed & active, arithmetic)
-    scaled = _of_products(t, given, arithmetic)
+    sloped = _through_the_cap(t, given, arithmetic)
+    scaled = _of_products(sloped, given, arithmetic)
 
     # The terms of each sum, and the relative errors of the sums.
     across = allowed.sum(axis=-1, keepdims=True)  # (*B, Hq, L, 1)
@@ -123,7 +125,8 @@ def _of_heads(
         found[name] = _of_group(gradient, shared), _of_group(error, shared)
     budgets = {name: rounded(*pair, arithmetic.storage) for name, pair in found.items()}
     if "bias" in given:
-        cast = t[0], t[1] + _cast(t, 1.0, arithmetic)
+        added = sloped if given.get("capped_bias") else t
+        cast = added[0], added[1] + _cast(added, 1.0, arithmetic)
         pair = _summed(cast, allowed & active, np.shape(given["bias"]), arithmetic)
         budgets["d_bias"] = rounded(*pair, FORMATS[dtypes["bias"]])
     if "sinks" in given:
@@ -226,22 +229,30 @@ def _product(weights: _Pair, factor: _Pair, where: NDArray[np.bool_], arithmetic
     return np.where(where, p * w, 0), np.where(where, error, 0)
 
 
+def _through_the_cap(t: _Pair, given: Mapping[str, Any], arithmetic: Arithmetic) -> _Pair:
+    """Return the gradient of what the softcap is applied to: times its slope, if there is one."""
+    (value, error), work, softcap = t, arithmetic.work, given.get("softcap")
+    if softcap is None:
+        return t
+    plain = {"scale": given.get("scale")}
+    if given.get("capped_bias"):
+        plain |= {name: given[name] for name in ("bias", "capped_bias") if name in given}
+    x, x_error = scores_and_errors(given["query"], given["key"], plain, arithmetic)
+    if has_capped_infinity(given) and "bias" in given:
+        infinite = np.broadcast_to(given["bias"] == -np.inf, x.shape)
+        x, x_error = np.where(infinite, -LARGEST * softcap, x), np.where(infinite, 0, x_error)
+    size = np.abs(value) + error
+    slope, slope_error = slope_and_error(x, x_error + work.unit * np.abs(x), softcap, arithmetic)
+    error = slope * error + size * slope_error
+    error = (error + work.unit * size * (slope + slope_error) + work.normal) * (size > 0)
+    return value * slope, error
+
+
 def _of_products(t: _Pair, given: Mapping[str, Any], arithmetic: Arithmetic) -> _Pair:
-    """Return the gradient of the dot products: times the slope of the softcap and the scale, and cast."""
-    value, error = t
-    work, depth = arithmetic.work, given["query"].shape[-1]
+    """Return the gradient of the dot products: times the scale, and cast."""
     scale = given.get("scale")
-    scale = 1 / np.sqrt(max(depth, 1)) if scale is None else float(scale)
-    softcap = given.get("softcap")
-    if softcap is not None:
-        plain = {"scale": scale}
-        x, x_error = scores_and_errors(given["query"], given["key"], plain, arithmetic)
-        size = np.abs(value) + error
-        slope, slope_error = slope_and_error(x, x_error + work.unit * np.abs(x), softcap, arithmetic)
-        error = slope * error + size * slope_error
-        error = (error + work.unit * size * (slope + slope_error) + work.normal) * (size > 0)
-        value = value * slope
-    value, error = scale * value, abs(scale) * error
+    scale = 1 / np.sqrt(max(given["query"].shape[-1], 1)) if scale is None else float(scale)
+    value, error = scale * t[0], abs(scale) * t[1]
     return value, error + _cast((value, error), max(abs(scale), 1.0), arithmetic)
 
 

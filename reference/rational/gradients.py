@@ -28,7 +28,7 @@ CLEAR, GUARD = 80, 20
 DEEPEST = 400
 #: Rules whose variants define the values of an empty row. They change no gradient; GRAD-10 has its own
 #: variants.
-FORWARD_ONLY = ("MASK-2", "MASK-6", "SOFT-7")
+_FORWARD_ONLY = ("MASK-6", "SOFT-7")
 
 
 def attention_vjp(arguments: Arguments, dialect: Mapping[str, str]) -> Arrays:
@@ -39,11 +39,29 @@ def attention_vjp(arguments: Arguments, dialect: Mapping[str, str]) -> Arrays:
     ValueError
         If a number that a gradient depends on is not finite.
     """
-    dialect = {rule: variant for rule, variant in dialect.items() if rule not in FORWARD_ONLY}
+    dialect = of_gradients(arguments, dialect)
     names = [name for name in ("query", "key", "value", "bias", "sinks") if arguments.get(name) is not None]
     arrays = {name: np.asarray(arguments[name]).astype(np.float64) for name in names}
     shape = (*arrays["query"].shape[:-1], arrays["key"].shape[-2])  # (*B, Hq, L, S)
     return run(arguments, dialect, arrays, heads_of(arguments, arrays, dialect, shape))
+
+
+def of_gradients(arguments: Arguments, dialect: Mapping[str, str]) -> dict[str, str]:
+    """Select the variants that change gradients.
+
+    The variant `added` of MASK-2 defines an empty row as well, unless a softcap follows the bias: then minus
+    infinity is capped, and its key has a weight.
+
+    Examples
+    --------
+    >>> from attnspec.reference.rational.gradients import of_gradients
+    >>> variants = {"SCORE-5": "after-bias", "MASK-2": "added", "MASK-6": "nan"}
+    >>> of_gradients({"softcap": 2.0}, variants), of_gradients({}, variants)
+    ({'SCORE-5': 'after-bias', 'MASK-2': 'added'}, {'SCORE-5': 'after-bias'})
+    """
+    capped = arguments.get("softcap") is not None and dialect.get("SCORE-5") == "after-bias"
+    without = _FORWARD_ONLY if capped else (*_FORWARD_ONLY, "MASK-2")
+    return {rule: variant for rule, variant in dialect.items() if rule not in without}
 
 
 def heads_of(arguments: Arguments, arrays: Arrays, dialect: Mapping[str, str], shape: Index) -> list[Head]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.reference.rational.attention import indices, shared_head
-from attnspec.reference.rational.gradients import CLEAR, DEEPEST, FORWARD_ONLY, GUARD
+from attnspec.reference.rational.gradients import CLEAR, DEEPEST, GUARD, of_gradients
 from attnspec.reference.rational.masking import sources
 from attnspec.reference.rational.tape import Node, Tape, added, combination, dot, leaf, run_back, settle
 from attnspec.reference.rational.taped import Leaves, Options, averaged, options_of, reach, score, softmax
@@ -34,7 +34,7 @@ def multi_head_attention_vjp(arguments: Arguments, dialect: Mapping[str, str]) -
     ValueError
         If a number that a gradient depends on is not finite.
     """
-    dialect = {rule: variant for rule, variant in dialect.items() if rule not in (*FORWARD_ONLY, "GRAD-10")}
+    dialect = of_gradients(arguments, dialect)
     names = [name for name in _NAMES if arguments.get(name) is not None]
     arrays = {name: np.asarray(arguments[name]).astype(np.float64) for name in names}
     g = np.asarray(arguments["d_output"]).astype(np.float64)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.reference.rational.attention import attention
-from attnspec.reference.rational.gradients import heads_of, run
+from attnspec.reference.rational.gradients import heads_of, of_gradients, run
 from attnspec.reference.rational.taped import Head
 
 Arguments = Mapping[str, Any]
@@ -51,9 +51,7 @@ def packed_attention(arguments: Arguments, dialect: Dialect) -> Arrays:
 
 def packed_attention_vjp(arguments: Arguments, dialect: Dialect) -> Arrays:
     """Compute the gradients of all arrays, with one tape for each head of each sequence."""
-    from attnspec.reference.rational.gradients import FORWARD_ONLY
-
-    shown = {rule: variant for rule, variant in _within(dialect).items() if rule not in FORWARD_ONLY}
+    shown = of_gradients(arguments, _within(dialect))
     names = [name for name in ("query", "key", "value", "sinks") if arguments.get(name) is not None]
     arrays = {name: np.asarray(arguments[name]).astype(np.float64) for name in names}
     numbers = {name: np.arange(array.size).reshape(array.shape) for name, array in arrays.items()}

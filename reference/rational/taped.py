@@ -129,13 +129,22 @@ def results(tape: Tape, leaves: Leaves, head: Head, options: Options) -> list[tu
         query = leaves.row("query", head.places["query"][i]) if row else []
         scores = []
         for j in row:
+            key = leaves.row("key", head.places["key"][j])
+            if options.inside and options.softcap is not None and _is_minus_infinity(leaves, head, i, j):
+                scores.append(leaf(-float(options.softcap)))  # tanh of minus infinity, which has no slope
+                continue
             bias = leaves.at("bias", int(head.places["bias"][i, j])) if "bias" in head.places else None
-            scores.append(score(tape, query, leaves.row("key", head.places["key"][j]), bias, options))
+            scores.append(score(tape, query, key, bias, options))
         weights, lse = softmax(tape, scores, sink, options.lse_unit)
         found.append((lse, float(head.d_lse[i])))
         if row:
             found += zip(averaged(tape, weights, values, kept), head.d_output[i].tolist(), strict=True)
     return [(node, Decimal(_finite("cotangent", number))) for node, number in found]
+
+
+def _is_minus_infinity(leaves: Leaves, head: Head, i: int, j: int) -> bool:
+    """Whether the bias of a pair is minus infinity."""
+    return "bias" in head.places and bool(leaves.arrays["bias"].flat[head.places["bias"][i, j]] == -math.inf)
 
 
 def _sink(leaves: Leaves, head: Head) -> Node | None:
