@@ -1,7 +1,6 @@
 """The text of a cause: what its failures have in common."""
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import isfinite
 
 from attnspec.conformance import traits
@@ -10,6 +9,7 @@ from attnspec.conformance.report.causes import Cause
 from attnspec.conformance.report.common import Common
 from attnspec.conformance.report.messages import other_messages
 from attnspec.conformance.report.same_variant import same_variant
+from attnspec.conformance.verdict import Verdict
 from attnspec.dtypes import DTYPES
 
 
@@ -49,12 +49,28 @@ def _of_variant(cause: Cause) -> Iterator[str]:
 
 
 def _ignored(cause: Cause) -> Iterator[str]:
-    """Name the arguments without which some of the calls, but not all of them, have the same result."""
-    counted = Counter(one.ignored for one in cause.failures if one.ignored)
-    for name, number in counted.items():
-        calls = sum(name in one.traits and traits.RELATED not in one.traits for one in cause.failures)
-        if number < calls or cause.failures[0].ignored != name:
-            yield f"the result is the same without `{name}` in {number} of {calls} failing calls with it"
+    """Name the arguments without which most of the calls with them, but not all, have the same result."""
+    for name in dict.fromkeys(one.ignored for one in cause.failures if one.ignored):
+        calls = with_argument(name, cause.failures)
+        same = sum(one.ignored == name for one in calls)
+        if 2 * same > len(calls) and (same < len(calls) or cause.failures[0].ignored != name):
+            yield f"the result is the same without `{name}` in {same} of {len(calls)} failing calls with it"
+
+
+def with_argument(name: str, failures: Sequence[Verdict]) -> list[Verdict]:
+    """Return the failing calls that were compared with the same call without an argument.
+
+    Golden vectors and relations are not.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.because import with_argument
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> one, golden = (Verdict("b", "c", g, ("MASK-1",), "fail", traits=("mask",)) for g in ("g", ""))
+    >>> with_argument("mask", [one, golden]) == [one]
+    True
+    """
+    return [one for one in failures if name in one.traits and one.group and traits.RELATED not in one.traits]
 
 
 def _worst(cause: Cause) -> str:

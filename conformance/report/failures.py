@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from attnspec.conformance.report.because import with_argument
 from attnspec.conformance.report.by_rule import about
 from attnspec.conformance.report.causes import Cause, causes
 from attnspec.conformance.report.messages import ended, never_returned
@@ -73,7 +74,7 @@ def _example(cause: Cause) -> Example:
     elif first.variant and not first.precision and (same is None or first.variant != same.name):
         first = replace(first, variant="")
     # An argument is called ignored only if this holds for each call with it.
-    having = [one for one in cause.failures if first.ignored in one.traits and RELATED not in one.traits]
+    having = with_argument(first.ignored, cause.failures)
     if first.ignored and any(one.ignored != first.ignored for one in having):
         first = replace(first, ignored="")
     more = sum(about(one) == cause.rule for one in cause.failures[1:])

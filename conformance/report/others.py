@@ -2,7 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 
+from attnspec.conformance import traits
 from attnspec.conformance.report.by_rule import about, says
 from attnspec.conformance.report.causes import ALWAYS, Cause
 from attnspec.conformance.verdict import Verdict
@@ -57,14 +59,23 @@ def _by_rule(rules: Iterable[str], failures: Sequence[Verdict]) -> Iterator[str]
         calls = list(dict.fromkeys(_call(one) for one in failures if about(one) == rule))
         more = f" and {len(calls) - _MOST_CALLS} more" if len(calls) > _MOST_CALLS else ""
         if calls:
-            yield f"    {rule}: {', '.join(calls[:_MOST_CALLS])}{more}"
+            yield f"    {rule}: {'; '.join(calls[:_MOST_CALLS])}{more}"
 
 
 def _call(one: Verdict) -> str:
     """Describe a call: what is wrong with it if it must be refused, or the name of its case."""
-    if one.group.startswith(_REFUSED):
-        return one.group.removeprefix(_REFUSED)
-    return f"case {one.case.removesuffix(f'-{one.dtype}')}"
+    name = one.case.removesuffix(f"-{one.dtype}")
+    if traits.REFUSED not in one.traits:
+        return f"case {name}"
+    return one.group.removeprefix(_REFUSED) or _titles().get(name, f"case {name}")
+
+
+@cache
+def _titles() -> dict[str, str]:
+    """Return the title of each golden vector."""
+    from attnspec import cases  # it reads the vectors, which only a refusal that is missing needs
+
+    return {case.id: case.title for case in cases()}
 
 
 def _in_table(cause: Cause, told: dict[str, int]) -> Iterator[str]:
