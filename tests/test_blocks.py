@@ -48,7 +48,10 @@ def test_a_variant_that_some_failures_do_not_equal_is_named_with_the_number_of_t
     named = failing(7, "MASK-3", variant="bottom-right", traits=("is_causal",))
     others = failing(3, "MASK-3", name="other", traits=("is_causal",))
     golden = failing(2, "MASK-3", name="golden", traits=("is_causal",), group="")
-    (text,) = blocks(named, others, golden)
+    # These are not compared with variants.
+    same = failing(2, "MASK-3", name="same", traits=("is_causal",), ignored="is_causal")
+    bits = failing(1, "MASK-3", name="bits", traits=("is_causal",), difference=replace(OFF, kind="bits"))
+    (text,) = blocks(named, others, golden, same, bits)
     assert "equals the variant `bottom-right` of MASK-3" in text
     assert "the variant `bottom-right`: 7 of 10 failing calls under MASK-3 equal it" in text
 

@@ -71,7 +71,9 @@ def with_variant_first(cause: Cause) -> tuple[Verdict, ...]:
 def _is_compared(one: Verdict, cause: Cause) -> bool:
     """Whether a failure is a call under the rule whose values were compared with those of variants.
 
-    A golden vector may lack the values of the variant.
+    A golden vector may lack the values of the variant. A call that equals one without an argument is not
+    compared: with one query, a variant of MASK-3 is the same call as one without `is_causal`.
     """
-    under = about(one) == cause.rule and one.difference is not None and RELATED not in one.traits
-    return under and bool(one.group or one.variant) and not one.precision
+    under = about(one) == cause.rule and RELATED not in one.traits and not one.ignored
+    values = one.difference is not None and one.difference.kind in ("value", "pattern")
+    return under and values and bool(one.group or one.variant) and not one.precision
