@@ -83,7 +83,7 @@ def _in_table(cause: Cause, told: dict[str, int]) -> Iterator[str]:
     counted = Counter(rule for one in cause.failures for rule in says(one))
     more = {rule: number for rule, number in counted.items() if rule and number > told.get(rule, 0)}
     if more:
-        each = ", ".join(f"{rule} {number}" for rule, number in more.items())
-        why = ", where an error counts under each rule of its case"
+        each = ", ".join(f"{number} under {rule}" for rule, number in more.items())
         errors = any(one.status == "error" for one in cause.failures)
-        yield f"in the table{why if errors else ''}: {each}"
+        how = "an error under each rule of its case" if errors else "these"
+        yield f"the table counts {how}: {each}"
