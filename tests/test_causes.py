@@ -345,13 +345,6 @@ def test_a_larger_cause_takes_in_one_whose_calls_all_are_of_its_kind():
     assert found(shapes, failing, other, *passing) == [("", "SHAPE-3", 9), ("raised", "SHAPE-7", 4)]
 
 
-def test_a_variant_is_named_where_the_other_failures_are_those_of_it():
-    named = [replace(one, group="g") for one in verdicts("fail", 3, "SOFT-6", variant="base-2")]
-    assert "equals the variant `base-2`" in shown(broken(named)[0])
-    others = [replace(one, group="g", case=f"x{one.case}") for one in verdicts("fail", 3, "SOFT-6")]
-    assert "equals the variant" not in shown(broken([*named, *others])[0])
-
-
 def test_what_is_off_by_little_is_not_called_half_precision():
     off = Difference("value", "output", share=15.0)
     (cause,) = causes(verdicts("fail", 9, "SOFT-1", difference=off))

@@ -1,15 +1,14 @@
-"""The text of a cause: what its failures have in common, and which other failures it has."""
+"""The text of a cause: what its failures have in common."""
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import isfinite
 
 from attnspec.conformance import traits
 from attnspec.conformance.report.aside import PRECISE, TRACES, error_of
-from attnspec.conformance.report.by_rule import about
-from attnspec.conformance.report.causes import ALWAYS, Cause
+from attnspec.conformance.report.causes import Cause
 from attnspec.conformance.report.common import Common
 from attnspec.conformance.report.messages import other_messages
+from attnspec.conformance.report.same_variant import same_variant
 from attnspec.conformance.verdict import Verdict
 from attnspec.dtypes import DTYPES
 
@@ -36,8 +35,42 @@ def because(cause: Cause) -> Iterator[str]:
         yield f"all failures are within the budget of {cause.precision}: some step may be computed in it"
     for common in (cause.common, *cause.further):
         yield from _counted(common)
+    yield from _of_variant(cause)
+    yield from _ignored(cause)
     for text in other_messages(cause.failures) if cause.kind != "refused" else ():
         yield f"also: {text}"
+
+
+def _of_variant(cause: Cause) -> Iterator[str]:
+    same = same_variant(cause)
+    if same is not None and same.equal < same.compared:
+        calls = f"{same.equal} of {same.compared} failing calls under {cause.rule}"
+        yield f"the variant `{same.name}`: {calls} equal it; the others may break another rule too"
+
+
+def _ignored(cause: Cause) -> Iterator[str]:
+    """Name the arguments without which most of the calls with them, but not all, have the same result."""
+    for name in dict.fromkeys(one.ignored for one in cause.failures if one.ignored):
+        calls = with_argument(name, cause.failures)
+        same = sum(one.ignored == name for one in calls)
+        if 2 * same > len(calls) and (same < len(calls) or cause.failures[0].ignored != name):
+            yield f"the result is the same without `{name}` in {same} of {len(calls)} failing calls with it"
+
+
+def with_argument(name: str, failures: Sequence[Verdict]) -> list[Verdict]:
+    """Return the failing calls that were compared with the same call without an argument.
+
+    Golden vectors and relations are not.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.report.because import with_argument
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> one, golden = (Verdict("b", "c", g, ("MASK-1",), "fail", traits=("mask",)) for g in ("g", ""))
+    >>> with_argument("mask", [one, golden]) == [one]
+    True
+    """
+    return [one for one in failures if name in one.traits and one.group and traits.RELATED not in one.traits]
 
 
 def _worst(cause: Cause) -> str:
@@ -105,26 +138,3 @@ _COMMON = {
     traits.VIEWED: "with arrays that do not lie in rows",
     **{dtype: f"in {dtype}" for dtype in DTYPES},
 }
-
-
-def also(verdict: Verdict, cause: Cause) -> Iterator[str]:
-    """Count the other failures, under the rule of the cause and under other rules."""
-    if cause.kind == ALWAYS:
-        yield f"so do {len(cause.failures) - 1} more cases of {verdict.backend}, under all rules"
-        return
-    counted = Counter(map(about, cause.failures[1:]))
-    own = counted.pop(cause.rule, 0)
-    if own:
-        yield f"(and {own} more of {verdict.backend} under {cause.rule})"
-    cases, listed = sum(counted.values()), list(counted)
-    if not cases:
-        return
-    more = f" and {len(listed) - _MOST_RULES} more" if len(listed) > _MOST_RULES else ""
-    under = "another rule" if len(listed) == 1 else f"{len(listed)} other rules"
-    what = "calls that must be refused and are not" if cause.kind == "refused" else "with the same cause"
-    named = ", ".join(listed[:_MOST_RULES])
-    yield f"also: {cases} case{'s' * (cases > 1)} under {under}, {what}: {named}{more}"
-
-
-#: If there are more rules than this, the rest is counted and not named.
-_MOST_RULES = 8

@@ -141,6 +141,11 @@ def _is_of_rounding(own: Sequence[Verdict]) -> bool:
     return bool(own) and few >= _NEARLY * len(own) and not any(map(is_gross, own))
 
 
+def is_alike(own: Sequence[Verdict]) -> bool:
+    """Whether most values show one variant or precision, or nearly all errors have the size of a rounding."""
+    return bool(_looks(own)) or _is_of_rounding(own)
+
+
 def _looks(own: Sequence[Verdict]) -> str:
     """Return the rule whose variant or precision most of the values show, or an empty string."""
     named = [one for one in own if one.variant or one.precision]

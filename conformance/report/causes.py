@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from attnspec.conformance import traits
 from attnspec.conformance.report.aside import PRECISE, TRACES, set_aside
-from attnspec.conformance.report.blame import is_gross, is_of_half, owners, rule_of
+from attnspec.conformance.report.blame import is_alike, is_gross, is_of_half, owners, rule_of
 from attnspec.conformance.report.blame_gradients import are_gradients
 from attnspec.conformance.report.by_rule import about
 from attnspec.conformance.report.common import (
@@ -63,6 +63,9 @@ class Cause:
         A shorter dtype in whose budget all failures lie, or empty.
     further : tuple of Common
         Common traits of other calls that fail under the same rule.
+    mixed : bool
+        Whether its failures were left over by other causes and have nothing in common, so that they may
+        have several causes.
     """
 
     rule: str
@@ -71,6 +74,7 @@ class Cause:
     kind: str = ""
     precision: str = ""
     further: tuple[Common, ...] = ()
+    mixed: bool = False
 
 
 def causes(failures: Iterable[Verdict], verdicts: Iterable[Verdict] = ()) -> list[Cause]:
@@ -142,7 +146,9 @@ def _of_one_rule(made: Iterable[Cause]) -> list[Cause]:
             kept.append(cause)
         else:
             failures, further = (*first.failures, *cause.failures), (*first.further, cause.common)
-            kept[kept.index(first)] = replace(first, failures=failures, further=further)
+            kept[kept.index(first)] = replace(
+                first, failures=failures, further=further, mixed=first.mixed or cause.mixed
+            )
     return kept
 
 
@@ -331,7 +337,8 @@ def _named(own: Sequence[Verdict], common: Common, passing: Sequence[Verdict], k
     # A single call has too many traits that others lack.
     clear = (clarity(common) >= CLEAR or is_pure(common)) and len(own) > 1
     rule = rule_of(own, common if clear else Common(), passing)
-    return Cause(rule, _shown_first(own, lambda one: about(one) == rule), told(common), kind)
+    mixed = not kind and not clear and len(set(map(about, own))) > 1 and not is_alike(own)
+    return Cause(rule, _shown_first(own, lambda one: about(one) == rule), told(common), kind, mixed=mixed)
 
 
 def _stem(one: Verdict) -> str:

@@ -3,13 +3,15 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from attnspec.conformance.report.because import with_argument
 from attnspec.conformance.report.by_rule import about
 from attnspec.conformance.report.causes import Cause, causes
 from attnspec.conformance.report.messages import ended, never_returned
+from attnspec.conformance.report.same_variant import same_variant, with_variant_first
 from attnspec.conformance.traits import REFUSED, RELATED
 from attnspec.conformance.verdict import BAD, Verdict
 
-#: A variant is named if at least this share of the failures under its rule shows it.
+#: A precision is named if at least this share of the failures under its rule shows it.
 _NEARLY = 0.9
 #: The largest number of failing cases, and of passing cases, that are repeated.
 _ASKED_AGAIN = {True: 100, False: 300}
@@ -62,13 +64,17 @@ def broken(failures: Iterable[Verdict], verdicts: Iterable[Verdict] = ()) -> lis
 
 def _example(cause: Cause) -> Example:
     """Return the first failure, under the rule of the cause."""
+    cause = replace(cause, failures=with_variant_first(cause))
     first = cause.failures[0]
     if about(first) != cause.rule:
         first = replace(first, rule=cause.rule, variant="", precision="")
-    if first.variant and _is_contradicted(first, cause):
+    same = same_variant(cause)
+    if first.precision and _is_contradicted(first, cause):
         first = replace(first, variant="", precision="")
+    elif first.variant and not first.precision and (same is None or first.variant != same.name):
+        first = replace(first, variant="")
     # An argument is called ignored only if this holds for each call with it.
-    having = [one for one in cause.failures if first.ignored in one.traits and RELATED not in one.traits]
+    having = with_argument(first.ignored, cause.failures)
     if first.ignored and any(one.ignored != first.ignored for one in having):
         first = replace(first, ignored="")
     more = sum(about(one) == cause.rule for one in cause.failures[1:])
@@ -76,10 +82,7 @@ def _example(cause: Cause) -> Example:
 
 
 def _is_contradicted(first: Verdict, cause: Cause) -> bool:
-    """Whether other failures under the rule do not show the variant, which then fits by chance.
-
-    A golden vector may lack the values of the variant.
-    """
+    """Whether other failures under the rule do not show the precision, which then fits by chance."""
     own = [one for one in cause.failures if about(one) == cause.rule and one.difference and one.group]
     own = [one for one in own if RELATED not in one.traits]
     return sum(one.variant == first.variant for one in own) < _NEARLY * len(own)

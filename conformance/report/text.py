@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 from attnspec import rules
 from attnspec.backends.names import UNTRUSTED
-from attnspec.conformance.report.because import also, because
+from attnspec.conformance.report.because import because
 from attnspec.conformance.report.by_rule import NOT_SHOWN, about, says
 from attnspec.conformance.report.causes import ALWAYS, Cause
 from attnspec.conformance.report.messages import ended, never_returned, of_conversion
+from attnspec.conformance.report.others import also
 from attnspec.conformance.report.outside import cut, plain
 from attnspec.conformance.report.reproduction import dumped, judged_again, reproduction
 from attnspec.conformance.verdict import Difference, Verdict
