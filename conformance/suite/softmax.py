@@ -152,7 +152,7 @@ def output_alone(draw: Draw, hidden: tuple[str, ...]) -> Iterator[Yielded]:
 _OF_WEIGHTS = ((3, 300), (257, 257), (740, 740))
 
 
-@chapter.group("SOFT-4", "DROP-2", each=tuple(product(_OF_WEIGHTS, (0.0, 0.5))))
+@chapter.group("SOFT-4", "MASK-3", "DROP-2", each=tuple(product(_OF_WEIGHTS, (0.0, 0.5))))
 def many_returned_weights(draw: Draw, which: tuple[tuple[int, int], float]) -> Iterator[Yielded]:
     """With a query of zeros, all keys of a row have one weight, or none if they are dropped."""
     (queries, keys), rate = which
@@ -167,7 +167,7 @@ def many_returned_weights(draw: Draw, which: tuple[tuple[int, int], float]) -> I
             options |= {"dropout_mask": kept, "dropout_rate": rate}
             expected *= kept / (1 - rate)
         arguments = problem.arguments | options | {"query": np.zeros_like(problem.query)}
-        rules = ("SOFT-4", "DROP-2") if rate else ("SOFT-4",)
+        rules = ("SOFT-4", *(("MASK-3",) if causal else ()), *(("DROP-2",) if rate else ()))
         yield Call(arguments, rules, expected={"weights": expected}, outputs=("weights",))
 
 
