@@ -8,6 +8,7 @@ from flax import linen, nnx
 from attnspec.backends.adapters.conditions import (
     has_bias_beyond_differences,
     has_overflowing_score,
+    has_row_below,
     has_row_of_minus_infinity,
 )
 from attnspec.backends.backend import Backend
@@ -62,6 +63,12 @@ def _with_heads(function: Callable[..., Any], *arrays: Any, **options: Any) -> A
 _LOW = 2e38
 _OF_BOTH = (
     Deviation(
+        ("NUM-1",),
+        "the output has the widest dtype of queries, keys and values",
+        "flax/mixed_dtypes",
+        when=lambda arguments: len({arguments[name].dtype for name in ("query", "key", "value")}) > 1,
+    ),
+    Deviation(
         ("MASK-5", "NUM-5"),
         "disallowed scores are replaced by a number, and a bias of allowed keys may be as low",
         "flax/masked_lowest",
@@ -81,12 +88,6 @@ _OF_LINEN = (
         "flax/bias_overflow",
         when=lambda arguments: "bias" in arguments and has_overflowing_score(arguments, "float16"),
     ),
-    Deviation(
-        ("NUM-1",),
-        "the output has the widest dtype of queries, keys and values",
-        "flax/mixed_dtypes",
-        when=lambda arguments: len({arguments[name].dtype for name in ("query", "key", "value")}) > 1,
-    ),
     Deviation(("ERR-2",), "integers, booleans and complex numbers are accepted", "flax/not_checked"),
     Deviation(("ERR-4",), "a mask of numbers is accepted", "flax/not_checked"),
     Deviation(("ERR-5",), "a depth of 0 is accepted", "flax/not_checked"),
@@ -98,6 +99,13 @@ _OF_NNX = (
         "a bias of minus infinity is added, and the score of a finite key may be infinite: the row is NaN",
         "jax/bias_overflow",
         when=lambda arguments: "bias" in arguments and has_overflowing_score(arguments),
+    ),
+    Deviation(
+        ("MASK-5",),
+        "a row whose bias lies below the numbers of float32 is NaN",
+        "jax/bias_of_float64",
+        when=lambda arguments: has_row_below(arguments, 3.5e38),
+        dtypes=("float64",),
     ),
     Deviation(("ERR-2",), "integers, booleans and complex numbers are accepted", "flax/nnx_not_checked"),
     Deviation(("ERR-4",), "a mask of numbers is accepted", "flax/nnx_not_checked"),
