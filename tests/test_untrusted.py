@@ -207,7 +207,8 @@ def test_memory_is_poisoned_and_stdout_is_no_answer(here):
     remote.run(ONE, {})
     large = dict.fromkeys(ONE, np.ones((2, 700), np.float32))
     found = np.abs(remote.run(large, {}))
-    assert (found < 1e30).mean() < 0.5, "NaN, or its half as another number"
+    # Half of a NaN of float64 is 0 in float32, and an allocator writes numbers of its own into freed memory.
+    assert (found < 1e30).mean() < 0.55, "NaN, or its half as another number"
     remote.close()
 
 
