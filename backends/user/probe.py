@@ -112,7 +112,7 @@ def _not_found(plainest: "_Probe", others: Mapping[int, "_Probe"]) -> BackendErr
         f"backend {plainest.backend.name}: expected some call to compute attention, got none: "
         f"tried {tried}, heads before and after positions, three and four axes, depths {depths}, "
         f"arrays of {plainest.backend.library}{said}; if it takes other arrays, name their library, "
-        'as in array = "torch"; if it takes only some shapes, add them to [backend] in attnspec.toml, '
+        'such as array = "torch"; if it takes only some shapes, add them to [backend] in attnspec.toml, '
         "as in axes = 4, depths = [64]"
     )
 
