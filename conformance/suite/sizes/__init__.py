@@ -10,6 +10,7 @@ from attnspec.conformance.suite.sizes.addresses import addresses
 from attnspec.conformance.suite.sizes.backward import backward, backward_of_some
 from attnspec.conformance.suite.sizes.covering import covering
 from attnspec.conformance.suite.sizes.decode import decode
+from attnspec.conformance.suite.sizes.heads import heads
 from attnspec.conformance.suite.sizes.long import long
 from attnspec.conformance.suite.sizes.problem import Asked
 from attnspec.conformance.suite.sizes.sampled import sampled
@@ -20,6 +21,7 @@ from attnspec.operations.gradients import primal
 _GROUPS = {
     "covering": covering,
     "decode": decode,
+    "heads": heads,
     "addresses": addresses,
     "views": views,
     "long": long,
