@@ -244,6 +244,23 @@ def test_what_a_function_requires_besides():
         adapted("m:f", demanding, Convention(), np)
 
 
+def test_a_required_parameter_with_an_underscore_is_guessed():
+    def marked(query, key_, value_):
+        return query
+
+    with pytest.raises(
+        BackendError, match="expected a function with key, value, got query, key_, value_"
+    ) as told:
+        adapted("m:f", marked, Convention(), np)
+    assert 'key = "key_"\nvalue = "value_"' in str(told.value)
+
+    def optional(query, key, value, mask_):
+        return query
+
+    with pytest.raises(BackendError, match=r'got mask_; .* names = \{ mask = "mask_" \}'):
+        adapted("m:f", optional, Convention(), np)
+
+
 def test_a_folder_with_a_configuration(folder):
     backend = load(str(folder))
     assert backend.companions.keys() == {"rotary"}

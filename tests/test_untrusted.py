@@ -207,8 +207,11 @@ def test_memory_is_poisoned_and_stdout_is_no_answer(here):
     remote.run(ONE, {})
     large = dict.fromkeys(ONE, np.ones((2, 700), np.float32))
     found = np.abs(remote.run(large, {}))
-    # Half of a NaN of float64 is 0 in float32, and an allocator writes numbers of its own into freed memory.
-    assert (found < 1e30).mean() < 0.55, "NaN, or its half as another number"
+    # Read in float32, a NaN of float64 is NaN and 0, and two NaN of float16 are a number above 1e37.
+    poisoned = ~(found <= 1e30)
+    assert poisoned.mean() > 0.45
+    # An allocator writes a few numbers of its own into freed memory.
+    assert (poisoned | (found == 0)).sum() >= found.size - 16
     remote.close()
 
 
