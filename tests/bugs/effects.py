@@ -37,7 +37,7 @@ def scaled_in_place(query, key, value, *, mask=None, is_causal=False, scale=None
 
 def noisy(query, key, value, *, mask=None, is_causal=False, scale=None):
     output = plain(query, key, value, mask, is_causal, scale)
-    if RANDOM.random() < 0.3:
+    if RANDOM.random() < 0.6:
         output = output + (1e-3 * RANDOM.normal(size=output.shape)).astype(output.dtype)
     return output
 
