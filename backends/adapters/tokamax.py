@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import tokamax
 
@@ -14,7 +13,6 @@ from attnspec.backends.adapters.conditions import (
 )
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
-from attnspec.backends.errors import Unsupported
 from attnspec.backends.library import load_library
 from attnspec.backends.user.described import describe
 
@@ -45,25 +43,20 @@ def _backend(name: str, implementation: str) -> Backend:
         if window is not None:
             window = tuple(farthest if side is None else side for side in window)
         lengths = [_of_each(given, outer) for given in (query_lengths, key_lengths)]
-        try:
-            return tokamax.dot_product_attention(
-                query,
-                key,
-                value,
-                bias=bias,
-                mask=mask,
-                scale=scale,
-                is_causal=is_causal,
-                query_seq_lengths=lengths[0],
-                key_value_seq_lengths=lengths[1],
-                local_window_size=window,
-                logits_soft_cap=softcap,
-                implementation=implementation,
-            )
-        except jax.errors.JaxRuntimeError as error:
-            if "Algorithm not supported" in str(error):  # small products of bfloat16 and float64 on a CPU
-                raise Unsupported("XLA has no such algorithm for a product of this shape") from error
-            raise
+        return tokamax.dot_product_attention(
+            query,
+            key,
+            value,
+            bias=bias,
+            mask=mask,
+            scale=scale,
+            is_causal=is_causal,
+            query_seq_lengths=lengths[0],
+            key_value_seq_lengths=lengths[1],
+            local_window_size=window,
+            logits_soft_cap=softcap,
+            implementation=implementation,
+        )
 
     return describe(
         attention,
@@ -94,7 +87,21 @@ def _has_window_of_other_lengths(arguments: Arguments) -> bool:
     return "window" in arguments and bool(arguments["query"].shape[-2] != arguments["key"].shape[-2])
 
 
+def _has_product_of_one_row(arguments: Arguments) -> bool:
+    """Whether two of the three sizes of a product of matrices are 1."""
+    (queries, depth), (keys, value_depth) = arguments["query"].shape[-2:], arguments["value"].shape[-2:]
+    products = ((queries, depth, keys), (queries, keys, value_depth))
+    return any(sizes.count(1) > 1 for sizes in products)
+
+
 _DEVIATIONS = (
+    Deviation(
+        ("SOFT-3", "SHAPE-2", "NUM-3", "NUM-5", "MASK-4"),
+        "one query and one key, and other products with two sizes of 1, have no algorithm on a CPU",
+        "tokamax/one_query_one_key",
+        dtypes=("bfloat16", "float64"),
+        when=_has_product_of_one_row,
+    ),
     Deviation(
         (
             *("MASK-8", "MASK-4", "MASK-6", "NUM-4", "ERR-3", "ERR-13"),
