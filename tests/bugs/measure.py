@@ -53,8 +53,8 @@ class Measured:
     failing: tuple[str, ...]
 
 
-def measure(bug: Bug, *, quick: bool = True, reproduced: bool = True) -> Measured:
-    """Judge a function with a bug, and look at the report."""
+def measure(bug: Bug, *, quick: bool = True, reproduced: int | None = None) -> Measured:
+    """Judge a function with a bug, and look at the report. `reproduced` limits how many reproductions run."""
     ran = run_all([bug.place], Selection(quick=quick))
     report = Report(ran.results)
     diagnosis = ran.diagnoses.get(bug.place, "")
@@ -70,7 +70,7 @@ def measure(bug: Bug, *, quick: bool = True, reproduced: bool = True) -> Measure
         diagnosis,
         any(twin in diagnosis for twin in bug.twins),
         first.verdict.numbers if first else 0,
-        tuple(shown(one) for one in examples if reproduced and not shows(one)),
+        tuple(shown(one) for one in examples[:reproduced] if not shows(one)),
     )
 
 
@@ -106,7 +106,7 @@ def main() -> None:
     wanted = [bug for bug in BUGS if not names or any(name in bug.place for name in names)]
     found = []
     for bug in wanted:
-        one = measure(bug, quick="--whole" not in options, reproduced="--fast" not in options)
+        one = measure(bug, quick="--whole" not in options, reproduced=0 if "--fast" in options else None)
         found.append(one)
         marks = f"{'first' if one.first else 'NOT FIRST':9} {'named' if one.named else '-':5}"
         size = f"{one.lines:3} lines {one.numbers:6} numbers"

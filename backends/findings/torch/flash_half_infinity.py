@@ -1,6 +1,6 @@
 """PyTorch, default path in half precision: from 8 or 16 keys on, a score of infinity gives 0 (NUM-11).
 
-A vector of the processor has 8 numbers with AVX2 and 16 with AVX-512. With fewer keys than these, or in
+A vector of the processor has 8 numbers with AVX2 and 16 with AVX512. With fewer keys than these, or in
 float32, the row is NaN.
 
 Documentation: The page of `scaled_dot_product_attention` does not mention numbers that are not finite.
