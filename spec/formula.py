@@ -122,8 +122,8 @@ class Formula:
         """
         query, key = self._rows()
         found: dict[str, Any] = {
-            "query": query.astype(dtype),
-            "key": key.astype(dtype),
+            "query": query.astype(dtype, copy=False),
+            "key": key.astype(dtype, copy=False),
             "value": self.value.astype(dtype, copy=False),
         }
         return found | self.given(dtype)
@@ -154,7 +154,8 @@ class Formula:
     def _rows(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return queries and keys."""
         if self.words:
-            return self.codes[self.query_words] * np.float32(0.5), self.codes[self.key_words]
+            halves = self.codes * np.float32(0.5)
+            return halves[self.query_words], self.codes[self.key_words]
         query = numbers(self.seed, STREAMS["query"], (*self.batch, self.heads, self.queries, self.depth))
         key = numbers(self.seed, STREAMS["key"], (*self.batch, self.key_heads, self.keys, self.depth))
         return query * np.float32(0.5), key

@@ -15,10 +15,10 @@ Budget = NDArray[np.floating[Any]]
 
 def rounded(value: Budget, error: Budget, storage: Format) -> Budget:
     """Add the rounding of the result: relative, or half the spacing of the subnormals."""
-    with np.errstate(
-        invalid="ignore"
-    ):  # inf - inf: non-finite elements are compared as patterns, not by budget
+    with np.errstate(invalid="ignore"):
+        # Where a value is not finite, results are compared as patterns, not by budget.
         final = np.maximum(storage.unit * np.abs(value) + storage.unit * error, storage.subnormal / 2)
-        return np.where(
-            np.isfinite(value), error + np.where(value == 0, np.where(error == 0, 0, final), final), 0
-        )
+        if not np.all(value):
+            final = np.where((value == 0) & (error == 0), 0, final)
+        found = error + final
+        return found if np.isfinite(value).all() else np.where(np.isfinite(value), found, 0)

@@ -55,8 +55,8 @@ class Moments:
     ----------
     size, square : (m, Dv)
         The means of the absolute values and of the squares.
-    total : (m, 1) or (m, Dv)
-        The sum of the absolute values, without weights.
+    total : (m, 1)
+        At least the sum of the absolute values, without weights.
     """
 
     size: Numbers
@@ -87,24 +87,28 @@ def budgets_of_rows(
     of_one = (shares * terms.errors).sum(axis=-1, keepdims=True) + alone
     relative = np.where(several, mean + sums + merging, of_one)[:, 0]
     finite = np.isfinite(lse)
-    size = np.where(finite, np.abs(lse), 0)
-    error = relative + unit * (LOGARITHM * size + EXPONENTIAL * logarithm[:, 0])
+    of_log = LOGARITHM * np.where(finite, np.abs(lse), 0)
+    error = relative + unit * (of_log + EXPONENTIAL * logarithm[:, 0])
     of_lse = np.where(finite, rounded(np.where(finite, lse, 0), error, arithmetic.lse), 0.0)
 
     largest = exponential.max(axis=-1, keepdims=True, initial=0)
-    deviation = np.sqrt(np.maximum((1 + _SLACK) * moments.square - output * output, 0))
+    size = (1 + _SLACK) * moments.size
+    deviation = (1 + _SLACK) * moments.square
+    deviation -= output * output
+    np.sqrt(np.maximum(deviation, 0, out=deviation), out=deviation)
     factor = 2 * sums + merging + alone + profile.product - profile.inputs
     factor = factor + DROPPING * unit * dropped
-    error = largest * deviation + (1 + _SLACK) * factor * moments.size
+    error = largest * deviation
+    error += factor * size
     inexact = several | dropped
     if profile.weights:  # as in `attnspec.reference.budget.short_weights`
         most = np.where(there, terms.weights, 0).max(axis=-1, keepdims=True, initial=0)
         least = inexact * profile.least * (most / RAISED + 1 / NORMALISED)
-        rounding = inexact * profile.weights * np.maximum((1 + _SLACK) * moments.size, deviation)
+        rounding = inexact * profile.weights * np.maximum(size, deviation)
         whole = moments.total + keys * np.abs(output)
         error += (rounding + least * whole) / (1 - np.minimum(keys * least, MOST))
     elif cast := storage.unit if arithmetic.casts else profile.inputs:
-        error += inexact * cast * np.maximum((1 + _SLACK) * moments.size, deviation)
+        error += inexact * cast * np.maximum(size, deviation)
     flushed = work.normal + (storage.subnormal / 2 if arithmetic.casts else 0)
-    error += several * (flushed * moments.total + keys * work.normal * (moments.size > 0))
+    error += several * (flushed * moments.total + keys * work.normal)
     return rounded(output, error, storage), of_lse

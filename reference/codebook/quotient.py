@@ -5,36 +5,29 @@ from attnspec.reference.codebook.exponentials import Numbers
 _SPLITTER = 2.0**27 + 1
 
 
-def quotient(first: Numbers, rest: Numbers, by: Numbers, by_rest: Numbers, *, refined: bool) -> Numbers:
-    """Return ``(first + rest) / (by + by_rest)``.
+def quotient(first: Numbers, rest: Numbers, by: Numbers, by_rest: Numbers) -> Numbers:
+    """Return ``(first + rest) / (by + by_rest)``, with an error of slightly more than half a unit at most.
 
     Parameters
     ----------
     first, rest : arrays
     by, by_rest : arrays
         They broadcast to the others, and are positive.
-    refined : bool
-        Whether the error is at most slightly more than half a unit in the last place. Otherwise
-        it is at most two units.
 
     Examples
     --------
     >>> import numpy as np
     >>> from attnspec.reference.codebook.quotient import quotient
     >>> two, small = np.array([2.0]), np.array([2.0**-60])
-    >>> quotient(two, small, np.array([3.0]), small, refined=True).tolist()
+    >>> quotient(two, small, np.array([3.0]), small).tolist()
     [0.6666666666666666]
     """
-    if not refined:
-        found: Numbers = (first + rest) / (by + by_rest)
-        return found
     whole, low = _sum(first, rest)
     divisor, divisor_low = _sum(by, by_rest)
-    found = whole / divisor
+    found: Numbers = whole / divisor
     product, product_low = _product(found, divisor)
     left = (whole - product) - product_low + low - found * divisor_low
-    refined_one: Numbers = found + left / divisor
-    return refined_one
+    return found + left / divisor
 
 
 def _sum(x: Numbers, y: Numbers) -> tuple[Numbers, Numbers]:

@@ -19,10 +19,10 @@ from attnspec.reference.codebook.budget import Moments, Terms, budgets_of_rows
 from attnspec.reference.codebook.exponentials import Numbers, Split, Table, table
 from attnspec.reference.codebook.intervals import intervals
 from attnspec.reference.codebook.quotient import quotient
-from attnspec.reference.codebook.sums import TILE, Keys, Sums, between, keys_of, sizes_of, together
+from attnspec.reference.codebook.sums import TILE, Keys, Sums, keys_of, over, sizes_of
 
 #: The most rows of a block, and the most pairs of a row and a key.
-_ROWS, _PAIRS = 2048, 2**20
+_ROWS, _PAIRS = 1024, 2**20
 _PAIRED = ("mask", "bias", "dropout_mask")
 
 
@@ -156,7 +156,7 @@ def _intervals_block(
     split = problem.table.exponentials
     weights = Split(split.first[:, :, 0], split.rest[:, :, 0])
     parts = [slice(*pair) for pair in pairwise([0, *ends, len(rows)])]
-    sums = together([between(keys, weights, query[part], low[part], high[part]) for part in parts])
+    sums = over(keys, weights, query, low, high, parts)
     counts = (keys.counts[high] - keys.counts[low]).astype(np.float64)
     terms = _Weighed(
         problem.table.scores[:, :, 0][query],
@@ -213,13 +213,11 @@ def _pairs_block(
         split.rest[index],
     )
     kept = allowed & part.get("dropout_mask", True)
-    depth, units = formula.value_depth, keys.units(slice(None))
-    sizes = ((terms.first + terms.rest) * kept) @ sizes_of(units)
+    units = keys.units(slice(None))
     sums = Sums(
         (terms.first * kept) @ units,
         (terms.rest * kept) @ units,
-        sizes[:, :depth],
-        sizes[:, depth:],
+        ((terms.first + terms.rest) * kept) @ sizes_of(units),
     )
     return _block(problem, head, rows, query, terms, sums)
 
@@ -261,17 +259,23 @@ def _block(
     rest = (terms.counts * terms.rest).sum(axis=-1, keepdims=True)
     empty = first + rest == 0
     first = np.where(empty, 1, first)
-    refined = problem.arithmetic.storage.name == "float64"
-    output = quotient(sums.first, sums.rest, first, rest, refined=refined) / 64 / keeping
+    if problem.arithmetic.storage.name == "float64":
+        of_rests = sums.rest if sums.rest.size else np.zeros_like(sums.first)
+        output = quotient(sums.first, of_rests, first, rest)
+    else:  # the exponentials have no rests, and two roundings do not matter
+        output = sums.first / (first + rest)
+    output /= 64 * keeping
     with np.errstate(divide="ignore"):
         logarithm = np.log(np.where(empty, 0, first + rest))[:, 0]
     # The lse of one key is its score. The sum of shift and logarithm would have a rounding error.
     alone = terms.counts.sum(axis=-1) == 1
     one = (terms.counts * terms.scores).sum(axis=-1)
     lse = np.where(alone, one, problem.table.shift[query] + logarithm)
-    whole = (first + rest) * 64 * keeping
+    depth, share = output.shape[-1], 1 / ((first + rest) * 64 * keeping)
     moments = Moments(
-        sums.size / whole, sums.square / (whole * 64 * keeping), 2 * terms.counts.sum(axis=-1, keepdims=True)
+        sums.sizes[:, :depth] * share,
+        sums.sizes[:, depth:] * (share / (64 * keeping)),
+        2 * terms.counts.sum(axis=-1, keepdims=True),
     )
     plain = Terms(terms.scores, terms.errors, terms.counts, (terms.first + terms.rest) / (first + rest))
     dropped = "dropout_mask" in problem.given

@@ -1,6 +1,6 @@
 """Sums over the allowed keys of rows: the sums of values by words, up to any key."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,9 @@ from attnspec.reference.codebook.exponentials import Numbers, Split
 
 #: The number of keys between two stored sums.
 TILE = 128
+#: If an interval has so many whole tiles, sizes are summed over all keys of the two tiles that it cuts.
+#: These sums, which only budgets use, are then too large by a 32nd or so.
+_MANY = 64
 
 
 @dataclass(frozen=True)
@@ -36,8 +39,7 @@ class Keys:
 
     def units(self, part: slice) -> Numbers:
         """Return some of the values in units of 1/64."""
-        found: Numbers = self.value[part].astype(np.float64) * 64
-        return found
+        return np.multiply(self.value[part], 64, dtype=np.float64)
 
 
 def keys_of(words: NDArray[np.uint8], value: NDArray[np.float32], count: int) -> Keys:
@@ -54,8 +56,8 @@ def keys_of(words: NDArray[np.uint8], value: NDArray[np.float32], count: int) ->
     one = words[:, None] == np.arange(count, dtype=np.uint8)  # (S, C)
     counts = np.zeros((len(words) + 1, count), dtype=np.int32)
     np.cumsum(one, axis=0, out=counts[1:])
-    tiles = -(-len(words) // TILE)
-    keys = Keys(words, value, np.zeros((tiles + 1, count, 3 * value.shape[-1])), counts)
+    tiles, depth = -(-len(words) // TILE), value.shape[-1]
+    keys = Keys(words, value, np.zeros((tiles + 1, count, 3 * depth)), counts)
     for tile in range(tiles):
         part = slice(tile * TILE, (tile + 1) * TILE)
         units = keys.units(part)
@@ -77,35 +79,28 @@ class Sums:
     Attributes
     ----------
     first, rest : (m, Dv)
-        The numerators in units of 1/64, in two parts as in `Split`.
-    size, square : (m, Dv)
-        The sums of absolute values and of squares.
+        The numerators in units of 1/64, in two parts as in `Split`. Without rests of the weights, `rest`
+        has the shape ``(m, 0)``.
+    sizes : (m, 2 Dv)
+        The sums of absolute values and of squares, or slightly more.
     """
 
     first: Numbers
     rest: Numbers
-    size: Numbers
-    square: Numbers
+    sizes: Numbers
 
-    def __add__(self, other: "Sums") -> "Sums":
-        return Sums(
-            self.first + other.first,
-            self.rest + other.rest,
-            self.size + other.size,
-            self.square + other.square,
-        )
+    def of(self, rows: slice) -> "Sums":
+        """Return views of those of some rows."""
+        return Sums(self.first[rows], self.rest[rows], self.sizes[rows])
 
 
-def together(parts: Sequence[Sums]) -> Sums:
-    """Return the sums of the rows of all parts, one after the other."""
-    if len(parts) == 1:
-        return parts[0]
-    names = ("first", "rest", "size", "square")
-    return Sums(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-
-
-def between(
-    keys: Keys, weights: Split, rows: NDArray[np.uint8], low: NDArray[np.int64], high: NDArray[np.int64]
+def over(
+    keys: Keys,
+    weights: Split,
+    rows: NDArray[np.uint8],
+    low: NDArray[np.int64],
+    high: NDArray[np.int64],
+    parts: Iterable[slice],
 ) -> Sums:
     """Sum over the keys of some rows from `low` to before `high`.
 
@@ -118,35 +113,65 @@ def between(
     rows : (m,)
         The words of the queries.
     low, high : (m,)
-        Those of all rows are in one tile each.
+    parts : slices
+        Groups of rows. In each group, all of `low` are in one tile, and so are all of `high`.
     """
+    depth = keys.value.shape[-1]
+    shapes = (depth, depth if weights.rest.any() else 0, 2 * depth)
+    found = Sums(*(np.zeros((len(rows), width)) for width in shapes))
+    for part in parts:
+        _add(found.of(part), keys, weights, rows[part], low[part], high[part])
+    return found
+
+
+def _add(
+    found: Sums,
+    keys: Keys,
+    weights: Split,
+    rows: NDArray[np.uint8],
+    low: NDArray[np.int64],
+    high: NDArray[np.int64],
+) -> None:
+    """Write the sums of one group of rows."""
     first, last = int(low[0]) // TILE, int(high[0]) // TILE
     if first == last:
-        return _inside(keys, weights, rows, low, high)
-    found = _inside(keys, weights, rows, np.zeros_like(high) + last * TILE, high)
-    start = first
-    if (low > first * TILE).any():
-        start = first + 1
-        found = found + _inside(keys, weights, rows, low, np.zeros_like(low) + start * TILE)
+        _add_inside(found, keys, weights, rows, low, high)
+        return
+    starts_inside = bool((low > first * TILE).any())
+    start = first + starts_inside
     depth, whole = keys.value.shape[-1], keys.before[last] - keys.before[start]
-    values, sizes = whole[:, :depth], weights.whole @ whole[:, depth:]
-    parts = (weights.first @ values, weights.rest @ values, sizes[:, :depth], sizes[:, depth:])
-    return found + Sums(*(part[rows] for part in parts))
+    of_sizes, many = whole[:, depth:], last - start >= _MANY
+    if many:
+        end = min(last + 1, len(keys.before) - 1)
+        of_sizes = keys.before[end, :, depth:] - keys.before[first, :, depth:]
+    np.take(weights.first @ whole[:, :depth], rows, axis=0, out=found.first)
+    np.take(weights.whole @ of_sizes, rows, axis=0, out=found.sizes)
+    if found.rest.size:
+        np.take(weights.rest @ whole[:, :depth], rows, axis=0, out=found.rest)
+    if starts_inside:
+        _add_inside(found, keys, weights, rows, low, np.full_like(low, start * TILE), sizes=not many)
+    _add_inside(found, keys, weights, rows, np.full_like(high, last * TILE), high, sizes=not many)
 
 
-def _inside(
-    keys: Keys, weights: Split, rows: NDArray[np.uint8], low: NDArray[np.int64], high: NDArray[np.int64]
-) -> Sums:
-    """Sum over keys in one tile."""
+def _add_inside(
+    found: Sums,
+    keys: Keys,
+    weights: Split,
+    rows: NDArray[np.uint8],
+    low: NDArray[np.int64],
+    high: NDArray[np.int64],
+    *,
+    sizes: bool = True,
+) -> None:
+    """Add the sums over keys in one tile."""
     least, most = int(low.min()), int(high.max())
-    part, depth, j = slice(least, most), keys.value.shape[-1], np.arange(least, most)
+    part, j = slice(least, most), np.arange(least, most)
     words, units = keys.words[part], keys.units(part)
     inside = (low[:, None] <= j) & (j < high[:, None])  # (m, T)
     whole = weights.first[:, words][rows] * inside
-    first = whole @ units
-    rest = np.zeros_like(first)
-    if weights.rest.any():
-        rest = (weights.rest[:, words][rows] * inside) @ units
-    # A float32 is precise enough for a budget, without the rests.
-    sizes = (whole.astype(np.float32) @ sizes_of(units).astype(np.float32)).astype(np.float64)
-    return Sums(first, rest, sizes[:, :depth], sizes[:, depth:])
+    np.add(found.first, whole @ units, out=found.first)
+    if found.rest.size:
+        np.add(found.rest, (weights.rest[:, words][rows] * inside) @ units, out=found.rest)
+    if sizes:
+        # A float32 is precise enough for a budget, without the rests.
+        np.add(found.sizes, whole.astype(np.float32) @ sizes_of(units).astype(np.float32), out=found.sizes)
