@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from attnspec import reference
 from attnspec.backends import Backend, BackendError, Unsupported, load, load_library
@@ -11,6 +12,7 @@ from attnspec.backends.check import check_backend
 from attnspec.backends.constraints import ANY, Constraints, fits
 from attnspec.backends.user.function import with_settings
 from attnspec.backends.user.settings import Settings
+from attnspec.conformance.cli.main import main
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.judge.relation import Relation
 from attnspec.conformance.suite import find, groups, items
@@ -200,3 +202,11 @@ def test_what_is_always_on_is_not_passed_and_a_call_without_it_is_declined():
 def test_constraints_that_say_nothing(constraints, message):
     with pytest.raises(BackendError, match=message):
         check_backend("mine", replace(load("numpy-portable"), constraints=constraints))
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch-portable"])
+def test_the_command_finds_a_case_by_the_constraints_in_its_name(backend):
+    case = "errors-options-together-9+a4-float32"
+    found = CliRunner().invoke(main, ["check", backend, "--case", case])
+    assert found.exit_code == 0, found.output
+    assert "1 pass" in " ".join(found.output.split())

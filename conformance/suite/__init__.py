@@ -86,7 +86,8 @@ def items(
         Draw other problems than the fixed ones.
     constraints : Constraints, optional
         Draw generated cases of attention that fit these constraints, if possible. These cases differ
-        from the standard ones. Their names contain the constraints, so they are found by name.
+        from the standard ones. Their names contain the constraints, and constraints in `names` have
+        precedence.
 
     Examples
     --------
@@ -98,7 +99,7 @@ def items(
         if name.endswith(".json"):
             yield from read_cases(Path(name))
     names = frozenset(names)
-    drawn = constraints or _said_in(names)
+    drawn = _said_in(names) or constraints or ANY
     for chapter in CHAPTERS:
         for item in _of_chapter(chapter, names, drawn, quick=quick, seed=seed):
             if rules and not set(rules) & set(item.rules):
@@ -107,8 +108,8 @@ def items(
                 yield item
 
 
-def _said_in(names: Collection[str]) -> Constraints:
-    """Read the constraints in the names of cases.
+def _said_in(names: Collection[str]) -> Constraints | None:
+    """Read the constraints in the names of cases, if there are any.
 
     Raises
     ------
@@ -122,7 +123,7 @@ def _said_in(names: Collection[str]) -> Constraints:
     if len(suffixes) > 1:
         raise SpecError(f"case: expected names with the same constraints, got {', '.join(sorted(suffixes))}")
     try:
-        return Constraints.of_suffix(suffixes.pop()) if suffixes else ANY
+        return Constraints.of_suffix(suffixes.pop()) if suffixes else None
     except ValueError as error:
         raise SpecError(str(error)) from error
 
