@@ -26,7 +26,7 @@ SHOWN = (
     "bugs.effects:crashes_on_one_shape",
 )
 #: How many of the reproductions of a report run. A bug may have 35 blocks.
-REPRODUCED = 4
+REPRODUCED = 2
 #: Twins that are asked in another order than the function was, so that they remember other calls.
 NOT_NAMED = ("bugs.effects:mask_of_the_first_call",)
 

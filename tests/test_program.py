@@ -1,6 +1,7 @@
 """Programs as backends: each kind of misbehaviour is reported, and the three examples are judged."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -349,3 +350,36 @@ def test_a_program_is_judged_in_the_dtypes_that_are_asked_for():
         load(f"{program}?dtype=bfloat16")
     with pytest.raises(BackendError, match=r"dtype: expected some of .*, got float31"):
         load(f"{program}?dtype=float31")
+
+
+@pytest.fixture
+def calls():
+    """A program, and its folder of calls. It is open, so that its number is not given to a new one."""
+    made = program.Program("p", [sys.executable, "-S", str(EXAMPLES / "attention.py")], 20.0)
+    held = os.open(made._folder, os.O_RDONLY)
+    yield made, os.fstat(held).st_ino
+    os.close(held)
+    made.close()
+
+
+def test_the_folder_of_the_calls_is_emptied_and_stays_the_same_one(calls, tmp_path):
+    """A confined program is permitted to use the folder that was there when it started."""
+    made, number = calls
+    folder = made._folder
+    (folder / "result").write_text("of an earlier call")
+    (folder / "inner").mkdir()
+    (folder / "inner" / "result").write_text("of an earlier call")
+    (folder / "link").symlink_to(tmp_path)
+    made.run("attention", ONE)
+    assert folder.stat().st_ino == number
+    assert not any((folder / name).exists() for name in ("result", "inner", "link"))
+    assert tmp_path.is_dir()
+
+
+def test_a_folder_of_calls_that_was_replaced_by_a_link_is_made_anew(calls, tmp_path):
+    made, _ = calls
+    shutil.rmtree(made._folder)
+    made._folder.symlink_to(tmp_path)
+    made.run("attention", ONE)
+    assert not made._folder.is_symlink()
+    assert list(tmp_path.iterdir()) == []

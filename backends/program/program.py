@@ -1,6 +1,7 @@
 """A backend that runs a program in any language, over the protocol of ``conformance/protocol.md``."""
 
 import atexit
+import contextlib
 import shlex
 import shutil
 import tempfile
@@ -114,8 +115,7 @@ class Program:
             As `attnspec.backends.program.messages.read_answer`. After `Broken` the program is
             restarted for the next call.
         """
-        shutil.rmtree(self._folder, ignore_errors=True)  # no result may be left from an earlier call
-        self._folder.mkdir(exist_ok=True)
+        _empty(self._folder)  # no result may be left from an earlier call
         self._number += 1
         line = write_call(self._number, operation, arguments, self._folder, str(self._folder))
         want = OPERATIONS[operation].wanted(arguments)
@@ -159,3 +159,19 @@ class Program:
         process, self._process = self._process, None
         if process is not None:
             process.stop()
+
+
+def _empty(folder: Path) -> None:
+    """Remove what is in a folder, or make it.
+
+    The folder itself must not be made anew: a confined program is permitted to use this one.
+    """
+    if folder.is_symlink() or not folder.is_dir():
+        folder.unlink(missing_ok=True)
+        folder.mkdir()
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                path.unlink()
