@@ -34,7 +34,7 @@ from attnspec.conformance.results import Subject
 from attnspec.conformance.run import untrusted
 from attnspec.conformance.run.copies import can_be_copied, serve_in_copies, threads, write_all
 from attnspec.conformance.run.limits import Limits, probe_of
-from attnspec.conformance.suite import groups, items, matches
+from attnspec.conformance.suite import constraints_in, groups, items, matches
 from attnspec.conformance.suite.group import Item
 from attnspec.conformance.suite.sizes import sized
 from attnspec.conformance.verdict import Raise, Verdict, to_json
@@ -177,7 +177,10 @@ class Child:
             return untrusted.changed(case, self.seed or 0)
         if group.startswith(GROUPS):
             return next(item for item in sized() if item.name == name)
-        made = _of_group(group, self.seed, self.backend.constraints.suffix) if group else {}
+        made = {}
+        if group:
+            drawn = constraints_in([name]) or self.backend.constraints
+            made = _of_group(group, self.seed, drawn.suffix)
         known = made or _golden(name.rpartition("-")[0])
         return known.get(name) or _of_files(self.files)[name]
 

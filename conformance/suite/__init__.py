@@ -99,7 +99,7 @@ def items(
         if name.endswith(".json"):
             yield from read_cases(Path(name))
     names = frozenset(names)
-    drawn = _said_in(names) or constraints or ANY
+    drawn = constraints_in(names) or constraints or ANY
     for chapter in CHAPTERS:
         for item in _of_chapter(chapter, names, drawn, quick=quick, seed=seed):
             if rules and not set(rules) & set(item.rules):
@@ -108,7 +108,7 @@ def items(
                 yield item
 
 
-def _said_in(names: Collection[str]) -> Constraints | None:
+def constraints_in(names: Collection[str]) -> Constraints | None:
     """Read the constraints in the names of cases, if there are any.
 
     Raises

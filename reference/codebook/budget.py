@@ -110,5 +110,5 @@ def budgets_of_rows(
     elif cast := storage.unit if arithmetic.casts else profile.inputs:
         error += inexact * cast * np.maximum(size, deviation)
     flushed = work.normal + (storage.subnormal / 2 if arithmetic.casts else 0)
-    error += several * (flushed * moments.total + keys * work.normal)
+    error += several * (flushed * moments.total + keys * work.normal * (moments.size > 0))
     return rounded(output, error, storage), of_lse

@@ -19,7 +19,7 @@ from attnspec.reference.codebook.budget import Moments, Terms, budgets_of_rows
 from attnspec.reference.codebook.exponentials import Numbers, Split, Table, table
 from attnspec.reference.codebook.intervals import intervals
 from attnspec.reference.codebook.quotient import quotient
-from attnspec.reference.codebook.sums import TILE, Keys, Sums, keys_of, over, sizes_of
+from attnspec.reference.codebook.sums import TILE, Keys, Rows, Sums, keys_of, over, sizes_of
 
 #: The most rows of a block, and the most pairs of a row and a key.
 _ROWS, _PAIRS = 1024, 2**20
@@ -156,7 +156,7 @@ def _intervals_block(
     split = problem.table.exponentials
     weights = Split(split.first[:, :, 0], split.rest[:, :, 0])
     parts = [slice(*pair) for pair in pairwise([0, *ends, len(rows)])]
-    sums = over(keys, weights, query, low, high, parts)
+    sums = over(keys, weights, Rows(query, low, high), parts)
     counts = (keys.counts[high] - keys.counts[low]).astype(np.float64)
     terms = _Weighed(
         problem.table.scores[:, :, 0][query],

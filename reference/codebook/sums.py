@@ -1,7 +1,7 @@
 """Sums over the allowed keys of rows: the sums of values by words, up to any key."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -94,15 +94,29 @@ class Sums:
         return Sums(self.first[rows], self.rest[rows], self.sizes[rows])
 
 
-def over(
-    keys: Keys,
-    weights: Split,
-    rows: NDArray[np.uint8],
-    low: NDArray[np.int64],
-    high: NDArray[np.int64],
-    parts: Iterable[slice],
-) -> Sums:
-    """Sum over the keys of some rows from `low` to before `high`.
+@dataclass(frozen=True)
+class Rows:
+    """Rows that have an interval of keys each.
+
+    Attributes
+    ----------
+    words : (m,)
+        The words of the queries.
+    low, high : (m,)
+        The keys are those from `low` to before `high`.
+    """
+
+    words: NDArray[np.uint8]
+    low: NDArray[np.int64]
+    high: NDArray[np.int64]
+
+    def of(self, part: slice) -> "Rows":
+        """Return some of them."""
+        return Rows(self.words[part], self.low[part], self.high[part])
+
+
+def over(keys: Keys, weights: Split, rows: Rows, parts: Iterable[slice]) -> Sums:
+    """Sum over the keys of some rows.
 
     Nothing is subtracted but integers, so values that are all 0 have a sum that is exactly 0.
 
@@ -110,32 +124,24 @@ def over(
     ----------
     keys : Keys
     weights : Split of (Q, C)
-    rows : (m,)
-        The words of the queries.
-    low, high : (m,)
+    rows : Rows
     parts : slices
         Groups of rows. In each group, all of `low` are in one tile, and so are all of `high`.
     """
     depth = keys.value.shape[-1]
     shapes = (depth, depth if weights.rest.any() else 0, 2 * depth)
-    found = Sums(*(np.zeros((len(rows), width)) for width in shapes))
+    found = Sums(*(np.zeros((len(rows.words), width)) for width in shapes))
     for part in parts:
-        _add(found.of(part), keys, weights, rows[part], low[part], high[part])
+        _add(found.of(part), keys, weights, rows.of(part))
     return found
 
 
-def _add(
-    found: Sums,
-    keys: Keys,
-    weights: Split,
-    rows: NDArray[np.uint8],
-    low: NDArray[np.int64],
-    high: NDArray[np.int64],
-) -> None:
+def _add(found: Sums, keys: Keys, weights: Split, rows: Rows) -> None:
     """Write the sums of one group of rows."""
+    low, high = rows.low, rows.high
     first, last = int(low[0]) // TILE, int(high[0]) // TILE
     if first == last:
-        _add_inside(found, keys, weights, rows, low, high)
+        _add_inside(found, keys, weights, rows)
         return
     starts_inside = bool((low > first * TILE).any())
     start = first + starts_inside
@@ -144,34 +150,28 @@ def _add(
     if many:
         end = min(last + 1, len(keys.before) - 1)
         of_sizes = keys.before[end, :, depth:] - keys.before[first, :, depth:]
-    np.take(weights.first @ whole[:, :depth], rows, axis=0, out=found.first)
-    np.take(weights.whole @ of_sizes, rows, axis=0, out=found.sizes)
+    np.take(weights.first @ whole[:, :depth], rows.words, axis=0, out=found.first)
+    np.take(weights.whole @ of_sizes, rows.words, axis=0, out=found.sizes)
     if found.rest.size:
-        np.take(weights.rest @ whole[:, :depth], rows, axis=0, out=found.rest)
+        np.take(weights.rest @ whole[:, :depth], rows.words, axis=0, out=found.rest)
     if starts_inside:
-        _add_inside(found, keys, weights, rows, low, np.full_like(low, start * TILE), sizes=not many)
-    _add_inside(found, keys, weights, rows, np.full_like(high, last * TILE), high, sizes=not many)
+        ends = replace(rows, high=np.full_like(low, start * TILE))
+        _add_inside(found, keys, weights, ends, sizes=not many)
+    starts = replace(rows, low=np.full_like(high, last * TILE))
+    _add_inside(found, keys, weights, starts, sizes=not many)
 
 
-def _add_inside(
-    found: Sums,
-    keys: Keys,
-    weights: Split,
-    rows: NDArray[np.uint8],
-    low: NDArray[np.int64],
-    high: NDArray[np.int64],
-    *,
-    sizes: bool = True,
-) -> None:
+def _add_inside(found: Sums, keys: Keys, weights: Split, rows: Rows, *, sizes: bool = True) -> None:
     """Add the sums over keys in one tile."""
+    low, high = rows.low, rows.high
     least, most = int(low.min()), int(high.max())
     part, j = slice(least, most), np.arange(least, most)
     words, units = keys.words[part], keys.units(part)
     inside = (low[:, None] <= j) & (j < high[:, None])  # (m, T)
-    whole = weights.first[:, words][rows] * inside
+    whole = weights.first[:, words][rows.words] * inside
     np.add(found.first, whole @ units, out=found.first)
     if found.rest.size:
-        np.add(found.rest, (weights.rest[:, words][rows] * inside) @ units, out=found.rest)
+        np.add(found.rest, (weights.rest[:, words][rows.words] * inside) @ units, out=found.rest)
     if sizes:
         # A float32 is precise enough for a budget, without the rests.
         np.add(found.sizes, whole.astype(np.float32) @ sizes_of(units).astype(np.float32), out=found.sizes)
