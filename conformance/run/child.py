@@ -76,7 +76,7 @@ class Child:
         """List the selected cases, before the backend is loaded."""
         texts, fits = selection.pop("match"), selection.pop("fits")
         del selection["within"], selection["memory"]  # `limit` sets them
-        selection["constraints"] = Constraints.of_suffix(fits) if fits else None
+        selection["constraints"] = Constraints.of_suffix(fits) if fits else ANY
         selection.pop("level")  # the selection has its rules
         for rule in selection["rules"]:
             find_rule(rule)
