@@ -13,7 +13,7 @@ nox.options.sessions = ["lint", "types", "tests", "package"]
 
 ROOT = Path(__file__).parent
 RESULTS = ROOT / "results"
-FOLDERS = ("spec", "reference", "backends", "conformance", "tests", "examples", "site", "noxfile.py")
+FOLDERS = ("spec", "reference", "backends", "conformance", "tests", "tools", "examples", "site", "noxfile.py")
 #: The backends that run on each library. The name of the library is also that of its extra.
 LIBRARIES = {
     "numpy": ("numpy", "strict", "dask"),
@@ -155,23 +155,21 @@ def gallery(session: nox.Session) -> None:
     `-- --quick` uses the quick part of the suite. `-- NAME` uses one implementation.
     """
     session.install(str(ROOT))
-    session.run("python", "-m", "attnspec.conformance.meta.gallery", *session.posargs)
+    session.run("python", "-m", "tools.gallery", *session.posargs)
 
 
 @nox.session
 def evidence(session: nox.Session) -> None:
     """Print which algorithms and faults the error budget accepts: the tables of spec/numerics.md."""
     session.install(f"{ROOT}[torch,jax,vectors]", *PINNED.values())
-    session.run(
-        "python", "-m", "attnspec.conformance.meta.evidence", *session.posargs, env={"OMP_NUM_THREADS": "1"}
-    )
+    session.run("python", "-m", "tools.evidence", *session.posargs, env={"OMP_NUM_THREADS": "1"})
 
 
 @nox.session
 def bench(session: nox.Session) -> None:
     """Time the suite on each backend, and the reference: the tables of RESULTS.md."""
     session.install(f"{ROOT}[numpy,strict,dask,torch,jax]", *group("bench"), *PINNED.values())
-    session.run("python", "-m", "attnspec.conformance.meta.benchmark", *session.posargs)
+    session.run("python", "-m", "tools.benchmark", *session.posargs)
 
 
 @nox.session

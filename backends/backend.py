@@ -19,13 +19,7 @@ from attnspec.operations.gradients import primal
 
 
 def no_attention(query: Any, key: Any, value: Any) -> Any:  # noqa: ARG001 - read by inspect.signature
-    """Stand for attention in a backend that offers only companions. It is never called.
-
-    Raises
-    ------
-    Unsupported
-        Always.
-    """
+    """Stand for attention in a backend that offers only companions. It is never called."""
     raise Unsupported("it offers no attention")
 
 

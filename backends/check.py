@@ -19,11 +19,6 @@ from attnspec.reference.budget.profile import PROFILES
 def check_backend(name: str, backend: Backend) -> None:
     """Check the fields of a backend.
 
-    Raises
-    ------
-    BackendError
-        If a field is invalid.
-
     Examples
     --------
     >>> from dataclasses import replace
@@ -71,13 +66,7 @@ def check_backend(name: str, backend: Backend) -> None:
 
 
 def check_constraints(name: str, constraints: Constraints) -> None:
-    """Check the fields of constraints.
-
-    Raises
-    ------
-    BackendError
-        If a field is invalid.
-    """
+    """Check the fields of constraints."""
     flags = tuple(key for key, one in OPERATIONS["attention"].arguments.items() if one.kind == "flag")
     numbers = (*constraints.depths, *constraints.multiple)
     for field, got, good, expected in (
@@ -136,12 +125,6 @@ def _check_claims(name: str, backend: Backend) -> None:
 def check_signature(name: str, function: Any) -> None:
     """Check that the signature of a function is one of attention.
 
-    Raises
-    ------
-    BackendError
-        If it is not a function, lacks an array, or requires an argument that is not in
-        the specification.
-
     Examples
     --------
     >>> from attnspec.backends.check import check_signature
@@ -177,11 +160,6 @@ def check_signature(name: str, function: Any) -> None:
 def signature_of(name: str, function: Any) -> inspect.Signature:
     """Return the signature of a function, which functions of compiled code may lack.
 
-    Raises
-    ------
-    BackendError
-        If it is no function, or has no signature.
-
     Examples
     --------
     >>> from attnspec.backends.check import signature_of
@@ -200,13 +178,7 @@ def signature_of(name: str, function: Any) -> inspect.Signature:
 
 
 def check_device(backend: Backend) -> None:
-    """Check that the library can put an array on the device.
-
-    Raises
-    ------
-    BackendError
-        If it cannot, with the first line of the library's error.
-    """
+    """Check that the library can put an array on the device."""
     try:
         backend.to_library(np.ones(1, backend.dtypes[0]))
     except Exception as error:  # whatever a library raises

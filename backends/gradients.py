@@ -16,19 +16,6 @@ def gradients_of(
 ) -> Callable[..., Any] | None:
     """Make the function that computes the gradients of another; None if the library cannot differentiate.
 
-    Parameters
-    ----------
-    function : callable
-        What is differentiated, such as attention, with canonical names.
-    library : Library
-    operation : str, optional
-        The name of the function that is made: `attention_vjp`, `rotary_vjp`.
-
-    Returns
-    -------
-    callable or None
-        Its signature has the arguments of the function, and ``d_lse`` if the function returns the lse.
-
     Examples
     --------
     >>> from attnspec.backends import load, load_library

@@ -8,9 +8,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from attnspec.conformance.in_process import check
     from attnspec.conformance.judge.call import observe
     from attnspec.conformance.judge.expected import expected
+    from attnspec.conformance.run.in_process import check
     from attnspec.conformance.suite import find, items
     from attnspec.conformance.verdict import Verdict
 

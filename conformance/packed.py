@@ -41,19 +41,6 @@ _FORMATS: dict[str, Callable[[], _Decompressor]] = {
 def text_of(path: Path, most: int = MOST) -> str:
     r"""Return the text of a file. A file that ends in ``.xz`` or ``.gz`` is decompressed.
 
-    Parameters
-    ----------
-    path : Path
-    most : int, optional
-        The largest number of bytes that a compressed file may expand to.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be read.
-    ValueError
-        If it is not UTF-8, not compressed as its name says, cut off, or larger than `most`.
-
     Examples
     --------
     >>> import lzma, tempfile

@@ -126,13 +126,7 @@ def line(kind: str, thing: Any) -> str:
 
 
 def read(paths: Iterable[Path]) -> Results:
-    """Read the results of several runs as one.
-
-    Raises
-    ------
-    SpecError
-        If a file has a line that `line` does not write.
-    """
+    """Read the results of several runs as one."""
     from attnspec.conformance.results_file import runs_of  # it validates the schema
 
     return gathered(run for path in paths for run in runs_of(path))

@@ -21,13 +21,7 @@ _MOST = 200
 
 
 def runs_of(path: Path) -> list[Run]:
-    """Read the runs of a file, which may end in ``.xz`` or ``.gz``. An incomplete last line is left out.
-
-    Raises
-    ------
-    SpecError
-        If a line does not fit the schema, or is in the wrong place.
-    """
+    """Read the runs of a file, which may end in ``.xz`` or ``.gz``. An incomplete last line is left out."""
     runs: list[Run] = []
     try:
         lines = text_of(path).split("\n")

@@ -14,13 +14,6 @@ _OPEN = frozenset({"description", "type", "minimum", "items"})
 def parts(thing: Any, free: frozenset[str]) -> Iterator[Any]:
     """Yield the parts of a line: the names in each object, and each value or what matters of it.
 
-    Parameters
-    ----------
-    thing : object
-        A line, as read from JSON.
-    free : frozenset of str
-        The properties of which only the type and the sign matter, as `free_in` finds them.
-
     Examples
     --------
     >>> from attnspec.conformance.results_parts import parts

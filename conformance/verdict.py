@@ -219,11 +219,6 @@ def to_json(thing: Any) -> Any:
 def from_json(entry: Mapping[str, Any]) -> Verdict:
     """Make a verdict from the result of `to_json`.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If it is not a verdict.
-
     Examples
     --------
     >>> from attnspec.conformance.verdict import Verdict, from_json, to_json

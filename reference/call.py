@@ -87,11 +87,6 @@ STEPS: dict[str, Step] = {}
 def step(function: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P], R]:
     """Mark a function of a call as a step, which can be replaced.
 
-    Raises
-    ------
-    ValueError
-        If another function is already the step of this name. The same function may be loaded again.
-
     Examples
     --------
     >>> import numpy as np

@@ -21,18 +21,6 @@ _PER_ENTRY = frozenset(name for name, kind in _KINDS.items() if kind == "integer
 def evaluate(operation: Step, given: dict[str, Any]) -> Any:
     """Run an operation on NumPy arrays or nested lists.
 
-    Parameters
-    ----------
-    operation : callable
-        Takes a call, and arguments by name.
-    given : dict
-        The arguments, and under ``dtype`` the dtype of the computation and of the results.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is not an array, or is refused.
-
     Examples
     --------
     >>> from attnspec.reference.evaluate import evaluate

@@ -50,16 +50,6 @@ def softmax(scores: ArrayLike, allowed: ArrayLike, sinks: ArrayLike | None = Non
 def log_sum_exp(scores: ArrayLike, allowed: ArrayLike, sinks: ArrayLike | None = None) -> Real:
     """Return the natural logarithm of the denominator of each row.
 
-    Parameters
-    ----------
-    scores, allowed, sinks
-        As in `softmax`.
-
-    Returns
-    -------
-    (*B, Hq, L)
-        Minus infinity for a row with no allowed key and no sink (SOFT-7).
-
     Notes
     -----
     Rules SOFT-6 and SOFT-7.

@@ -184,18 +184,6 @@ def plain_fields(given: Sparse) -> dict[str, Any]:
 def as_attention(operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Rewrite a call of a sparse operation, or of its gradients, as one of attention.
 
-    Parameters
-    ----------
-    operation : str
-        A name in `attnspec.OPERATIONS`.
-    arguments : mapping
-        Its arguments, by canonical name; arrays as NumPy arrays.
-
-    Returns
-    -------
-    dict
-        The arguments of the call of attention, of which `mask` is new.
-
     Examples
     --------
     >>> import numpy as np

@@ -87,7 +87,7 @@ def names_script(names: Sequence[Name]) -> str:
 def has_results(stored_in: Path) -> bool:
     """Whether the installed package makes pages of results, and some are stored."""
     try:
-        import attnspec.conformance.html  # noqa: F401 - only whether it is there
+        import attnspec.conformance.render.html  # noqa: F401 - only whether it is there
     except ImportError:
         return False
     return any(stored_in.glob("*.jsonl.xz"))
@@ -95,7 +95,7 @@ def has_results(stored_in: Path) -> bool:
 
 def write_results(stored_in: Path, html: Path) -> None:
     """Write the pages of the stored results."""
-    from attnspec.conformance import html as pages
+    from attnspec.conformance.render import html as pages
 
     pages.write(
         sorted(stored_in.glob("*.jsonl.xz")),
@@ -147,7 +147,7 @@ def main() -> int:
         write_results(given.results, html)
         say("pages of results written")
     else:
-        say("no pages of results: the package has no attnspec.conformance.html, or no results are stored")
+        say("no pages of results: no results are stored")
     found = problems(html, [name.address for name in part.names])
     say(summary(html))
     print("\n".join(found[:100]))

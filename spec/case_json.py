@@ -21,11 +21,6 @@ from attnspec.spelling import SPELLINGS, spell
 def to_json(case: Case) -> dict[str, Any]:
     """Convert a case to an entry of a vector file. Fields with their default are left out.
 
-    Raises
-    ------
-    SpecError
-        If an argument cannot be represented, such as a complex array.
-
     Examples
     --------
     >>> from attnspec import find_case
@@ -58,13 +53,7 @@ def to_json(case: Case) -> dict[str, Any]:
 
 
 def from_json(entry: Mapping[str, Any]) -> Case:
-    """Make a case from the result of `to_json`. Its id begins with its chapter.
-
-    Raises
-    ------
-    SpecError
-        If it does not.
-    """
+    """Make a case from the result of `to_json`. Its id begins with its chapter."""
     chapter = str(entry["id"]).partition("-")[0]
     if chapter not in CHAPTERS:
         raise SpecError(f"case {entry['id']}: expected an id that begins with a chapter, got {chapter!r}")
@@ -98,17 +87,6 @@ def case_of(chapter: str, entry: Mapping[str, Any]) -> Case:
 def decode(group: Mapping[str, Any]) -> Mapping[str, Any]:
     """Convert the arguments or values of a case from the form of a vector file.
 
-    Parameters
-    ----------
-    group : mapping
-        By canonical name: arrays as objects, numbers, lists, strings, null.
-
-    Returns
-    -------
-    mapping
-        A read-only mapping. Arrays become read-only arrays, lists become tuples, and the
-        names in `attnspec.spelling.SPELLINGS` become the numbers that they stand for.
-
     Examples
     --------
     >>> from attnspec.case_json import decode
@@ -133,23 +111,12 @@ def write_cases(cases: list[Case], path: Path) -> None:
 
 
 def read_cases(path: Path) -> list[Case]:
-    """Read the cases of a file that `write_cases` wrote, or of a vector file.
-
-    Raises
-    ------
-    SpecError
-        If the file cannot be read or does not fit the schema.
-    """
+    """Read the cases of a file that `write_cases` wrote, or of a vector file."""
     return [from_json(entry) for entry in read(path, complete=False)["cases"]]
 
 
 def spelled(group: Mapping[str, Any]) -> dict[str, Any]:
     """Convert arrays and numbers, by name, to what JSON can represent.
-
-    Raises
-    ------
-    SpecError
-        If an array is complex.
 
     Examples
     --------

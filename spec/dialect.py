@@ -76,14 +76,6 @@ def described(dialect: Mapping[str, Any]) -> dict[str, str]:
 def fault_of(dialect: Any, variants: Mapping[str, tuple[str, ...]], dtypes: tuple[str, ...]) -> str:
     """Say what was expected of a declaration and what it has instead. Return an empty text if it is good.
 
-    Parameters
-    ----------
-    dialect : anything
-    variants : mapping of str to tuple of str
-        The variants of each rule.
-    dtypes : tuple of str
-        The dtypes that there are.
-
     Examples
     --------
     >>> from attnspec.dialect import fault_of

@@ -113,13 +113,7 @@ class Formula:
         return numbers(self.seed, STREAMS["d_lse"], shape)
 
     def arguments(self, dtype: str) -> dict[str, Any]:
-        """Return the arguments of the call, by canonical name.
-
-        Parameters
-        ----------
-        dtype : str
-            The dtype of the arrays of real numbers.
-        """
+        """Return the arguments of the call, by canonical name."""
         query, key = self._rows()
         found: dict[str, Any] = {
             "query": query.astype(dtype, copy=False),

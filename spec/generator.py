@@ -15,22 +15,6 @@ _WORD = 8  # octets
 def octets(seed: int, stream: int, count: int, start: int = 0) -> NDArray[np.uint8]:
     """Return the octets of a stream from position `start` on.
 
-    Parameters
-    ----------
-    seed, stream : int
-        From 0 to 2^32 - 1.
-    count : int
-    start : int, optional
-
-    Returns
-    -------
-    (count,) uint8
-
-    Raises
-    ------
-    ValueError
-        If the seed or the stream is not in this range.
-
     Examples
     --------
     >>> from attnspec.generator import octets

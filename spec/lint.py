@@ -46,16 +46,6 @@ Arguments = Mapping[str, Any]
 def lint(folder: Path = VECTORS) -> list[str]:
     """List the problems of the golden vectors of a folder.
 
-    Parameters
-    ----------
-    folder : Path, optional
-        By default the folder of the standard.
-
-    Raises
-    ------
-    SpecError
-        If a file cannot be read, or an id occurs twice.
-
     Examples
     --------
     >>> from attnspec.lint import lint

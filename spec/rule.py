@@ -147,21 +147,7 @@ def claimable() -> tuple[str, ...]:
 
 
 def parse(chapter: str, text: str) -> list[Rule]:
-    """Read the rules of one chapter.
-
-    Parameters
-    ----------
-    chapter : str
-        Its name, for the rules and for messages.
-    text : str
-        Its text, in Markdown.
-
-    Raises
-    ------
-    SpecError
-        If a heading of a rule is not followed by one paragraph with exactly one
-        requirement word, or a list of variants is malformed.
-    """
+    """Read the rules of one chapter."""
     # Imported here: `import attnspec` alone needs no Markdown parser.
     from markdown_it import MarkdownIt
 

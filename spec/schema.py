@@ -14,20 +14,7 @@ SCHEMA = "vectors.schema.json"
 
 
 def read(path: Path, *, complete: bool = True) -> dict[str, Any]:
-    """Read one vector file as plain JSON and validate it against the schema.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    complete : bool, optional
-        Whether expected values are required. A new case has none yet.
-
-    Raises
-    ------
-    SpecError
-        If the file cannot be read or does not fit the schema.
-    """
+    """Read one vector file as plain JSON and validate it against the schema."""
     # Imported here: `import attnspec` alone needs no schema validator.
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import best_match
@@ -53,13 +40,7 @@ def read(path: Path, *, complete: bool = True) -> dict[str, Any]:
 
 
 def parsed(path: Path) -> Any:
-    """Read a file as JSON without NaN and infinity, and do not validate it.
-
-    Raises
-    ------
-    SpecError
-        If it cannot be read.
-    """
+    """Read a file as JSON without NaN and infinity, and do not validate it."""
     try:
         return json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
     except (OSError, ValueError) as error:

@@ -33,11 +33,6 @@ class Sizes:
 def sizes(operation: str, arguments: Arguments) -> Sizes:
     """Return the sizes of a call, from its arrays and its numbers of heads.
 
-    Raises
-    ------
-    SpecError
-        If the shape of an array does not fit the others.
-
     Examples
     --------
     >>> import numpy as np
@@ -55,13 +50,7 @@ def sizes(operation: str, arguments: Arguments) -> Sizes:
 
 
 def shape_of(shape: Shape, found: Sizes) -> tuple[int, ...]:
-    """Convert a shape from letters to numbers.
-
-    Raises
-    ------
-    SpecError
-        If one of its letters is not known.
-    """
+    """Convert a shape from letters to numbers."""
     axes = _axes(shape, found)
     unknown = [axis for axis in axes if isinstance(axis, str)]
     if unknown:
@@ -106,15 +95,7 @@ def spelled(shape: tuple[str | int, ...]) -> str:
 
 
 def bound(operation: str, arguments: Arguments) -> tuple[Sizes, list[str]]:
-    """Find the sizes of a call, and continue if something does not fit.
-
-    Returns
-    -------
-    sizes : Sizes
-        The known sizes.
-    problems : list of str
-        A line for each array that does not fit.
-    """
+    """Find the sizes of a call, and continue if something does not fit."""
     form = OPERATIONS[operation]
     arrays = {
         argument: arguments[argument.name]

@@ -105,11 +105,6 @@ def call(operation: str) -> str:
 def written(page: str) -> str:
     r"""Rewrite the tables of a page.
 
-    Raises
-    ------
-    SpecError
-        If it asks for a table that does not exist.
-
     Examples
     --------
     >>> from attnspec.tables import letters, written

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from attnspec import rules
-from attnspec.conformance.report.known_failures import Known
+from attnspec.conformance.attribution.known_failures import Known
 from attnspec.conformance.results import Header, Results, Subject
 from attnspec.conformance.verdict import Difference, Raise, Verdict
 

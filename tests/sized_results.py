@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from attnspec.backends import load
-from attnspec.conformance.judge.sized import Sized
+from attnspec.conformance.sizes.sized import Sized
 from attnspec.formula import Formula
 
 PORTABLE = load("numpy-portable")

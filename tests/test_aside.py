@@ -7,18 +7,18 @@ import pytest
 
 from attnspec import find_case
 from attnspec.backends import load
+from attnspec.conformance.attribution.causes import causes
+from attnspec.conformance.attribution.diagnosis import diagnose
+from attnspec.conformance.attribution.failures import broken
+from attnspec.conformance.attribution.messages import words_of
+from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.meta.probes import golden
-from attnspec.conformance.report.because import because
-from attnspec.conformance.report.causes import causes
-from attnspec.conformance.report.diagnosis import diagnose
-from attnspec.conformance.report.failures import broken
-from attnspec.conformance.report.messages import words_of
-from attnspec.conformance.report.report import Report
-from attnspec.conformance.report.screen import screen, shown
+from attnspec.conformance.render.because import because
+from attnspec.conformance.render.screen import screen, shown
 from attnspec.conformance.results import Header, Results, Subject
 from attnspec.conformance.verdict import Difference, Raise, Verdict
+from tools.probes import golden
 
 PORTABLE = load("numpy-portable")
 WRONG = Difference("value", "output", (0,), 1.5, 1.0, share=4e5)

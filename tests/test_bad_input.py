@@ -13,10 +13,10 @@ from click.testing import CliRunner
 from test_cli import TESTS, attnspec, judged
 
 from attnspec.backends import BackendError, load
+from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.cli.main import main
-from attnspec.conformance.report.report import Report
-from attnspec.conformance.report.screen import screen
-from attnspec.conformance.report.text import said
+from attnspec.conformance.render.screen import screen
+from attnspec.conformance.render.text import said
 from attnspec.conformance.results import read
 from attnspec.conformance.run import pool
 from attnspec.conformance.run.run import run_all

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from attnspec.conformance.meta import benchmark_gradients
-from attnspec.conformance.meta.benchmark_gradients import STRANGERS, checks, contenders, forward_cases, rows
 from attnspec.conformance.suite import items
 from attnspec.reference import attention, attention_vjp
+from tools import benchmark_gradients
+from tools.benchmark_gradients import STRANGERS, checks, contenders, forward_cases, rows
 
 
 @pytest.mark.parametrize("name", contenders())

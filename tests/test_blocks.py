@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 from reported import RESULTS
 
-from attnspec.conformance.report.by_rule import by_rule
-from attnspec.conformance.report.failures import broken
-from attnspec.conformance.report.screen import shown
+from attnspec.conformance.attribution.by_rule import by_rule
+from attnspec.conformance.attribution.failures import broken
+from attnspec.conformance.render.screen import shown
 from attnspec.conformance.verdict import Difference, Raise, Verdict
 
 OFF = Difference("value", "output", share=1e6)

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import attnspec
-from attnspec.conformance.meta.gradient_algorithms import BACKWARDS, run
-from attnspec.conformance.meta.gradient_call import exact
-from attnspec.conformance.meta.gradient_evidence import EXCEEDING, trials
-from attnspec.conformance.meta.gradient_faults import GRADIENT_FAULTS
-from attnspec.conformance.meta.gradient_problems import DATASETS, problem
 from attnspec.reference import attention
 from attnspec.reference.budget.budget import budget
+from tools.gradient_algorithms import BACKWARDS, run
+from tools.gradient_call import exact
+from tools.gradient_evidence import EXCEEDING, trials
+from tools.gradient_faults import GRADIENT_FAULTS
+from tools.gradient_problems import DATASETS, problem
 
 CHAPTER = (Path(attnspec.__file__).parent / "gradients.md").read_text(encoding="utf-8")
 #: Shared heads, and a depth that a block of products does not fill.

@@ -7,13 +7,13 @@ import pytest
 from reported import ERROR, FAIL, PASS
 
 from attnspec import Case, find_case
+from attnspec.conformance.attribution.causes import Cause, causes
+from attnspec.conformance.attribution.common import Common
+from attnspec.conformance.attribution.failures import broken
 from attnspec.conformance.judge.failure import own_place
 from attnspec.conformance.judge.traits import numbers, traits
-from attnspec.conformance.report.because import because, in_words
-from attnspec.conformance.report.causes import Cause, causes
-from attnspec.conformance.report.common import Common
-from attnspec.conformance.report.failures import broken
-from attnspec.conformance.report.screen import shown
+from attnspec.conformance.render.because import because, in_words
+from attnspec.conformance.render.screen import shown
 from attnspec.conformance.suite import find
 from attnspec.conformance.verdict import Difference, Raise, Verdict
 

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from reported import ERROR, FAIL, PASS, PERFECT, SUBJECT, UNSUPPORTED, VERDICTS
 from test_results import FORMAT
 
+from attnspec.conformance.attribution.known_file import read_known
+from attnspec.conformance.attribution.levels import rules_of
 from attnspec.conformance.cli.main import main
-from attnspec.conformance.report.known_file import read_known
-from attnspec.conformance.report.levels import rules_of
 from attnspec.conformance.results import Footer, Header, read
 from attnspec.conformance.run import run
 from attnspec.conformance.run.selection import Selection

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from attnspec import OPERATIONS, cases, find_rule
-from attnspec.conformance.judge.relation import Relation
+from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.suite import items
 from attnspec.operations import REQUIRED
 

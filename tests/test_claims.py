@@ -14,14 +14,14 @@ from attnspec.backends import Backend, BackendError, Deviation, implementation, 
 from attnspec.backends.check import check_backend
 from attnspec.backends.program.handshake import parse_handshake
 from attnspec.conformance import check
+from attnspec.conformance.attribution.by_rule import says
+from attnspec.conformance.attribution.report import Outcome, Report
 from attnspec.conformance.gallery import entry
 from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.hidden import without
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.report.by_rule import says
-from attnspec.conformance.report.report import Outcome, Report
-from attnspec.conformance.report.summary import lacks
-from attnspec.conformance.report.text import said
+from attnspec.conformance.render.summary import lacks
+from attnspec.conformance.render.text import said
 from attnspec.conformance.results import Header, Results, Subject
 from attnspec.conformance.suite import find
 from attnspec.conformance.verdict import Verdict, shown

@@ -8,11 +8,11 @@ import pytest
 from click.testing import CliRunner
 
 from attnspec.backends import load
+from attnspec.conformance.attribution.report import Outcome, Report
 from attnspec.conformance.cli.main import main
 from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.report.report import Outcome, Report
-from attnspec.conformance.report.screen import screen
+from attnspec.conformance.render.screen import screen
 from attnspec.conformance.results import read
 from attnspec.conformance.run import pool
 from attnspec.conformance.run.run import run_all

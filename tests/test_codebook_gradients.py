@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnspec.conformance.judge.sampled_gradients import gradients_in_float64, of_head
+from attnspec.conformance.sizes.sampled_gradients import gradients_in_float64, of_head
 from attnspec.formula import Formula
 from attnspec.reference.budget.budget import budget
 from attnspec.reference.codebook.gradients import gradients

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from reported import DEVIATION, ERROR, FAIL, PASS, SUBJECT, UNMET, UNSUPPORTED
 
 from attnspec.conformance.cli.main import main
-from attnspec.conformance.report.compare import Change
+from attnspec.conformance.render.compare import Change
 from attnspec.conformance.results import Footer, Header, line
 
 ENDED = replace(ERROR, raised=replace(ERROR.raised, type=""))

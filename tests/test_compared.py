@@ -3,10 +3,10 @@
 import pytest
 
 from attnspec import find_rule
-from attnspec.conformance.meta.compared import BEGIN, END, cell, headlines, replaced, table
 from attnspec.conformance.results import Header, Results, Subject
 from attnspec.conformance.verdict import Verdict
 from attnspec.errors import SpecError
+from tools.compared import BEGIN, END, cell, headlines, replaced, table
 
 RULE = find_rule("MASK-6")
 

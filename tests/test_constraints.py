@@ -16,7 +16,7 @@ from attnspec.backends.user.function import with_settings
 from attnspec.backends.user.settings import Settings
 from attnspec.conformance.cli.main import main
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.judge.relation import Relation
+from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.suite import find, groups, items
 from attnspec.conformance.suite.group import FITTED
 from attnspec.conformance.suite.problem import Shape, fitted

@@ -11,7 +11,7 @@ import pytest
 from attnspec import reference
 from attnspec.backends import BackendError, Unsupported, describe
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.report.text import said
+from attnspec.conformance.render.text import said
 from attnspec.conformance.suite import find, items
 from attnspec.conformance.verdict import from_json, to_json
 

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 
 from attnspec import OPERATIONS
-from attnspec.conformance.meta.coverage import (
+from attnspec.conformance.suite import items
+from attnspec.conformance.suite.paths import SIZES, chapter
+from attnspec.conformance.suite.problem import problem_of
+from tools.coverage import (
     FORMS,
     PAIR_CLASSES,
     SIZE_CLASSES,
@@ -13,9 +16,6 @@ from attnspec.conformance.meta.coverage import (
     missing,
     sizes_of,
 )
-from attnspec.conformance.suite import items
-from attnspec.conformance.suite.paths import SIZES, chapter
-from attnspec.conformance.suite.problem import problem_of
 
 ALL = tuple(items())
 #: Of each group of large calls, and of all others together.

@@ -7,20 +7,20 @@ import pytest
 
 from attnspec.backends import load
 from attnspec.conformance import traits
+from attnspec.conformance.attribution.diagnosis import Gallery, diagnose, said
+from attnspec.conformance.attribution.failures import asked_again
+from attnspec.conformance.attribution.naming import Diagnosis
+from attnspec.conformance.attribution.tally import Numbers, Tally
 from attnspec.conformance.gallery import correct_entries, entry
 from attnspec.conformance.gallery.splits import RELATIVE
-from attnspec.conformance.meta.diagnosed import measure, on_another_base
-from attnspec.conformance.meta.probes import golden, probes
-from attnspec.conformance.report.diagnosis import Gallery, diagnose, said
-from attnspec.conformance.report.failures import asked_again
-from attnspec.conformance.report.naming import Diagnosis
-from attnspec.conformance.report.tally import Numbers, Tally
 from attnspec.conformance.run.pool import Pool
 from attnspec.conformance.run.selection import Selection
 from attnspec.conformance.suite import find
 from attnspec.conformance.verdict import Verdict
 from attnspec.reference import attention as reference
 from attnspec.reference.call import STEPS
+from tools.diagnosed import measure, on_another_base
+from tools.probes import golden, probes
 
 PROBES = probes(seed=11)
 GALLERY = Gallery()

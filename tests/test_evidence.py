@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 import attnspec
-from attnspec.conformance.judge.rounding_bias import signed_mean
-from attnspec.conformance.meta.algorithms import ALGORITHMS, run
-from attnspec.conformance.meta.evidence import survey
-from attnspec.conformance.meta.faults import FAULTS
-from attnspec.conformance.meta.merging import EXCEEDING, by_difference, by_sigmoids
-from attnspec.conformance.meta.units import UNITS
+from attnspec.conformance.relations.rounding_bias import signed_mean
 from attnspec.conformance.suite.datasets import DATASETS, problem
 from attnspec.reference.budget.budget import budget
 from attnspec.reference.exact.evaluate import evaluate
+from tools.algorithms import ALGORITHMS, run
+from tools.evidence import survey
+from tools.faults import FAULTS
+from tools.merging import EXCEEDING, by_difference, by_sigmoids
+from tools.units import UNITS
 
 NUMERICS = (Path(attnspec.__file__).parent / "numerics.md").read_text(encoding="utf-8")
 

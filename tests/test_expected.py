@@ -8,7 +8,7 @@ import pytest
 from attnspec import SpecError
 from attnspec.conformance.judge import store
 from attnspec.conformance.judge.expected import exact, expected
-from attnspec.conformance.meta.expected import asked, values_of
+from attnspec.conformance.judge.regenerate import asked, values_of
 
 pytest.importorskip("flint")
 ASKED = {case.fingerprint: case for case in asked()}
@@ -81,7 +81,7 @@ def test_values_are_stored_only_where_both_oracles_agree(steps, agree, monkeypat
     first = next(iter(second.values()))
     for _ in range(steps):
         first.flat[-1] = np.nextafter(first.flat[-1], np.inf)
-    monkeypatch.setattr("attnspec.conformance.meta.expected.evaluate", lambda *_: second)
+    monkeypatch.setattr("attnspec.conformance.judge.regenerate.evaluate", lambda *_: second)
     if agree:
         assert same(values_of(case), store.find(case.fingerprint))
     else:

@@ -13,7 +13,7 @@ from tests_support import can_compile
 from attnspec import find_rule
 from attnspec.backends import NAMES, BackendError, load
 from attnspec.backends.names import APART, SEPARATE
-from attnspec.conformance.meta.findings import (
+from tools.findings import (
     FIELDS,
     Seen,
     installed,
@@ -92,7 +92,7 @@ def test_a_declared_deviation_has_its_script_or_link(name, deviation):
 
 
 def test_the_pages_are_those_of_the_scripts():
-    """If this fails, run `python -m attnspec.conformance.meta.findings backends/findings`."""
+    """If this fails, run `python -m tools.findings backends/findings`."""
     seen = last_seen(FINDINGS)
     for path, text in write(FINDINGS, seen).items():
         assert path.read_text(encoding="utf-8") == text, path

@@ -10,14 +10,14 @@ import pytest
 from reported import ERROR, FAIL, KNOWN, OTHER, PASS, PERFECT, RESULTS, SUBJECT, UNMET
 
 from attnspec import SpecError
-from attnspec.conformance.report import links
-from attnspec.conformance.report.badge import to_json, to_svg
-from attnspec.conformance.report.files import check_writable, write_whole
-from attnspec.conformance.report.formats import FORMATS, find_format
-from attnspec.conformance.report.junit import to_junit
-from attnspec.conformance.report.markdown import to_markdown
-from attnspec.conformance.report.report import Outcome, Report
-from attnspec.conformance.report.screen import screen
+from attnspec.conformance.attribution.report import Outcome, Report
+from attnspec.conformance.render import links
+from attnspec.conformance.render.badge import to_json, to_svg
+from attnspec.conformance.render.files import check_writable, write_whole
+from attnspec.conformance.render.formats import FORMATS, find_format
+from attnspec.conformance.render.junit import to_junit
+from attnspec.conformance.render.markdown import to_markdown
+from attnspec.conformance.render.screen import screen
 from attnspec.conformance.results import Header
 
 

@@ -11,14 +11,14 @@ from attnspec import rules
 from attnspec.conformance.gallery import KINDS, NEEDS, correct_entries, entry, wrong_entries
 from attnspec.conformance.gallery.entry import wrong
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.meta.diagnosed import SAMPLE
-from attnspec.conformance.meta.elsewhere import unconfirmed
-from attnspec.conformance.meta.kills import problems, summary, unbroken
-from attnspec.conformance.meta.matrix import Finding, acquit, broken, confirm, convict, matrix
-from attnspec.conformance.meta.page import page
-from attnspec.conformance.meta.stored import FILE, Kill, Stored, kills, read, write
 from attnspec.conformance.suite import find, items
 from attnspec.conformance.verdict import Verdict
+from tools.diagnosed import SAMPLE
+from tools.elsewhere import unconfirmed
+from tools.kills import problems, summary, unbroken
+from tools.matrix import Finding, acquit, broken, confirm, convict, matrix
+from tools.page import page
+from tools.stored import FILE, Kill, Stored, kills, read, write
 
 #: As it stands in the sources: it is not installed.
 PAGE = Path(__file__).parent.parent / "conformance" / "gallery" / "README.md"
@@ -61,9 +61,7 @@ def test_what_an_entry_lacks_is_not_in_its_signature():
 
 def test_the_page_is_as_the_gallery_and_what_was_measured():
     assert set(read().kills) == {one.name for one in wrong_entries()}
-    assert page(read()) == PAGE.read_text(encoding="utf-8"), (
-        "run `python -m attnspec.conformance.meta.gallery --write`"
-    )
+    assert page(read()) == PAGE.read_text(encoding="utf-8"), "run `python -m tools.gallery --write`"
 
 
 def test_what_was_measured_is_read_as_it_was_written(tmp_path):
@@ -205,7 +203,7 @@ def test_an_error_of_the_judge_says_where_it_happened(monkeypatch):
     def broken_judge(*_):
         raise KeyError("no")
 
-    monkeypatch.setattr("attnspec.conformance.meta.matrix.judge", broken_judge)
+    monkeypatch.setattr("tools.matrix.judge", broken_judge)
     with pytest.raises(KeyError) as caught:
         convict(entry("inverted_polarity"), [find("softmax-002-float32")])
     assert "inverted_polarity by softmax-002-float32" in caught.value.__notes__[0]

@@ -7,14 +7,14 @@ import pytest
 from reported import ERROR, FAIL, KNOWN, PASS, PERFECT, RESULTS, SUBJECT, UNSUPPORTED
 
 from attnspec import levels
-from attnspec.conformance.report.badge import to_json, to_svg
-from attnspec.conformance.report.headline import headline, headline_of
-from attnspec.conformance.report.junit import to_junit
-from attnspec.conformance.report.levels import rules_of
-from attnspec.conformance.report.markdown import to_markdown
-from attnspec.conformance.report.report import Outcome, Report
-from attnspec.conformance.report.screen import screen
-from attnspec.conformance.report.summary import run
+from attnspec.conformance.attribution.levels import rules_of
+from attnspec.conformance.attribution.report import Outcome, Report
+from attnspec.conformance.render.badge import to_json, to_svg
+from attnspec.conformance.render.headline import headline, headline_of
+from attnspec.conformance.render.junit import to_junit
+from attnspec.conformance.render.markdown import to_markdown
+from attnspec.conformance.render.screen import screen
+from attnspec.conformance.render.summary import run
 from attnspec.conformance.results import Footer, Header, Run, gathered
 
 UNKNOWN = "backend m:f: not understood: causal (is_causal?); no case tests this. Map each"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from attnspec.conformance.report.report import Outcome, Report
-from attnspec.conformance.report.screen import screen
+from attnspec.conformance.attribution.report import Outcome, Report
+from attnspec.conformance.render.screen import screen
 from attnspec.conformance.run import pool, worker
 from attnspec.conformance.run.run import run_all
 from attnspec.conformance.run.selection import Selection

@@ -13,10 +13,10 @@ from html_results import HOSTILE, data_of, every_rule, verdict, write_all, write
 
 from attnspec import SpecError, levels, rules
 from attnspec.backends.names import PORTABLE
-from attnspec.conformance.html import write
-from attnspec.conformance.html.marks import MARKS
-from attnspec.conformance.html.portable import label_of
-from attnspec.conformance.html.write import ASSETS
+from attnspec.conformance.render.html import write
+from attnspec.conformance.render.html.marks import MARKS
+from attnspec.conformance.render.html.portable import label_of
+from attnspec.conformance.render.html.write import ASSETS
 from attnspec.conformance.results import read
 
 #: The largest number of bytes of a page, and of a script with data.

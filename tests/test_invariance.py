@@ -13,11 +13,11 @@ from attnspec.backends import load
 from attnspec.backends.constraints import Constraints
 from attnspec.conformance.gallery import correct_orders, entry, invariance
 from attnspec.conformance.gallery.entry import entries_of
-from attnspec.conformance.judge.bits import ALL, Part, same_as_the_whole
 from attnspec.conformance.judge.comparison import same_bits
 from attnspec.conformance.judge.hidden import without
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.meta.expected import asked
+from attnspec.conformance.judge.regenerate import asked
+from attnspec.conformance.relations.bits import ALL, Part, same_as_the_whole
 from attnspec.conformance.suite import groups, items
 from attnspec.conformance.suite.group import Calls, Group
 

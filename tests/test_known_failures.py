@@ -6,10 +6,10 @@ import pytest
 from reported import ERROR, FAIL, KNOWN, OTHER, PASS, PERFECT, RESULTS, SUBJECT
 
 from attnspec import SpecError
-from attnspec.conformance.report.known_failures import sort_failures
-from attnspec.conformance.report.known_file import read_known, write_known
-from attnspec.conformance.report.report import Report
-from attnspec.conformance.report.screen import screen
+from attnspec.conformance.attribution.known_failures import sort_failures
+from attnspec.conformance.attribution.known_file import read_known, write_known
+from attnspec.conformance.attribution.report import Report
+from attnspec.conformance.render.screen import screen
 from attnspec.conformance.results import Header
 from attnspec.conformance.verdict import Raise
 

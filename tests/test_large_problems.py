@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from attnspec import OPERATIONS
-from attnspec.conformance.judge.relation import Relation
+from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.suite import groups
 from attnspec.reference import attention
 from attnspec.reference.budget.attention import MASKING, repeat_heads

@@ -8,7 +8,7 @@ import pytest
 
 import attnspec
 from attnspec import SpecError, claimable, in_no_level, level, levels, rules
-from attnspec.conformance.report.levels import reached, rules_of, standings
+from attnspec.conformance.attribution.levels import reached, rules_of, standings
 from attnspec.conformance.verdict import Verdict
 from attnspec.rule import DEFINITIONS
 

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from attnspec.conformance.judge.sized import Sized
-from attnspec.conformance.run.limits import Limits, forget_peak, peak_memory, probe_of
+from attnspec.conformance.sizes.limits import Limits, forget_peak, peak_memory, probe_of
+from attnspec.conformance.sizes.sized import Sized
 from attnspec.formula import Formula
 
 GIB = 2.0**30

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from attnspec import cases
-from attnspec.conformance.meta.algorithms import run
-from attnspec.conformance.meta.short_weights import SHORT_WEIGHTS, to_nearest
 from attnspec.conformance.suite.codes import drawn_codes, drawn_scales
 from attnspec.conformance.suite.datasets import problem
 from attnspec.reference import attention, dequantize, low_precision_attention
 from attnspec.reference.budget.budget import budget
 from attnspec.reference.exact import evaluate as exact
 from attnspec.reference.rational import evaluate as rational
+from tools.algorithms import run
+from tools.short_weights import SHORT_WEIGHTS, to_nearest
 
 CORRECT = [name for name, unit in SHORT_WEIGHTS.items() if unit.accuracy]
 FAULTS = [name for name, unit in SHORT_WEIGHTS.items() if not unit.accuracy]

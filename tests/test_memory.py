@@ -15,7 +15,7 @@ from attnspec.backends.user.settings import Settings
 from attnspec.conformance import check
 from attnspec.conformance.gallery import entry
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.judge.memory import RUNS
+from attnspec.conformance.relations.memory import RUNS
 from attnspec.conformance.suite import memory
 
 PORTABLE = load("numpy-portable")

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from attnspec.backends import BackendError
 from attnspec.conformance.cli.main import main
 from attnspec.conformance.judge.failure import Raised
-from attnspec.conformance.report.outside import cut, one_line, plain
+from attnspec.conformance.outside import cut, one_line, plain
 from attnspec.conformance.results import read
 
 KERNEL = """

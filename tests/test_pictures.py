@@ -6,9 +6,9 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from attnspec import find_rule
-from attnspec.conformance.meta import pictures as module
-from attnspec.conformance.meta.pictures import FILL, FOLDER, INK, MASKS, STEPS, main, pictures
 from attnspec.operations import OPERATIONS
+from tools import pictures as module
+from tools.pictures import FILL, FOLDER, INK, MASKS, STEPS, main, pictures
 
 DRAWN = pictures()
 SVG = "{http://www.w3.org/2000/svg}"

@@ -22,7 +22,7 @@ from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.judge.failure import Raised
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.report.text import said
+from attnspec.conformance.render.text import said
 from attnspec.conformance.results import read
 
 ROOT = Path(__file__).parent.parent

@@ -7,8 +7,8 @@ import pytest
 from broken_relations import BROKEN, KEPT, PORTABLE, output_of, own, right, writing_into_the_mask
 
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.judge.memory import RUNS
-from attnspec.conformance.judge.relation import Relation
+from attnspec.conformance.relations.memory import RUNS
+from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.suite import find, items
 
 #: The relations of dropout by a seed, which entries of the gallery break.

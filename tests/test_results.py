@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from reported import FAIL, PASS, SUBJECT, VERDICTS
 
 from attnspec import SpecError, conformance
+from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.cli.main import main
-from attnspec.conformance.report.report import Report
 from attnspec.conformance.results import SCHEMA, Footer, Header, Subject, line, read
 from attnspec.conformance.verdict import CLASSES, STATUSES, Difference, Raise, Verdict
 from attnspec.reference.budget.profile import PROFILES

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from attnspec.conformance.gallery import correct_entries
-from attnspec.conformance.meta.rivals import flash_attention, ggml, jax_nn, kernelbench, opinfo
-from attnspec.conformance.meta.rivals.closeness import close, exceeding_neither, normalised_error, similar
-from attnspec.conformance.meta.rivals.every import RIVALS
-from attnspec.conformance.meta.rivals.figures import OWN, letters_of, read, write
-from attnspec.conformance.meta.rivals.own import lets_through, own_cheats
-from attnspec.conformance.meta.rivals.page import page
-from attnspec.conformance.meta.rivals.subjects import cheats, right, subject, wrong
-from attnspec.conformance.meta.rivals.trial import Trial
+from tools.rivals import flash_attention, ggml, jax_nn, kernelbench, opinfo
+from tools.rivals.closeness import close, exceeding_neither, normalised_error, similar
+from tools.rivals.every import RIVALS
+from tools.rivals.figures import OWN, letters_of, read, write
+from tools.rivals.own import lets_through, own_cheats
+from tools.rivals.page import page
+from tools.rivals.subjects import cheats, right, subject, wrong
+from tools.rivals.trial import Trial
 
 #: As they stand in the sources.
 PAGE = Path(__file__).parent.parent / "conformance" / "acceptance.md"

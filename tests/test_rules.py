@@ -12,7 +12,7 @@ from attnspec import CHAPTERS, SpecError, find_case, find_rule, rules
 from attnspec.conformance.gallery import entry
 from attnspec.conformance.gallery.entry import base, wrong
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.judge.relation import Relation
+from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.suite import find, groups, items
 from attnspec.rule import parse
 

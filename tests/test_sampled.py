@@ -10,13 +10,13 @@ import pytest
 from sized_results import PORTABLE, changed, right
 
 from attnspec.backends import load
-from attnspec.conformance.judge.by_formula import judge_sized
-from attnspec.conformance.judge.sampled import ROWS, chosen_rows, exact_row, row_of
-from attnspec.conformance.judge.sized import Sized
-from attnspec.conformance.report.causes import causes
-from attnspec.conformance.report.reproduction import reproduction
+from attnspec.conformance.attribution.causes import causes
+from attnspec.conformance.render.reproduction import reproduction
 from attnspec.conformance.run.child import judged
-from attnspec.conformance.suite.sizes import sized
+from attnspec.conformance.sizes import sized
+from attnspec.conformance.sizes.judge import judge_sized
+from attnspec.conformance.sizes.rows import ROWS, chosen_rows, exact_row, row_of
+from attnspec.conformance.sizes.sized import Sized
 from attnspec.formula import Formula
 from attnspec.reference.budget.budget import budget
 

@@ -9,9 +9,9 @@ import pytest
 from reported import ERROR, FAIL, KNOWN, OTHER, PASS, PERFECT, RESULTS, SUBJECT, UNMET, UNSUPPORTED, VERDICTS
 
 from attnspec import rules
-from attnspec.conformance.report.failures import broken
-from attnspec.conformance.report.report import Report
-from attnspec.conformance.report.screen import screen, wants_color
+from attnspec.conformance.attribution.failures import broken
+from attnspec.conformance.attribution.report import Report
+from attnspec.conformance.render.screen import screen, wants_color
 
 
 def flat(text):

@@ -13,8 +13,8 @@ import attnspec
 from attnspec.backends import load
 from attnspec.conformance.gallery import seeded_dropout
 from attnspec.conformance.gallery.entry import entries_of
-from attnspec.conformance.judge.chance import FALSE_ALARM, Count, improbable, mask_of
 from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.relations.chance import FALSE_ALARM, Count, improbable, mask_of
 from attnspec.conformance.suite import items
 from attnspec.reference import ArgumentError, attention, attention_vjp, seeded_dropout_attention
 from attnspec.reference.seeded_dropout import seeded_dropout_attention_vjp

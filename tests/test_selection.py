@@ -3,8 +3,8 @@
 from click.testing import CliRunner
 from test_session import check
 
+from attnspec.conformance.attribution.levels import rules_of
 from attnspec.conformance.cli.main import main
-from attnspec.conformance.report.levels import rules_of
 
 
 def test_a_rule_a_name_or_an_expression_alone(tmp_path):

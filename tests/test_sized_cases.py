@@ -9,11 +9,11 @@ import pytest
 from attnspec import find_rule
 from attnspec.backends import load
 from attnspec.conformance import expected, find, observe
-from attnspec.conformance.judge.by_formula import compared, values_of
-from attnspec.conformance.judge.formula_dialect import Dialect, Precision
-from attnspec.conformance.suite.sizes import sized
-from attnspec.conformance.suite.sizes.covering import _FACTORS
-from attnspec.conformance.suite.sizes.problem import NAMES, edge, value_of
+from attnspec.conformance.sizes import sized
+from attnspec.conformance.sizes.covering import _FACTORS
+from attnspec.conformance.sizes.dialect import Dialect, Precision
+from attnspec.conformance.sizes.judge import compared, values_of
+from attnspec.conformance.sizes.problem import NAMES, edge, value_of
 from attnspec.conformance.verdict import Difference
 from attnspec.formula import Formula
 from attnspec.reference.codebook.intervals import intervals

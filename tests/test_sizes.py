@@ -10,9 +10,9 @@ from sized_results import ITEM, right, unchanged, without_lse
 
 from attnspec.backends import Unsupported, load
 from attnspec.backends.constraints import Constraints
-from attnspec.conformance.judge.by_formula import judge_sized
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.suite.sizes import sized
+from attnspec.conformance.sizes import sized
+from attnspec.conformance.sizes.judge import judge_sized
 from attnspec.formula import Formula
 
 portable = load("numpy-portable")

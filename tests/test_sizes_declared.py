@@ -7,7 +7,7 @@ import pytest
 from sized_results import ITEM, PORTABLE, changed, right, unchanged, without_lse
 
 from attnspec.backends import Deviation
-from attnspec.conformance.judge.by_formula import judge_sized
+from attnspec.conformance.sizes.judge import judge_sized
 
 
 def judge(change, item=ITEM, **options):

@@ -7,15 +7,15 @@ import pytest
 from sized_results import PORTABLE
 
 from attnspec.conformance import expected, find
-from attnspec.conformance.judge.by_formula import judge_sized, values_of
-from attnspec.conformance.judge.sampled_gradients import (
+from attnspec.conformance.sizes import sized
+from attnspec.conformance.sizes.judge import judge_sized, values_of
+from attnspec.conformance.sizes.sampled_gradients import (
     chosen_heads,
     gradients_in_float64,
     gradients_of_heads,
     of_head,
 )
-from attnspec.conformance.judge.sized import Sized
-from attnspec.conformance.suite.sizes import sized
+from attnspec.conformance.sizes.sized import Sized
 from attnspec.formula import Formula
 from attnspec.reference.budget.budget import budget
 

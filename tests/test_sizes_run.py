@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from attnspec.conformance.cli.main import main
-from attnspec.conformance.report.reproduction import reproduction
+from attnspec.conformance.render.reproduction import reproduction
 from attnspec.conformance.results import read
 from attnspec.conformance.run.pool import Pool
 from attnspec.conformance.run.selection import Selection

@@ -10,7 +10,7 @@ import pytest
 from attnspec import CHAPTERS, OPERATIONS, Case, SpecError, rules
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.expected import expected
-from attnspec.conformance.judge.relation import Relation
+from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.suite import find, groups, items, require
 from attnspec.conformance.suite.options import OPTIONS, drawn
 from attnspec.conformance.suite.pairs import SKIPPED

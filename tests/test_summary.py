@@ -6,11 +6,11 @@ from reported import FAIL, PASS, PERFECT, RESULTS, SUBJECT
 
 from attnspec import levels as all_levels
 from attnspec.backends import describe
+from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.report.not_offered import not_offered
-from attnspec.conformance.report.report import Report
-from attnspec.conformance.report.screen import screen
-from attnspec.conformance.report.summary import lacks, levels, run, time, totals, used
+from attnspec.conformance.render.not_offered import not_offered
+from attnspec.conformance.render.screen import screen
+from attnspec.conformance.render.summary import lacks, levels, run, time, totals, used
 from attnspec.conformance.results import Header
 from attnspec.conformance.suite import find
 from attnspec.conformance.verdict import from_json, to_json

@@ -14,7 +14,7 @@ from test_cli import attnspec
 from attnspec.backends.check import check_constraints
 from attnspec.backends.user.convention import check_convention
 from attnspec.backends.user.keys import check_keys, settings_of_table
-from attnspec.conformance.report.known_file import read_known
+from attnspec.conformance.attribution.known_file import read_known
 
 PAGE = (Path(__file__).parent.parent / "TEN_MINUTES.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

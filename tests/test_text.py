@@ -9,9 +9,9 @@ import pytest
 from reported import DEVIATION, ERROR, FAIL, NOT_SHOWN, PASS, UNMET, UNSUPPORTED
 
 from attnspec import find_rule
-from attnspec.conformance.report.outside import cut, plain
-from attnspec.conformance.report.reproduction import reproduction
-from attnspec.conformance.report.text import finding, line, said
+from attnspec.conformance.outside import cut, plain
+from attnspec.conformance.render.reproduction import reproduction
+from attnspec.conformance.render.text import finding, line, said
 from attnspec.conformance.verdict import Difference
 
 BUDGETS = "nothing may be off here (2 of 6 elements are off)"

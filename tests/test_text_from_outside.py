@@ -6,10 +6,10 @@ from xml.etree import ElementTree as ET
 
 from reported import ERROR, FAIL, OTHER, PASS, RESULTS, SUBJECT, UNMET, UNSUPPORTED
 
-from attnspec.conformance.report.junit import to_junit
-from attnspec.conformance.report.markdown import to_markdown
-from attnspec.conformance.report.report import Report
-from attnspec.conformance.report.screen import screen
+from attnspec.conformance.attribution.report import Report
+from attnspec.conformance.render.junit import to_junit
+from attnspec.conformance.render.markdown import to_markdown
+from attnspec.conformance.render.screen import screen
 from attnspec.conformance.results import Subject
 from attnspec.conformance.verdict import Raise
 

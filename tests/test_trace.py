@@ -10,8 +10,8 @@ from attnspec.conformance.cli.main import main
 from attnspec.conformance.gallery import correct_entries, entry
 from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.meta.stored import Kill, read
-from attnspec.conformance.meta.trace import gaps, lines, suite, traced, unneeded
+from attnspec.conformance.trace import gaps, lines, suite, traced, unneeded
+from tools.stored import Kill, read
 
 
 def test_there_is_no_gap():
@@ -43,7 +43,7 @@ def test_what_is_missing_is_listed():
 
 def test_a_group_without_a_rule_and_one_of_no_rule_are_gaps(monkeypatch):
     suites = {"masking: a": (), "masking: b": ("MASK-99",)}
-    monkeypatch.setattr("attnspec.conformance.meta.trace.suite", lambda: suites)
+    monkeypatch.setattr("attnspec.conformance.trace.suite", lambda: suites)
     missing = gaps([], {})
     assert "masking: a: cites no rule" in missing
     assert "masking: b: cites MASK-99, which is not a rule" in missing
@@ -72,9 +72,9 @@ def test_the_command_lists_every_rule_and_ends_well():
 
 def test_a_vector_that_no_entry_fails_is_not_needed(monkeypatch):
     case = find_case("masking-empty-window-last")
-    monkeypatch.setattr("attnspec.conformance.meta.trace.cases", lambda: (case,))
+    monkeypatch.setattr("attnspec.conformance.trace.cases", lambda: (case,))
     for name, left in (("empty_rows_are_nan", []), ("softcap_without_effect", [case.id])):
-        monkeypatch.setattr("attnspec.conformance.meta.trace.wrong_entries", lambda name=name: (entry(name),))
+        monkeypatch.setattr("attnspec.conformance.trace.wrong_entries", lambda name=name: (entry(name),))
         assert unneeded() == left
 
 

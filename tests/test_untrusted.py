@@ -19,9 +19,9 @@ from attnspec.backends.untrusted.hidden import hidden_places
 from attnspec.backends.untrusted.remote import Refused, Remote
 from attnspec.conformance.judge.expected import expected
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.meta.cheats import CASES, cheats, trusted, untrusted
 from attnspec.conformance.run.untrusted import changed, planned, rows, unchanged
 from attnspec.conformance.suite import find
+from tools.cheats import CASES, cheats, trusted, untrusted
 
 CHEATS = Path(__file__).parent.parent / "examples" / "cheats"
 EACH = [*cheats(CHEATS)]

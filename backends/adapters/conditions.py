@@ -57,12 +57,6 @@ def has_repeated_batch_entry(arguments: Arguments) -> bool:
 def has_overflowing_score(arguments: Arguments, working: str = "float32") -> bool:
     """Whether queries and keys are finite and a score may overflow.
 
-    Parameters
-    ----------
-    arguments : mapping
-    working : str, optional
-        The dtype that half precision is computed in.
-
     Examples
     --------
     >>> from attnspec.backends.adapters.conditions import has_overflowing_score

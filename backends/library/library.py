@@ -91,13 +91,6 @@ class Library:
 def array_api_library(name: str, version: str, xp: Any, **more: Any) -> Library:
     """Make a `Library` for a library that needs only the Array API and `numpy.asarray`.
 
-    Parameters
-    ----------
-    name, version, xp
-        As in `Library`.
-    **more
-        Other fields of `Library`.
-
     Examples
     --------
     >>> import numpy as np

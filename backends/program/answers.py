@@ -27,20 +27,7 @@ CALLS, ANSWERS, MANIFEST = "calls.jsonl", "answers.jsonl", "manifest.json"
 
 
 def fingerprint(line: str, folder: Path) -> str:
-    """Hash the operation, the arguments and the bytes of the arrays of a call.
-
-    Parameters
-    ----------
-    line : str
-        The call as a message.
-    folder : Path
-        The folder of its arrays.
-
-    Raises
-    ------
-    OSError
-        If an array cannot be read.
-    """
+    """Hash the operation, the arguments and the bytes of the arrays of a call."""
     call = json.loads(line)
     options = {name: thing for name, thing in call["options"].items() if not name.startswith("return_")}
     # Results of the forward pass follow from the rest of the call.
@@ -53,20 +40,7 @@ def fingerprint(line: str, folder: Path) -> str:
 
 
 def recorded_backend(name: str, folder: Path) -> Backend:
-    """Make a backend from the answers in a folder.
-
-    Parameters
-    ----------
-    name : str
-        The requested name.
-    folder : Path
-        As ``attnspec export`` made it, with ``answers.jsonl`` beside the calls.
-
-    Raises
-    ------
-    BackendError
-        If a file is missing or invalid.
-    """
+    """Make a backend from the answers in a folder."""
     manifest = _manifest(name, folder)
     first, *answers = _lines(name, folder / ANSWERS) or [""]
     said = parse_handshake(name, first)
@@ -94,29 +68,13 @@ def recorded_backend(name: str, folder: Path) -> Backend:
 
 
 def cases_of(name: str, folder: Path) -> tuple[str, ...]:
-    """Return the names of the exported cases; empty if they are the whole suite.
-
-    Raises
-    ------
-    BackendError
-        If the folder has no valid manifest.
-    """
+    """Return the names of the exported cases; empty if they are the whole suite."""
     manifest = _manifest(name, folder)
     return () if manifest["part"] == "whole" else tuple(manifest["cases"])
 
 
 class Recorded:
-    """The answers, indexed by call.
-
-    Parameters
-    ----------
-    name : str
-        For messages.
-    folder : Path
-    manifest : mapping
-    answers : list of str
-        The lines of answers, without the handshake.
-    """
+    """The answers, indexed by call."""
 
     def __init__(self, name: str, folder: Path, manifest: Mapping[str, Any], answers: list[str]) -> None:
         self._folder = folder
@@ -140,14 +98,7 @@ class Recorded:
                 self._answers[number] = line
 
     def run(self, operation: str, arguments: Mapping[str, Any]) -> NDArray[Any] | tuple[NDArray[Any], ...]:
-        """Return the recorded result of a call.
-
-        Raises
-        ------
-        Refused, Unsupported, Broken
-            As `attnspec.backends.program.messages.read_answer`. Also Broken if there is no
-            answer, or if the arrays of the call differ from those exported.
-        """
+        """Return the recorded result of a call."""
         call = self._calls.get(_of_arguments(operation, arguments))
         if call is None:
             raise Broken(f"was not asked this call: it is not in {MANIFEST}")

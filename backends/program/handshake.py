@@ -31,17 +31,6 @@ class Handshake:
 def parse_handshake(name: str, line: str) -> Handshake:
     """Read the answer to hello.
 
-    Parameters
-    ----------
-    name : str
-        The name of the backend, for messages.
-    line : str
-
-    Raises
-    ------
-    BackendError
-        If the answer is invalid, with the name of the member.
-
     Examples
     --------
     >>> from attnspec.backends.program.handshake import parse_handshake

@@ -25,26 +25,7 @@ STOP = json.dumps({"do": "stop"})
 
 
 def write_call(number: int, operation: str, arguments: Mapping[str, Any], folder: Path, said: str) -> str:
-    """Write the arrays of a call to a folder, and return the call as a line.
-
-    Parameters
-    ----------
-    number : int
-        The id of the call.
-    operation : str
-    arguments : mapping
-        By canonical name, including ``return_lse`` and ``return_weights``.
-    folder : Path
-        The folder for the arrays, each as ``NAME.bin``: the elements in row-major
-        order, little-endian.
-    said : str
-        The folder as written in the line.
-
-    Raises
-    ------
-    Unsupported
-        If an argument cannot be written as JSON.
-    """
+    """Write the arrays of a call to a folder, and return the call as a line."""
     tensors, options = {}, {}
     for name, thing in arguments.items():
         if isinstance(thing, np.ndarray):
@@ -60,14 +41,7 @@ def write_call(number: int, operation: str, arguments: Mapping[str, Any], folder
 
 
 def read_call(line: str, folder: Path | None = None) -> tuple[int, str, dict[str, Any], Path]:
-    """Read a call: its number, the operation, the arguments and the folder.
-
-    Parameters
-    ----------
-    line : str
-    folder : Path, optional
-        The folder that the folder of the line is relative to.
-    """
+    """Read a call: its number, the operation, the arguments and the folder."""
     call = json.loads(line)
     place = (folder or Path()) / call["folder"]
     arguments = dict(decode(call["options"]))
@@ -77,17 +51,7 @@ def read_call(line: str, folder: Path | None = None) -> tuple[int, str, dict[str
 
 
 def read_answer(line: str, number: int, want: Sequence[str], folder: Path) -> tuple[NDArray[Any], ...]:
-    """Read the answer to a call, with its arrays.
-
-    Raises
-    ------
-    Refused
-        If the program refuses the call.
-    Unsupported
-        If the program declines the call.
-    Broken
-        If it is not a valid answer to this call.
-    """
+    """Read the answer to a call, with its arrays."""
     answer = parsed(line)
     if not isinstance(answer, dict):
         raise Broken(
@@ -117,13 +81,7 @@ class Refused(Exception):  # noqa: N818 - it represents an error of the program
 
 
 def read_array(path: Path, tensor: Any) -> NDArray[Any]:
-    """Read an array from a file of its elements.
-
-    Raises
-    ------
-    Broken
-        If the dtype or the shape is invalid, or the file has the wrong size.
-    """
+    """Read an array from a file of its elements."""
     try:
         dtype = np.dtype(tensor["dtype"]).newbyteorder("<")
         shape = tuple(tensor["shape"])
@@ -148,14 +106,6 @@ def as_function(
     operation: str, options: Sequence[str], run: Callable[[str, Mapping[str, Any]], Any]
 ) -> Callable[..., Any]:
     """Make a function with the canonical names of an operation, and only the given options.
-
-    Parameters
-    ----------
-    operation : str
-    options : sequence of str
-        The supported options.
-    run : callable
-        Called with the operation and the arguments by name.
 
     Examples
     --------

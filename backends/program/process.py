@@ -23,26 +23,7 @@ _STOP_LIMIT = 5.0
 
 
 class Process:
-    """A running program with line input and output.
-
-    Parameters
-    ----------
-    command : sequence of str
-        The program and its arguments.
-    folder : Path, optional
-        Its working directory; the default is the current one.
-    environment : mapping of str to str, optional
-        Its environment variables; the default is those of this process.
-    leads : bool, optional
-        Whether it leads a new session, so that `stop` can end all processes that it starts.
-    echo : bool, optional
-        Whether to copy its standard error to that of this process.
-
-    Raises
-    ------
-    BackendError
-        If it cannot be started.
-    """
+    """A running program with line input and output."""
 
     def __init__(
         self,
@@ -89,15 +70,7 @@ class Process:
             self._process.stdin.flush()
 
     def receive(self, seconds: float) -> str:
-        """Read the next line of its standard output.
-
-        Raises
-        ------
-        Late
-            If there is no line in time.
-        Broken
-            If the process ends first, or the line is invalid.
-        """
+        """Read the next line of its standard output."""
         deadline = time.monotonic() + seconds
         try:
             line = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))

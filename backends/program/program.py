@@ -30,24 +30,7 @@ _MOST_HANGS = 5
 def program_backend(
     name: str, command: str, *, seconds: float = CALL_LIMIT, folder: Path | None = None
 ) -> Backend:
-    """Start a program, and make a backend from its handshake.
-
-    Parameters
-    ----------
-    name : str
-        The requested name of the backend.
-    command : str
-        The program and its arguments, as a shell would split them.
-    seconds : float, optional
-        Time limit for one call.
-    folder : Path, optional
-        Its working directory; the default is the current one.
-
-    Raises
-    ------
-    BackendError
-        If it cannot be started, or its handshake is invalid.
-    """
+    """Start a program, and make a backend from its handshake."""
     try:
         words = shlex.split(command)
     except ValueError as error:
@@ -69,24 +52,7 @@ def program_backend(
 
 
 class Program:
-    """A program that is restarted after an error.
-
-    Parameters
-    ----------
-    name : str
-        For messages.
-    words : list of str
-        The command.
-    seconds : float
-        Time limit for one call.
-    place : Path, optional
-        Its working directory; the default is the current one.
-
-    Raises
-    ------
-    BackendError
-        If it cannot be started, or its handshake is invalid.
-    """
+    """A program that is restarted after an error."""
 
     def __init__(self, name: str, words: list[str], seconds: float, place: Path | None = None) -> None:
         self._words, self._seconds, self._name, self._place = words, seconds, name, place
@@ -107,14 +73,7 @@ class Program:
             raise
 
     def run(self, operation: str, arguments: Mapping[str, Any]) -> NDArray[Any] | tuple[NDArray[Any], ...]:
-        """Make one call.
-
-        Raises
-        ------
-        Refused, Unsupported, Broken
-            As `attnspec.backends.program.messages.read_answer`. After `Broken` the program is
-            restarted for the next call.
-        """
+        """Make one call."""
         _empty(self._folder)  # no result may be left from an earlier call
         self._number += 1
         line = write_call(self._number, operation, arguments, self._folder, str(self._folder))

@@ -39,18 +39,7 @@ _DTYPES = {"torch": DTYPES, "jax": DTYPES}
 
 
 def untrusted_backend(name: str) -> Backend:
-    """Start a process for a function, and make a backend from its signature and its configuration.
-
-    Parameters
-    ----------
-    name : str
-        ``untrusted:module:function``, ``untrusted:./file.py:function``, or a folder with a configuration.
-
-    Raises
-    ------
-    BackendError
-        If the function cannot be used, or would need code of the user in this process.
-    """
+    """Start a process for a function, and make a backend from its signature and its configuration."""
     place, options = split_options(name.removeprefix(UNTRUSTED))
     if place.startswith(PROGRAM):
         return _program(name, place.removeprefix(PROGRAM), options)

@@ -24,15 +24,7 @@ _PATHS = ("open", "os.chdir", "os.link", "os.symlink", "os.rename", "os.listdir"
 
 
 def confine(told: dict[str, Any]) -> list[str]:
-    """Confine this process and all that it starts, and return the names of the means.
-
-    Parameters
-    ----------
-    told : dict
-        ``folders`` and ``files``: what must not be read, as paths; ``guarded``: folders that must not be
-        written to, because Python imports from them; ``system``: whether to use the means of the
-        operating system.
-    """
+    """Confine this process and all that it starts, and return the names of the means."""
     means = ["audit hook"]
     end_with_parent()
     if told["system"] and by_system(told["folders"], told["guarded"]):

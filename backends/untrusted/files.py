@@ -51,13 +51,7 @@ def write_array(path: Path, array: NDArray[Any]) -> dict[str, Any]:
 
 
 def read_again(path: Path, array: NDArray[Any]) -> NDArray[Any]:
-    """Read an array that `write_array` wrote, in the strides of the first one.
-
-    Raises
-    ------
-    Broken
-        If the file is not there or has another size.
-    """
+    """Read an array that `write_array` wrote, in the strides of the first one."""
     if array.flags.c_contiguous or not array.size:
         return _elements(path, array.size, array.dtype).reshape(array.shape)
     low, span = _span(array)
@@ -65,21 +59,7 @@ def read_again(path: Path, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def read_result(path: Path, tensor: Any, most: int) -> NDArray[Any]:
-    """Read a result once into memory, after its dtype, shape and size are checked.
-
-    Parameters
-    ----------
-    path : Path
-    tensor : object
-        What the process says about it.
-    most : int
-        The most bytes that it may have.
-
-    Raises
-    ------
-    Broken
-        If something is invalid.
-    """
+    """Read a result once into memory, after its dtype, shape and size are checked."""
     shape = tensor.get("shape") if isinstance(tensor, dict) else None
     sound = isinstance(shape, list) and len(shape) <= 32 and all(type(x) is int and x >= 0 for x in shape)
     if not isinstance(shape, list) or not sound or tensor.get("dtype") not in _DTYPES:

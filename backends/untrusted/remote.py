@@ -38,28 +38,7 @@ class Refused(Exception):  # noqa: N818 - it represents what the function raised
 
 
 class Remote:
-    """A function in a process of its own, which is started again after an error.
-
-    Parameters
-    ----------
-    name : str
-        The requested name of the backend.
-    place : str
-        ``module:function`` or ``./file.py:function``.
-    array, device : str
-        As in the settings of a backend.
-    folder : Path
-        The working directory of the process.
-    seconds : float, optional
-        Time limit for one call.
-    system : bool, optional
-        Whether the means of the operating system confine the process too, where it has them.
-
-    Raises
-    ------
-    BackendError
-        If it cannot be started, or has no such function.
-    """
+    """A function in a process of its own, which is started again after an error."""
 
     def __init__(
         self,
@@ -108,20 +87,7 @@ class Remote:
         return run
 
     def run(self, first: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
-        """Make one call.
-
-        Parameters
-        ----------
-        first, options : mapping
-            Arguments to pass by position and by name, by the names of the function.
-
-        Raises
-        ------
-        Refused, NotImplementedError
-            If the function raises.
-        Broken
-            If the process ends, hangs or gives no valid answer. It is started again for the next call.
-        """
+        """Make one call."""
         if self._hung >= _MOST_HANGS:
             raise Broken(f"is not called again: {self._hung} calls had no answer in {self._seconds:g} s")
         try:

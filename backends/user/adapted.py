@@ -26,21 +26,6 @@ _OPERATION = OPERATIONS["attention"]
 def adapted(name: str, function: Callable[..., Any], convention: Convention, xp: Any) -> Callable[..., Any]:
     """Wrap a function with another convention in one with the canonical signature.
 
-    Parameters
-    ----------
-    name : str
-        For messages.
-    function : callable
-    convention : Convention
-    xp : module
-        The array namespace.
-
-    Raises
-    ------
-    BackendError
-        If the function has no parameter for an array or for a name of the convention, or
-        requires an argument that is not in the specification.
-
     Examples
     --------
     >>> import inspect

@@ -30,13 +30,7 @@ def named_operation(attribute: str, function: Callable[..., Any]) -> str:
 def check_companion(
     name: str, operation: str, function: Callable[..., Any], convention: Convention | None
 ) -> None:
-    """Check a function that is another operation than attention.
-
-    Raises
-    ------
-    BackendError
-        If it lacks an argument of the operation, or is described by keys about attention.
-    """
+    """Check a function that is another operation than attention."""
     if convention is not None:
         raise BackendError(
             f"backend {name}: {operation}: expected canonical names and layout, got keys that describe "
@@ -51,13 +45,7 @@ def check_companion(
 
 
 def check_not_alone(name: str, function: Callable[..., Any]) -> None:
-    """Refuse a function that has the arguments of another operation, and not those of attention.
-
-    Raises
-    ------
-    BackendError
-        With what to write.
-    """
+    """Refuse a function that has the arguments of another operation, and not those of attention."""
     if not _lacking("attention", function):
         return
     fitting = [one for one in OPERATIONS if "attention" in one and not _lacking(one, function)]

@@ -54,13 +54,7 @@ def with_mask_axes(call: dict[str, Any], axes: int | None) -> dict[str, Any]:
 
 
 def check_packed(call: dict[str, Any]) -> None:
-    """Decline a call that arrays without an axis of heads cannot express.
-
-    Raises
-    ------
-    Unsupported
-        If keys and values have different numbers of heads.
-    """
+    """Decline a call that arrays without an axis of heads cannot express."""
     key, value = call["key"], call["value"]
     if key.ndim > 2 and value.ndim > 2 and key.shape[-3] != value.shape[-3]:
         raise Unsupported(

@@ -22,15 +22,6 @@ _PART = re.compile(r"^\s*\[tool\.attnspec\b", re.MULTILINE)
 def find_configuration(folder: Path) -> Path | None:
     """Find the configuration in a folder or in its nearest parent that has one.
 
-    Parameters
-    ----------
-    folder : Path
-
-    Returns
-    -------
-    Path or None
-        The file: an ``attnspec.toml``, or a ``pyproject.toml`` that has ``[tool.attnspec]``.
-
     Examples
     --------
     >>> from pathlib import Path
@@ -62,22 +53,7 @@ def configured_function(folder: Path) -> str:
 
 
 def configured_backend(name: str, path: Path, over: "Settings | None" = None) -> "Backend":
-    """Make the backend that a configuration describes.
-
-    Parameters
-    ----------
-    name : str
-        The requested name.
-    path : Path
-        The file. Modules are imported from its folder, and a program runs there.
-    over : Settings, optional
-        Settings that override those in the file.
-
-    Raises
-    ------
-    BackendError
-        If the file cannot be read, has an unknown key, or has an invalid value.
-    """
+    """Make the backend that a configuration describes."""
     from attnspec.backends.user.function import load_user
     from attnspec.backends.user.keys import settings_of_table
     from attnspec.backends.user.place import put_on_path
@@ -92,13 +68,7 @@ def configured_backend(name: str, path: Path, over: "Settings | None" = None) ->
 
 
 def read_configuration(name: str, path: Path) -> dict[str, Any]:
-    """Read the table of a configuration, and check its keys and the types of its values.
-
-    Raises
-    ------
-    BackendError
-        If a key is unknown or has a value of the wrong type.
-    """
+    """Read the table of a configuration, and check its keys and the types of its values."""
     from attnspec.backends.user.keys import check_keys
 
     table = _table(name, path)

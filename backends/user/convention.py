@@ -67,13 +67,7 @@ class Convention:
 
 
 def check_convention(name: str, convention: Convention) -> None:
-    """Check the fields of a convention.
-
-    Raises
-    ------
-    BackendError
-        If a field is invalid.
-    """
+    """Check the fields of a convention."""
     check_names(name, convention.names)
     for what, got, expected in (
         ("layout", convention.layout, LAYOUTS),

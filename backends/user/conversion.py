@@ -34,13 +34,7 @@ class Conversion:
     to_numpy: Callable[[Any], Any] | None = None
 
     def library_over(self, name: str, runs_on: Library) -> Library:
-        """Give an array library the name and the version of this library.
-
-        Raises
-        ------
-        BackendError
-            If the package is not installed, or if the arrays are not those of NumPy.
-        """
+        """Give an array library the name and the version of this library."""
         if (self.to_library or self.to_numpy) and runs_on.name != "numpy":
             raise BackendError(
                 f"backend {name}: to_library: expected array = numpy beside it, got {runs_on.name}"
@@ -56,13 +50,7 @@ class Conversion:
 
 
 def conversion_of(name: str, table: Mapping[str, Any]) -> Conversion | None:
-    """Read the keys about conversions; None if there are none.
-
-    Raises
-    ------
-    BackendError
-        If a function does not exist.
-    """
+    """Read the keys about conversions; None if there are none."""
     if not {"library", "to_library", "to_numpy"} & set(table):
         return None
     functions = {key: _function(name, key, table[key]) for key in ("to_library", "to_numpy") if key in table}

@@ -17,23 +17,6 @@ def for_each_entry(
 ) -> Sequence[Any]:
     """Call a function once for each index of the axes that it lacks, and stack the results.
 
-    Parameters
-    ----------
-    function : callable
-        Takes the arguments of a call and returns its outputs.
-    call : mapping
-        Arguments of attention by canonical name.
-    axes : int
-        The number of axes of the arrays that the function takes: 3, or 2 without heads.
-    xp : module
-        The array namespace.
-
-    Raises
-    ------
-    Unsupported
-        If there is no entry, or another argument has other entries. The function then cannot be called, so
-        this is no refusal of the function.
-
     Examples
     --------
     >>> import numpy as np

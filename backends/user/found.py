@@ -13,20 +13,7 @@ from attnspec.backends.user.written import as_toml
 
 
 def described(place: str, array: str = "") -> str:
-    """Infer how a function is called, and return the text of an ``attnspec.toml``.
-
-    Parameters
-    ----------
-    place : str
-        ``module:function`` or ``./file.py:function``.
-    array : str, optional
-        The library that it runs on. The default is the library that its module imports.
-
-    Raises
-    ------
-    BackendError
-        If the function cannot be found, or no tried call computes attention.
-    """
+    """Infer how a function is called, and return the text of an ``attnspec.toml``."""
     module, found = find(place, place)
     if isinstance(found, Backend):
         raise BackendError(
@@ -43,12 +30,6 @@ def package_of(module: ModuleType, array: str) -> str:
 
     This is the package of the module. If it is in none, and takes NumPy arrays, it is the one package that
     the module imports.
-
-    Parameters
-    ----------
-    module : module
-    array : str
-        The library of its arrays.
 
     Examples
     --------

@@ -21,21 +21,7 @@ from attnspec.backends.user.unknown import not_understood
 
 
 def load_user(name: str, place: str, settings: Settings) -> Backend:
-    """Load the backend at ``module:attribute``.
-
-    Parameters
-    ----------
-    name : str
-        The requested name.
-    place : str
-        ``module:attribute`` or ``./file.py:attribute``.
-    settings : Settings
-
-    Raises
-    ------
-    BackendError
-        If the object does not exist or cannot be used.
-    """
+    """Load the backend at ``module:attribute``."""
     module, found = find(name, place)
     return backend_of(name, found, settings, library_of(module), attribute_of(place))
 
@@ -53,25 +39,7 @@ def attribute_of(place: str) -> str:
 
 
 def backend_of(name: str, found: Any, settings: Settings, library: str, attribute: str = "") -> Backend:
-    """Make a backend from a user's object.
-
-    Parameters
-    ----------
-    name : str
-    found : object
-        A function, a callable object, or a `Backend`.
-    settings : Settings
-    library : str
-        The library that it runs on, unless the settings name one.
-    attribute : str, optional
-        The name of the object in its module, by default its own name. An object with the name and the
-        arguments of another operation than attention is that operation.
-
-    Raises
-    ------
-    BackendError
-        If the object cannot be used.
-    """
+    """Make a backend from a user's object."""
     if isinstance(found, Backend):
         return with_settings(name, found, settings)
     settings = settings.over(getattr(found, "__attnspec__", Settings()))
@@ -102,13 +70,7 @@ def backend_of(name: str, found: Any, settings: Settings, library: str, attribut
 
 
 def as_function(name: str, found: Any) -> Callable[..., Any]:
-    """Return the function that calls an object; a module has the signature of its `forward`.
-
-    Raises
-    ------
-    BackendError
-        If the object is a class, is not callable, or has no signature.
-    """
+    """Return the function that calls an object; a module has the signature of its `forward`."""
     if inspect.isclass(found):
         one = found.__name__.lower()
         raise BackendError(
@@ -130,13 +92,7 @@ def as_function(name: str, found: Any) -> Callable[..., Any]:
 
 
 def with_settings(name: str, backend: Backend, settings: Settings) -> Backend:
-    """Apply the requested name and the settings to a backend.
-
-    Raises
-    ------
-    BackendError
-        If the backend or a setting is invalid.
-    """
+    """Apply the requested name and the settings to a backend."""
     check_backend(name, backend)
     more = settings.fields.get("companions")
     alone = {} if backend.function("attention") is not None else backend.companions

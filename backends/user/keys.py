@@ -58,11 +58,6 @@ OF_FUNCTIONS = tuple(key for key in KEYS if key not in ("function", "program", "
 def check_keys(where: str, table: Mapping[str, Any], known: tuple[str, ...] = tuple(KEYS)) -> None:
     """Refuse unknown keys and values of the wrong type.
 
-    Raises
-    ------
-    BackendError
-        If a key is unknown, with the nearest known key, or a value has the wrong type.
-
     Examples
     --------
     >>> from attnspec.backends.user.keys import check_keys
@@ -85,13 +80,7 @@ def written(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settings:
-    """Make settings from the keys that describe a function.
-
-    Raises
-    ------
-    BackendError
-        If a value is invalid.
-    """
+    """Make settings from the keys that describe a function."""
     convention = Convention(
         names=table.get("names", {}),
         layout=table.get("layout", "BHSD"),
@@ -128,11 +117,6 @@ def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settin
 
 def constraints_of(where: str, table: Mapping[str, Any]) -> Constraints:
     """Read the constraints on calls.
-
-    Raises
-    ------
-    BackendError
-        If a value is invalid.
 
     Examples
     --------

@@ -13,13 +13,7 @@ _STARS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def check_names(name: str, names: Mapping[str, str]) -> None:
-    """Refuse unknown canonical names, and mappings in the wrong direction.
-
-    Raises
-    ------
-    BackendError
-        If a key is not a canonical name, or a value is not a string.
-    """
+    """Refuse unknown canonical names, and mappings in the wrong direction."""
     known = (*_OPERATION.arrays, *_OPERATION.options)
     wrong = [canonical for canonical in names if canonical not in known]
     turned = [one for one in wrong if names[one] in known]
@@ -39,24 +33,7 @@ def check_names(name: str, names: Mapping[str, str]) -> None:
 def native_names(
     name: str, function: Callable[..., Any], names: Mapping[str, str], others: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Map each canonical argument that a function has to the function's name for it.
-
-    Parameters
-    ----------
-    name : str
-        For messages.
-    function : callable
-    names : mapping of str to str
-        Canonical name to the function's name, for arguments whose names differ.
-    others : sequence of str, optional
-        Other parameters that it is passed.
-
-    Raises
-    ------
-    BackendError
-        If the function has no parameter for an array or for a name in `names` or `others`, if two arguments
-        share a name, or if it requires an argument that is not in the specification.
-    """
+    """Map each canonical argument that a function has to the function's name for it."""
     parameters = inspect.signature(function).parameters
     takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
     native = {one: names.get(one, one) for one in (*_OPERATION.arrays, *_OPERATION.options)}

@@ -9,18 +9,6 @@ from attnspec.backends.errors import Unsupported
 def with_past(call: dict[str, Any], past: Sequence[str]) -> dict[str, Any]:
     """Split keys and values at the query offset, if a function takes those before it separately.
 
-    Parameters
-    ----------
-    call : dict
-        Arguments of attention by canonical name.
-    past : sequence of str
-        The function's parameters for past keys and values. Empty if it has none.
-
-    Raises
-    ------
-    Unsupported
-        If the offset is not the number of keys before the queries.
-
     Examples
     --------
     >>> import numpy as np

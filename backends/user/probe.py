@@ -57,17 +57,6 @@ class Findings:
 def probe(backend: Backend, function: Callable[..., Any]) -> Findings:
     """Infer how a function is called.
 
-    Parameters
-    ----------
-    backend : Backend
-        Provides the name and the library; its function is not used.
-    function : callable
-
-    Raises
-    ------
-    BackendError
-        If no tried call computes attention.
-
     Examples
     --------
     >>> import numpy as np

@@ -61,11 +61,6 @@ class Settings:
 def settings_of(name: str, options: Mapping[str, str]) -> Settings:
     """Read the options after the name of a backend.
 
-    Raises
-    ------
-    BackendError
-        If an option or a dtype is unknown.
-
     Examples
     --------
     >>> from attnspec.backends.user.settings import settings_of
@@ -87,11 +82,6 @@ def settings_of(name: str, options: Mapping[str, str]) -> Settings:
 
 def check_options(names: Iterable[str]) -> None:
     """Check the options after the names of backends, before anything is loaded.
-
-    Raises
-    ------
-    BackendError
-        If an option or a dtype is unknown.
 
     Examples
     --------

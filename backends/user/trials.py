@@ -47,16 +47,7 @@ class Trial:
 
 
 def trials(named: Convention, ours: str, problem: Problem) -> Iterator[Trial]:
-    """Yield calls that would confirm that a parameter is a given canonical argument.
-
-    Parameters
-    ----------
-    named : Convention
-        The convention, with the name of the parameter.
-    ours : str
-        The canonical argument.
-    problem : Problem
-    """
+    """Yield calls that would confirm that a parameter is a given canonical argument."""
     queries, keys = problem.mask.shape[-2:]
     if ours == "mask":
         given = {"mask": problem.mask}

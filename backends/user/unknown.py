@@ -24,13 +24,6 @@ def not_understood(
 
     Names that begin with an underscore and names that `functools.partial` has bound are left out.
 
-    Parameters
-    ----------
-    function : callable
-    operation : str
-    mapped : collection of str
-        Names of the function that are mapped to canonical names.
-
     Examples
     --------
     >>> from attnspec.backends.user.unknown import not_understood

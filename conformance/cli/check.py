@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from attnspec.conformance.cli.judging import judge_all
-from attnspec.conformance.report import formats
+from attnspec.conformance.render import formats
 from attnspec.conformance.run.selection import Selection
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -204,7 +204,7 @@ def check(
     texts = tuple(part for text in match if text not in ids for part in re.split(r"\s+or\s+", text))
     found = tuple(rule.upper() for rule in (*rules, *ids))
     if level:
-        from attnspec.conformance.report.levels import rules_of
+        from attnspec.conformance.attribution.levels import rules_of
 
         if found:
             raise click.UsageError("--level: expected either --level or --rule, got both")

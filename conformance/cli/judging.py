@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from attnspec.conformance.report import formats
+from attnspec.conformance.render import formats
 from attnspec.conformance.run.selection import Selection
 
 if TYPE_CHECKING:
-    from attnspec.conformance.report.report import Report
+    from attnspec.conformance.attribution.report import Report
 
 
 def judge_all(
@@ -38,13 +38,13 @@ def judge_all(
     **reports: Path | None,
 ) -> None:
     """Check the arguments, run, print, write the reports, and exit with the status of the run."""
-    from attnspec.conformance.report.files import check_writable
-    from attnspec.conformance.report.known_failures import find_known
-    from attnspec.conformance.report.known_file import read_known
-    from attnspec.conformance.report.levels import check_required
-    from attnspec.conformance.report.outside import one_line
-    from attnspec.conformance.report.report import Outcome, Report
-    from attnspec.conformance.report.screen import screen, wants_color
+    from attnspec.conformance.attribution.known_failures import find_known
+    from attnspec.conformance.attribution.known_file import read_known
+    from attnspec.conformance.attribution.levels import check_required
+    from attnspec.conformance.attribution.report import Outcome, Report
+    from attnspec.conformance.outside import one_line
+    from attnspec.conformance.render.files import check_writable
+    from attnspec.conformance.render.screen import screen, wants_color
     from attnspec.conformance.run.resume import unfinished
     from attnspec.conformance.run.run import run_all
 
@@ -86,7 +86,7 @@ def judge_all(
         sys.exit(128 + ran.signal)
     status = report.outcome.status
     if write_known_failures:
-        from attnspec.conformance.report.known_file import write_known
+        from attnspec.conformance.attribution.known_file import write_known
 
         number, problems = write_known(write_known_failures, report.told, (*known, *before))
         for problem in problems:
@@ -109,8 +109,8 @@ def _jobs(said: str) -> int:
 
 def _write(report: Report, wanted: Sequence[tuple[formats.Format, Path]], html: Path | None) -> None:
     """Write every report that can be written, then raise for those that could not."""
-    from attnspec.conformance.html import write
-    from attnspec.conformance.report.files import write_whole
+    from attnspec.conformance.render.files import write_whole
+    from attnspec.conformance.render.html import write
 
     errors = []
     for one, path in wanted:

@@ -26,7 +26,7 @@ class _Clean(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         from attnspec.backends.errors import BackendError, Broken
-        from attnspec.conformance.report.outside import one_line
+        from attnspec.conformance.outside import one_line
 
         try:
             return super().invoke(ctx)
@@ -85,7 +85,7 @@ def backends() -> None:
 
     from attnspec.backends import NAMES, BackendError, load
     from attnspec.backends.names import APART, registered
-    from attnspec.conformance.report.outside import one_line
+    from attnspec.conformance.outside import one_line
     from attnspec.dialect import described
 
     table = Table("backend", "library", "declared variants", box=None)
@@ -108,8 +108,8 @@ def backends() -> None:
 )
 def table(files: tuple[Path, ...]) -> None:
     """Print one table of the results of several runs; exit with the worst status."""
-    from attnspec.conformance.report.report import Report
-    from attnspec.conformance.report.screen import screen, wants_color
+    from attnspec.conformance.attribution.report import Report
+    from attnspec.conformance.render.screen import screen, wants_color
     from attnspec.conformance.results import read
 
     found = Report(read(files))
@@ -125,8 +125,8 @@ def compare(before: Path, after: Path) -> None:
 
     The exit status is 1 if there are regressions.
     """
-    from attnspec.conformance.report.compare import compare as compared
-    from attnspec.conformance.report.outside import one_line
+    from attnspec.conformance.outside import one_line
+    from attnspec.conformance.render.compare import compare as compared
     from attnspec.conformance.results import read
 
     found = compared(read([before]), read([after]))

@@ -29,11 +29,11 @@ def report(results: tuple[Path, ...], folder: Path, markdown: Path | None) -> No
     RESULTS are files that `attnspec check --results` wrote. They may be compressed as .jsonl.xz or .jsonl.gz.
     In a GitHub workflow, and without --markdown, the summary of the run gets the results and a link.
     """
-    from attnspec.conformance.html import write
-    from attnspec.conformance.html.summary import add_summary
-    from attnspec.conformance.report.files import check_writable, write_whole
-    from attnspec.conformance.report.markdown import to_markdown
-    from attnspec.conformance.report.report import Report
+    from attnspec.conformance.attribution.report import Report
+    from attnspec.conformance.render.files import check_writable, write_whole
+    from attnspec.conformance.render.html import write
+    from attnspec.conformance.render.html.summary import add_summary
+    from attnspec.conformance.render.markdown import to_markdown
     from attnspec.conformance.results import read
 
     if markdown:

@@ -13,7 +13,7 @@ import click
 )
 def trace(rule_ids: tuple[str, ...], *, no_backends: bool, needed: bool) -> None:
     """Trace each rule to its vectors, groups, gallery entries and backends; fail on gaps."""
-    from attnspec.conformance.meta.trace import deviating, gaps, lines, traced, unneeded
+    from attnspec.conformance.trace import deviating, gaps, lines, traced, unneeded
 
     found = traced({} if no_backends else deviating())
     chosen = [one for one in found if not rule_ids or one.rule in {name.upper() for name in rule_ids}]

@@ -45,8 +45,8 @@ def write(folder: Path, only_check: bool, only: str | None) -> None:
 @click.option("--check", "only_check", is_flag=True, help="Write nothing; fail if a byte would change.")
 def expected(folder: Path, only_check: bool) -> None:
     """Compute the expected values of the generated cases with both oracles."""
+    from attnspec.conformance.judge.regenerate import stored
     from attnspec.conformance.judge.store import PATH
-    from attnspec.conformance.meta.expected import stored
 
     path, data = folder / PATH.name, stored()
     stale = not path.exists() or path.read_bytes() != data

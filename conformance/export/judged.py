@@ -17,7 +17,7 @@ from attnspec.conformance.judge.call import observe
 from attnspec.conformance.judge.dtypes import accepted, own_dtypes
 from attnspec.conformance.judge.expected import expected
 from attnspec.conformance.judge.forward import forward_results
-from attnspec.conformance.judge.relation import Relation
+from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.suite.group import Item
 from attnspec.reference.budget.budget import Budget
 

@@ -25,11 +25,6 @@ def write_onnx(found: Iterable[Judged], folder: Path) -> int:
     Each folder has ``model.onnx`` and ``test_data_set_0`` with ``input_0.pb`` and so on, ``output_0.pb``, as
     ONNX's own tests have, and ``allowed_0.pb`` beside it, the allowed error of each element in float64. The
     expected output is rounded to the dtype of the output.
-
-    Raises
-    ------
-    SpecError
-        If onnx is not installed.
     """
     try:
         import onnx

@@ -44,13 +44,7 @@ def write_npz(found: Iterable[Judged], folder: Path) -> int:
 
 
 def write_safetensors(found: Iterable[Judged], folder: Path) -> int:
-    """Write the arrays of each chapter as one file of safetensors, and an index.
-
-    Raises
-    ------
-    SpecError
-        If safetensors is not installed.
-    """
+    """Write the arrays of each chapter as one file of safetensors, and an index."""
     try:
         from safetensors.numpy import save_file
     except ModuleNotFoundError as error:

@@ -10,8 +10,8 @@ from attnspec import SpecError
 from attnspec.conformance.export import nodes, raw, tensors
 from attnspec.conformance.export.index import head
 from attnspec.conformance.export.judged import Judged, judged
+from attnspec.conformance.sizes import sized
 from attnspec.conformance.suite.group import Item
-from attnspec.conformance.suite.sizes import sized
 
 SIZES, LEFT_OUT = "sizes.json", "left_out.txt"
 

@@ -11,18 +11,7 @@ from attnspec.reference.latent import ARRAYS
 
 
 def absorbed(call: Call, given: Given, values: Array | None = None, dtype: Any = None) -> Any:
-    """Attend over the latent with one key head, and project the result.
-
-    Parameters
-    ----------
-    call : Call
-    given : dict
-        The arguments, in the working precision.
-    values : (*B, S, Dc), optional
-        What is attended to, if not the latent.
-    dtype : data type, optional
-        The dtype in which queries and the attended latent are stored.
-    """
+    """Attend over the latent with one key head, and project the result."""
     query = given["query"] @ np.swapaxes(given["key_weight"], -1, -2)  # (*B, Hq, L, Dc)
     query = query if dtype is None else query.astype(dtype).astype(query.dtype)
     query = np.concatenate([query, given["query_rotary"]], axis=-1)

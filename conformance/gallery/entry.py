@@ -169,13 +169,6 @@ NEEDS: Mapping[str, str] = MappingProxyType(
 def wrong(step: str, rule: str, kind: str, seen: str = "") -> Callable[[Step], Entry]:
     """Make an entry from a function that replaces a step. Its docstring says what it does wrong.
 
-    Parameters
-    ----------
-    step : str
-        A name in `attnspec.reference.call.STEPS`.
-    rule, kind, seen
-        As in `Entry`.
-
     Examples
     --------
     >>> from attnspec.conformance.gallery.entry import wrong
@@ -199,15 +192,6 @@ def family(
     make: Callable[..., tuple[str, str, Step]], step: str, rule: str, kind: str, *members: Any
 ) -> tuple[Entry, ...]:
     """Make an entry for each member of a family of bugs that differ only in a size or an option.
-
-    Parameters
-    ----------
-    make : callable
-        Takes a member, and returns the name of its entry, a sentence that says what it does wrong, and the
-        replacement of the step.
-    step, rule, kind
-        As in `wrong`.
-    members : size, option or other thing
 
     Examples
     --------

@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.conformance.gallery.entry import Array, base, wrong
-from attnspec.conformance.gallery.numerics import in_half
-from attnspec.conformance.meta.faults import truncated
+from attnspec.conformance.gallery.numerics import in_half, truncated
 from attnspec.reference.call import Call, Mask
 from attnspec.reference.gradients import Gradients
 

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from attnspec.conformance.gallery.entry import Array, base, wrong
-from attnspec.conformance.meta.faults import truncated
 from attnspec.reference.call import Call, Mask
 from attnspec.reference.notation import Attention
 
@@ -191,3 +190,21 @@ def reversed_keys(call: Attention) -> tuple[Array, Array, Array]:
     value = base.shared(call, call.value)
     kept = np.where(allowed[..., None], value[..., None, ::-1, :], 0)
     return (p[..., ::-1, None] * kept).sum(axis=-2), lse, p
+
+
+def truncated(array: Array, storage: Any) -> Array:
+    """Round towards zero to a shorter dtype, and convert back.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.conformance.gallery.numerics import truncated
+    >>> truncated(np.array([0.9999, -0.9999]), np.dtype(np.float16)).tolist()
+    [0.99951171875, -0.99951171875]
+    """
+    near = array.astype(storage)
+    too_far = np.abs(near.astype(array.dtype)) > np.abs(array)
+    # The number before it in magnitude has the bit pattern before it.
+    bits = near.view(f"i{near.dtype.itemsize}") - too_far.astype(f"i{near.dtype.itemsize}")
+    cut: Array = bits.view(near.dtype).astype(array.dtype)
+    return cut

@@ -39,16 +39,7 @@ def required(backend: Backend, dtype: str) -> Accuracy:
 
 
 def budgets_of(backend: Backend, case: Case, accuracy: Accuracy | None = None) -> dict[str, Budget]:
-    """Compute the budgets of a case, by output name.
-
-    Parameters
-    ----------
-    backend : Backend
-        Its dialect may change the working precision or the keys with a weight.
-    case : Case
-    accuracy : {"full", "cast", "storage"}, optional
-        By default the class that the backend must meet.
-    """
+    """Compute the budgets of a case, by output name."""
     chosen = accuracy or required(backend, case.dtype)
     # Weights that are not returned and not judged need no budget of their own.
     judged = case.operation == "attention" and (not case.outputs or "weights" in case.outputs)

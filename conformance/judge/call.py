@@ -15,7 +15,7 @@ from attnspec.conformance.judge.dtypes import Outputs, is_real
 from attnspec.conformance.judge.failure import Declined, Failure, Missing, Raised
 from attnspec.conformance.judge.forward import forward_results
 from attnspec.conformance.judge.layout import LAYOUTS, OF_ANY_NUMBERS, needs_strides
-from attnspec.conformance.judge.sized import CHAPTER as SIZES
+from attnspec.conformance.sizes.sized import CHAPTER as SIZES
 
 
 def call(
@@ -28,36 +28,6 @@ def call(
     """Call one operation of a backend with NumPy arguments.
 
     All outputs that the backend can return are requested, unless some are named.
-
-    Parameters
-    ----------
-    backend : Backend
-    operation : str
-        A name in `attnspec.OPERATIONS`.
-    arguments : mapping
-        By canonical name; arrays as NumPy arrays.
-    layout : mapping of str to str, optional
-        The memory layout of some of the arrays, by names in `LAYOUTS`.
-    outputs : collection of str, optional
-        Request only these.
-
-    Returns
-    -------
-    dict of str to array
-        By output name.
-
-    Raises
-    ------
-    Missing
-        If the backend lacks the operation or an argument.
-    Unsupported
-        If its adapter does not offer this call, or it raises `NotImplementedError`.
-    Raised
-        If the implementation raises, or a conversion of its adapter.
-    Broken
-        If the implementation runs in its own process and crashes or does not answer.
-    Failure
-        If it does not return the requested arrays, or changes an input (NUM-4).
 
     Examples
     --------
@@ -122,13 +92,7 @@ def _converted(backend: Backend, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _view(backend: Backend, kind: str, name: str, array: NDArray[Any]) -> Any:
-    """Copy an array into the library in a memory layout.
-
-    Raises
-    ------
-    ValueError
-        If the layout repeats numbers, and those of the array differ.
-    """
+    """Copy an array into the library in a memory layout."""
     if backend.array_library.strides not in needs_strides(kind):
         raise Missing(f"{backend.library} makes no view that lies {kind}")
     found = LAYOUTS[kind](backend.xp, backend.to_library(array))

@@ -16,8 +16,8 @@ from attnspec.conformance.judge.dtypes import LSES, Outputs, accepted, is_real
 from attnspec.conformance.judge.emptied import rule_of_emptied_rows
 from attnspec.conformance.judge.expected import differ, differences, expected, left_open, of_values
 from attnspec.conformance.judge.overflow import without_overflow
-from attnspec.conformance.judge.shapes import RULES
 from attnspec.conformance.judge.variants import can_show
+from attnspec.conformance.relations.shapes import RULES
 from attnspec.conformance.verdict import Difference
 from attnspec.operations.gradients import primal
 from attnspec.reference import attention, attention_vjp
@@ -60,18 +60,7 @@ def looked_at(outputs: Outputs, case: Case) -> Outputs:
 def cause_of(
     backend: Backend, case: Case, difference: Difference, outputs: Outputs, values: Mapping[str, Any]
 ) -> Cause:
-    """Determine which rule a difference breaks, and what the outputs resemble.
-
-    Parameters
-    ----------
-    backend : Backend
-    case : Case
-    difference : Difference
-    outputs : mapping of str to array
-        The outputs of the backend.
-    values : mapping of str to array
-        The expected values.
-    """
+    """Determine which rule a difference breaks, and what the outputs resemble."""
     rule = case.rules[0]
     if difference.kind == "shape" and case.operation == "attention" and case.misuse is None:
         return Cause(RULES[difference.output])

@@ -18,26 +18,6 @@ def compare(
 ) -> Difference | float:
     """Compare one output.
 
-    Parameters
-    ----------
-    name : str
-        The name of the output.
-    got : array
-        The returned output.
-    expected : float64 array
-        The exact values, rounded to float64.
-    allowed : float64 array
-        The largest error of each element.
-    *dtypes : str
-        The dtypes that the output may have.
-    where : bool array, optional
-        Broadcasts to the output. Elements where it is False are not compared.
-
-    Returns
-    -------
-    Difference or float
-        The first difference. If there is none, the largest share of its budget that an element used.
-
     Examples
     --------
     >>> import numpy as np

@@ -19,17 +19,6 @@ def declared_for(
 ) -> Deviation | None:
     """Find the declared deviation that covers a broken rule in a case. Return None if there is none.
 
-    Parameters
-    ----------
-    backend : Backend
-    rule : str
-        The rule that is broken.
-    case : Case
-    output : str, optional
-        The output that differs. Empty if a call was wrongly refused or wrongly computed.
-    error : float, optional
-        The largest absolute error of this output.
-
     Examples
     --------
     >>> from dataclasses import replace
@@ -74,12 +63,6 @@ def not_shown(backend: Backend, shown: Collection[str]) -> list[Verdict]:
     """Return an error for each variant, deviation and claim that a complete run did not show.
 
     A claim is shown by a case that judges its rule.
-
-    Parameters
-    ----------
-    backend : Backend
-    shown : collection of str
-        The declarations that its verdicts show, as named by `shown`.
     """
     declared: Mapping[str, tuple[str, str]] = {
         **dict(_variants(backend)),

@@ -36,22 +36,6 @@ def rule_of_emptied_rows(
     Such a row has an allowed key without the dialect, or other values. In any other empty row the rules of
     the case apply: an implementation that gives a key a weight there may break any of them.
 
-    Parameters
-    ----------
-    case : Case
-    dialect : mapping of str to str
-        The declared variants, by rule.
-    difference : Difference
-    outputs : mapping of str to array
-    values : pair of mapping of str to array
-        The expected values in the dialect, and those without it.
-    budgets : mapping of str to array
-
-    Returns
-    -------
-    str
-        Empty if some other row differs.
-
     Examples
     --------
     >>> import numpy as np

@@ -29,18 +29,6 @@ def exact(
 ) -> dict[str, Any]:
     """Compute the exact values of a call, rounded to float64, with the second oracle.
 
-    Parameters
-    ----------
-    operation : str
-    arguments : mapping
-    dialect : mapping of str to str, optional
-        The variants to apply, by rule id.
-
-    Returns
-    -------
-    dict of str to float64 array
-        By output name; the arrays are read-only.
-
     Examples
     --------
     >>> import numpy as np
@@ -121,22 +109,7 @@ def of_values(dialect: Mapping[str, str], case: Case | None = None) -> dict[str,
 def declared(
     backend: Backend, case: Case, budgets: Mapping[str, Budget], outputs: Outputs
 ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """Compute the expected values for a backend, with the variants that it declares.
-
-    Parameters
-    ----------
-    backend : Backend
-    case : Case
-    budgets : mapping of str to array
-    outputs : mapping of str to array
-        Its outputs. A variant that changes none of them is not applied.
-
-    Returns
-    -------
-    values : mapping of str to array
-    rules : tuple of str
-        The rules whose declared variants this call shows.
-    """
+    """Compute the expected values for a backend, with the variants that it declares."""
     plain, dialect = expected(case), of_values(backend.dialect, case)
     if not dialect:
         return plain, ()
@@ -187,11 +160,6 @@ def differences(
 
     If a row has a score of NaN or plus infinity, its weights are not defined and its lse may be
     NaN (NUM-11).
-
-    Yields
-    ------
-    Difference or float
-        As returned by `compare`.
     """
     for name, got in outputs.items():
         if name in values:

@@ -120,16 +120,6 @@ def _message(error: BaseException) -> str:
 def definition(function: Callable[..., Any] | None) -> Place | None:
     """Find where the function of a user is defined.
 
-    Parameters
-    ----------
-    function : callable or None
-        The function, or one that wraps it.
-
-    Returns
-    -------
-    (str, int, str) or None
-        File, line and name. None if it is not written in Python, or if it is part of this package.
-
     Examples
     --------
     >>> from attnspec.conformance.judge.failure import definition
@@ -149,21 +139,6 @@ def definition(function: Callable[..., Any] | None) -> Place | None:
 
 def own_place(frames: Sequence[Place], defined: Place | None = None) -> Place:
     """Find the line of the implementation that raised, not a line in a library that it calls.
-
-    Parameters
-    ----------
-    frames : sequence of (str, int, str)
-        File, line and function of each call, the innermost last.
-    defined : (str, int, str), optional
-        The place where the function of the implementation is defined.
-
-    Returns
-    -------
-    (str, int, str)
-        The place of the innermost call in the folder of the implementation. This is the folder in which
-        its function is defined, or the folder of the first call outside this package. If there is no
-        such call, the definition of the function. If that is not known either, the innermost call in
-        this package, or nothing if the call did not match the signature.
 
     Examples
     --------

@@ -16,14 +16,6 @@ def misprint(figure: Figure, values: Mapping[str, Any], errors: Mapping[str, Any
     A figure agrees if some number within the error of the value prints as the figure, that
     is, lies within half a unit of the last known place.
 
-    Parameters
-    ----------
-    figure : Figure
-    values : mapping of str to array
-        Arguments and outputs, by name.
-    errors : mapping of str to array
-        The largest error of each. A missing name means an error of 0.
-
     Examples
     --------
     >>> import numpy as np

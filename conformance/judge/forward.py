@@ -20,18 +20,6 @@ def forward_results(backend: Backend, operation: str, arguments: Mapping[str, An
     They are the exact values in the dialect of the backend, rounded to the dtypes of output and lse. For a
     malformed call, which has no exact values, they are 0.
 
-    Parameters
-    ----------
-    backend : Backend
-    operation : str
-    arguments : mapping
-        The other arguments, as NumPy arrays.
-
-    Returns
-    -------
-    dict of str to array
-        Empty if the function takes none that is not given.
-
     Examples
     --------
     >>> from dataclasses import replace

@@ -12,7 +12,6 @@ from attnspec.backends import DTYPES, Backend, Broken, Unsupported
 from attnspec.backends.backend import in_one_dtype
 from attnspec.backends.constraints import fits
 from attnspec.conformance.judge.budget import budgets_of, required
-from attnspec.conformance.judge.by_formula import judge_sized
 from attnspec.conformance.judge.call import observe
 from attnspec.conformance.judge.cause import Cause, cause_of, looked_at
 from attnspec.conformance.judge.deviation import declared_for, largest_error
@@ -24,10 +23,11 @@ from attnspec.conformance.judge.lacking import gradient_lacking
 from attnspec.conformance.judge.output_rules import OUTPUT_OF, of_outputs
 from attnspec.conformance.judge.overflow import without_overflow
 from attnspec.conformance.judge.refusal import refused
-from attnspec.conformance.judge.relation import Relation
-from attnspec.conformance.judge.shapes import misshapen
-from attnspec.conformance.judge.sized import Sized
 from attnspec.conformance.judge.traits import numbers, traits
+from attnspec.conformance.relations.relation import Relation
+from attnspec.conformance.relations.shapes import misshapen
+from attnspec.conformance.sizes.judge import judge_sized
+from attnspec.conformance.sizes.sized import Sized
 from attnspec.conformance.verdict import CLASSES, Difference, Verdict
 from attnspec.dtypes import SHORT
 from attnspec.operations.gradients import primal
@@ -46,12 +46,6 @@ _DEFAULTS = {"SCORE-2": "scale"}
 
 def judge(backend: Backend, item: Case | Relation | Sized) -> Verdict:
     """Judge one case or relation on one backend.
-
-    Parameters
-    ----------
-    backend : Backend
-    item : Case, Relation or Sized
-        Its arrays have the dtype to judge.
 
     Examples
     --------
@@ -116,32 +110,13 @@ def _of_nothing(backend: Backend, item: Case | Relation) -> Verdict:
 
 
 def judge_outputs(backend: Backend, case: Case, outputs: Outputs) -> Verdict:
-    """Judge the outputs that a call gave.
-
-    Parameters
-    ----------
-    backend : Backend
-    case : Case
-        The call, which is not made again.
-    outputs : mapping of str to array
-
-    Raises
-    ------
-    Missing
-        If there is nothing to judge.
-    """
+    """Judge the outputs that a call gave."""
     backend = in_one_dtype(backend, case.dtype)
     return _judge_values(backend, case, _of_nothing(backend, case), outputs)
 
 
 def asked(backend: Backend, item: Case | Relation) -> tuple[str, ...]:
-    """Return the rules of a case that are tested on a backend.
-
-    Raises
-    ------
-    Missing
-        If there is none.
-    """
+    """Return the rules of a case that are tested on a backend."""
     if isinstance(item, Relation):
         returns = [name for name in OUTPUT_OF.values() if backend.has("attention", f"return_{name}")]
         return of_outputs(item.rules, returns)

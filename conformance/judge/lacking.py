@@ -13,7 +13,7 @@ from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.dtypes import in_dtype, lse_dtype
 from attnspec.conformance.judge.failure import Declined, Failure, Raised
 from attnspec.conformance.judge.refusal import fitting
-from attnspec.conformance.judge.relation import Relation
+from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.verdict import NO_GRADIENT
 from attnspec.dtypes import DTYPES
 
@@ -30,18 +30,6 @@ def gradient_lacking(backend: Backend, item: Case | Relation, error: Exception) 
 
     An error in a call of gradients shows a gradient that is not offered if the plainest call of the same
     gradients raises too. Otherwise it is an error of the implementation.
-
-    Parameters
-    ----------
-    backend : Backend
-    item : Case or Relation
-    error : Exception
-        `Raised`, or an `Unsupported`.
-
-    Returns
-    -------
-    str
-        One line; empty if no gradient is lacking.
     """
     if isinstance(error, NotDifferentiable):
         return f"{backend.name} {NO_GRADIENT}: {error}"

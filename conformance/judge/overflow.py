@@ -17,14 +17,6 @@ def without_overflow(
 ) -> Mapping[str, Any]:
     """Replace the expected values of rows that overflow by the returned ones, because they may be anything.
 
-    Parameters
-    ----------
-    backend : Backend
-        If it does not declare the variant `storage` of NUM-5, nothing is replaced.
-    case : Case
-    values : mapping of str to array
-    outputs : mapping of str to array
-
     Examples
     --------
     >>> from attnspec import find_case

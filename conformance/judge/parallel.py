@@ -19,12 +19,6 @@ def mapped(function: Callable[[T], S], things: Iterable[T], threads: int = 0) ->
 
     Each thread multiplies small matrices. Several threads in each product would wait for each other.
 
-    Parameters
-    ----------
-    function : callable
-    things : iterable
-    threads : int, optional
-
     Examples
     --------
     >>> from attnspec.conformance.judge.parallel import mapped

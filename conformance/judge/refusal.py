@@ -86,20 +86,7 @@ FITTING: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 
 
 def refused(backend: Backend, case: Case) -> Outputs | None:
-    """Make a call that must or may be refused.
-
-    Returns
-    -------
-    dict of str to array, or None
-        The outputs, if computing is allowed. None for a refusal.
-
-    Raises
-    ------
-    Failure
-        If the implementation returns a result, or the error does not name the argument (ERR-12).
-    Raised
-        If it raises for a valid call too.
-    """
+    """Make a call that must or may be refused."""
     assert case.misuse is not None  # noqa: S101 - for the type checker: chosen by it
     by_library = case.operation not in {"attention", *backend.companions}
     if by_library and case.rules[0] == "ERR-12" and case.misuse.argument.startswith("d_"):

@@ -8,7 +8,7 @@ import numpy as np
 
 from attnspec import OPERATIONS, Case, SpecError
 from attnspec.conformance.judge.dtypes import is_real
-from attnspec.conformance.judge.relation import Relation
+from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.traits import (
     EMPTY,
     GRADIENT,

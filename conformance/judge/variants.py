@@ -29,14 +29,6 @@ _OF_LSE = ("SOFT-6", "SOFT-7")
 def can_show(case: Case, values: Mapping[str, Any], off: str) -> Iterator[tuple[str, str]]:
     """List the variants, with their rules, that may explain the output that differs.
 
-    Parameters
-    ----------
-    case : Case
-    values : mapping of str to array
-        The expected values.
-    off : str
-        The first output that differs.
-
     Examples
     --------
     >>> from attnspec import find_case

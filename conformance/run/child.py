@@ -28,15 +28,15 @@ from attnspec.case_json import read_cases
 from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.judge.sized import GROUPS, Sized
-from attnspec.conformance.report.outside import cut
+from attnspec.conformance.outside import cut
 from attnspec.conformance.results import Subject
 from attnspec.conformance.run import untrusted
 from attnspec.conformance.run.copies import can_be_copied, serve_in_copies, threads, write_all
-from attnspec.conformance.run.limits import Limits, probe_of
+from attnspec.conformance.sizes import sized
+from attnspec.conformance.sizes.limits import Limits, probe_of
+from attnspec.conformance.sizes.sized import GROUPS, Sized
 from attnspec.conformance.suite import constraints_in, groups, items, matches
 from attnspec.conformance.suite.group import Item
-from attnspec.conformance.suite.sizes import sized
 from attnspec.conformance.verdict import Raise, Verdict, to_json
 
 #: Number of cases of a plan in one line.
@@ -46,17 +46,7 @@ Answer = Callable[[str, Any], None]
 
 
 class Child:
-    """The state of the process: the backend, once it is loaded, and the planned cases.
-
-    Parameters
-    ----------
-    seed : int or None
-        The seed of the generated cases.
-    files : tuple of str
-        Files of cases.
-    answer : callable
-        Writes an answer, given its kind and its value.
-    """
+    """The state of the process: the backend, once it is loaded, and the planned cases."""
 
     def __init__(self, seed: int | None, files: tuple[str, ...], answer: Answer) -> None:
         self.seed = seed
@@ -132,7 +122,7 @@ class Child:
 
     def diagnose(self, failed: list[list[str]]) -> None:
         """Find the gallery entry with the same results as the backend; empty if there is none."""
-        from attnspec.conformance.report.diagnosis import diagnosis_of  # imports the gallery
+        from attnspec.conformance.attribution.diagnosis import diagnosis_of  # imports the gallery
 
         asked = (self._item(name, group) for name, group in failed)
         found = [item for item in asked if not isinstance(item, Sized)]

@@ -40,11 +40,6 @@ def threads() -> int:
 def can_be_copied(before: int) -> bool:
     """Whether a copy of this process can make calls: on Linux, without new threads and devices.
 
-    Parameters
-    ----------
-    before : int
-        The number of threads before the backend was loaded.
-
     Examples
     --------
     >>> from attnspec.conformance.run.copies import can_be_copied, threads
@@ -77,21 +72,7 @@ def serve_in_copies(
     ended: Callable[[str, str], None],
     prepare: Callable[[bytes], None],
 ) -> NoReturn:
-    """Answer requests until there are no more, then end this process.
-
-    Parameters
-    ----------
-    requests : file
-        The requests, one on each line.
-    answers : int
-        The pipe of the answers.
-    put : callable
-        Writes the answer to a request on a pipe, in a copy.
-    ended : callable
-        Reports that a copy has ended instead of an answer: how, and the stack of its crash.
-    prepare : callable
-        Does the part of a request that calls no backend, so that the copies share it.
-    """
+    """Answer requests until there are no more, then end this process."""
     copy: Copy | None = None
     current: list[int] = []
 
@@ -122,16 +103,7 @@ def serve_in_copies(
 
 @dataclass
 class Copy:
-    """A running copy.
-
-    Parameters
-    ----------
-    pid, pidfd : int
-    down, up : int
-        The pipes to it and from it.
-    trace : int
-        The file in memory that its crash writes a stack to.
-    """
+    """A running copy."""
 
     pid: int
     pidfd: int

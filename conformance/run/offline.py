@@ -21,7 +21,7 @@ from attnspec.conformance.judge.call import call, observe
 from attnspec.conformance.judge.dtypes import in_dtype
 from attnspec.conformance.judge.failure import Failure, Raised
 from attnspec.conformance.judge.refusal import FITTING
-from attnspec.conformance.judge.relation import Relation
+from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.suite.group import Item
 from attnspec.sizes import output_shapes
 
@@ -30,13 +30,7 @@ EVERYTHING = Handshake("", "", DTYPES, {name: operation.offers for name, operati
 
 
 def hello_of(path: Path) -> Handshake:
-    """Read the answer of a program to hello from a file.
-
-    Raises
-    ------
-    BackendError
-        If the answer is invalid.
-    """
+    """Read the answer of a program to hello from a file."""
     return parse_handshake(str(path), path.read_text(encoding="utf-8").strip())
 
 
@@ -64,20 +58,7 @@ def export_calls(
     dtypes: Sequence[str] = (),
     part: str = "chosen",
 ) -> Export:
-    """Write the calls of cases and relations to a folder, each call once.
-
-    Parameters
-    ----------
-    found : iterable of Case and Relation
-    folder : Path
-        Created if it does not exist.
-    hello : Handshake, optional
-        What the implementation offers; the default is everything.
-    dtypes : sequence of str, optional
-        The dtypes to export; the default is all that the implementation takes.
-    part : {"whole", "chosen"}, optional
-        Whether this is the whole suite. For a part, only its cases are judged later.
-    """
+    """Write the calls of cases and relations to a folder, each call once."""
     dtypes = [dtype for dtype in hello.dtypes if not dtypes or dtype in dtypes]
     recorder = _Recorder(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -111,21 +92,7 @@ def export_calls(
 
 
 def dump_case(item: Item, folder: Path, backend: Backend | None = None) -> int:
-    """Write the calls of one case or relation to a folder, as messages of the protocol.
-
-    Parameters
-    ----------
-    item : Case or Relation
-    folder : Path
-        Created if it does not exist.
-    backend : Backend, optional
-        Leave out what this backend does not offer.
-
-    Returns
-    -------
-    int
-        The number of calls.
-    """
+    """Write the calls of one case or relation to a folder, as messages of the protocol."""
     hello = EVERYTHING
     if backend is not None:
         offered = {

@@ -15,9 +15,9 @@ from attnspec import SpecError, __version__
 from attnspec.backends.errors import BackendError
 from attnspec.conformance.judge.output_rules import of_outputs
 from attnspec.conformance.results import Footer, Header, Subject
-from attnspec.conformance.run.limits import memory
 from attnspec.conformance.run.selection import Selection
 from attnspec.conformance.run.worker import Gone, InternalError, Planned, Worker
+from attnspec.conformance.sizes.limits import memory
 from attnspec.conformance.traits import ARBITRARY, REFUSED, RELATED
 from attnspec.conformance.verdict import LEFT_OUT, Verdict, shown
 
@@ -37,22 +37,7 @@ Event = Header | Subject | Verdict | Footer
 
 @dataclass
 class Pool:
-    """The processes of a run.
-
-    Parameters
-    ----------
-    name : str
-        The name of the backend.
-    selection : Selection
-    jobs : int, optional
-        The number of processes that judge at the same time.
-    seconds : float, optional
-        The time limit for one case.
-    echo : bool, optional
-        Whether to print the output of the backend.
-    known : mapping of str to Verdict, optional
-        Verdicts of an earlier run, by case. These cases are not judged again.
-    """
+    """The processes of a run."""
 
     name: str
     selection: Selection
@@ -77,16 +62,6 @@ class Pool:
         """Judge, and yield the header with the plan, the subject, each verdict, and the footer.
 
         If there is no footer, the run was interrupted.
-
-        Parameters
-        ----------
-        stop : callable, optional
-            Whether a verdict ends the run.
-
-        Raises
-        ------
-        SpecError
-            If the selection names an unknown rule or case.
         """
         first = self._start()
         plan = first.plan(self.selection)
@@ -131,15 +106,7 @@ class Pool:
         yield Footer(len(verdicts) + len(missing))
 
     def diagnose(self, failed: Iterable[tuple[str, str]], seconds: float) -> str:
-        """Find the gallery entry with the same results as the backend; empty if none is found in time.
-
-        Parameters
-        ----------
-        failed : iterable of (str, str)
-            Name and group of the failed cases.
-        seconds : float
-            The time limit.
-        """
+        """Find the gallery entry with the same results as the backend; empty if none is found in time."""
         with suppress(BackendError, Gone):
             return self._any().diagnose(failed, seconds)
         return ""

@@ -17,15 +17,7 @@ _MOST = 30
 
 @dataclass
 class Progress:
-    """The progress of one run.
-
-    Parameters
-    ----------
-    name : str
-        Of the backend.
-    planned : int
-        The number of planned cases.
-    """
+    """The progress of one run."""
 
     name: str
     planned: int

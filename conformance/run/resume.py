@@ -5,7 +5,7 @@ from pathlib import Path
 
 from attnspec import SpecError, __version__
 from attnspec.backends.names import split_options
-from attnspec.conformance.report.messages import ended
+from attnspec.conformance.attribution.messages import ended
 from attnspec.conformance.results_file import runs_of
 from attnspec.conformance.run.selection import Selection
 from attnspec.conformance.verdict import LEFT_OUT, Verdict
@@ -15,19 +15,6 @@ def unfinished(path: Path | None, selection: Selection, names: Sequence[str] = (
     """Read the verdicts of an earlier run of the same part, without those that are to be judged again.
 
     A case that was left out, or that ended the process, is judged again. A missing file has no verdicts.
-
-    Parameters
-    ----------
-    path : Path or None
-        The file of results.
-    selection : Selection
-    names : sequence of str, optional
-        The backends to judge. One that is in the file must have the same options there.
-
-    Raises
-    ------
-    SpecError
-        If there is no file name, or the file is of another run.
 
     Examples
     --------

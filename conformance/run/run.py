@@ -10,10 +10,10 @@ from typing import TextIO
 
 from attnspec import __version__
 from attnspec.backends.errors import BackendError
-from attnspec.conformance.report.failures import asked_again
-from attnspec.conformance.report.messages import ended, never_returned
-from attnspec.conformance.report.outside import plain
-from attnspec.conformance.report.report import Outcome
+from attnspec.conformance.attribution.failures import asked_again
+from attnspec.conformance.attribution.messages import ended, never_returned
+from attnspec.conformance.attribution.report import Outcome
+from attnspec.conformance.outside import plain
 from attnspec.conformance.results import Footer, Header, Results, Run, Subject, gathered, line
 from attnspec.conformance.run.pool import Event, Pool
 from attnspec.conformance.run.progress import Progress
@@ -74,30 +74,6 @@ def run_all(
     """Run the suite on backends.
 
     If a run ends early, the verdicts up to then are returned, and are in the file.
-
-    Parameters
-    ----------
-    names : sequence of str
-    selection : Selection
-    jobs : int, optional
-        The number of processes that judge at the same time.
-    seconds : float, optional
-        The time limit for one case.
-    echo : bool, optional
-        Whether to print the output of a backend.
-    path : Path, optional
-        The file that receives the results, line by line.
-    fails : callable, optional
-        Whether to diagnose the failure that a verdict reports.
-    stop : bool, optional
-        Whether the first failure ends the run of its backend.
-    known : iterable of Verdict, optional
-        Verdicts of an earlier run that was not finished. These cases are not judged again.
-
-    Raises
-    ------
-    SpecError
-        If the selection names an unknown rule or case, or selects nothing.
     """
     known = tuple(known)
     runs: list[Run] = []
@@ -127,13 +103,7 @@ def run_all(
 def search_all(
     names: Sequence[str], number: int, seed: int | None, folder: Path, tell: Callable[[str], object]
 ) -> Outcome:
-    """Search for failing calls of backends, each in its own process, and report them.
-
-    Returns
-    -------
-    Outcome
-        The worst outcome.
-    """
+    """Search for failing calls of backends, each in its own process, and report them."""
     outcomes = [Outcome.GOOD]
     for name in dict.fromkeys(names):
         worker = Worker(Selection(seed=seed))
@@ -188,11 +158,6 @@ class Lines:
     """A file of results, written line by line, so that an interrupted run loses nothing.
 
     The file is opened at the first write. If a write fails, the run continues.
-
-    Parameters
-    ----------
-    path : Path or None
-        None writes nothing.
     """
 
     def __init__(self, path: Path | None) -> None:

@@ -46,19 +46,6 @@ class Counterexample:
 def search(backend: Backend, number: int, seed: int | None = None) -> Counterexample | None:
     """Make random calls of attention, with all arguments that a backend takes.
 
-    Parameters
-    ----------
-    backend : Backend
-    number : int
-        The number of calls.
-    seed : int, optional
-        The seed of the random calls.
-
-    Returns
-    -------
-    Counterexample or None
-        None if every call is correct or unsupported.
-
     Examples
     --------
     >>> from attnspec.conformance.gallery import entry
@@ -179,7 +166,7 @@ def report(backend: Backend, found: Counterexample | None, number: int, folder: 
     """Describe the result of a search, and store its case in a folder to judge it again."""
     if found is None:
         return f"{backend.name}: {number} calls searched, none of them wrong"
-    from attnspec.conformance.report.text import said
+    from attnspec.conformance.render.text import said
 
     path = folder / f"{''.join(letter if letter.isalnum() else '-' for letter in backend.name)}-search.json"
     write_cases([found.case], path)

@@ -18,14 +18,6 @@ from attnspec.backends.program.messages import read_call
 def serve(backend: Backend, lines: Iterable[str], write: Any) -> None:
     r"""Answer calls until told to stop.
 
-    Parameters
-    ----------
-    backend : Backend
-    lines : iterable of str
-        The lines of standard input.
-    write : callable
-        Writes one answer, which is a line.
-
     Examples
     --------
     >>> from attnspec.backends import load

@@ -9,9 +9,9 @@ import pytest
 
 from attnspec import SpecError, __version__
 from attnspec.backends import BackendError, expand
-from attnspec.conformance.report.by_rule import says
-from attnspec.conformance.report.levels import check_required, rules_of
-from attnspec.conformance.report.report import Report
+from attnspec.conformance.attribution.by_rule import says
+from attnspec.conformance.attribution.levels import check_required, rules_of
+from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.results import Footer, Header, Run, gathered
 from attnspec.conformance.run.plugin import SUITE
 from attnspec.conformance.run.pool import lost
@@ -55,7 +55,7 @@ class CaseItem(pytest.Item):
         verdict = suite.session_.judged(self.backend, self.case)
         self.user_properties.append((_PROPERTY, to_json(verdict)))
         if verdict.bad and suite.session_.is_outside(verdict):
-            from attnspec.conformance.report.text import line
+            from attnspec.conformance.render.text import line
 
             pytest.xfail(f"outside of the level: {line(verdict)}")
         if verdict.bad:
@@ -66,7 +66,7 @@ class CaseItem(pytest.Item):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Print the verdict, or the traceback of an error in this package."""
         if isinstance(excinfo.value, Failed):
-            from attnspec.conformance.report.text import said
+            from attnspec.conformance.render.text import said
 
             return said(excinfo.value.args[0])
         return super().repr_failure(excinfo, style)
@@ -77,17 +77,7 @@ class CaseItem(pytest.Item):
 
 
 class Session:
-    """The state of a run under pytest.
-
-    Parameters
-    ----------
-    config : pytest.Config
-
-    Raises
-    ------
-    pytest.UsageError
-        If an option names an unknown backend, rule, level or case.
-    """
+    """The state of a run under pytest."""
 
     def __init__(self, config: pytest.Config) -> None:
         option = config.getoption
@@ -201,7 +191,7 @@ class Session:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print failures by rule and the table."""
-        from attnspec.conformance.report.screen import screen
+        from attnspec.conformance.render.screen import screen
 
         if self.runs:
             terminalreporter.write(screen(self.report, color=terminalreporter.hasmarkup))
@@ -213,13 +203,7 @@ class Session:
 
 
 def _selected(config: pytest.Config) -> Selection:
-    """Read the selection from the options.
-
-    Raises
-    ------
-    SpecError
-        If the level is unknown, or both a level and rules are given.
-    """
+    """Read the selection from the options."""
     option = config.getoption
     level, rules = option("--level"), tuple(option("--rule"))
     if level and rules:

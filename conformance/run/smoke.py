@@ -15,7 +15,7 @@ from attnspec.conformance.judge.dtypes import in_dtype
 from attnspec.conformance.judge.failure import Failure, Raised
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.judge.refusal import FITTING
-from attnspec.conformance.report.text import finding
+from attnspec.conformance.render.text import finding
 from attnspec.conformance.suite import find
 
 #: A golden vector that fails if the mask is ignored.

@@ -16,7 +16,7 @@ import numpy as np
 from attnspec import Case
 from attnspec.conformance.judge.dtypes import is_real
 from attnspec.conformance.judge.layout import OF_ANY_NUMBERS
-from attnspec.conformance.judge.sized import Sized
+from attnspec.conformance.sizes.sized import Sized
 from attnspec.conformance.suite.group import Item
 from attnspec.formula import Formula
 from attnspec.reference.rational.dialect import SHOWN
@@ -38,14 +38,6 @@ def drawn_seed() -> int:
 
 def planned(found: Sequence[Item | Sized], seed: int, names: Collection[str] = ()) -> list[Item | Sized]:
     """Add copies with a changed number, and problems of which some rows are judged; then shuffle.
-
-    Parameters
-    ----------
-    found : sequence of Case, Relation or Sized
-        The selected cases.
-    seed : int
-    names : collection of str, optional
-        The ids or names that are asked for. Without them, one in four cases is copied.
 
     Examples
     --------

@@ -95,16 +95,6 @@ def _place_of(errors: str) -> Raise | None:
 class Worker:
     """A process of `attnspec.conformance.run.child`.
 
-    Parameters
-    ----------
-    selection : Selection
-    threads : int, optional
-        The number of threads of libraries, unless the environment sets it; 0 lets them choose.
-    echo : bool, optional
-        Whether to print the output of the backend.
-    copies : bool, optional
-        Whether calls are made in copies of the process where possible, so that it survives a crash.
-
     Attributes
     ----------
     returns : tuple of str
@@ -134,13 +124,7 @@ class Worker:
         return self._process.running and not self._asked
 
     def plan(self, selection: Selection) -> tuple[Planned, ...]:
-        """Request the selected cases.
-
-        Raises
-        ------
-        SpecError
-            If the selection names an unknown rule or case.
-        """
+        """Request the selected cases."""
         self._send("plan", selection=asdict(selection))
         found: list[Planned] = []
         while True:
@@ -152,13 +136,7 @@ class Worker:
             found += [Planned(name, group, tuple(rules), *rest) for name, group, rules, *rest in thing]
 
     def load(self, name: str) -> Loaded:
-        """Load the backend, and describe it.
-
-        Raises
-        ------
-        BackendError
-            If it cannot be used.
-        """
+        """Load the backend, and describe it."""
         self._send("load", name=name)
         try:
             kind, thing = self._receive(IMPORT_LIMIT)
@@ -180,15 +158,7 @@ class Worker:
         self._send("judge", name=case.name, group=case.group)
 
     def verdict(self, seconds: float) -> Verdict:
-        """Wait for the next verdict.
-
-        Raises
-        ------
-        Gone
-            If there is none in time, or the process ended.
-        InternalError
-            If the judge failed.
-        """
+        """Wait for the next verdict."""
         try:
             kind, thing = self._receive(seconds)
         except (InternalError, Gone):
@@ -216,13 +186,7 @@ class Worker:
         return str(thing) if kind == "diagnosis" else ""
 
     def search(self, number: int, folder: Path) -> tuple[bool, str]:
-        """Request a search; return whether nothing was found, and the text of the result.
-
-        Raises
-        ------
-        Gone
-            If the process ended, or a call did not end.
-        """
+        """Request a search; return whether nothing was found, and the text of the result."""
         self._send("search", number=number, folder=str(folder))
         _, thing = self._receive(SEARCH_LIMIT)
         return thing["good"], thing["text"]

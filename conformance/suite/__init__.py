@@ -11,8 +11,8 @@ from attnspec import CHAPTERS, Case, SpecError, cases
 from attnspec.backends.constraints import ANY, Constraints
 from attnspec.case_json import read_cases
 from attnspec.conformance.judge.dtypes import in_each
-from attnspec.conformance.judge.sized import CHAPTER as SIZES
-from attnspec.conformance.judge.sized import Sized
+from attnspec.conformance.sizes.sized import CHAPTER as SIZES
+from attnspec.conformance.sizes.sized import Sized
 from attnspec.conformance.suite.group import FITTED, Chapter, Group, Item
 from attnspec.dtypes import DTYPES
 
@@ -109,13 +109,7 @@ def items(
 
 
 def constraints_in(names: Collection[str]) -> Constraints | None:
-    """Read the constraints in the names of cases, if there are any.
-
-    Raises
-    ------
-    SpecError
-        If the names have different constraints.
-    """
+    """Read the constraints in the names of cases, if there are any."""
     said = {name.partition(FITTED)[2] for name in names if FITTED in name}
     suffixes = {
         next((one.removesuffix(f"-{x}") for x in DTYPES if one.endswith(f"-{x}")), one) for one in said
@@ -196,9 +190,9 @@ def find(name: str, seed: int | None = None) -> Item:
 
 def _of_sizes(name: str) -> Case:
     """Make the arrays of a sized case, and its expected values if all rows are judged."""
-    from attnspec.conformance.judge.by_formula import values_of
-    from attnspec.conformance.judge.gradients_by_formula import values_of_gradients
-    from attnspec.conformance.suite.sizes import sized
+    from attnspec.conformance.sizes import sized
+    from attnspec.conformance.sizes.judge import values_of
+    from attnspec.conformance.sizes.judge_gradients import values_of_gradients
 
     for item in sized():
         if name in (item.id, item.name):
@@ -208,12 +202,6 @@ def _of_sizes(name: str) -> Case:
 
 
 def require(name: str, seed: int | None = None) -> None:
-    """Refuse an id or a name that the suite does not have.
-
-    Raises
-    ------
-    SpecError
-        If there is no such case.
-    """
+    """Refuse an id or a name that the suite does not have."""
     if next(items(names=[name], seed=seed), None) is None:
         raise SpecError(f"case: expected an id such as masking-empty-last, got {name!r}")

@@ -13,7 +13,7 @@ from attnspec.backends import Backend
 from attnspec.conformance.judge.call import observe
 from attnspec.conformance.judge.comparison import same_bits
 from attnspec.conformance.judge.failure import Missing
-from attnspec.conformance.judge.relation import Found
+from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.problem import MASKED, SHAPES, Problem
 from attnspec.conformance.verdict import Difference

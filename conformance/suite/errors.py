@@ -11,7 +11,7 @@ from attnspec import Case, cases
 from attnspec.backends import DTYPES, Backend
 from attnspec.case import Misuse
 from attnspec.conformance.judge.dtypes import in_dtype, in_each
-from attnspec.conformance.judge.relation import Found
+from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.malformed import Malformed, malformed
 from attnspec.conformance.suite.malformed.fitting import BATCHES, SIZES

@@ -12,8 +12,8 @@ from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.comparison import same_bits
 from attnspec.conformance.judge.dtypes import lse_dtype
 from attnspec.conformance.judge.expected import expected
-from attnspec.conformance.judge.relation import Found
-from attnspec.conformance.judge.rounding_bias import signed_sum
+from attnspec.conformance.relations.relation import Found
+from attnspec.conformance.relations.rounding_bias import signed_sum
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import OPTIONS, drawn
 from attnspec.conformance.suite.problem import GROUPED, MASKED, SHAPES, Problem, Shape

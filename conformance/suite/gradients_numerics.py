@@ -9,8 +9,8 @@ from attnspec.backends import Backend
 from attnspec.conformance.judge.budget import required
 from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.expected import expected
-from attnspec.conformance.judge.relation import Found
-from attnspec.conformance.judge.rounding_bias import signed_sum
+from attnspec.conformance.relations.relation import Found
+from attnspec.conformance.relations.rounding_bias import signed_sum
 from attnspec.conformance.suite.group import Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.problem import Shape
 from attnspec.dtypes import SHORT

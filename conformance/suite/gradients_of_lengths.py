@@ -6,9 +6,9 @@ from typing import Any
 
 from attnspec import Case
 from attnspec.backends import Backend
-from attnspec.conformance.judge.by_formula import judge_sized
-from attnspec.conformance.judge.relation import Found
-from attnspec.conformance.judge.sized import Sized
+from attnspec.conformance.relations.relation import Found
+from attnspec.conformance.sizes.judge import judge_sized
+from attnspec.conformance.sizes.sized import Sized
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.problem import Shape
 from attnspec.formula import Formula

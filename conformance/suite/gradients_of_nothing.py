@@ -11,7 +11,7 @@ from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.expected import declared, expected
-from attnspec.conformance.judge.relation import Found
+from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.suite.gradients import cotangents
 from attnspec.conformance.suite.group import Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import segments

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from attnspec import Case
 from attnspec.backends.constraints import ANY, Constraints
 from attnspec.case import Alternative, Misuse
-from attnspec.conformance.judge.relation import Found, Relation
+from attnspec.conformance.relations.relation import Found, Relation
 from attnspec.conformance.suite import datasets
 from attnspec.conformance.suite.problem import GROUPED, MASKED, SHAPES, Problem, Shape, fitted, problem_of
 from attnspec.dtypes import DTYPES
@@ -275,16 +275,7 @@ class Chapter(list[Group]):
     def group(
         self, *rules: str, operation: str = "attention", each: Sequence[Any] = ()
     ) -> Callable[[Callable[..., Iterator[Yielded]]], Callable[..., Iterator[Yielded]]]:
-        """Register a function as a group, or with `each` as one group for each of several values.
-
-        Parameters
-        ----------
-        *rules : str
-            The rules that the cases test, the main one first.
-        operation : str, optional
-        each : sequence, optional
-            The function takes one of these values after `draw`.
-        """
+        """Register a function as a group, or with `each` as one group for each of several values."""
 
         def enter(function: Callable[..., Iterator[Yielded]]) -> Callable[..., Iterator[Yielded]]:
             title = " ".join((function.__doc__ or "").split())

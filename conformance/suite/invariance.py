@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec.conformance.judge.bits import (
+from attnspec.conformance.judge.layout import OF_ANY_NUMBERS
+from attnspec.conformance.relations.bits import (
     ALL,
     Part,
     same_after_others,
     same_as_the_whole,
     same_from_threads,
 )
-from attnspec.conformance.judge.layout import OF_ANY_NUMBERS
 from attnspec.conformance.suite.group import Arguments, Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.problem import Shape
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.case import Misuse
-from attnspec.conformance.judge.memory import (
+from attnspec.conformance.relations.memory import (
     beside_a_refused_call,
     each_in_turn,
     from_threads,
@@ -20,7 +20,7 @@ from attnspec.conformance.judge.memory import (
     kept_by_the_caller,
     repeated_often,
 )
-from attnspec.conformance.judge.relation import Found
+from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import OPTIONS, Options, biased, drawn, sinks
 from attnspec.conformance.suite.problem import Problem, Shape

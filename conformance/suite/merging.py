@@ -15,7 +15,7 @@ from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.dtypes import lse_dtype
 from attnspec.conformance.judge.expected import exact
 from attnspec.conformance.judge.failure import Missing
-from attnspec.conformance.judge.relation import Found
+from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.problem import SHAPES, Problem, Shape, grid
 from attnspec.conformance.verdict import Difference

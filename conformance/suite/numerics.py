@@ -11,8 +11,8 @@ from attnspec.backends import DTYPES, Backend
 from attnspec.conformance.judge.call import call, observe
 from attnspec.conformance.judge.comparison import same_bits
 from attnspec.conformance.judge.expected import expected
-from attnspec.conformance.judge.relation import Found
-from attnspec.conformance.judge.rounding_bias import signed_mean
+from attnspec.conformance.relations.relation import Found
+from attnspec.conformance.relations.rounding_bias import signed_mean
 from attnspec.conformance.suite.datasets import DATASETS
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import OPTIONS, drawn

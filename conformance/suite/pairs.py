@@ -12,7 +12,7 @@ from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.call import observe
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.expected import exact
-from attnspec.conformance.judge.relation import Found
+from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import OPTIONS, drawn
 from attnspec.conformance.suite.problem import GROUPED, MASKED, SHAPES, Problem, Shape

@@ -1,7 +1,7 @@
 """The chapter `errors`: every option in every size class, because a kernel chooses its path by size (ERR-3).
 
 Many kernels have one path for a single query, one for many queries and one for grouped heads, and
-implement each option in each of them. `attnspec.conformance.meta.coverage` lists the size classes
+implement each option in each of them. `tools.coverage` lists the size classes
 and tells which of them an option never meets.
 """
 

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from typing import Any
 
-from attnspec.conformance.judge.chance import (
+from attnspec.conformance.judge.judge import judge_outputs
+from attnspec.conformance.relations.chance import (
     as_with_the_mask,
     differs_by_the_seed,
     drops_at_the_probability,
     drops_independently,
     has_one_mask,
 )
-from attnspec.conformance.judge.judge import judge_outputs
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import drawn
 from attnspec.conformance.suite.problem import GROUPED, MASKED, SHAPES, Problem, Shape

@@ -15,7 +15,7 @@ from attnspec.conformance.judge.call import observe
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.failure import Missing
 from attnspec.conformance.judge.hidden import without
-from attnspec.conformance.judge.relation import Found
+from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import dropout
 from attnspec.conformance.suite.problem import SHAPES, Shape

@@ -50,22 +50,7 @@ def scores_and_errors(
     arithmetic: Arithmetic,
     inherited: tuple[Budget, Budget] | None = None,
 ) -> tuple[Budget, Budget]:
-    """Return the scores and their errors, including those inherited from query and key.
-
-    Parameters
-    ----------
-    query : (*B, Hq, L, D)
-    key : (*B, Hkv, S, D)
-    given : mapping
-        The call.
-    arithmetic : Arithmetic
-    inherited : pair of arrays, optional
-        Errors of query and key.
-
-    Returns
-    -------
-    pair of (*B, Hq, L, S)
-    """
+    """Return the scores and their errors, including those inherited from query and key."""
     depth, work, profile = query.shape[-1], arithmetic.work, arithmetic.profile
     scale = given.get("scale")
     factor = 1 / np.sqrt(depth) if scale is None else float(scale)
@@ -114,16 +99,7 @@ def attention_budget(
     arithmetic: Arithmetic,
     inherited: tuple[Budget, Budget, Budget] | None = None,
 ) -> dict[str, Budget]:
-    """Return the budgets of output, lse and weights.
-
-    Parameters
-    ----------
-    arrays : query, key and value
-    given : mapping
-        The call, and `uniform_rows`, whether empty rows are means, or the keys whose means they are.
-    arithmetic : Arithmetic
-    inherited : errors of query, key and value, optional
-    """
+    """Return the budgets of output, lse and weights."""
     query, key, value = arrays
     storage, work, profile = arithmetic.storage, arithmetic.work, arithmetic.profile
     s, score_error = scores_and_errors(query, key, given, arithmetic, inherited and inherited[:2])

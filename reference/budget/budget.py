@@ -59,39 +59,6 @@ def budget(
 ) -> dict[str, Budget]:
     """Compute the budget of every element of every output.
 
-    Parameters
-    ----------
-    operation : str
-        A name in `attnspec.OPERATIONS`.
-    arguments : mapping
-        The arguments of the call, by canonical name. Non-finite numbers count as 0,
-        because no numbers are compared in the elements that they reach.
-    dtype : str
-        The dtype of the inputs and the result, a name in `attnspec.dtypes.FORMATS`.
-    accuracy : {"full", "cast", "storage"}
-        ``full`` computes in the working precision and rounds only the result. ``cast``
-        also rounds the weights to `dtype` before the second product. ``storage``
-        computes everything in `dtype`.
-    working : str, optional
-        A working precision other than that of NUM-2 for `dtype`.
-    profile : str, optional
-        A name in `PROFILES`: how matrix products are computed, if not in the working
-        precision.
-    uniform_rows : bool or array, optional
-        Whether a row with no allowed key is the mean of all values (the variant
-        ``uniform`` of MASK-6) instead of 0, or the keys whose mean it is.
-    capped_bias : bool, optional
-        Whether the softcap applies to the sum of score and bias (the variant ``after-bias``
-        of SCORE-5).
-    capped_infinity : bool, optional
-        Whether a bias of minus infinity is added and capped with the score (also the variant
-        ``added`` of MASK-2), so that its key has a weight.
-
-    Returns
-    -------
-    dict of str to float64 array
-        The budgets, by output name. Zero in elements that are not rounded.
-
     Examples
     --------
     >>> import numpy as np

@@ -53,16 +53,6 @@ def gradient_budget(
 ) -> dict[str, Budget]:
     """Return the budgets of the gradients of query, key and value, and of bias and sinks if these are given.
 
-    Parameters
-    ----------
-    given : mapping
-        The call, and `uniform_rows`, whether empty rows are means.
-    dtypes : mapping of str to str
-        The dtypes of bias and sinks, which are also those of their gradients.
-    arithmetic : Arithmetic
-    inherited : errors of query, key, value and `d_output`, optional
-        They require axes of heads.
-
     Examples
     --------
     >>> import numpy as np
@@ -141,15 +131,7 @@ def _of_heads(
 def _weights(
     given: Mapping[str, Any], arithmetic: Arithmetic, inherited: Inherited | None
 ) -> tuple[_Pair, _Pair, NDArray[np.bool_], NDArray[np.bool_], Budget]:
-    """Return the weights recomputed from an lse, those of the sinks, the counted keys, and the output error.
-
-    Returns
-    -------
-    weights, shares : pairs of (*B, Hq, L, S) and of (*B, Hq, L, 1)
-    allowed, met : (*B, Hq, L, S)
-        `met` also has all keys of an empty row that is a mean.
-    output_error : (*B, Hq, L, Dv)
-    """
+    """Return the weights from an lse, those of the sinks, the counted keys, and the error of the output."""
     work, sinks = arithmetic.work, given.get("sinks")
     arrays = given["query"], given["key"], given["value"]
     s, s_error = scores_and_errors(arrays[0], arrays[1], given, arithmetic, inherited and inherited[:2])

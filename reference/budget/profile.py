@@ -60,14 +60,7 @@ class Profile:
         return (2 + self.inputs) * self.inputs + self.left_out
 
     def summing(self, count: Any, unit: float) -> Any:
-        """Return the error of a sum of products, relative to the sum of their absolute values.
-
-        Parameters
-        ----------
-        count : int or integer array
-        unit : float
-            The unit of the working precision.
-        """
+        """Return the error of a sum of products, relative to the sum of their absolute values."""
         if not self.block:
             return count * unit
         blocks = np.ceil(np.multiply(count, self.terms) / self.block)

@@ -20,19 +20,6 @@ def overflowing_rows(
     Products and their partial sums may, scores before and after scale, bias and conversion to
     base 2, and sums of exponentials and of their products with the values.
 
-    Parameters
-    ----------
-    arguments : mapping
-        The arguments of attention. NaN and infinity count as 0.
-    dtype : str
-        The dtype of the intermediate results.
-    capped_bias : bool, optional
-        As in `attnspec.reference.budget.budget.budget`.
-
-    Returns
-    -------
-    (*B, Hq, L)
-
     Examples
     --------
     >>> import numpy as np

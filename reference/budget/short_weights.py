@@ -12,16 +12,6 @@ MOST = 0.5
 def short_weights(profile: Profile, weights: Budget, kept: Budget, value: Budget, output: Budget) -> Budget:
     """Return what the rounding of weights adds to the error of an output.
 
-    Parameters
-    ----------
-    profile : Profile
-    weights : (*B, Hq, L, S) or (*B, Hq, L, S + 1)
-        The exact weights before dropout, of a sink too.
-    kept : (*B, Hq, L, S)
-        The factor of each weight by dropout.
-    value : (*B, Hq, S, Dv)
-    output : (*B, Hq, L, Dv)
-
     Examples
     --------
     >>> import numpy as np

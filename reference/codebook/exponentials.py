@@ -75,20 +75,6 @@ class Table:
 def table(codes: NDArray[Any], given: Mapping[str, Any], biases: Numbers) -> Table:
     """Compute the scores of a problem and their exponentials.
 
-    Parameters
-    ----------
-    codes : (C, D)
-        The different keys. The different queries are half of them.
-    given : mapping
-        Scale and softcap, where they are given.
-    biases : (A,)
-        The different finite biases; a single 0 without a bias.
-
-    Raises
-    ------
-    ValueError
-        If the scores of a query differ so much that an exponential could underflow.
-
     Examples
     --------
     >>> import numpy as np

@@ -84,13 +84,7 @@ def no_rows(count: int, words: int) -> Rows:
 def exponentials_of(
     scores: Numbers, errors: Numbers, lse: Numbers, lse_error: Budget, arithmetic: Arithmetic
 ) -> Numbers:
-    """Return the relative errors of weights that are computed again from an lse.
-
-    Parameters
-    ----------
-    scores, errors : (m, C)
-    lse, lse_error : (m,)
-    """
+    """Return the relative errors of weights that are computed again from an lse."""
     unit, finite = arithmetic.work.unit, np.where(np.isfinite(lse), lse, 0)[:, None]
     of_row = lse_error[:, None] + unit * (CONVERTING * np.abs(finite) + EXPONENTIAL)
     of_row = of_row + (APPROXIMATE if arithmetic.casts else 0.0)
@@ -109,20 +103,7 @@ def difference_of(
     own: Numbers,
     arithmetic: Arithmetic,
 ) -> Numbers:
-    """Return the part of the error of ``r - delta + h`` that is that of a row, ``(m,)``.
-
-    Parameters
-    ----------
-    sums : ByWord
-        Over the keys of each row.
-    rows : Rows
-        All but `difference`.
-    g, output, output_error : (m, Dv)
-    h : (m,)
-    own : (m,)
-        The relative errors of the oracle.
-    arithmetic : Arithmetic
-    """
+    """Return the part of the error of ``r - delta + h`` that is that of a row, ``(m,)``."""
     work, profile, depth = arithmetic.work, arithmetic.profile, g.shape[-1]
     n = sums.counts.sum(axis=-1)
     r, r_error = _of_r(sums, np.abs(rows.delta), depth, own, arithmetic)
@@ -216,19 +197,7 @@ class Columns:
 def columns_of(
     rows: Rows, g: Numbers, there: NDArray[np.bool_], own: float, arithmetic: Arithmetic
 ) -> Columns:
-    """Return what the errors of keys sum over rows.
-
-    Parameters
-    ----------
-    rows : Rows
-        All rows of a head.
-    g : (L, Dv)
-    there : (L, C)
-        Whether a row has a key of a word.
-    own : float
-        The relative error of the oracle.
-    arithmetic : Arithmetic
-    """
+    """Return what the errors of keys sum over rows."""
     work, storage, depth, unit = arithmetic.work, arithmetic.storage, g.shape[-1], arithmetic.work.unit
     cast = storage.unit if arithmetic.casts else 0.0
     e = np.where(there, rows.exponentials, 0).max(axis=-1)
@@ -254,20 +223,7 @@ def columns_of(
 def of_key(
     sums: ByWord, exponentials: Numbers, most: float, slopes: Slopes, down: Numbers, arithmetic: Arithmetic
 ) -> Numbers:
-    """Return the errors of the factors of codes in the gradients of some keys, ``(m, Q)``.
-
-    Parameters
-    ----------
-    sums : ByWord
-        Over the rows of each key.
-    exponentials : (m, Q)
-    most : float
-        The largest number that underflow is multiplied by.
-    slopes : Slopes
-    down : (m,)
-        The relative error of the sum over queries.
-    arithmetic : Arithmetic
-    """
+    """Return the errors of the factors of codes in the gradients of some keys, ``(m, Q)``."""
     size, error = exponentials * sums.absolute
     error = error + exponentials * sums.dotted
     counts = sums.counts * (sums.dotted > 0)  # no row whose cotangents are all 0 has an error
@@ -278,18 +234,7 @@ def of_key(
 def of_value(
     size: Numbers, error: Numbers, n: Numbers, down: Numbers, most: float, arithmetic: Arithmetic
 ) -> Numbers:
-    """Return the errors of the gradients of some values, ``(m, Dv)``.
-
-    Parameters
-    ----------
-    size, error : (m, Dv)
-        Sums over queries.
-    n, down : (m,)
-        The number of queries, and the relative error of a sum over them.
-    most : float
-        The largest cotangent.
-    arithmetic : Arithmetic
-    """
+    """Return the errors of the gradients of some values, ``(m, Dv)``."""
     work = arithmetic.work
     floor = work.normal + (arithmetic.storage.subnormal / 2 if arithmetic.casts else 0.0)
     error = error + most * floor * n[:, None]
@@ -315,19 +260,7 @@ def of_sink(
     own: float,
     arithmetic: Arithmetic,
 ) -> tuple[float, float, float]:
-    """Return the error of the gradient of a sink before its sum, the size of the terms, and their number.
-
-    Parameters
-    ----------
-    share : (m,)
-        The share of the sink in each row.
-    sink : float
-    lse, lse_error : (m,)
-    rows : Rows
-    own : float
-        The relative error of the oracle.
-    arithmetic : Arithmetic
-    """
+    """Return the error of the gradient of a sink before its sum, the size of the terms, and their number."""
     unit, normal, z = arithmetic.work.unit, arithmetic.work.normal, np.abs(rows.delta)
     scores = np.full((len(share), 1), sink)
     exponential = exponentials_of(scores, np.zeros(scores.shape), lse, lse_error, arithmetic)[:, 0]

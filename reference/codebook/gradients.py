@@ -106,21 +106,6 @@ def gradients(
 ) -> Iterator[Part]:
     """Yield the gradients of a problem, head by head, with the budgets of a dtype.
 
-    Parameters
-    ----------
-    formula : Formula
-    dtype : str
-        The dtype of the arrays.
-    accuracy, working, profile : str, optional
-        As in `attnspec.reference.budget.budget.budget`.
-    run : callable, optional
-        Calls functions, by several threads at once, and returns what they return in their order.
-
-    Raises
-    ------
-    ValueError
-        If the problem has an option that the sums do not allow.
-
     Examples
     --------
     >>> from attnspec.formula import Formula

@@ -12,20 +12,6 @@ Whole = NDArray[np.int64]
 def intervals(options: Mapping[str, Any], queries: int, keys: int, entry: int) -> tuple[Whole, Whole]:
     """Return the first allowed key of each row, and the first one after the allowed keys.
 
-    Parameters
-    ----------
-    options : mapping
-        The options of a problem by formula.
-    queries, keys : int
-        L and S.
-    entry : int
-        The number of the batch entry, in row-major order.
-
-    Returns
-    -------
-    low, high : (L,)
-        A row without an allowed key has ``low == high``.
-
     Examples
     --------
     >>> from attnspec.reference.codebook.intervals import intervals
@@ -60,16 +46,6 @@ def intervals(options: Mapping[str, Any], queries: int, keys: int, entry: int) -
 
 def intervals_of_keys(options: Mapping[str, Any], queries: int, keys: int, entry: int) -> tuple[Whole, Whole]:
     """Return the first query that may attend to each key, and the first one after these queries.
-
-    Parameters
-    ----------
-    options, queries, keys, entry
-        As in `intervals`.
-
-    Returns
-    -------
-    low, high : (S,)
-        A key that no query may attend to has ``low == high``.
 
     Examples
     --------

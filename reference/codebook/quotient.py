@@ -8,12 +8,6 @@ _SPLITTER = 2.0**27 + 1
 def quotient(first: Numbers, rest: Numbers, by: Numbers, by_rest: Numbers) -> Numbers:
     """Return ``(first + rest) / (by + by_rest)``, with an error of slightly more than half a unit at most.
 
-    Parameters
-    ----------
-    first, rest : arrays
-    by, by_rest : arrays
-        They broadcast to the others, and are positive.
-
     Examples
     --------
     >>> import numpy as np

@@ -71,14 +71,6 @@ def tasks(
 ) -> Iterator[Callable[[], Block]]:
     """Yield a function for each block of rows of a problem. Threads may call them at once.
 
-    Parameters
-    ----------
-    formula : Formula
-    dtype : str
-        The dtype of the arrays, whose budgets are computed.
-    accuracy, working, profile : str, optional
-        As in `attnspec.reference.budget.budget.budget`.
-
     Examples
     --------
     >>> from attnspec.formula import Formula

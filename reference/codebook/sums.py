@@ -43,16 +43,7 @@ class Keys:
 
 
 def keys_of(words: NDArray[np.uint8], value: NDArray[np.float32], count: int) -> Keys:
-    """Sum the values of one head by words.
-
-    Parameters
-    ----------
-    words : (S,)
-    value : (S, Dv)
-        Multiples of 1/64.
-    count : int
-        C, the number of words.
-    """
+    """Sum the values of one head by words."""
     one = words[:, None] == np.arange(count, dtype=np.uint8)  # (S, C)
     counts = np.zeros((len(words) + 1, count), dtype=np.int32)
     np.cumsum(one, axis=0, out=counts[1:])
@@ -119,14 +110,6 @@ def over(keys: Keys, weights: Split, rows: Rows, parts: Iterable[slice]) -> Sums
     """Sum over the keys of some rows.
 
     Nothing is subtracted but integers, so values that are all 0 have a sum that is exactly 0.
-
-    Parameters
-    ----------
-    keys : Keys
-    weights : Split of (Q, C)
-    rows : Rows
-    parts : slices
-        Groups of rows. In each group, all of `low` are in one tile, and so are all of `high`.
     """
     depth = keys.value.shape[-1]
     shapes = (depth, depth if weights.rest.any() else 0, 2 * depth)

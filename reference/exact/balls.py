@@ -46,27 +46,7 @@ def settle(
     exactly: Callable[[int], fmpq | None],
     dtype: str,
 ) -> Settled:
-    """Increase the precision until every element rounds to one number.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Shape of the result.
-    balls_at : callable
-        Returns a ball for each element, at the current precision.
-    exactly : callable
-        Returns an element as a rational if it is one, else None. It is called if a
-        ball does not settle: a rational may lie on a rounding boundary (or be 0),
-        where no precision separates the ends of the ball. If it returns None, the
-        element is irrational and lies on no boundary.
-    dtype : str
-        The format to round to.
-
-    Raises
-    ------
-    OracleError
-        If the highest precision does not settle an element.
-    """
+    """Increase the precision until every element rounds to one number."""
     values: list[float | None] = [None] * int(np.prod(shape))
     radius: int | None = None
     bits = PRECISIONS[0]
@@ -87,17 +67,6 @@ def settle(
 
 def nearest(number: Fraction, dtype: str) -> float:
     """Round an exact number once to a format, ties to even.
-
-    Parameters
-    ----------
-    number : Fraction
-    dtype : str
-        A name in `attnspec.dtypes.FORMATS`.
-
-    Returns
-    -------
-    float
-        Infinite if the number is outside the range of the format. Zero is positive.
 
     Examples
     --------

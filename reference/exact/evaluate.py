@@ -58,29 +58,6 @@ def evaluate(
 ) -> dict[str, Settled]:
     """Compute the exact values of a case, each rounded once.
 
-    Parameters
-    ----------
-    operation : str
-        A name in `attnspec.OPERATIONS`.
-    arguments : mapping
-        The arguments of the call, by canonical name.
-    variant : str, optional
-        Compute the values of this variant instead, one of `VARIANTS`.
-    dtype : str, optional
-        The format to round to: ``float64``, ``float32``, ``float16`` or ``bfloat16``.
-        An lse is rounded to float32 or float64.
-
-    Returns
-    -------
-    dict of str to Settled
-        By output name.
-
-    Raises
-    ------
-    OracleError
-        If an input is not finite and the standard does not define the result, or an
-        element does not settle.
-
     Examples
     --------
     >>> import numpy as np

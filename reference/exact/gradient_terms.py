@@ -9,20 +9,7 @@ from attnspec.reference.exact.quotients import ONE, SINK, Term, slope_symbol
 
 
 def terms(part: Part, i: int, j: int, times: fmpq, variant: str | None, *, inner: bool) -> Iterator[Term]:
-    """Yield the terms of a multiple of the gradient with respect to a score.
-
-    Parameters
-    ----------
-    part : Part
-    i, j : int
-        Query and key; the key may be `SINK`.
-    times : rational
-        The multiple.
-    variant : str or None
-        `base-2` of SOFT-6 divides the cotangent of the lse by the logarithm of 2.
-    inner : bool
-        Whether the gradient is with respect to the argument of the cap instead.
-    """
+    """Yield the terms of a multiple of the gradient with respect to a score."""
     if times == 0:
         return
     row = part.rows[i]

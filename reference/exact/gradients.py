@@ -24,22 +24,7 @@ _Gradient = tuple[tuple[int, ...], Callable[[], list[arb]], Callable[[int], fmpq
 
 
 def evaluate_gradients(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:
-    """Compute the gradients of a call, by output name.
-
-    Parameters
-    ----------
-    arguments : mapping
-        The arguments of `attention_vjp`, without those that are None.
-    variant : str or None
-        `nan` and `uniform` are the variants of GRAD-10.
-    dtype : str
-        The format to round to.
-
-    Raises
-    ------
-    OracleError
-        If a number that a gradient depends on is not finite, or an element does not settle.
-    """
+    """Compute the gradients of a call, by output name."""
     parts = parts_of(arguments, variant)
     of = [name for name in _MAKERS if arguments.get(name.removeprefix("d_")) is not None]
     shapes = {name: np.shape(arguments[name.removeprefix("d_")]) for name in of}

@@ -16,19 +16,6 @@ def evaluate_merge_gradients(
 ) -> dict[str, Settled]:
     """Compute the gradients of parts. Each merged row is a query of 0, and its bias holds the lses.
 
-    Parameters
-    ----------
-    arguments : mapping
-        The arguments of `merge_partials_vjp`, without those that are None.
-    dtype : str
-        The format to round to; the gradients of lses are rounded to that of an lse.
-
-    Raises
-    ------
-    OracleError
-        If the lse of a part is NaN or plus infinity, a number that a gradient depends on is not finite, or an
-        element does not settle.
-
     Examples
     --------
     >>> import numpy as np

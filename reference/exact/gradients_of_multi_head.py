@@ -43,13 +43,7 @@ class _Entry:
 def evaluate_multi_head_gradients(
     arguments: Mapping[str, Any], variant: str | None, dtype: str
 ) -> dict[str, Settled]:
-    """Compute the gradients of a call, by output name.
-
-    Raises
-    ------
-    OracleError
-        If a number is not finite, or an element does not settle.
-    """
+    """Compute the gradients of a call, by output name."""
     variant = None if variant in _OF_EMPTY_ROWS else variant
     weights = {name: _row_weight(arguments, name) for name in (*_NAMES, "output")}
     batch = np.shape(arguments["tokens"])[:-2]

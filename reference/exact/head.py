@@ -225,13 +225,7 @@ def key_head(
 
 
 def rational(number: Any) -> fmpq:
-    """Convert a finite number to a rational.
-
-    Raises
-    ------
-    OracleError
-        If it is not finite.
-    """
+    """Convert a finite number to a rational."""
     number = float(number)
     if not np.isfinite(number):
         raise OracleError(f"input: expected finite numbers, got {number}")
@@ -239,13 +233,7 @@ def rational(number: Any) -> fmpq:
 
 
 def matrix(array: Any) -> fmpq_mat:
-    """Convert an array of two axes to rationals.
-
-    Raises
-    ------
-    OracleError
-        If it does not have two axes, or a number is not finite.
-    """
+    """Convert an array of two axes to rationals."""
     array = np.asarray(array)
     if array.ndim != 2:
         raise OracleError(f"input: expected two axes, got shape {array.shape}")

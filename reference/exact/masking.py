@@ -21,23 +21,6 @@ def allowed_pairs(
 ) -> NDArray[np.bool_]:
     """Return for each query and key of one head whether the query may attend to the key.
 
-    Parameters
-    ----------
-    arguments : mapping
-        The arguments of the call, by canonical name.
-    shape : tuple of int
-        The scores' shape, ``(*B, Hq, L, S)`` or ``(L, S)``.
-    index : tuple of int
-        The head's place in the outer axes.
-    variant : str, optional
-        ``bottom-right`` of MASK-3 and ``exclusive-left`` of MASK-8 change the result.
-    biased : bool, optional
-        Whether a bias of minus infinity disallows.
-
-    Returns
-    -------
-    (L, S)
-
     Examples
     --------
     >>> from attnspec.reference.exact.masking import allowed_pairs

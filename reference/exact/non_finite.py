@@ -64,21 +64,7 @@ def special_of(
     arguments: Mapping[str, Any],
     variant: str | None,
 ) -> Special | None:
-    """Follow NaN and infinity from the inputs to the results. Return None if there are none.
-
-    Parameters
-    ----------
-    query, key, value
-        As in the call.
-    arguments : mapping
-        The whole call.
-    variant : str or None
-
-    Raises
-    ------
-    OracleError
-        If the standard does not define a row.
-    """
+    """Follow NaN and infinity from the inputs to the results. Return None if there are none."""
     bias = np.asarray(arguments.get("bias", 0.0), dtype=np.float64)
     finite = all(np.isfinite(x).all() for x in (query, key, value))
     if finite and not (np.isnan(bias) | (bias == np.inf)).any():

@@ -21,25 +21,6 @@ def export(found: Iterable[Case], folder: Path, kind: str = "safetensors") -> li
     for each case id its operation, rules, title, the arguments that are not arrays
     (spelled as in the vectors: a window as a list, infinity in quotes), and the
     argument at fault in a misuse.
-
-    Parameters
-    ----------
-    found : iterable of Case
-    folder : Path
-        Created if it does not exist.
-    kind : {"safetensors", "npz"}
-        NumPy's format has no bfloat16. A bfloat16 array is read back as two bytes for
-        each element.
-
-    Returns
-    -------
-    list of Path
-        The files written, the manifest last.
-
-    Raises
-    ------
-    SpecError
-        If the format is unknown, or needs a library that is not installed.
     """
     if kind not in FORMATS:
         raise SpecError(f"format: expected one of {', '.join(FORMATS)}, got {kind!r}")

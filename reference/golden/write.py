@@ -32,22 +32,7 @@ class Rewritten:
 
 
 def rewrite(folder: Path, only: str | None = None) -> list[Rewritten]:
-    """Compute the new content of every vector file of a folder. Nothing is written.
-
-    Parameters
-    ----------
-    folder : Path
-        The folder of the vector files.
-    only : str, optional
-        The id of the only case to compute. The others are not changed.
-
-    Raises
-    ------
-    SpecError
-        If a file is malformed, or no case has that id.
-    OracleError
-        If a value cannot be settled.
-    """
+    """Compute the new content of every vector file of a folder. Nothing is written."""
     paths = sorted(path for path in folder.glob("*.json") if path.name != SCHEMA)
     documents = {path: read(path, complete=False) for path in paths}
     ids = [entry["id"] for document in documents.values() for entry in document["cases"]]

@@ -82,21 +82,7 @@ def head(
     shape: Index,
     index: Index,
 ) -> tuple[Scores, list[Row]]:
-    """Compute scores and rows of one head from its matrices and the other arguments of `attention`.
-
-    Parameters
-    ----------
-    query, key, value : Matrix
-        ``(L, D)``, ``(S, D)`` and ``(S, Dv)``.
-    arguments : mapping
-        The other arguments of `attention`.
-    dialect : mapping
-        Variants by rule.
-    shape : tuple of int
-        The shape of the weights, ``(*B, Hq, L, S)`` or ``(L, S)``.
-    index : tuple of int
-        Batch entry and head, or empty.
-    """
+    """Compute scores and rows of one head from its matrices and the other arguments of `attention`."""
     found = _scores(query, key, arguments, dialect, shape, index)
     allowed = sources(arguments, dialect, shape, index)
     dropout = of_head(arguments.get("dropout_mask"), shape, index)

@@ -31,21 +31,6 @@ SHOWN = MappingProxyType(
 def checked(dialect: Mapping[str, str] | None) -> Mapping[str, str]:
     """Refuse unknown variants, and drop those that change only rounding or refusals.
 
-    Parameters
-    ----------
-    dialect : mapping or None
-        Names of variants, by rule id.
-
-    Returns
-    -------
-    mapping
-        The variants that change values.
-
-    Raises
-    ------
-    ValueError
-        If a rule has no such variant, or this oracle does not compute it.
-
     Examples
     --------
     >>> from attnspec.reference.rational.dialect import checked

@@ -95,26 +95,6 @@ def evaluate(
 ) -> dict[str, NDArray[np.float64]]:
     """Compute the values of a call, rounded to float64.
 
-    Parameters
-    ----------
-    operation : str
-        A name in `attnspec.OPERATIONS`.
-    arguments : mapping
-        The arguments of the call, by canonical name. They are assumed to be valid.
-    dialect : mapping, optional
-        Names of variants by rule id. The values are those of an implementation with these
-        variants. Variants that do not change values are ignored.
-
-    Returns
-    -------
-    dict of str to float64 array
-        All outputs, by name; for attention the scores too.
-
-    Raises
-    ------
-    ValueError
-        If there is no such operation or variant, or the standard does not define the values.
-
     Examples
     --------
     >>> import numpy as np

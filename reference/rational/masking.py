@@ -47,19 +47,7 @@ class Sources:
 def sources(
     arguments: Mapping[str, Any], dialect: Mapping[str, str], shape: tuple[int, ...], index: tuple[int, ...]
 ) -> Sources:
-    """Select the sources of masking of one head.
-
-    Parameters
-    ----------
-    arguments : mapping
-        The arguments of `attention`.
-    dialect : mapping
-        Variants by rule.
-    shape : tuple of int
-        The shape of the weights, ``(*B, Hq, L, S)`` or ``(L, S)``.
-    index : tuple of int
-        Batch entry and head, or empty.
-    """
+    """Select the sources of masking of one head."""
     queries, keys = shape[-2:]
     batch = shape[:-3]
     given = arguments.get("query_offset", 0)

@@ -48,18 +48,7 @@ def turn(
     depth: int,
     dialect: Mapping[str, str],
 ) -> tuple[Decimal, Decimal]:
-    """Compute cosine and sine of a pair of a row, times the attention factor.
-
-    Parameters
-    ----------
-    arguments : mapping
-    axes : int
-        Number of axes of the features.
-    index : tuple of int
-        Batch entry, head and row.
-    pair, depth : int
-    dialect : mapping
-    """
+    """Compute cosine and sine of a pair of a row, times the attention factor."""
     row = (*index[:-2], index[-1]) if axes > 2 else index[-1:]
     offset = np.asarray(arguments.get("offset", 0))
     position = int(offset[row[:-1]] if offset.ndim else offset) + _own(arguments, row, pair, dialect)

@@ -93,26 +93,7 @@ def head_scores(
     bias: Matrix | None = None,
     sink: float | None = None,
 ) -> Scores:
-    """Compute the scores of one head.
-
-    Parameters
-    ----------
-    query, key : Matrix
-        ``(L, D)`` and ``(S, D)``.
-    arguments : mapping
-        The arguments, of which `scale` and `softcap` are used.
-    dialect : mapping
-        Variants by rule.
-    bias : Matrix, optional
-        ``(L, S)``.
-    sink : float, optional
-        One more score of the head, neither scaled nor capped. Minus infinity means no sink.
-
-    Raises
-    ------
-    ValueError
-        If the sink is NaN or plus infinity, which the standard does not define.
-    """
+    """Compute the scores of one head."""
     lone = None
     if sink is not None and sink != -math.inf:
         if not math.isfinite(sink):

@@ -50,30 +50,7 @@ def attend(
     dialect: Mapping[str, str],
     closed: Sequence[int] = (),
 ) -> Row:
-    """Compute one row.
-
-    Parameters
-    ----------
-    scores : Scores
-        The scores of the head.
-    i : int
-        The query.
-    allowed : sequence of int
-        The keys it may attend to.
-    value : Matrix
-        ``(S, Dv)``.
-    kept : Kept
-        The keys that dropout keeps.
-    dialect : mapping
-        Variants by rule.
-    closed : sequence of int
-        The keys that another argument than the bias disallows.
-
-    Raises
-    ------
-    ValueError
-        If the standard does not define the row.
-    """
+    """Compute one row."""
     row = scores.rows[i]
     if not allowed:
         return _empty(scores, len(row), value, kept, dialect, closed)

@@ -112,15 +112,7 @@ def hyperbolic_tangent(tape: Tape, node: Node) -> Node:
 
 
 def run_back(tape: Tape, noise: Decimal | int) -> None:
-    """Find the derivative of the last number of a tape by every other one.
-
-    Parameters
-    ----------
-    tape : list of Node
-        The numbers, in the order in which they were computed.
-    noise : Decimal
-        A derivative that is at most this fraction of its size is 0.
-    """
+    """Find the derivative of the last number of a tape by every other one."""
     if not tape:
         return
     tape[-1].slope = tape[-1].slope_size = _ONE

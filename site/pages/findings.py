@@ -2,7 +2,6 @@
 
 import re
 
-from attnspec.conformance.meta.findings import FIELDS, Finding, report
 from pages.known import LIBRARIES, Known
 from pages.page import (
     ORPHAN,
@@ -20,6 +19,7 @@ from pages.page import (
     rule_link,
     table,
 )
+from tools.findings import FIELDS, Finding, report
 
 _RULES = re.compile(r" ?\((?:[A-Z]+-\d+[^)]*)\)")
 

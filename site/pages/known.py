@@ -10,12 +10,12 @@ from attnspec import Case, ConformanceLevel, Rule, cases, levels, rules
 from attnspec.backends.names import ADAPTERS, APART, PORTABLE, SEPARATE
 from attnspec.conformance.gallery import wrong_entries
 from attnspec.conformance.gallery.entry import Entry
-from attnspec.conformance.meta.findings import Finding, Seen, last_seen
-from attnspec.conformance.meta.findings import read as read_finding
-from attnspec.conformance.meta.stored import Kill
-from attnspec.conformance.meta.stored import read as read_kills
 from attnspec.conformance.suite import groups, items
 from attnspec.conformance.suite.group import Group
+from tools.findings import Finding, Seen, last_seen
+from tools.findings import read as read_finding
+from tools.stored import Kill
+from tools.stored import read as read_kills
 
 #: The names of libraries as their projects write them.
 LIBRARIES: Mapping[str, str] = {

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from attnspec.backends.names import PORTABLE
-from attnspec.conformance.html.portable import NOTE, label_of
-from attnspec.conformance.report.levels import standings
+from attnspec.conformance.attribution.levels import standings
+from attnspec.conformance.render.html.portable import NOTE, label_of
 from attnspec.conformance.verdict import Verdict, from_json
 from pages.findings import row
 from pages.known import LIBRARIES, Known, backends_of

@@ -37,20 +37,7 @@ _LINK = re.compile(
 
 
 def relinked(text: str, source: str, page: str, address: Callable[[str, str], str]) -> str:
-    """Rewrite the links of a page.
-
-    Parameters
-    ----------
-    text : str
-        Markdown.
-    source : str
-        The path of the page in the repository.
-    page : str
-        Its path in the site, without a suffix.
-    address : callable
-        Returns the address in the site of a path of the repository and an anchor. Pages of
-        Markdown have addresses that end with ``.md``.
-    """
+    """Rewrite the links of a page."""
 
     def rewritten(match: re.Match[str]) -> str:
         if match["kept"]:

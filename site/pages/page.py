@@ -86,16 +86,7 @@ def escaped(text: str) -> str:
 
 
 def inline(text: str, root: str = "../", known: frozenset[str] = frozenset()) -> str:
-    """Convert a sentence with code and ids of rules to HTML.
-
-    Parameters
-    ----------
-    text : str
-    root : str
-        The address of the root of the site from the page.
-    known : frozenset of str
-        The ids of rules to link.
-    """
+    """Convert a sentence with code and ids of rules to HTML."""
     parts = []
     last = 0
     for match in _CODE.finditer(text):
@@ -171,17 +162,7 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]], *, label: str, kin
 
 
 def filter_of(kind: str, what: str, example: str, choices: Iterable[str] = ()) -> str:
-    """Make a field that filters the tables of a kind, with the number of rows that it shows.
-
-    Parameters
-    ----------
-    kind : str
-        The class of the tables.
-    what, example : str
-        What the rows are, and a text to filter by.
-    choices : iterable of str, optional
-        Texts of which one may be chosen; a row that has none of it is hidden.
-    """
+    """Make a field that filters the tables of a kind, with the number of rows that it shows."""
     listed = "".join(f"<option>{escaped(choice)}</option>" for choice in choices)
     select = (
         f'<label for="choice">of</label> <select id="choice" data-choice="{kind}">'

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Mapping
 
 from attnspec.conformance.gallery.entry import KINDS
-from attnspec.conformance.meta.pictures import MASKS
 from pages.known import Known, acceptance
 from pages.page import Name, Page, Part, escaped, link, raw, table
+from tools.pictures import MASKS
 
 #: Sizes of the chart, in units of its own.
 _BAR, _ROW, _LABEL, _WIDTH = 16, 26, 210, 620

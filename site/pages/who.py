@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from attnspec import Rule
 from attnspec.backends.names import ADAPTERS, PORTABLE, SEPARATE
-from attnspec.conformance.report.by_rule import NOT_SHOWN, about, by_rule
+from attnspec.conformance.attribution.by_rule import NOT_SHOWN, about, by_rule
 from attnspec.conformance.verdict import Verdict
 from pages.page import code, inline, link, plural, raw, table
 

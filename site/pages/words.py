@@ -85,14 +85,7 @@ def plain(text: str) -> str:
 
 
 def with_words(names: Iterable[Name], terms: Mapping[str, tuple[str, ...]]) -> tuple[Name, ...]:
-    """Add the words by which readers look for names, and remove the markup of what is shown.
-
-    Parameters
-    ----------
-    names : iterable of Name
-    terms : mapping of str to tuple of str
-        The terms of the glossary by the rule that defines them.
-    """
+    """Add the words by which readers look for names, and remove the markup of what is shown."""
     return tuple(
         replace(
             name,

@@ -85,14 +85,6 @@ def vjp(form: Operation, rule: str = "GRAD-1", rules: Mapping[str, str] = _NONE)
     for inspection, such as the weights. It returns the gradient of each floating-point array, except
     for those that select how the operation works, such as a table of cosines.
 
-    Parameters
-    ----------
-    form : Operation
-    rule : str
-        The rule that defines cotangents and gradients.
-    rules : mapping of str to str, optional
-        The rules of other gradients, by argument.
-
     Examples
     --------
     >>> from attnspec.operations.companions import PROJECTION

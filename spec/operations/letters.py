@@ -100,17 +100,6 @@ ONE_MORE = "+1"
 def value_of(expression: str, letters: Mapping[str, int]) -> int | None:
     """Compute a size: a number, a letter, a product or difference, a quotient rounded up, or one more.
 
-    Parameters
-    ----------
-    expression : str
-    letters : mapping of str to int
-        The known sizes.
-
-    Returns
-    -------
-    int or None
-        None if a letter is not known.
-
     Examples
     --------
     >>> from attnspec.operations.letters import value_of

@@ -5,7 +5,7 @@ import shutil
 import pytest
 from html_results import write_all
 
-from attnspec.conformance.html import write
+from attnspec.conformance.render.html import write
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 

@@ -7,7 +7,7 @@ from html_results import HOSTILE, every_rule, verdict, verdicts, write_run
 from opened import go
 
 from attnspec import levels, rules
-from attnspec.conformance.html.column import columns_of
+from attnspec.conformance.render.html.column import columns_of
 from attnspec.conformance.results import read
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright: pip install playwright")

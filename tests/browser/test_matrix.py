@@ -12,8 +12,8 @@ from html_results import HOSTILE, every_rule, verdict, write_run
 from opened import go
 
 from attnspec import levels, rules
-from attnspec.conformance.html import write
-from attnspec.conformance.html.marks import MARKS
+from attnspec.conformance.render.html import write
+from attnspec.conformance.render.html.marks import MARKS
 
 
 def shown_rules(page):

@@ -8,10 +8,10 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
-from attnspec.conformance.report.failures import Example, broken
-from attnspec.conformance.report.report import Report
-from attnspec.conformance.report.reproduction import reproduction
-from attnspec.conformance.report.screen import screen, shown
+from attnspec.conformance.attribution.failures import Example, broken
+from attnspec.conformance.attribution.report import Report
+from attnspec.conformance.render.reproduction import reproduction
+from attnspec.conformance.render.screen import screen, shown
 from attnspec.conformance.run.run import run_all
 from attnspec.conformance.run.selection import Selection
 from bugs import BUGS, Bug

@@ -27,14 +27,6 @@ Runner = Callable[[onnx.ModelProto, dict[str, NDArray[Any]]], Sequence[Any]]
 def onnx_attention(run: Runner, opset: int, *, whole_masks: bool = False) -> Callable[..., Any]:
     """Make a function with the canonical arguments that runs each call as a model.
 
-    Parameters
-    ----------
-    run : callable
-    opset : {23, 24, 25}
-    whole_masks : bool, optional
-        Whether to pass masks with four axes and with all queries and keys, for a runtime that does not
-        broadcast them.
-
     Examples
     --------
     >>> import numpy as np
@@ -66,28 +58,6 @@ def onnx_model(
 
     An argument that the node cannot express is declined, so a backend that runs the model reports it as
     unsupported. The default scale stays the default of the node.
-
-    Parameters
-    ----------
-    arguments : mapping
-        The arguments of `attention` by canonical name; arrays of (B, H, L, D) as NumPy arrays.
-        With ``return_weights`` the second output is the weights.
-    opset : {23, 24, 25}
-        The operator set of the node. Lengths need 24, and a window needs 25.
-    whole_masks : bool, optional
-        As in `onnx_attention`.
-
-    Returns
-    -------
-    model : onnx.ModelProto
-        Its outputs are Y, and qk_matmul_output if the weights are requested.
-    inputs : dict of str to array
-        By the names of the inputs of the model.
-
-    Raises
-    ------
-    Unsupported
-        If the node cannot express the call.
 
     Notes
     -----

@@ -13,15 +13,7 @@ def to_four_axes(array: Any) -> Any:
 
 
 def to_attn_mask(mask: Any, bias: Any, axes: int) -> Any:
-    """Combine mask and bias into the single argument of PyTorch, with a minimum number of axes.
-
-    Parameters
-    ----------
-    mask, bias : tensor or None
-    axes : int
-        The minimum. One axis is documented as broadcastable, but raises "Dimension out of range" if
-        PyTorch considers the fused kernel.
-    """
+    """Combine mask and bias into the single argument of PyTorch, with a minimum number of axes."""
     # PyTorch distinguishes a mask from a bias by the dtype, so a mask of numbers would be a bias.
     if mask is not None and mask.dtype != torch.bool:
         raise TypeError(f"mask: expected booleans, got {mask.dtype}: attn_mask takes numbers as a bias")

@@ -36,13 +36,7 @@ _FORMS = {
 
 
 def compiled_backend() -> Backend:
-    """Run it compiled.
-
-    Raises
-    ------
-    BackendError
-        If there is no C++ compiler.
-    """
+    """Run it compiled."""
     compiler = os.environ.get("CXX", "g++")
     if shutil.which(compiler) is None:
         raise BackendError(

@@ -46,17 +46,7 @@ def fitting(operation: str, sizes: Mapping[str, int] = SIZES) -> dict[str, Any]:
 def value_for(
     operation: str, argument: Argument, sizes: Mapping[str, int] = SIZES, *, whole: bool = False
 ) -> Any:
-    """Make a valid value for an argument. The numbers of an array are 1, or 0 if they are integers.
-
-    Parameters
-    ----------
-    operation : str
-    argument : Argument
-    sizes : mapping of str to int, optional
-        By letter, where they are not those of `SIZES`.
-    whole : bool, optional
-        Whether an array has all axes that it may have. Otherwise one that broadcasts has two.
-    """
+    """Make a valid value for an argument. The numbers of an array are 1, or 0 if they are integers."""
     otherwise = OPERATIONS[operation].otherwise
     own = {letter: size for letter, size in sizes.items() if size != SIZES.get(letter)}
     letters = {**SIZES, **own}

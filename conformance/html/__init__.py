@@ -1,5 +1,0 @@
-"""Pages of results: the matrix, comparisons, and a page for each backend, in a folder without a server."""
-
-from attnspec.conformance.html.write import write
-
-__all__ = ["write"]

@@ -1,0 +1,1 @@
+"""What holds between several calls: bits, chance, memory, rounding."""

@@ -1,0 +1,211 @@
+"""Relations of dropout by a seed: what its masks are, and how probable they are."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec import Case
+from attnspec.backends import Backend
+from attnspec.conformance.judge.call import call
+from attnspec.conformance.judge.dtypes import Outputs
+from attnspec.conformance.judge.failure import Failure
+from attnspec.conformance.relations.relation import Found
+from attnspec.conformance.verdict import Difference, Verdict
+
+Bools = NDArray[np.bool_]
+Judge = Callable[[Backend, Case, Outputs], Verdict]
+
+#: The largest probability with which a check fails an implementation that conforms.
+FALSE_ALARM = 1e-9
+#: How far a probability may be from the given one (DROP-7).
+_TOLERANCE = 1 / 256
+_FORWARD, _BACKWARD = "seeded_dropout_attention", "seeded_dropout_attention_vjp"
+
+
+@dataclass(frozen=True)
+class Count:
+    """How often events happened that are independent of each other.
+
+    Attributes
+    ----------
+    of : str
+        What was counted, for a message.
+    happened, trials : int
+    least, most : float
+        The bounds of the probability of each event.
+    """
+
+    of: str
+    happened: int
+    trials: int
+    least: float
+    most: float
+
+    @property
+    def chance(self) -> float:
+        """A bound of the probability of a count that is at least as far on its side of the bounds.
+
+        Examples
+        --------
+        >>> from attnspec.conformance.relations.chance import Count
+        >>> Count("heads", 10, 10, 0.5, 0.5).chance * 2**10, Count("heads", 5, 10, 0.5, 0.5).chance
+        (1.0, 1.0)
+        """
+        if not self.trials:
+            return 1.0
+        share = self.happened / self.trials
+        near = min(max(share, self.least), self.most)
+        return math.exp(-self.trials * (_term(share, near) + _term(1 - share, 1 - near)))
+
+
+def _term(share: float, probability: float) -> float:
+    if share == 0:
+        return 0.0
+    return share * math.log(share / probability) if probability > 0 else math.inf
+
+
+def improbable(counts: Iterable[Count]) -> str | None:
+    """Return a sentence about the most improbable of some counts if their check fails, or None.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.relations.chance import Count, improbable
+    >>> improbable([Count("kept weights", 520, 1000, 0.5, 0.5)]) is None
+    True
+    >>> improbable([Count("kept weights", 700, 1000, 0.5, 0.5)])
+    'kept weights: expected a share of 0.5, got 700 of 1000, which has a probability below 1e-35'
+    """
+    every = list(counts)
+    worst = min(every, key=lambda one: one.chance)
+    if worst.chance * 2 * len(every) >= FALSE_ALARM:  # each count may be too small or too large
+        return None
+    least, most = f"{worst.least:.6g}", f"{worst.most:.6g}"
+    share = least if least == most else f"{least} to {most}"
+    power = math.floor(math.log10(worst.chance)) + 1 if worst.chance else -300
+    got = f"{worst.happened} of {worst.trials}, which has a probability below 1e{power}"
+    return f"{worst.of}: expected a share of {share}, got {got}"
+
+
+def drops_at_the_probability(backend: Backend, calls: tuple[Case, ...]) -> Found:
+    """Count the dropped weights of each call, and those of each head of each batch entry (DROP-7)."""
+    return improbable(count for case in calls for count in _of_rate(case, mask_of(backend, case)))
+
+
+def _of_rate(case: Case, kept: Bools) -> Iterator[Count]:
+    p = case.arguments["dropout_p"]
+    least, most = max(p - _TOLERANCE, 0.0), min(p + _TOLERANCE, 1.0)
+    yield Count("dropped weights", int((~kept).sum()), kept.size, least, most)
+    for index in np.ndindex(*kept.shape[:-2]):
+        head = ~kept[index]
+        yield Count(f"dropped weights of head {index}", int(head.sum()), head.size, least, most)
+
+
+def drops_independently(backend: Backend, calls: tuple[Case, ...]) -> Found:
+    """Count the pairs of weights of a call of which exactly one is dropped (DROP-8)."""
+    return improbable(count for case in calls for count in _of_pairs(case, mask_of(backend, case)))
+
+
+def _of_pairs(case: Case, kept: Bools) -> Iterator[Count]:
+    for axis, size in enumerate(kept.shape):
+        name = ("keys", "queries", "heads")[kept.ndim - 1 - axis] if kept.ndim - axis < 4 else "batch entries"
+        positions = np.arange(size)
+        for power in range(max(size - 1, 0).bit_length()):
+            apart = 2**power
+            firsts = positions[(positions & apart == 0) & (positions + apart < size)]
+            differ = kept.take(firsts, axis) != kept.take(firsts + apart, axis)
+            yield _different(case, f"one dropped of two {name} {apart} apart", differ)
+
+
+def _different(case: Case, of: str, differ: Bools) -> Count:
+    p = case.arguments["dropout_p"]
+    around = [a * (1 - b) + b * (1 - a) for a in _near(p) for b in _near(p)]
+    return Count(of, int(differ.sum()), differ.size, min(around), max(around))
+
+
+def _near(p: float) -> tuple[float, float]:
+    return max(p - _TOLERANCE, 0.0), min(p + _TOLERANCE, 1.0)
+
+
+def differs_by_the_seed(backend: Backend, calls: tuple[Case, ...]) -> Found:
+    """Count the weights that exactly one of two calls drops (DROP-9)."""
+    masks = [(case, mask_of(backend, case)) for case in calls]
+    return improbable(
+        _different(one, f"one dropped by seeds {one.arguments['seed']} and {other.arguments['seed']}", a != b)
+        for (one, a), (other, b) in combinations(masks, 2)
+    )
+
+
+def has_one_mask(backend: Backend, calls: tuple[Case, ...]) -> Found:
+    """Compare the masks of the first call and of those with the same seed, also after others (DROP-6)."""
+    first, *others = calls
+    kept = mask_of(backend, first)
+    for case in (*others, first):
+        again = mask_of(backend, case)
+        if case.arguments["seed"] != first.arguments["seed"]:
+            continue
+        # Which weights a causal mask leaves is known from the shape. The others are 0.
+        seen = np.tril(np.ones(kept.shape[-2:], bool)) if case.arguments.get("is_causal") else np.True_
+        wrong = (again != kept) & seen
+        if wrong.any():
+            place = np.unravel_index(int(wrong.argmax()), wrong.shape)
+            words = ("dropped", "kept")
+            got, expected = words[int(again[place])], words[int(kept[place])]
+            return f"weight {tuple(map(int, place))}: expected to be {expected} again, got {got}"
+    return None
+
+
+def as_with_the_mask(judge: Judge) -> Callable[[Backend, tuple[Case, ...]], Found]:
+    """Return the relation that results are those of attention with the mask of the call (DROP-5, DROP-11)."""
+    return partial(_as_with_the_mask, judge)
+
+
+def _as_with_the_mask(judge: Judge, backend: Backend, calls: tuple[Case, ...]) -> Found:
+    for case in calls:
+        forward = {name: x for name, x in case.arguments.items() if not name.startswith("d_")}
+        outputs = call(backend, case.operation, case.arguments)
+        kept = mask_of(backend, case)
+        plain = {name: x for name, x in case.arguments.items() if name not in ("dropout_p", "seed")}
+        plain |= {"dropout_mask": kept, "dropout_rate": forward["dropout_p"]}
+        verdict = judge(backend, _plain_case(case, plain), outputs)
+        if verdict.status == "fail":
+            return verdict.difference or verdict.reason
+    return None
+
+
+def _plain_case(case: Case, arguments: dict[str, Any]) -> Case:
+    gradients = case.operation == _BACKWARD
+    operation, outputs = ("attention_vjp", ()) if gradients else ("attention", ("output", "lse"))
+    return Case(
+        case.id,
+        case.title,
+        case.chapter,
+        operation,
+        case.rules,
+        arguments,
+        group=case.group,
+        outputs=outputs,
+    )
+
+
+def mask_of(backend: Backend, case: Case) -> Bools:
+    """Find which weights of a call of the forward operation are not 0, with the identity as value."""
+    arguments = {name: x for name, x in case.arguments.items() if not name.startswith("d_")}
+    value = arguments["value"]
+    keys, depth = value.shape[-2:]
+    expected = (*arguments["query"].shape[:-1], depth)
+    slices = [np.zeros((*expected[:-1], 0), np.bool_)]
+    for start in range(0, keys, depth):
+        identity = np.eye(keys, depth, -start, dtype=value.dtype)  # (S, Dv): key `start + c` in column c
+        probe = arguments | {"value": np.broadcast_to(identity, value.shape)}
+        output = call(backend, _FORWARD, probe, outputs=("output",))["output"]
+        if output.shape != expected:
+            found = Difference("shape", "output", (), str(output.shape), str(expected))
+            raise Failure("SHAPE-3", difference=found)
+        slices.append(output != 0)
+    return np.concatenate(slices, axis=-1)[..., :keys]

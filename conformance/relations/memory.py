@@ -1,0 +1,194 @@
+"""Relations that require the exact values of each of several calls, whatever was called before (ERR-13)."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import wraps
+from inspect import signature
+from threading import Barrier
+from typing import Any
+
+from attnspec import Case
+from attnspec.backends import Backend, Unsupported
+from attnspec.conformance.judge.call import call
+from attnspec.conformance.judge.comparison import same_bits
+from attnspec.conformance.judge.dtypes import Outputs
+from attnspec.conformance.judge.failure import Failure, Missing, Raised
+from attnspec.conformance.judge.hidden import without
+from attnspec.conformance.relations.bits import keeping, switching_often
+from attnspec.conformance.relations.relation import Found
+from attnspec.conformance.verdict import Verdict
+
+#: How often calls are made in turn, so that memory that one of them freed is used by another.
+_TURNS = 8
+#: How often one call is repeated.
+_REPEATED = 200
+#: How often each thread makes its call.
+_IN_A_THREAD = 10
+
+
+@dataclass
+class _Results:
+    """The results of a call that was made several times, each once.
+
+    Attributes
+    ----------
+    case : Case
+    different : list
+        The results that differ in a bit, in the order in which they came.
+    """
+
+    case: Case
+    different: list[Outputs] = field(default_factory=list)
+
+    def add(self, outputs: Outputs) -> None:
+        """Add a result, unless there is one with the same bits."""
+        if not any(_same(outputs, known) for known in self.different):
+            self.different.append(outputs)
+
+    def judged(self, backend: Backend) -> list[Verdict]:
+        """Judge each result by its values."""
+        return [_judged(backend, self.case, outputs) for outputs in self.different]
+
+
+def each_in_turn(backend: Backend, calls: tuple[Case, ...]) -> Found:
+    """Make the calls in their order, and judge each of them by its values."""
+    results = [_outputs(backend, case) for case in calls]
+    return _worst([_judged(backend, case, one) for case, one in zip(calls, results, strict=True)])
+
+
+def in_the_same_arrays(backend: Backend, calls: tuple[Case, ...]) -> Found:
+    """Make the calls with the arrays of the first one, in which the numbers of the others are written."""
+    rewriting = _rewriting(backend)
+    results = [_outputs(rewriting, case) for case in calls]
+    return _worst([_judged(backend, case, one) for case, one in zip(calls, results, strict=True)])
+
+
+def in_freed_memory(backend: Backend, calls: tuple[Case, ...]) -> Found:
+    """Make the calls several times in turn. The arrays of each of them are freed before the next one."""
+    results = [_Results(case) for case in calls]
+    for _ in range(_TURNS):
+        for one in results:
+            one.add(_outputs(backend, one.case))
+    return _worst([verdict for one in results for verdict in one.judged(backend)])
+
+
+def kept_by_the_caller(backend: Backend, calls: tuple[Case, ...]) -> Found:
+    """Make the calls, and judge the arrays that each of them returned after the last one."""
+    kept: list[Any] = []
+    names = [tuple(_outputs(keeping(backend, kept), case)) for case in calls]
+    verdicts = []
+    for case, own, returned in zip(calls, names, kept, strict=True):
+        parts = (
+            returned if len(own) > 1 else [returned[0] if isinstance(returned, list | tuple) else returned]
+        )
+        outputs = dict(zip(own, backend.to_numpy_all(parts), strict=True))
+        verdicts.append(_judged(backend, case, outputs))
+    return _worst(verdicts)
+
+
+def beside_a_refused_call(backend: Backend, calls: tuple[Case, ...]) -> Found:
+    """Judge the calls that are valid. Whatever happens in the others is judged elsewhere."""
+    results = []
+    for case in calls:
+        if case.misuse is None:
+            results.append((case, _outputs(backend, case)))
+            continue
+        try:
+            _outputs(backend, case)
+        except Missing:
+            raise
+        except (Raised, Failure, Unsupported):
+            continue
+    return _worst([_judged(backend, case, outputs) for case, outputs in results])
+
+
+def repeated_often(backend: Backend, calls: tuple[Case, ...]) -> Found:
+    """Repeat a call, and judge each result that has other bits than those before."""
+    (case,) = calls
+    results = _Results(case)
+    for _ in range(_REPEATED):
+        results.add(_outputs(backend, case))
+    return _worst(results.judged(backend))
+
+
+def from_threads(backend: Backend, calls: tuple[Case, ...]) -> Found:
+    """Make each call in a thread of its own, several times, while other threads make the others."""
+    if not backend.concurrent:
+        raise Missing(f"{backend.name} cannot be called from several threads")
+    _outputs(backend, calls[0])  # what it loads or compiles at first is not what is tested
+    together = Barrier(len(calls))
+
+    def repeated(case: Case) -> _Results:
+        results = _Results(case)
+        together.wait()
+        for _ in range(_IN_A_THREAD):
+            results.add(_outputs(backend, case))
+        return results
+
+    with switching_often(), ThreadPoolExecutor(len(calls)) as pool:
+        found = [future.result() for future in [pool.submit(repeated, case) for case in calls]]
+    return _worst([verdict for one in found for verdict in one.judged(backend)])
+
+
+#: Makes calls and judges them.
+RUNS: Sequence[Callable[[Backend, tuple[Case, ...]], Found]] = (
+    each_in_turn,
+    in_the_same_arrays,
+    in_freed_memory,
+    kept_by_the_caller,
+    beside_a_refused_call,
+    repeated_often,
+    from_threads,
+)
+
+
+def _outputs(backend: Backend, case: Case) -> Outputs:
+    # Where weights are asked for, many implementations take another path.
+    return call(without(backend, "return_weights"), case.operation, case.arguments, case.layout)
+
+
+def _judged(backend: Backend, case: Case, outputs: Outputs) -> Verdict:
+    from attnspec.conformance.judge.judge import judge_outputs
+
+    return judge_outputs(backend, case, outputs)
+
+
+def _worst(verdicts: Sequence[Verdict]) -> Verdict | None:
+    bad = [verdict for verdict in verdicts if verdict.status not in ("pass", "deviation")]
+    shown = [verdict for verdict in verdicts if verdict.status == "deviation"]
+    return next(iter(bad or shown), None)
+
+
+def _same(one: Outputs, other: Outputs) -> bool:
+    return all(
+        str(array.dtype) == str(other[name].dtype) and same_bits(name, array, other[name]) is None
+        for name, array in one.items()
+    )
+
+
+def _rewriting(backend: Backend) -> Backend:
+    """Make a backend that writes the numbers of each call into the arrays of the first one of its shapes."""
+    kept: dict[Any, Any] = {}
+
+    @wraps(backend.attention)
+    def run(*arrays: Any, **options: Any) -> Any:
+        names = list(signature(backend.attention).parameters)
+        given = {**dict(zip(names, arrays, strict=False)), **options}
+        placed = {name: _placed(kept, name, thing) for name, thing in given.items()}
+        first = [placed.pop(name) for name in names[: len(arrays)]]
+        return backend.attention(*first, **placed)
+
+    def _placed(kept: dict[Any, Any], name: str, thing: Any) -> Any:
+        if not getattr(thing, "shape", ()):
+            return thing
+        place = kept.setdefault((name, tuple(thing.shape), str(thing.dtype)), thing)
+        if place is not thing:
+            try:
+                place[...] = thing
+            except (TypeError, ValueError, NotImplementedError) as error:
+                raise Missing(f"arrays of {backend.library} cannot be written") from error
+        return place
+
+    run.__signature__ = signature(backend.attention)  # type: ignore[attr-defined] # read by inspect.signature
+    return replace(backend, attention=run)

@@ -1,0 +1,81 @@
+"""The formats of reports. A new format is a line here and a module in this folder."""
+
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attnspec import SpecError
+
+if TYPE_CHECKING:
+    from attnspec.conformance.attribution.report import Report
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format of a report.
+
+    Attributes
+    ----------
+    option : str
+        The option of the command line that selects it.
+    suffix : str
+        The required suffix of its files, or empty.
+    function : str
+        The function that writes it, as ``module:function``. It takes a `Report`. It is loaded on demand.
+    text : str
+        The help text.
+    """
+
+    option: str
+    suffix: str
+    function: str
+    text: str
+
+    def write(self, report: "Report") -> str:
+        """Return a report in this format."""
+        module, _, name = self.function.partition(":")
+        text: str = getattr(import_module(f"attnspec.conformance.render.{module}"), name)(report)
+        return text
+
+
+FORMATS = (
+    Format("junit", "", "junit:to_junit", "JUnit XML"),
+    Format("markdown", "", "markdown:to_markdown", "Markdown"),
+    Format("badge", ".svg", "badge:to_svg", "a badge"),
+    Format("badge", ".json", "badge:to_json", "JSON for a badge service"),
+)
+
+
+def options() -> dict[str, str]:
+    """Return the help text of each option of the command line.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.render.formats import options
+    >>> list(options())
+    ['junit', 'markdown', 'badge']
+    """
+    texts: dict[str, list[str]] = {}
+    for one in FORMATS:
+        texts.setdefault(one.option, []).append(one.text + (f" ({one.suffix})" if one.suffix else ""))
+    return {option: f"Write a report here: {', or '.join(found)}." for option, found in texts.items()}
+
+
+def find_format(option: str, path: Path) -> Format:
+    """Find the format for an option and the name of a file.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from attnspec.conformance.render.formats import find_format
+    >>> find_format("badge", Path("badge.svg")).function
+    'badge:to_svg'
+    """
+    found = [one for one in FORMATS if one.option == option]
+    for one in found:
+        if one.suffix in ("", path.suffix):
+            return one
+    raise SpecError(
+        f"--{option}: expected a file that ends in {' or '.join(one.suffix for one in found)}, got {path}"
+    )

@@ -1,0 +1,115 @@
+"""Writes a run as JUnit XML, which most CI services show."""
+
+from xml.etree import ElementTree as ET
+
+from attnspec import rules
+from attnspec.conformance.attribution.by_rule import about
+from attnspec.conformance.attribution.report import Outcome, Report
+from attnspec.conformance.outside import plain
+from attnspec.conformance.render.headline import headline_of
+from attnspec.conformance.render.links import address
+from attnspec.conformance.render.summary import levels, totals
+from attnspec.conformance.render.text import finding, line, said
+from attnspec.conformance.results import Subject
+from attnspec.conformance.verdict import Verdict
+
+
+def to_junit(report: Report) -> str:
+    """Write a suite for each backend, and a case for each of its verdicts.
+
+    Errors include planned cases that were not judged. Unsupported cases and known failures are
+    skipped, with the reason. Deviations and unmet SHOULDs pass, with a note.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.attribution.report import Outcome, Report
+    >>> from attnspec.conformance.render.junit import to_junit
+    >>> from attnspec.conformance.results import Results, Subject
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> verdict = Verdict("b", "masking-004-float32", "", ("MASK-1",), "fail")
+    >>> "<failure" in to_junit(Report(Results((Subject("b", "numpy", "2"),), (verdict,))))
+    True
+    """
+    root = ET.Element("testsuites", name="attnspec")
+    known = {
+        verdict: f"known failure: {entry.reason} {entry.link}" for verdict, entry in report.failures.known
+    }
+    for subject in report.results.subjects:
+        suite = ET.SubElement(root, "testsuite", _counts(report, subject))
+        _properties(suite, report, subject)
+        for verdict in report.verdicts(subject):
+            _case(suite, verdict, known.get(verdict, "").strip(), report.seed)
+        for name in _lost(report, subject):
+            _error(suite, name, "planned, and not judged")
+        if subject.problem:
+            _error(suite, "the run as a whole", subject.problem)
+    if report.failures.stale:
+        number = str(len(report.failures.stale))
+        suite = ET.SubElement(root, "testsuite", name="known failures", tests=number, errors=number)
+        for text in report.failures.stale:
+            _error(suite, text, text)
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _counts(report: Report, subject: Subject) -> dict[str, str]:
+    verdicts = report.verdicts(subject)
+    new = [verdict.status for verdict in verdicts if verdict not in report.known_verdicts]
+    errors = bool(subject.problem) + len(_lost(report, subject))
+    return {
+        "name": plain(subject.name),
+        "tests": str(len(verdicts) + errors),
+        "failures": str(new.count("fail")),
+        "errors": str(new.count("error") + errors),
+        "skipped": str(len(verdicts) - len(new) + new.count("unsupported")),
+        "time": f"{sum(verdict.seconds for verdict in verdicts):.4f}",
+    }
+
+
+def _lost(report: Report, subject: Subject) -> tuple[str, ...]:
+    """Return the cases that were not judged. If none was judged, one error gives the reason."""
+    if report.outcome_of(subject) is Outcome.NOT_LOADED:
+        return ()
+    return report.results.missing.get(subject.name, ())
+
+
+def _properties(suite: ET.Element, report: Report, subject: Subject) -> None:
+    said_of = {
+        "library": f"{subject.library} {subject.version}",
+        "headline": headline_of(report, subject),
+        "levels": levels(report, subject),
+        "totals": "; ".join(totals(report.verdicts(subject), report.known_verdicts)),
+        "note": subject.note,
+    }
+    properties = ET.SubElement(suite, "properties")
+    for name, value in said_of.items():
+        if value:
+            ET.SubElement(properties, "property", name=name, value=plain(value))
+
+
+def _error(suite: ET.Element, name: str, message: str) -> None:
+    case = ET.SubElement(suite, "testcase", classname="attnspec", name=plain(name))
+    ET.SubElement(case, "error", message=plain(message))
+
+
+def _case(suite: ET.Element, verdict: Verdict, known: str, seed: int | None) -> None:
+    rule = plain(about(verdict)) or "attnspec"
+    took = f"{verdict.seconds:.4f}"
+    name = plain(verdict.case)
+    case = ET.SubElement(suite, "testcase", classname=f"attnspec.{rule}", name=name, time=took)
+    if known or verdict.status == "unsupported":
+        ET.SubElement(case, "skipped", message=plain(known) or finding(verdict))
+    elif verdict.bad:
+        tag = "failure" if verdict.status == "fail" else "error"
+        found = ET.SubElement(case, tag, message=plain(line(verdict)), type=rule)
+        found.text = f"{said(verdict, seed)}\n{_where(rule)}".strip()
+    elif verdict.status != "pass":
+        ET.SubElement(case, "system-out").text = f"{verdict.status}: {finding(verdict)}"
+
+
+def _where(rule_id: str) -> str:
+    """Return the address of a rule."""
+    rule = next((one for one in rules() if one.id == rule_id), None)
+    if rule is None:
+        return ""
+    return f"the rule: {address(rule) or f'attnspec explain {rule.id}'}"

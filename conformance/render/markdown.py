@@ -1,0 +1,163 @@
+"""Writes a run as Markdown, for the summary of a pull request."""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from attnspec import find_rule, rules
+from attnspec.conformance.attribution.by_rule import about
+from attnspec.conformance.attribution.failures import Example, broken
+from attnspec.conformance.attribution.report import Outcome, Report
+from attnspec.conformance.outside import cut, plain
+from attnspec.conformance.render.headline import headline, headline_of, why_not_whole
+from attnspec.conformance.render.links import address
+from attnspec.conformance.render.summary import COUNTED, counts
+from attnspec.conformance.render.text import details, title
+from attnspec.conformance.results import Subject
+
+#: The largest number of failures that are shown, and of cases that are named. The rest is counted.
+_MOST_SHOWN = 20
+#: What an address within angle brackets cannot contain.
+_PLAIN = re.compile(r"[<>\r\n]")
+_ADDRESS = re.compile(r"https?://[\w.~:/?#@!$&'*+,;=%-]+")
+
+
+def to_markdown(report: Report) -> str:
+    """Write the result, a table of the backends, a failure for each broken rule, and known failures.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.attribution.report import Outcome, Report
+    >>> from attnspec.conformance.render.markdown import to_markdown
+    >>> from attnspec.conformance.results import Header, Results, Subject
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> verdict = Verdict("b", "masking-004-float32", "", ("MASK-1",), "pass")
+    >>> results = Results((Subject("b", "numpy", "2"),), (verdict,), (Header("1", "quick"),))
+    >>> print(to_markdown(Report(results)).splitlines()[0])
+    ## attnspec: passes the part of the suite that was run; only a whole run reaches levels
+    """
+    lines = [f"## attnspec: {_text(headline(report))}", "", *_table(report), ""]
+    for subject in report.results.subjects:
+        lines += _said_of(report, subject)
+    if report.pages:
+        lines += ["", pages_line(report.pages)]
+    examples = broken(report.failures.new, report.results.verdicts)
+    for example in examples[:_MOST_SHOWN]:
+        lines += _details(example, report.seed)
+    if len(examples) > _MOST_SHOWN:
+        lines += ["", f"and failures under {len(examples) - _MOST_SHOWN} more rules"]
+    lines += _known(report)
+    if report.failures.hint:
+        lines += ["", _text(report.failures.hint)]
+    if report.failures.stale:
+        lines += ["", "Entries of known failures that no longer apply:", ""]
+        lines += [f"- {code(text)}" for text in report.failures.stale]
+    return "\n".join(lines) + "\n"
+
+
+def pages_line(first: Path, environment: Mapping[str, str] | None = None) -> str:
+    """Return a sentence with a link to the pages, and in a GitHub workflow one to the artifacts of the run.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from attnspec.conformance.render.markdown import pages_line
+    >>> pages_line(Path("out/index.html"), {})
+    'Matrix, comparison and pages of the backends: [`out/index.html`](<out/index.html>)'
+    """
+    known = os.environ if environment is None else environment
+    where = first.as_posix()
+    line = f"Matrix, comparison and pages of the backends: [{code(where)}](<{_PLAIN.sub('', where)}>)"
+    names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
+    if all(known.get(name) for name in names):
+        server, repository, run = (known[name] for name in names)
+        line += f", in the [artifacts of this run]({server}/{repository}/actions/runs/{run}#artifacts)"
+    return line
+
+
+def _said_of(report: Report, subject: Subject) -> Iterator[str]:
+    """Write the result of one backend, and the cases that were not judged."""
+    yield f"- {code(subject.name)}: {_text(headline_of(report, subject))}"
+    if subject.problem:
+        yield f"- **error**: {code(subject.problem)}"
+    if why := why_not_whole(report, subject):
+        yield f"- not judged whole: {code(why)}"
+    missing = report.results.missing.get(subject.name, ())
+    if missing and report.outcome_of(subject) is not Outcome.NOT_LOADED:
+        more = f" and {len(missing) - _MOST_SHOWN} more" if len(missing) > _MOST_SHOWN else ""
+        names = ", ".join(map(code, missing[:_MOST_SHOWN]))
+        yield f"- **error**: {len(missing)} cases of {code(subject.name)} were not judged: {names}{more}"
+    if subject.note:
+        yield f"- {code(subject.name)}: {code(subject.note)}"
+
+
+def _table(report: Report) -> Iterator[str]:
+    yield f"| backend | library | calls | {' | '.join(COUNTED)} |"
+    yield "| --- " * (len(COUNTED) + 3) + "|"
+    for subject in report.results.subjects:
+        for name, refusal in (("values", False), ("refusals", True)):
+            its = [one for one in report.verdicts(subject) if one.refusal == refusal]
+            counted = counts(its, report.known_verdicts)
+            cells = [code(subject.name), code(f"{subject.library} {subject.version}"), name]
+            # In a table a bar ends a cell, even within code.
+            cells = [cell.replace("|", "\\|") for cell in cells]
+            yield f"| {' | '.join((*cells, *(str(counted[status]) for status in COUNTED)))} |"
+
+
+def _details(example: Example, seed: int | None) -> Iterator[str]:
+    found = details(example.verdict, seed, example.cause)
+    fence = "```"
+    while fence in found:
+        fence += "`"
+    more = f" (and {example.more} more)" if example.more else ""
+    rule = next((one for one in rules() if one.id == about(example.verdict)), None)
+    where = address(rule) if rule else ""
+    link = f' (<a href="{_html(where)}">the rule</a>)' if where else ""
+    yield from (
+        "",
+        f"<details><summary>{_html(plain(title(example.verdict, example.cause)))}{more}{link}</summary>",
+        "",
+    )
+    yield from (f"{fence}text", found, fence)
+    if rule and not where:
+        yield from ("", f"The rule in full: `attnspec explain {rule.id}`")
+    yield from ("", "</details>")
+
+
+def _known(report: Report) -> Iterator[str]:
+    counted = Counter(entry for _, entry in report.failures.known)
+    if counted:
+        yield from ("", "Known failures:", "")
+    for entry, number in counted.items():
+        rule = find_rule(entry.rule)
+        name = f"[{rule.id}]({address(rule)})" if address(rule) else rule.id
+        link = f" ([link]({entry.link}))" if _ADDRESS.fullmatch(entry.link) else ""
+        link = link or (f" ({code(entry.link)})" if entry.link else "")
+        yield f"- {name} {rule.title}: known, {number} case{'s' * (number != 1)}, {code(entry.reason)}{link}"
+
+
+def code(text: str) -> str:
+    """Quote external text as code, so that it has no links, tags or mentions.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.render.markdown import code
+    >>> print(code("a `b` <c>"))
+    ``a `b` <c>``
+    """
+    line = " ".join(cut(plain(text)).split()) or " "
+    longest = max((len(ticks) for ticks in re.findall("`+", line)), default=0)
+    fence = "`" * (longest + 1)
+    space = " " if line[0] == "`" or line[-1] == "`" else ""
+    return f"{fence}{space}{line}{space}{fence}"
+
+
+def _text(text: str) -> str:
+    """Escape a text that may contain external words."""
+    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", plain(text))
+
+
+def _html(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")

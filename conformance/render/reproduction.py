@@ -1,0 +1,138 @@
+"""Writes a few lines of Python that reproduce a failure from its verdict."""
+
+import json
+import shlex
+
+from attnspec.backends.names import PROGRAM, UNTRUSTED, split_options
+from attnspec.conformance.traits import ARBITRARY, RELATED
+from attnspec.conformance.verdict import Difference, Verdict
+
+
+def reproduction(verdict: Verdict, seed: int | None = None) -> str:
+    """Write the lines that reproduce a verdict.
+
+    They print the wrong element and the expected one, or the result of a call that must be refused.
+    A call that raises or ends the process does so again. A relation is judged again.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.render.reproduction import reproduction
+    >>> from attnspec.conformance.verdict import Difference, Verdict
+    >>> difference = Difference("value", "output", (2, 0), 1.5, 0.0)
+    >>> print(reproduction(Verdict("m:f", "a-1-float32", "", ("MASK-6",), "fail", difference=difference)))
+    from attnspec.backends import load
+    from attnspec.conformance import expected, find, observe
+    case = find("a-1-float32")
+    print(observe(load("m:f"), case)["output"][2, 0], expected(case)["output"][2, 0])
+    >>> print(reproduction(Verdict("m:f", "a-1-float32", "", ("MASK-6",), "error"), seed=7))
+    from attnspec.backends import load
+    from attnspec.conformance import find, observe
+    print(observe(load("m:f"), find("a-1-float32", seed=7)))
+    """
+    if not verdict.case:
+        return ""
+    backend = f"load({_quoted(verdict.backend)})"
+    case = f"find({_quoted(verdict.case)}{'' if seed is None else f', seed={seed}'})"
+    imports, lines = _program(verdict, backend, case)
+    return "\n".join(["from attnspec.backends import load", *imports, *lines])
+
+
+def _program(verdict: Verdict, backend: str, case: str) -> tuple[list[str], list[str]]:
+    """Return the imports and the lines after them."""
+    seen = ["from attnspec.conformance import find, observe"]
+    compared = ["from attnspec.conformance import expected, find, observe"]
+    difference = verdict.difference
+    if _is_judged_again(verdict):
+        shown = "difference" if difference else "raised" if verdict.raised else "reason"
+        # Imported from the module, because the folder of the judge has the same name.
+        judging = [
+            "from attnspec.conformance import find",
+            "from attnspec.conformance.judge.judge import judge",
+        ]
+        return judging, [f"print(judge({backend}, {case}).{shown})"]
+    if difference is None:
+        return seen, [f"print(observe({backend}, {case}))"]
+    if ARBITRARY in verdict.traits and difference.element:
+        return _of_a_row(difference, backend, case)
+    got, expected = (f"{of}{_select(difference)}" for of in (f"observe({backend}, case)", "expected(case)"))
+    if difference.kind == "dtype":  # expected values are float64
+        return seen, [f"case = {case}", f"print({got})"]
+    if not verdict.repeatable:
+        loop = f"    print({got}, {expected})"
+        return compared, [f"case = {case}", "for _ in range(10):", loop]
+    return compared, [f"case = {case}", f"print({got}, {expected})"]
+
+
+def _of_a_row(difference: Difference, backend: str, case: str) -> tuple[list[str], list[str]]:
+    """Compute one row of the exact values, because all of them would take too long."""
+    imports = [
+        "from attnspec.conformance import find, observe",
+        "from attnspec.conformance.sizes.rows import exact_row",
+    ]
+    row = difference.element if difference.output == "lse" else difference.element[:-1]
+    rest = difference.element[len(row) :]
+    exact = f'exact_row(case.arguments, {row})["{difference.output}"]{list(rest) or ""}'
+    return imports, [f"case = {case}", f"print(observe({backend}, case){_select(difference)}, {exact})"]
+
+
+def _is_judged_again(verdict: Verdict) -> bool:
+    """Whether one call cannot show it, because it is about several calls, the inputs or an error."""
+    # A relation reports differences between calls. A message that must name an argument is not a result.
+    several = RELATED in verdict.traits or (verdict.difference is not None and verdict.reason != "")
+    bits = verdict.difference is not None and verdict.difference.kind == "bits"
+    return several or bits or verdict.rule in ("NUM-4", "ERR-12")
+
+
+def judged_again(verdict: Verdict, seed: int | None = None) -> str:
+    """Write the command that judges the case of a verdict again, in a process of its own.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.render.reproduction import judged_again
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> judged_again(Verdict("m:f?dtype=float16", "a-1-float16", "", ("MASK-6",), "error"), seed=7)
+    "attnspec check 'm:f?dtype=float16' --seed 7 --case a-1-float16"
+    >>> judged_again(Verdict("program:./a.out -v", "a-1-float32", "", ("MASK-6",), "error"))
+    "attnspec check --program './a.out -v' --case a-1-float32"
+    >>> judged_again(Verdict("untrusted:m:f", "a-1-float32", "", ("MASK-6",), "error"), seed=7)
+    'attnspec check m:f --untrusted --seed 7 --case a-1-float32'
+    """
+    drawn = [] if seed is None else ["--seed", str(seed)]
+    sized = ["--sizes"] if verdict.case.startswith("sizes-") else []
+    backend, distrusted = verdict.backend.removeprefix(UNTRUSTED), verdict.backend.startswith(UNTRUSTED)
+    name = [backend, *(["--untrusted"] if distrusted else [])]
+    if backend.startswith(PROGRAM):
+        command, options = split_options(backend.removeprefix(PROGRAM))
+        limit = options.get("call_limit")
+        name = [*name[1:], "--program", command, *(["--call-limit", limit] if limit else [])]
+        name += [word for one in options.get("dtype", "").split(",") if one for word in ("--dtype", one)]
+    return shlex.join(["attnspec", "check", *name, *sized, *drawn, "--case", verdict.case])
+
+
+def dumped(verdict: Verdict, seed: int | None = None) -> str:
+    """Write the command that dumps the call of a program, for a debugger. Empty for other backends.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.render.reproduction import dumped
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> dumped(Verdict("program:./a.out -v", "a-1-float32", "", ("MASK-6",), "error"))
+    "attnspec dump --case a-1-float32 --program './a.out -v' FOLDER"
+    """
+    if not verdict.case or not verdict.backend.startswith(PROGRAM):
+        return ""
+    command = split_options(verdict.backend.removeprefix(PROGRAM))[0]
+    drawn = [] if seed is None else ["--seed", str(seed)]
+    return shlex.join(["attnspec", "dump", "--case", verdict.case, *drawn, "--program", command, "FOLDER"])
+
+
+def _select(difference: Difference) -> str:
+    output = f'["{difference.output}"]'
+    if difference.kind in ("shape", "dtype"):
+        return f"{output}.{difference.kind}"
+    element = ", ".join(map(str, difference.element))
+    return f"{output}[{element}]" if element else output
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,162 @@
+"""Gradients of a few heads of a call with any numbers and masks, in float64.
+
+The heads are chosen after the result was delivered. Float64 is exact enough: this is a correct algorithm, so
+what it is off by is at most the budget of float64, which is 2^-29 of that of float32.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec.reference.budget.budget import Accuracy, budget
+from attnspec.reference.codebook.gradients import Part
+
+#: Options that have a number for each batch entry.
+_OF_ENTRIES = ("query_offset", "key_lengths", "query_lengths")
+_OF_PAIRS = ("mask", "bias", "dropout_mask")
+Numbers = NDArray[np.float64]
+
+
+def chosen_heads(shape: tuple[int, ...], seed: int) -> list[tuple[int, ...]]:
+    """Choose the last key head and another one, if there is one.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.sizes.sampled_gradients import chosen_heads
+    >>> chosen_heads((1, 1), 7)
+    [(0, 0)]
+    """
+    count = int(np.prod(shape))
+    places = [count - 1]
+    if count > 1:
+        places.append(int(np.random.default_rng(seed).integers(count - 1)))
+    return [tuple(int(i) for i in np.unravel_index(place, shape)) for place in places]
+
+
+def of_head(arguments: Mapping[str, Any], head: tuple[int, ...]) -> dict[str, Any]:
+    """Return the call of one key head and its query heads, with an axis of heads and none of batch entries.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.conformance.sizes.sampled_gradients import of_head
+    >>> query, key = np.ones((1, 6, 5, 4)), np.ones((1, 2, 3, 4))
+    >>> of_head({"query": query, "key": key, "value": key, "d_output": query}, (0, 1))["query"].shape
+    (3, 5, 4)
+    """
+    query, key = arguments["query"], arguments["key"]
+    *entry, shared = head
+    batch, group = query.shape[:-3], query.shape[-3] // key.shape[-3]
+    own = slice(shared * group, (shared + 1) * group)
+    shape = (*query.shape[:-1], key.shape[-2])
+    found: dict[str, Any] = {}
+    for name, thing in arguments.items():
+        if name in ("query", "d_output", "d_lse"):
+            found[name] = thing[tuple(entry)][own]
+        elif name in ("key", "value"):
+            found[name] = thing[tuple(entry)][shared : shared + 1]
+        elif name in _OF_PAIRS:
+            found[name] = np.broadcast_to(thing, shape)[tuple(entry)][own]
+        elif name == "sinks":
+            found[name] = thing[own]
+        elif name in _OF_ENTRIES:
+            found[name] = int(np.broadcast_to(thing, batch)[tuple(entry)])
+        elif name.endswith("_segment_ids"):
+            found[name] = thing[tuple(entry)]
+        else:
+            found[name] = thing
+    return found
+
+
+def gradients_of_heads(
+    arguments: Mapping[str, Any],
+    dtype: str,
+    heads: list[tuple[int, ...]],
+    *,
+    accuracy: Accuracy = "full",
+    working: str | None = None,
+    profile: str = "",
+) -> Iterator[Part]:
+    """Yield the gradients of some key heads and of their query heads."""
+    options: dict[str, Any] = {"accuracy": accuracy, "working": working, "profile": profile}
+    # A result in float64 and these values may both be off by the budget.
+    times = 2.0 if dtype == "float64" else 1.0
+    group = arguments["query"].shape[-3] // arguments["key"].shape[-3]
+    for head in heads:
+        call = of_head(arguments, head)
+        allowed = budget("attention_vjp", call, dtype, **options)
+        values = gradients_in_float64(call)
+        for h in range(group):
+            query_head = (*head[:-1], head[-1] * group + h)
+            yield Part("d_query", query_head, values["d_query"][h], times * allowed["d_query"][h])
+        for name in ("d_key", "d_value"):
+            yield Part(name, head, values[name], times * allowed[name][0])
+
+
+def gradients_in_float64(call: Mapping[str, Any]) -> dict[str, Numbers]:
+    """Compute the gradients of one key head and its query heads by the formulas of the chapter.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.conformance.sizes.sampled_gradients import gradients_in_float64
+    >>> query, key = np.zeros((1, 1, 1)), np.array([[[1.0], [3.0]]])
+    >>> call = {"query": query, "key": key, "value": 2 * key, "d_output": query + 1}
+    >>> gradients_in_float64(call)["d_query"].tolist()
+    [[[2.0]]]
+    """
+    query, key, value, g = (call[name].astype(np.float64) for name in ("query", "key", "value", "d_output"))
+    key, value = key[0], value[0]
+    h = call.get("d_lse")
+    h = np.zeros(g.shape[:-1]) if h is None else h.astype(np.float64)
+    scale = call.get("scale")
+    scale = 1 / np.sqrt(query.shape[-1]) if scale is None else float(scale)
+    found = {"d_query": np.zeros(query.shape), "d_key": np.zeros(key.shape), "d_value": np.zeros(value.shape)}
+    for head, rows in enumerate(query):
+        s, slope = scale * (rows @ key.T), np.ones((len(rows), len(key)))
+        if call.get("softcap") is not None:
+            bent = np.tanh(s / call["softcap"])
+            s, slope = call["softcap"] * bent, 1 - bent * bent
+        if call.get("bias") is not None:
+            s = s + call["bias"][head].astype(np.float64)
+        s = np.where(_allowed(call, head, s.shape), s, -np.inf)
+        sink = float(call["sinks"][head]) if call.get("sinks") is not None else -np.inf
+        top = np.maximum(s.max(axis=-1, keepdims=True, initial=-np.inf), sink)
+        top = np.where(np.isfinite(top), top, 0)
+        e = np.exp(s - top)
+        whole = e.sum(axis=-1, keepdims=True) + np.exp(sink - top)
+        p = e / np.where(whole > 0, whole, 1)
+        kept = np.ones(p.shape)
+        if call.get("dropout_mask") is not None:
+            kept = call["dropout_mask"][head] / (1 - call["dropout_rate"])
+        r = kept * (g[head] @ value.T)
+        t = p * (r - (p * r).sum(axis=-1, keepdims=True) + h[head][:, None]) * slope
+        found["d_query"][head] = scale * (t @ key)
+        found["d_key"] += scale * (t.T @ rows)
+        found["d_value"] += (p * kept).T @ g[head]
+    return found
+
+
+def _allowed(call: Mapping[str, Any], head: int, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Return which keys each query of a head may attend to; a bias of minus infinity is in the scores."""
+    i, j = np.arange(shape[0])[:, None], np.arange(shape[1])
+    place = i + call.get("query_offset", 0)
+    found = np.ones(shape, dtype=bool)
+    if call.get("is_causal"):
+        found &= j <= place
+    left, right = call.get("window") or (None, None)
+    if left is not None:
+        found &= j >= place - left
+    if right is not None:
+        found &= j <= place + right
+    if call.get("key_lengths") is not None:
+        found &= j < call["key_lengths"]
+    if call.get("query_lengths") is not None:
+        found &= i < call["query_lengths"]
+    if call.get("query_segment_ids") is not None:
+        found &= call["query_segment_ids"][:, None] == call["key_segment_ids"]
+    if call.get("mask") is not None:
+        found &= call["mask"][head]
+    return found

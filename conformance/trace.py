@@ -1,0 +1,153 @@
+"""Traceability: lists the cases, groups, entries and backends of each rule, and the gaps.
+
+The trace is read from the chapters, the golden vectors, the groups of the suite, the gallery with its stored
+measurements, and the declarations of the backends.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from attnspec import cases, rules
+from attnspec.conformance.gallery import wrong_entries
+from attnspec.conformance.suite import groups
+from tools.stored import Kill, read
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The cases, groups, entries and backends of one rule.
+
+    Attributes
+    ----------
+    rule, level, chapter : str
+    cases : tuple of str
+        Golden vectors that test it.
+    groups : tuple of str
+        Groups of generated cases that test it, by chapter and name.
+    entries : tuple of str
+        Wrong implementations of the gallery that break it.
+    backends : tuple of str
+        Backends that declare a deviation from it.
+    """
+
+    rule: str
+    level: str
+    chapter: str
+    cases: tuple[str, ...]
+    groups: tuple[str, ...]
+    entries: tuple[str, ...]
+    backends: tuple[str, ...]
+
+
+@cache
+def suite() -> Mapping[str, tuple[str, ...]]:
+    """List the groups of generated cases, by chapter and name, and the rules that each group tests.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.trace import suite
+    >>> suite()["masking: causal"]
+    ('MASK-3',)
+    """
+    return {
+        f"{group.chapter}: {group.name}": tuple(
+            dict.fromkeys(rule for item in group.items() for rule in item.rules)
+        )
+        for group in groups()
+    }
+
+
+def deviating() -> dict[str, tuple[str, ...]]:
+    """List the rules from which each installed backend declares a deviation."""
+    from attnspec.backends import NAMES, BackendError, load
+
+    found = {}
+    for name in NAMES:
+        try:
+            backend = load(name)
+        except BackendError:
+            continue
+        declared = [rule for deviation in backend.deviations for rule in deviation.rules]
+        found[name] = tuple(dict.fromkeys((*backend.dialect, *declared)))
+    return found
+
+
+def traced(deviations: Mapping[str, Sequence[str]]) -> list[Trace]:
+    """Trace every rule.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.trace import traced
+    >>> next(one for one in traced({"b": ["MASK-3"]}) if one.rule == "MASK-3").backends
+    ('b',)
+    """
+    return [
+        Trace(
+            rule.id,
+            rule.level,
+            rule.chapter,
+            tuple(case.id for case in cases() if rule.id in case.rules),
+            tuple(name for name, cited in suite().items() if rule.id in cited),
+            tuple(one.name for one in wrong_entries() if one.rule == rule.id),
+            tuple(name for name, declared in deviations.items() if rule.id in declared),
+        )
+        for rule in rules()
+    ]
+
+
+def gaps(found: Sequence[Trace], killed: Mapping[str, Kill] | None = None) -> list[str]:
+    """List rules without a case or an entry, groups without a rule, and entries that no case kills.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.trace import Trace, gaps
+    >>> gaps([Trace("MASK-1", "MUST", "masking", (), (), ("a",), ())], killed={})[0]
+    'MASK-1: no case'
+    """
+    known = {rule.id for rule in rules()}
+    missing = [f"{one.rule}: no case" for one in found if not one.groups + one.cases]
+    missing += [f"{one.rule}: no wrong implementation in the gallery" for one in found if not one.entries]
+    missing += [f"{name}: cites no rule" for name, cited in suite().items() if not cited]
+    missing += [
+        f"{name}: cites {rule}, which is not a rule"
+        for name, cited in suite().items()
+        for rule in cited
+        if rule not in known
+    ]
+    return missing + _unkilled(read().kills if killed is None else killed)
+
+
+def lines(one: Trace, *, whole: bool) -> list[str]:
+    """Write a trace: a line of counts, or all names."""
+    counts = f"{len(one.cases)} vectors, {len(one.groups)} groups, {len(one.entries)} wrong entries"
+    shown = f"; deviating: {', '.join(one.backends)}" if one.backends else ""
+    head = f"{one.rule:9} {one.level:6} {one.chapter:10} {counts}{shown}"
+    if not whole:
+        return [head]
+    parts = (("vectors", one.cases), ("groups", one.groups), ("gallery", one.entries))
+    return [head, *(f"  {title}: {', '.join(names) or 'none'}" for title, names in parts)]
+
+
+def unneeded() -> list[str]:
+    """List the golden vectors that no wrong implementation of the gallery fails, in any dtype.
+
+    They may still detect a bug that is not in the gallery.
+    """
+    from attnspec.conformance.judge.dtypes import in_each
+    from attnspec.conformance.judge.judge import judge
+    from tools.matrix import broken
+
+    left = []
+    for case in cases():
+        # Entries under the rules of the vector come first.
+        entries = sorted(wrong_entries(), key=lambda one: one.rule not in case.rules)
+        each = in_each(case)
+        if not any(broken(judge(entry.backend(), one)) for entry in entries for one in each):
+            left.append(case.id)
+    return left
+
+
+def _unkilled(killed: Mapping[str, Kill]) -> list[str]:
+    names = [one.name for one in wrong_entries() if not one.needs]
+    return [f"{name}: no case kills it" for name in names if not killed.get(name, Kill("", quick=False)).case]

@@ -1,0 +1,303 @@
+"""Evidence for the error budget: what it accepts, what it rejects, and how other rules compare."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from attnspec.conformance.relations.rounding_bias import signed_mean
+from attnspec.conformance.suite.datasets import INDEPENDENT, SIZES, Problem, problems
+from attnspec.dtypes import DTYPES, FORMATS, SHORT
+from attnspec.reference import attention
+from attnspec.reference.budget.budget import Accuracy, budget
+from attnspec.reference.budget.profile import PROFILES
+from attnspec.reference.exact.evaluate import evaluate
+from tools.algorithms import ALGORITHMS, Array, run
+from tools.faults import FAULTS
+from tools.gradient_evidence import tables as tables_of_gradients
+from tools.libraries import libraries
+from tools.merging import EXCEEDING, by_sigmoids, chain
+from tools.short_weights import SHORT_WEIGHTS
+from tools.units import UNITS
+
+#: The rules that are compared, by the heading of their column.
+RULES = ("full", "cast", "profile", "signed mean", "1e-2", "1e-3", "ONNX", "2x baseline")
+#: The number of problems of each data set and size. The exact values of float64 are slow.
+SEEDS: Mapping[str, int] = {"float16": 4, "bfloat16": 4, "float32": 4, "float64": 1}
+#: The absolute and the relative tolerance of each rule.
+FIXED: Mapping[str, tuple[float, float]] = {"1e-2": (1e-2, 1e-2), "1e-3": (1e-3, 1e-3), "ONNX": (1e-7, 1e-3)}
+#: The options that request further outputs of the reference.
+_RETURNED: Mapping[str, Any] = {"return_lse": True, "return_weights": True}
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An algorithm, a library or a fault that computes attention.
+
+    Attributes
+    ----------
+    name : str
+    accuracy : {"full", "cast", "storage"} or None
+        The class that it must meet. None for a fault.
+    compute : callable
+        Takes a problem and returns the result in its dtype, or None if it does not apply.
+    output : {"output", "lse"}
+        The result that it computes.
+    profile : str
+        The profile that it is judged by, a name in `PROFILES`.
+    """
+
+    name: str
+    accuracy: Accuracy | None
+    compute: Callable[[Problem], Array | None]
+    output: str = "output"
+    profile: str = ""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One subject on one problem: its error divided by the error that each rule allows.
+
+    Above 1 the rule rejects it. The rule ``own`` is the budget of the class of the subject.
+    """
+
+    subject: Subject
+    problem: Problem
+    shares: Mapping[str, float]
+
+
+def subjects() -> list[Subject]:
+    """List the correct algorithms, the installed libraries, and the faults."""
+    found = [
+        Subject(name, a.accuracy, partial(_computed, a.function, dtypes=a.dtypes, output=a.output), a.output)
+        for name, a in ALGORITHMS.items()
+    ]
+    sigmoids = partial(chain, parts=8, merge=by_sigmoids)
+    found.append(Subject("split in 8, merged by sigmoids", "full", partial(_computed, sigmoids)))
+    for name, unit in {**UNITS, **SHORT_WEIGHTS}.items():  # they are slow to simulate
+        compute = partial(_computed, unit.function, dtypes=unit.dtypes, seeds=1)
+        found.append(Subject(name, unit.accuracy, compute, profile=unit.profile))
+    found += [Subject(*library) for library in libraries()]
+    for name, (function, output) in EXCEEDING.items():
+        found.append(Subject(name, None, partial(_computed, function, output=output), output))
+    for name, fault in FAULTS.items():
+        compute = partial(_computed, fault.function, dtypes=fault.dtypes, output=fault.output)
+        found.append(Subject(name, None, compute, fault.output))
+    return found
+
+
+def trials(some: Iterable[Problem], of: Sequence[Subject]) -> Iterator[Trial]:
+    """Run every subject on every problem."""
+    for each in some:
+        judge = _judge(each)
+        for subject in of:
+            if subject.accuracy == "storage" and _overflows(each):
+                continue
+            got = subject.compute(each)
+            if got is not None:
+                yield Trial(subject, each, judge(got.astype(np.float64), subject))
+
+
+def survey(*, quick: bool = False) -> list[Trial]:
+    """Run everything: some seeds of every data set in every size and dtype."""
+    sizes = tuple(size for size in SIZES if size[1] in (1, 7, 16, 17)) if quick else SIZES
+    of = subjects()
+    return [
+        trial
+        for dtype in DTYPES
+        for trial in trials(problems(dtype, seeds=range(1 if quick else SEEDS[dtype]), sizes=sizes), of)
+    ]
+
+
+def _computed(
+    function: Callable[..., Array],
+    given: Problem,
+    *,
+    dtypes: tuple[str, ...] = DTYPES,
+    output: str = "output",
+    seeds: int = max(SEEDS.values()),
+) -> Array | None:
+    if given.dtype not in dtypes or given.seed >= seeds:
+        return None
+    arrays = given.query, given.key, given.value, given.allowed
+    return run(function, *arrays, scale=given.scale, output=output)
+
+
+def _judge(given: Problem) -> Callable[[Array, Subject], dict[str, float]]:
+    """Compute the values of a problem that the rules need, once for all subjects."""
+    wide = {k: x if x.dtype == bool else x.astype(np.float64) for k, x in given.arguments.items()}
+    slack: Mapping[str, Any] = {"output": 0.0, "lse": 0.0}
+    exact: dict[str, Array]
+    if given.dtype == "float64":
+        exact = {name: settled.values for name, settled in evaluate("attention", wide).items()}
+    else:  # float64 is accurate enough here, and its budget is known
+        exact = dict(zip(("output", "lse", "weights"), attention(**wide, **_RETURNED), strict=True))
+        slack = budget("attention", wide, "float64")
+
+    @cache
+    def allowed(accuracy: Accuracy, working: str | None = None, profile: str = "") -> dict[str, Array]:
+        found = budget("attention", wide, given.dtype, accuracy=accuracy, working=working, profile=profile)
+        return {name: np.asarray(found[name] + slack[name]) for name in ("output", "lse")}
+
+    budgets = {accuracy: allowed(accuracy) for accuracy in ("full", "cast", "storage")}
+    computed = ALGORITHMS["all stored"].function
+    baseline = np.abs(np.asarray(_computed(computed, given), np.float64) - exact["output"]).max()
+
+    # With far fewer elements even truncation could be chance.
+    may_be_biased = given.dataset in INDEPENDENT and given.dtype in SHORT and exact["output"].size >= 1024
+
+    def judge(got: Array, subject: Subject) -> dict[str, float]:
+        expected = exact[subject.output]
+        allowances = {name: found[subject.output] for name, found in budgets.items()}
+        if subject.name == "jax.nn" and given.dtype == "float64":  # by NUM-2, the variant `float32`
+            allowances["cast"] = allowed("cast", "float32")[subject.output]
+        allowances["own"] = allowances[subject.accuracy or "full"]
+        if subject.profile:
+            own: Accuracy = "cast" if given.dtype in SHORT else "full"
+            allowances["own"] = allowances["profile"] = allowed(own, profile=subject.profile)[subject.output]
+        for name, (atol, rtol) in FIXED.items():
+            allowances[name] = atol + rtol * np.abs(expected)
+        shares = {name: _share(got, expected, most) for name, most in allowances.items()}
+        if subject.output == "lse":
+            return shares
+        if np.isfinite(baseline):
+            shares["2x baseline"] = _share(got, expected, np.asarray(2 * baseline))
+        short = (
+            subject.profile and PROFILES[subject.profile][given.dtype].weights
+        )  # its bound has no term for it
+        if subject.accuracy != "storage" and may_be_biased and not short:
+            cast = None if subject.accuracy == "full" else (exact["weights"], wide["value"])
+            most = budgets["full"]["output"]
+            shares["signed mean"] = signed_mean(got, expected, most, dtype=given.dtype, cast=cast)
+        return shares
+
+    return judge
+
+
+def _share(got: Array, expected: Array, allowed: Array) -> float:
+    """Divide the errors by what is allowed, and return the largest share."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares = np.where(got == expected, 0.0, np.abs(got - expected) / allowed)
+    return float(np.where(np.isnan(shares), np.inf, shares).max())
+
+
+def _overflows(given: Problem) -> bool:
+    """Whether a score may be too large for the storage dtype, which is not a rounding error."""
+    query, key = (np.abs(array.astype(np.float64)) for array in (given.query, given.key))
+    return bool((query @ key.T).max() > FORMATS[given.dtype].largest)
+
+
+def passes(done: Sequence[Trial]) -> Table:
+    """Tabulate the largest share of its budget that every correct algorithm used."""
+    table = Table("correct algorithm", "class", "problems", *DTYPES, "signed mean", "where most, (L, S, D)")
+    for subject in dict.fromkeys(trial.subject for trial in done if trial.subject.accuracy):
+        own = [trial for trial in done if trial.subject is subject]
+        cells = []
+        for dtype in DTYPES:
+            shares = [trial.shares["own"] for trial in own if trial.problem.dtype == dtype]
+            wrong = sum(share > 1 for share in shares)
+            most = f"{max(shares):.2f}" if shares else ""
+            cells.append(f"{most}, {wrong} TOO LARGE" if wrong else most)
+        biases = [trial.shares["signed mean"] for trial in own if "signed mean" in trial.shares]
+        at = max(own, key=lambda trial: trial.shares["own"]).problem
+        where = f"{at.dtype} {at.dataset} {(len(at.query), *at.key.shape)}"
+        bias = f"{max(biases):.2f}" if biases else ""
+        table.add_row(subject.name, subject.profile or subject.accuracy, str(len(own)), *cells, bias, where)
+    return table
+
+
+def detections(done: Sequence[Trial]) -> Table:
+    """Tabulate the number of problems on which each rule rejects a fault. Correct algorithms come first."""
+    table = Table("subject", "dtype", "problems", *RULES, "best data set for each budget")
+    groups: dict[tuple[str, str], list[Trial]] = {}
+    for trial in done:
+        accuracy = trial.subject.accuracy
+        if accuracy != "storage" and trial.subject.name not in EXCEEDING:
+            of = "lse, correct" if trial.subject.output == "lse" else "correct"
+            name = f"{of}, {trial.subject.profile or accuracy}" if accuracy else trial.subject.name
+            groups.setdefault((name, trial.problem.dtype), []).append(trial)
+    for (name, dtype), own in groups.items():
+        cells, accuracy = [], own[0].subject.accuracy
+        for rule in RULES:
+            judged = [trial.shares[rule] for trial in own if rule in trial.shares]
+            found = sum(share > 1 for share in judged)
+            many = f"{found} of {len(judged)}" if len(judged) < len(own) else str(found)
+            cells.append("" if not judged or (accuracy, rule) == ("cast", "full") else many)
+        sure = "" if accuracy else _best(own)
+        table.add_row(name, dtype, str(len(own)), *cells, sure)
+    return table
+
+
+def excesses(done: Sequence[Trial]) -> Table:
+    """Tabulate by how much algorithms in use exceed the budget, and on how many problems."""
+    table = Table("algorithm in use", "problems", *DTYPES, "where most, (L, S, D)")
+    for name in EXCEEDING:
+        own = [trial for trial in done if trial.subject.name == name]
+        cells = []
+        for dtype in DTYPES:
+            shares = [trial.shares["full"] for trial in own if trial.problem.dtype == dtype]
+            cells.append(f"{sum(share > 1 for share in shares)}, {max(shares):.3g} budgets")
+        at = max(own, key=lambda trial: trial.shares["full"]).problem
+        where = f"{at.dtype} {at.dataset} {(len(at.query), *at.key.shape)}"
+        table.add_row(name, str(len(own)), *cells, where)
+    return table
+
+
+def _best(own: Sequence[Trial]) -> str:
+    """Name the data set on which each rule of this project finds the fault most often."""
+    found = []
+    for rule in ("full", "cast", "profile", "signed mean"):
+        rejected: dict[str, list[bool]] = {}
+        for trial in own:
+            # Rows shorter than a tile have too few roundings.
+            if len(trial.problem.key) >= 16 and rule in trial.shares:
+                rejected.setdefault(trial.problem.dataset, []).append(trial.shares[rule] > 1)
+        best = max(rejected, key=lambda name: np.mean(rejected[name]), default="")
+        if best and any(rejected[best]):
+            found.append(f"{rule}: {best} {sum(rejected[best])} of {len(rejected[best])}")
+    return "; ".join(found)
+
+
+def markdown(table: Table) -> str:
+    """Write a table as Markdown.
+
+    Examples
+    --------
+    >>> from rich.table import Table
+    >>> from tools.evidence import markdown
+    >>> print(markdown(Table("rule", "level")))
+    | rule | level |
+    | --- | --- |
+    """
+    columns = [list(column.cells) for column in table.columns]
+    head = [str(column.header) for column in table.columns]
+    rows = [head, ["---"] * len(head), *map(list, zip(*columns, strict=True))]
+    return "\n".join(f"| {' | '.join(map(str, row))} |" for row in rows)
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="One seed and small sizes: seconds instead of minutes.")
+@click.option("--gradients", is_flag=True, help="The tables of the chapter gradients instead.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print the tables as Markdown.")
+def main(*, quick: bool, gradients: bool, as_markdown: bool) -> None:
+    """Print what the error budget accepts, which algorithms in use exceed it, and what it rejects."""
+    console = Console(width=220, highlight=False)  # a wrapped table is not readable
+    for table in tables_of_gradients(quick=quick) if gradients else _tables(quick=quick):
+        if as_markdown:
+            click.echo(markdown(table) + "\n")
+        else:
+            console.print(table)
+
+
+def _tables(*, quick: bool) -> list[Table]:
+    done = survey(quick=quick)
+    return [passes(done), excesses(done), detections(done)]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""Backward passes with one numerical fault each, which must exceed the budget of a gradient."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from attnspec.dtypes import SHORT
+from tools import units
+from tools.algorithms import Array, rounded, sequential
+from tools.faults import truncated
+from tools.gradient_algorithms import Backward, multiplied_on_units
+from tools.gradient_backward import backward
+from tools.gradient_call import Call, finished, forward, prepared, scores
+
+#: The steps of a backward pass that a fault changes, by name.
+Steps = Mapping[str, Callable[..., Array]]
+
+
+def stepwise(call: Call, steps: Steps) -> dict[str, Array]:
+    """Compute all gradients at once, with some steps replaced."""
+    left = forward(call)
+    s, slope = scores(call, call.query, call.key)
+    s = steps.get("scores", _as_it_is)(s)
+    lse = steps.get("lse", _as_it_is)(np.where(np.isfinite(left.lse), left.lse, 0).astype(s.dtype))
+    p = np.where(call.allowed, steps.get("weights", _exponentials)(s, lse), np.zeros_like(s))
+    r = call.kept * (call.g @ np.swapaxes(call.value, -1, -2))
+    row_sums = (call.g * left.output).sum(axis=-1, keepdims=True)
+    delta = steps.get("delta", _as_it_is)(row_sums, p, r)
+    t = steps.get("cotangents", _difference)(p, r, delta - call.h)
+    u = t * (slope if call.softcap is None else steps.get("slope", _as_it_is)(slope))
+    across, down = (steps.get(name, np.matmul) for name in ("across", "down"))
+    scale = call.query.dtype.type(call.scale)
+    found = {
+        "d_query": across(u, call.key) * scale,
+        "d_key": down(np.swapaxes(u, -1, -2), call.query) * scale,
+        "d_value": down(np.swapaxes(p * call.kept, -1, -2), call.g),
+        "d_scores": t,
+        "d_sinks": np.exp(call.sink - lse) * (call.h - delta),
+    }
+    if "heads" in steps:
+        found |= {name: _first_of_group(call, found[name], steps["heads"]) for name in ("d_key", "d_value")}
+    gradients = finished(call, found, narrow=False)
+    if "result" in steps:
+        gradients |= {name: steps["result"](gradients[name]) for name in ("d_query", "d_key", "d_value")}
+    return {name: x.astype(call.given[name[2:]].dtype) for name, x in gradients.items()}
+
+
+def _as_it_is(thing: Array, *_: Array) -> Array:
+    return thing
+
+
+def _exponentials(s: Array, lse: Array) -> Array:
+    exponentials: Array = np.exp(s - lse)
+    return exponentials
+
+
+def _first_of_group(call: Call, parts: Array, total: Callable[[Array], Array]) -> Array:
+    """Assign the sum over the heads of a group to the first head, and 0 to the others."""
+    batch, heads, *rest = parts.shape
+    shared = call.given["key"].shape[1]
+    groups = parts.reshape(batch, shared, heads // shared, *rest)
+    summed = np.zeros_like(groups)
+    summed[:, :, 0] = total(np.moveaxis(groups, 2, -1))
+    return summed.reshape(parts.shape)
+
+
+def _in_half(of: Callable[[Any], Steps]) -> Callable[[Call], dict[str, Array]]:
+    """Make the steps for the storage dtype of the call."""
+    return lambda call: stepwise(call, of(call.storage))
+
+
+def _summed(terms: Array, storage: Any) -> Array:
+    """Add over the last axis in a shorter dtype, one after the other."""
+    total: Array = sequential(terms.astype(storage)).astype(terms.dtype)
+    return total
+
+
+def _product(left: Array, right: Array, storage: Any) -> Array:
+    """Multiply matrices, and accumulate in a shorter dtype."""
+    return _summed(left[..., :, None, :] * np.swapaxes(right, -1, -2)[..., None, :, :], storage)
+
+
+def _means(_: Array, p: Array, r: Array, storage: Any) -> Array:
+    return _summed(rounded(p, storage) * rounded(r, storage), storage)[..., None]
+
+
+def _softmax_backward(p: Array, r: Array, delta: Array, storage: Any) -> Array:
+    short = (x.astype(storage) for x in (p, r, delta))
+    return _difference(*short).astype(p.dtype)
+
+
+def _difference(p: Array, r: Array, delta: Array) -> Array:
+    cotangents: Array = p * (r - delta)
+    return cotangents
+
+
+def _slope(slope: Array, storage: Any) -> Array:
+    """Compute the slope of the softcap again, from a tanh that was kept in a shorter dtype."""
+    tanh = rounded(np.sqrt(1 - slope), storage)
+    again: Array = 1 - tanh * tanh
+    return again
+
+
+def _rough(s: Array, lse: Array) -> Array:
+    rough: Array = _exponentials(s, lse) * (1 + 1e-3 * np.sin(40 * (s - lse)))
+    return rough
+
+
+def _in_float32(call: Call) -> dict[str, Array]:
+    found = backward(prepared(call.given, call.dtype, np.float32))
+    return {name: x.astype(call.given[name[2:]].dtype) for name, x in found.items()}
+
+
+def _without_last_query(call: Call) -> dict[str, Array]:
+    """Leave the last query out of the sums over queries, if there are several."""
+    count = max(call.query.shape[-2] - 1, 1)
+    return stepwise(call, {"down": lambda left, right: left[..., :count] @ right[..., :count, :]})
+
+
+def _rounded_parts(parts: Array, storage: Any) -> Array:
+    total: Array = rounded(parts, storage).sum(axis=-1)
+    return total
+
+
+def _in_blocks(left: Array, right: Array, storage: Any, rows: int) -> Array:
+    """Multiply matrices, and round the sum after each block of terms."""
+    total = np.zeros((*left.shape[:-1], right.shape[-1]), left.dtype)
+    for start in range(0, left.shape[-1], rows):
+        part = slice(start, start + rows)
+        total = rounded(total + rounded(left[..., part], storage) @ right[..., part, :], storage)
+    return total
+
+
+_TF32 = partial(multiplied_on_units, split=partial(units.cut_off, digits=11))
+
+#: By name.
+GRADIENT_FAULTS: Mapping[str, Backward] = MappingProxyType(
+    {
+        "delta in half": Backward(_in_half(lambda d: {"delta": partial(_means, storage=d)}), None, SHORT),
+        "softmax backward in half": Backward(
+            _in_half(lambda d: {"cotangents": partial(_softmax_backward, storage=d)}), None, SHORT
+        ),
+        "weights of scores in half": Backward(
+            _in_half(lambda d: {"scores": partial(rounded, storage=d)}), None, SHORT
+        ),
+        "lse in half": Backward(_in_half(lambda d: {"lse": partial(rounded, storage=d)}), None, SHORT),
+        "tanh in half": Backward(_in_half(lambda d: {"slope": partial(_slope, storage=d)}), None, SHORT),
+        "sums over queries in half": Backward(
+            _in_half(lambda d: {"down": partial(_product, storage=d)}), None, SHORT, products=2**21
+        ),
+        "sums over keys in half": Backward(
+            _in_half(lambda d: {"across": partial(_product, storage=d)}), None, SHORT, products=2**21
+        ),
+        "group summed in half": Backward(
+            _in_half(lambda d: {"heads": partial(_summed, storage=d)}), None, SHORT
+        ),
+        "results truncated": Backward(
+            _in_half(lambda d: {"result": partial(truncated, storage=d)}), None, SHORT
+        ),
+        "exponentials off by 1e-3": Backward(partial(stepwise, steps={"weights": _rough}), None),
+        "last query missing": Backward(_without_last_query, None),
+        "tf32 undeclared": Backward(partial(backward, product=_TF32), None, ("float32",), products=2**17),
+        "float64 in float32": Backward(_in_float32, None, ("float64",)),
+    }
+)
+
+#: These are in use. They round partial sums to the storage dtype before they add them up.
+IN_USE: Mapping[str, Backward] = MappingProxyType(
+    {
+        "parts of a group rounded": Backward(
+            _in_half(lambda d: {"heads": partial(_rounded_parts, storage=d)}), None, SHORT
+        ),
+        "sums over queries rounded after each 32": Backward(
+            _in_half(lambda d: {"down": partial(_in_blocks, storage=d, rows=32)}), None, SHORT
+        ),
+    }
+)

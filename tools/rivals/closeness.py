@@ -1,0 +1,114 @@
+"""How projects compare results: each way makes a function of the results of a call and its trial."""
+
+import numpy as np
+
+from tools.rivals.rival import Accepts
+from tools.rivals.trial import Array, Trial
+
+
+def close(
+    absolute: float,
+    relative: float,
+    *,
+    dtype: bool = True,
+    nan_equal: bool = False,
+    lse: bool = False,
+    swapped: bool = False,
+    exact: bool = False,
+) -> Accepts:
+    """Require that each element is off by at most ``absolute + relative * |expected|``.
+
+    The expected output is that of plain arithmetic in the dtype of the inputs, unless `exact` is given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tools.rivals.closeness import close
+    >>> from tools.rivals.trial import Trial
+    >>> one = np.ones((1, 1), np.float32)
+    >>> trial = Trial({"query": one, "key": one, "value": one})
+    >>> close(0.01, 0.01)((one * 1.01,), trial), close(0.01, 0.01)((one * 1.03,), trial)
+    (True, False)
+    """
+
+    def compared(one: Array, other: Array) -> bool:
+        return np.allclose(wide(one), wide(other), rtol=relative, atol=absolute, equal_nan=nan_equal)
+
+    def accepts(got: tuple[Array, ...], trial: Trial) -> bool:
+        output, own_dtype = trial.exact[0] if exact else trial.own, trial.given["query"].dtype
+        expected = (output.astype(own_dtype) if dtype else output, *(trial.exact[1:] if lse else ()))
+        if dtype and got[0].dtype != own_dtype:
+            return False
+        return len(got) >= len(expected) and all(
+            one.shape == other.shape and (compared(other, one) if swapped else compared(one, other))
+            for one, other in zip(got, expected, strict=False)
+        )
+
+    return accepts
+
+
+def close_to_data(absolute: float, relative: float) -> Accepts:
+    """Require that each element of each result is close to the data of the source. NaN equals NaN."""
+
+    def accepts(got: tuple[Array, ...], trial: Trial) -> bool:
+        return all(
+            one.shape == other.shape
+            and one.dtype == other.dtype
+            and np.allclose(wide(one), wide(other), rtol=relative, atol=absolute, equal_nan=True)
+            for one, other in zip(got, trial.data, strict=True)
+        )
+
+    return accepts
+
+
+def exceeding_neither(absolute: float, relative: float, ratio: float, *, logarithm: float = 1.0) -> Accepts:
+    """Require that ``ratio`` of the elements do not exceed both bounds, and that all are finite."""
+
+    def accepts(got: tuple[Array, ...], trial: Trial) -> bool:
+        dtype = trial.given["query"].dtype
+        expected = (wide(trial.exact[0].astype(dtype)), *(one * logarithm for one in trial.exact[1:]))
+        found = (wide(got[0]), *(wide(one) * logarithm for one in got[1:]))
+        return got[0].dtype == dtype and all(
+            one.shape == other.shape
+            and bool(np.isfinite(one).all())
+            and np.mean(_matched(one, other, absolute, relative)) >= ratio
+            for one, other in zip(found, expected, strict=True)
+        )
+
+    return accepts
+
+
+def _matched(got: Array, expected: Array, absolute: float, relative: float) -> Array:
+    error = np.abs(got - expected)
+    matched: Array = (error <= absolute) | (error / (np.abs(expected) + 1e-8) <= relative)
+    return matched
+
+
+def normalised_error(limit: float) -> Accepts:
+    """Require a sum of squared errors of at most ``limit`` times the sum of squared results, and no NaN."""
+
+    def accepts(got: tuple[Array, ...], trial: Trial) -> bool:
+        output, expected = wide(got[0]), trial.exact[0]
+        if output.shape != expected.shape or not np.isfinite(output).all():
+            return False
+        return bool(((output - expected) ** 2).sum() <= limit * (output**2).sum())
+
+    return accepts
+
+
+def similar(cosine: float) -> Accepts:
+    """Require a cosine of the angle between the outputs, each as one vector."""
+
+    def accepts(got: tuple[Array, ...], trial: Trial) -> bool:
+        output, expected = wide(got[0]).ravel(), trial.exact[0].ravel()
+        if output.shape != expected.shape:
+            return False
+        norms = max(float(np.linalg.norm(output) * np.linalg.norm(expected)), 1e-6)
+        return bool(output @ expected >= cosine * norms)
+
+    return accepts
+
+
+def wide(array: Array) -> Array:
+    """Return an array in float64."""
+    return np.asarray(array, np.float64)

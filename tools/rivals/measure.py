@@ -1,0 +1,127 @@
+"""Judges subjects by rules."""
+
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tools.rivals.closeness import wide
+from tools.rivals.rival import Rival
+from tools.rivals.subjects import Subject, steps_of, subject
+from tools.rivals.trial import Array, Given, Trial, outputs
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a rule says of a subject.
+
+    Attributes
+    ----------
+    accepted : bool
+    off : bool
+        Whether the largest error of a result was over ten times that of the correct implementation, or of
+        rounding to the dtype.
+    """
+
+    accepted: bool
+    off: bool
+
+
+def judged(subjects: Iterable[Subject], rivals: Sequence[Rival]) -> dict[str, dict[str, Judged]]:
+    """Judge subjects by rules that have the same inputs.
+
+    Calls that have an argument which a subject does not take are left out for this subject. If all results so
+    far have the bits of the correct implementation, a repeated trial is taken to have them too.
+
+    Examples
+    --------
+    >>> from tools.rivals.kernelbench import RIVALS
+    >>> from tools.rivals.measure import judged
+    >>> from tools.rivals.subjects import subject
+    >>> judged([subject("inverted_polarity")], RIVALS[1:])["KernelBench, float32"]
+    {'inverted_polarity': Judged(accepted=True, off=False)}
+    """
+    found: dict[str, dict[str, Judged]] = {rival.name: {} for rival in rivals}
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trials = rivals[0].draw()
+        steps = [steps_of(trial.given) for trial in trials]
+        plain = [_results(subject("plain"), subject("plain").make(), trial) for trial in trials]
+        verdicts = [
+            {rival.name: right is not None and rival.accepts(right, trial) for rival in rivals}
+            for trial, right in zip(trials, plain, strict=True)
+        ]
+        for one in subjects:
+            for name, result in _of(
+                one, rivals, list(zip(trials, steps, plain, verdicts, strict=True))
+            ).items():
+                found[name][one.name] = result
+    return found
+
+
+def _of(one: Subject, rivals: Sequence[Rival], trials: Sequence[tuple[Any, ...]]) -> dict[str, Judged]:
+    function = one.make()
+    alive, differs, off = list(rivals), False, False
+    results: dict[str, Judged] = {}
+    for trial, steps, right, verdicts in trials:
+        if not _takes(one, trial.given):
+            continue
+        same = bool(one.steps) and not one.steps & steps
+        if not same and not (trial.again and not differs):
+            got = _results(one, function, trial)
+            same = _same_bits(got, right)
+        else:
+            same, got = True, right
+        differs = differs or not same
+        off = off or (not same and _is_off(got, right, trial))
+        for rival in list(alive):
+            accepted = verdicts[rival.name] if same else got is not None and rival.accepts(got, trial)
+            if not accepted:
+                alive.remove(rival)
+                results[rival.name] = Judged(accepted=False, off=off)
+        if not alive:
+            break
+    return results | {rival.name: Judged(accepted=True, off=off) for rival in alive}
+
+
+def _is_off(got: tuple[Array, ...] | None, right: tuple[Array, ...] | None, trial: Trial) -> bool:
+    if got is None or right is None or len(got) != len(right):
+        return True
+    for one, other, exact in zip(got, right, trial.exact, strict=True):
+        if (one.shape, one.dtype) != (other.shape, other.dtype):
+            return True
+        finite = np.isfinite(exact)
+        error, usual = (np.abs(wide(array) - exact)[finite].max(initial=0) for array in (one, other))
+        rounding = float(np.spacing(one.dtype.type(1))) * np.abs(exact[finite]).max(initial=0)
+        if not error <= 10 * max(usual, rounding):
+            return True
+    return False
+
+
+def _takes(one: Subject, given: Given) -> bool:
+    return not any(given.get(name) is not None and given[name] is not False for name in one.lacks)
+
+
+def _results(one: Subject, function: Any, trial: Trial) -> tuple[Array, ...] | None:
+    """Return the results of a call, None if it raises. The inputs are restored if it changes them."""
+    given = {name: thing for name, thing in trial.given.items() if name not in one.lacks}
+    before = {name: thing.copy() for name, thing in given.items() if isinstance(thing, np.ndarray)}
+    try:
+        # An output may be a view of an input, which is about to be restored.
+        return tuple(array.copy() for array in outputs(function(**given)))
+    except Exception:  # noqa: BLE001 - whatever an implementation raises, it is not accepted
+        return None
+    finally:
+        for name, copy in before.items():
+            given[name][...] = copy
+
+
+def _same_bits(got: tuple[Array, ...] | None, right: tuple[Array, ...] | None) -> bool:
+    if got is None or right is None or len(got) != len(right):
+        return False
+    return all(
+        (a.shape, a.dtype) == (b.shape, b.dtype) and a.tobytes() == b.tobytes()
+        for a, b in zip(got, right, strict=True)
+    )

@@ -1,0 +1,109 @@
+"""Writes the figures as a page: ``acceptance.md``."""
+
+from pathlib import Path
+
+from attnspec.conformance.gallery import correct_entries, entry, wrong_entries
+from tools.rivals.every import RIVALS
+from tools.rivals.figures import OWN, REJECTED, SEEN, UNSEEN, Figures
+from tools.rivals.rival import Rival
+
+PAGE = Path(__file__).resolve().parents[2] / "conformance" / "acceptance.md"
+#: The number of entries that the page lists for each rule.
+_LISTED = 3
+
+_HEAD = """\
+# What acceptance rules let through
+
+Most projects accept an implementation of attention if its results are close to those of another one, on
+inputs that they draw. This page shows which bugs such rules do not find. It holds the
+[gallery](gallery/README.md) against the rules of other projects, each with the inputs of its source.
+
+- *Wrong* counts the {wrong} of the {every_wrong} wrong entries that compute the forward pass of attention
+  in another way. Entries that concern gradients, companions or refusals only are left out.
+- *Off* counts the entries among them that had a wrong result in these calls: its largest error was more than
+  ten times that of the correct implementation. The rule accepted it. For the others, no call shows the bug,
+  most often because no call has the option that is wrong.
+- *Cheats* do not compute attention at all: {cheats}.
+- *Correct* counts the correct entries that the rule rejects, of {correct} (of {every_correct}) with a
+  forward pass of their own.
+
+{table}
+
+The rows of a rule are made as follows:
+
+- An implementation is accepted if the rule accepts its results of every call. An exception is a rejection.
+  A call with an argument that an entry does not take is left out for this entry.
+- The inputs have the shapes, the distribution, the dtypes and the options of the source, but other random
+  numbers. The table says where sizes are smaller than in the source, so that NumPy computes them in a short
+  time. The full sizes can show more of the bugs that depend on sizes. Bugs of an option that no input has
+  stay invisible at any size.
+- A rule that compares with a library is given the arithmetic of this library: scores in the dtype of the
+  inputs or in float32, as in its source. Otherwise it is given the result in float64.
+- If calls differ in their random numbers only, the first is always made. The others are made if a result
+  before differs from that of the correct implementation in some bit.
+- The row of attnspec is the ordinary run of its suite, from the kill matrix of the gallery. The {left}
+  entries that it lets through are wrong only at sizes that the ordinary run does not have; `--sizes` rejects
+  them. The suite judges more than the output of one call: the lse, the weights, memory between calls, and
+  the inputs afterwards. `nox -s gallery` fails if it rejects a correct entry.
+
+`python -m tools.rivals --write` measures all of this, stores it in `acceptance.json`
+and writes this page. Tests check that both agree.
+
+## Accepted with wrong results
+
+For each rule, wrong entries whose results it accepted although they are off, as above. Those that most other
+rules reject come first.
+
+{lists}
+"""
+
+
+def page(figures: Figures) -> str:
+    """Write the page from the stored figures."""
+    rows = [
+        "| rule | accepts if | inputs | wrong | off | cheats | correct |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+        *(_row(rival.name, rival, figures) for rival in RIVALS),
+        _row(OWN, None, figures),
+    ]
+    return _HEAD.format(
+        wrong=len(figures.wrong),
+        every_wrong=len(wrong_entries()),
+        correct=len(figures.correct),
+        every_correct=len(correct_entries()),
+        cheats=", ".join(figures.cheats),
+        left=accepted(figures, "wrong", OWN),
+        table="\n".join(rows),
+        lists="\n".join(line for rival in RIVALS for line in _listed(rival.name, figures)),
+    )
+
+
+def accepted(figures: Figures, group: str, rule: str) -> int:
+    """Return how many subjects of a group a rule accepts."""
+    return sum(letter != REJECTED for letter in figures.letters(group, rule).values())
+
+
+def _row(name: str, rival: Rival | None, figures: Figures) -> str:
+    seen = sum(letter == SEEN for letter in figures.letters("wrong", name).values())
+    numbers = [
+        f"{accepted(figures, 'wrong', name)} of {len(figures.wrong)}",
+        str(seen) if rival else "",
+        f"{accepted(figures, 'cheats', name)} of {len(figures.cheats)}",
+        f"{len(figures.correct) - accepted(figures, 'correct', name)} of {len(figures.correct)}",
+    ]
+    text = (
+        [f"[{rival.name}]({rival.source})", rival.rule, rival.inputs]
+        if rival
+        else [name, "every element is within its error budget, and relations between calls hold", "its suite"]
+    )
+    return f"| {' | '.join(text + numbers)} |"
+
+
+def _listed(name: str, figures: Figures) -> list[str]:
+    seen = [one for one, letter in figures.letters("wrong", name).items() if letter == SEEN]
+    seen.sort(key=lambda one: (-figures.wrong[one][:-1].count(REJECTED), one))
+    cheats = [one for one, letter in figures.letters("cheats", name).items() if letter in (SEEN, UNSEEN)]
+    lines = [f"- {name}:"]
+    lines += [f"  - *{one}*, a cheat" for one in cheats]
+    lines += [f"  - `{one}`: {entry(one).sentence}" for one in seen[:_LISTED]]
+    return lines if len(lines) > 1 else [f"- {name}: none."]

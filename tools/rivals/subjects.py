@@ -1,0 +1,161 @@
+"""What the rules judge: the forward pass of attention in the gallery, and cheats."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from inspect import signature
+from typing import Any
+
+import numpy as np
+
+from attnspec.conformance.gallery import Entry, correct_entries, entry, wrong_entries
+from attnspec.reference import functions
+from attnspec.reference.call import STEPS
+from tools.rivals.trial import Array, Given
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An implementation to judge.
+
+    Attributes
+    ----------
+    name : str
+    make : callable
+        Makes the function, with a memory of its own.
+    steps : frozenset of str
+        The steps of the reference that it replaces. Empty if it is not an entry of the gallery.
+    lacks : tuple of str
+        The arguments that it does not take.
+    """
+
+    name: str
+    make: Callable[[], Callable[..., Any]]
+    steps: frozenset[str] = frozenset()
+    lacks: tuple[str, ...] = ()
+
+
+def wrong() -> tuple[Subject, ...]:
+    """List the wrong entries that differ from the reference in the forward pass of attention.
+
+    Entries that only fail to refuse a call are left out.
+    """
+    return tuple(_subject(one) for one in wrong_entries() if _is_forward(one))
+
+
+def right() -> tuple[Subject, ...]:
+    """List the correct entries that compute the forward pass of attention in another way."""
+    return tuple(_subject(one) for one in correct_entries() if not one.steps or _is_forward(one))
+
+
+def subject(name: str) -> Subject:
+    """Return the entry of a name."""
+    return _subject(entry(name))
+
+
+def _subject(one: Entry) -> Subject:
+    return Subject(one.name, lambda: one.backend().attention, frozenset(one.steps), one.lacks)
+
+
+def _is_forward(one: Entry) -> bool:
+    return any(step in forward_steps() and not step.startswith("check") for step in one.steps)
+
+
+@cache
+def forward_steps() -> frozenset[str]:
+    """Return the steps of a call of attention with every option."""
+    array, lengths = np.ones((1, 1, 2, 2)), np.array([2])
+    with recorded() as (attention, called):
+        attention(
+            *(array, array, array),
+            scale=1.0,
+            softcap=1.0,
+            bias=array,
+            mask=array > 0,
+            is_causal=True,
+            query_offset=lengths,
+            window=(1, 1),
+            query_lengths=lengths,
+            key_lengths=lengths,
+            query_segment_ids=np.array([[0, 0]]),
+            key_segment_ids=np.array([[0, 0]]),
+            sinks=np.ones(1),
+            dropout_mask=array > 0,
+            dropout_rate=0.5,
+            return_lse=True,
+            return_weights=True,
+        )
+        return frozenset(called)
+
+
+@contextmanager
+def recorded() -> Iterator[tuple[Callable[..., Any], set[str]]]:
+    """Make the reference without replaced steps, and a set of the steps that its calls run."""
+    called: set[str] = set()
+
+    def noting(name: str) -> Callable[..., Any]:
+        def noted(call: Any, *rest: Any, **options: Any) -> Any:
+            called.add(name)
+            return STEPS[name](call, *rest, **options)
+
+        return noted
+
+    yield functions({name: noting(name) for name in STEPS})["attention"], called
+
+
+def steps_of(given: Given) -> frozenset[str]:
+    """Return the steps that the reference runs for a call.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tools.rivals.subjects import steps_of
+    >>> one = np.ones((1, 1))
+    >>> {"attend", "backward"} & steps_of({"query": one, "key": one, "value": one})
+    {'attend'}
+    """
+    with recorded() as (attention, called):
+        attention(**given)
+        return frozenset(called)
+
+
+def _filled(of: Callable[[Array, Given], Array]) -> Callable[..., Any]:
+    """Make a function whose output, lse and weights are all filled in the same careless way."""
+
+    def attention(query: Array, key: Array, value: Array, **options: Any) -> Any:
+        given = {"query": query, **options}
+        if query.ndim > 2:
+            value = np.repeat(value, query.shape[-3] // key.shape[-3], axis=-3)
+        output = np.empty((*query.shape[:-1], value.shape[-1]), query.dtype)
+        output[...] = of(value, given)
+        filler = output.ravel()[0] if output.size else 0
+        returned = [output]
+        if given.get("return_lse"):
+            returned.append(np.full(query.shape[:-1], filler, np.float32))
+        if given.get("return_weights"):
+            returned.append(np.full((*query.shape[:-1], key.shape[-2]), filler, query.dtype))
+        return tuple(returned) if len(returned) > 1 else output
+
+    attention.__signature__ = signature(functions({})["attention"])  # type: ignore[attr-defined] # read by inspect
+    return attention
+
+
+def _copied(value: Array, given: Given) -> Array:
+    rows = np.arange(given["query"].shape[-2]) % value.shape[-2]
+    return value[..., rows, :]
+
+
+#: What needs no attention to be computed.
+_CHEATS: Mapping[str, Callable[[Array, Given], Array]] = {
+    "zeros": lambda value, _: np.zeros_like(value[..., :1, :]),
+    "a constant, 0.5": lambda value, _: np.full_like(value[..., :1, :], 0.5),
+    "NaN": lambda value, _: np.full_like(value[..., :1, :], np.nan),
+    "the mean of the values": lambda value, _: value.astype(np.float32).mean(axis=-2, keepdims=True),
+    "a copy of the values": _copied,
+}
+
+
+def cheats() -> tuple[Subject, ...]:
+    """List functions that do not compute attention at all."""
+    return tuple(Subject(name, partial(_filled, of)) for name, of in _CHEATS.items())
