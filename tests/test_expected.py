@@ -4,21 +4,24 @@ from random import Random
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from attnspec import SpecError
+from attnspec.conformance.cli.vectors import vectors
 from attnspec.conformance.judge import store
 from attnspec.conformance.judge.expected import exact, expected
-from attnspec.conformance.judge.regenerate import asked, values_of
+from attnspec.conformance.judge.regenerate import chapters, values_of
 
 pytest.importorskip("flint")
-ASKED = {case.fingerprint: case for case in asked()}
-STORED = [fingerprint for fingerprint in ASKED if store.find(fingerprint) is not None]
+CASES = {case.fingerprint: case for _, cases in chapters() for case in cases}
+STORED = [fingerprint for fingerprint in CASES if store.find(fingerprint) is not None]
 
 
-def same(one, other):
-    return list(one) == list(other) and all(
-        one[name].shape == other[name].shape and np.array_equal(one[name], other[name], equal_nan=True)
-        for name in one
+def same(values, others):
+    return list(values) == list(others) and all(
+        values[name].shape == others[name].shape
+        and np.array_equal(values[name], others[name], equal_nan=True)
+        for name in values
     )
 
 
@@ -26,7 +29,7 @@ def test_all_that_is_asked_is_stored_but_for_what_the_exact_oracle_has_no_meanin
     from attnspec.reference.exact.balls import OracleError
     from attnspec.reference.exact.evaluate import evaluate
 
-    missing = [case for fingerprint, case in ASKED.items() if store.find(fingerprint) is None]
+    missing = [case for fingerprint, case in CASES.items() if store.find(fingerprint) is None]
     forgotten = []
     for case in missing:
         try:
@@ -37,22 +40,24 @@ def test_all_that_is_asked_is_stored_but_for_what_the_exact_oracle_has_no_meanin
         if len(forgotten) > 9:
             break
     assert forgotten == [], "stored anew by `attnspec vectors expected conformance/suite`"
-    assert len(missing) < len(ASKED) / 20
+    assert len(missing) < len(CASES) / 20
 
 
-def test_nothing_is_stored_that_nobody_asks_for():
-    with np.load(store.PATH) as file:
-        keys = set(file["keys"].astype(str).tolist())
-    assert keys - set(ASKED) == set()
+def test_a_file_holds_the_values_of_its_chapter_and_no_others():
+    chapters = {}
+    for path in store.FOLDER.glob("*.npz"):
+        with np.load(path) as file:
+            chapters |= dict.fromkeys(file["keys"].astype(str).tolist(), path.stem)
+    assert chapters == {fingerprint: CASES[fingerprint].chapter for fingerprint in STORED}
 
 
-@pytest.mark.parametrize("fingerprint", Random(30).sample(STORED, 30), ids=lambda key: ASKED[key].name)
+@pytest.mark.parametrize("fingerprint", Random(30).sample(STORED, 30), ids=lambda key: CASES[key].name)
 def test_what_is_stored_is_what_both_oracles_say(fingerprint):
-    assert same(store.find(fingerprint), values_of(ASKED[fingerprint]))
+    assert same(store.find(fingerprint), values_of(CASES[fingerprint]))
 
 
 def test_stored_values_are_those_that_the_judge_takes_and_nobody_can_change_them(monkeypatch):
-    case = ASKED[STORED[0]]
+    case = CASES[STORED[0]]
     values = expected(case)
     assert same(values, store.find(case.fingerprint))
     assert not any(array.flags.writeable for array in values.values())
@@ -64,7 +69,7 @@ def test_stored_values_are_those_that_the_judge_takes_and_nobody_can_change_them
 
 def test_a_variant_has_values_of_its_own_which_nobody_can_change():
     case = next(
-        case for case in ASKED.values() if case.rules[0] == "MASK-6" and case.operation == "attention"
+        case for case in CASES.values() if case.rules[0] == "MASK-6" and case.operation == "attention"
     )
     plain = store.find(case.fingerprint)
     shown = exact(case.operation, case.arguments, {"MASK-6": "nan"})
@@ -76,7 +81,7 @@ def test_a_variant_has_values_of_its_own_which_nobody_can_change():
 @pytest.mark.parametrize(("steps", "agree"), [(1, True), (2, False)])
 def test_values_are_stored_only_where_both_oracles_agree(steps, agree, monkeypatch):
     """To one unit in the last place, in every element."""
-    case = ASKED[STORED[0]]
+    case = CASES[STORED[0]]
     second = {name: np.array(array) for name, array in values_of(case).items()}
     first = next(iter(second.values()))
     for _ in range(steps):
@@ -90,49 +95,83 @@ def test_values_are_stored_only_where_both_oracles_agree(steps, agree, monkeypat
 
 
 @pytest.fixture
-def another_file(tmp_path, monkeypatch):
-    """Put other bytes in the place of the file."""
+def other_files(tmp_path, monkeypatch):
+    """Put other files in the place of the stored ones."""
 
-    def put(content):
-        path = tmp_path / "expected.npz"
-        path.write_bytes(content)
-        monkeypatch.setattr(store, "PATH", path)
-        store._columns.cache_clear()
+    def put(**contents):
+        for name, content in contents.items():
+            (tmp_path / f"{name}.npz").write_bytes(content)
+        monkeypatch.setattr(store, "FOLDER", tmp_path)
         store._index.cache_clear()
 
     yield put
     monkeypatch.undo()
-    store._columns.cache_clear()
     store._index.cache_clear()
 
 
-def test_what_is_written_is_read_again_and_its_bytes_are_those_of_the_numbers(another_file):
-    entries = {
+def test_what_is_written_is_read_again_and_its_bytes_are_those_of_the_numbers(other_files):
+    masking = {
         "a" * 24: {"output": np.array([[1.0, np.nan]]), "lse": np.array([-np.inf])},
-        "b" * 24: {"rotated": np.zeros((0, 2))},
         "c" * 24: {"scores": np.array(0.5)},
     }
-    content = store.written(entries.items())
-    assert content == store.written(reversed(entries.items()))
-    another_file(content)
-    for fingerprint, values in entries.items():
+    positions = {"b" * 24: {"rotated": np.zeros((0, 2))}, "e" * 24: {"output": np.ones((2, 1, 3))}}
+    content = store.encode(masking)
+    assert content == store.encode(dict(reversed(masking.items())))
+    other_files(masking=content, positions=store.encode(positions))
+    for fingerprint, values in {**masking, **positions}.items():
         assert same(store.find(fingerprint), values)
     assert store.find("d" * 24) is None
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
-def test_a_changed_byte_is_noticed(share, another_file):
+def test_a_changed_byte_is_noticed(share, other_files):
     """By the checksum of the part of the file that it is in."""
-    content = bytearray(store.PATH.read_bytes())
+    case = CASES[STORED[0]]
+    content = bytearray((store.FOLDER / f"{case.chapter}.npz").read_bytes())
     content[int(share * len(content))] ^= 1
-    another_file(bytes(content))
+    other_files(**{case.chapter: bytes(content)})
     with pytest.raises(Exception, match=r"CRC|decompress|invalid"):
-        store.find(STORED[0])
+        store.find(case.fingerprint)
+
+
+@pytest.mark.parametrize(
+    ("files", "ends"),
+    [
+        (["projection"], "projection.npz: unchanged\n"),
+        ([], "projection.npz: rewritten\n"),
+        (["projection", "nothing"], "nothing.npz: of no chapter, removed\n"),
+    ],
+)
+def test_the_command_writes_what_changed_and_removes_what_is_of_no_chapter(
+    files, ends, tmp_path, monkeypatch
+):
+    """One chapter stands for all."""
+    folder, content = tmp_path / "expected", (store.FOLDER / "projection.npz").read_bytes()
+    folder.mkdir()
+    for name in files:
+        (folder / f"{name}.npz").write_bytes(content)
+    if "nothing" in files:
+        whole = [*chapters("projection")]
+        monkeypatch.setattr("attnspec.conformance.judge.regenerate.chapters", lambda _: whole)
+    only = [] if "nothing" in files else ["--only", "projection"]
+    before = sorted(path.name for path in folder.iterdir())
+    check = CliRunner().invoke(vectors, ["expected", str(tmp_path), "--check", *only])
+    assert check.exit_code == (files != ["projection"])
+    assert sorted(path.name for path in folder.iterdir()) == before
+    result = CliRunner().invoke(vectors, ["expected", str(tmp_path), *only])
+    assert (result.exit_code, result.output.endswith(ends)) == (0, True)
+    assert [(path.name, path.read_bytes()) for path in folder.iterdir()] == [("projection.npz", content)]
+
+
+def test_the_command_refuses_a_chapter_that_does_not_exist(tmp_path):
+    result = CliRunner().invoke(vectors, ["expected", str(tmp_path), "--only", "softmx"])
+    assert "expected one of notation, " in result.output
+    assert "got 'softmx'" in result.output
 
 
 def test_a_changed_number_is_noticed():
     """By the oracles, where the file is whole."""
-    case = ASKED[STORED[0]]
+    case = CASES[STORED[0]]
     values = {name: np.array(array) for name, array in store.find(case.fingerprint).items()}
     first = next(iter(values.values()))
     first.flat[0] = np.nextafter(first.flat[0], np.inf)

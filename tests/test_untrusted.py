@@ -25,7 +25,7 @@ from tools.cheats import CASES, cheats, trusted, untrusted
 
 CHEATS = Path(__file__).parent.parent / "examples" / "cheats"
 EACH = [*cheats(CHEATS)]
-EXPECTED = next(path for path in hidden_places()[1] if path.endswith("expected.npz"))
+EXPECTED = next(path for path in hidden_places()[1] if path.endswith("masking.npz"))
 ONE = {name: np.arange(6.0).reshape(2, 3) for name in ("query", "key", "value")}
 #: Beside the cases of the cheats: other dtypes, strides, changed inputs, refusals, calls in sequence.
 MORE = (
@@ -125,7 +125,7 @@ def test_names_and_layout_of_a_configuration_are_applied_by_the_judge(here):
         ("oracle.py:imported", r"^attnspec\S*: refused"),
         ("oracle.py:imported_by_another_name", r"__init__.py: refused|^attnspec\S*: refused"),
         ("oracle.py:in_another_process", "subprocess.Popen: refused"),
-        ("oracle.py:expected_values", "expected.npz: refused"),
+        ("oracle.py:expected_values", "masking.npz: refused"),
         ("oracle.py:among_all_objects", "gc.get_objects: refused"),
         ("judge.py:knows_the_judge", "cmdline: refused"),
         ("effects.py:kills_the_judge", "os.kill: refused"),

@@ -23,7 +23,7 @@ def hidden_places() -> tuple[tuple[str, ...], tuple[str, ...]]:
     --------
     >>> import attnspec
     >>> from attnspec.backends.untrusted.hidden import hidden_places
-    >>> any(path.endswith("expected.npz") for path in hidden_places()[1])
+    >>> any(path.endswith("masking.npz") for path in hidden_places()[1])
     True
     """
     top = Path(attnspec.__file__).parent

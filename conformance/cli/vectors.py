@@ -43,18 +43,33 @@ def write(folder: Path, only_check: bool, only: str | None) -> None:
 @vectors.command()
 @click.argument("folder", type=_FOLDER)
 @click.option("--check", "only_check", is_flag=True, help="Write nothing; fail if a byte would change.")
-def expected(folder: Path, only_check: bool) -> None:
-    """Compute the expected values of the generated cases with both oracles."""
-    from attnspec.conformance.judge.regenerate import stored
-    from attnspec.conformance.judge.store import PATH
+@click.option("--only", metavar="CHAPTER", help="Compute only the values of this chapter.")
+def expected(folder: Path, only_check: bool, only: str | None) -> None:
+    """Compute the expected values of the generated cases with both oracles, a file for each chapter."""
+    from attnspec import CHAPTERS
+    from attnspec.conformance.judge.regenerate import chapters, values_by_fingerprint
+    from attnspec.conformance.judge.store import FOLDER, encode
 
-    path, data = folder / PATH.name, stored()
-    stale = not path.exists() or path.read_bytes() != data
-    if stale and only_check:
-        raise click.ClickException("vectors: expected the file to be up to date, got other bytes")
-    if stale:
-        path.write_bytes(data)
-    click.echo(f"{path.name}: {'rewritten' if stale else 'unchanged'}")
+    if only not in (None, *CHAPTERS):
+        raise click.ClickException(f"vectors: expected one of {', '.join(CHAPTERS)}, got {only!r}")
+    others = set((folder / FOLDER.name).glob("*.npz")) if only is None else set()
+    stale = False
+    for chapter, cases in chapters(only):
+        path, data = folder / FOLDER.name / f"{chapter}.npz", encode(values_by_fingerprint(cases))
+        others.discard(path)
+        changed = not path.exists() or path.read_bytes() != data
+        stale |= changed
+        if changed and not only_check:
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(data)
+        state = "unchanged" if not changed else "would change" if only_check else "rewritten"
+        click.echo(f"{path.name}: {state}")
+    for path in sorted(others):
+        click.echo(f"{path.name}: of no chapter, {'would go' if only_check else 'removed'}")
+        if not only_check:
+            path.unlink()
+    if only_check and (stale or others):
+        raise click.ClickException("vectors: expected the files to be up to date, got other bytes")
 
 
 @vectors.command("lint")

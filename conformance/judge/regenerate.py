@@ -1,4 +1,4 @@
-"""Computes the expected values of the fixed suite with both oracles, for `attnspec vectors write`.
+"""Computes the expected values of the fixed suite with both oracles, for `attnspec vectors expected`.
 
 The exact oracle proves them. The second oracle must agree to one unit in the last place. It computes 60
 digits, so it may round an lse the other way if only a weight of 1e-464 separates it from the middle between
@@ -6,35 +6,45 @@ two numbers.
 """
 
 import contextlib
-from collections.abc import Iterator
+import gc
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import groupby
 
 import numpy as np
 
 from attnspec import OPERATIONS, Case, SpecError
-from attnspec.conformance.judge.store import Values, written
+from attnspec.conformance.judge.store import Values
 from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.suite import items
 from attnspec.reference.rational.evaluate import evaluate
 
 
-def asked() -> Iterator[Case]:
-    """Yield the cases of the fixed suite whose values an oracle must compute, each fingerprint once.
+def chapters(only: str | None = None) -> Iterator[tuple[str, list[Case]]]:
+    """Yield each chapter with the cases whose values an oracle must compute, each fingerprint once.
 
     A case has no `outputs` unless all cases of its fingerprint are judged without their weights.
     """
-    found: dict[str, Case] = {}
+    for chapter, cases in groupby(_generated(), key=lambda case: case.chapter):
+        if only not in (None, chapter):
+            continue
+        first: dict[str, Case] = {}
+        for case in cases:
+            whole = "weights" in case.outputs or not case.outputs
+            if whole or case.fingerprint not in first:
+                first[case.fingerprint] = replace(case, outputs=()) if whole else case
+        yield chapter, [*first.values()]
+
+
+def _generated() -> Iterator[Case]:
+    """Yield the calls of the suite that have values and are no golden vectors, which carry their own."""
     for item in items():
         if isinstance(item, Relation) and item.bits:
             continue
         for case in item.calls if isinstance(item, Relation) else (item,):
             refused = case.misuse is not None and not case.misuse.allowed
-            if refused or case.expected:
-                continue
-            whole = "weights" in case.outputs or not case.outputs
-            if whole or case.fingerprint not in found:
-                found[case.fingerprint] = replace(case, outputs=()) if whole else case
-    yield from found.values()
+            if not refused and not case.expected:
+                yield case
 
 
 def values_of(case: Case) -> Values:
@@ -54,13 +64,19 @@ def values_of(case: Case) -> Values:
     return {name: array for name, array in values.items() if name != "weights" or not case.outputs}
 
 
-def stored() -> bytes:
-    """Write the file again."""
+def values_by_fingerprint(cases: Iterable[Case]) -> dict[str, Values]:
+    """Compute the values of the cases that the exact oracle defines.
+
+    It does not define all that the second oracle computes, such as a NaN under a softcap.
+    """
     from attnspec.reference.exact.balls import OracleError
 
-    entries: dict[str, Values] = {}
-    for case in asked():
-        # The second oracle computes what the exact oracle does not define, such as a NaN under a softcap.
+    values = {}
+    gc.freeze()  # so that collecting is quick
+    for case in cases:
         with contextlib.suppress(OracleError):
-            entries[case.fingerprint] = values_of(case)
-    return written(entries.items())
+            values[case.fingerprint] = values_of(case)
+        # By itself the collector waits too long: it does not see how large the balls are that a cycle keeps.
+        gc.collect()
+    gc.unfreeze()
+    return values

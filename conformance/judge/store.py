@@ -1,12 +1,12 @@
-"""The file with the expected values of the fixed suite.
+"""The files with the expected values of the fixed suite, one for each chapter.
 
 `attnspec vectors expected` computes them with the exact oracle and checks that the second oracle
-agrees. Values that are not in the file (another seed, a dialect) come from the second oracle.
+agrees. Values that are in no file (another seed, a dialect) come from the second oracle.
 """
 
 import io
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 
 Values = Mapping[str, NDArray[np.float64]]
 
-PATH = Path(__file__).parents[1] / "suite" / "expected.npz"
+FOLDER = Path(__file__).parents[1] / "suite" / "expected"
+#: The most axes that an output has.
+_AXES = 6
 
 
 def find(fingerprint: str) -> dict[str, Any] | None:
-    """Return the exact values of a call by its fingerprint, or None if the file lacks it.
+    """Return the exact values of a call by its fingerprint, or None if no file has it.
 
     Examples
     --------
@@ -31,21 +33,20 @@ def find(fingerprint: str) -> dict[str, Any] | None:
     place = _index().get(fingerprint)
     if place is None:
         return None
-    names, shapes, numbers = _columns()
-    values, (start, stop, offset) = {}, place
-    for row in range(start, stop):
-        shape = tuple(int(size) for size in shapes[row] if size >= 0)
-        count = int(np.prod(shape))
-        array = numbers[offset : offset + count].reshape(shape)
-        values[str(names[row])] = array
-        offset += count
-    return values
+    path, rows = place
+    names, shapes, offsets, numbers = _columns(path)
+    return {
+        names[row]: numbers[offsets[row] : offsets[row + 1]].reshape(
+            [size for size in shapes[row] if size >= 0]
+        )
+        for row in rows
+    }
 
 
-def written(entries: Iterable[tuple[str, Values]]) -> bytes:
-    """Return the bytes of the file. They are the same for the same entries on every machine."""
+def encode(entries: Mapping[str, Values]) -> bytes:
+    """Return the bytes of a file: for the same values by fingerprint, the same on every machine."""
     keys, names, shapes, numbers = [], [], [], []
-    for fingerprint, values in sorted(entries, key=lambda entry: entry[0]):
+    for fingerprint, values in sorted(entries.items()):
         for name, array in values.items():
             keys.append(fingerprint)
             names.append(name)
@@ -67,29 +68,23 @@ def written(entries: Iterable[tuple[str, Values]]) -> bytes:
     return buffer.getvalue()
 
 
-#: The most axes that an output has.
-_AXES = 6
+@cache
+def _index() -> Mapping[str, tuple[Path, range]]:
+    """Return for each fingerprint its file and the rows of its outputs there, which are adjacent."""
+    index: dict[str, tuple[Path, range]] = {}
+    for path in sorted(FOLDER.glob("*.npz")):
+        with np.load(path) as file:
+            keys, starts, counts = np.unique(file["keys"].astype(str), return_index=True, return_counts=True)
+        for key, start, count in zip(keys.tolist(), starts.tolist(), counts.tolist(), strict=True):
+            index[key] = (path, range(start, start + count))
+    return index
 
 
 @cache
-def _columns() -> tuple[NDArray[np.str_], NDArray[np.int32], NDArray[np.float64]]:
-    with np.load(PATH) as file:
-        numbers = file["numbers"]
-        numbers.flags.writeable = False
-        return file["names"].astype(str), file["shapes"], numbers
-
-
-@cache
-def _index() -> Mapping[str, tuple[int, int, int]]:
-    """Return for each fingerprint the rows of its outputs and the start of their numbers."""
-    if not PATH.exists():
-        return {}
-    with np.load(PATH) as file:
-        keys, shapes = file["keys"].astype(str), file["shapes"]
+def _columns(path: Path) -> tuple[list[str], list[list[int]], list[int], NDArray[np.float64]]:
+    """Return the names and shapes of the outputs in a file, where the numbers of each start, and those."""
+    with np.load(path) as file:
+        names, shapes, numbers = file["names"].astype(str), file["shapes"], file["numbers"]
+    numbers.flags.writeable = False
     counts = np.where(shapes < 0, 1, shapes).prod(axis=1)
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    found: dict[str, tuple[int, int, int]] = {}
-    for row, key in enumerate(keys.tolist()):
-        start, _, offset = found.get(key, (row, row, int(offsets[row])))
-        found[key] = (start, row + 1, offset)
-    return found
+    return names.tolist(), shapes.tolist(), [0, *np.cumsum(counts).tolist()], numbers
