@@ -82,6 +82,54 @@ _OF_SEPARATE = MappingProxyType(
 )
 NAMES = tuple(name for names in _OF_LIBRARY.values() for name in names)
 
+#: The libraries that have a backend, by the name that their projects write.
+LIBRARY_NAMES = MappingProxyType(
+    {
+        "numpy": "NumPy",
+        "strict": "array-api-strict",
+        "dask": "Dask",
+        "torch": "PyTorch",
+        "jax": "JAX",
+        "onnx": "ONNX, its reference evaluator",
+        "onnxruntime": "ONNX Runtime",
+        "openvino": "OpenVINO",
+        "ncnn": "ncnn",
+        "ggml": "ggml",
+        "mlx": "MLX",
+        "flax": "Flax",
+        "keras": "Keras",
+        "transformers": "Transformers",
+        "paddle": "Paddle",
+        "executorch": "ExecuTorch",
+        "tvm": "TVM",
+        "iree": "IREE",
+        "tinygrad": "tinygrad",
+        "tokamax": "Tokamax",
+    }
+)
+#: Packages whose names do not begin with that of their library.
+_PACKAGES = MappingProxyType({"paddlepaddle": "paddle", "apache-tvm": "tvm", "array-api-strict": "strict"})
+
+
+def library_of(name: str) -> str:
+    """Return the library of a backend, of a package, or of an environment.
+
+    Examples
+    --------
+    >>> from attnspec.backends.names import library_of
+    >>> library_of("keras-numpy"), library_of("onnxruntime-mha"), library_of("apache-tvm")
+    ('keras', 'onnxruntime', 'tvm')
+    """
+    return _PACKAGES.get(name, name.partition("-")[0])
+
+
+def backends_of(library: str) -> tuple[str, ...]:
+    """Return the backends of a library, those that its name does not include last."""
+    every = (*PORTABLE, *ADAPTERS, *SEPARATE)
+    names = [name for name in every if library_of(name) == library]
+    return (*(name for name in names if name not in APART), *(name for name in names if name in APART))
+
+
 #: The entry point group of backends: a name, and a `Backend` or a function that returns one.
 GROUP = "attnspec.backends"
 

@@ -14,15 +14,15 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(HERE.parent)]  # the pages, and the tools of the repository
 
-from check import problems, summary  # noqa: E402 - the folder of this file is added above
+from check import problems, summary  # noqa: E402 - the folders are added above
 from pages.cases import cases  # noqa: E402
 from pages.chapters import chapters, guides, terms_of  # noqa: E402
 from pages.findings import findings  # noqa: E402
 from pages.front import front  # noqa: E402
 from pages.gallery import gallery  # noqa: E402
-from pages.known import Known, gathered, library_of  # noqa: E402
+from pages.known import Known, gathered  # noqa: E402
 from pages.libraries import libraries, stored  # noqa: E402
 from pages.links import addresses  # noqa: E402
 from pages.operations import operations  # noqa: E402
@@ -30,6 +30,8 @@ from pages.page import Name, Part, joined  # noqa: E402
 from pages.pictures import pictures  # noqa: E402
 from pages.rules import rules  # noqa: E402
 from pages.words import with_words  # noqa: E402
+
+from attnspec.backends.names import library_of  # noqa: E402
 
 
 def everything(known: Known, stored_in: Path, *, results: bool) -> Part:

@@ -3,6 +3,7 @@
 import ctypes
 import importlib.util
 import json
+import lzma
 import math
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 import attnspec
 from attnspec import CHAPTERS, cases, find_case, rules
+from attnspec.backends.names import ADAPTERS, LIBRARY_NAMES, PORTABLE, SEPARATE, backends_of, library_of
 from attnspec.case_json import decode, from_json
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.dtypes import in_each
@@ -28,7 +30,7 @@ if SITE.is_dir():
     from check import problems
     from pages.allowed import in_dtypes
     from pages.chapters import chapters, guides, section
-    from pages.known import LIBRARIES, backends_of, gathered, library_of
+    from pages.known import gathered
     from pages.libraries import Standing, libraries
     from pages.links import addresses, relinked
     from pages.page import inline
@@ -267,12 +269,22 @@ def test_sentences_keep_code_and_link_rules():
 
 
 def test_every_library_with_a_finding_or_a_backend_has_a_page(known):
-    from attnspec.backends.names import ADAPTERS, PORTABLE, SEPARATE
-
     names = {*ADAPTERS, *SEPARATE, *PORTABLE}
-    assert {one.library for one in known.findings} <= set(LIBRARIES)
-    assert {backend for library in LIBRARIES for backend in backends_of(library)} == names
-    assert library_of("paddlepaddle") == "paddle"
+    assert {one.library for one in known.findings} <= set(LIBRARY_NAMES)
+    assert {backend for library in LIBRARY_NAMES for backend in backends_of(library)} == names
+
+
+def test_the_package_of_every_stored_result_leads_to_the_library_of_its_backend():
+    stored = sorted((SITE / "results").glob("*.jsonl.xz"))
+    assert len(stored) > 20
+    for path in stored:
+        lines = lzma.decompress(path.read_bytes()).decode().splitlines()
+        subjects = [json.loads(line)["subject"] for line in lines if line.startswith('{"subject"')]
+        assert subjects, path.name
+        for subject in subjects:
+            library = library_of(subject["library"])
+            assert library == library_of(subject["name"]), path.name
+            assert library in LIBRARY_NAMES, path.name
 
 
 def test_portable_code_is_kept_apart_from_the_library_that_it_runs_on(known):

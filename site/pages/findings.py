@@ -2,7 +2,8 @@
 
 import re
 
-from pages.known import LIBRARIES, Known
+from attnspec.backends.names import LIBRARY_NAMES
+from pages.known import Known
 from pages.page import (
     ORPHAN,
     Name,
@@ -41,7 +42,7 @@ def row(one: Finding, known: Known, root: str = "../") -> tuple[str, ...]:
     state = one.status if seen is None or seen.shows else "no longer shown"
     return (
         link(root + _address(one), inline(subject(one), root)),
-        f"{LIBRARIES.get(one.library, one.library)} {seen.version if seen else ''}",
+        f"{LIBRARY_NAMES.get(one.library, one.library)} {seen.version if seen else ''}",
         ", ".join(rule_link(rule, root) for rule in one.rules),
         state,
     )
@@ -58,7 +59,7 @@ def _address(one: Finding) -> str:
 
 
 def _page(library: str, own: list[Finding], known: Known) -> str:
-    name = LIBRARIES.get(library, library)
+    name = LIBRARY_NAMES.get(library, library)
     parts = [
         ORPHAN
         + raw(
@@ -82,7 +83,7 @@ def _page(library: str, own: list[Finding], known: Known) -> str:
 def _section(one: Finding, known: Known) -> str:
     title = subject(one).partition(": ")[2] or subject(one)
     seen = known.seen.get(one.name)
-    name = LIBRARIES.get(one.library, one.library)
+    name = LIBRARY_NAMES.get(one.library, one.library)
     rows = [("rules", ", ".join(map(rule_link, one.rules)))]
     if seen:
         rows += [
@@ -128,7 +129,7 @@ def _index(known: Known) -> Page:
         "that uses the library alone, and "
         f"the text of a report. *New* means that no thread about it was found ({new} of them).\n\n"
     )
-    chosen = sorted({LIBRARIES.get(one.library, one.library) for one in known.findings}, key=str.lower)
+    chosen = sorted({LIBRARY_NAMES.get(one.library, one.library) for one in known.findings}, key=str.lower)
     text += raw(filter_of("findings", "findings", "window, float16, MASK-6", chosen))
     head = ("finding", "seen with", "rules", "thread")
     rows = [row(one, known) for one in known.findings]

@@ -1,8 +1,9 @@
 """The front page, and the page about citing."""
 
 from attnspec import CHAPTERS, __version__
+from attnspec.backends.names import LIBRARY_NAMES
 from pages.chapters import BESIDE, asked
-from pages.known import LIBRARIES, Known
+from pages.known import Known
 from pages.links import GUIDES
 from pages.page import Name, Page, Part, escaped, filter_of, inline, link, plural, raw, rule_link, table
 
@@ -94,7 +95,7 @@ def _body(known: Known, *, results: bool) -> str:
         (
             "libraries/index.html",
             "Libraries",
-            f"levels, dialects and deviations of {len(LIBRARIES)} libraries",
+            f"levels, dialects and deviations of {len(LIBRARY_NAMES)} libraries",
         ),
         (
             "findings/index.html",

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attnspec import Case, ConformanceLevel, Rule, cases, levels, rules
-from attnspec.backends.names import ADAPTERS, APART, PORTABLE, SEPARATE
 from attnspec.conformance.gallery import wrong_entries
 from attnspec.conformance.gallery.entry import Entry
 from attnspec.conformance.suite import groups, items
@@ -16,30 +15,6 @@ from tools.findings import Finding, Seen, last_seen
 from tools.findings import read as read_finding
 from tools.stored import Kill
 from tools.stored import read as read_kills
-
-#: The names of libraries as their projects write them.
-LIBRARIES: Mapping[str, str] = {
-    "numpy": "NumPy",
-    "strict": "array-api-strict",
-    "dask": "Dask",
-    "torch": "PyTorch",
-    "jax": "JAX",
-    "onnx": "ONNX, its reference evaluator",
-    "onnxruntime": "ONNX Runtime",
-    "openvino": "OpenVINO",
-    "ncnn": "ncnn",
-    "ggml": "ggml",
-    "mlx": "MLX",
-    "flax": "Flax",
-    "keras": "Keras",
-    "transformers": "Transformers",
-    "paddle": "Paddle",
-    "executorch": "ExecuTorch",
-    "tvm": "TVM",
-    "iree": "IREE",
-    "tinygrad": "tinygrad",
-    "tokamax": "Tokamax",
-}
 
 
 @dataclass(frozen=True)
@@ -107,35 +82,6 @@ def gathered(root: Path) -> Known:
         last_seen(folder),
         levels(),
     )
-
-
-def backends_of(library: str) -> tuple[str, ...]:
-    """Name the backends of a library.
-
-    Examples
-    --------
-    >>> backends_of("keras")
-    ('keras-numpy', 'keras-torch', 'keras-jax')
-    """
-    every = {**{name: its for name, (its, _) in {**ADAPTERS, **SEPARATE}.items()}}
-    portable = {name: name.partition("-portable")[0] for name in PORTABLE}
-    return tuple(
-        name
-        for name, its in {**portable, **every}.items()
-        if library_of(its) == library and name not in APART
-    ) + tuple(name for name in APART if library_of(ADAPTERS[name][0]) == library)
-
-
-def library_of(name: str) -> str:
-    """Return the library of an environment, of a finding, of a backend, or of a package.
-
-    Examples
-    --------
-    >>> library_of("keras-numpy"), library_of("onnxruntime-mha"), library_of("paddlepaddle")
-    ('keras', 'onnxruntime', 'paddle')
-    """
-    first = name.partition("-")[0]
-    return {"paddlepaddle": "paddle", "array": "strict"}.get(first, first)
 
 
 def acceptance(root: Path) -> Mapping[str, Mapping[str, str]]:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnspec.backends.names import PORTABLE
+from attnspec.backends.names import LIBRARY_NAMES, PORTABLE, backends_of
 from attnspec.conformance.attribution.levels import standings
 from attnspec.conformance.render.html.portable import NOTE, label_of
 from attnspec.conformance.verdict import Verdict, from_json
 from pages.findings import row
-from pages.known import LIBRARIES, Known, backends_of
+from pages.known import Known
 from pages.page import (
     ORPHAN,
     Name,
@@ -68,7 +68,7 @@ def libraries(known: Known, standing: tuple[Standing, ...], *, results: bool) ->
     names = []
     rows: list[tuple[str, ...]] = []
     last: list[tuple[str, ...]] = []
-    for library, name in LIBRARIES.items():
+    for library, name in LIBRARY_NAMES.items():
         own = [one for one in standing if one.backend in backends_of(library)]
         pages.append(Page(f"libraries/{library}", _page(library, own, known, results=results)))
         count = sum(one.library == library for one in known.findings)
@@ -96,7 +96,7 @@ def libraries(known: Known, standing: tuple[Standing, ...], *, results: bool) ->
 
 
 def _page(library: str, own: list[Standing], known: Known, *, results: bool) -> str:
-    name = LIBRARIES[library]
+    name = LIBRARY_NAMES[library]
     findings = [one for one in known.findings if one.library == library]
     parts = [
         ORPHAN + raw(crumbs(("../index.html", "attnspec"), ("index.html", "Libraries"))),

@@ -3,9 +3,10 @@
 import re
 
 from attnspec import Case, Rule
+from attnspec.backends.names import LIBRARY_NAMES
 from pages.chapters import Address, section
 from pages.findings import subject
-from pages.known import LIBRARIES, Known
+from pages.known import Known
 from pages.libraries import Standing
 from pages.page import (
     ORPHAN,
@@ -206,7 +207,7 @@ def _findings(rule: Rule, known: Known) -> str:
     for one in own:
         seen = known.seen.get(one.name)
         address = f"../findings/{one.library}.html#{one.name.partition('/')[2]}"
-        version = f"{LIBRARIES.get(one.library, one.library)} {seen.version if seen else ''}"
+        version = f"{LIBRARY_NAMES.get(one.library, one.library)} {seen.version if seen else ''}"
         rows.append((link(address, inline(subject(one))), version, one.status))
     return "\n".join(
         [

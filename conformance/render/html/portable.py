@@ -2,21 +2,13 @@
 
 from collections.abc import Collection
 
-from attnspec.backends.names import ADAPTERS, PORTABLE, SEPARATE
+from attnspec.backends.names import ADAPTERS, LIBRARY_NAMES, PORTABLE, SEPARATE
 
 #: What the columns of portable backends are, in one sentence.
 NOTE = (
     "Portable code on a library is the reference implementation of this project, run on the arrays of that "
     "library; its results say nothing about the attention functions of the library itself."
 )
-#: The names of libraries as their projects write them.
-_LIBRARIES = {
-    "numpy": "NumPy",
-    "strict": "array-api-strict",
-    "dask": "Dask",
-    "torch": "PyTorch",
-    "jax": "JAX",
-}
 
 
 def label_of(backend: str) -> str:
@@ -30,8 +22,7 @@ def label_of(backend: str) -> str:
     """
     if backend not in PORTABLE:
         return backend
-    library = backend.removesuffix("-portable")
-    return f"portable code on {_LIBRARIES.get(library, library)}"
+    return f"portable code on {LIBRARY_NAMES[PORTABLE[backend]]}"
 
 
 def without_run(run: Collection[str]) -> list[str]:
