@@ -43,6 +43,8 @@ SEPARATE = {
     "tinygrad": ("tinygrad==0.14.0",),
     "tokamax": ("tokamax==0.0.12", "jax==0.10.2"),
 }
+#: Options of pytest that use all cores.
+PARALLEL = ("-n", "auto", "--dist", "worksteal")
 #: The results of this run, in the order of the sessions. The table leaves out results of earlier runs.
 WRITTEN: list[Path] = []
 GROUPS = nox.project.load_toml(ROOT / "pyproject.toml")
@@ -117,18 +119,30 @@ def table(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run all tests of this project, with every library."""
-    session.install(f"{ROOT}[numpy,strict,dask,torch,jax,vectors]", *group("tests"), *PINNED.values())
+    """Run the tests of this project, with every library, but those that are exhaustive."""
+    _install_for_tests(session)
     # The tests use the installed package, as users do. From this folder its sources would be found first.
-    session.run(
-        "coverage", "run", "-m", "pytest", "-n", "auto", "--dist", "worksteal", "tests", *session.posargs
-    )
-    session.run("coverage", "combine", "--quiet")
-    session.run("coverage", "report", "--skip-covered")
+    session.run("pytest", *PARALLEL, "tests", *session.posargs)
     # Adapters of libraries that have an environment of their own cannot be imported here.
     doctests = ("--doctest-modules", "--doctest-ignore-import-errors", "--ignore-glob=*/conformance/test_*")
-    session.run("pytest", *doctests, "--pyargs", "attnspec")
-    session.run("pytest", "--doctest-glob=*.md", "spec", "README.md", "CONTRIBUTING.md")
+    session.run("pytest", "-q", *doctests, "--pyargs", "attnspec")
+    session.run("pytest", "-q", "--doctest-glob=*.md", "spec", "README.md", "CONTRIBUTING.md")
+
+
+@nox.session
+def exhaustive(session: nox.Session) -> None:
+    """Run every test, with those that are exhaustive."""
+    _install_for_tests(session)
+    session.run("pytest", *PARALLEL, "-m", "", "tests", *session.posargs)
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """Run the tests with coverage, which takes twice the time because it traces every process."""
+    _install_for_tests(session)
+    session.run("coverage", "run", "-m", "pytest", *PARALLEL, "tests", *session.posargs)
+    session.run("coverage", "combine", "--quiet")
+    session.run("coverage", "report", "--skip-covered")
 
 
 @nox.session
@@ -203,13 +217,19 @@ def package(session: nox.Session) -> None:
     shutil.rmtree(elsewhere / "dist", ignore_errors=True)
     session.run("python", "-m", "build", "--outdir", str(elsewhere / "dist"), str(ROOT))
     (wheel,) = (elsewhere / "dist").glob("*.whl")
-    for source in ([str(wheel)], ["--editable", str(ROOT)]):
+    suite = ("pytest", "-q", "--pyargs", "attnspec.conformance", "--backend", "numpy", "--quick")
+    for source, part in (([str(wheel)], ()), (["--editable", str(ROOT)], ("--rule", "MASK-6"))):
         session.run("python", "-m", "pip", "uninstall", "--yes", "attnspec")
         session.install(*source)
         with session.chdir(elsewhere):
-            session.run("pytest", "-q", "--pyargs", "attnspec.conformance", "--backend", "numpy", "--quick")
+            session.run(*suite, *part)
             session.run("attnspec", "explain", "MASK-6")
             session.run("attnspec", "smoke", "numpy-portable")
+
+
+def _install_for_tests(session: nox.Session) -> None:
+    """Install this project with the libraries of its tests."""
+    session.install(f"{ROOT}[numpy,strict,dask,torch,jax,vectors]", *group("tests"), *PINNED.values())
 
 
 def _own_backends(words: list[str]) -> tuple[list[str], list[str]]:

@@ -248,6 +248,7 @@ def test_compiled_flex_attention_needs_a_compiler(monkeypatch):
 
 @pytest.mark.skipif(not can_compile(), reason="needs a C++ compiler and the headers of Python")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's, of PyTorch
+@pytest.mark.exhaustive
 def test_compiled_flex_attention_is_compiled_and_right():
     backend = load("torch-flex-compiled")
     random = np.random.default_rng(5)

@@ -27,6 +27,7 @@ def test_a_row_of_each_contender_has_time_and_memory():
     assert all(np.isnan(memory) if "torch" in name else memory > 0 for name, _, memory in found)
 
 
+@pytest.mark.exhaustive
 def test_the_forward_cases_are_all_but_those_of_gradients():
     names = set(forward_cases(quick=True))
     left = [item for item in items(quick=True) if item.name not in names]
@@ -38,6 +39,7 @@ def test_the_forward_cases_are_all_but_those_of_gradients():
 
 
 @pytest.mark.parametrize("library", STRANGERS)
+@pytest.mark.exhaustive
 def test_a_check_is_timed_with_gradients_and_without(tmp_path, monkeypatch, library):
     pytest.importorskip(library)
     monkeypatch.setattr(benchmark_gradients, "BACKENDS", {})

@@ -32,6 +32,7 @@ NOT_NAMED = ("bugs.effects:mask_of_the_first_call",)
 
 
 @pytest.mark.parametrize("bug", [bug for bug in BUGS if bug.place in SHOWN], ids=lambda bug: bug.place)
+@pytest.mark.sample(1)
 def test_a_bug_is_found_and_told_in_a_page(bug, monkeypatch):
     # What is named must not depend on what else the machine does.
     monkeypatch.setattr(run, "_DIAGNOSIS_LIMIT", 600.0)

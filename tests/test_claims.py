@@ -246,6 +246,7 @@ def test_a_level_of_mays_that_are_not_shown_is_lacked_silently():
     assert report.outcome is Outcome.FAILS
 
 
+@pytest.mark.exhaustive
 def test_a_run_of_the_level_judges_claims_and_says_what_it_could_not(folder):
     add(folder, 'claims = ["INV-1", "INV-3"]')
     command = ("-m", "attnspec.conformance.cli.main", "check", "--level", "invariant")

@@ -58,6 +58,7 @@ def named(value: Any) -> str:
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=named)
+@pytest.mark.sample(8)
 def test_each_gradient_is_that_of_the_exact_oracle(options: dict[str, Any]) -> None:
     """They differ by a few units in the last place of the largest term."""
     evaluate = pytest.importorskip("attnspec.reference.exact.evaluate").evaluate
@@ -76,6 +77,7 @@ def test_each_gradient_is_that_of_the_exact_oracle(options: dict[str, Any]) -> N
 
 @pytest.mark.parametrize("shape", SHAPES, ids=named)
 @pytest.mark.parametrize("options", OPTIONS, ids=named)
+@pytest.mark.sample(10)
 def test_each_budget_is_at_least_that_of_the_rule(
     options: dict[str, Any], shape: tuple[int, int, int, int]
 ) -> None:
@@ -94,6 +96,7 @@ def test_each_budget_is_at_least_that_of_the_rule(
 
 @pytest.mark.parametrize("shape", SHAPES, ids=named)
 @pytest.mark.parametrize("options", OPTIONS, ids=named)
+@pytest.mark.sample(12)
 def test_intervals_of_keys_are_those_of_rows(
     options: dict[str, Any], shape: tuple[int, int, int, int]
 ) -> None:

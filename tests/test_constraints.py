@@ -53,6 +53,7 @@ def judged(backend, chapters):
     ("function", "constraints", "least"),
     [(kernel, replace(DEEP, heads="equal"), 50), (always_causal, CAUSAL, 30)],
 )
+@pytest.mark.sample(1)
 def test_a_kernel_with_constraints_is_judged_by_what_it_takes(function, constraints, least):
     verdicts = judged(constrained(function, constraints), ("scores", "heads"))
     assert {verdict.status for verdict in verdicts} == {"pass", "unsupported"}
@@ -69,6 +70,7 @@ def test_a_fault_of_it_is_found():
 
 
 @pytest.mark.parametrize("constraints", [DEEP, TILED, CAUSAL], ids=lambda one: one.suffix)
+@pytest.mark.sample(1)
 def test_most_generated_cases_fit_and_say_so_in_their_names(constraints):
     plain = {item.name: item for group in groups() for item in group.items()}
     fit = total = 0
@@ -95,6 +97,7 @@ def strict(query, key, value, *, scale=None, mask=None):
     return reference.attention(query, key, value, scale=scale, mask=mask, dtype=query.dtype)
 
 
+@pytest.mark.exhaustive
 def test_calls_that_must_be_refused_are_drawn_to_fit_but_for_what_is_wrong():
     backend = constrained(strict, DEPTH)
     asked = ("refused: ", "named in the error: ", "mixed dtypes", "not floating point")
@@ -106,6 +109,7 @@ def test_calls_that_must_be_refused_are_drawn_to_fit_but_for_what_is_wrong():
     assert "not floating point: int32 and key" in passing
 
 
+@pytest.mark.exhaustive
 def test_relations_that_hold_beside_any_option_are_asked_with_what_is_always_on():
     backend = constrained(always_causal, CAUSAL)
     chosen = [

@@ -139,6 +139,7 @@ def judged(backend, chapters):
 
 
 @pytest.mark.parametrize("name", DESCRIBED)
+@pytest.mark.sample(5)
 def test_a_function_is_judged_by_its_description(name):
     function, keys, chapters, least = DESCRIBED[name]
     backend = describe(function, dtypes=["float32"], **keys)

@@ -44,6 +44,7 @@ def names(found: Diagnosis | None) -> list[str]:
         "kept_weights_left_as_they_are",
     ],
 )
+@pytest.mark.sample(3)
 def test_the_same_bug_on_another_base_is_named(name):
     found = measure(entry(name), PROBES, GALLERY)
     assert found.named == (name,)
@@ -57,6 +58,7 @@ def test_two_that_the_calls_do_not_tell_apart_are_both_named():
 
 
 @pytest.mark.parametrize("name", ["plain", "tiles_with_a_running_maximum", "everything_in_float64"])
+@pytest.mark.sample(1)
 def test_of_a_correct_one_nothing_is_said(name):
     assert name in [one.name for one in correct_entries()]
     assert diagnose(entry(name).backend(), PROBES, GALLERY) is None
@@ -165,6 +167,7 @@ def test_a_bug_of_one_path_is_named_with_the_trait_of_its_calls():
     assert "; SCORE-2), only in calls with shared key heads (the same on" in str(found)
 
 
+@pytest.mark.exhaustive
 def test_what_differs_on_calls_of_one_kind_alone_is_similar_and_says_which():
     finite = only_where("scale_without_the_root", "factor", lambda call: np.isfinite(call.query).all())
     found = diagnose(finite, [*golden(), *PROBES], GALLERY)

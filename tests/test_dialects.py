@@ -12,6 +12,7 @@ from tools.dialects import BEGIN, END, cell, native, notes, page, replaced
 PAGE = Path(__file__).parents[1] / "spec" / "dialects.md"
 
 
+@pytest.mark.exhaustive
 def test_the_page_is_what_the_declarations_say():
     written = PAGE.read_text(encoding="utf-8").split(BEGIN)[1].split(END)[0].strip()
     generated = page(native()).strip()

@@ -26,6 +26,7 @@ def trials():
     return survey(quick=True)
 
 
+@pytest.mark.exhaustive
 def test_no_correct_algorithm_exceeds_its_budget(trials):
     correct = [trial for trial in trials if trial.subject.accuracy]
     assert len(correct) > 5000
@@ -35,6 +36,7 @@ def test_no_correct_algorithm_exceeds_its_budget(trials):
     assert wrong == []
 
 
+@pytest.mark.exhaustive
 def test_every_fault_exceeds_the_full_budget_somewhere_in_every_dtype_it_concerns(trials):
     faulty = [trial for trial in trials if trial.subject.name in FAULTS]
     concerned = {(trial.subject.name, trial.problem.dtype) for trial in faulty}
@@ -43,6 +45,7 @@ def test_every_fault_exceeds_the_full_budget_somewhere_in_every_dtype_it_concern
     assert concerned - seen == set()
 
 
+@pytest.mark.exhaustive
 def test_what_a_unit_does_is_within_its_profile_and_a_fault_of_it_is_not(trials):
     for name, unit in UNITS.items():
         shares = [t.shares["profile"] for t in trials if t.subject.name == name]
@@ -50,6 +53,7 @@ def test_what_a_unit_does_is_within_its_profile_and_a_fault_of_it_is_not(trials)
         assert (max(shares) <= 1) is (unit.accuracy is not None), name
 
 
+@pytest.mark.exhaustive
 def test_what_needs_a_profile_of_float32_is_not_full(trials):
     for name, unit in UNITS.items():
         if unit.dtypes == ("float32",):

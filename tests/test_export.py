@@ -137,6 +137,7 @@ def wrong(array, output):
     return found
 
 
+@pytest.mark.exhaustive
 def test_an_error_is_nan_only_where_nothing_is_defined():
     """Anything is within it."""
     undefined = {
@@ -303,12 +304,13 @@ def test_a_damaged_folder_is_refused_by_name(name, program, tmp_path):
     write([find("masking-causal-square-float32"), find("masking-no-keys-float32")], tmp_path, "raw")
     (tmp_path / "secret").write_text("")
     HOSTILE[name](tmp_path)
-    run = subprocess.run([program, tmp_path], capture_output=True, text=True, check=False, timeout=60)
+    run = subprocess.run([program, tmp_path], capture_output=True, text=True, check=False)
     assert run.returncode == 2, run.stdout
     assert ": expected " in run.stderr
     assert len(run.stderr.splitlines()) <= 2
 
 
+@pytest.mark.exhaustive
 def test_every_form_holds_the_same_numbers(tmp_path):
     part = [item for item in PART if item.dtype in ("float32", "float64")][:40]
     plain = {one.name: one for one in judged(part) if isinstance(one, Judged)}
@@ -342,6 +344,7 @@ def test_every_form_holds_the_same_numbers(tmp_path):
                     np.testing.assert_array_equal(got, getattr(output, kind))
 
 
+@pytest.mark.exhaustive
 def test_onnx_runs_what_is_exported_for_it(tmp_path):
     onnx = pytest.importorskip("onnx")
     from onnx.reference import ReferenceEvaluator
@@ -388,6 +391,7 @@ def test_an_unknown_form_is_refused(tmp_path):
         write([], tmp_path, "csv")
 
 
+@pytest.mark.exhaustive
 def test_what_cannot_be_judged_by_arrays_is_listed(tmp_path):
     repeated = [item for item in items(quick=True) if item.rules[0] in ("NUM-8", "NUM-9", "INV-1")][:5]
     made = write([*repeated, find("masking-no-keys-float32")], tmp_path, "json")

@@ -78,6 +78,7 @@ def test_a_refused_call_shows_in_the_next(name, options):
     assert np.array_equal(attend(**arguments()), alone(name, arguments()))
 
 
+@pytest.mark.exhaustive
 def test_one_call_in_a_hundred_is_wrong():
     (name,) = _of("tile_missing_once")
     attend = entry(name).backend().attention

@@ -153,6 +153,7 @@ def test_a_malformed_call_has_results_of_zeros():
     assert given["lse"].shape == (2,)
 
 
+@pytest.mark.exhaustive
 def test_exported_calls_contain_the_results_of_the_forward_pass(tmp_path):
     """A program that takes them and one that does not give the same verdict over files."""
     export_calls([find(GROUPED)], tmp_path)

@@ -135,6 +135,7 @@ def test_the_package_runs_as_a_module():
     assert "Usage: attnspec explain" in wrong.stderr
 
 
+@pytest.mark.exhaustive
 def test_a_declared_alignment_breaks_no_other_rule():
     """What stands after a query from the top left may be attended to from the bottom right."""
 
@@ -148,6 +149,7 @@ def test_a_declared_alignment_breaks_no_other_rule():
     assert not any(verdict.bad for verdict in found.report.results.verdicts), found.text
 
 
+@pytest.mark.exhaustive
 def test_what_takes_one_depth_alone_may_refuse_what_does_not_fit():
     def deep(query, key, value):
         if not query.shape[-1] == key.shape[-1] == value.shape[-1] == 64:

@@ -91,6 +91,7 @@ def _here(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", CONVENTIONS)
+@pytest.mark.sample(2)
 def test_a_convention_is_found_out_and_passes(name):
     run = CliRunner().invoke(main, ["init", f"conventions:{name}"])
     assert run.exit_code == 0, run.output

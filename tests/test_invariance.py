@@ -1,7 +1,6 @@
 """The chapter on invariance: each relation holds for sums in one order, and fails if the order changes."""
 
 import threading
-import time
 import warnings
 from dataclasses import replace
 
@@ -91,19 +90,21 @@ def test_a_call_from_threads_that_is_disturbed_is_noticed():
 
 
 def test_threads_are_in_the_function_at_the_same_time_and_leave_no_trace():
-    inside, most = set(), []
+    inside, together = set(), threading.Event()
 
     def attention(query, key, value):
         inside.add(threading.get_ident())
-        most.append(len(inside))
-        time.sleep(0.001)
+        if len(inside) > 1:
+            together.set()
+        if threading.current_thread() is not threading.main_thread():
+            together.wait(60)
         inside.discard(threading.get_ident())
         return PORTABLE.attention(query, key, value)
 
     before = list(warnings.filters)
     verdict = judge(replace(PORTABLE, attention=attention), ITEMS["invariance-threads-1-float32"])
     assert verdict.status == "pass"
-    assert max(most) > 1
+    assert together.is_set()
     assert warnings.filters == before
 
 
@@ -195,12 +196,10 @@ def test_no_expected_values_are_computed_for_bits():
     assert [*chapters("invariance")] == []
 
 
-def test_the_whole_chapter_is_quick_and_small():
-    started = time.perf_counter()
+def test_the_whole_chapter_is_small():
     for group in groups():
         if group.chapter == "invariance":
             assert len(list(group.items())) <= 3
-    assert time.perf_counter() - started < 10
 
 
 @pytest.mark.parametrize(

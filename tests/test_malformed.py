@@ -77,12 +77,14 @@ def refusal(run, call):
 
 
 @pytest.mark.parametrize("name", [*EVERY, *MIXED])
+@pytest.mark.sample(300)
 def test_the_reference_refuses_it_by_name_and_rule(name):
     call = (EVERY | MIXED)[name]
     assert refusal(of_reference, call).endswith(f"[{call.rule}]")
 
 
 @pytest.mark.parametrize("name", [*EVERY, *MIXED])
+@pytest.mark.sample(100)
 def test_the_portable_source_refuses_it_by_name(name):
     backend = load("numpy-portable")
     refusal(lambda *call: of_backend(backend, *call), (EVERY | MIXED)[name])
@@ -96,6 +98,7 @@ def test_every_library_refuses_it(name, library):
 
 
 @pytest.mark.parametrize(("operation", "argument", "rule", "value"), NO_ARRAYS)
+@pytest.mark.sample(30)
 def test_what_is_no_array_is_refused(operation, argument, rule, value):
     arguments = fitting(operation) | {argument: value}
     with pytest.raises(ValueError, match=rf"^{argument}: expected .*\[{rule}]$"):

@@ -42,6 +42,7 @@ def in_half(item):
 
 
 @pytest.mark.parametrize("name", ["numpy-portable", "broken:inverted_mask"])
+@pytest.mark.sample(1)
 def test_three_routes_agree_case_by_case(name, tmp_path, monkeypatch):
     """In this process, as a program, and over files."""
     monkeypatch.chdir(TESTS)
@@ -244,6 +245,7 @@ def test_a_call_of_an_exported_case_that_is_missing_is_an_error(folder):
     assert "was not asked this call: it is not in manifest.json" in verdict.reason
 
 
+@pytest.mark.exhaustive
 def test_export_and_judge_from_the_command_line(tmp_path):
     calls = tmp_path / "calls"
     words = ["--dtype", "float32", "--chapter", "masking", "--quick"]

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from attnspec import rules
 from attnspec.backends import NAMES
 
@@ -16,6 +18,7 @@ def block(language):
     return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.exhaustive
 def test_the_ten_line_backend_gives_the_output_that_is_shown(tmp_path):
     (source,) = block("python")
     assert len(source.splitlines()) <= 10

@@ -179,7 +179,7 @@ def test_the_printed_reproduction_prints_two_numbers_of_a_row(output, tmp_path, 
     assert "exact_row(" in script  # all rows would take too long
     printed = subprocess.run(
         [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True,
-        check=True, env={**os.environ, "PYTHONPATH": str(tmp_path)}, timeout=100,
+        check=True, env={**os.environ, "PYTHONPATH": str(tmp_path)},
     ).stdout  # fmt: skip
     got, expected = map(float, printed.split())
     assert got == pytest.approx(verdict.difference.got)

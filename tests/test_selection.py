@@ -1,5 +1,6 @@
 """The parts of the suite: the quick part, the cases of a rule or a name, another seed."""
 
+import pytest
 from click.testing import CliRunner
 from test_session import check
 
@@ -28,6 +29,7 @@ def test_a_filter_that_nothing_fits_is_no_success():
     assert done.output == "Error: case: expected some that fit what was asked for, got none\n"
 
 
+@pytest.mark.exhaustive
 def test_a_level_is_judged_as_a_whole_and_told(tmp_path):
     ended, found = check("numpy-portable", "--level", "grouped", "--require", "core", cwd=tmp_path)
     assert ended.returncode == 0, ended.stdout

@@ -202,6 +202,7 @@ def test_a_result_at_its_allowed_error_passes_and_one_beyond_it_fails():
     assert in_dtypes("masking-window-both")["float16"][1]["output"].max() > 100 * allowed["output"].max()
 
 
+@pytest.mark.exhaustive
 def test_every_rule_has_a_page_with_its_sentence_variants_and_vectors(known, address):
     pages = {page.path: page.text for page in pages_of_rules(known, address, results=False).pages}
     for rule in rules():

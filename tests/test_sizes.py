@@ -35,6 +35,7 @@ def sample(group, dtype):
 
 @pytest.mark.parametrize("name", ["numpy-portable", "torch-math"])
 @pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.sample(4)
 def test_correct_functions_pass_in_each_dtype(name, group):
     if name.startswith("torch"):
         pytest.importorskip("torch")

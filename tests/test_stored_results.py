@@ -1,6 +1,7 @@
 """Results files that are compressed, and those that the site stores."""
 
 import gzip
+import lzma
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -36,8 +37,8 @@ def test_stored_results_are_whole_runs_with_a_day():
 
 def test_no_stored_result_has_a_folder_of_the_machine_that_made_it():
     for path in sorted(STORED.glob("*")):
-        raised = [one.raised.file for one in read([path]).verdicts if one.raised]
-        assert [file for file in raised if file.startswith("/")] == [], path.name
+        with lzma.open(path, "rt", encoding="utf-8") as lines:
+            assert [line for line in lines if '"file": "/' in line] == [], path.name
 
 
 def test_a_whole_run_is_stored_and_a_part_is_not(tmp_path):

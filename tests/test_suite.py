@@ -42,6 +42,7 @@ def test_a_name_ends_with_the_dtype_and_begins_with_the_chapter():
         assert item.name.startswith(f"{item.chapter}-")
 
 
+@pytest.mark.exhaustive
 def test_the_suite_is_the_same_each_time_it_is_made():
     again = prints(items())
     assert again == prints(ALL)
@@ -100,6 +101,7 @@ def test_the_quick_part_touches_every_rule_and_is_a_part():
     assert len(golden) == 1, "one dtype of a vector that is of no rule of dtypes"
 
 
+@pytest.mark.exhaustive
 def test_the_quick_part_of_a_large_group_has_another_dtype_too():
     quick, whole = ({}, {})
     for made, dtypes in ((items(quick=True), quick), (ALL, whole)):

@@ -49,6 +49,7 @@ def kernel(tmp_path):
     return path
 
 
+@pytest.mark.exhaustive
 def test_from_fails_to_passes_by_the_page_alone(kernel):
     """Every command, file and edit of its third to sixth sections, in order; each text is shown."""
     walk = BLOCKS[

@@ -56,6 +56,7 @@ def answers(place, **options):
 
 
 @pytest.mark.parametrize("cheat", EACH, ids=lambda one: one.name)
+@pytest.mark.sample(6)
 def test_no_cheat_passes(cheat):
     assert untrusted(cheat, CHEATS)
 
@@ -231,9 +232,10 @@ def test_a_call_that_has_no_result_is_an_error_and_the_next_is_made(code, messag
         "import os\nimport time\n\n\ndef attention(query, key, value, *, mode=None):\n"
         f"    if mode:\n        {code}\n    return value + 1\n",
     )
-    remote = answers(place, seconds=0.5)
+    remote = answers(place, seconds=0.5 if "gave no answer" in message else 600.0)
     with pytest.raises(Broken, match=message):
         remote.run(ONE, {"mode": True})
+    remote._seconds = 600.0
     assert remote.run(ONE, {})[0, 0] == 1
     remote.close()
 

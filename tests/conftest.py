@@ -1,0 +1,26 @@
+"""The marks of the tests: what is exhaustive, and which parameters stand for the others."""
+
+import pytest
+
+
+def pytest_configure(config):
+    config.addinivalue_line(
+        "markers", "exhaustive: takes long, and is left to `nox -s exhaustive`, which runs every test"
+    )
+    config.addinivalue_line(
+        "markers", "sample(number): only this number of parameters, evenly spread, run outside of exhaustive"
+    )
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects by the marks
+def pytest_collection_modifyitems(items):
+    sampled = {}
+    for item in items:
+        if item.get_closest_marker("sample"):
+            sampled.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for same in sampled.values():
+        number = same[0].get_closest_marker("sample").args[0]
+        kept = {index * (len(same) - 1) // max(number - 1, 1) for index in range(number)}
+        for index, item in enumerate(same):
+            if index not in kept:
+                item.add_marker(pytest.mark.exhaustive)
