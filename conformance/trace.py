@@ -10,8 +10,8 @@ from functools import cache
 
 from attnspec import cases, rules
 from attnspec.conformance.gallery import wrong_entries
+from attnspec.conformance.gallery.kills import Kill, broken_rule, read_kills
 from attnspec.conformance.suite import groups
-from tools.stored import Kill, read
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def gaps(found: Sequence[Trace], killed: Mapping[str, Kill] | None = None) -> li
         for rule in cited
         if rule not in known
     ]
-    return missing + _unkilled(read().kills if killed is None else killed)
+    return missing + _unkilled(read_kills() if killed is None else killed)
 
 
 def lines(one: Trace, *, whole: bool) -> list[str]:
@@ -136,14 +136,13 @@ def unneeded() -> list[str]:
     """
     from attnspec.conformance.judge.dtypes import in_each
     from attnspec.conformance.judge.judge import judge
-    from tools.matrix import broken
 
     left = []
     for case in cases():
         # Entries under the rules of the vector come first.
         entries = sorted(wrong_entries(), key=lambda one: one.rule not in case.rules)
         each = in_each(case)
-        if not any(broken(judge(entry.backend(), one)) for entry in entries for one in each):
+        if not any(broken_rule(judge(entry.backend(), one)) for entry in entries for one in each):
             left.append(case.id)
     return left
 

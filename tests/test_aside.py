@@ -18,7 +18,7 @@ from attnspec.conformance.render.because import because
 from attnspec.conformance.render.screen import screen, shown
 from attnspec.conformance.results import Header, Results, Subject
 from attnspec.conformance.verdict import Difference, Raise, Verdict
-from tools.probes import golden
+from tools.diagnosis import golden_vectors
 
 PORTABLE = load("numpy-portable")
 WRONG = Difference("value", "output", (0,), 1.5, 1.0, share=4e5)
@@ -208,7 +208,7 @@ def test_where_every_call_raises_no_entry_is_named():
     def attention(query, key, value, *, mask=None):
         raise TypeError("no enable_gqa")
 
-    assert diagnose(replace(PORTABLE, attention=attention, companions={}), golden()) is None
+    assert diagnose(replace(PORTABLE, attention=attention, companions={}), golden_vectors()) is None
 
 
 def test_several_causes_without_clear_traits_are_told_apart_where_all_calls_of_a_kind_fail():

@@ -19,8 +19,7 @@ from attnspec.conformance.suite import find
 from attnspec.conformance.verdict import Verdict
 from attnspec.reference import attention as reference
 from attnspec.reference.call import STEPS
-from tools.diagnosed import measure, on_another_base
-from tools.probes import golden, probes
+from tools.diagnosis import diagnose_entry, golden_vectors, on_another_base, probes
 
 PROBES = probes(seed=11)
 GALLERY = Gallery()
@@ -46,14 +45,14 @@ def names(found: Diagnosis | None) -> list[str]:
 )
 @pytest.mark.sample(3)
 def test_the_same_bug_on_another_base_is_named(name):
-    found = measure(entry(name), PROBES, GALLERY)
+    found = diagnose_entry(entry(name), PROBES, GALLERY)
     assert found.named == (name,)
     assert found.without == (), "its name was another's, as its own was not to be had"
 
 
 def test_two_that_the_calls_do_not_tell_apart_are_both_named():
     keys_are_more = [one for one in PROBES if "is_causal" in one.arguments]
-    found = measure(entry("causal_bottom_right"), keys_are_more, GALLERY)
+    found = diagnose_entry(entry("causal_bottom_right"), keys_are_more, GALLERY)
     assert found.named == ("causal_bottom_right", "causal_bottom_right_where_keys_are_more")
 
 
@@ -82,7 +81,7 @@ def test_a_single_failing_call_is_too_little():
 
 
 def test_a_single_failing_call_among_many_is_enough_for_one_name():
-    passing = [one for one in (*golden(), *PROBES) if "sinks" not in one.arguments][:140]
+    passing = [one for one in (*golden_vectors(), *PROBES) if "sinks" not in one.arguments][:140]
     failing = [one for one in PROBES if "sinks" in one.arguments and one.dtype == "float32"][:1]
     found = diagnose(entry("sink_scaled").backend(), [*passing, *failing], GALLERY)
     assert names(found) == ["sink_scaled"]
@@ -103,7 +102,7 @@ def test_an_implementation_of_somebody_else_is_named_by_the_golden_vectors():
         return reference(query, key, value, **options).astype(query.dtype)
 
     own = replace(load("numpy-portable"), attention=bottom_right, companions={})
-    found = diagnose(own, golden(), GALLERY)
+    found = diagnose(own, golden_vectors(), GALLERY)
     # Without offsets the two are one.
     assert names(found) == ["causal_bottom_right", "causal_bottom_right_besides_the_offset"]
     assert found.share < 1
@@ -114,7 +113,7 @@ def test_an_implementation_of_somebody_else_is_named_by_the_golden_vectors():
 
 
 def test_a_call_that_should_be_refused_counts():
-    found = diagnose(on_another_base(entry("any_scale_taken")), golden(), GALLERY)
+    found = diagnose(on_another_base(entry("any_scale_taken")), golden_vectors(), GALLERY)
     assert names(found) == ["any_scale_taken"]
 
 
@@ -161,7 +160,7 @@ def test_a_bug_of_one_path_is_named_with_the_trait_of_its_calls():
     shared = only_where(
         "scale_without_the_root", "factor", lambda call: call.key.shape[-3] < call.query.shape[-3]
     )
-    asked = [one for one in (*golden(), *PROBES) if one.operation == "attention"]
+    asked = [one for one in (*golden_vectors(), *PROBES) if one.operation == "attention"]
     found = diagnose(shared, asked, GALLERY)
     assert (names(found), found.path) == (["scale_without_the_root"], (traits.SHARED, True))
     assert "; SCORE-2), only in calls with shared key heads (the same on" in str(found)
@@ -170,7 +169,7 @@ def test_a_bug_of_one_path_is_named_with_the_trait_of_its_calls():
 @pytest.mark.exhaustive
 def test_what_differs_on_calls_of_one_kind_alone_is_similar_and_says_which():
     finite = only_where("scale_without_the_root", "factor", lambda call: np.isfinite(call.query).all())
-    found = diagnose(finite, [*golden(), *PROBES], GALLERY)
+    found = diagnose(finite, [*golden_vectors(), *PROBES], GALLERY)
     assert names(found) == ["scale_without_the_root"]
     assert str(found).startswith(
         "similar to: scale_without_the_root (Divide by the depth; SCORE-2) (the same on"

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from run_script import FORKING, run_script
 from tests_support import can_compile
 
@@ -16,13 +17,14 @@ from attnspec.backends.names import APART, SEPARATE
 from tools.findings import (
     FIELDS,
     Seen,
+    index,
     installed,
     last_seen,
     main,
+    page,
     read,
     report,
     run,
-    write,
 )
 
 FINDINGS = Path(__file__).parents[1] / "backends" / "findings"
@@ -92,16 +94,11 @@ def test_a_declared_deviation_has_its_script_or_link(name, deviation):
         find_rule(rule_id)
 
 
-def test_the_pages_are_those_of_the_scripts():
-    """If this fails, run `python -m tools.findings backends/findings`."""
+def test_every_script_was_run_once():
+    """Run it with the library installed: `python -m tools.findings --only LIBRARY`."""
     seen = last_seen(FINDINGS)
-    for path, text in write(FINDINGS, seen).items():
-        assert path.read_text(encoding="utf-8") == text, path
-    pages = {path.with_suffix("") for path in FINDINGS.glob("*/*.md")}
-    assert pages == {path.with_suffix("") for path in SCRIPTS}, "a page without a script"
-    missing = {f"{path.parent.name}/{path.stem}" for path in SCRIPTS} - set(seen)
-    assert not missing, "run them once with the library installed"
-    assert all(one.expected and one.got for one in seen.values())
+    assert set(seen) == {f"{path.parent.name}/{path.stem}" for path in SCRIPTS}
+    assert all(run.expected and run.got for run in seen.values())
 
 
 FINDING = """\"\"\"NumPy: two is three (MASK-6).
@@ -132,24 +129,29 @@ def test_what_is_written_of_a_script(tmp_path):
     assert set(finding.fields) < set(FIELDS)
     version = installed(finding)
     assert run(script, version) == Seen(version, "2", "3")
-    pages = write(tmp_path, {"numpy/two": Seen(version, "2", "3")})
-    assert f"| numpy {version} |" in pages[tmp_path / "README.md"]
-    assert "| new |" in pages[tmp_path / "README.md"]
-    text = pages[tmp_path / "numpy" / "two.md"]
+    seen = Seen(version, "2", "3")
+    table = index([finding], {"numpy/two": seen})
+    assert f"| numpy {version} |" in table
+    assert "| new |" in table
+    text = page(finding, seen)
     assert "says \\| nothing" in text
+    assert "(../../../backends/findings/numpy/two.py)" in text
     assert "### Two is three\n" in report(finding, None)
     assert "MASK-6" not in report(finding, None), "a project need not know our rules"
 
 
-def test_a_finding_that_is_gone_is_said(tmp_path, capsys):
+def test_the_command_says_which_finding_is_gone_and_writes_the_pages(tmp_path, monkeypatch):
     (tmp_path / "numpy").mkdir()
     (tmp_path / "nothing-of-this-name").mkdir()
     (tmp_path / "numpy" / "two.py").write_text(FINDING.format(known="https://example.org/1", status=1))
     (tmp_path / "nothing-of-this-name" / "two.py").write_text(FINDING.format(known="x", status=0))
-    main([str(tmp_path)], standalone_mode=False)
-    assert "numpy/two: numpy" in (told := capsys.readouterr().out)
-    assert "shows it no longer" in told
-    assert "2 findings, 1 of them seen" in told
-    assert "| shows no longer |" in (tmp_path / "README.md").read_text()
-    assert "| not run |" in (tmp_path / "README.md").read_text()
+    monkeypatch.setattr("tools.findings.FOLDER", tmp_path)
+    monkeypatch.setattr("tools.findings.PAGES", tmp_path / "pages")
+    output = CliRunner().invoke(main).output
+    assert "numpy/two: numpy" in output
+    assert "shows it no longer" in output
+    assert "2 findings, 1 of them seen" in output
+    assert "| shows no longer |" in (tmp_path / "pages" / "README.md").read_text()
+    assert "| not run |" in (tmp_path / "pages" / "README.md").read_text()
+    assert "this release shows it no longer" in (tmp_path / "pages" / "numpy" / "two.md").read_text()
     assert last_seen(tmp_path)["numpy/two"].shows is False

@@ -8,10 +8,10 @@ from click.testing import CliRunner
 from attnspec import find_case, rules
 from attnspec.conformance.cli.main import main
 from attnspec.conformance.gallery import correct_entries, entry
+from attnspec.conformance.gallery.kills import Kill, read_kills
 from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.trace import gaps, lines, suite, traced, unneeded
-from tools.stored import Kill, read
 
 
 def test_there_is_no_gap():
@@ -31,7 +31,7 @@ def test_every_rule_is_traced_to_what_stands_for_it():
 
 def test_what_is_missing_is_listed():
     bare = replace(traced({})[0], cases=(), groups=(), entries=())
-    killed = {name: kill for name, kill in read().kills.items() if name != "no_shift"}
+    killed = {name: kill for name, kill in read_kills().items() if name != "no_shift"}
     killed["values_one_late"] = Kill("", quick=True)
     assert gaps([bare], killed) == [
         "SHAPE-1: no case",

@@ -1,7 +1,8 @@
-"""Writes the pages of findings: what a released library does, shown by a script with the library alone.
+"""Findings: what a released library does, shown by a script with the library alone.
 
-Run it as `python -m tools.findings backends/findings`. It runs the scripts of the
-installed libraries and says which no longer show their finding. The others keep what was last seen.
+`python -m tools.findings` runs the scripts of the installed libraries and says which no longer show their
+finding. ``backends/findings/seen.json`` keeps what each printed last. From this the command writes a page for
+each finding, with the text of a report, and a table of all of them into ``build/findings``.
 """
 
 import ast
@@ -20,6 +21,9 @@ from attnspec import find_rule
 from attnspec.citations import anchor
 from attnspec.errors import SpecError
 
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "backends" / "findings"
+PAGES = ROOT / "build" / "findings"
 #: The file that holds what was last seen, beside the folders of libraries.
 SEEN = "seen.json"
 #: The paragraphs of a docstring that are not its text.
@@ -27,12 +31,13 @@ FIELDS = ("Documentation", "Found by", "Known")
 _RULE = re.compile(r"\b[A-Z]+-\d+\b")
 #: How long a script may take, in seconds.
 _LIMIT = 300
+#: The way from the table to the root. Pages lie one folder deeper.
+_UP = "../.."
 _HEAD = """# Findings
 
 What released libraries do that a rule does not allow, or that their documentation does not say. A script
 shows each with the library alone. Its page has the text of a report. *New* means that no thread about it was
-found. `python -m tools.findings backends/findings` runs the scripts of the installed
-libraries and writes these pages."""
+found."""
 
 
 @dataclass(frozen=True)
@@ -47,21 +52,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Finding:
-    """One script, and what its docstring says.
-
-    Attributes
-    ----------
-    name : str
-        ``library/name``.
-    title : str
-        The first line, without the full stop.
-    text : tuple of str
-        Paragraphs.
-    fields : mapping of str to str
-        Some of `FIELDS`.
-    code : str
-        The script without the docstring.
-    """
+    """One script, and what its docstring says: a title, paragraphs, and some of `FIELDS`."""
 
     name: str
     title: str
@@ -129,10 +120,10 @@ def run(path: Path, version: str) -> Seen:
     return Seen(version, said.get("expected", ""), said.get("got", ""), done.returncode == 0)
 
 
-def page(finding: Finding, seen: Seen | None, up: str) -> str:
+def page(finding: Finding, seen: Seen | None) -> str:
     """Return the page of a finding."""
     rows = [("library", f"{finding.library} {seen.version}" if seen else finding.library)]
-    rows.append(("rules", ", ".join(_linked(rule, up) for rule in finding.rules)))
+    rows.append(("rules", ", ".join(_link(rule, f"{_UP}/..") for rule in finding.rules)))
     rows += [(key.lower(), finding.fields[key]) for key in FIELDS if key in finding.fields]
     if seen:
         rows += [("expected", f"`{seen.expected}`"), ("got", f"`{seen.got}`")]
@@ -143,7 +134,7 @@ def page(finding: Finding, seen: Seen | None, up: str) -> str:
         f"# {finding.title}",
         *finding.text,
         "\n".join(table),
-        f"[Script]({finding.name.partition('/')[2]}.py):",
+        f"[Script]({_UP}/../backends/findings/{finding.name}.py):",
     ]
     parts.append(f"```python\n{finding.code}\n```")
     parts += ["## Text for a report", f"~~~markdown\n{report(finding, seen)}\n~~~"]
@@ -171,20 +162,13 @@ def report(finding: Finding, seen: Seen | None) -> str:
 def index(findings: Iterable[Finding], seen: Mapping[str, Seen]) -> str:
     """Return the table of all findings."""
     lines = [_HEAD, "", "| finding | seen with | rules | |", "| --- | --- | --- | --- |"]
-    for one in findings:
-        found = seen.get(one.name)
-        version = f"{one.library} {found.version}" if found else "not run"
-        state = one.status if found is None or found.shows else "shows no longer"
-        rules = ", ".join(_linked(rule, "../..") for rule in one.rules)
-        lines.append(f"| [{_cell(one.title)}]({one.name}.md) | {version} | {rules} | {state} |")
+    for finding in findings:
+        last = seen.get(finding.name)
+        version = f"{finding.library} {last.version}" if last else "not run"
+        state = finding.status if last is None or last.shows else "shows no longer"
+        rules = ", ".join(_link(rule, _UP) for rule in finding.rules)
+        lines.append(f"| [{_cell(finding.title)}]({finding.name}.md) | {version} | {rules} | {state} |")
     return "\n".join(lines) + "\n"
-
-
-def write(folder: Path, seen: Mapping[str, Seen]) -> dict[Path, str]:
-    """Return the text of each page in a folder of findings, by its path."""
-    findings = [read(path) for path in sorted(folder.glob("*/*.py"))]
-    pages = {folder / f"{one.name}.md": page(one, seen.get(one.name), "../../..") for one in findings}
-    return {folder / "README.md": index(findings, seen), **pages}
 
 
 def last_seen(folder: Path) -> dict[str, Seen]:
@@ -195,9 +179,8 @@ def last_seen(folder: Path) -> dict[str, Seen]:
     return {name: Seen(**said) for name, said in json.loads(path.read_text(encoding="utf-8")).items()}
 
 
-def _linked(rule: str, up: str) -> str:
-    found = find_rule(rule)
-    return f"[{rule}]({up}/spec/{found.chapter}.md#{anchor(found)})"
+def _link(rule: str, up: str) -> str:
+    return f"[{rule}]({up}/spec/{find_rule(rule).chapter}.md#{anchor(find_rule(rule))})"
 
 
 def _cell(text: str) -> str:
@@ -205,27 +188,28 @@ def _cell(text: str) -> str:
 
 
 @click.command()
-@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--no-run", is_flag=True, help="Write the pages from what was last seen.")
 @click.option("--only", default="", help="Run the scripts of one library only.")
-def main(folder: Path, only: str, *, no_run: bool) -> None:
+def main(only: str, *, no_run: bool) -> None:
     """Run the scripts of installed libraries, and write the pages of all findings."""
-    seen = last_seen(folder)
-    paths = sorted(folder.glob("*/*.py"))
-    for path in [] if no_run else paths:
-        finding = read(path)
+    paths = sorted(FOLDER.glob("*/*.py"))
+    findings = [read(path) for path in paths]
+    seen = last_seen(FOLDER)
+    for path, finding in zip(paths, findings, strict=True):
         version = installed(finding)
-        if not version or (only and finding.library != only):
+        if no_run or not version or (only and finding.library != only):
             continue
         seen[finding.name] = run(path, version)
         if not seen[finding.name].shows:
             click.echo(f"{finding.name}: {finding.library} {version} shows it no longer")
-    names = {f"{path.parent.name}/{path.stem}" for path in paths}
-    kept = {name: asdict(seen[name]) for name in sorted(seen) if name in names}
-    (folder / SEEN).write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
-    for path, text in write(folder, seen).items():
+    kept = {finding.name: asdict(seen[finding.name]) for finding in findings if finding.name in seen}
+    (FOLDER / SEEN).write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    pages = {finding.name: page(finding, seen.get(finding.name)) for finding in findings}
+    for name, text in {"README": index(findings, seen), **pages}.items():
+        path = PAGES / f"{name}.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    click.echo(f"{len(paths)} findings, {len(kept)} of them seen")
+    click.echo(f"{len(findings)} findings, {len(kept)} of them seen; pages in {PAGES}")
 
 
 if __name__ == "__main__":

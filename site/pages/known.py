@@ -9,12 +9,11 @@ from pathlib import Path
 from attnspec import Case, ConformanceLevel, Rule, cases, levels, rules
 from attnspec.conformance.gallery import wrong_entries
 from attnspec.conformance.gallery.entry import Entry
+from attnspec.conformance.gallery.kills import Kill, read_kills
 from attnspec.conformance.suite import groups, items
 from attnspec.conformance.suite.group import Group
 from tools.findings import Finding, Seen, last_seen
 from tools.findings import read as read_finding
-from tools.stored import Kill
-from tools.stored import read as read_kills
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ def gathered(root: Path) -> Known:
         cases(),
         _counts(),
         wrong_entries(),
-        read_kills().kills,
+        read_kills(),
         tuple(read_finding(path) for path in sorted(folder.glob("*/*.py"))),
         last_seen(folder),
         levels(),

@@ -11,12 +11,14 @@ from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from typing import Any
 
-from attnspec import Case
+from attnspec import Case, cases
 from attnspec.backends import Backend
 from attnspec.conformance.attribution.diagnosis import Gallery, chosen, tallied
 from attnspec.conformance.attribution.naming import Diagnosis
 from attnspec.conformance.gallery import Entry, entry, wrong_entries
-from tools.probes import golden, probes
+from attnspec.conformance.judge.dtypes import in_each
+from attnspec.conformance.suite.options import OPTIONS, drawn
+from attnspec.conformance.suite.problem import GROUPED, MASKED, Shape, problem_of
 
 #: Correct entries. Their steps together form the other base.
 OTHER_BASE = (
@@ -34,7 +36,7 @@ _SEED = 11
 
 
 @dataclass(frozen=True)
-class Measured:
+class Naming:
     """The names that the diagnosis of an entry gave, with and without the entry itself to choose from."""
 
     entry: str
@@ -46,15 +48,9 @@ class Measured:
 class Counts:
     """The numbers of entries that are named rightly and wrongly.
 
-    Attributes
-    ----------
-    entries : int
-    rightly, several, nothing : int
-        The numbers of entries that are named alone, as one of several, and not at all.
-    wrongly : mapping of str to sequence of str
-        Entries for which others are named, and the names of these.
-    twins : mapping of str to sequence of str
-        Entries for which others are named if the entry itself is left out, and the names of these.
+    `rightly`, `several` and `nothing` count the entries that are named alone, as one of several, and not at
+    all. `wrongly` has the names given instead of an entry, and `twins` the names given if the entry itself is
+    left out.
     """
 
     entries: int
@@ -66,45 +62,37 @@ class Counts:
 
 
 def on_another_base(one: Entry) -> Backend:
-    """Make the same bug in another implementation.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.gallery import entry
-    >>> from tools.diagnosed import on_another_base
-    >>> on_another_base(entry("values_one_late")).name
-    'attnspec.conformance.gallery:values_one_late'
-    """
+    """Make the same bug in another implementation."""
     steps: dict[str, Any] = {}
     for name in OTHER_BASE:
         steps |= entry(name).steps
     return replace(one, steps={**steps, **one.steps}).backend()
 
 
-def measure(one: Entry, asked: Sequence[Case], gallery: Gallery) -> Measured:
+def diagnose_entry(one: Entry, probes: Sequence[Case], gallery: Gallery) -> Naming:
     """Diagnose one entry."""
-    tallies, numbers = tallied(on_another_base(one), asked, gallery)
+    tallies, numbers = tallied(on_another_base(one), probes, gallery)
     others = [tally for tally in tallies if tally.entry is not one]
-    return Measured(one.name, _names(chosen(tallies, numbers)), _names(chosen(others, numbers)))
+    return Naming(one.name, _names(chosen(tallies, numbers)), _names(chosen(others, numbers)))
 
 
 def _names(found: Diagnosis | None) -> tuple[str, ...]:
     return tuple(one.name for one in found.entries) if found else ()
 
 
-def measured(names: Sequence[str], *, workers: int = 2) -> list[Measured]:
+def diagnose(names: Sequence[str], *, workers: int = 2) -> list[Naming]:
     """Diagnose entries in separate processes."""
     with ProcessPoolExecutor(workers, get_context("spawn"), _begin) as pool:
-        return list(pool.map(_measured, names, chunksize=-(-len(names) // workers)))
+        return list(pool.map(_diagnose_by_name, names, chunksize=-(-len(names) // workers)))
 
 
-def counts(found: Sequence[Measured]) -> Counts:
+def count(found: Sequence[Naming]) -> Counts:
     """Count how many are named rightly and how many wrongly.
 
     Examples
     --------
-    >>> from tools.diagnosed import Measured, counts
-    >>> counts([Measured("a", ("a", "b"), ("b",)), Measured("b", ("a",), ())])
+    >>> from tools.diagnosis import Naming, count
+    >>> count([Naming("a", ("a", "b"), ("b",)), Naming("b", ("a",), ())])
     Counts(entries=2, rightly=0, several=1, nothing=0, wrongly={'b': ('a',)}, twins={'a': ('b',)})
     """
     return Counts(
@@ -122,7 +110,7 @@ def report(found: Counts) -> str:
 
     Examples
     --------
-    >>> from tools.diagnosed import Counts, report
+    >>> from tools.diagnosis import Counts, report
     >>> print(report(Counts(2, rightly=1, several=0, nothing=1, wrongly={}, twins={"b": ("a",)})))
     diagnosis: 2 entries, 1 named rightly, 0 as one of several, 0 wrongly, 1 not named
     without the entry itself: 1 named as another
@@ -138,17 +126,47 @@ def report(found: Counts) -> str:
     return "\n".join(lines)
 
 
-_ASKED: list[Case] = []
+_PROBES: list[Case] = []
 _GALLERY = Gallery()
 
 
 def _begin() -> None:
-    _ASKED[:] = [*golden(), *probes(_SEED)]
+    _PROBES[:] = [*golden_vectors(), *probes(_SEED)]
 
 
-def _measured(name: str) -> Measured:
-    return measure(entry(name), _ASKED, _GALLERY)
+def _diagnose_by_name(name: str) -> Naming:
+    return diagnose_entry(entry(name), _PROBES, _GALLERY)
+
+
+_SHAPES = (MASKED[0], GROUPED[1], Shape((1, 1), 19, 35, 2, 2))
+_PLAIN = (
+    Shape((), 2, 257, 2, 3),
+    Shape((), 33, 9, 20, 2),
+    Shape((2, 2), 4, 4, 3, 3),
+    Shape((2,), 3, 4, 2, 5),
+)
+
+
+def golden_vectors() -> list[Case]:
+    """Return all golden vectors, each in one of the dtypes that hold its numbers."""
+    each = [in_each(case) for case in cases()]
+    return [found[number % len(found)] for number, found in enumerate(each) if found]
+
+
+def probes(seed: int = 5) -> list[Case]:
+    """Make cases with one option each, and plain cases. Some have sizes past tiles."""
+    found = []
+    for number, shape in enumerate((*_SHAPES, *_PLAIN)):
+        for dtype in ("float32", "float16"):
+            for name in OPTIONS if number < len(_SHAPES) else ("plain",):
+                problem = problem_of(shape, dtype, seed + number)
+                needs, own = ({}, {}) if name == "plain" else drawn(problem, name)
+                rule = OPTIONS[name].rule if name in OPTIONS else "SOFT-1"
+                title, arguments = f"a probe of {name}", problem.arguments | needs | own
+                id_ = f"errors-probe-{name.replace('_', '-')}-{number}"
+                found.append(Case(id_, title, "errors", "attention", (rule,), arguments, group="probe"))
+    return found
 
 
 if __name__ == "__main__":
-    print(report(counts(measured([one.name for one in wrong_entries()]))))  # noqa: T201 - a command
+    print(report(count(diagnose([one.name for one in wrong_entries()]))))  # noqa: T201 - a command

@@ -1,0 +1,299 @@
+"""The kill matrix: whether the suite fails every wrong implementation of the gallery, and no correct one.
+
+A wrong entry is judged by the cases of its rule, the cheapest first, until a case reports that this rule is
+broken. A correct entry is judged by the whole suite. ``python -m tools.gallery`` runs it. Entries that no
+case of their own rule kills may be killed elsewhere: by the cases of other rules, or by ``--sizes``.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+
+import numpy as np
+
+from attnspec import rules
+from attnspec.backends import DTYPES, Backend
+from attnspec.conformance.gallery import Entry, entry
+from attnspec.conformance.gallery.entry import NEEDS
+from attnspec.conformance.gallery.kills import Kill, broken_rule
+from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.relations.relation import Relation
+from attnspec.conformance.sizes import sized
+from attnspec.conformance.sizes.judge import judge_sized
+from attnspec.conformance.sizes.sized import Sized
+from attnspec.conformance.suite import items
+from attnspec.conformance.suite.group import Item
+from attnspec.conformance.verdict import Verdict
+
+#: The number of parts of the suite for the correct entries. One process judges all of them by the cases of a
+#: part, so that the oracle computes each case once.
+_PARTS = 24
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of the suite for one entry.
+
+    Attributes
+    ----------
+    entry : str
+    rule : str
+        The rule that the entry breaks. Empty for a correct entry.
+    killed_by : str
+        The cheapest case that reports that this rule is broken. Empty if none does.
+    tried : int
+        The number of cases that were judged.
+    first_failure : float
+        Seconds until the first case that fails, under any rule.
+    broken : dict of str to str
+        Other rules that were reported as broken before, each with the first of these cases.
+    seconds : float
+    needs : str
+        What the entry needs if these cases do not kill it, as in `Entry`. Empty if they must kill it.
+    """
+
+    entry: str
+    rule: str
+    killed_by: str
+    tried: int
+    first_failure: float
+    broken: dict[str, str]
+    seconds: float
+    needs: str = ""
+
+    @property
+    def as_it_should(self) -> bool:
+        """Whether a wrong entry is killed under its rule, or a correct entry breaks no rule."""
+        return bool(self.killed_by or self.needs) if self.rule else not self.broken
+
+
+def convict(one: Entry, suite: Sequence[Item]) -> Finding:
+    """Judge a wrong entry by the suite, with a new backend for each case."""
+    own = [item for item in suite if item.rules[0] == one.rule]
+    bearing = [*own, *(item for item in suite if one.rule in item.rules[1:])]
+    # If no case of its rule kills the entry, another case may. Then its rule is wrong. An entry that needs
+    # more than the suite has may be killed by no case.
+    others = [] if one.needs else [item for item in suite if one.rule not in item.rules]
+    started, first_failure, killed_by = time.perf_counter(), 0.0, ""
+    found: dict[str, str] = {}
+    tried = 0
+    for item in (*bearing, *others):
+        if found and tried >= len(bearing):
+            break
+        rule = broken_rule(_judge(one.backend(), item))
+        tried += 1
+        if rule and not first_failure:
+            first_failure = time.perf_counter() - started
+        if rule == one.rule:
+            killed_by = item.name
+            break
+        if rule:
+            found.setdefault(rule, item.name)
+    seconds = time.perf_counter() - started
+    return Finding(one.name, one.rule, killed_by, tried, first_failure, found, seconds, one.needs)
+
+
+def acquit(entries: Iterable[Entry], suite: Iterable[Item]) -> dict[str, Finding]:
+    """Judge correct entries by a part of the suite.
+
+    If the steps of an entry return the same bits as those of the plain entry in all calls of a case, the
+    verdict of the plain entry is used.
+    """
+    findings = {one.name: Finding(one.name, "", "", 0, 0.0, {}, 0.0) for one in entries}
+    backends = {name: entry(name).backend() for name in findings}
+    alike: dict[tuple[str, ...], list[Entry]] = {}
+    for name in findings:
+        alike.setdefault(entry(name).lacks, []).append(entry(name))
+    plain = [(replace(entry("plain"), lacks=lacks).beside(others), others) for lacks, others in alike.items()]
+    for item in suite:
+        for (backend, noted), others in plain:
+            noted.clear()
+            rule = _alarm(_judge(backend, item))
+            for one in others:
+                started, before = time.perf_counter(), findings[one.name]
+                own = one.name in noted or one.claims  # the plain one claims nothing
+                its = _alarm(_judge(backends[one.name], item)) if own else rule
+                findings[one.name] = replace(
+                    before,
+                    tried=before.tried + 1,
+                    broken={its: item.name, **before.broken} if its else before.broken,
+                    seconds=before.seconds + time.perf_counter() - started,
+                )
+    return findings
+
+
+def matrix(
+    wrong: Sequence[str], correct: Sequence[str], *, quick: bool = False, workers: int = 2
+) -> list[Finding]:
+    """Judge entries in separate processes."""
+    with ProcessPoolExecutor(workers, get_context("spawn"), _begin, (quick,)) as pool:
+        parts = [
+            pool.submit(_acquit_by_part, part, tuple(correct)) for part in range(_PARTS if correct else 0)
+        ]
+        convicted = list(pool.map(_convict_by_name, wrong))
+        acquitted = [part.result() for part in parts]
+    return convicted + [_join([part[name] for part in acquitted]) for name in correct]
+
+
+def unconfirmed(killed_by: Mapping[str, str]) -> Iterator[str]:
+    """Yield the wrong entries for which the named case does not report the expected rule."""
+    found = {item.name: item for item in items(names=set(killed_by.values()))}
+    for name, case in killed_by.items():
+        one = entry(name)
+        if case not in found or broken_rule(_judge(one.backend(), found[case])) != one.rule:
+            yield name
+
+
+def _alarm(verdict: Verdict) -> str:
+    """Return the rule that a correct entry seems to break. It need not show a MAY that it does not claim."""
+    return "" if verdict.status == "unsupported" else broken_rule(verdict)
+
+
+_SUITE: list[Item] = []
+_CHEAPEST: list[Item] = []
+
+
+def _begin(quick: bool) -> None:  # noqa: FBT001 - a pool passes by position
+    _SUITE[:] = items(quick=quick)
+    _CHEAPEST[:] = sorted(_SUITE, key=_cost)
+
+
+def _cost(item: Item) -> tuple[int, int, int, str]:
+    """Order cases: golden vectors by size and dtype, then generated ones, then relations."""
+    calls = item.calls if isinstance(item, Relation) else (item,)
+    size = sum(int(np.size(thing)) for case in calls for thing in case.arguments.values())
+    kind = 2 if isinstance(item, Relation) else int(bool(item.group))
+    return kind, size, DTYPES.index(item.dtype) if item.dtype in DTYPES else 0, item.name
+
+
+def _judge(backend: Backend, item: Item | Sized) -> Verdict:
+    try:
+        return judge_sized(backend, item) if isinstance(item, Sized) else judge(backend, item)
+    except Exception as error:
+        error.add_note(f"while judging {backend.name} by {item.name}")
+        raise
+
+
+def _convict_by_name(name: str) -> Finding:
+    return convict(entry(name), _CHEAPEST)
+
+
+def _acquit_by_part(part: int, names: tuple[str, ...]) -> dict[str, Finding]:
+    size = -(-len(_SUITE) // _PARTS)
+    return acquit(map(entry, names), _SUITE[part * size : (part + 1) * size])
+
+
+def _join(findings: Sequence[Finding]) -> Finding:
+    return replace(
+        findings[0],
+        tried=sum(one.tried for one in findings),
+        broken={rule: case for one in reversed(findings) for rule, case in one.broken.items()},
+        seconds=sum(one.seconds for one in findings),
+    )
+
+
+#: The most multiplications of a sized case that is judged here.
+WORK = 2**32
+
+
+def kills_elsewhere(names: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield the name of each entry that any case kills, the case, and the rule that it reports.
+
+    The cases of the ordinary run come first, in a fixed random order, because neighbours kill the same
+    entries. Then come those of ``--sizes`` with little work, the least first.
+
+    Examples
+    --------
+    >>> from tools.kill_matrix import kills_by
+    >>> from attnspec.conformance.suite import find
+    >>> case = find("masking-boolean-mask-keys-3-float32")
+    >>> list(kills_by(["inverted_polarity", "no_shift"], [case]))
+    [('inverted_polarity', 'masking-boolean-mask-keys-3-float32', 'MASK-1')]
+    """
+    left = list(names)
+    ordinary = list(items())
+    mixed = (ordinary[index] for index in np.random.default_rng(1).permutation(len(ordinary)))
+    # Where all rows are different, the judged ones are chosen anew in each run: a kill is not certain.
+    certain = (one for one in sized() if one.work <= WORK and one.formula.words)
+    for suite in (mixed, certain):
+        for kill in kills_by(left, suite):
+            left.remove(kill[0])
+            yield kill
+
+
+def unconfirmed_kills(kills: Mapping[str, Kill]) -> Iterator[str]:
+    """Yield the entries for which the case that is stored does not report the rule that is stored."""
+    found: dict[str, Item | Sized] = {item.name: item for item in (*items(), *sized())}
+    for name, kill in kills.items():
+        case = found.get(kill.other)
+        if case is None or _judge(entry(name).backend(), case).rule != kill.reported:
+            yield name
+
+
+def kills_by(names: Sequence[str], suite: Iterable[Item | Sized]) -> Iterator[tuple[str, str, str]]:
+    """Judge only the entries whose steps return other bits in a case than the plain entry's."""
+    alive: dict[tuple[str, ...], list[Entry]] = {}
+    for name in names:
+        alive.setdefault(entry(name).lacks, []).append(entry(name))
+    for item in suite:
+        for lacks, entries in alive.items():
+            if not entries:
+                continue
+            backend, noted = replace(entry("plain"), lacks=lacks).beside(entries)
+            _judge(backend, item)
+            for one in [one for one in entries if one.name in noted]:
+                verdict = _judge(one.backend(), item)
+                if verdict.status in ("fail", "error"):
+                    entries.remove(one)
+                    yield one.name, item.name, verdict.rule
+
+
+def problems(findings: Iterable[Finding]) -> list[str]:
+    """List survivors, entries under the wrong rule, and false alarms.
+
+    Entries that need more than the suite has are left out.
+
+    """
+    found = []
+    for one in findings:
+        others = ", ".join(f"{rule} by {case}" for rule, case in one.broken.items())
+        if one.rule and not one.killed_by and not one.needs:
+            said = f"has the wrong rule: it breaks {others}, and no case" if others else "survives: no case"
+            found.append(f"{one.entry} {said} of {one.tried} says that {one.rule} is broken")
+        if not one.rule and others:
+            found.append(f"{one.entry} is correct, but fails: {others}")
+    return found
+
+
+def unbroken_rules(findings: Iterable[Finding]) -> list[str]:
+    """List the rules that no entry breaks."""
+    killed = {one.rule for one in findings if one.killed_by}
+    return [f"{rule.id} is broken by no entry" for rule in rules() if rule.id not in killed]
+
+
+def summary(findings: Sequence[Finding]) -> str:
+    """Summarise how many entries are killed for each rule, by which cases, and after how many seconds."""
+    wrong = [one for one in findings if one.rule]
+    right = [one for one in findings if not one.rule]
+    lines = []
+    for rule in rules():
+        own = [one for one in wrong if one.rule == rule.id]
+        killed = sorted((one for one in own if one.killed_by), key=lambda one: one.tried)
+        first = f"; soonest in {killed[0].killed_by}" if killed else ""
+        if own:
+            lines.append(f"{rule.id:9} {len(killed)} of {len(own)} killed{first}")
+    times = sorted(one.first_failure for one in wrong if one.killed_by)
+    if times:
+        lines.append(f"wrong: {len(wrong)}, killed under their own rule: {len(times)}")
+        middle, last = times[len(times) // 2], times[-1]
+        lines.append(f"time to first failure: median {middle:.2f} s, longest {last:.2f} s")
+    for need in NEEDS:
+        left = sum(one.needs == need and not one.killed_by for one in wrong)
+        if left:
+            lines.append(f"not killed, and known to need {NEEDS[need]}: {left}")
+    if right:
+        passed = sum(one.as_it_should for one in right)
+        lines.append(f"correct: {len(right)}, without a false alarm: {passed}")
+    return "\n".join(lines)
