@@ -1,7 +1,8 @@
 """Verdicts: the result of one case on one backend, as data."""
 
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 from attnspec import claimable
@@ -18,6 +19,36 @@ BAD: tuple[Status, ...] = ("fail", "error")
 
 #: Stands before a rule that was judged, among what verdicts show.
 JUDGED = "judged "
+
+#: Why a verdict has its status. `Verdict.reason` says more in free text.
+Code = Literal[
+    "",  # it passes
+    # Unsupported:
+    "lacks",  # the backend lacks what `Verdict.lacks` names
+    "declined",  # the backend declined the call
+    "no gradient",  # the backend computes no gradient
+    "no gradient of an argument",  # the backend computes gradients, but not with an argument of the call
+    "not applicable",  # another reason, such as a call outside of the constraints of the backend
+    "left out",  # the limits of the run did not allow it
+    # A rule does not hold:
+    "differs",  # an output differs
+    "not refused",  # a call returned that must raise
+    "argument not named",  # the error names no argument at fault
+    "argument changed",  # the call changed an argument
+    "misprint",  # a printed figure disagrees
+    "no result",  # what was returned is no result
+    "relation",  # a relation between calls does not hold
+    # Errors:
+    "raised",  # the implementation raised
+    "ended",  # its process ended, or gave no verdict
+    "hung",  # its process did not end in time
+    "broken",  # a program broke its protocol
+    "not shown",  # no case shows what is declared
+    # Declared and verified:
+    "deviation",
+    "variant",
+]
+CODES: tuple[Code, ...] = get_args(Code)
 
 #: In the reason of a verdict on gradients that an implementation does not compute.
 NO_GRADIENT = "computes no gradient"
@@ -138,6 +169,8 @@ class Verdict:
         The traits of the call, as in `attnspec.conformance.judge.traits`.
     numbers : int
         The number of numbers in the arrays of its calls.
+    code : str
+        Why it has its status, as one of `CODES`.
 
     Examples
     --------
@@ -172,6 +205,7 @@ class Verdict:
     probed: bool = False
     traits: tuple[str, ...] = ()
     numbers: int = 0
+    code: Code = ""
 
     @property
     def bad(self) -> bool:
@@ -229,6 +263,8 @@ def from_json(entry: Mapping[str, Any]) -> Verdict:
     plain = dict(entry)
     if plain.get("status") not in STATUSES:
         raise ValueError(f"status: expected one of {', '.join(STATUSES)}, got {plain.get('status')!r}")
+    if plain.get("code", "") not in CODES:
+        raise ValueError(f"code: expected one of {', '.join(CODES[1:])}, got {plain['code']!r}")
     for name in ("rules", "declared", "traits", "lacks"):
         plain[name] = tuple(plain.get(name, ()))
     if "share" in plain:
@@ -238,7 +274,50 @@ def from_json(entry: Mapping[str, Any]) -> Verdict:
         plain["difference"] = Difference(**{**given, "element": tuple(given.get("element", ()))})
     if plain.get("raised") is not None:
         plain["raised"] = Raise(**plain["raised"])
-    return Verdict(**plain)
+    verdict = Verdict(**plain)
+    return verdict if "code" in plain else replace(verdict, code=_code_of(verdict))
+
+
+#: How reasons begin in results that were written before verdicts had codes, and the code of each.
+_BEGINNINGS: tuple[tuple[str, Code], ...] = (
+    ("its process ", "ended"),
+    ("did not end ", "hung"),
+    ("expected an error that names ", "argument not named"),
+    ("expected an error, got ", "not refused"),
+    (r"\w+: expected to be unchanged", "argument changed"),
+    ("worked example ", "misprint"),
+    ("result: expected a tuple of ", "no result"),
+    (r"\w+: expected (an array|a gradient) ", "no result"),
+)
+
+
+def _code_of(verdict: Verdict) -> Code:
+    """Derive the code of a verdict that was written before verdicts had codes, from its reason."""
+    if verdict.status == "pass":
+        return ""
+    if verdict.status == "deviation":
+        return "variant" if verdict.variant else "deviation"
+    if verdict.status == "unsupported" and not verdict.rule:
+        return _code_of_unsupported(verdict)
+    if verdict.status == "error" and not verdict.case:
+        return "not shown"
+    if verdict.raised is not None and verdict.raised.type:
+        return "raised"
+    if verdict.difference is not None:
+        return "differs"
+    found = next((code for begins, code in _BEGINNINGS if re.match(begins, verdict.reason)), None)
+    return found or ("broken" if verdict.status == "error" else "relation")
+
+
+def _code_of_unsupported(verdict: Verdict) -> Code:
+    if verdict.lacks:
+        return "lacks"
+    if verdict.reason.startswith(LEFT_OUT):
+        return "left out"
+    if verdict.reason.startswith(f"{verdict.backend} {NO_GRADIENT}"):
+        of_all = verdict.reason.startswith(f"{verdict.backend} {NO_GRADIENT}: ")
+        return "no gradient" if of_all else "no gradient of an argument"
+    return "declined" if verdict.declined else "not applicable"
 
 
 def _number(value: Any) -> Any:

@@ -20,6 +20,7 @@ FAIL = Verdict(
     rule="MASK-6",
     difference=Difference("value", "output", (2, 0), 1.4375, 0.0, 0.0, float("inf"), 2, 6),
     variant="uniform",
+    code="differs",
 )
 ERROR = Verdict(
     "m:f",
@@ -29,6 +30,7 @@ ERROR = Verdict(
     "error",
     "float32",
     raised=Raise("ValueError", "no | <b>\x00", "/m.py", 7, "f"),
+    code="raised",
 )
 UNSUPPORTED = Verdict(
     "m:f",
@@ -38,9 +40,18 @@ UNSUPPORTED = Verdict(
     "unsupported",
     reason="m:f has no argument sinks",
     lacks=("argument sinks",),
+    code="lacks",
 )
 NOT_SHOWN = Verdict(
-    "m:f", "alone-float32", "", ("NUM-10",), "unsupported", "float32", rule="NUM-10", reason="got other bits"
+    "m:f",
+    "alone-float32",
+    "",
+    ("NUM-10",),
+    "unsupported",
+    "float32",
+    rule="NUM-10",
+    reason="got other bits",
+    code="relation",
 )
 DEVIATION = Verdict(
     "m:f",
@@ -51,6 +62,7 @@ DEVIATION = Verdict(
     "float32",
     rule="MASK-3",
     variant="bottom-right",
+    code="variant",
 )
 UNMET = Verdict(
     "m:f",
@@ -61,6 +73,7 @@ UNMET = Verdict(
     "float32",
     rule="NUM-9",
     difference=Difference("bits", "output", (0,), 1.0, 1.5, count=1, size=2),
+    code="differs",
 )
 #: One of each status, of one backend.
 VERDICTS = (PASS, FAIL, ERROR, UNSUPPORTED, NOT_SHOWN, DEVIATION, UNMET)

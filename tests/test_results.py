@@ -8,13 +8,22 @@ from pathlib import Path
 import jsonschema
 import pytest
 from click.testing import CliRunner
-from reported import FAIL, PASS, SUBJECT, VERDICTS
+from reported import ERROR, FAIL, PASS, SUBJECT, UNSUPPORTED, VERDICTS
 
 from attnspec import SpecError, conformance
 from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.cli.main import main
 from attnspec.conformance.results import SCHEMA, Footer, Header, Subject, line, read
-from attnspec.conformance.verdict import CLASSES, STATUSES, Difference, Raise, Verdict
+from attnspec.conformance.verdict import (
+    CLASSES,
+    CODES,
+    STATUSES,
+    Difference,
+    Raise,
+    Verdict,
+    from_json,
+    to_json,
+)
 from attnspec.reference.budget.profile import PROFILES
 
 FORMAT = json.loads((Path(conformance.__file__).parent / "results.schema.json").read_text(encoding="utf-8"))
@@ -49,6 +58,24 @@ def test_a_file_of_results_comes_back_as_it_was_and_fits_the_schema(tmp_path):
         jsonschema.validate(json.loads(text), FORMAT)
 
 
+def test_a_verdict_that_was_written_before_verdicts_had_codes_gets_its_code():
+    ends = [("its process was killed by SIGSEGV", "ended"), ("did not end in 2 s", "hung"), ("no", "broken")]
+    others = [replace(ERROR, raised=None, reason=reason, code=code) for reason, code in ends] + [
+        replace(UNSUPPORTED, lacks=(), reason=reason, declined=declined, code=code)
+        for reason, declined, code in (
+            ("left out: 0 s are left (--within)", False, "left out"),
+            ("m:f computes no gradient: RuntimeError", False, "no gradient"),
+            ("m:f computes no gradient with bias: RuntimeError", False, "no gradient of an argument"),
+            ("one mask", True, "declined"),
+            ("m:f takes only arrays of 4 axes", False, "not applicable"),
+        )
+    ]
+    for verdict in (*VERDICTS, *others):
+        entry = to_json(verdict)
+        entry.pop("code", None)
+        assert from_json(entry) == verdict
+
+
 @pytest.mark.parametrize(
     ("kind", "thing"),
     [
@@ -68,6 +95,7 @@ def test_the_schema_has_the_fields_that_are_written(kind, thing):
 def test_the_schema_is_of_the_version_and_the_statuses_that_are_written():
     assert KINDS["header"]["properties"]["schema"] == {"const": SCHEMA}
     assert KINDS["verdict"]["properties"]["status"]["enum"] == list(STATUSES)
+    assert KINDS["verdict"]["properties"]["code"]["enum"] == list(CODES)
     needed = [name for name, found in PROFILES.items() if "float32" in found]
     assert KINDS["verdict"]["properties"]["accuracy"]["enum"] == [*CLASSES, *needed]
     jsonschema.Draft202012Validator.check_schema(FORMAT)

@@ -158,7 +158,7 @@ class LeftOut:
 
     def verdict(self, _seconds):
         reason = "left out: 0 s are left (--within)"
-        return replace(FAILING, status="unsupported", reason=reason)
+        return replace(FAILING, status="unsupported", reason=reason, code="left out")
 
 
 class Passing(LeftOut):

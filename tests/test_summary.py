@@ -48,7 +48,7 @@ def test_what_is_not_offered_is_told_by_frequency():
         *lacking(1, reason="m:f takes only arrays of 4 axes, got 5"),
         *lacking(1, "output lse"),
         *lacking(1, reason="m:f has no answers"),
-        *lacking(7, reason="left out: 0 s are left (--within)"),
+        *lacking(7, reason="left out: 0 s are left (--within)", code="left out"),
         replace(PASS, case="may-float32", status="unsupported", rule="NUM-10", reason="other bits"),
     ]
     assert not_offered([PASS, *found]) == [

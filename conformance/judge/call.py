@@ -82,7 +82,9 @@ def call(
     for (name, thing), left in zip(given_arrays.items(), after, strict=True):
         # The conversion of an array may change its numbers, which is not the fault of the call.
         if not _same(left, thing) and not _same(left, _converted(backend, thing)):
-            raise Failure("NUM-4", f"{name}: expected to be unchanged, got changed by the call")
+            raise Failure(
+                "NUM-4", f"{name}: expected to be unchanged, got changed by the call", code="argument changed"
+            )
     return found
 
 
@@ -145,7 +147,9 @@ def _named(backend: Backend, names: list[str], returned: Any) -> Outputs:
     parts = [returned] if len(names) == 1 else returned
     if not isinstance(parts, tuple | list) or len(parts) != len(names):
         got = f"{len(parts)} of them" if isinstance(parts, tuple | list) else type(returned).__name__
-        raise Failure("SHAPE-10", f"result: expected a tuple of {', '.join(names)}, got {got}")
+        raise Failure(
+            "SHAPE-10", f"result: expected a tuple of {', '.join(names)}, got {got}", code="no result"
+        )
     with suppress(Exception, SystemExit):
         return dict(zip(names, backend.to_numpy_all(parts), strict=True))
     # Convert them one by one, to find the output at fault.
@@ -155,9 +159,11 @@ def _named(backend: Backend, names: list[str], returned: Any) -> Outputs:
         except (Exception, SystemExit) as error:
             if part is None and name.startswith("d_"):
                 reason = f"{name}: expected a gradient or an error, got none: no output depends on it"
-                raise Failure("GRAD-17", reason) from error
+                raise Failure("GRAD-17", reason, code="no result") from error
             got = type(part).__name__ if type(error) is TypeError else f"{type(part).__name__} ({error})"
-            raise Failure("SHAPE-3", f"{name}: expected an array of {backend.library}, got {got}") from error
+            raise Failure(
+                "SHAPE-3", f"{name}: expected an array of {backend.library}, got {got}", code="no result"
+            ) from error
     raise AssertionError("outputs: expected to be converted one by one, got an error for all together")
 
 

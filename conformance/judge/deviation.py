@@ -72,11 +72,15 @@ def not_shown(backend: Backend, shown: Collection[str]) -> list[Verdict]:
     for rule in backend.claims:
         if f"{JUDGED}{rule}" not in shown:
             reason = f"{backend.name} claims {rule}, and no case could judge it"
-            missing.append(Verdict(backend.name, "", "", (rule,), "error", rule=rule, reason=reason))
+            missing.append(
+                Verdict(backend.name, "", "", (rule,), "error", rule=rule, reason=reason, code="not shown")
+            )
     for key, (rule, what) in declared.items():
         if key not in shown:
             reason = f"{backend.name} declares {what}, and no case of a whole run shows it"
-            missing.append(Verdict(backend.name, "", "", (rule,), "error", rule=rule, reason=reason))
+            missing.append(
+                Verdict(backend.name, "", "", (rule,), "error", rule=rule, reason=reason, code="not shown")
+            )
     return missing
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import attnspec
 from attnspec.backends import Unsupported
-from attnspec.conformance.verdict import Difference, Raise
+from attnspec.conformance.verdict import Code, Difference, Raise
 
 #: The number of characters of a message that are kept.
 _MOST = 4000
@@ -40,6 +40,13 @@ def lacking_of(unsupported: Unsupported) -> tuple[str, ...]:
     return unsupported.lacks if isinstance(unsupported, Missing) else ()
 
 
+def code_of(unsupported: Unsupported) -> Code:
+    """Return the code of a verdict on a call that is unsupported."""
+    if isinstance(unsupported, Missing):
+        return "lacks" if unsupported.lacks else "not applicable"
+    return "declined"
+
+
 class Declined(Unsupported):
     """The implementation declined a call by raising `NotImplementedError`.
 
@@ -64,13 +71,18 @@ class Failure(AssertionError):  # noqa: N818 - the word of the standard, as pass
     reason : str
         The finding, if there is no difference to show.
     difference : Difference or None
+    code : str
+        As in a verdict.
     """
 
-    def __init__(self, rule: str, reason: str = "", difference: Difference | None = None) -> None:
+    def __init__(
+        self, rule: str, reason: str = "", difference: Difference | None = None, code: Code = "differs"
+    ) -> None:
         super().__init__(rule, reason, difference)
         self.rule = rule
         self.reason = reason
         self.difference = difference
+        self.code = code
 
 
 class Raised(Exception):  # noqa: N818 - it reports an error of the implementation

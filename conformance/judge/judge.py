@@ -17,7 +17,7 @@ from attnspec.conformance.judge.cause import Cause, cause_of, looked_at
 from attnspec.conformance.judge.deviation import declared_for, largest_error
 from attnspec.conformance.judge.dtypes import LSES, Outputs, is_real, own_dtypes
 from attnspec.conformance.judge.expected import declared, differ, differences
-from attnspec.conformance.judge.failure import Failure, Missing, Raised, lacking_of
+from attnspec.conformance.judge.failure import Failure, Missing, Raised, code_of, lacking_of
 from attnspec.conformance.judge.figure import misprint
 from attnspec.conformance.judge.lacking import gradient_lacking
 from attnspec.conformance.judge.output_rules import OUTPUT_OF, of_outputs
@@ -28,7 +28,7 @@ from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.relations.shapes import misshapen
 from attnspec.conformance.sizes.judge import judge_sized
 from attnspec.conformance.sizes.sized import Sized
-from attnspec.conformance.verdict import CLASSES, Difference, Verdict
+from attnspec.conformance.verdict import CLASSES, Code, Difference, Verdict
 from attnspec.dtypes import SHORT
 from attnspec.operations.gradients import primal
 from attnspec.reference.budget.budget import Accuracy, Budget, budget
@@ -85,21 +85,29 @@ def _judged(backend: Backend, item: Case | Relation) -> Verdict:
         return replace(
             verdict,
             status="unsupported",
-            reason=lacking or str(unsupported),
+            reason=lacking.reason if lacking else str(unsupported),
             declined=declined,
             lacks=lacking_of(unsupported),
+            code=lacking.code if lacking else code_of(unsupported),
         )
     except Broken as broken:  # whatever the level of the rule
-        return replace(verdict, status="error", rule=item.rules[0], reason=str(broken))
+        return replace(verdict, status="error", rule=item.rules[0], reason=str(broken), code="broken")
     except Raised as raised:
         if lacking := gradient_lacking(backend, item, raised):
-            return replace(verdict, status="unsupported", reason=lacking)
+            return replace(verdict, status="unsupported", reason=lacking.reason, code=lacking.code)
         return _weighed(
-            backend, item, replace(verdict, status="error", rule=item.rules[0], raised=raised.data)
+            backend,
+            item,
+            replace(verdict, status="error", rule=item.rules[0], raised=raised.data, code="raised"),
         )
     except Failure as failure:
         found = replace(
-            verdict, status="fail", rule=failure.rule, reason=failure.reason, difference=failure.difference
+            verdict,
+            status="fail",
+            rule=failure.rule,
+            reason=failure.reason,
+            difference=failure.difference,
+            code=failure.code,
         )
         return _weighed(backend, item, found)
 
@@ -200,7 +208,7 @@ def _judge_values(backend: Backend, case: Case, verdict: Verdict, observed: Outp
         shown = {name: array for name, array in shown.items() if name != compared.output}
     for figure in () if deviates else case.figures:
         if figure.of in shown and (problem := misprint(figure, outputs, budgets)):
-            raise Failure(case.rules[0], problem)
+            raise Failure(case.rules[0], problem, code="misprint")
     accuracy = _tightest(backend, case, shown, values)
     verdict = replace(verdict, share=worst, accuracy=accuracy)
     deviates = deviates or _of_precision(backend, case, shown, values)
@@ -209,13 +217,25 @@ def _judge_values(backend: Backend, case: Case, verdict: Verdict, observed: Outp
         rules = tuple(dict.fromkeys((*verdict.rules, rule)))
         ids = tuple(dict.fromkeys(one.id for one in found))
         return replace(
-            verdict, status="deviation", rules=rules, rule=rule, reason=found[0].reason, declared=ids
+            verdict,
+            status="deviation",
+            rules=rules,
+            rule=rule,
+            reason=found[0].reason,
+            declared=ids,
+            code="deviation",
         )
     if deviates:
         rules = tuple(dict.fromkeys((*verdict.rules, deviates)))
         variant = backend.dialect[deviates]
         return replace(
-            verdict, status="deviation", rules=rules, rule=deviates, variant=variant, declared=shown_rules[1:]
+            verdict,
+            status="deviation",
+            rules=rules,
+            rule=deviates,
+            variant=variant,
+            declared=shown_rules[1:],
+            code="variant",
         )
     return verdict
 
@@ -242,6 +262,7 @@ def _failed(backend: Backend, verdict: Verdict, cause: Cause, difference: Differ
         variant=cause.variant,
         ignored=cause.ignored,
         precision=cause.precision,
+        code="differs",
     )
     return _by_level(backend, found)
 
@@ -265,7 +286,10 @@ def _judge_relation(backend: Backend, relation: Relation, verdict: Verdict) -> V
             rules=tuple(dict.fromkeys((*verdict.rules, *found.rules))),
         )
     reason, difference = ("", found) if isinstance(found, Difference) else (found, None)
-    failed = replace(verdict, status="fail", rule=relation.rules[0], reason=reason, difference=difference)
+    code: Code = "differs" if difference else "relation"
+    failed = replace(
+        verdict, status="fail", rule=relation.rules[0], reason=reason, difference=difference, code=code
+    )
     return _weighed(backend, relation, failed)
 
 
@@ -278,7 +302,12 @@ def _weighed(backend: Backend, item: Case | Relation, verdict: Verdict) -> Verdi
         if deviation is not None:
             rules = tuple(dict.fromkeys((*verdict.rules, verdict.rule)))
             return replace(
-                verdict, status="deviation", rules=rules, reason=deviation.reason, declared=(deviation.id,)
+                verdict,
+                status="deviation",
+                rules=rules,
+                reason=deviation.reason,
+                declared=(deviation.id,),
+                code="deviation",
             )
     return _by_level(backend, verdict)
 

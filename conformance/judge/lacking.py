@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from attnspec.conformance.judge.dtypes import in_dtype, lse_dtype
 from attnspec.conformance.judge.failure import Declined, Failure, Raised
 from attnspec.conformance.judge.refusal import fitting
 from attnspec.conformance.relations.relation import Relation
-from attnspec.conformance.verdict import NO_GRADIENT
+from attnspec.conformance.verdict import NO_GRADIENT, Code
 from attnspec.dtypes import DTYPES
 
 _VJP = "attention_vjp"
@@ -25,24 +25,33 @@ _PARTS = (*(one.of for one in OPERATIONS[_VJP].results if one.of in OPERATIONS[_
 _SEEN: deque[tuple[Any, str, str, str]] = deque(maxlen=64)
 
 
-def gradient_lacking(backend: Backend, item: Case | Relation, error: Exception) -> str:
+class Lacking(NamedTuple):
+    """The reason for which a call of gradients is unsupported, in words and as the code of a verdict."""
+
+    reason: str
+    code: Code
+
+
+def gradient_lacking(backend: Backend, item: Case | Relation, error: Exception) -> Lacking | None:
     """Name the gradient that an implementation does not compute, if a call raised because of it.
 
     An error in a call of gradients shows a gradient that is not offered if the plainest call of the same
     gradients raises too. Otherwise it is an error of the implementation.
     """
     if isinstance(error, NotDifferentiable):
-        return f"{backend.name} {NO_GRADIENT}: {error}"
+        return Lacking(f"{backend.name} {NO_GRADIENT}: {error}", "no gradient")
     if not isinstance(error, Raised | Declined):
-        return ""
+        return None
     for case in item.calls if isinstance(item, Relation) else (item,):
         parts = [one for one in _PARTS if case.arguments.get(one) is not None]
         for part in ("", *parts) if case.operation == _VJP else ():
             lacking = _without(backend, case.dtype if case.dtype in DTYPES else backend.dtypes[0], part)
             if lacking:
-                beside = f" with {part}" if part else ""
-                return f"{backend.name} {NO_GRADIENT}{beside}: {lacking}"
-    return ""
+                if part:
+                    reason = f"{backend.name} {NO_GRADIENT} with {part}: {lacking}"
+                    return Lacking(reason, "no gradient of an argument")
+                return Lacking(f"{backend.name} {NO_GRADIENT}: {lacking}", "no gradient")
+    return None
 
 
 def _without(backend: Backend, dtype: str, part: str) -> str:

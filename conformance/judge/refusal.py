@@ -107,7 +107,7 @@ def refused(backend: Backend, case: Case) -> Outputs | None:
         if case.rules[0] == "ERR-12":
             raise Missing(f"{backend.name} refuses no such call")
         got = ", ".join(f"{name} of shape {array.shape}" for name, array in outputs.items())
-        raise Failure(case.rules[0], f"expected an error, got {got}")
+        raise Failure(case.rules[0], f"expected an error, got {got}", code="not refused")
     _require_fitting(backend, case.operation)
     if case.rules[0] == "ERR-12":
         _require_named(message, _with_own(backend, (case.misuse.argument, *case.misuse.named)))
@@ -153,4 +153,6 @@ def _require_named(message: str, arguments: tuple[str, ...]) -> None:
     if re.search(rf"\b({'|'.join(map(re.escape, arguments))})\b", message, re.IGNORECASE) is None:
         lines = message.strip().splitlines() or ["no message"]
         named = " or ".join(dict.fromkeys(arguments))
-        raise Failure("ERR-12", f"expected an error that names {named}, got: {lines[0]}")
+        raise Failure(
+            "ERR-12", f"expected an error that names {named}, got: {lines[0]}", code="argument not named"
+        )

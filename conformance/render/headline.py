@@ -9,7 +9,6 @@ from attnspec.conformance.attribution.report import Outcome, Report
 from attnspec.conformance.outside import one_line
 from attnspec.conformance.render.summary import lacks
 from attnspec.conformance.results import Subject
-from attnspec.conformance.verdict import LEFT_OUT
 
 
 def headline(report: Report) -> str:
@@ -99,7 +98,7 @@ def why_not_whole(report: Report, subject: Subject) -> str:
     if not reasons:
         return "nothing was asked"
     (reason, _), *_ = reasons.most_common(1)
-    if reason.startswith(LEFT_OUT):
+    if any(one.code == "left out" for one in verdicts if one.reason == reason):
         return one_line(f"what it offers was {reason}")
     own = reason.removeprefix(f"{subject.name} ")
     return one_line(f"nothing that was asked for is offered: {'it ' if own != reason else ''}{own}")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from attnspec.conformance.outside import one_line
 from attnspec.conformance.render.summary import gradients
-from attnspec.conformance.verdict import LEFT_OUT, NO_GRADIENT, Verdict
+from attnspec.conformance.verdict import Verdict
 
 #: The largest number of lines, and of names in a line.
 _MOST_LINES, _MOST_NAMES = 5, 6
@@ -33,11 +33,11 @@ def not_offered(verdicts: Iterable[Verdict]) -> list[str]:
     declined: 1 case: one mask only
     """
     found = list(verdicts)
-    told = [LEFT_OUT] + ([f"{one.backend} {NO_GRADIENT}" for one in found[:1]] if gradients(found) else [])
+    told = {"left out", *(["no gradient", "no gradient of an argument"] if gradients(found) else [])}
     groups: dict[tuple[str, str], list[Verdict]] = {}
     for one in found:
         # A verdict with a rule is about a MAY that does not hold.
-        if one.status == "unsupported" and not one.rule and not one.reason.startswith(tuple(told)):
+        if one.status == "unsupported" and not one.rule and one.code not in told:
             groups.setdefault(_reason(one), []).append(one)
     ranked = sorted(groups.items(), key=lambda item: -len(item[1]))
     lines = [_line(key, group) for key, group in ranked[:_MOST_LINES]]

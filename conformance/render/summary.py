@@ -8,7 +8,7 @@ from attnspec.conformance.attribution.by_rule import KNOWN, NOT_SHOWN
 from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.results import Results, Subject
 from attnspec.conformance.traits import GRADIENT
-from attnspec.conformance.verdict import CLASSES, LEFT_OUT, NO_GRADIENT, STATUSES, Verdict
+from attnspec.conformance.verdict import CLASSES, LEFT_OUT, STATUSES, Verdict
 from attnspec.reference.budget.profile import PROFILES
 
 #: The statuses that are counted, in this order.
@@ -91,11 +91,12 @@ def gradients(verdicts: Iterable[Verdict]) -> str:
     >>> from attnspec.conformance.render.summary import gradients
     >>> from attnspec.conformance.verdict import Verdict
     >>> reason = "b computes no gradient: RuntimeError: no backward pass"
-    >>> gradients([Verdict("b", "c", "", ("GRAD-1",), "unsupported", traits=(GRADIENT,), reason=reason)])
+    >>> told = {"traits": (GRADIENT,), "reason": reason, "code": "no gradient"}
+    >>> gradients([Verdict("b", "c", "", ("GRAD-1",), "unsupported", **told)])
     'gradients: not judged; it computes no gradient: RuntimeError: no backward pass'
     """
     asked = [one for one in verdicts if GRADIENT in one.traits]
-    reasons = [one for one in asked if one.reason.startswith(f"{one.backend} {NO_GRADIENT}: ")]
+    reasons = [one for one in asked if one.code == "no gradient"]
     if not reasons or any(one.status != "unsupported" for one in asked):
         return ""
     return f"gradients: not judged; it {reasons[0].reason.removeprefix(f'{reasons[0].backend} ')}"
@@ -109,10 +110,10 @@ def left_out(verdicts: Iterable[Verdict]) -> str:
     >>> from attnspec.conformance.render.summary import left_out
     >>> from attnspec.conformance.verdict import Verdict
     >>> reason = "left out: 0 s are left (--within)"
-    >>> left_out([Verdict("b", "c", "", ("SOFT-3",), "unsupported", reason=reason)])
+    >>> left_out([Verdict("b", "c", "", ("SOFT-3",), "unsupported", reason=reason, code="left out")])
     'left out: 1 case: 0 s are left (--within)'
     """
-    reasons = [one.reason.removeprefix(LEFT_OUT) for one in verdicts if one.reason.startswith(LEFT_OUT)]
+    reasons = [one.reason.removeprefix(LEFT_OUT) for one in verdicts if one.code == "left out"]
     if not reasons:
         return ""
     cases = "1 case" if len(reasons) == 1 else f"{len(reasons)} cases, the first"

@@ -6,7 +6,7 @@ from attnspec import rules
 from attnspec.backends.names import UNTRUSTED
 from attnspec.conformance.attribution.by_rule import NOT_SHOWN, about, says
 from attnspec.conformance.attribution.causes import ALWAYS, Cause
-from attnspec.conformance.attribution.messages import ended, never_returned, of_conversion
+from attnspec.conformance.attribution.messages import never_returned, of_conversion
 from attnspec.conformance.outside import cut, plain
 from attnspec.conformance.render.because import because
 from attnspec.conformance.render.others import also
@@ -153,7 +153,7 @@ def line(verdict: Verdict) -> str:
 
 def _crashed(verdict: Verdict) -> bool:
     """Whether the process of a case ended or hung. Two lines then say all that is known."""
-    return bool(verdict.case) and ended(verdict) and verdict.reason.startswith(("its process", "did not end"))
+    return bool(verdict.case) and verdict.code in ("ended", "hung")
 
 
 def _is_finding(verdict: Verdict) -> bool:

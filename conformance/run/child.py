@@ -145,7 +145,7 @@ class Child:
         if probe and not self._limits.left_out(probe):
             self._measured(probe, timed=False)
         reason = self._limits.left_out(item)
-        return replace(_not_judged(self.backend, item), reason=reason) if reason else self._measured(item)
+        return _left_out(self.backend, item, reason) if reason else self._measured(item)
 
     def _measured(self, item: Sized, *, timed: bool = True) -> Verdict:
         """Judge a sized case, and learn what the implementation needs."""
@@ -182,8 +182,18 @@ def subject_of(name: str, backend: Backend) -> Subject:
     return Subject(name, backend.library, backend.version, problem, notes)
 
 
-def _not_judged(backend: Backend, item: Sized) -> Verdict:
-    return Verdict(backend.name, item.name, item.group, item.rules, "unsupported", item.dtype, item.operation)
+def _left_out(backend: Backend, item: Sized, reason: str) -> Verdict:
+    return Verdict(
+        backend.name,
+        item.name,
+        item.group,
+        item.rules,
+        "unsupported",
+        item.dtype,
+        item.operation,
+        reason=reason,
+        code="left out",
+    )
 
 
 def _unchanged(selection: Mapping[str, Any]) -> dict[str, Any]:
@@ -208,7 +218,15 @@ def _once(backend: Backend, item: Item | Sized) -> Verdict:
         raised = Raise(type(error).__name__, str(error))
         rule = item.rules[0]
         return Verdict(
-            backend.name, item.name, item.group, item.rules, "error", item.dtype, rule=rule, raised=raised
+            backend.name,
+            item.name,
+            item.group,
+            item.rules,
+            "error",
+            item.dtype,
+            rule=rule,
+            raised=raised,
+            code="raised",
         )
 
 

@@ -19,7 +19,7 @@ from attnspec.conformance.run.selection import Selection
 from attnspec.conformance.run.worker import Gone, InternalError, Planned, Worker
 from attnspec.conformance.sizes.limits import memory
 from attnspec.conformance.traits import ARBITRARY, REFUSED, RELATED
-from attnspec.conformance.verdict import LEFT_OUT, Verdict, shown
+from attnspec.conformance.verdict import Verdict, shown
 
 #: Number of cases requested ahead, so that a process does not wait for the next request.
 _AHEAD = 4
@@ -196,7 +196,7 @@ class Pool:
             for _ in range(2):  # an unrepeatable failure may pass once by chance
                 self._other.ask(again)
                 repeated = self._other.verdict(self.seconds)
-                if repeated.bad or repeated.reason.startswith(LEFT_OUT):
+                if repeated.bad or repeated.code == "left out":
                     return verdict
         except (BackendError, Gone):
             self._groups.update(map(str, range(_MOST_ALONE)))  # repeat no other failure
@@ -296,5 +296,6 @@ def lost(backend: str, case: Planned, gone: Gone, returns: tuple[str, ...]) -> V
         rule=case.rules[0],
         reason=str(gone),
         raised=gone.raised,
+        code="hung" if gone.hung else "ended",
         refusal=case.refusal,
     )

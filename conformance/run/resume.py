@@ -8,7 +8,7 @@ from attnspec.backends.names import split_options
 from attnspec.conformance.attribution.messages import ended
 from attnspec.conformance.results_file import runs_of
 from attnspec.conformance.run.selection import Selection
-from attnspec.conformance.verdict import LEFT_OUT, Verdict
+from attnspec.conformance.verdict import Verdict
 
 
 def unfinished(path: Path | None, selection: Selection, names: Sequence[str] = ()) -> tuple[Verdict, ...]:
@@ -43,7 +43,7 @@ def unfinished(path: Path | None, selection: Selection, names: Sequence[str] = (
         if others and name not in own:
             _require(path, f"options of {split_options(name)[0]}", _words(others[0]), _words(name))
     found = (one for run in runs for one in run.verdicts if one.case)
-    return tuple(one for one in found if not ended(one) and not one.reason.startswith(LEFT_OUT))
+    return tuple(one for one in found if not ended(one) and one.code != "left out")
 
 
 def _require(path: Path, what: str, expected: Iterable[str], got: Iterable[str]) -> None:

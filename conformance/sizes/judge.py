@@ -12,8 +12,8 @@ from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.deviation import declared_for
 from attnspec.conformance.judge.dtypes import Outputs, accepted
-from attnspec.conformance.judge.failure import Failure, Missing, Raised, lacking_of
-from attnspec.conformance.judge.lacking import gradient_lacking
+from attnspec.conformance.judge.failure import Failure, Missing, Raised, code_of, lacking_of
+from attnspec.conformance.judge.lacking import Lacking, gradient_lacking
 from attnspec.conformance.judge.parallel import mapped
 from attnspec.conformance.relations.shapes import RULES
 from attnspec.conformance.sizes.dialect import (
@@ -86,20 +86,29 @@ def judge_sized(backend: Backend, item: Sized, threads: int = 0) -> Verdict:
         return replace(
             verdict,
             status="unsupported",
-            reason=lacking or str(unsupported),
+            reason=lacking.reason if lacking else str(unsupported),
             declined=declined,
             lacks=lacking_of(unsupported),
+            code=lacking.code if lacking else code_of(unsupported),
         )
     except Broken as broken:
-        return replace(verdict, status="error", rule=item.rules[0], reason=str(broken))
+        return replace(verdict, status="error", rule=item.rules[0], reason=str(broken), code="broken")
     except Raised as raised:
         if lacking := _lacking(backend, item, raised):
-            return replace(verdict, status="unsupported", reason=lacking)
+            return replace(verdict, status="unsupported", reason=lacking.reason, code=lacking.code)
         return _declared(
-            backend, item, replace(verdict, status="error", rule=item.rules[0], raised=raised.data)
+            backend,
+            item,
+            replace(verdict, status="error", rule=item.rules[0], raised=raised.data, code="raised"),
         )
     except Failure as failure:
-        wrong = replace(verdict, rule=failure.rule, reason=failure.reason, difference=failure.difference)
+        wrong = replace(
+            verdict,
+            rule=failure.rule,
+            reason=failure.reason,
+            difference=failure.difference,
+            code=failure.code,
+        )
         return _declared(backend, item, replace(wrong, status="fail"))
 
 
@@ -109,10 +118,10 @@ def _in_dialect(backend: Backend, item: Sized) -> Dialect:
     return in_dialect(item.formula, backend.dialect, lse=backend.has(item.operation, "return_lse"))
 
 
-def _lacking(backend: Backend, item: Sized, error: Exception) -> str:
+def _lacking(backend: Backend, item: Sized, error: Exception) -> Lacking | None:
     """Name the gradient that a function does not compute, if it raised because of it."""
     if not item.gradients or isinstance(error, Missing):
-        return ""
+        return None
     return gradient_lacking(backend, item.case, error)
 
 
@@ -130,7 +139,7 @@ def _of_outputs(
         if not isinstance(found, Difference):
             verdict = replace(verdict, share=found, accuracy=precision.accuracy)
             break
-        wrong = replace(verdict, status="fail", rule=_rule(item, found), difference=found)
+        wrong = replace(verdict, status="fail", rule=_rule(item, found), difference=found, code="differs")
         settled = _declared(backend, item, wrong)
         if settled.status == "fail":
             return settled
@@ -143,7 +152,9 @@ def _of_outputs(
         )
     if rule := precision.rule or dialect.rule:
         rules = tuple(dict.fromkeys((*verdict.rules, rule)))
-        return replace(verdict, status="deviation", rules=rules, rule=rule, variant=backend.dialect[rule])
+        return replace(
+            verdict, status="deviation", rules=rules, rule=rule, variant=backend.dialect[rule], code="variant"
+        )
     return verdict
 
 
@@ -178,7 +189,12 @@ def _declared(backend: Backend, item: Sized, verdict: Verdict) -> Verdict:
         return verdict
     rules = tuple(dict.fromkeys((*verdict.rules, verdict.rule)))
     return replace(
-        verdict, status="deviation", rules=rules, reason=deviation.reason, declared=(deviation.id,)
+        verdict,
+        status="deviation",
+        rules=rules,
+        reason=deviation.reason,
+        declared=(deviation.id,),
+        code="deviation",
     )
 
 
