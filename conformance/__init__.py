@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Verdict", "check", "expected", "find", "items", "observe"]
 
 _PLACES = {
-    "check": "in_process",
+    "check": "run.in_process",
     "observe": "judge.call",
     "expected": "judge.expected",
     "find": "suite",

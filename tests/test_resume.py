@@ -171,10 +171,12 @@ def written(path, *verdicts, **header):
 
 
 def test_what_was_left_out_or_ended_the_process_is_judged_again(tmp_path):
-    left = replace(PASS, status="unsupported", reason="left out: 0 s are left (--within)")
-    ended = replace(PASS, status="error", rule="NUM-8", reason="did not end in 300 s")
-    lacks = replace(PASS, status="unsupported", reason="m:f has no argument mask")
-    kept = (PASS, lacks, replace(PASS, status="fail", rule="NUM-8"))
+    left = replace(PASS, status="unsupported", reason="left out: 0 s are left (--within)", code="left out")
+    ended = replace(PASS, status="error", rule="NUM-8", reason="did not end in 300 s", code="hung")
+    lacks = replace(
+        PASS, status="unsupported", reason="m:f has no argument mask", code="lacks", lacks=("argument mask",)
+    )
+    kept = (PASS, lacks, replace(PASS, status="fail", rule="NUM-8", code="relation"))
     path = written(tmp_path / "r.jsonl", left, ended, *kept)
     assert unfinished(path, Selection(sizes=True)) == kept
 
