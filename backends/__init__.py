@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from attnspec.backends.deviation import Deviation
     from attnspec.backends.library.library import Library
     from attnspec.backends.registry import load
-    from attnspec.backends.user.described import describe
-    from attnspec.backends.user.implementation import implementation
+    from attnspec.backends.user.function import describe, implementation
 
 __all__ = [
     "DTYPES",
@@ -45,8 +44,8 @@ _LATE = {
     "Deviation": "deviation",
     "load": "registry",
     "Constraints": "constraints",
-    "describe": "user.described",
-    "implementation": "user.implementation",
+    "describe": "user.function",
+    "implementation": "user.function",
 }
 
 

@@ -1,6 +1,5 @@
 """Check the fields of a backend before it is judged."""
 
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,25 +10,14 @@ from attnspec.backends.backend import Backend
 from attnspec.backends.constraints import Constraints
 from attnspec.backends.deviation import is_range
 from attnspec.backends.errors import BackendError
+from attnspec.backends.user.signature import check_signature
 from attnspec.dialect import fault_of
 from attnspec.dtypes import DTYPES
 from attnspec.reference.budget.profile import PROFILES
 
 
 def check_backend(name: str, backend: Backend) -> None:
-    """Check the fields of a backend.
-
-    Examples
-    --------
-    >>> from dataclasses import replace
-    >>> from attnspec.backends import load
-    >>> from attnspec.backends.check import check_backend
-    >>> odd = replace(load("numpy-portable"), dtypes=("float31",))
-    >>> check_backend("mine:b", odd)  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-        ...
-    attnspec.backends.errors.BackendError: backend mine:b: dtypes: expected some of float16, ...
-    """
+    """Check the fields of a backend."""
     if backend.function("attention") is None and not backend.companions:
         raise BackendError(f"backend {name}: expected attention or companions, got neither")
     check_signature(name, backend.attention)
@@ -120,61 +108,6 @@ def _check_claims(name: str, backend: Backend) -> None:
             raise BackendError(
                 f"backend {name}: claims: expected rules without a declared deviation, got {', '.join(both)}"
             )
-
-
-def check_signature(name: str, function: Any) -> None:
-    """Check that the signature of a function is one of attention.
-
-    Examples
-    --------
-    >>> from attnspec.backends.check import check_signature
-    >>> check_signature("mine:f", lambda query, keys, value: 0)  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-        ...
-    attnspec.backends.errors.BackendError: backend mine:f: expected query, key, value, got ...
-    """
-    parameters = signature_of(name, function).parameters
-    arrays = OPERATIONS["attention"].arrays
-    known = set(arrays) | set(OPERATIONS["attention"].options)
-    required = [
-        parameter.name
-        for parameter in parameters.values()
-        if parameter.default is parameter.empty
-        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-    ]
-    if not set(arrays) <= set(parameters):
-        from attnspec.backends.user.native import what_to_write
-
-        got = ", ".join(required) or "none"
-        raise BackendError(
-            f"backend {name}: expected {', '.join(arrays)}, got {got}" + what_to_write(name, list(parameters))
-        )
-    if not set(required) <= known:
-        more = [one for one in required if one not in known]
-        raise BackendError(
-            f"backend {name}: expected {', '.join(arrays)}, got {', '.join(required)}; "
-            f"give {', '.join(more)} a default, or bind it with functools.partial"
-        )
-
-
-def signature_of(name: str, function: Any) -> inspect.Signature:
-    """Return the signature of a function, which functions of compiled code may lack.
-
-    Examples
-    --------
-    >>> from attnspec.backends.check import signature_of
-    >>> signature_of("mine:f", lambda query, key, value: 0)
-    <Signature (query, key, value)>
-    """
-    if not callable(function):
-        raise BackendError(f"backend {name}: expected a function or a Backend, got {type(function).__name__}")
-    try:
-        return inspect.signature(function)
-    except (TypeError, ValueError) as error:
-        raise BackendError(
-            f"backend {name}: expected a function with a signature, got one of compiled code without it; "
-            "wrap it: def attention(query, key, value, *, scale=None): return NAME(query, key, value, ...)"
-        ) from error
 
 
 def check_device(backend: Backend) -> None:

@@ -3,7 +3,7 @@
 This module imports little, because every command needs it at start.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -214,7 +214,7 @@ def _of_folder(name: str) -> str:
     """Return the function of a folder's configuration if `load` finds it from here, else the folder."""
     found = configuration.find_configuration(Path.cwd())
     here = found is not None and found.parent == Path(name).resolve()
-    return (configuration.configured_function(Path(name)) if here else "") or name
+    return (configuration.function_of_configuration(Path(name)) if here else "") or name
 
 
 def is_folder(name: str) -> bool:
@@ -262,6 +262,15 @@ def with_options(name: str, options: Mapping[str, str]) -> str:
     'my_module:attention?array=torch'
     """
     return name + "?" * bool(options) + "&".join(f"{key}={thing}" for key, thing in options.items())
+
+
+def check_options(names: Iterable[str]) -> None:
+    """Check the options after the names of backends, before anything is loaded."""
+    from attnspec.backends.user.settings import settings_of_options
+
+    for name in names:
+        if not name.startswith((PROGRAM, OFFLINE, UNTRUSTED)):  # these have other options
+            settings_of_options(name, split_options(name)[1])
 
 
 def split_options(name: str) -> tuple[str, dict[str, str]]:

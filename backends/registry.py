@@ -25,15 +25,10 @@ from attnspec.backends.names import (
     registered,
     split_options,
 )
-from attnspec.backends.user.configuration import (
-    configuration_in,
-    configured_backend,
-    configured_function,
-    find_configuration,
-)
-from attnspec.backends.user.function import load_user, with_settings
-from attnspec.backends.user.settings import settings_of
-from attnspec.backends.user.unknown import looked_through
+from attnspec.backends.user.configuration import configuration_of
+from attnspec.backends.user.function import load_configuration, load_function, with_settings
+from attnspec.backends.user.settings import settings_of_options
+from attnspec.backends.user.signature import note_unknown_parameters
 
 
 def load(name: str) -> Backend:
@@ -60,7 +55,7 @@ def load(name: str) -> Backend:
     >>> load("numpy-portable").library
     'numpy'
     """
-    return looked_through(with_declarations_noted(for_release(_load(name))))
+    return note_unknown_parameters(with_declarations_noted(for_release(_load(name))))
 
 
 def _load(name: str) -> Backend:
@@ -68,7 +63,7 @@ def _load(name: str) -> Backend:
         return apart
     place, options = split_options(name)
     place = ALIASES.get(place, place)
-    settings = settings_of(name, options)
+    settings = settings_of_options(name, options)
     if is_folder(place):
         (name,) = expand(name)
     if place in LIBRARIES:
@@ -76,9 +71,9 @@ def _load(name: str) -> Backend:
         if len(found) > 1:
             raise BackendError(f"backend {name}: expected the name of one backend, got {', '.join(found)}")
         (place,) = found
-    configuration = _configuration(place)
+    configuration = configuration_of(place)
     if configuration is not None:
-        return configured_backend(name, configuration, settings)
+        return load_configuration(name, configuration, settings)
     if place in PORTABLE or place in ADAPTERS or place in SEPARATE:
         ours = _load_ours(place)
         backend = replace(ours, name=name, dtypes=settings.dtypes or ours.dtypes, device=settings.device)
@@ -87,7 +82,7 @@ def _load(name: str) -> Backend:
         return backend
     (single,) = expand(place)
     if ":" in single:
-        return load_user(name, single, settings)
+        return load_function(name, single, settings)
     return with_settings(name, _load_registered(single), settings)
 
 
@@ -101,15 +96,6 @@ def _load_apart(name: str) -> Backend | None:
         from attnspec.backends.untrusted.backend import untrusted_backend
 
         return untrusted_backend(name)
-    return None
-
-
-def _configuration(place: str) -> Path | None:
-    """Find the configuration of a folder, or that of a function if it is found from here."""
-    if is_folder(place):
-        return configuration_in(Path(place))
-    if ":" in place and configured_function(Path.cwd()) == place:
-        return find_configuration(Path.cwd())
     return None
 
 
@@ -158,7 +144,7 @@ def _load_program(name: str) -> Backend:
 
     command, options = split_options(name.removeprefix(PROGRAM))
     limit = options.pop("call_limit", str(CALL_LIMIT))
-    dtypes = settings_of(name, {key: options.pop(key) for key in ("dtype",) if key in options}).dtypes
+    dtypes = settings_of_options(name, {key: options.pop(key) for key in ("dtype",) if key in options}).dtypes
     if options or not re.fullmatch(r"[0-9]+(\.[0-9]+)?", limit):
         raise BackendError(
             f"backend {name}: expected only the options call_limit=SECONDS and dtype, got {name}"

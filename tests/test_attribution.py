@@ -8,7 +8,7 @@ from tests_support import backend_of
 
 from attnspec import Case, Misuse, find_case
 from attnspec.backends import load
-from attnspec.backends.user.adapted import adapted
+from attnspec.backends.user.adapter import adapt
 from attnspec.backends.user.convention import Convention
 from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.call import observe
@@ -249,7 +249,7 @@ def test_an_error_may_name_the_argument_as_the_function_does(message, named):
         return PORTABLE.attention(q, k, v)
 
     convention = Convention({"query": "q", "key": "k", "value": "v"})
-    backend = replace(PORTABLE, attention=adapted("m:kernel", kernel, convention, np))
+    backend = replace(PORTABLE, attention=adapt("m:kernel", kernel, convention, np))
     arrays = {"query": np.ones((2, 4)), "key": np.ones((3, 5)), "value": np.ones((3, 4))}
     verdict = judge(backend, case_of("ERR-12", arrays, misuse=Misuse("key")))
     assert verdict.status == ("pass" if named else "should not met")

@@ -9,7 +9,7 @@ from tests_support import can_compile
 
 from attnspec import OPERATIONS
 from attnspec.backends import NAMES, Backend, BackendError, Unsupported, expand, load
-from attnspec.backends.check import check_signature
+from attnspec.backends.user.signature import check_signature
 
 TESTS = os.path.dirname(__file__)
 

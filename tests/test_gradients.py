@@ -16,7 +16,7 @@ from test_cli import attnspec
 
 from attnspec.backends import implementation, load, load_library
 from attnspec.backends.backend import Backend
-from attnspec.backends.user.unknown import not_understood
+from attnspec.backends.user.signature import unknown_parameters
 from attnspec.conformance import check
 from attnspec.conformance.judge.expected import exact
 from attnspec.conformance.judge.forward import forward_results
@@ -140,7 +140,7 @@ def test_results_of_the_forward_pass_are_passed_to_a_function_that_takes_them():
     values = exact("attention", {name: x for name, x in half.items() if name != "d_output"})
     assert given["output"].tolist() == values["output"].astype(np.float16).tolist()
     assert given["lse"].tolist() == values["lse"].astype(np.float32).tolist()
-    assert not_understood(attention_vjp, "attention_vjp") == ()
+    assert unknown_parameters(attention_vjp, "attention_vjp") == ()
     without = replace(backend, companions={"attention_vjp": lambda *arrays: arrays})
     assert forward_results(without, "attention_vjp", half) == {}
 

@@ -272,7 +272,7 @@ def test_a_parameter_without_a_default_is_given_the_standards(folder):
 
 
 def test_every_key_is_documented():
-    from attnspec.backends.user.keys import KEYS
+    from attnspec.backends.user.configuration import KEYS
 
     page = (Path(__file__).parent.parent / "conformance" / "configuration.md").read_text()
     import tomllib

@@ -6,7 +6,11 @@ from dataclasses import replace
 import pytest
 
 from attnspec.backends import Backend, BackendError, load, load_library
-from attnspec.backends.user.unknown import looked_through, not_understood, unknown_arguments
+from attnspec.backends.user.signature import (
+    explain_unknown_parameters,
+    note_unknown_parameters,
+    unknown_parameters,
+)
 from attnspec.operations.aliases import ALIASES, meant
 
 MODULE = """
@@ -78,11 +82,11 @@ def test_what_is_not_understood(folder, name, expected):
     ],
 )
 def test_what_is_said_of_it(folder, name, said):
-    text = unknown_arguments(load(f"with_names:{name}"))
+    text = explain_unknown_parameters(load(f"with_names:{name}"))
     assert said in text
     assert "no case tests this" in text
     assert 'ignore = ["' in text
-    assert unknown_arguments(load("with_names:fine")) == ""
+    assert explain_unknown_parameters(load("with_names:fine")) == ""
 
 
 def test_a_configuration_maps_and_ignores(folder):
@@ -110,7 +114,7 @@ def test_what_a_partial_function_has_bound_is_said():
     def kernel(query, key, value, *, causal=False, dropout_p=0.0):
         return query
 
-    assert not_understood(functools.partial(kernel, causal=True)) == ("dropout_p",)
+    assert unknown_parameters(functools.partial(kernel, causal=True)) == ("dropout_p",)
 
 
 def test_our_own_backends_are_understood():
@@ -121,7 +125,7 @@ def test_our_own_backends_are_understood():
         return query
 
     strange = replace(backend, attention=strange)
-    said = unknown_arguments(looked_through(strange))
+    said = explain_unknown_parameters(note_unknown_parameters(strange))
     assert "enable_gqa (the numbers of heads determine this);" in said
 
 

@@ -13,7 +13,7 @@ from test_cli import TESTS, attnspec
 from attnspec import cases, reference
 from attnspec.backends import BackendError, Unsupported, load
 from attnspec.backends.names import expand, split_options
-from attnspec.backends.user.adapted import adapted
+from attnspec.backends.user.adapter import adapt
 from attnspec.backends.user.convention import Convention
 from attnspec.backends.user.function import backend_of
 from attnspec.backends.user.settings import Settings
@@ -151,7 +151,7 @@ def test_a_function_of_another_convention_conforms():
     numpy = load("numpy-portable")
     backend = replace(
         numpy,
-        attention=adapted("k", plugged.kernel, CONVENTION, numpy.xp),
+        attention=adapt("k", plugged.kernel, CONVENTION, numpy.xp),
         companions={},
         dtypes=("float32", "float64"),
     )
@@ -176,12 +176,12 @@ def test_every_part_of_a_convention_matters(change):
     full = conforms(
         replace(
             numpy,
-            attention=adapted("k", plugged.kernel, CONVENTION, numpy.xp),
+            attention=adapt("k", plugged.kernel, CONVENTION, numpy.xp),
             companions={},
             dtypes=("float32",),
         )
     )
-    function = adapted("k", plugged.kernel, replace(CONVENTION, **change), numpy.xp)
+    function = adapt("k", plugged.kernel, replace(CONVENTION, **change), numpy.xp)
     backend = replace(numpy, attention=function, companions={}, dtypes=("float32",))
     assert conforms(backend) < full
 
@@ -202,7 +202,7 @@ def test_calls_of_several_sizes_through_a_function_of_four_axes():
             dtype=query.dtype,
         )
 
-    function = adapted("k", four, Convention(axes=4), np)
+    function = adapt("k", four, Convention(axes=4), np)
     ids = np.array([0, 0, 1])
     for outer in ((), (2,), (5, 2)):
         batch = outer[:-1]
@@ -233,7 +233,7 @@ def test_calls_of_several_sizes_through_a_function_of_four_axes():
 )
 def test_a_convention_that_does_not_fit(convention, message):
     with pytest.raises(BackendError, match=message):
-        adapted("m:kernel", plugged.kernel, convention, np)
+        adapt("m:kernel", plugged.kernel, convention, np)
 
 
 def test_what_a_function_requires_besides():
@@ -241,7 +241,7 @@ def test_what_a_function_requires_besides():
         return query
 
     with pytest.raises(BackendError, match=r"expected only canonical arguments to be required, got stream"):
-        adapted("m:f", demanding, Convention(), np)
+        adapt("m:f", demanding, Convention(), np)
 
 
 def test_a_required_parameter_with_an_underscore_is_guessed():
@@ -251,14 +251,14 @@ def test_a_required_parameter_with_an_underscore_is_guessed():
     with pytest.raises(
         BackendError, match="expected a function with key, value, got query, key_, value_"
     ) as told:
-        adapted("m:f", marked, Convention(), np)
+        adapt("m:f", marked, Convention(), np)
     assert 'key = "key_"\nvalue = "value_"' in str(told.value)
 
     def optional(query, key, value, mask_):
         return query
 
     with pytest.raises(BackendError, match=r'got mask_; .* names = \{ mask = "mask_" \}'):
-        adapted("m:f", optional, Convention(), np)
+        adapt("m:f", optional, Convention(), np)
 
 
 def test_a_folder_with_a_configuration(folder):

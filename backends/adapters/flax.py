@@ -14,7 +14,7 @@ from attnspec.backends.adapters.conditions import (
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.library import load_library
-from attnspec.backends.user.described import describe
+from attnspec.backends.user.function import describe
 
 _VERSIONS = ">=0.12.8,<0.13"
 _DIALECT = {"MASK-2": "added", "MASK-6": "uniform", "GRAD-10": "uniform"}

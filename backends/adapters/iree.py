@@ -15,7 +15,7 @@ from attnspec.backends.adapters.conditions import (
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
-from attnspec.backends.user.described import describe
+from attnspec.backends.user.function import describe
 
 #: A module of one function. All sizes are dynamic but the depth. See the finding `iree/dynamic_depth`.
 _SOURCE = """

@@ -16,7 +16,7 @@ from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import BackendError, Unsupported
 from attnspec.backends.library import load_library
-from attnspec.backends.user.described import describe
+from attnspec.backends.user.function import describe
 from attnspec.dtypes import SHORT
 
 _VERSIONS = ">=3.15,<3.16"

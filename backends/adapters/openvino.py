@@ -17,7 +17,7 @@ from attnspec.backends.adapters.conditions import (
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
-from attnspec.backends.user.described import describe
+from attnspec.backends.user.function import describe
 
 _PLUGIN = openvino.Core()
 #: The default precision is bfloat16 on some processors, also for models of float32.

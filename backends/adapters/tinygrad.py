@@ -11,7 +11,7 @@ from attnspec.backends.adapters.conditions import has_overflowing_score
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
-from attnspec.backends.user.described import describe
+from attnspec.backends.user.function import describe
 
 
 def sdpa_backend() -> Backend:

@@ -14,7 +14,7 @@ from attnspec.backends.adapters.conditions import (
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.library import load_library
-from attnspec.backends.user.described import describe
+from attnspec.backends.user.function import describe
 
 
 def xla_backend() -> Backend:

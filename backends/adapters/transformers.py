@@ -21,7 +21,7 @@ from attnspec.backends.adapters.conditions import (
 from attnspec.backends.adapters.torch.sdpa import OF_ALL, OF_FLASH
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
-from attnspec.backends.user.described import describe
+from attnspec.backends.user.function import describe
 
 _VERSIONS = ">=5.23,<5.24"
 

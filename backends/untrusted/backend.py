@@ -14,21 +14,15 @@ from attnspec.backends.backend import Backend
 from attnspec.backends.check import check_backend
 from attnspec.backends.errors import BackendError
 from attnspec.backends.library.library import array_api_library
-from attnspec.backends.names import FILE, PROGRAM, UNTRUSTED, is_folder, split_options
+from attnspec.backends.names import FILE, PROGRAM, UNTRUSTED, split_options
 from attnspec.backends.program.program import CALL_LIMIT as PROGRAM_LIMIT
 from attnspec.backends.program.program import program_backend
 from attnspec.backends.untrusted.confine import can_confine
 from attnspec.backends.untrusted.hidden import close_memory
 from attnspec.backends.untrusted.remote import CALL_LIMIT, Remote
-from attnspec.backends.user.configuration import (
-    configuration_in,
-    configured_function,
-    find_configuration,
-    read_configuration,
-)
+from attnspec.backends.user.configuration import configuration_of, read_configuration
 from attnspec.backends.user.function import attribute_of, backend_of
-from attnspec.backends.user.keys import settings_of_table
-from attnspec.backends.user.settings import settings_of
+from attnspec.backends.user.settings import settings_of_options, settings_of_table
 from attnspec.dtypes import DTYPES
 
 #: Keys whose values are functions of the user, which would run in this process.
@@ -44,8 +38,8 @@ def untrusted_backend(name: str) -> Backend:
     if place.startswith(PROGRAM):
         return _program(name, place.removeprefix(PROGRAM), options)
     limit = float(options.pop("call_limit", CALL_LIMIT))
-    settings = settings_of(name, options)
-    path = _configuration(place)
+    settings = settings_of_options(name, options)
+    path = configuration_of(place)
     folder = Path.cwd()
     if path is not None:
         table = read_configuration(name, path)
@@ -73,7 +67,7 @@ def untrusted_backend(name: str) -> Backend:
 def _program(name: str, command: str, options: dict[str, str]) -> Backend:
     """Start a program that is confined by the operating system."""
     limit = float(options.pop("call_limit", PROGRAM_LIMIT))
-    dtypes = settings_of(name, options).dtypes
+    dtypes = settings_of_options(name, options).dtypes
     close_memory()
     words = [sys.executable, "-P", "-s", "-m", "attnspec.backends.untrusted.launch", *shlex.split(command)]
     backend = program_backend(name, shlex.join(words), seconds=limit)
@@ -86,14 +80,6 @@ def _program(name: str, command: str, options: dict[str, str]) -> Backend:
         else "untrusted: not confined, because this system cannot"
     )
     return replace(backend, notes=(*backend.notes, note))
-
-
-def _configuration(place: str) -> Path | None:
-    if is_folder(place):
-        return configuration_in(Path(place))
-    if ":" in place and configured_function(Path.cwd()) == place:
-        return find_configuration(Path.cwd())
-    return None
 
 
 def _check(name: str, table: Mapping[str, Any]) -> None:

@@ -1,36 +1,69 @@
-"""Backends from a file: ``attnspec.toml``, or ``[tool.attnspec]`` in ``pyproject.toml``."""
+"""Configurations of backends, ``attnspec.toml`` or ``[tool.attnspec]`` in ``pyproject.toml``, and their keys.
+
+This module imports little, because every command looks for a configuration.
+"""
 
 import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnspec.backends.errors import BackendError
-
-if TYPE_CHECKING:
-    from attnspec.backends.backend import Backend
-    from attnspec.backends.user.settings import Settings
+from attnspec.backends.user.place import near
 
 #: The file that makes a folder a backend.
 FILE = "attnspec.toml"
 #: The file that may have a table for a backend.
 PROJECT = "pyproject.toml"
 _PART = re.compile(r"^\s*\[tool\.attnspec\b", re.MULTILINE)
+#: Key to the type of its value, and the words for it in messages.
+_STRING, _LIST, _TABLE = (str, "a string"), (list, "a list"), (dict, "a table")
+KEYS: Mapping[str, tuple[Any, str]] = {
+    "function": _STRING,
+    "program": _STRING,
+    "call_limit": ((int, float), "a number"),
+    "operation": _STRING,
+    "array": _STRING,
+    "library": _STRING,
+    "to_library": (object, "a function, or a string such as module:function"),
+    "to_numpy": (object, "a function, or a string such as module:function"),
+    "device": _STRING,
+    "dtypes": _LIST,
+    "layout": _STRING,
+    "mask": _STRING,
+    "axes": (int, "3 or 4"),
+    "loop": (bool, "true or false"),
+    "mask_axes": (int, "an integer"),
+    "sizes": _TABLE,
+    "past": (list, "a list of two parameters"),
+    "depths": (list, "a list of integers"),
+    "multiple": ((int, list), "an integer or a list of two integers"),
+    "heads": _STRING,
+    "value_depth": _STRING,
+    "bias_dtype": _STRING,
+    "always": _TABLE,
+    "given": (list, "a list of options"),
+    "returns": _LIST,
+    "accuracy": _STRING,
+    "profile": _STRING,
+    "names": _TABLE,
+    "ignore": _LIST,
+    "dialect": _TABLE,
+    "companions": _TABLE,
+    "deviations": _LIST,
+    "claims": (list, "a list of rules"),
+    "concurrent": (bool, "true or false"),
+    "versions": _STRING,
+}
+#: The keys that describe a function, which a decorator may have.
+FUNCTION_KEYS = tuple(key for key in KEYS if key not in ("function", "program", "call_limit"))
 
 
 def find_configuration(folder: Path) -> Path | None:
-    """Find the configuration in a folder or in its nearest parent that has one.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from attnspec.backends.user.configuration import find_configuration
-    >>> find_configuration(Path("/")) is None
-    True
-    """
+    """Find the configuration in a folder or in its nearest parent that has one."""
     here = folder.resolve()
-    return next((found for one in (here, *here.parents) if (found := configuration_in(one))), None)
+    return next((path for place in (here, *here.parents) if (path := configuration_in(place))), None)
 
 
 def configuration_in(folder: Path) -> Path | None:
@@ -43,7 +76,15 @@ def configuration_in(folder: Path) -> Path | None:
     return None
 
 
-def configured_function(folder: Path) -> str:
+def configuration_of(place: str) -> Path | None:
+    """Find the configuration of a folder, or that of ``module:function`` if it is found from here."""
+    if (path := configuration_in(Path(place))) is not None:
+        return path
+    here = ":" in place and function_of_configuration(Path.cwd()) == place
+    return find_configuration(Path.cwd()) if here else None
+
+
+def function_of_configuration(folder: Path) -> str:
     """Return the function of the configuration that `find_configuration` finds, or an empty string.
 
     It is the name of the backend, under which `load` finds it with its configuration.
@@ -52,25 +93,8 @@ def configured_function(folder: Path) -> str:
     return str(_table(str(folder), path).get("function", "")) if path else ""
 
 
-def configured_backend(name: str, path: Path, over: "Settings | None" = None) -> "Backend":
-    """Make the backend that a configuration describes."""
-    from attnspec.backends.user.function import load_user
-    from attnspec.backends.user.keys import settings_of_table
-    from attnspec.backends.user.place import put_on_path
-    from attnspec.backends.user.settings import Settings
-
-    table = read_configuration(name, path)
-    if "program" in table:
-        return _program(name, path, table)
-    put_on_path(path.parent)
-    settings = settings_of_table(f"backend {name}: {path.name}", name, table)
-    return load_user(name, table["function"], (over or Settings()).over(settings))
-
-
 def read_configuration(name: str, path: Path) -> dict[str, Any]:
     """Read the table of a configuration, and check its keys and the types of its values."""
-    from attnspec.backends.user.keys import check_keys
-
     table = _table(name, path)
     check_keys(f"backend {name}: {path.name}", table)
     if ("function" in table) == ("program" in table):
@@ -79,6 +103,16 @@ def read_configuration(name: str, path: Path) -> dict[str, Any]:
             f"got {'both' if 'function' in table else 'neither'}"
         )
     return table
+
+
+def check_keys(where: str, table: Mapping[str, Any], known: tuple[str, ...] = tuple(KEYS)) -> None:
+    """Refuse unknown keys and values of the wrong type."""
+    for key, value in table.items():
+        if key not in known:
+            raise BackendError(f"{where}: expected some of {', '.join(known)}, got {key!r}{near(key, known)}")
+        kind, words = KEYS[key]
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise BackendError(f"{where}: {key}: expected {words}, got {value!r}")
 
 
 def _table(name: str, path: Path) -> dict[str, Any]:
@@ -96,19 +130,3 @@ def _table(name: str, path: Path) -> dict[str, Any]:
             f"got {', '.join(document) or 'none'}"
         )
     return table
-
-
-def _program(name: str, path: Path, table: Mapping[str, Any]) -> "Backend":
-    from attnspec.backends.check import check_backend
-    from attnspec.backends.program.program import CALL_LIMIT, program_backend
-
-    other = set(table) - {"program", "call_limit"}
-    if other:
-        raise BackendError(
-            f"backend {name}: {path.name}: expected only call_limit beside program, "
-            f"got {', '.join(sorted(other))}; a program declares the rest in its handshake"
-        )
-    seconds = float(table.get("call_limit", CALL_LIMIT))
-    backend = program_backend(name, table["program"], seconds=seconds, folder=path.parent)
-    check_backend(name, backend)
-    return backend

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from attnspec import OPERATIONS
 from attnspec.backends.errors import BackendError
-from attnspec.backends.user.native import check_names
+from attnspec.operations.aliases import meant
 
 _OPERATION = OPERATIONS["attention"]
 #: The layouts of the arrays. In the last, heads and depth share an axis.
@@ -19,56 +19,45 @@ SIZES = ("batch", "query_heads", "key_heads", "queries", "keys", "depth", "value
 class Convention:
     """How the interface of a function differs from the canonical one.
 
-    Attributes
-    ----------
-    names : mapping of str to str
-        Canonical name to the function's name, for arguments whose names differ. Mask and
-        bias may share a name if the function tells them apart by their dtype.
-    layout : {"BHSD", "BSHD", "BS(HD)"}
-        Whether heads come before positions, as in the specification, or after them, or share the
-        last axis with the depth.
-    mask : {"attend", "ignore"}
-        What True in a mask means to the function.
-    axes : int or None
-        The number of axes that its arrays must have, if it takes only one number.
-        Arrays with fewer get leading axes of length one; a call with more is unsupported.
-    loop : bool
-        Whether a call with more axes is made once for each batch entry, and with two axes for
-        each head too.
-    sizes : mapping of str to str
-        A size of the call, in `SIZES`, to the parameter that takes it, such as the number of heads.
-    mask_axes : int or None
-        The number of axes of its mask and bias, which get leading axes of length one.
-    past : tuple of str
-        The parameters for the keys and the values before the queries. A query offset is passed as
-        these. They have heads before positions if heads and depth share an axis.
-    returns : tuple of str
-        Its results, if they do not depend on ``return_lse`` and ``return_weights``.
-    always : mapping
-        Flags that it always applies. A call without such a flag is unsupported. A flag
-        that the function has no parameter for is not passed.
-    given : tuple of str
-        Options to pass in every call, because the default of the function is not the
-        specified one. A call without the option passes the specified default. Options
-        that the function requires are always passed.
+    Each field has the name of its key in an ``attnspec.toml`` (``conformance/configuration.md``).
     """
 
+    #: Canonical name to the function's name, for arguments whose names differ. Mask and bias may share a
+    #: name if the function tells them apart by their dtype.
     names: Mapping[str, str] = field(default_factory=dict)
     layout: Literal["BHSD", "BSHD", "BS(HD)"] = "BHSD"
+    #: What True in a mask means to the function.
     mask: Literal["attend", "ignore"] = "attend"
+    #: The number of axes that its arrays must have, if it takes only one number. Arrays with fewer get
+    #: leading axes of length one; a call with more is unsupported.
     axes: int | None = None
+    #: Whether a call with more axes is made once for each batch entry, and with two axes for each head too.
     loop: bool = False
+    #: A size of the call, in `SIZES`, to the parameter that takes it, such as the number of heads.
     sizes: Mapping[str, str] = field(default_factory=dict)
+    #: The number of axes of its mask and bias, which get leading axes of length one.
     mask_axes: int | None = None
+    #: The parameters for the keys and the values before the queries. A query offset is passed as these.
+    #: They have heads before positions if heads and depth share an axis.
     past: tuple[str, ...] = ()
+    #: Its results, if they do not depend on ``return_lse`` and ``return_weights``.
     returns: tuple[str, ...] = ()
+    #: Flags that it always applies. A call without such a flag is unsupported. A flag that the function has
+    #: no parameter for is not passed.
     always: Mapping[str, Any] = field(default_factory=dict)
+    #: Options to pass in every call, because the default of the function is not the specified one. A call
+    #: without the option passes the specified default. Options that the function requires are always passed.
     given: tuple[str, ...] = ()
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The parameters that the function is passed beside those in `names`."""
+        return (*self.sizes.values(), *self.past)
 
 
 def check_convention(name: str, convention: Convention) -> None:
     """Check the fields of a convention."""
-    check_names(name, convention.names)
+    _check_names(name, convention.names)
     for what, got, expected in (
         ("layout", convention.layout, LAYOUTS),
         ("mask", convention.mask, ("attend", "ignore")),
@@ -77,7 +66,7 @@ def check_convention(name: str, convention: Convention) -> None:
         ("past", len(convention.past), (0, 2)),
     ):
         if got not in expected:
-            choices = " or ".join(str(one) for one in expected if one is not None)
+            choices = " or ".join(str(choice) for choice in expected if choice is not None)
             raise BackendError(f"backend {name}: {what}: expected {choices}, got {got!r}")
     if convention.returns and (
         convention.returns[0] != "output" or not set(convention.returns) <= set(_OPERATION.outputs)
@@ -100,4 +89,22 @@ def check_convention(name: str, convention: Convention) -> None:
     if convention.layout == PACKED and convention.axes not in (None, 4):
         raise BackendError(
             f"backend {name}: axes: expected 4 with the layout {PACKED}, got {convention.axes}"
+        )
+
+
+def _check_names(name: str, names: Mapping[str, str]) -> None:
+    """Refuse unknown canonical names, and mappings in the wrong direction."""
+    known = (*_OPERATION.arrays, *_OPERATION.options)
+    wrong = [canonical for canonical in names if canonical not in known]
+    turned = [canonical for canonical in wrong if names[canonical] in known]
+    if turned:
+        raise BackendError(
+            f'backend {name}: names: expected ours = "yours", got {turned[0]} = "{names[turned[0]]}"; '
+            f'write {names[turned[0]]} = "{turned[0]}"'
+        )
+    if wrong or not all(isinstance(native, str) for native in names.values()):
+        guesses = [f"{word} ({' or '.join(meant(word))}?)" if meant(word) else word for word in wrong]
+        raise BackendError(
+            f"backend {name}: names: expected canonical names ({', '.join(known)}), "
+            f"got {', '.join(guesses) or dict(names)}"
         )

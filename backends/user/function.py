@@ -2,92 +2,196 @@
 
 import inspect
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
-from attnspec.backends.backend import Backend
-from attnspec.backends.check import check_backend, check_device, check_signature, signature_of
+from attnspec.backends.backend import Backend, for_release
+from attnspec.backends.check import check_backend, check_device
 from attnspec.backends.errors import BackendError
 from attnspec.backends.library import LIBRARIES, library_of, load_library
 from attnspec.backends.library.library import Library
-from attnspec.backends.user.adapted import adapted, always_given, others_of
-from attnspec.backends.user.alone import check_companion, check_not_alone, named_operation
+from attnspec.backends.user.adapter import adapt, options_in_every_call
+from attnspec.backends.user.configuration import read_configuration
 from attnspec.backends.user.convention import Convention
-from attnspec.backends.user.conversion import converted
-from attnspec.backends.user.place import find
-from attnspec.backends.user.settings import Settings
-from attnspec.backends.user.unknown import not_understood
+from attnspec.backends.user.place import find, put_on_path
+from attnspec.backends.user.settings import Settings, settings_of_keywords, settings_of_table
+from attnspec.backends.user.signature import (
+    check_companion,
+    check_is_attention,
+    check_signature,
+    note_unknown_parameters,
+    operation_by_name,
+    signature_of,
+    unknown_parameters,
+)
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def load_user(name: str, place: str, settings: Settings) -> Backend:
-    """Load the backend at ``module:attribute``."""
-    module, found = find(name, place)
-    return backend_of(name, found, settings, library_of(module), attribute_of(place))
+def describe(function: Any, *, name: str = "", **said: Any) -> Backend:
+    """Make a `Backend` of a function, of a callable object, or of another `Backend`.
 
+    Parameters
+    ----------
+    function : callable or Backend
+    name : str, optional
+        The name in the report, by default that of the function.
+    **said
+        The keys of an ``attnspec.toml`` that describe a function, as in `implementation`.
 
-def attribute_of(place: str) -> str:
-    """Return the last name of a place.
+    Raises
+    ------
+    BackendError
+        If it cannot be called as attention, or a key is unknown.
 
     Examples
     --------
-    >>> from attnspec.backends.user.function import attribute_of
-    >>> attribute_of("./kernels.py:flash.attention")
-    'attention'
+    >>> from attnspec.backends import describe
+    >>> def kernel(q, k, v, heads):  # (B, S, H D)
+    ...     ...
+    >>> backend = describe(
+    ...     kernel,
+    ...     names={"query": "q", "key": "k", "value": "v"},
+    ...     layout="BS(HD)",
+    ...     sizes={"query_heads": "heads"},
+    ... )
+    >>> backend.name, backend.not_understood
+    ('kernel', ())
     """
+    called = getattr(function, "name" if isinstance(function, Backend) else "__name__", "")
+    own = name or str(called) or type(function).__name__
+    settings = settings_of_keywords(f"backend {own}", own, said)
+    module = sys.modules.get(getattr(function, "__module__", "") or "")
+    library = library_of(module) if module else "numpy"
+    return note_unknown_parameters(for_release(backend_of(own, function, settings, library)))
+
+
+def implementation(**said: Any) -> Callable[[_Function], _Function]:
+    """Describe how a function is called and what it takes, without changing it.
+
+    Parameters
+    ----------
+    **said
+        The keys of an ``attnspec.toml`` that describe a function (``conformance/configuration.md``).
+        Where the file names a function, as in ``companions``, the function itself can be given.
+
+    Raises
+    ------
+    BackendError
+        If a key is unknown or has a value of the wrong type.
+
+    Examples
+    --------
+    >>> from attnspec.backends import implementation
+    >>> @implementation(names={"query": "q", "key": "k", "value": "v"}, layout="BSHD", depths=[64])
+    ... def kernel(q, k, v):
+    ...     return q
+    >>> kernel.__name__
+    'kernel'
+    """
+
+    def mark(function: _Function) -> _Function:
+        name = getattr(function, "__name__", type(function).__name__)
+        settings = settings_of_keywords(f"@implementation of {name}", name, said)
+        function.__attnspec__ = settings  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+def load_function(name: str, place: str, settings: Settings) -> Backend:
+    """Load the backend at ``module:attribute``."""
+    module, target = find(name, place)
+    return backend_of(name, target, settings, library_of(module), attribute_of(place))
+
+
+def load_configuration(name: str, path: Path, settings: Settings) -> Backend:
+    """Make the backend that a configuration describes; `settings` take precedence over its keys."""
+    table = read_configuration(name, path)
+    if "program" in table:
+        return _load_program(name, path, table)
+    put_on_path(path.parent)
+    of_table = settings_of_table(f"backend {name}: {path.name}", name, table)
+    return load_function(name, table["function"], settings.over(of_table))
+
+
+def _load_program(name: str, path: Path, table: dict[str, Any]) -> Backend:
+    from attnspec.backends.program.program import CALL_LIMIT, program_backend
+
+    other = set(table) - {"program", "call_limit"}
+    if other:
+        raise BackendError(
+            f"backend {name}: {path.name}: expected only call_limit beside program, "
+            f"got {', '.join(sorted(other))}; a program declares the rest in its handshake"
+        )
+    seconds = float(table.get("call_limit", CALL_LIMIT))
+    backend = program_backend(name, table["program"], seconds=seconds, folder=path.parent)
+    check_backend(name, backend)
+    return backend
+
+
+def attribute_of(place: str) -> str:
+    """Return the last name of a place, such as ``attention`` of ``./kernels.py:flash.attention``."""
     return re.split("[:.]", place)[-1]
 
 
-def backend_of(name: str, found: Any, settings: Settings, library: str, attribute: str = "") -> Backend:
+def backend_of(name: str, target: Any, settings: Settings, library: str, attribute: str = "") -> Backend:
     """Make a backend from a user's object."""
-    if isinstance(found, Backend):
-        return with_settings(name, found, settings)
-    settings = settings.over(getattr(found, "__attnspec__", Settings()))
+    if isinstance(target, Backend):
+        return with_settings(name, target, settings)
+    settings = settings.over(getattr(target, "__attnspec__", Settings()))
     runs_on = _library(name, settings.array or library)
-    function = as_function(name, found)
+    function = as_function(name, target)
     if settings.conversion is not None:
         runs_on = settings.conversion.library_over(name, runs_on)
-        function = converted(function, settings.conversion)
-    attribute = attribute or getattr(found, "__name__", "")
-    operation = settings.operation or named_operation(attribute, function)
+        function = settings.conversion.wrap(function)
+    attribute = attribute or getattr(target, "__name__", "")
+    operation = settings.operation or operation_by_name(attribute, function)
     if operation not in ("", "attention"):
-        check_companion(name, operation, function, settings.convention)
+        if settings.convention is not None:
+            raise BackendError(
+                f"backend {name}: {operation}: expected canonical names and layout, got keys that describe "
+                "attention, such as names or layout"
+            )
+        check_companion(name, operation, function)
         alone = Backend(name, runs_on, dtypes=runs_on.default_dtypes, companions={operation: function})
         return with_settings(name, alone, settings)
     unknown: tuple[str, ...] = ()
     given: tuple[str, ...] = ()
-    if settings.convention is not None:
-        native, function = function, adapted(name, function, settings.convention, runs_on.xp)
-        given = always_given(name, native, settings.convention)
-        known = (*settings.convention.names.values(), *others_of(settings.convention))
-        unknown = not_understood(native, mapped=known)
-    if settings.convention is None:
-        check_not_alone(name, function)
+    if (convention := settings.convention) is not None:
+        native, function = function, adapt(name, function, convention, runs_on.xp)
+        given = options_in_every_call(name, native, convention)
+        unknown = unknown_parameters(native, mapped=(*convention.names.values(), *convention.others))
+    else:
+        check_is_attention(name, function)
     check_signature(name, function)
     # The signature does not show the dtypes; NumPy code rarely supports half precision.
     backend = Backend(name, runs_on, function, runs_on.default_dtypes, given=given, not_understood=unknown)
     return with_settings(name, backend, settings)
 
 
-def as_function(name: str, found: Any) -> Callable[..., Any]:
+def as_function(name: str, target: Any) -> Callable[..., Any]:
     """Return the function that calls an object; a module has the signature of its `forward`."""
-    if inspect.isclass(found):
-        one = found.__name__.lower()
+    if inspect.isclass(target):
+        instance = target.__name__.lower()
         raise BackendError(
-            f"backend {name}: expected a function, got the class {found.__name__}; "
-            f"create an instance, {one} = {found.__name__}(...), and name it: :{one}"
+            f"backend {name}: expected a function, got the class {target.__name__}; "
+            f"create an instance, {instance} = {target.__name__}(...), and name it: :{instance}"
         )
-    if not callable(found):
-        raise BackendError(f"backend {name}: expected a function or a Backend, got {type(found).__name__}")
-    if inspect.isroutine(found) or not hasattr(found, "forward"):
-        signature_of(name, found)
-        return found  # type: ignore[no-any-return]
+    if not callable(target):
+        raise BackendError(f"backend {name}: expected a function or a Backend, got {type(target).__name__}")
+    if inspect.isroutine(target) or not hasattr(target, "forward"):
+        signature_of(name, target)
+        return target  # type: ignore[no-any-return]
 
     def run(*arrays: Any, **options: Any) -> Any:  # not `forward` itself: that would skip the hooks
-        return found(*arrays, **options)
+        return target(*arrays, **options)
 
-    run.__wrapped__ = found.forward  # type: ignore[attr-defined] # reports show where it is defined
-    run.__signature__ = inspect.signature(found.forward)  # type: ignore[attr-defined] # read by inspect
+    run.__wrapped__ = target.forward  # type: ignore[attr-defined] # reports show where it is defined
+    run.__signature__ = inspect.signature(target.forward)  # type: ignore[attr-defined] # read by inspect
     return run
 
 
@@ -97,28 +201,28 @@ def with_settings(name: str, backend: Backend, settings: Settings) -> Backend:
     more = settings.fields.get("companions")
     alone = {} if backend.function("attention") is not None else backend.companions
     companions = {"companions": {**alone, **more}} if more else {}
-    told = replace(
+    changed = replace(
         backend,
         name=name,
         dtypes=settings.dtypes or backend.dtypes,
         device=settings.device or backend.device,
         **{**settings.fields, **companions},
     )
-    check_backend(name, told)
-    check_device(told)
-    return _brought_up(name, told)
+    check_backend(name, changed)
+    check_device(changed)
+    return _adapt_to_constraints(name, changed)
 
 
-def _brought_up(name: str, backend: Backend) -> Backend:
+def _adapt_to_constraints(name: str, backend: Backend) -> Backend:
     """Adapt calls to the axes, the constant options and the given options of a backend."""
     if hasattr(backend.attention, "convention") or backend.function("attention") is None:
         return backend
     convention = Convention(axes=backend.constraints.axes, always=backend.constraints.always)
-    given = always_given(name, backend.attention, convention)
+    given = options_in_every_call(name, backend.attention, convention)
     if convention == Convention() and not given:
         return backend
-    unknown = (*backend.not_understood, *not_understood(backend.attention))
-    attention = adapted(name, backend.attention, convention, backend.xp)
+    unknown = (*backend.not_understood, *unknown_parameters(backend.attention))
+    attention = adapt(name, backend.attention, convention, backend.xp)
     given = tuple(dict.fromkeys((*backend.given, *given)))
     return replace(backend, attention=attention, given=given, not_understood=tuple(dict.fromkeys(unknown)))
 

@@ -1,4 +1,4 @@
-"""Infer the conventions of a function by calling it on one small problem.
+"""Infers the convention of a function by calling it on one small inputs.
 
 Each guess is a `Convention`. It is accepted if the results are close to those of the reference. The
 tolerance is large, because the suite tests accuracy.
@@ -11,13 +11,15 @@ from itertools import product
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnspec import OPERATIONS
 from attnspec.backends.backend import Backend
 from attnspec.backends.errors import BackendError
-from attnspec.backends.user.adapted import adapted
+from attnspec.backends.user.adapter import adapt
 from attnspec.backends.user.convention import Convention
-from attnspec.backends.user.trials import Problem, guessed, trials
+from attnspec.backends.user.signature import required_parameters
+from attnspec.operations.aliases import meant
 from attnspec.reference import attention
 
 _OPERATION = OPERATIONS["attention"]
@@ -31,30 +33,95 @@ _POWERS = {"1 / sqrt(D)": -0.5, "1": 0.0, "1 / D": -1.0, "sqrt(D)": 0.5}
 
 
 @dataclass(frozen=True)
-class Findings:
-    """The inferred description of a function.
+class _Inputs:
+    """Mask and bias of the probed calls, of shape (B, H, L, S)."""
 
-    Attributes
-    ----------
-    convention : Convention
-    dialect : mapping of str to str
-        Variants that it shows, by rule.
-    ignore : tuple of str
-        Parameters without a canonical argument, or whose behaviour does not match their name.
-    why : mapping of str to str
-        The reason for each key of the configuration.
-    depths : tuple of int
-        The tried depths that it takes; empty if it takes the first.
-    """
+    mask: NDArray[np.bool_]
+    bias: NDArray[Any]
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """One guess."""
 
     convention: Convention
+    #: The options of the call, and those with which the reference gives the same result.
+    options: dict[str, Any]
+    meaning: dict[str, Any]
+    #: The variants that the function shows if the guess is right, and the reason to write then.
+    variants: dict[str, str]
+    why: str = ""
+
+
+def _trials(named: Convention, ours: str, inputs: _Inputs) -> Iterator[_Trial]:
+    """Yield calls that would confirm that a parameter is a given canonical argument."""
+    queries, keys = inputs.mask.shape[-2:]
+    if ours == "mask":
+        given = {"mask": inputs.mask}
+        yield _Trial(named, given, given, {}, "True means: attend")
+        yield _Trial(replace(named, mask="ignore"), given, given, {}, "True means: do not attend")
+    elif ours == "is_causal":
+        on: dict[str, Any] = {"is_causal": True}
+        yield _Trial(named, on, on, {}, "its causal mask is aligned at the top left")
+        right = on | {"query_offset": keys - queries}
+        why = "its causal mask is aligned at the bottom right"
+        yield _Trial(named, on, right, {"MASK-3": "bottom-right"}, why)
+    elif ours.startswith("return_"):
+        if not named.returns:
+            yield _Trial(named, {ours: True}, {}, {})
+    elif ours in (values := _values(inputs)):
+        yield _Trial(named, {ours: values[ours]}, {ours: values[ours]}, {})
+
+
+def _values(inputs: _Inputs) -> dict[str, Any]:
+    """Return a value for each other option that changes the result."""
+    batch, heads, queries, keys = inputs.mask.shape
+    return {
+        "scale": 0.3,
+        "softcap": 0.7,
+        "bias": inputs.bias,
+        "window": (1, 1),
+        "query_lengths": np.linspace(3, queries, batch, dtype=int),
+        "key_lengths": np.linspace(4, keys, batch, dtype=int),
+        "sinks": np.linspace(-1, 1, heads).astype(inputs.bias.dtype),
+    }
+
+
+def _guess_arguments(function: Callable[..., Any]) -> dict[str, tuple[str, ...]]:
+    """Guess the canonical argument of each parameter, most likely first.
+
+    The first parameters without a guess are taken for the missing arrays.
+    """
+    parameters = inspect.signature(function).parameters.values()
+    own = [one.name for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    guesses = {name: (name,) if name in _OPERATION.arguments else meant(name) for name in own}
+    taken = {ours for names in guesses.values() for ours in names}
+    left = [name for name in own if not guesses[name]]
+    for array in _OPERATION.arrays:
+        if array not in taken and left:
+            guesses[left.pop(0)] = (array,)
+    return guesses
+
+
+_OPERATION_PROBE = OPERATIONS["attention"]
+
+
+@dataclass(frozen=True)
+class Inference:
+    """The inferred description of a function."""
+
+    convention: Convention
+    #: Variants that it shows, by rule.
     dialect: Mapping[str, str] = field(default_factory=dict)
+    #: Parameters without a canonical argument, or whose behaviour does not match their name.
     ignore: tuple[str, ...] = ()
+    #: The reason for each key of the configuration.
     why: Mapping[str, str] = field(default_factory=dict)
+    #: The tried depths that it takes; empty if it takes the first.
     depths: tuple[int, ...] = ()
 
 
-def probe(backend: Backend, function: Callable[..., Any]) -> Findings:
+def probe(backend: Backend, function: Callable[..., Any]) -> Inference:
     """Infer how a function is called.
 
     Examples
@@ -69,38 +136,38 @@ def probe(backend: Backend, function: Callable[..., Any]) -> Findings:
     'causal'
     """
     plainest = _Probe(backend, function, _DEPTHS[0])
-    convention = plainest.called()
+    convention = plainest.call_without_options()
     if convention is not None:
-        return plainest.findings(convention)
+        return plainest.infer(convention)
     probes = {depth: _Probe(backend, function, depth) for depth in _DEPTHS[1:]}
-    called = {depth: one.called() for depth, one in probes.items()}
-    found = {depth: convention for depth, convention in called.items() if convention is not None}
-    if not found:
-        raise _not_found(plainest, probes)
-    first = min(found)
-    findings = probes[first].findings(found[first])
-    others = ", ".join(str(depth) for depth in _DEPTHS if depth not in found)
-    why = {**findings.why, "depths": f"with depths {others} it raised an error or did not compute attention"}
-    return replace(findings, depths=tuple(found), why=why)
+    called = {depth: deeper.call_without_options() for depth, deeper in probes.items()}
+    conventions = {depth: convention for depth, convention in called.items() if convention is not None}
+    if not conventions:
+        raise _no_call_error(plainest, probes)
+    first = min(conventions)
+    inference = probes[first].infer(conventions[first])
+    others = ", ".join(str(depth) for depth in _DEPTHS if depth not in conventions)
+    why = {**inference.why, "depths": f"with depths {others} it raised an error or did not compute attention"}
+    return replace(inference, depths=tuple(conventions), why=why)
 
 
-def _not_found(plainest: "_Probe", others: Mapping[int, "_Probe"]) -> BackendError:
+def _no_call_error(plainest: "_Probe", others: Mapping[int, "_Probe"]) -> BackendError:
     """Make an error that lists what was tried, the error of the function, and what to write."""
     if isinstance(plainest.raised, BackendError):  # its signature is wrong, for any depth
         return plainest.raised
-    said = ""
+    shown = ""
     if plainest.raised is not None:
         message = str(plainest.raised).strip() or "no message"
-        said = f"; the call without options raised {type(plainest.raised).__name__}: {message}"
-    returned = [str(depth) for depth, one in {plainest.depth: plainest, **others}.items() if one.returned]
+        shown = f"; the call without options raised {type(plainest.raised).__name__}: {message}"
+    returned = [str(depth) for depth, probe in {plainest.depth: plainest, **others}.items() if probe.returned]
     if returned:
-        said += f"; with depth {', '.join(returned)} it returned something other than attention"
+        shown += f"; with depth {', '.join(returned)} it returned something other than attention"
     tried = ", ".join(f"{ours} = {own}" for ours, own in plainest.names().items())
     depths = ", ".join(map(str, _DEPTHS))
     return BackendError(
         f"backend {plainest.backend.name}: expected some call to compute attention, got none: "
         f"tried {tried}, heads before and after positions, three and four axes, depths {depths}, "
-        f"arrays of {plainest.backend.library}{said}; if it takes other arrays, name their library, "
+        f"arrays of {plainest.backend.library}{shown}; if it takes other arrays, name their library, "
         'such as array = "torch"; if it takes only some shapes, add them to [backend] in attnspec.toml, '
         "as in axes = 4, depths = [64]"
     )
@@ -122,58 +189,60 @@ class _Probe:
         }
         mask = random.random((_B, _H, _L, _S)) < 0.5
         mask[..., 0], mask[..., 1] = True, False  # no row is empty, with either meaning of True
-        self.problem = Problem(mask, random.normal(size=mask.shape).astype(dtype))
+        self.inputs = _Inputs(mask, random.normal(size=mask.shape).astype(dtype))
         self.why: dict[str, str] = {}
         #: The variants that the call without options shows, and its scale.
         self.variants: dict[str, str] = {}
         self.plain = depth**-0.5
-        self.guesses = guessed(function)
+        self.guesses = _guess_arguments(function)
 
-    def findings(self, called: Convention) -> Findings:
+    def infer(self, called: Convention) -> Inference:
         """Test one parameter after the other, starting from the convention of the call without options."""
-        convention = self.with_axes(called)
+        convention = self.infer_axes(called)
         dialect = dict(self.variants)
         ignored = []
         for own, ours in self.guesses.items():
-            if ours and ours[0] in _OPERATION.arrays:
+            if ours and ours[0] in _OPERATION_PROBE.arrays:
                 continue
-            found = next(self.meaning(convention, own, ours), None)
-            if found is not None:
-                convention, variants = found
+            confirmed = next(self.meanings(convention, own, ours), None)
+            if confirmed is not None:
+                convention, variants = confirmed
                 dialect |= variants
                 if ours[:2] == ("mask", "bias") and "mask" in convention.names:  # one parameter for both
                     convention = next(
-                        (both for both, _ in self.meaning(convention, own, ("bias",))), convention
+                        (both for both, _ in self.meanings(convention, own, ("bias",))), convention
                     )
-            elif own not in _OPERATION.arguments:  # a canonical name is tested by the suite in any case
+            elif own not in _OPERATION_PROBE.arguments:  # a canonical name is tested by the suite in any case
                 ignored.append(own)
         if ignored:
             self.why["ignore"] = "no canonical argument, or it does not do what its name says"
         names = {ours: own for ours, own in convention.names.items() if ours != own}
-        return Findings(replace(convention, names=names), dialect, tuple(ignored), self.why)
+        return Inference(replace(convention, names=names), dialect, tuple(ignored), self.why)
 
     def names(self) -> dict[str, str]:
         """Map the arrays and the other arguments without a default to the function's names."""
-        names = {ours[0]: own for own, ours in self.guesses.items() if ours and ours[0] in _OPERATION.arrays}
-        needed = _required(self.function)
+        names = {
+            ours[0]: own for own, ours in self.guesses.items() if ours and ours[0] in _OPERATION_PROBE.arrays
+        }
+        needed = required_parameters(self.function)
         for own, ours in self.guesses.items():
             if own in needed and ours and ours[0] not in names:
                 names[ours[0]] = own
         return names
 
-    def called(self) -> Convention | None:
+    def call_without_options(self) -> Convention | None:
         """Infer layout, results and default scale from a call without options; None if none fits."""
         for layout, returns, axes in product(_LAYOUTS, _RETURNS, (None, 3)):
             convention = Convention(self.names(), layout, axes=axes, returns=returns)
-            arrays = self.cut(convention, self.arrays)
+            arrays = self.drop_batch(convention, self.arrays)
             got = self.run(convention, arrays)
             for words, power in _POWERS.items():
                 self.plain = self.depth**power
                 if got is not None and self.agrees(got, arrays):
-                    return self.told(convention, words)
+                    return self.note_reasons(convention, words)
         return None
 
-    def told(self, convention: Convention, scale: str) -> Convention:
+    def note_reasons(self, convention: Convention, scale: str) -> Convention:
         """Record the reasons that the call without options has given."""
         place = "before" if convention.layout == "BHSD" else "after"
         self.why["layout"] = f"the results are correct with heads {place} positions"
@@ -185,14 +254,14 @@ class _Probe:
         elif scale != "1 / sqrt(D)" and any("scale" in ours for ours in self.guesses.values()):
             self.why["given"] = f"its default scale is {scale}, not 1 / sqrt(D)"
             self.plain = self.depth**-0.5
-            return replace(convention, given=("scale",), names={**convention.names, **self.name_of_scale()})
+            return replace(convention, given=("scale",), names={**convention.names, **self.scale_name()})
         return convention
 
-    def name_of_scale(self) -> dict[str, str]:
+    def scale_name(self) -> dict[str, str]:
         """Return the name of the scale parameter."""
         return {"scale": next(own for own, ours in self.guesses.items() if "scale" in ours)}
 
-    def with_axes(self, convention: Convention) -> Convention:
+    def infer_axes(self, convention: Convention) -> Convention:
         """Infer the numbers of axes that it takes."""
         if convention.axes == 3:
             self.why["axes"] = "it raised an error with four axes, and not with three"
@@ -205,7 +274,7 @@ class _Probe:
                 return replace(convention, axes=4)
         return replace(convention, axes=None)
 
-    def meaning(
+    def meanings(
         self, convention: Convention, own: str, guesses: tuple[str, ...]
     ) -> Iterator[tuple[Convention, dict[str, str]]]:
         """Yield the conventions that confirm a guess for a parameter, with the variants that it shows."""
@@ -213,21 +282,21 @@ class _Probe:
             if ours in convention.names and convention.names[ours] != own:
                 continue
             named = replace(convention, names={**convention.names, ours: own})
-            arrays = self.cut(named, self.arrays)
-            for trial in trials(named, ours, self.problem):
-                got = self.run(trial.convention, arrays, self.cut(named, trial.given))
-                if got is None or not self.agrees(got, arrays, self.cut(named, trial.meant)):
+            arrays = self.drop_batch(named, self.arrays)
+            for trial in _trials(named, ours, self.inputs):
+                got = self.run(trial.convention, arrays, self.drop_batch(named, trial.options))
+                if got is None or not self.agrees(got, arrays, self.drop_batch(named, trial.meaning)):
                     continue
                 if trial.why:
                     self.why |= dict.fromkeys((ours, *trial.variants), trial.why)
                 yield trial.convention, trial.variants
 
-    def cut(self, convention: Convention, things: Mapping[str, Any]) -> dict[str, Any]:
+    def drop_batch(self, convention: Convention, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Drop the batch axis if the function takes three axes; sinks have none."""
         gone = convention.axes == 3
         return {
             name: x[0] if gone and isinstance(x, np.ndarray) and name != "sinks" else x
-            for name, x in things.items()
+            for name, x in arguments.items()
         }
 
     def run(
@@ -240,7 +309,7 @@ class _Probe:
         asked += [key for key in given if key.startswith("return_")]
         names = ["output", *(key.removeprefix("return_") for key in asked)]
         try:
-            function = adapted(self.backend.name, self.function, convention, self.backend.xp)
+            function = adapt(self.backend.name, self.function, convention, self.backend.xp)
             got = function(*map(to, arrays.values()), **{**given, **dict.fromkeys(asked, True)})
             parts = [got] if len(names) == 1 else list(got)
             outputs = {name: self.backend.to_numpy(x) for name, x in zip(names, parts, strict=True)}
@@ -265,7 +334,3 @@ class _Probe:
             x.shape == expected[name].shape and np.allclose(x.astype(np.float64), expected[name], 0.02, 0.02)
             for name, x in got.items()
         )
-
-
-def _required(function: Callable[..., Any]) -> set[str]:
-    return {one.name for one in inspect.signature(function).parameters.values() if one.default is one.empty}

@@ -1,52 +1,117 @@
-"""Settings of a backend, from its name or from a configuration."""
+"""The settings of a backend, from the options of its name or from the keys of a configuration."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from importlib import metadata
 from typing import Any
 
-from attnspec.backends.errors import BackendError
+import numpy as np
+
+from attnspec import OPERATIONS
+from attnspec.backends.constraints import Constraints
+from attnspec.backends.deviation import Deviation
+from attnspec.backends.errors import BackendError, Broken, ConversionError, Unsupported
+from attnspec.backends.library.library import Library
+from attnspec.backends.user.configuration import FUNCTION_KEYS, check_keys
 from attnspec.backends.user.convention import Convention
-from attnspec.backends.user.conversion import Conversion
+from attnspec.backends.user.place import find, near
 from attnspec.dtypes import DTYPES
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Settings of a backend.
+class Conversion:
+    """How the arrays of a function are made from NumPy arrays, and made into NumPy arrays.
 
-    Attributes
-    ----------
-    array : str
-        The array library: one of `LIBRARIES`, or a module with ``asarray``.
-    device : str
-        The device for its arrays, as the library names it.
-    dtypes : tuple of str
-        The dtypes to judge it in.
-    convention : Convention or None
-        Its names and layout.
-    fields : mapping
-        Other fields of its `Backend`.
-    conversion : Conversion or None
-        How its arrays are made from NumPy arrays, if it takes none of `array`.
+    Names and layouts are translated on NumPy arrays, so the library needs no operation for it.
     """
 
+    #: The installed package of the library, for its name and version. Empty for that of the arrays.
+    library: str = ""
+    #: Takes a NumPy array and returns an array of the library. None if it takes NumPy arrays.
+    to_library: Callable[[Any], Any] | None = None
+    #: Takes a result and returns an array that NumPy takes. None if NumPy takes the result.
+    to_numpy: Callable[[Any], Any] | None = None
+
+    def library_over(self, name: str, runs_on: Library) -> Library:
+        """Give an array library the name and the version of this library."""
+        if (self.to_library or self.to_numpy) and runs_on.name != "numpy":
+            raise BackendError(
+                f"backend {name}: to_library: expected array = numpy beside it, got {runs_on.name}"
+            )
+        if not self.library:
+            return runs_on
+        try:
+            return replace(runs_on, name=self.library, version=metadata.version(self.library))
+        except metadata.PackageNotFoundError as error:
+            raise BackendError(
+                f"backend {name}: library: expected an installed package, got {self.library!r}"
+            ) from error
+
+    def wrap(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap a function, so that it takes and returns NumPy arrays.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from attnspec.backends.user.settings import Conversion
+        >>> def attention(query, key, value):  # of lists
+        ...     return [value[0] for _ in query]
+        >>> ours = Conversion("", lambda array: array.tolist(), np.asarray).wrap(attention)
+        >>> ours(np.ones((2, 1)), np.ones((1, 1)), np.full((1, 1), 3.0)).tolist()
+        [[3.0], [3.0]]
+        """
+        signature = inspect.signature(function)
+        own = list(signature.parameters)
+
+        def there(name: str, value: Any) -> Any:
+            if self.to_library is None or not isinstance(value, np.ndarray):
+                return value
+            return _convert("to_library", name, self.to_library, value)
+
+        def back(result: Any) -> Any:
+            return (
+                result if self.to_numpy is None else _convert("to_numpy", "the result", self.to_numpy, result)
+            )
+
+        def run(*arrays: Any, **options: Any) -> Any:
+            given = {name: there(name, value) for name, value in options.items()}
+            named = (*own, *[f"argument {number}" for number in range(len(own), len(arrays))])
+            returned = function(*map(there, named, arrays), **given)
+            return tuple(map(back, returned)) if isinstance(returned, tuple) else back(returned)
+
+        run.__wrapped__ = function  # type: ignore[attr-defined] # reports show where it is defined
+        run.__signature__ = signature  # type: ignore[attr-defined] # read by inspect
+        return run
+
+
+def _convert(key: str, of: str, conversion: Callable[[Any], Any], value: Any) -> Any:
+    """Convert one value. An exception is that of the conversion, not of the function."""
+    try:
+        return conversion(value)
+    except (KeyboardInterrupt, Unsupported, Broken, NotImplementedError):
+        raise
+    except BaseException as error:  # whatever a library raises
+        raise ConversionError(key, of, conversion, error) from error
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of a backend; what is empty is not set."""
+
+    #: The array library: one of `LIBRARIES`, or a module with ``asarray``.
     array: str = ""
     device: str = ""
     dtypes: tuple[str, ...] = ()
     convention: Convention | None = None
+    #: Other fields of its `Backend`.
     fields: Mapping[str, Any] = field(default_factory=dict)
+    #: How its arrays are made from NumPy arrays, if it takes none of `array`.
     conversion: Conversion | None = None
     operation: str = ""
 
     def over(self, other: "Settings") -> "Settings":
-        """Merge with other settings; these take precedence.
-
-        Examples
-        --------
-        >>> from attnspec.backends.user.settings import Settings
-        >>> Settings(device="cuda").over(Settings("torch", "cpu")).device
-        'cuda'
-        """
+        """Merge with other settings; these take precedence."""
         return Settings(
             self.array or other.array,
             self.device or other.device,
@@ -58,13 +123,13 @@ class Settings:
         )
 
 
-def settings_of(name: str, options: Mapping[str, str]) -> Settings:
+def settings_of_options(name: str, options: Mapping[str, str]) -> Settings:
     """Read the options after the name of a backend.
 
     Examples
     --------
-    >>> from attnspec.backends.user.settings import settings_of
-    >>> settings_of("m:f", {"array": "torch", "dtype": "float16,float32"}).dtypes
+    >>> from attnspec.backends.user.settings import settings_of_options
+    >>> settings_of_options("m:f", {"array": "torch", "dtype": "float16,float32"}).dtypes
     ('float16', 'float32')
     """
     unknown = set(options) - {"array", "device", "dtype"}
@@ -80,19 +145,117 @@ def settings_of(name: str, options: Mapping[str, str]) -> Settings:
     return Settings(options.get("array", ""), options.get("device", ""), dtypes)
 
 
-def check_options(names: Iterable[str]) -> None:
-    """Check the options after the names of backends, before anything is loaded.
+def settings_of_keywords(where: str, name: str, keywords: Mapping[str, Any]) -> Settings:
+    """Make settings from keys that are given in Python, where a file has lists for tuples and sets."""
+    table = {key: list(value) if isinstance(value, tuple | set) else value for key, value in keywords.items()}
+    check_keys(where, table, FUNCTION_KEYS)
+    return settings_of_table(where, name, table)
 
-    Examples
-    --------
-    >>> from attnspec.backends.user.settings import check_options
-    >>> check_options(["m:f?dtype=float31"])  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-        ...
-    attnspec.backends.errors.BackendError: backend m:f?dtype=float31: dtype: expected some of float16, ...
-    """
-    from attnspec.backends.names import OFFLINE, PROGRAM, UNTRUSTED, split_options
 
-    for name in names:
-        if not name.startswith((PROGRAM, OFFLINE, UNTRUSTED)):  # these have other options
-            settings_of(name, split_options(name)[1])
+def settings_of_table(where: str, name: str, table: Mapping[str, Any]) -> Settings:
+    """Make settings from the keys that describe a function."""
+    convention = Convention(
+        names=table.get("names", {}),
+        layout=table.get("layout", "BHSD"),
+        mask=table.get("mask", "attend"),
+        axes=table.get("axes"),
+        loop=table.get("loop", False),
+        sizes=table.get("sizes", {}),
+        mask_axes=table.get("mask_axes"),
+        past=tuple(table.get("past", ())),
+        returns=tuple(table.get("returns", ())),
+        always=table.get("always", {}),
+        given=tuple(table.get("given", ())),
+    )
+    as_it_is = ("accuracy", "profile", "versions", "dialect", "concurrent")
+    fields: dict[str, Any] = {key: table[key] for key in as_it_is if key in table}
+    fields |= {key: tuple(table[key]) for key in ("ignore", "claims") if key in table}
+    if "companions" in table:
+        fields["companions"] = _companions(where, name, table["companions"])
+    if "deviations" in table:
+        fields["deviations"] = tuple(_deviation(where, entry) for entry in table["deviations"])
+    constraints = _constraints(where, table)
+    if constraints != Constraints():
+        fields["constraints"] = constraints
+    return Settings(
+        table.get("array", ""),
+        table.get("device", ""),
+        tuple(table.get("dtypes", ())),
+        None if convention == Convention() else convention,
+        fields,
+        _conversion(name, table),
+        _operation(where, table),
+    )
+
+
+def _constraints(where: str, table: Mapping[str, Any]) -> Constraints:
+    multiple = table.get("multiple", 1)
+    both = [multiple, multiple] if isinstance(multiple, int) else list(multiple)
+    for key, numbers in (("depths", table.get("depths", ())), ("multiple", both)):
+        if not all(type(number) is int and number > 0 for number in numbers):
+            raise BackendError(f"{where}: {key}: expected positive integers, got {table[key]!r}")
+    if len(both) != 2:
+        raise BackendError(f"{where}: multiple: expected one integer or two, got {multiple!r}")
+    return Constraints(
+        axes=None if table.get("loop") else table.get("axes"),
+        depths=tuple(table.get("depths", ())),
+        multiple=(both[0], both[1]),
+        heads=table.get("heads", "grouped"),
+        always=dict(table.get("always", {})),
+        value_depth=table.get("value_depth", "any"),
+        bias_dtype=table.get("bias_dtype", "any"),
+    )
+
+
+def _conversion(name: str, table: Mapping[str, Any]) -> Conversion | None:
+    """Read the keys about conversions; None if there are none."""
+    if not {"library", "to_library", "to_numpy"} & set(table):
+        return None
+    functions = {}
+    for key in ("to_library", "to_numpy"):
+        if key in table:
+            functions[key] = find(name, table[key])[1] if isinstance(table[key], str) else table[key]
+            if not callable(functions[key]):
+                kind = type(functions[key]).__name__
+                raise BackendError(f"backend {name}: {key}: expected a function, got {kind}")
+    return Conversion(table.get("library", ""), **functions)
+
+
+def _operation(where: str, table: Mapping[str, Any]) -> str:
+    operation = str(table.get("operation", ""))
+    if operation and operation not in OPERATIONS:
+        raise BackendError(
+            f"{where}: operation: expected one of {', '.join(OPERATIONS)}, got {operation!r}"
+            + near(operation, OPERATIONS)
+        )
+    return operation
+
+
+def _companions(where: str, name: str, table: Mapping[str, Any]) -> dict[str, Callable[..., Any]]:
+    """Import the companions; a decorator gives them as functions."""
+    known = tuple(operation for operation in OPERATIONS if operation != "attention")
+    for operation in table:
+        if operation not in known:
+            raise BackendError(
+                f"{where}: companions: expected some of {', '.join(known)}, "
+                f"got {operation!r}{near(operation, known)}"
+            )
+    return {
+        operation: place if callable(place) else find(name, str(place))[1]
+        for operation, place in table.items()
+    }
+
+
+def _deviation(where: str, entry: Any) -> Deviation:
+    known = {"rules", "reason", "source", "dtypes", "outputs", "versions", "groups", "within"}
+    if isinstance(entry, Deviation):
+        return entry
+    if not isinstance(entry, dict) or not {"rules", "reason", "source"} <= set(entry) <= known:
+        raise BackendError(
+            f"{where}: deviations: expected rules, reason, source and optionally "
+            f"dtypes, outputs, versions, groups, within, got {entry!r}"
+        )
+    fields: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()
+    }
+    return Deviation(**fields)

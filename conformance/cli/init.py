@@ -17,14 +17,14 @@ import click
 def init(place: str, array: str, *, force: bool) -> None:
     """Infer how a function is called, and write it to attnspec.toml in this folder."""
     from attnspec.backends.names import FILE
-    from attnspec.backends.user.found import described
+    from attnspec.backends.user.inference import infer_configuration
 
     path = Path(FILE)
     if path.exists() and not force:
         raise click.UsageError(
             f"{FILE}: expected no such file in this folder, got one; --force overwrites it"
         )
-    text = described(place, array)
+    text = infer_configuration(place, array)
     path.write_text(text, encoding="utf-8")
     click.echo(text)
     click.echo(f"written to {FILE}; check its contents, then run: attnspec check")

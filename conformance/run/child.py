@@ -23,7 +23,7 @@ import numpy as np
 from attnspec import OPERATIONS, Case, SpecError, cases, find_rule
 from attnspec.backends import Backend, BackendError, load
 from attnspec.backends.constraints import ANY, Constraints
-from attnspec.backends.user.unknown import unknown_arguments
+from attnspec.backends.user.signature import explain_unknown_parameters
 from attnspec.case_json import read_cases
 from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.dtypes import in_each
@@ -177,7 +177,7 @@ class Child:
 
 def subject_of(name: str, backend: Backend) -> Subject:
     """Describe a backend for the results."""
-    unknown, notes = unknown_arguments(backend), "; ".join(backend.notes)
+    unknown, notes = explain_unknown_parameters(backend), "; ".join(backend.notes)
     problem = f"backend {name}: {unknown}" if unknown else ""
     return Subject(name, backend.library, backend.version, problem, notes)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from attnspec import SpecError, __version__
-from attnspec.backends.user.described import describe
+from attnspec.backends.user.function import describe
 from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.results import Footer, Header, Run, gathered

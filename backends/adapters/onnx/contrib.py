@@ -17,7 +17,7 @@ from attnspec.backends.adapters.onnx.runtime import VERSIONS, run
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
-from attnspec.backends.user.described import describe
+from attnspec.backends.user.function import describe
 
 Inputs = dict[str, NDArray[Any]]
 

@@ -11,7 +11,7 @@ from attnspec.backends.adapters.onnx.conditions import (
 from attnspec.backends.adapters.onnx.model import onnx_attention
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
-from attnspec.backends.user.described import describe
+from attnspec.backends.user.function import describe
 
 
 def reference_backend() -> Backend:

@@ -16,7 +16,7 @@ from attnspec.backends.adapters.onnx.model import onnx_attention
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
-from attnspec.backends.user.described import describe
+from attnspec.backends.user.function import describe
 
 #: The releases that were run.
 VERSIONS = ">=1.31,<1.32"

@@ -1,0 +1,346 @@
+"""Adapts a function with other names and another layout to the canonical signature."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from attnspec import OPERATIONS
+from attnspec.backends.errors import Unsupported
+from attnspec.backends.user.convention import PACKED, SIZES, Convention, check_convention
+from attnspec.backends.user.signature import native_names, required_parameters
+from attnspec.operations.letters import BATCH, HEADS
+
+_OPERATION = OPERATIONS["attention"]
+#: Arguments with batch axes but no heads axis: (*B, L), (*B, S), (*B).
+_BY_ENTRY = tuple(
+    argument.name
+    for argument in _OPERATION.named
+    if argument.axis(BATCH) is not None and argument.axis(*HEADS) is None
+)
+#: Arguments that broadcast to (*B, Hq, L, S).
+_OF_PAIRS = tuple(argument.name for argument in _OPERATION.named if argument.broadcasts)
+
+
+def adapt(name: str, function: Callable[..., Any], convention: Convention, xp: Any) -> Callable[..., Any]:
+    """Wrap a function with another convention in one with the canonical signature.
+
+    Examples
+    --------
+    >>> import inspect
+    >>> import numpy as np
+    >>> from attnspec.backends.user.adapter import adapt
+    >>> from attnspec.backends.user.convention import Convention
+    >>> def kernel(q, k, v, causal=False):
+    ...     return q
+    >>> names = {"query": "q", "key": "k", "value": "v", "is_causal": "causal"}
+    >>> inspect.signature(adapt("m:kernel", kernel, Convention(names), np))
+    <Signature (query, key, value, *, is_causal=None)>
+    """
+    check_convention(name, convention)
+    native = _native_names(name, function, convention)
+    options = [canonical for canonical in native if canonical not in _OPERATION.arrays]
+    options += ["query_offset"] if convention.past else []
+    returned_always = [f"return_{output}" for output in convention.returns[1:]]
+    given_always = options_in_every_call(name, function, convention)
+    kind = inspect.Parameter
+    signature = inspect.Signature(
+        [kind(array, kind.POSITIONAL_OR_KEYWORD) for array in _OPERATION.arrays]
+        + [
+            kind(option, kind.KEYWORD_ONLY, default=None)
+            for option in _OPERATION.options
+            if option in options or option in returned_always or option in convention.always
+        ]
+    )
+
+    def call_entry(call: dict[str, Any], wanted: Sequence[str]) -> list[Any]:
+        for option in given_always:
+            call.setdefault(option, _default(option, call["query"]))
+        outer = call["query"].shape[:-2]
+        call = _add_axes(call, axes)
+        if packed:
+            _check_packed(call)
+        sizes = {own: _sizes(call)[size] for size, own in convention.sizes.items()}
+        call = _split_past(call, convention.past)
+        if "mask" in native and native["mask"] == native.get("bias"):
+            call = _merge_mask_and_bias(call, xp)
+        if convention.mask == "ignore" and call.get("mask") is not None:
+            call["mask"] = _inverted(call["mask"])
+        call = _add_mask_axes(call, convention.mask_axes)
+        heads = (1, *call["query"].shape)[-3]
+        for array in (*_OPERATION.arrays, *([] if packed else convention.past)):
+            if array in call:
+                call[array] = _to_layout(call[array], convention.layout, xp)
+        # Options that the call does not have are not passed: the function uses its default.
+        returned = function(**{native.get(name, name): value for name, value in call.items()}, **sizes)
+        results = convention.returns or ("output", *wanted)
+        parts = dict(zip(results, [returned] if len(results) == 1 else list(returned), strict=True))
+        parts["output"] = _from_layout(parts["output"], convention.layout, heads, xp)
+        return [_remove_axes(parts[output], outer, axes) for output in ("output", *wanted)]
+
+    packed = convention.layout == PACKED
+    axes = 4 if packed else convention.axes
+
+    def run(*arrays: Any, **given: Any) -> Any:
+        call = signature.bind(*arrays, **given).arguments
+        wanted = [output for output in _OPERATION.outputs[1:] if call.get(f"return_{output}") is True]
+        call = {option: value for option, value in call.items() if option not in returned_always}
+        call = _without_always(call, convention.always, native)
+        if convention.loop and axes is not None:
+            results = call_each_entry(lambda entry: call_entry(entry, wanted), call, axes, xp)
+        else:
+            results = call_entry(call, wanted)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    run.__signature__ = signature  # type: ignore[attr-defined] # read by inspect
+    run.__wrapped__ = function  # type: ignore[attr-defined] # reports show where it is defined
+    run.convention = convention  # type: ignore[attr-defined] # marks it as adapted
+    return run
+
+
+def options_in_every_call(name: str, function: Callable[..., Any], convention: Convention) -> tuple[str, ...]:
+    """Name the options that are passed in every call: those in `given`, and those without a default."""
+    required = required_parameters(function)
+    return tuple(
+        option
+        for option, own in _native_names(name, function, convention).items()
+        if option not in _OPERATION.arrays and (option in convention.given or own in required)
+    )
+
+
+def _native_names(name: str, function: Callable[..., Any], convention: Convention) -> dict[str, str]:
+    return native_names(name, function, convention.names, convention.others)
+
+
+def _sizes(call: Mapping[str, Any]) -> dict[str, int]:
+    """Return the sizes of a call, by their names in `SIZES`."""
+    query, key, value = (call[array].shape for array in _OPERATION.arrays)
+    sizes = (prod(query[:-3]), (1, *query)[-3], (1, *key)[-3], query[-2], key[-2], query[-1], value[-1])
+    return dict(zip(SIZES, map(int, sizes), strict=True))
+
+
+def _without_always(
+    call: dict[str, Any], always: Mapping[str, Any], native: Mapping[str, str]
+) -> dict[str, Any]:
+    """Decline a call without the options that are always applied; drop those without a parameter."""
+    for option, value in always.items():
+        if call.get(option, _OPERATION.arguments[option].default) != value:
+            raise Unsupported(f"the function always applies {option} = {value}")
+    return {option: value for option, value in call.items() if option not in always or option in native}
+
+
+def _inverted(mask: Any) -> Any:
+    """Invert a mask; one of integers too, which the function must refuse."""
+    if not any(kind in str(mask.dtype) for kind in ("bool", "int")):
+        raise Unsupported(f"the function takes an inverted mask, and {mask.dtype} cannot be inverted")
+    return ~mask
+
+
+def _merge_mask_and_bias(call: dict[str, Any], xp: Any) -> dict[str, Any]:
+    """Combine mask and bias into one argument, for a function that tells them apart by the dtype."""
+    mask, bias = call.pop("mask", None), call.pop("bias", None)
+    for name, array, kind in (("mask", mask, "bool"), ("bias", bias, "float")):
+        if array is not None and kind not in str(array.dtype):
+            raise Unsupported(
+                f"the function tells mask and bias apart by the dtype: a {name} of {array.dtype} "
+                "cannot be passed"
+            )
+    if mask is not None and bias is not None:  # a mask is a bias of minus infinity (MASK-2)
+        mask, bias = None, xp.where(mask, bias, -float("inf"))
+    return call | {name: x for name, x in (("mask", mask), ("bias", bias)) if x is not None}
+
+
+def _default(option: str, query: Any) -> Any:
+    """Return the specified default of an option.
+
+    A depth of 0 has no default scale. With a scale of 1 the function itself has to refuse it (ERR-5).
+    """
+    return max(query.shape[-1], 1) ** -0.5 if option == "scale" else _OPERATION.arguments[option].default
+
+
+def _split_past(call: dict[str, Any], past: Sequence[str]) -> dict[str, Any]:
+    """Split keys and values at the query offset, if a function takes those before it separately.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.backends.user.adapter import _split_past
+    >>> query, key = np.ones((2, 4)), np.ones((5, 4))
+    >>> call = {"query": query, "key": key, "value": key, "query_offset": 3}
+    >>> {name: array.shape for name, array in _split_past(call, ("past_key", "past_value")).items()}
+    {'query': (2, 4), 'key': (2, 4), 'value': (2, 4), 'past_key': (3, 4), 'past_value': (3, 4)}
+    """
+    offset = call.get("query_offset")
+    if not past or offset is None or (isinstance(offset, int) and offset == 0):
+        return {name: value for name, value in call.items() if name != "query_offset" or not past}
+    before = call["key"].shape[-2] - call["query"].shape[-2]
+    if not isinstance(offset, int) or offset != before or before < 0:
+        raise Unsupported(
+            f"the function takes an offset as past keys: expected {before} for these sizes, got {offset}"
+        )
+    call = {name: value for name, value in call.items() if name != "query_offset"}
+    for name, own in zip(("key", "value"), past, strict=True):
+        call[own] = call[name][..., :offset, :]
+        call[name] = call[name][..., offset:, :]
+    return call
+
+
+def _add_axes(call: dict[str, Any], axes: int | None) -> dict[str, Any]:
+    """Add leading axes; arrays with different numbers of axes stay, for the function to refuse."""
+    numbers = {call[array].ndim for array in _OPERATION.arrays}
+    if axes is None or numbers == {axes} or len(numbers) > 1 or min(numbers) < 2:
+        return dict(call)
+    (got,) = numbers
+    if got > axes:
+        raise Unsupported(f"the function takes only arrays of {axes} axes, got {got}")
+    call = dict(call)
+    for array in _OPERATION.arrays:
+        call[array] = _with_leading(call[array], axes)
+    if axes == 4:  # a batch axis may have been added
+        for option in _BY_ENTRY:
+            if getattr(call.get(option), "shape", None) is not None and call[option].ndim < 2:
+                call[option] = call[option].reshape((1, *call[option].shape))
+    return call
+
+
+def _remove_axes(array: Any, outer: tuple[int, ...], axes: int | None) -> Any:
+    """Remove the leading axes that `_add_axes` added."""
+    added = 0 if axes is None else axes - 2 - len(outer)
+    if added <= 0 or tuple(array.shape[:added]) != (1,) * added:
+        return array
+    return array.reshape(tuple(array.shape[added:]))
+
+
+def _add_mask_axes(call: dict[str, Any], axes: int | None) -> dict[str, Any]:
+    """Add leading axes to the arrays of pairs of a query and a key."""
+    arrays = {name: call[name] for name in _OF_PAIRS if call.get(name) is not None}
+    if axes is None or not arrays:
+        return call
+    most = max(array.ndim for array in arrays.values())
+    if most > axes:
+        raise Unsupported(f"the function takes only masks of {axes} axes, got {most}")
+    return call | {name: _with_leading(array, axes) for name, array in arrays.items()}
+
+
+def _with_leading(array: Any, axes: int) -> Any:
+    return array.reshape((1,) * (axes - array.ndim) + tuple(array.shape))
+
+
+def _check_packed(call: dict[str, Any]) -> None:
+    """Decline a call that arrays without an axis of heads cannot express."""
+    key, value = call["key"], call["value"]
+    if key.ndim > 2 and value.ndim > 2 and key.shape[-3] != value.shape[-3]:
+        raise Unsupported(
+            f"the layout {PACKED} has as many heads of values as of keys: "
+            f"expected {key.shape[-3]}, got {value.shape[-3]}"
+        )
+
+
+def _to_layout(array: Any, layout: str, xp: Any) -> Any:
+    """Bring an array of (*B, H, S, D) into a layout."""
+    if layout == "BHSD" or array.ndim < (4 if layout == PACKED else 3):
+        return array
+    array = _swapped(array, xp)  # (*B, S, H, D)
+    if layout == PACKED:
+        return array.reshape((*array.shape[:-2], array.shape[-2] * array.shape[-1]))
+    return array
+
+
+def _from_layout(array: Any, layout: str, heads: int, xp: Any) -> Any:
+    """Bring an output in a layout to (*B, Hq, L, Dv)."""
+    if layout == PACKED and array.ndim == 3 and heads and not array.shape[-1] % heads:
+        array = array.reshape((*array.shape[:-1], heads, array.shape[-1] // heads))
+    elif layout != "BSHD":
+        return array
+    return _swapped(array, xp)
+
+
+def _swapped(array: Any, xp: Any) -> Any:
+    """Exchange the axes of heads and positions, if there are heads."""
+    if array.ndim < 3:
+        return array
+    order = [*range(array.ndim - 3), array.ndim - 2, array.ndim - 3, array.ndim - 1]
+    return xp.permute_dims(array, order) if hasattr(xp, "permute_dims") else array.transpose(order)
+
+
+def call_each_entry(
+    function: Callable[[dict[str, Any]], Sequence[Any]], call: dict[str, Any], axes: int, xp: Any
+) -> Sequence[Any]:
+    """Call a function once for each index of the axes that it lacks, and stack the results.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.backends.user.adapter import call_each_entry
+    >>> def first(call):
+    ...     return [call["value"][0, 0]]
+    >>> arrays = dict.fromkeys(("query", "key", "value"), np.arange(8.0).reshape(2, 2, 2))
+    >>> call_each_entry(first, arrays, 2, np)[0].tolist()
+    [0.0, 4.0]
+    """
+    query = call["query"]
+    lost = query.ndim - axes
+    lead = tuple(query.shape[: max(lost, 0)])
+    if lost <= 0 or not _have_same_entries(call, axes):
+        return function(call)  # it fits, or the function refuses arrays with so many axes
+    if 0 in lead:
+        raise Unsupported("the function is called once for each batch entry, got none")
+    results = [function(_entry(call, index, lead, axes)) for index in np.ndindex(lead)]
+    stacked = [xp.stack(list(parts)) for parts in zip(*results, strict=True)]
+    return [array.reshape((*lead, *array.shape[1:])) for array in stacked]
+
+
+def _have_same_entries(call: Mapping[str, Any], axes: int) -> bool:
+    """Whether the arrays have the same entries, and each query head has a key head."""
+    query, key, value = (tuple(call[array].shape) for array in _OPERATION.arrays)
+    if not len(query) == len(key) == len(value):
+        return False
+    if axes > 2:
+        return query[:-axes] == key[:-axes] == value[:-axes]
+    heads, shared = query[-3], key[-3]
+    return query[:-3] == key[:-3] and key[:-2] == value[:-2] and shared > 0 and heads % shared == 0
+
+
+def _entry(
+    call: Mapping[str, Any], index: tuple[int, ...], lead: tuple[int, ...], axes: int
+) -> dict[str, Any]:
+    """Take the arguments of one entry."""
+    batch = index if axes > 2 else index[:-1]
+    shared = index if axes > 2 else (*batch, index[-1] // (lead[-1] // call["key"].shape[-3]))
+    entry = dict(call)
+    entry["query"] = call["query"][index]
+    for name in ("key", "value"):
+        entry[name] = call[name][shared]
+    if axes == 2 and call.get("sinks") is not None:
+        if tuple(call["sinks"].shape) != lead[-1:]:
+            raise _misfit("sinks", f"an axis of {lead[-1]} heads", tuple(call["sinks"].shape))
+        entry["sinks"] = call["sinks"][index[-1]]
+    for name in _BY_ENTRY:
+        if getattr(call.get(name), "shape", None) is not None and batch:
+            if tuple(call[name].shape[: len(batch)]) != lead[: len(batch)]:
+                raise _misfit(name, f"entries of {lead[: len(batch)]}", tuple(call[name].shape))
+            entry[name] = call[name][batch]
+    for name in _OF_PAIRS:
+        if call.get(name) is not None:
+            entry[name] = _pairs_of_entry(name, call[name], index, lead, axes)
+    return entry
+
+
+def _pairs_of_entry(name: str, array: Any, index: tuple[int, ...], lead: tuple[int, ...], axes: int) -> Any:
+    """Take the pairs of one entry from an array that broadcasts."""
+    outer = max(array.ndim - axes, 0)
+    if outer > len(lead):
+        raise _misfit(name, f"at most {len(lead) + axes} axes", array.ndim)
+    own = []
+    first = len(lead) - outer
+    for size, at, whole in zip(array.shape[:outer], index[first:], lead[first:], strict=True):
+        if size not in (1, whole):
+            raise _misfit(name, f"axes of 1 or {whole} entries", size)
+        own.append(at if size > 1 else 0)
+    return array[tuple(own)]
+
+
+def _misfit(name: str, expected: str, got: Any) -> Unsupported:
+    return Unsupported(f"the function is called once for each entry: {name}: expected {expected}, got {got}")

@@ -1,0 +1,108 @@
+"""Describes a function as an ``attnspec.toml``, for ``attnspec init``."""
+
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from types import ModuleType
+
+from attnspec.backends.backend import Backend
+from attnspec.backends.errors import BackendError
+from attnspec.backends.library import LIBRARIES, imported_by, library_of, load_library
+from attnspec.backends.user.function import as_function
+from attnspec.backends.user.place import find
+from attnspec.backends.user.probe import Inference, probe
+
+
+def infer_configuration(place: str, array: str = "") -> str:
+    """Infer how a function is called, and return the text of an ``attnspec.toml``."""
+    module, target = find(place, place)
+    if isinstance(target, Backend):
+        raise BackendError(
+            f"backend {place}: expected a function, got a Backend, which needs no attnspec.toml"
+        )
+    function = as_function(place, target)
+    library = load_library(array or library_of(module))
+    backend = Backend(place, library, function, library.default_dtypes)
+    return configuration_text(place, library.name, probe(backend, function), package_of(module, library.name))
+
+
+def package_of(module: ModuleType, array: str) -> str:
+    """Return the installed package whose version applies to a module; empty if that of its arrays does.
+
+    This is the package of the module. If it is in none, and takes NumPy arrays, it is the one package that
+    the module imports.
+
+    Examples
+    --------
+    >>> import click.testing
+    >>> from attnspec.backends.user.inference import package_of
+    >>> package_of(click.testing, "numpy")
+    'click'
+    """
+    packages = metadata.packages_distributions()
+    known = {"attnspec", "ml_dtypes", *LIBRARIES.values()}
+    own = module.__name__.partition(".")[0]
+    if own in packages:
+        return "" if own in known else packages[own][0]
+    imported = sorted({name for name in imported_by(module) if name in packages} - known)
+    return packages[imported[0]][0] if array == "numpy" and len(imported) == 1 else ""
+
+
+def configuration_text(place: str, array: str, inference: Inference, library: str = "") -> str:
+    """Return the text of a configuration, with a reason for each key.
+
+    Examples
+    --------
+    >>> from attnspec.backends.user.convention import Convention
+    >>> from attnspec.backends.user.probe import Inference
+    >>> from attnspec.backends.user.inference import configuration_text
+    >>> inference = Inference(Convention(layout="BSHD"), why={"layout": "it was so"})
+    >>> print(configuration_text("my:kernel", "numpy", inference))
+    # Inferred by calling the function; `attnspec check` reads this file.
+    [backend]
+    function = "my:kernel"
+    array = "numpy"
+    layout = "BSHD"  # it was so
+    <BLANKLINE>
+    """
+    return "\n".join(_lines(place, array, inference, library)) + "\n"
+
+
+def _lines(place: str, array: str, inference: Inference, library: str) -> Iterator[str]:
+    convention, why = inference.convention, inference.why
+    yield from _head(place, array, library)
+    yield f'layout = "{convention.layout}"' + _because(why, "layout")
+    if convention.axes is not None:
+        yield f"axes = {convention.axes}" + _because(why, "axes")
+    if inference.depths:
+        yield f"depths = [{', '.join(map(str, inference.depths))}]{_because(why, 'depths')}"
+    if "mask" in why:
+        yield f'mask = "{convention.mask}"' + _because(why, "mask")
+    for key, words in (
+        ("returns", convention.returns),
+        ("given", convention.given),
+        ("ignore", inference.ignore),
+    ):
+        if words:
+            quoted = ", ".join(f'"{word}"' for word in words)
+            yield f"{key} = [{quoted}]{_because(why, key)}"
+    if convention.names:
+        yield "\n[backend.names]"
+        for ours, own in convention.names.items():
+            yield f'{ours} = "{own}"' + (_because(why, ours) if ours != "mask" else "")
+    if inference.dialect:
+        yield "\n[backend.dialect]"
+        for rule, variant in inference.dialect.items():
+            yield f'{rule} = "{variant}"{_because(why, rule)}'
+
+
+def _head(place: str, array: str, library: str) -> Iterator[str]:
+    yield "# Inferred by calling the function; `attnspec check` reads this file."
+    yield "[backend]"
+    yield f'function = "{place}"'
+    yield f'array = "{array}"'
+    if library:
+        yield f'library = "{library}"  # the installed package whose version applies'
+
+
+def _because(why: Mapping[str, str], key: str) -> str:
+    return f"  # {why[key]}" if key in why else ""

@@ -1,0 +1,241 @@
+"""The signature of a user's function: which canonical argument each parameter is, and which are unknown.
+
+No case passes a parameter that is not understood. A function with only such parameters would
+pass without being tested, so the run must not ignore them silently.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from attnspec import OPERATIONS
+from attnspec.backends.backend import Backend
+from attnspec.backends.errors import BackendError
+from attnspec.operations import REQUIRED
+from attnspec.operations.aliases import NO_COUNTERPART, meant, meant_in
+
+_OPERATION = OPERATIONS["attention"]
+_STARS: dict[Any, str] = {inspect.Parameter.VAR_KEYWORD: "**", inspect.Parameter.VAR_POSITIONAL: "*"}
+
+
+def signature_of(name: str, function: Any) -> inspect.Signature:
+    """Return the signature of a function, which functions of compiled code may lack."""
+    if not callable(function):
+        raise BackendError(f"backend {name}: expected a function or a Backend, got {type(function).__name__}")
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError) as error:
+        raise BackendError(
+            f"backend {name}: expected a function with a signature, got one of compiled code without it; "
+            "wrap it: def attention(query, key, value, *, scale=None): return NAME(query, key, value, ...)"
+        ) from error
+
+
+def check_signature(name: str, function: Any) -> None:
+    """Check that the signature of a function is one of attention."""
+    parameters = signature_of(name, function).parameters
+    arrays, known = _OPERATION.arrays, (*_OPERATION.arrays, *_OPERATION.options)
+    required = required_parameters(function)
+    if not set(arrays) <= set(parameters):
+        got = ", ".join(required) or "none"
+        raise BackendError(
+            f"backend {name}: expected {', '.join(arrays)}, got {got}"
+            + suggest_configuration(name, list(parameters))
+        )
+    if more := [parameter for parameter in required if parameter not in known]:
+        raise BackendError(
+            f"backend {name}: expected {', '.join(arrays)}, got {', '.join(required)}; "
+            f"give {', '.join(more)} a default, or bind it with functools.partial"
+        )
+
+
+def required_parameters(function: Callable[..., Any]) -> list[str]:
+    """Return the names of the parameters without a default."""
+    return [
+        parameter.name
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.default is parameter.empty and parameter.kind not in _STARS
+    ]
+
+
+def native_names(
+    name: str, function: Callable[..., Any], names: Mapping[str, str], others: Sequence[str] = ()
+) -> dict[str, str]:
+    """Map each canonical argument that a function has to the function's name for it."""
+    parameters = inspect.signature(function).parameters
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    canonical = (*_OPERATION.arrays, *_OPERATION.options)
+    native = {argument: names.get(argument, argument) for argument in canonical}
+    absent = [] if takes_any else [own for own in (*names.values(), *others) if own not in parameters]
+    absent += [
+        own for array in _OPERATION.arrays if (own := native[array]) not in parameters and array not in names
+    ]
+    if absent:
+        wanted, got = ", ".join(dict.fromkeys(absent)), ", ".join(parameters) or "no arguments"
+        raise BackendError(
+            f"backend {name}: expected a function with {wanted}, got {got}"
+            + suggest_configuration(name, list(parameters), names)
+        )
+    native = {argument: own for argument, own in native.items() if own in parameters or argument in names}
+    for argument, own in native.items():
+        other = next(key for key, value in native.items() if value == own)
+        if other != argument and {other, argument} != {"mask", "bias"}:
+            raise BackendError(
+                f"backend {name}: names: expected a different parameter for each argument, "
+                f"got {own} for {other} and {argument}"
+            )
+    required = [own for own in required_parameters(function) if own not in (*native.values(), *others)]
+    if required:
+        own = next((own for own in required if own.strip("_") in _OPERATION.arguments), required[0])
+        ours = own.strip("_") if own.strip("_") in _OPERATION.arguments else "value"
+        raise BackendError(
+            f"backend {name}: expected only canonical arguments to be required, got {', '.join(required)}; "
+            f'name the argument that it is, as in names = {{ {ours} = "{own}" }}, '
+            "add a default, or bind it with functools.partial"
+        )
+    return native
+
+
+def suggest_configuration(
+    name: str, parameters: Sequence[str], names: Mapping[str, str] | None = None
+) -> str:
+    """Suggest an ``attnspec.toml`` for arrays with other names; empty if they cannot be guessed.
+
+    Examples
+    --------
+    >>> from attnspec.backends.user.signature import suggest_configuration
+    >>> print(suggest_configuration("my:kernel", ["q", "k", "v", "causal"]))
+    ; write this in attnspec.toml, or run `attnspec init my:kernel`:
+    [backend]
+    function = "my:kernel"
+    [backend.names]
+    query = "q"
+    key = "k"
+    value = "v"
+    """
+    names = dict(names or {})
+    left = [own for own in parameters if own not in _OPERATION.arguments and own not in names.values()]
+    for array in (array for array in _OPERATION.arrays if array not in parameters and array not in names):
+        own = next((own for own in left if array in meant(own)), left[0] if left else "")
+        if not own:
+            return ""
+        left.remove(own)
+        names[array] = own
+    lines = [f'{canonical} = "{own}"' for canonical, own in names.items()]
+    place = name.partition("?")[0]
+    head = f"; write this in attnspec.toml, or run `attnspec init {place}`:"
+    return "\n".join((head, "[backend]", f'function = "{place}"', "[backend.names]", *lines))
+
+
+def operation_by_name(attribute: str, function: Callable[..., Any]) -> str:
+    """Return the operation of which a function has the name and the required arguments, or an empty string.
+
+    Examples
+    --------
+    >>> from attnspec.backends.user.signature import operation_by_name
+    >>> operation_by_name("split_heads", lambda features, *, heads: features)
+    'split_heads'
+    >>> operation_by_name("packed_attention", lambda query, key, value: query)  # without query_starts
+    ''
+    """
+    if attribute not in OPERATIONS or attribute == "attention":
+        return ""
+    return "" if _missing(attribute, function) else attribute
+
+
+def check_companion(name: str, operation: str, function: Callable[..., Any]) -> None:
+    """Check a function that is another operation than attention."""
+    if missing := _missing(operation, function):
+        known = ", ".join(signature_of(name, function).parameters) or "no arguments"
+        raise BackendError(
+            f"backend {name}: operation: expected a function of {operation} with {', '.join(missing)}, "
+            f"got {known}"
+        )
+
+
+def check_is_attention(name: str, function: Callable[..., Any]) -> None:
+    """Refuse a function that has the arguments of another operation, and not those of attention."""
+    if not _missing("attention", function):
+        return
+    fitting = [x for x in OPERATIONS if "attention" in x and not _missing(x, function)]
+    if fitting:
+        raise BackendError(
+            f"backend {name}: expected attention, got the arguments of {fitting[0]}; name the function "
+            f'{fitting[0]}, or write operation = "{fitting[0]}" in attnspec.toml'
+        )
+
+
+def _missing(operation: str, function: Callable[..., Any]) -> list[str]:
+    """Return the required arguments of an operation that a function does not have."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return [*OPERATIONS[operation].arrays]
+    arguments = OPERATIONS[operation].arguments.values()
+    return [x.name for x in arguments if x.default is REQUIRED and x.name not in parameters]
+
+
+def unknown_parameters(
+    function: Callable[..., Any], operation: str = "attention", mapped: Collection[str] = ()
+) -> tuple[str, ...]:
+    """List the parameters that are not in the specification.
+
+    Names that begin with an underscore and names that `functools.partial` has bound are left out.
+    """
+    known = {*OPERATIONS[operation].arrays, *OPERATIONS[operation].offers, *mapped}
+    bound = function.keywords if isinstance(function, functools.partial) else {}
+    return tuple(
+        _STARS.get(parameter.kind, "") + parameter.name
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.name not in (*known, *bound) and not parameter.name.startswith("_")
+    )
+
+
+def note_unknown_parameters(backend: Backend) -> Backend:
+    """Record in a backend the parameters that are not understood, except those in `ignore`."""
+    unknown = [*backend.not_understood, *unknown_parameters(backend.attention)]
+    for operation, function in backend.companions.items():
+        unknown += [f"{operation}: {name}" for name in unknown_parameters(function, operation)]
+    ignored = {name.strip("*") for name in backend.ignore}
+    left = [name for name in dict.fromkeys(unknown) if name.rpartition(" ")[2].strip("*") not in ignored]
+    return replace(backend, not_understood=tuple(left))
+
+
+def explain_unknown_parameters(backend: Backend) -> str:
+    """Describe the parameters that are not understood and what to write; empty if there are none.
+
+    If this is not empty, the run must fail.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from attnspec.backends import load
+    >>> from attnspec.backends.user.signature import explain_unknown_parameters
+    >>> mine = replace(load("numpy-portable"), not_understood=("causal", "attn_mask"))
+    >>> print(explain_unknown_parameters(mine))  # doctest: +NORMALIZE_WHITESPACE
+    not understood: causal (is_causal?), attn_mask (mask or bias?); no case tests this.
+    Map each to a canonical name, such as is_causal = "causal" under [backend.names] in attnspec.toml,
+    or ignore it: ignore = ["causal", "attn_mask"]
+    """
+    names = backend.not_understood
+    if not names:
+        return ""
+    guesses = {name: meant(name) for name in names}
+    described = ", ".join(f"{name} ({_hint(name)})" if _hint(name) else name for name in names)
+    example = next((f'{ours[0]} = "{name}"' for name, ours in guesses.items() if ours), 'OURS = "YOURS"')
+    quoted = ", ".join(f'"{name.rpartition(" ")[2]}"' for name in names)
+    return (
+        f"not understood: {described}; no case tests this. Map each to a canonical name, "
+        f"such as {example} under [backend.names] in attnspec.toml, "
+        f"or ignore it: ignore = [{quoted}]"
+    )
+
+
+def _hint(name: str) -> str:
+    """Suggest the meaning of a parameter."""
+    if name.startswith("*"):
+        return "the signature does not show what it takes: list it in names"
+    guesses = meant_in(*name.split(": ")) if ": " in name else meant(name)  # with a colon, of a companion
+    return f"{' or '.join(guesses)}?" if guesses else NO_COUNTERPART.get(name, "")
