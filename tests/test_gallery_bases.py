@@ -6,10 +6,10 @@ import pytest
 from attnspec.conformance.gallery import correct_bases, edges, entry, wrong_entries
 from attnspec.conformance.gallery.bases.online import TILED
 from attnspec.conformance.gallery.bases.splitting import DECODING
-from attnspec.conformance.gallery.edges.calls import MAKERS, Sized
+from attnspec.conformance.gallery.edges.calls import CALLS, SHOWN, Sized
 from attnspec.conformance.gallery.edges.entering import at, on
-from attnspec.conformance.gallery.edges.needs import CALLS, SHOWN
 from attnspec.conformance.gallery.entry import NEEDS, entries_of
+from attnspec.conformance.suite.edges import AT_EDGES
 from attnspec.conformance.suite.options import OPTIONS
 from attnspec.conformance.suite.problem import Shape
 
@@ -44,7 +44,7 @@ def _apart(got, wanted):
     )
 
 
-@pytest.mark.parametrize("options", MAKERS)
+@pytest.mark.parametrize("options", AT_EDGES)
 @pytest.mark.sample(20)
 def test_bases_are_correct_past_their_tiles(options):
     # Scores of 2000 lose as many digits as they have before the point.

@@ -13,7 +13,7 @@ from attnspec.conformance.sizes import sized
 from attnspec.conformance.sizes.covering import _FACTORS
 from attnspec.conformance.sizes.dialect import Dialect, Precision
 from attnspec.conformance.sizes.judge import compared, values_of
-from attnspec.conformance.sizes.problem import NAMES, edge, value_of
+from attnspec.conformance.suite.options import NAMES, edge, formula_option
 from attnspec.conformance.verdict import Difference
 from attnspec.formula import Formula
 from attnspec.reference.codebook.intervals import intervals
@@ -117,7 +117,7 @@ def test_no_value_of_an_option_allows_everything():
     for name in ("is_causal", "query_offset", "window", "left", "key_lengths", "query_lengths", "segments"):
         kept = 0
         for number in range(30):
-            options = value_of(name, number, (1,), 300, 300)
+            options = formula_option(name, number, (1,), 300, 300)
             low, high = intervals(options, 300, 300, 0)
             kept += bool((low > 0).any() or (high < 300).any())
         assert kept >= 15, name

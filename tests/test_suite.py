@@ -12,7 +12,7 @@ from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.expected import expected
 from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.suite import find, groups, items, require
-from attnspec.conformance.suite.options import OPTIONS, drawn
+from attnspec.conformance.suite.options import OPTIONS, draw_option
 from attnspec.conformance.suite.pairs import SKIPPED
 from attnspec.conformance.suite.problem import MASKED, problem_of
 from attnspec.conformance.verdict import Difference
@@ -156,7 +156,7 @@ def tell_apart(one, other):
 def test_every_argument_of_attention_is_an_option_of_the_suite():
     """But those that ask for an output: a new one is drawn beside every other, and searched."""
     problem = problem_of(MASKED[0], "float32", 1)
-    names = {name for option in OPTIONS for part in drawn(problem, option) for name in part}
+    names = {name for option in OPTIONS for part in draw_option(problem, option) for name in part}
     form = OPERATIONS["attention"]
     assert names == set(form.options) - set(form.names("asks"))
 

@@ -17,7 +17,7 @@ from attnspec.conformance.attribution.diagnosis import Gallery, chosen, tallied
 from attnspec.conformance.attribution.naming import Diagnosis
 from attnspec.conformance.gallery import Entry, entry, wrong_entries
 from attnspec.conformance.judge.dtypes import in_each
-from attnspec.conformance.suite.options import OPTIONS, drawn
+from attnspec.conformance.suite.options import OPTIONS, draw_option
 from attnspec.conformance.suite.problem import GROUPED, MASKED, Shape, problem_of
 
 #: Correct entries. Their steps together form the other base.
@@ -160,7 +160,7 @@ def probes(seed: int = 5) -> list[Case]:
         for dtype in ("float32", "float16"):
             for name in OPTIONS if number < len(_SHAPES) else ("plain",):
                 problem = problem_of(shape, dtype, seed + number)
-                needs, own = ({}, {}) if name == "plain" else drawn(problem, name)
+                needs, own = ({}, {}) if name == "plain" else draw_option(problem, name)
                 rule = OPTIONS[name].rule if name in OPTIONS else "SOFT-1"
                 title, arguments = f"a probe of {name}", problem.arguments | needs | own
                 id_ = f"errors-probe-{name.replace('_', '-')}-{number}"

@@ -9,6 +9,7 @@ from zlib import crc32
 
 import numpy as np
 
+from attnspec.conformance.suite.options import normal_option
 from attnspec.dtypes import FORMATS, numpy_dtype
 
 #: Arguments of a call, before they are rounded to a dtype.
@@ -150,23 +151,12 @@ def with_options(random: np.random.Generator, *size: int, of: tuple[str, ...]) -
     """Draw the options of these names in addition to the arrays."""
     drawn = plain(random, *size)
     batch, heads, _, queries, keys, _, _ = size
-    options: dict[str, Callable[[], Drawn]] = {
-        "causal": lambda: {"is_causal": True},
-        "window": lambda: {"window": (3, 0)},
-        "empty rows": lambda: {"mask": random.random((queries, keys)) < 2 / keys},
-        "softcap": lambda: {"softcap": 2.0, "query": 4 * drawn["query"]},
-        "bias": lambda: {"bias": random.normal(size=(1, heads, 1, keys))},
-        "full bias": lambda: {"bias": 4 * random.normal(size=(batch, heads, queries, keys))},
-        "sinks": lambda: {"sinks": 2 * random.normal(size=heads)},
-        "lse": lambda: {"d_lse": 4 * random.normal(size=(batch, heads, queries))},
-        "lse alone": lambda: {
-            "d_lse": random.normal(size=(batch, heads, queries)),
-            "d_output": 0 * drawn["d_output"],
-        },
-        "dropout": lambda: {"dropout_mask": random.random((queries, keys)) < 0.7, "dropout_rate": 0.3},
-    }
     for name in of:
-        drawn |= options[name]()
+        drawn |= normal_option(name, random, batch, heads, queries, keys)
+        if name == "softcap":
+            drawn["query"] = 4 * drawn["query"]
+        if name == "lse alone":
+            drawn["d_output"] = 0 * drawn["d_output"]
     return drawn
 
 

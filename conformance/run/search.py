@@ -15,7 +15,7 @@ from attnspec.backends import Backend
 from attnspec.case_json import write_cases
 from attnspec.conformance.judge.expected import expected
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.suite.options import OPTIONS, drawn
+from attnspec.conformance.suite.options import OPTIONS, draw_option
 from attnspec.conformance.suite.problem import Problem, Shape
 from attnspec.conformance.verdict import Verdict
 from attnspec.dialect import in_dtype
@@ -102,7 +102,7 @@ def calls(draw: st.DrawFn, backend: Backend) -> Case:
         if name.endswith("lengths") and min(problem.shape[-2:]) == 1:
             continue  # no length is between none and all
         # Each option has its own numbers, so that removing one does not change another.
-        needs, its = drawn(replace(problem, random=np.random.default_rng([*map(ord, name)])), name)
+        needs, its = draw_option(replace(problem, random=np.random.default_rng([*map(ord, name)])), name)
         if all(backend.has("attention", argument) for argument in (*needs, *its)):
             arguments |= {**needs, **its}
             own[name] = its

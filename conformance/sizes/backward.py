@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
 
-from attnspec.conformance.sizes.problem import Asked, edge, value_of
+from attnspec.conformance.sizes.problem import Asked
+from attnspec.conformance.suite.options import edge, formula_option
 from attnspec.formula import Formula
 
 _VJP = "attention_vjp"
@@ -55,7 +56,7 @@ def backward() -> Iterator[Asked]:
     """Gradients at the sizes at which kernels take other paths, each element of which is compared."""
     for number, (option, (queries, keys), depth, heads, dtype) in enumerate(_CALLS):
         batch = (1 + number % 2,)
-        given = {"d_lse": True} if option == "d_lse" else value_of(option, number, batch, queries, keys)
+        given = {"d_lse": True} if option == "d_lse" else formula_option(option, number, batch, queries, keys)
         formula = Formula(queries, keys, depth, depth, batch, *heads, seed=number, options=given)
         yield Asked(formula, dtype, operation=_VJP)
     for number, (keys, short) in enumerate(product((1025, 4097, 16385), (False, True))):
@@ -78,6 +79,6 @@ def backward() -> Iterator[Asked]:
 def backward_of_some() -> Iterator[Asked]:
     """Gradients for arbitrary numbers with any mask; the judged heads are chosen after the result came."""
     for number, (option, (queries, keys), depth, heads) in enumerate(_OF_SOME):
-        given = value_of(option, number, (2,), queries, keys)
+        given = formula_option(option, number, (2,), queries, keys)
         formula = Formula(queries, keys, depth, depth, (2,), *heads, words=0, seed=number, options=given)
         yield Asked(formula, ("float32", "bfloat16", "float32", "float16")[number % 4], operation=_VJP)

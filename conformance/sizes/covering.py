@@ -5,7 +5,8 @@ from itertools import chain, combinations, product
 from math import prod
 from typing import Any
 
-from attnspec.conformance.sizes.problem import NAMES, Asked, value_of
+from attnspec.conformance.sizes.problem import Asked
+from attnspec.conformance.suite.options import NAMES, formula_option
 from attnspec.formula import Formula
 
 _MULTIPLES = (16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256)
@@ -81,7 +82,7 @@ def _asked(options: tuple[str, ...], left: dict[str, list[Any]], number: int) ->
     queries, keys, batch = chosen["queries"], chosen["keys"], chosen["batch"]
     given: dict[str, Any] = {}
     for one in options:
-        given |= value_of(one, number, batch, queries, keys)
+        given |= formula_option(one, number, batch, queries, keys)
     sizes = (queries, keys, chosen["depth"], chosen["value_depth"], batch, heads, key_heads)
     return Asked(Formula(*sizes, seed=number, options=given), chosen["dtype"])
 

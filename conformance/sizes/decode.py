@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from attnspec.conformance.sizes.problem import Asked, edge
+from attnspec.conformance.sizes.problem import Asked
+from attnspec.conformance.suite.options import edge
 from attnspec.formula import Formula
 
 _LENGTHS = (128, 255, 257, 512, 1000, 1025, 2048, 4097, 8192, 16385, 32768, 65537, 131072)

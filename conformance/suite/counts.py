@@ -6,7 +6,8 @@ from itertools import product
 import numpy as np
 
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
-from attnspec.conformance.suite.paths import FORMS, OF_QUERIES, PER_ENTRY
+from attnspec.conformance.suite.options import FORMS, PER_ENTRY
+from attnspec.conformance.suite.paths import OF_QUERIES
 from attnspec.conformance.suite.problem import Shape
 from attnspec.conformance.suite.words import in_two_dtypes
 
@@ -33,21 +34,21 @@ _GROUPS = (
 @chapter.group("ERR-3", each=tuple(FORMS))
 def option_past_every_count(draw: Draw, form: str) -> Iterator[Yielded]:
     """An option holds for 33 heads, 33 batch entries, and more than 128, 256 and 512 features."""
-    rule, options = FORMS[form]
-    rules = OF_QUERIES if form == "mask of queries" else (rule, "ERR-3")
+    option = FORMS[form]
+    rules = OF_QUERIES if form == "mask of queries" else (option.rule, "ERR-3")
     for problem in in_two_dtypes(draw, _COUNTS):
-        yield Call(problem.arguments | options(problem), rules, outputs=("output", "lse"))
+        yield Call(problem.arguments | option.draw(problem), rules, outputs=("output", "lse"))
 
 
 @chapter.group("ERR-3", each=tuple(PER_ENTRY))
 def integers_of_many_entries(draw: Draw, name: str) -> Iterator[Yielded]:
     """Integers of each batch entry hold for 33 entries, also if only the last one is large."""
-    rule, options = PER_ENTRY[name]
+    option = PER_ENTRY[name]
     for problem in in_two_dtypes(draw, (Shape((33, 1), 20, 40, 4, 3),)):
-        drawn, most = options(problem), 19 if name == "query_lengths" else 38
+        own, most = option.draw(problem), 19 if name == "query_lengths" else 38
         last = np.arange(33) == 32
-        for found in (drawn, drawn | {name: np.where(last, most, 3)}):
-            yield Call(problem.arguments | found, (rule, "ERR-3"), outputs=("output", "lse"))
+        for integers in (own, own | {name: np.where(last, most, 3)}):
+            yield Call(problem.arguments | integers, (option.rule, "ERR-3"), outputs=("output", "lse"))
 
 
 @chapter.group("HEAD-1", each=tuple(product(("all keys", "is_causal"), range(len(_GROUPS)))))

@@ -15,7 +15,7 @@ from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.malformed import Malformed, malformed
 from attnspec.conformance.suite.malformed.fitting import BATCHES, SIZES
-from attnspec.conformance.suite.options import OPTIONS, drawn
+from attnspec.conformance.suite.options import OPTIONS, draw_option
 from attnspec.conformance.suite.problem import MASKED, Shape
 from attnspec.operations.gradients import primal
 
@@ -105,8 +105,8 @@ def no_heads(draw: Draw) -> Iterator[Yielded]:
 def earlier_calls(draw: Draw, option: str) -> Iterator[Yielded]:
     """A call with one argument changed, and changed back, gives its own result each time."""
     for problem in draw.in_each_dtype(MASKED[0]):
-        needs, first = drawn(problem, option)
-        _, second = drawn(problem, option)
+        needs, first = draw_option(problem, option)
+        _, second = draw_option(problem, option)
         before, after = (problem.arguments | needs | own for own in (first, second))
         plain = problem.arguments | needs
         yield Calls((before, after, plain, before), each_its_own, live=True, beside=True)

@@ -15,7 +15,7 @@ from attnspec.conformance.judge.expected import expected
 from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.relations.rounding_bias import signed_sum
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
-from attnspec.conformance.suite.options import OPTIONS, drawn
+from attnspec.conformance.suite.options import OPTIONS, draw_option
 from attnspec.conformance.suite.problem import GROUPED, MASKED, SHAPES, Problem, Shape
 from attnspec.dtypes import SHORT
 from attnspec.reference.budget.budget import budget
@@ -181,7 +181,9 @@ def gradients_past_every_tile(draw: Draw, option: str) -> Iterator[Yielded]:
     """The last query and the last key count as the first do, alone and with each option."""
     for shape in _TILED:
         for problem in draw.in_each_dtype(shape, dtypes=("float32",)):
-            needs, own = drawn(problem, option) if option in OPTIONS and shape is _TILED[0] else ({}, {})
+            needs, own = (
+                draw_option(problem, option) if option in OPTIONS and shape is _TILED[0] else ({}, {})
+            )
             if shape is _TILED[0] or option == "plain":
                 yield problem.arguments | needs | own | cotangents(problem, lse=option == "sinks")
 

@@ -10,7 +10,7 @@ from attnspec.case import Misuse
 from attnspec.conformance.suite.errors import each_its_own
 from attnspec.conformance.suite.gradients import cotangents
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
-from attnspec.conformance.suite.options import OPTIONS, drawn
+from attnspec.conformance.suite.options import OPTIONS, draw_option
 from attnspec.conformance.suite.problem import MASKED, SHAPES, Shape
 
 chapter = Chapter("gradients")
@@ -59,7 +59,7 @@ def earlier_gradients(draw: Draw, changed: str) -> Iterator[Yielded]:
     for problem in draw.in_each_dtype(MASKED[0], dtypes=("float32",)):
         before = problem.arguments | cotangents(problem)
         if changed in OPTIONS:
-            needs, own = drawn(problem, changed)
+            needs, own = draw_option(problem, changed)
             after = before | needs | own
         else:
             after = {name: np.flip(array) for name, array in before.items()}

@@ -8,7 +8,7 @@ import numpy as np
 
 from attnspec.conformance.suite.gradients import cotangents
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
-from attnspec.conformance.suite.options import OPTIONS, drawn, dropout, sinks
+from attnspec.conformance.suite.options import OPTIONS, draw_option, dropout, sinks
 from attnspec.conformance.suite.problem import GROUPED, MASKED
 
 chapter = Chapter("gradients")
@@ -75,7 +75,7 @@ def dropped_weights(draw: Draw, rate: str) -> Iterator[Yielded]:
 def masked_pairs(draw: Draw, option: str) -> Iterator[Yielded]:
     """The pairs that each source of masking disallows do not change the gradients."""
     for problem in draw.problems((*MASKED[:3], GROUPED[0])):
-        needs, own = drawn(problem, option)
+        needs, own = draw_option(problem, option)
         yield Call(problem.arguments | needs | own | cotangents(problem), ("GRAD-9", OPTIONS[option].rule))
 
 
@@ -85,7 +85,7 @@ def gradients_with_options_in_pairs(draw: Draw, pair: tuple[str, str]) -> Iterat
     shape = GROUPED[0] if "grouped" in pair else MASKED[0]
     dtype = ("float32", "float32", "float64", "float16")[_PAIRS.index(pair) % 4]
     problem = draw.problem(shape, dtype)
-    parts = [drawn(problem, name) for name in pair if name in OPTIONS]
+    parts = [draw_option(problem, name) for name in pair if name in OPTIONS]
     options = {name: thing for place in (0, 1) for part in parts for name, thing in part[place].items()}
     rules = tuple(dict.fromkeys(_RULES.get(name, "GRAD-9") for name in pair if name in OPTIONS))
     extra = tuple(rule for name, rule in (("grouped", "GRAD-3"), ("d_lse", "GRAD-6")) if name in pair)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from attnspec.conformance.judge.layout import LAYOUTS
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
-from attnspec.conformance.suite.options import OPTIONS, Options, biased, drawn
+from attnspec.conformance.suite.options import OPTIONS, Options, biased, draw_option
 from attnspec.conformance.suite.problem import SHAPES, Problem, Shape
 from attnspec.conformance.suite.words import in_two_dtypes
 
@@ -106,7 +106,7 @@ def _given(problem: Problem, option: str) -> Options:
     if option == "bias":
         return {"bias": biased(problem, amplitude=0.5)}
     if option not in ("query_offset", "query_lengths", "key_lengths"):
-        return drawn(problem, option)[1]
+        return draw_option(problem, option)[1]
     low, high = (0, max(1, problem.shape[-2] - 1)) if option == "query_lengths" else (20, 60)
     causal = {"is_causal": True} if option == "query_offset" else {}
     return {option: problem.random.integers(low, high + 1, problem.batch)} | causal

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from attnspec.conformance.suite.gradients import cotangents
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
-from attnspec.conformance.suite.options import OPTIONS, drawn, sinks
+from attnspec.conformance.suite.options import OPTIONS, draw_option, sinks
 from attnspec.conformance.suite.problem import Problem, Shape
 from attnspec.conformance.suite.sparsity import GARBAGE, MASKING, OTHERS, SHAPES
 
@@ -91,7 +91,7 @@ def lists_of_key_heads(draw: Draw) -> Iterator[Yielded]:
 def lists_and_masks(draw: Draw, option: str) -> Iterator[Yielded]:
     """A listed key is disallowed where another argument masks."""
     for problem in draw.problems(SHAPES[1:2]):
-        needs, own = drawn(problem, option)
+        needs, own = draw_option(problem, option)
         yield Call(
             problem.arguments | {"key_indices": _lists(problem, 4)} | needs | own,
             ("SPARSE-4", OPTIONS[option].rule),
@@ -102,7 +102,7 @@ def lists_and_masks(draw: Draw, option: str) -> Iterator[Yielded]:
 def lists_and_options(draw: Draw, option: str) -> Iterator[Yielded]:
     """Lists have their effect beside an option that changes scores or the denominator."""
     for problem in draw.problems(SHAPES[1:2]):
-        _, own = drawn(problem, option)
+        _, own = draw_option(problem, option)
         yield Call(
             problem.arguments | {"key_indices": _lists(problem, 4)} | own,
             ("SPARSE-6", OPTIONS[option].rule),

@@ -7,7 +7,7 @@ import numpy as np
 
 from attnspec.conformance.suite.codes import drawn_codes, drawn_scales
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
-from attnspec.conformance.suite.options import OPTIONS, drawn
+from attnspec.conformance.suite.options import OPTIONS, draw_option
 from attnspec.conformance.suite.problem import Problem, Shape
 from attnspec.dtypes import SHORT
 from attnspec.operations.quantization import ENCODINGS
@@ -45,7 +45,7 @@ def options_beside_codes_throughout(draw: Draw, option: str) -> Iterator[Yielded
     """Options of attention have their effect on decoded arrays."""
     encoding = ENCODINGS[_OPTIONS.index(option) % len(ENCODINGS)]
     for problem in draw.problems((_PLAIN,)):
-        needs, own = drawn(problem, option)
+        needs, own = draw_option(problem, option)
         yield Call(_call(problem, encoding, "token") | needs | own, ("QUANT-10", OPTIONS[option].rule))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
-from attnspec.conformance.suite.options import OPTIONS, drawn, sinks
+from attnspec.conformance.suite.options import OPTIONS, draw_option, sinks
 from attnspec.conformance.suite.problem import GROUPED, MASKED, Problem, Shape
 
 chapter = Chapter("softmax")
@@ -31,7 +31,7 @@ def maximum_of_each_row(draw: Draw) -> Iterator[Yielded]:
 def maximum_with_options(draw: Draw, option: str) -> Iterator[Yielded]:
     """The maximum is that of the scores after scale, softcap and bias, over the allowed keys."""
     for problem in draw.problems(GROUPED[:1]):
-        needs, own = drawn(problem, option)
+        needs, own = draw_option(problem, option)
         yield _asked(problem, needs | own, "SOFT-8", OPTIONS[option].rule)
 
 

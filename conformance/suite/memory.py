@@ -22,7 +22,7 @@ from attnspec.conformance.relations.memory import (
 )
 from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
-from attnspec.conformance.suite.options import OPTIONS, Options, biased, drawn, sinks
+from attnspec.conformance.suite.options import OPTIONS, Options, biased, draw_option, sinks
 from attnspec.conformance.suite.problem import Problem, Shape
 from attnspec.conformance.suite.words import few_words
 
@@ -117,7 +117,7 @@ def sizes_in_turn(draw: Draw, option: str) -> Iterator[Yielded]:
     sizes = []
     for index, shape in enumerate(shapes):
         problem = _problem(draw, shape, index)
-        given = ({}, {}) if option == "nothing" or shape.queries == 1 else drawn(problem, option)
+        given = ({}, {}) if option == "nothing" or shape.queries == 1 else draw_option(problem, option)
         sizes.append(problem.arguments | given[0] | given[1])
     yield _related(each_in_turn, *sizes)
     yield _related(each_in_turn, *reversed(sizes), sizes[-1])
@@ -132,8 +132,8 @@ def option_changed_in_turn(draw: Draw, option: str) -> Iterator[Yielded]:
             own: list[Options] = [{option: np.array(lengths)} for lengths in ((0, 1), (1, 0))]
             needs: Options = {}
         else:
-            needs, first = drawn(problem, option)
-            own = [first, drawn(problem, option)[1]]
+            needs, first = draw_option(problem, option)
+            own = [first, draw_option(problem, option)[1]]
         plain = problem.arguments | needs
         yield _related(each_in_turn, plain, plain | own[0], plain | own[1], plain, plain | own[0])
 
@@ -193,7 +193,7 @@ def calls_from_threads(draw: Draw, option: str) -> Iterator[Yielded]:
     calls = []
     for index, shape in enumerate((_FEW, _FEW, _FEW, _LONG)):
         problem = _problem(draw, shape, index)
-        needs, own = ({}, {}) if option == "nothing" else drawn(problem, option)
+        needs, own = ({}, {}) if option == "nothing" else draw_option(problem, option)
         calls.append(problem.arguments | needs | (own if index != 2 else {}))
     yield _related(from_threads, *calls)
 

@@ -15,7 +15,7 @@ from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.relations.rounding_bias import signed_mean
 from attnspec.conformance.suite.datasets import DATASETS
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
-from attnspec.conformance.suite.options import OPTIONS, drawn
+from attnspec.conformance.suite.options import OPTIONS, draw_option
 from attnspec.conformance.suite.problem import MASKED, SHAPES, Shape
 from attnspec.dtypes import SHORT
 from attnspec.reference.budget.budget import budget
@@ -120,7 +120,7 @@ def _is_unbiased(backend: Backend, calls: tuple[Case, ...]) -> Found:
 def inputs_beside(draw: Draw, option: str) -> Iterator[Yielded]:
     """Every input has the same bytes after the call."""
     for drawn_problem in draw.in_each_dtype(MASKED[0]):
-        needs, own = drawn(drawn_problem, option)
+        needs, own = draw_option(drawn_problem, option)
         yield Calls((drawn_problem.arguments | needs | own,), _only_called, live=True, beside=True)
 
 
@@ -129,7 +129,7 @@ def inputs_beside_each_other(draw: Draw) -> Iterator[Yielded]:
     """Mask, bias and dropout mask in one call are not written into one another."""
     every = ("mask", "bias", "dropout", "sinks", "is_causal")
     for drawn_problem in draw.in_each_dtype(MASKED[0]):
-        options = {name: drawn(drawn_problem, name)[1] for name in every}
+        options = {name: draw_option(drawn_problem, name)[1] for name in every}
         for chosen in (every, ("mask", "bias", "is_causal"), ("bias", "is_causal"), ("mask", "bias")):
             own = {name: thing for option in chosen for name, thing in options[option].items()}
             yield Calls((drawn_problem.arguments | own,), _only_called, live=True, beside=True)

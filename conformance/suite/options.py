@@ -1,7 +1,19 @@
-"""The options of attention, each with a function that draws a value that matters in a problem."""
+"""The options of attention: all values that the suite, the sizes, the gallery and the tools draw for them.
+
+Each table has one purpose, and names what is drawn:
+
+- `OPTIONS`: each option with a value that matters in a small problem.
+- `FORMS`, `PER_ENTRY`, `EMPTY_ROWS`: each form of an option, in problems of every size.
+- `OVER_TILES`, `OF_SCORES`: options that matter in each of four tiles of 128 keys.
+- `formula_option`: options of a problem by formula, which the sizes need.
+- `normal_option`: options beside normally distributed numbers, which the evidence of the budgets needs.
+
+`attnspec.conformance.suite.edges` draws options that matter at the edges of tiles.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import prod
 from types import MappingProxyType
 from typing import Any
 
@@ -10,32 +22,40 @@ from numpy.typing import NDArray
 
 from attnspec.conformance.suite.problem import Problem
 
+Array = NDArray[Any]
 Options = dict[str, Any]
+Maker = Callable[[Problem], Options]
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a call.
+    """One option of a call: its rule, and its arguments by canonical name.
 
-    Attributes
-    ----------
-    rule : str
-        Its rule.
-    draw : callable
-        Draws its arguments, by canonical name.
-    needs : callable
-        Draws other arguments without which it has no effect.
+    `needs` draws other arguments without which it has no effect.
     """
 
     rule: str
-    draw: Callable[[Problem], Options]
-    needs: Callable[[Problem], Options] = lambda _: {}
+    draw: Maker
+    needs: Maker = lambda _: {}
 
 
-def biased(problem: Problem, *, amplitude: float = 2.0) -> NDArray[Any]:
+# Options of small problems.
+
+
+def added(problem: Problem, *shape: int, amplitude: float = 0.5) -> Array:
+    """Draw a bias of some shape, by default of the scores' shape."""
+    return problem.array(*shape or problem.shape, amplitude=amplitude)
+
+
+def hidden(problem: Problem, allowed: Array, bias: Array) -> Array:
+    """Put minus infinity into a bias where keys are not allowed."""
+    return np.where(allowed, bias, -np.inf).astype(problem.query.dtype)
+
+
+def biased(problem: Problem, *, amplitude: float = 2.0) -> Array:
     """Draw a bias of the scores' shape with some minus infinity, but not for the first key."""
-    bias = problem.array(*problem.shape, amplitude=amplitude)
-    return np.where(problem.mask(), bias, -np.inf).astype(bias.dtype)
+    bias = added(problem, amplitude=amplitude)
+    return hidden(problem, problem.mask(), bias)
 
 
 def window(problem: Problem) -> Options:
@@ -78,12 +98,8 @@ def dropout(problem: Problem) -> Options:
     return {"dropout_mask": problem.broadcastable(kept), "dropout_rate": problem.choice(0.25, 0.3, 0.5)}
 
 
-def _lengths(name: str, axis: int) -> Callable[[Problem], Options]:
+def _lengths(name: str, axis: int) -> Maker:
     return lambda problem: {name: problem.integers(1, problem.shape[axis] - 1)}
-
-
-def _mask(problem: Problem) -> Options:
-    return {"mask": problem.mask()}
 
 
 #: The options by their names in the suite. Two options together have the rule MASK-4 if both mask.
@@ -92,7 +108,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
         "scale": Option("SCORE-3", lambda problem: {"scale": problem.choice(0.0, 1.5, -1.0)}),
         "softcap": Option("SCORE-5", lambda problem: {"softcap": problem.choice(0.25, 0.5)}),
         "bias": Option("SCORE-4", lambda problem: {"bias": biased(problem)}),
-        "mask": Option("MASK-1", _mask),
+        "mask": Option("MASK-1", lambda problem: {"mask": problem.mask()}),
         "is_causal": Option("MASK-3", lambda _: {"is_causal": True}),
         "query_offset": Option("MASK-7", offset, lambda _: {"is_causal": True}),
         "window": Option("MASK-8", narrow_window),
@@ -106,16 +122,268 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
 )
 
 
-def drawn(problem: Problem, name: str) -> tuple[Options, Options]:
+def draw_option(problem: Problem, name: str) -> tuple[Options, Options]:
     """Draw an option of a problem: the other arguments that it needs, and its own arguments.
 
     Examples
     --------
-    >>> from attnspec.conformance.suite.options import drawn
+    >>> from attnspec.conformance.suite.options import draw_option
     >>> from attnspec.conformance.suite.problem import SHAPES, problem_of
-    >>> needs, own = drawn(problem_of(SHAPES[1], "float32", 1), "query_offset")
+    >>> needs, own = draw_option(problem_of(SHAPES[1], "float32", 1), "query_offset")
     >>> needs, list(own)
     ({'is_causal': True}, ['query_offset'])
     """
     option = OPTIONS[name]
     return option.needs(problem), option.draw(problem)
+
+
+# Forms of options in problems of every size.
+
+
+def _scale(problem: Problem) -> float:
+    """Return about one and a half times the default, a number that every dtype holds."""
+    return float(np.ceil(96 / np.sqrt(problem.query.shape[-1])) / 64)
+
+
+def _late_offset(problem: Problem, size: tuple[int, ...] = ()) -> NDArray[np.int64]:
+    """Draw offsets that leave the last keys to no query."""
+    queries, keys = problem.shape[-2:]
+    low = max(1, (keys - queries) // 2)
+    return problem.random.integers(low, max(low + 1, keys - queries), size)
+
+
+def _key_lengths(problem: Problem, size: tuple[int, ...] = ()) -> NDArray[np.int64]:
+    keys = problem.shape[-1]
+    return problem.random.integers(keys // 2, keys, size)
+
+
+def _query_lengths(problem: Problem, size: tuple[int, ...] = ()) -> NDArray[np.int64]:
+    """Draw lengths. The length of a single query is 0 for every second entry."""
+    queries = problem.shape[-2]
+    if queries > 1:
+        return problem.random.integers(queries // 2, queries, size)
+    return (np.arange(int(np.prod(size))) % 2).reshape(size)
+
+
+def _masked(problem: Problem, *shape: int) -> Options:
+    """Draw a mask of some shape with at least one allowed place."""
+    mask = problem.random.random(shape) < 0.6
+    mask.flat[-1] = True
+    return {"mask": mask}
+
+
+def _minus_infinity(problem: Problem) -> Options:
+    mask = problem.mask()
+    return {"bias": hidden(problem, mask, added(problem))}
+
+
+def _wide_window(problem: Problem) -> Options:
+    keys = problem.shape[-1]
+    left, right = (int(problem.random.integers(keys // 4, keys // 2)) for _ in range(2))
+    return {"window": (left, right)}
+
+
+def _late_window(problem: Problem) -> Options:
+    """Draw a window of the last queries that leaves out the first keys and the last one."""
+    queries, keys = problem.shape[-2:]
+    left = int(problem.random.integers(keys // 3, keys // 2))
+    return {"window": (left, 0), "query_offset": max(0, keys - queries - 1)}
+
+
+def full_dropout(problem: Problem, **rate: float) -> Options:
+    """Draw the kept weights, in an array of the scores' shape."""
+    return {"dropout_mask": problem.random.random(problem.shape) < 0.7} | rate
+
+
+#: The forms of each option.
+FORMS: Mapping[str, Option] = MappingProxyType(
+    {
+        "nothing": Option("SOFT-3", lambda _: {}),
+        "scale": Option("SCORE-3", lambda p: {"scale": _scale(p)}),
+        "negative scale": Option("SCORE-3", lambda p: {"scale": -_scale(p)}),
+        "softcap": Option("SCORE-5", lambda _: {"softcap": 0.25}),
+        "bias": Option("SCORE-4", lambda p: {"bias": added(p)}),
+        "bias of heads": Option("SCORE-4", lambda p: {"bias": added(p, p.shape[-3], 1, p.shape[-1])}),
+        "bias of minus infinity": Option("MASK-2", _minus_infinity),
+        "mask": Option("MASK-1", lambda p: _masked(p, *p.shape)),
+        "mask of heads": Option("MASK-1", lambda p: _masked(p, p.shape[-3], 1, p.shape[-1])),
+        "mask of batch entries": Option("MASK-1", lambda p: _masked(p, *p.batch, 1, *p.shape[-2:])),
+        "mask of queries": Option("MASK-1", lambda p: _masked(p, *p.shape[:-1], 1)),
+        "mask of keys": Option("MASK-1", lambda p: _masked(p, p.shape[-1])),
+        "is_causal": OPTIONS["is_causal"],
+        "query_offset": Option("MASK-7", lambda p: {"is_causal": True, "query_offset": int(_late_offset(p))}),
+        "window": Option("MASK-8", _wide_window),
+        "window and offset": Option("MASK-8", _late_window),
+        "query_lengths": Option("MASK-10", lambda p: {"query_lengths": int(_query_lengths(p))}),
+        "key_lengths": Option("MASK-9", lambda p: {"key_lengths": int(_key_lengths(p))}),
+        "segments": OPTIONS["segments"],
+        "sinks": OPTIONS["sinks"],
+        "dropout": Option("DROP-1", full_dropout),
+        "dropout_rate": Option("DROP-2", lambda p: full_dropout(p, dropout_rate=0.25)),
+    }
+)
+#: Integers of each batch entry.
+PER_ENTRY: Mapping[str, Option] = MappingProxyType(
+    {
+        "query_offset": Option(
+            "MASK-7", lambda p: {"is_causal": True, "query_offset": _late_offset(p, p.batch)}
+        ),
+        "query_lengths": Option("MASK-10", lambda p: {"query_lengths": _query_lengths(p, p.batch)}),
+        "key_lengths": Option("MASK-9", lambda p: {"key_lengths": _key_lengths(p, p.batch)}),
+    }
+)
+
+
+def _empty_last_rows(problem: Problem) -> NDArray[np.bool_]:
+    """Draw a mask that leaves nothing to the last query of every second head."""
+    mask = problem.mask()
+    mask[..., ::2, -1, :] = False
+    return mask
+
+
+def _no_keys(problem: Problem) -> NDArray[np.int64]:
+    """Draw key lengths that are 0 for the first batch entry and every second one after it."""
+    entry = np.arange(prod(problem.batch))
+    return np.where(entry % 2, problem.shape[-1] // 2, 0).reshape(problem.batch)
+
+
+#: Arguments that leave queries without a key.
+EMPTY_ROWS: Mapping[str, Maker] = MappingProxyType(
+    {
+        "mask": lambda p: {"mask": _empty_last_rows(p)},
+        "bias": lambda p: {"bias": hidden(p, _empty_last_rows(p), added(p))},
+        "key_lengths": lambda p: {"key_lengths": _no_keys(p)},
+        "query_offset": lambda p: {"is_causal": True, "query_offset": -((p.shape[-2] + 1) // 2)},
+    }
+)
+
+# Options that matter in each of four tiles of 128 keys.
+
+
+def _outer_tiles(problem: Problem) -> NDArray[np.bool_]:
+    """Allow the keys outside the second and the third tile."""
+    place = np.arange(problem.shape[-1])
+    return (place < 128) | (place >= 384)
+
+
+def _segments_that_return(problem: Problem) -> Options:
+    """Make packed segments, of which that of the queries comes back after another one."""
+    queries, keys = problem.shape[-2:]
+    middle = (~_outer_tiles(problem)).astype(np.int64)
+    return {
+        "query_segment_ids": np.zeros((*problem.batch, queries), np.int64),
+        "key_segment_ids": np.broadcast_to(middle, (*problem.batch, keys)).copy(),
+    }
+
+
+#: Options by what they do to the tiles.
+OVER_TILES: Mapping[str, Option] = MappingProxyType(
+    {
+        "nothing": FORMS["nothing"],
+        "mask without the middle": Option("MASK-1", lambda p: {"mask": _outer_tiles(p)}),
+        "bias without the middle": Option("MASK-2", lambda p: {"bias": hidden(p, _outer_tiles(p), added(p))}),
+        "segments that come back": Option("MASK-11", _segments_that_return),
+        "mask of heads": Option(
+            "MASK-1", lambda p: {"mask": p.random.random((p.shape[-3], 1, p.shape[-1])) < 0.6}
+        ),
+        "bias of heads": FORMS["bias of heads"],
+        "sinks": OPTIONS["sinks"],
+        "causal": Option("MASK-7", lambda _: {"is_causal": True, "query_offset": 390}),
+        "window": Option("MASK-8", lambda _: {"window": (370, 0), "query_offset": 395}),
+        "key_lengths": Option("MASK-9", lambda _: {"key_lengths": 390}),
+    }
+)
+#: The options of scores, which an implementation applies in one order.
+OF_SCORES: Mapping[str, Option] = MappingProxyType(
+    {
+        "scale": Option("SCORE-3", lambda _: {"scale": -0.75}),
+        "softcap": FORMS["softcap"],
+        "bias": FORMS["bias"],
+        "sinks": OPTIONS["sinks"],
+        "dropout": Option("DROP-1", lambda p: full_dropout(p, dropout_rate=0.25)),
+    }
+)
+
+# Options of problems by formula.
+
+#: The sizes of tiles in use.
+TILES = (16, 32, 64, 128, 256)
+#: Axes of masks and biases.
+_AXES = (("L", "S"), ("B", "H", "L", "S"), ("S",), ("B", "S"), ("H", "L", "S"), ("B", "L", "S"))
+#: The names of options by formula. Those in one line exclude each other.
+NAMES = (
+    ("plain", "is_causal", "query_offset", "window", "left"),
+    ("key_lengths", "segments"),
+    ("query_lengths",),
+    ("mask", "dropout", "bias"),
+    ("sinks", "scale", "softcap"),
+)
+
+
+def edge(number: int, most: int) -> int:
+    """Return an integer on, before or after a multiple of a tile, another for each number, below `most`.
+
+    Below 18, where no tile has a place, it is half of `most`, and at least 1.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.suite.options import edge
+    >>> [edge(number, 300) for number in range(6)], edge(0, 9)
+    ([15, 32, 65, 127, 256, 33], 4)
+    """
+    tiles = [tile for tile in TILES if tile + 1 < most]
+    if not tiles:
+        return max(most // 2, 1)
+    tile = tiles[number % len(tiles)]
+    place = tile * (1 + number // len(tiles) % 3) + number % 3 - 1
+    while place >= most:
+        place -= tile
+    return place
+
+
+def formula_option(name: str, number: int, batch: tuple[int, ...], queries: int, keys: int) -> Options:
+    """Return the value of an option in a problem by formula, and what it needs."""
+    axes = _AXES[number % len(_AXES)]
+    last = keys - queries  # the offset of the last query at the last key
+    offset = {"query_offset": last} if last else {}  # many kernels with a window have no offset
+    lengths = {"key_lengths": keys, "query_lengths": queries}
+    if name in lengths:
+        return {name: tuple(edge(number + 7 * entry, lengths[name]) for entry in range(prod(batch)))}
+    values: dict[str, Options] = {
+        "plain": {},
+        "is_causal": {"is_causal": True},
+        "query_offset": {"is_causal": True, "query_offset": (last, edge(number, keys))[number % 2]},
+        "window": {"window": (edge(number, keys), edge(number + 3, keys))} | offset,
+        "left": {"window": (edge(number, keys), None), "is_causal": True} | offset,
+        "segments": {"segments": edge(number, keys)},
+        "mask": {"mask": axes},
+        "bias": {"bias": axes},
+        "dropout": {"dropout_mask": axes, "dropout_rate": (0.5, 0.25)[number % 2]},
+        "sinks": {"sinks": True},
+        "scale": {"scale": (-0.25, 0.5, 0.0, -1.0 / 16)[number % 4]},
+        "softcap": {"softcap": (1.0, 3.0)[number % 2]},
+    }
+    return values[name]
+
+
+# Options beside normally distributed numbers.
+
+
+def normal_option(
+    name: str, random: np.random.Generator, batch: int, heads: int, queries: int, keys: int
+) -> Options:
+    """Draw an option of attention or of its gradients."""
+    scores = (batch, heads, queries, keys)
+    makers: Mapping[str, Callable[[], Options]] = {
+        "causal": lambda: {"is_causal": True},
+        "window": lambda: {"window": (3, 0)},
+        "empty rows": lambda: {"mask": random.random((queries, keys)) < 2 / keys},
+        "softcap": lambda: {"softcap": 2.0},
+        "bias": lambda: {"bias": random.normal(size=(1, heads, 1, keys))},
+        "full bias": lambda: {"bias": 4 * random.normal(size=scores)},
+        "sinks": lambda: {"sinks": 2 * random.normal(size=heads)},
+        "lse": lambda: {"d_lse": 4 * random.normal(size=scores[:-1])},
+        "lse alone": lambda: {"d_lse": random.normal(size=scores[:-1])},
+        "dropout": lambda: {"dropout_mask": random.random((queries, keys)) < 0.7, "dropout_rate": 0.3},
+    }
+    return makers[name]()

@@ -14,7 +14,7 @@ from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.expected import exact
 from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
-from attnspec.conformance.suite.options import OPTIONS, drawn
+from attnspec.conformance.suite.options import OPTIONS, draw_option
 from attnspec.conformance.suite.problem import GROUPED, MASKED, SHAPES, Problem, Shape
 from attnspec.conformance.verdict import Difference
 
@@ -70,7 +70,7 @@ SKIPPED: dict[tuple[str, int], int] = {
 def option_has_an_effect(draw: Draw, option: str) -> Iterator[Yielded]:
     """An option that is accepted changes the result where it has to."""
     for problem in _problems(draw, _SHAPE, 0, lambda problem: _matters(problem, option)):
-        needs, own = drawn(problem, option)
+        needs, own = draw_option(problem, option)
         yield Calls((problem.arguments | needs, problem.arguments | needs | own), _differ)
 
 
@@ -104,7 +104,7 @@ def options_in_pairs(draw: Draw, pair: tuple[str, str]) -> Iterator[Yielded]:
 
 def together(problem: Problem, pair: tuple[str, str]) -> dict[str, Any]:
     """Draw the arguments of a call with two options of a problem."""
-    parts = [drawn(problem, name) for name in pair if name in OPTIONS]
+    parts = [draw_option(problem, name) for name in pair if name in OPTIONS]
     arguments: dict[str, Any] = dict(problem.arguments)
     for needs, _ in parts:
         arguments |= needs
@@ -129,7 +129,7 @@ def _problems(
 
 def _matters(problem: Problem, option: str) -> bool:
     """Whether an option has an effect that is visible in every dtype."""
-    needs, own = drawn(problem, option)
+    needs, own = draw_option(problem, option)
     less, more = (exact("attention", problem.arguments | needs | more)["output"] for more in ({}, own))
     return bool(np.abs(less - more).max() > 1 / 8)
 
@@ -138,7 +138,7 @@ def _matters(problem: Problem, option: str) -> bool:
 def option_past_every_tile(draw: Draw, option: str) -> Iterator[Yielded]:
     """An option holds for the last query and the last key as for the first."""
     for problem in draw.in_each_dtype(_TILED, dtypes=("float32", "float64")):
-        needs, own = drawn(problem, option)
+        needs, own = draw_option(problem, option)
         yield Call(problem.arguments | needs | own, (OPTIONS[option].rule,))
 
 
@@ -148,7 +148,7 @@ def option_past_large_tiles(draw: Draw, which: tuple[str, str]) -> Iterator[Yiel
     option, beside = which
     for shape in _LONG[: 1 if option == "query_lengths" else 2]:  # a single query cannot be shortened
         for problem in draw.in_each_dtype(shape, dtypes=("float32",)):
-            needs, own = drawn(problem, option)
+            needs, own = draw_option(problem, option)
             causal: dict[str, Any] = {"is_causal": True} if beside == "causal" else {}
             if causal and "query_offset" not in own:
                 causal["query_offset"] = problem.integers(-2, problem.shape[-1] - problem.shape[-2])
@@ -174,7 +174,7 @@ def options_together(draw: Draw) -> Iterator[Yielded]:
         names = [name for name in OPTIONS if number % 4 < 2 or name in ("scale", "bias", "mask", "is_causal")]
         options: dict[str, Any] = {}
         for name in names:
-            needs, own = drawn(problem, name) if min(problem.shape[-2:]) > 1 else ({}, {})
+            needs, own = draw_option(problem, name) if min(problem.shape[-2:]) > 1 else ({}, {})
             if problem.random.random() < 0.4:
                 options |= needs | own
         if "bias" in options:

@@ -8,7 +8,7 @@ import numpy as np
 
 from attnspec.conformance.suite.codes import LARGEST, drawn_codes, drawn_scales
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
-from attnspec.conformance.suite.options import OPTIONS, drawn
+from attnspec.conformance.suite.options import OPTIONS, draw_option
 from attnspec.conformance.suite.problem import SHAPES, Problem, Shape
 from attnspec.operations.quantization import ENCODINGS
 
@@ -91,7 +91,7 @@ def options_beside_codes(draw: Draw, option: str) -> Iterator[Yielded]:
     """Every option of attention has its effect on decoded keys and values."""
     encoding = ENCODINGS[list(OPTIONS).index(option) % len(ENCODINGS)]
     for problem in draw.problems((_PLAIN,)):
-        needs, own = drawn(problem, option)
+        needs, own = draw_option(problem, option)
         call = _call(problem, encoding, "token") | needs | own
         yield Call(call, ("QUANT-8", OPTIONS[option].rule))
 

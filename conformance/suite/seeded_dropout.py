@@ -12,7 +12,7 @@ from attnspec.conformance.relations.chance import (
     has_one_mask,
 )
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
-from attnspec.conformance.suite.options import drawn
+from attnspec.conformance.suite.options import draw_option
 from attnspec.conformance.suite.problem import GROUPED, MASKED, SHAPES, Problem, Shape
 
 chapter = Chapter("dropout")
@@ -69,7 +69,7 @@ def result_of_a_mask(draw: Draw) -> Iterator[Yielded]:
 def result_of_a_mask_with(draw: Draw, option: str) -> Iterator[Yielded]:
     """Output and lse are those of attention with the mask of the call, beside another option."""
     for problem in draw.problems(MASKED[:1]):
-        needs, own = drawn(problem, option)
+        needs, own = draw_option(problem, option)
         yield _related(_seeded(problem.arguments | needs | own, 0.5), run=_AS_WITH_THE_MASK)
 
 

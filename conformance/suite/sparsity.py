@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from attnspec.conformance.suite.gradients import cotangents
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
-from attnspec.conformance.suite.options import OPTIONS, drawn, sinks
+from attnspec.conformance.suite.options import OPTIONS, draw_option, sinks
 from attnspec.conformance.suite.problem import Problem, Shape
 
 chapter = Chapter("sparsity")
@@ -104,7 +104,7 @@ def blocks_and_masks(draw: Draw, option: str) -> Iterator[Yielded]:
     """Blocks are active in part where another argument masks."""
     for problem in draw.problems(SHAPES[1:2]):
         sizes = _sizes((3, 2))
-        needs, own = drawn(problem, option)
+        needs, own = draw_option(problem, option)
         yield Call(
             problem.arguments | sizes | {"block_mask": _mask(problem, sizes)} | needs | own,
             ("SPARSE-4", OPTIONS[option].rule),
@@ -116,7 +116,7 @@ def blocks_and_options(draw: Draw, option: str) -> Iterator[Yielded]:
     """Blocks have their effect beside an option that changes scores or the denominator."""
     for problem in draw.problems(SHAPES[1:2]):
         sizes = _sizes((2, 3))
-        _, own = drawn(problem, option)
+        _, own = draw_option(problem, option)
         yield Call(
             problem.arguments | sizes | {"block_mask": _mask(problem, sizes)} | own,
             ("SPARSE-1", OPTIONS[option].rule),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
-from attnspec.conformance.suite.options import Options, sinks
+from attnspec.conformance.suite.options import OF_SCORES, OVER_TILES, Options
 from attnspec.conformance.suite.problem import Problem, Shape
 from attnspec.conformance.suite.tiles import levelled
 from attnspec.conformance.suite.words import in_two_dtypes
@@ -23,78 +23,24 @@ _SHAPES = (
     Shape((1, 10), 1, 400, 4, 4, groups=5),
     Shape((1, 2), 1, 400, 8, 72),
 )
-#: The second and the third of four tiles of 128.
-_MIDDLE = (128, 384)
 
 
-def _gone(problem: Problem) -> Any:
-    place = np.arange(problem.shape[-1])
-    return (place >= _MIDDLE[0]) & (place < _MIDDLE[1])
-
-
-def _added(problem: Problem, *shape: int) -> Any:
-    return problem.array(*shape, amplitude=0.5)
-
-
-def _segments(problem: Problem) -> Options:
-    """Draw packed segments, of which that of the queries comes back after another one."""
-    ids = np.broadcast_to(_gone(problem).astype(np.int64), (*problem.batch, problem.shape[-1])).copy()
-    queries = np.zeros((*problem.batch, problem.shape[-2]), np.int64)
-    return {"query_segment_ids": queries, "key_segment_ids": ids}
-
-
-#: Options that matter in every tile, each with its rule.
-_OPTIONS: Mapping[str, tuple[str, Callable[[Problem], Options]]] = MappingProxyType(
-    {
-        "nothing": ("SOFT-3", lambda _: {}),
-        "mask without the middle": ("MASK-1", lambda p: {"mask": ~_gone(p)}),
-        "bias without the middle": (
-            "MASK-2",
-            lambda p: {"bias": np.where(_gone(p), -np.inf, _added(p, *p.shape)).astype(p.query.dtype)},
-        ),
-        "segments that come back": ("MASK-11", _segments),
-        "mask of heads": ("MASK-1", lambda p: {"mask": p.random.random((p.shape[-3], 1, p.shape[-1])) < 0.6}),
-        "bias of heads": ("SCORE-4", lambda p: {"bias": _added(p, p.shape[-3], 1, p.shape[-1])}),
-        "sinks": ("SOFT-5", sinks),
-        "causal": ("MASK-7", lambda _: {"is_causal": True, "query_offset": 390}),
-        "window": ("MASK-8", lambda _: {"window": (370, 0), "query_offset": 395}),
-        "key_lengths": ("MASK-9", lambda _: {"key_lengths": 390}),
-    }
-)
-
-
-@chapter.group("ERR-3", each=tuple(_OPTIONS))
+@chapter.group("ERR-3", each=tuple(OVER_TILES))
 def option_over_four_tiles(draw: Draw, name: str) -> Iterator[Yielded]:
     """An option holds in each of four tiles of 128 keys, for one query and for two, with shared heads."""
-    rule, options = _OPTIONS[name]
+    option = OVER_TILES[name]
     for problem in in_two_dtypes(draw, _SHAPES, wide=True):
-        yield _called(problem, options(problem), rule)
+        yield _called(problem, option.draw(problem), option.rule)
 
 
-def _dropped(problem: Problem) -> Options:
-    return {"dropout_mask": problem.random.random(problem.shape) < 0.7, "dropout_rate": 0.25}
-
-
-#: The options of scores, which an implementation applies in one order, each with its rule.
-_OF_SCORES: Mapping[str, tuple[str, Callable[[Problem], Options]]] = MappingProxyType(
-    {
-        "scale": ("SCORE-3", lambda _: {"scale": -0.75}),
-        "softcap": ("SCORE-5", lambda _: {"softcap": 0.25}),
-        "bias": ("SCORE-4", lambda p: {"bias": _added(p, *p.shape)}),
-        "sinks": ("SOFT-5", sinks),
-        "dropout": ("DROP-1", _dropped),
-    }
-)
-
-
-@chapter.group("ERR-3", each=tuple(combinations(_OF_SCORES, 2)))
+@chapter.group("ERR-3", each=tuple(combinations(OF_SCORES, 2)))
 def large_options_of_scores_in_pairs(draw: Draw, pair: tuple[str, str]) -> Iterator[Yielded]:
     """Two options of scores keep their order past tiles of 64 and 128."""
     for problem in in_two_dtypes(draw, (Shape((1, 2), 2, 139, 4, 4),), wide=True):
         options: Options = {}
         for name in pair:
-            options |= _OF_SCORES[name][1](problem)
-        rule = _OF_SCORES["softcap" if "softcap" in pair else pair[1]][0]
+            options |= OF_SCORES[name].draw(problem)
+        rule = OF_SCORES["softcap" if "softcap" in pair else pair[1]].rule
         yield Call(problem.arguments | options, (rule, "ERR-3"))  # with the weights
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from attnspec.conformance.gallery.bases.online import Online
 from attnspec.conformance.gallery.bases.splitting import Splits
-from attnspec.conformance.gallery.edges.needs import NEEDED
+from attnspec.conformance.gallery.edges.calls import NEEDED
 from attnspec.conformance.gallery.entry import Entry, known, sentence_of
 from attnspec.reference.call import Step
 
