@@ -180,8 +180,29 @@ def evidence(session: nox.Session) -> None:
 
 
 @nox.session
+def rivals(session: nox.Session) -> None:
+    """Judge the gallery by the rules of other projects. `-- --write` writes conformance/acceptance.md."""
+    session.install(str(ROOT), *group("tests"))
+    session.run("python", "-m", "tools.rivals", *session.posargs)
+
+
+@nox.session
+def dialects(session: nox.Session) -> None:
+    """Print the tables of spec/dialects.md from the declared deviations. `-- --write` writes them."""
+    session.install(f"{ROOT}[torch,jax]", *PINNED.values())
+    session.run("python", "-m", "tools.dialects", *session.posargs)
+
+
+@nox.session
+def findings(session: nox.Session) -> None:
+    """Run the scripts of backends/findings on PyTorch and JAX, and write their pages into build/findings."""
+    session.install(f"{ROOT}[torch,jax]", *PINNED.values())
+    session.run("python", "-m", "tools.findings", *session.posargs)
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
-    """Time the suite on each backend, and the reference: the tables of RESULTS.md."""
+    """Time the reference, the judge and the suite on each backend: the times of RESULTS.md."""
     session.install(f"{ROOT}[numpy,strict,dask,torch,jax]", *group("bench"), *PINNED.values())
     session.run("python", "-m", "tools.benchmark", *session.posargs)
 

@@ -1,28 +1,52 @@
-"""The benchmark of gradients: every backward pass computes the same, and a forward run has no gradient."""
+"""The benchmark: all functions that are timed compute the same, and a forward run has no gradient."""
 
 import numpy as np
 import pytest
 
 from attnspec.conformance.suite import items
 from attnspec.reference import attention, attention_vjp
-from tools import benchmark_gradients
-from tools.benchmark_gradients import STRANGERS, checks, contenders, forward_cases, rows
+from tools import benchmark
+from tools.benchmark import (
+    STRANGERS,
+    backward_passes,
+    checks,
+    forward_cases,
+    forward_passes,
+    time_functions,
+    windowed,
+)
 
 
-@pytest.mark.parametrize("name", contenders())
-def test_each_contender_computes_the_same(name):
+@pytest.mark.parametrize("name", forward_passes())
+def test_each_forward_pass_computes_the_same(name):
+    arrays = np.random.default_rng(0).normal(size=(3, 1, 2, 9, 4))
+    output = forward_passes()[name](*arrays)
+    if "floor" not in name and "two products" not in name:
+        expected = attention(*arrays, is_causal="causal" in name)
+        np.testing.assert_allclose(np.asarray(output).reshape(expected.shape), expected, rtol=1e-10)
+
+
+def test_the_windowed_function_attends_to_the_keys_of_the_window():
+    arrays = np.random.default_rng(0).normal(size=(3, 2, 600, 4))
+    options = {"is_causal": True, "window": (255, None), "return_lse": True}
+    for got, expected in zip(windowed(*arrays, **options), attention(*arrays, **options), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", backward_passes())
+def test_each_backward_pass_computes_the_same(name):
     arrays = np.random.default_rng(0).normal(size=(4, 1, 2, 9, 4))
     options = {"is_causal": True} if "causal" in name else {}
     forward = "forward" in name and "backward" not in name
     wanted = [attention(*arrays[:3])] if forward else attention_vjp(*arrays, **options)
-    found = contenders()[name](*arrays)
+    found = backward_passes()[name](*arrays)
     for got, expected in zip([found] if forward else found, wanted, strict=True):
         np.testing.assert_allclose(np.asarray(got), expected, rtol=1e-10, atol=1e-12)
 
 
-def test_a_row_of_each_contender_has_time_and_memory():
-    found = list(rows((1, 2, 9, 4), repeats=1))
-    assert [name for name, _, _ in found] == list(contenders())
+def test_a_row_of_each_function_has_time_and_memory():
+    found = list(time_functions(backward_passes(), 4, (1, 2, 9, 4), repeats=1))
+    assert [name for name, _, _ in found] == list(backward_passes())
     assert all(seconds > 0 for _, seconds, _ in found)
     assert all(np.isnan(memory) if "torch" in name else memory > 0 for name, _, memory in found)
 
@@ -42,9 +66,9 @@ def test_the_forward_cases_are_all_but_those_of_gradients():
 @pytest.mark.exhaustive
 def test_a_check_is_timed_with_gradients_and_without(tmp_path, monkeypatch, library):
     pytest.importorskip(library)
-    monkeypatch.setattr(benchmark_gradients, "BACKENDS", {})
-    monkeypatch.setattr(benchmark_gradients, "STRANGERS", {library: STRANGERS[library]})
-    monkeypatch.setattr(benchmark_gradients, "forward_cases", lambda **_: ["softmax-000"])
+    monkeypatch.setattr(benchmark, "BACKENDS", {})
+    monkeypatch.setattr(benchmark, "STRANGERS", {library: STRANGERS[library]})
+    monkeypatch.setattr(benchmark, "forward_cases", lambda **_: ["softmax-000"])
     ((name, seconds, verdicts),) = checks(tmp_path, ("--case", "gradients-grouped-float32"))
     assert name.endswith(f"stranger_{library}.py:attention")
     assert set(seconds) == {"whole", "forward"}

@@ -10,10 +10,9 @@ import attnspec
 from attnspec.reference import attention
 from attnspec.reference.budget.budget import budget
 from tools.gradient_algorithms import BACKWARDS, run
-from tools.gradient_call import exact
+from tools.gradient_calls import DATASETS, exact, problem
 from tools.gradient_evidence import EXCEEDING, trials
 from tools.gradient_faults import GRADIENT_FAULTS
-from tools.gradient_problems import DATASETS, problem
 
 CHAPTER = (Path(attnspec.__file__).parent / "gradients.md").read_text(encoding="utf-8")
 #: Shared heads, and a depth that a block of products does not fill.

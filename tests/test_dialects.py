@@ -1,15 +1,28 @@
-"""The page of dialects agrees with the declarations of the backends."""
+"""The page of dialects agrees with the declarations of the backends, and with files of results."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from attnspec import find_rule
 from attnspec.backends import Deviation, load
-from tools.dialects import BEGIN, END, cell, native, notes, page, replaced
+from attnspec.conformance.results import Header, Results, Subject
+from attnspec.conformance.verdict import Verdict
+from attnspec.errors import SpecError
+from tools.dialects import (
+    PAGE,
+    declared_cell,
+    headlines,
+    judged_cell,
+    native,
+    notes,
+    page,
+    replace_part,
+    results_table,
+)
 
-PAGE = Path(__file__).parents[1] / "spec" / "dialects.md"
+BEGIN, END = (f"<!-- {word}: declarations, by tools.dialects -->" for word in ("begin", "end"))
+RULE = find_rule("MASK-6")
 
 
 @pytest.mark.exhaustive
@@ -17,9 +30,7 @@ def test_the_page_is_what_the_declarations_say():
     written = PAGE.read_text(encoding="utf-8").split(BEGIN)[1].split(END)[0].strip()
     generated = page(native()).strip()
     # All but the line of versions: another release that behaves the same changes nothing.
-    assert written.splitlines()[1:] == generated.splitlines()[1:], (
-        "run python -m tools.dialects --write spec/dialects.md"
-    )
+    assert written.splitlines()[1:] == generated.splitlines()[1:], "run python -m tools.dialects --write"
 
 
 def test_every_native_backend_is_described():
@@ -34,20 +45,67 @@ def test_a_cell_tells_a_variant_a_deviation_what_holds_and_what_is_not_offered()
     deviation = Deviation(("ERR-6",), "any scale is taken", "https://example.org/1", dtypes=("float16",))
     deviating = replace(declaring, deviations=(deviation,))
     general = replace(deviation, source="https://example.org/2", dtypes=())
-    assert cell(find_rule("MASK-6"), backend, {}) == "holds"
-    assert cell(find_rule("MASK-6"), declaring, {}) == "`nan`"
-    assert cell(find_rule("ERR-6"), deviating, {deviation: 3}) == "holds but for (3)"
-    assert cell(find_rule("ERR-6"), replace(backend, deviations=(general,)), {general: 4}) == "deviates (4)"
-    assert cell(find_rule("ERR-6"), declaring, {}) == "holds"
-    assert cell(find_rule("SOFT-6"), load("torch-sdpa"), {}) == ""
+    assert declared_cell(find_rule("MASK-6"), backend, {}) == "holds"
+    assert declared_cell(find_rule("MASK-6"), declaring, {}) == "`nan`"
+    assert declared_cell(find_rule("ERR-6"), deviating, {deviation: 3}) == "holds but for (3)"
     assert (
-        cell(find_rule("HEAD-1"), load("jax-nn"), {}) == "holds"
+        declared_cell(find_rule("ERR-6"), replace(backend, deviations=(general,)), {general: 4})
+        == "deviates (4)"
+    )
+    assert declared_cell(find_rule("ERR-6"), declaring, {}) == "holds"
+    assert declared_cell(find_rule("SOFT-6"), load("torch-sdpa"), {}) == ""
+    assert (
+        declared_cell(find_rule("HEAD-1"), load("jax-nn"), {}) == "holds"
     )  # though its vectors have values of other depths
     said = notes([deviating])
     assert "| 1 | [ERR-6] | any scale is taken | numpy-portable; float16 | https://example.org/1 |" in said
 
 
+def verdict(status, rule="", **more):
+    return Verdict("b", f"case-{status}-{rule}", "g", ("MASK-6", "SOFT-1"), status, rule=rule, **more)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "said"),
+    [
+        ([], ""),
+        ([verdict("unsupported")], ""),
+        ([verdict("pass"), verdict("unsupported")], "holds"),
+        ([verdict("pass"), verdict("deviation", "MASK-6", variant="nan")], "`nan`"),
+        ([verdict("deviation", "MASK-6", declared=("a/b",)), verdict("pass")], "deviates"),
+        ([verdict("deviation", "SOFT-1", declared=("a/b",)), verdict("pass")], "holds"),  # of another rule
+        ([verdict("fail", "MASK-6"), verdict("pass")], "fails"),
+        ([verdict("should not met", "MASK-6"), verdict("pass")], "not met"),
+    ],
+)
+def test_a_cell_of_results_says_what_the_verdicts_show(verdicts, said):
+    assert judged_cell(RULE, verdicts) == said
+
+
+def results(part="whole"):
+    shown = (verdict("pass"), verdict("deviation", "MASK-6", variant="nan"), verdict("error", "SOFT-1"))
+    return Results(
+        (Subject("b?dtype=float32", "lib", "1"), Subject("b", "lib", "1")), shown, (Header("1", part),)
+    )
+
+
+def test_the_table_has_the_rules_that_differ():
+    lines = results_table(results()).splitlines()
+    assert lines[0] == "| rule | | b | b |"
+    assert [line.split("|")[1].strip() for line in lines[2:]] == ["[MASK-6]", "[SOFT-1]"]
+    assert lines[2].endswith("|  | `nan` |")
+    assert lines[3].endswith("|  | fails |")
+    assert "| b, 1 not declared | lib 1 | 1 | 1 | 0 | 0 |" in headlines(results())
+
+
+def test_a_run_that_is_not_whole_makes_no_table():
+    with pytest.raises(SpecError, match="expected whole runs, got quick"):
+        results_table(results("quick"))
+
+
 def test_the_page_is_written_between_its_marks_alone():
-    assert replaced(f"a{BEGIN}b{END}c", "new") == f"a{BEGIN}\n\nnew\n{END}c"
-    with pytest.raises(ValueError, match="once each"):
-        replaced("no marks", "new")
+    assert replace_part(f"a{BEGIN}b{END}c", "declarations", "new\n") == f"a{BEGIN}\n\nnew\n\n{END}c"
+    for part in ("declarations", "results"):
+        assert "\n\nnew\n\n" in replace_part(PAGE.read_text(encoding="utf-8"), part, "new")
+    with pytest.raises(SpecError, match="once each"):
+        replace_part("no marks", "declarations", "new")

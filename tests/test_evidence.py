@@ -12,10 +12,9 @@ from attnspec.conformance.relations.rounding_bias import signed_mean
 from attnspec.conformance.suite.datasets import DATASETS, problem
 from attnspec.reference.budget.budget import budget
 from attnspec.reference.exact.evaluate import evaluate
-from tools.algorithms import ALGORITHMS, run
+from tools.algorithms import ALGORITHMS, EXCEEDING, by_difference, by_sigmoids, run
 from tools.evidence import survey
 from tools.faults import FAULTS
-from tools.merging import EXCEEDING, by_difference, by_sigmoids
 from tools.units import UNITS
 
 NUMERICS = (Path(attnspec.__file__).parent / "numerics.md").read_text(encoding="utf-8")

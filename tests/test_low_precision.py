@@ -11,7 +11,7 @@ from attnspec.reference.budget.budget import budget
 from attnspec.reference.exact import evaluate as exact
 from attnspec.reference.rational import evaluate as rational
 from tools.algorithms import run
-from tools.short_weights import SHORT_WEIGHTS, to_nearest
+from tools.units import SHORT_WEIGHTS, to_nearest
 
 CORRECT = [name for name, unit in SHORT_WEIGHTS.items() if unit.accuracy]
 FAULTS = [name for name, unit in SHORT_WEIGHTS.items() if not unit.accuracy]

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 
 from attnspec.conformance.gallery import correct_entries
-from tools.rivals import flash_attention, ggml, jax_nn, kernelbench, opinfo
 from tools.rivals.closeness import close, exceeding_neither, normalised_error, similar
-from tools.rivals.every import RIVALS
-from tools.rivals.figures import OWN, letters_of, read, write
-from tools.rivals.own import lets_through, own_cheats
-from tools.rivals.page import page
+from tools.rivals.frameworks import JAX_NN, KERNELBENCH, OPINFO
+from tools.rivals.kernels import FLASH_ATTENTION, GGML
+from tools.rivals.measure import RIVALS, lets_through, own_cheats
+from tools.rivals.page import OWN, letters_of, page, read, store
+from tools.rivals.rival import Trial
 from tools.rivals.subjects import cheats, right, subject, wrong
-from tools.rivals.trial import Trial
 
 #: As they stand in the sources.
 PAGE = Path(__file__).parent.parent / "conformance" / "acceptance.md"
@@ -45,7 +44,7 @@ def test_the_figures_are_of_the_gallery_and_of_all_rules(tmp_path):
     for group, members in (("wrong", wrong()), ("cheats", cheats()), ("correct", right())):
         assert list(getattr(figures, group)) == [one.name for one in members]
         assert {len(letters) for letters in getattr(figures, group).values()} == {len(figures.rules)}
-    write(figures, tmp_path / "figures.json")
+    store(figures, tmp_path / "figures.json")
     assert read(tmp_path / "figures.json") == figures
 
 
@@ -60,7 +59,7 @@ def test_the_readme_has_the_figures_of_the_page():
     assert f"The ordinary run of attnspec lets {numbers[-1]} through" in text
 
 
-@pytest.mark.parametrize("rival", opinfo.RIVALS, ids=lambda rival: rival.name)
+@pytest.mark.parametrize("rival", OPINFO, ids=lambda rival: rival.name)
 def test_a_part_that_is_measured_again_has_the_stored_letters(rival):
     measured = letters_of([*map(subject, PART), *cheats()], [rival])[rival.name]
     figures = read()
@@ -99,7 +98,7 @@ def test_the_subjects_are_the_forward_pass():
         (normalised_error(0.01), ONE * np.float32(1.05), ONE * np.float32(1.2)),
         (similar(0.99), ONE * 7, ONE * np.float32([[1, 2]])),
         (similar(0.99), ONE, ONE * 0),
-        (flash_attention.accepts, ONE, ONE + np.float32(1e-3)),
+        (FLASH_ATTENTION[0].accepts, ONE, ONE + np.float32(1e-3)),
     ],
 )
 def test_a_rule_accepts_what_is_close_and_nothing_else(accepts, good, bad):
@@ -109,11 +108,11 @@ def test_a_rule_accepts_what_is_close_and_nothing_else(accepts, good, bad):
 
 
 def test_the_inputs_are_the_same_in_each_run_and_have_the_options_of_the_source():
-    for module in (ggml, jax_nn, kernelbench):
-        first, second = (module.draw() for _ in range(2))
+    for rivals in (GGML, JAX_NN, KERNELBENCH):
+        first, second = (rivals[0].draw() for _ in range(2))
         assert all(
             np.array_equal(a.given["query"], b.given["query"]) for a, b in zip(first, second, strict=True)
         )
-    assert any(not trial.given["key"].flags.c_contiguous for trial in ggml.draw())
-    options = {name for trial in jax_nn.draw() for name, given in trial.given.items() if given is not None}
+    assert any(not trial.given["key"].flags.c_contiguous for trial in GGML[0].draw())
+    options = {name for trial in JAX_NN[0].draw() for name, given in trial.given.items() if given is not None}
     assert {"bias", "mask", "is_causal", "window", "query_lengths", "key_lengths", "return_lse"} <= options

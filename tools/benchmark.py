@@ -1,4 +1,4 @@
-"""Benchmarks: the time of the suite on each backend, and the time of the reference beside others, in one run.
+"""Benchmarks: the reference beside other implementations, the judge by size, and the suite on each backend.
 
 Run it as `python -m tools.benchmark` (`nox -s bench`). Missing libraries are left out.
 """
@@ -8,21 +8,64 @@ import sys
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
+from numpy.typing import NDArray
 
 from attnspec.backends import NAMES
+from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.results import read
-from attnspec.reference import attention
-from tools import benchmark_gradients, benchmark_sizes
+from attnspec.conformance.sizes.dialect import Dialect, Precision
+from attnspec.conformance.sizes.judge import compared, values_of
+from attnspec.conformance.sizes.limits import forget_peak, peak_memory
+from attnspec.conformance.sizes.sized import Sized
+from attnspec.conformance.suite import items
+from attnspec.conformance.verdict import Difference
+from attnspec.formula import Formula
+from attnspec.reference import attention, attention_vjp
 
 #: (B, H, L, D) of the problem on which the reference is timed.
 SIZE = (1, 8, 1024, 64)
 REPEATS = 5
+#: The backends whose checks are timed, each with the library that it needs.
+BACKENDS = {"torch-math": "torch", "torch-sdpa": "torch", "jax-nn": "jax"}
+#: Functions as a stranger writes them, by library.
+STRANGERS = {
+    "torch": """import torch
+
+def attention(query, key, value, *, scale=None, mask=None):
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = query @ key.mT * scale
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    return torch.softmax(scores, dim=-1) @ value
+""",
+    "jax": """import jax
+from jax import numpy as jnp
+
+def attention(query, key, value, *, scale=None, mask=None):
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = query @ key.mT * scale
+    if mask is not None:
+        scores = jnp.where(mask, scores, -jnp.inf)
+    return jax.nn.softmax(scores, axis=-1) @ value
+""",
+}
+#: Powers of 2: the numbers of queries and of keys of the calls by formula.
+POWERS = (12, 14, 16, 18, 20)
+#: The keys of a row with a window.
+_WINDOW = 256
+_WORDS = 8
+_DEPTH = 64
+_MIB = 2**20
+#: The number of queries of a block of the windowed function.
+_BLOCK = 256
 
 
 def floor(query: Any, key: Any, value: Any) -> Any:
@@ -32,25 +75,15 @@ def floor(query: Any, key: Any, value: Any) -> Any:
     return scores @ value
 
 
-def contenders() -> dict[str, Callable[..., Any]]:
-    """Return the installed functions that the reference is compared with, by name."""
-    found: dict[str, Callable[..., Any]] = {
+def forward_passes() -> dict[str, Callable[..., Any]]:
+    """Return the installed functions of query, key and value that the reference is compared with, by name."""
+    functions: dict[str, Callable[..., Any]] = {
         "two products and one exponential": floor,
         "attnspec.reference": attention,
-        "attnspec.reference, causal": lambda *arrays: attention(*arrays, is_causal=True),
+        "attnspec.reference, causal": partial(attention, is_causal=True),
     }
-    try:
-        import torch
-        from torch.nn.attention import SDPBackend, sdpa_kernel
-    except ModuleNotFoundError:
-        pass
-    else:
-
-        def torch_math(*arrays: Any) -> Any:
-            with sdpa_kernel(SDPBackend.MATH):
-                return torch.nn.functional.scaled_dot_product_attention(*map(torch.asarray, arrays))
-
-        found["torch, math path"] = torch_math
+    if find_spec("torch"):
+        functions["torch, math path"] = partial(_torch, backward=False)
     try:
         from onnx import TensorProto, helper
         from onnx.reference import ReferenceEvaluator
@@ -63,27 +96,151 @@ def contenders() -> dict[str, Callable[..., Any]]:
         graph = helper.make_graph([node], "attention", values[:3], values[3:])
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)])
         evaluator = ReferenceEvaluator(model)
-        found["onnx.reference"] = lambda *arrays: evaluator.run(None, dict(zip(names, arrays, strict=True)))
-    return found
+        functions["onnx.reference"] = lambda *arrays: evaluator.run(
+            None, dict(zip(names, arrays, strict=True))
+        )
+
+    return functions
 
 
-def reference_rows() -> Iterable[tuple[str, float, float]]:
-    """Time each function on one float64 problem: its name, shortest time, and peak MiB beyond the inputs."""
-    random = np.random.default_rng(0)
-    arrays = [random.normal(size=SIZE) for _ in range(3)]
-    found = contenders()
-    seconds: dict[str, list[float]] = {name: [] for name in found}
-    for _ in range(REPEATS):  # alternating, so that a busy moment affects all
-        for name, function in found.items():
+def backward_passes() -> dict[str, Callable[..., Any]]:
+    """Return functions of query, key, value and cotangent, by name: a forward pass, and backward passes."""
+    functions: dict[str, Callable[..., Any]] = {
+        "attnspec.reference, forward": lambda query, key, value, _: attention(query, key, value),
+        "attnspec.reference, gradients": attention_vjp,
+        "attnspec.reference, causal gradients": partial(attention_vjp, is_causal=True),
+        "dense gradients in NumPy": dense,
+    }
+    if find_spec("torch"):
+        functions |= {
+            "torch, math path, forward": lambda *arrays: _torch(*arrays[:3], backward=False),
+            "torch, math path, forward and backward": partial(_torch, backward=True),
+        }
+    return functions
+
+
+def dense(query: Any, key: Any, value: Any, d_output: Any) -> tuple[Any, Any, Any]:
+    """Compute the gradients of attention without options in NumPy, with all scores in memory."""
+    scale = query.shape[-1] ** -0.5
+    p = np.exp((s := query @ key.mT * scale) - s.max(axis=-1, keepdims=True))  # (*B, H, L, S)
+    p /= p.sum(axis=-1, keepdims=True)
+    r = d_output @ value.mT
+    u = p * (r - (p * r).sum(axis=-1, keepdims=True)) * scale
+    return u @ key, u.mT @ query, p.mT @ d_output
+
+
+def _torch(*arrays: Any, backward: bool) -> Any:
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    given = [torch.asarray(array).requires_grad_(backward) for array in arrays[:3]]
+    with sdpa_kernel(SDPBackend.MATH):
+        output = torch.nn.functional.scaled_dot_product_attention(*given)
+    return torch.autograd.grad(output, given, torch.asarray(arrays[3])) if backward else output
+
+
+def time_functions(
+    functions: Mapping[str, Callable[..., Any]],
+    count: int,
+    size: Sequence[int] = SIZE,
+    repeats: int = REPEATS,
+) -> Iterable[tuple[str, float, float]]:
+    """Time functions of some float64 arrays: the name, the shortest time, and the peak MiB beyond the inputs.
+
+    The memory of PyTorch is not traced and is NaN.
+    """
+    arrays = [np.random.default_rng(seed).normal(size=size) for seed in range(count)]
+    seconds: dict[str, list[float]] = {name: [] for name in functions}
+    for _ in range(repeats):  # alternating, so that a busy moment affects all
+        for name, function in functions.items():
             start = time.perf_counter()
             function(*arrays)
             seconds[name].append(time.perf_counter() - start)
-    for name, function in found.items():
+    for name, function in functions.items():
         tracemalloc.start()
         function(*arrays)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        yield name, min(seconds[name]), peak / 2**20
+        yield name, min(seconds[name]), np.nan if "torch" in name else peak / _MIB
+
+
+def windowed(
+    query: NDArray[Any],
+    key: NDArray[Any],
+    value: NDArray[Any],
+    *,
+    is_causal: bool = False,
+    window: tuple[int | None, int | None] | None = None,
+    return_lse: bool = False,
+) -> Any:
+    """Attend block by block, each to the keys that the window of its rows has.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tools.benchmark import windowed
+    >>> value = np.arange(4.0)[:, None]
+    >>> windowed(0 * value, value, value, is_causal=True, window=(1, None)).ravel().tolist()
+    [0.0, 0.5, 1.5, 2.5]
+    """
+    left = window[0] if window else None
+    if not is_causal or left is None or query.shape[:-1] != key.shape[:-1]:
+        raise NotImplementedError("expected a causal mask, a window and as many keys as queries")
+    working = np.promote_types(query.dtype, np.float32)
+    count, scale = query.shape[-2], 1 / np.sqrt(query.shape[-1])
+    output = np.empty((*query.shape[:-1], value.shape[-1]), query.dtype)
+    lse = np.empty(query.shape[:-1], working)
+    for start in range(0, count, _BLOCK):
+        stop, first = min(start + _BLOCK, count), max(0, start - left)
+        rows, keys, values = (
+            array[..., part, :].astype(working)
+            for array, part in (
+                (query, slice(start, stop)),
+                (key, slice(first, stop)),
+                (value, slice(first, stop)),
+            )
+        )
+        scores = (rows * working.type(scale)) @ np.swapaxes(keys, -1, -2)  # (*B, H, m, T)
+        i, j = np.arange(start, stop)[:, None], np.arange(first, stop)
+        scores[..., (j > i) | (j < i - left)] = -np.inf
+        top = scores.max(axis=-1, keepdims=True)
+        weights = np.exp(scores - top)
+        total = weights.sum(axis=-1, keepdims=True)
+        output[..., start:stop, :] = (weights @ values) / total
+        lse[..., start:stop] = (top + np.log(total))[..., 0]
+    return (output, lse) if return_lse else output
+
+
+def measure(call: Callable[[], Any], repeats: int = 3) -> tuple[Any, float, float, float]:
+    """Call a function: its result, the least seconds and processor seconds, and the MiB that it needs."""
+    wall, work, memory, result = [], [], [], None
+    for _ in range(repeats):
+        forget_peak()
+        before, start, begun = peak_memory(), time.perf_counter(), time.process_time()
+        result = call()
+        wall.append(time.perf_counter() - start)
+        work.append(time.process_time() - begun)
+        memory.append(peak_memory() - before)  # least in a repetition, which finds freed memory
+    return result, min(wall), min(work), max(memory) / _MIB
+
+
+def size_rows(powers: Iterable[int]) -> Iterable[tuple[str, ...]]:
+    """Measure the formula, the judge of a causal result, and a windowed function, for each number of rows."""
+    for power in powers:
+        size = 2**power
+        formula = Formula(size, size, _DEPTH, _DEPTH, words=_WORDS, options={"is_causal": True})
+        arguments, made, *_ = measure(partial(formula.arguments, "float32"))
+        exact = {name: values.astype(np.float32) for name, values in values_of(formula).items()}
+        item = Sized(f"of-{size}", "", ("MASK-3",), "", formula, "float32")
+        judge = measure(partial(compared, item, Dialect(formula), exact, Precision("full")))
+        accepted = not isinstance(judge[0], Difference)
+        if not accepted:
+            raise RuntimeError(f"judge: expected to accept the exact values, got {judge[0]}")
+        del exact
+        window = (_WINDOW - 1, None)
+        own = measure(partial(windowed, **arguments, window=window, return_lse=True))
+        numbers = (made, judge[1], judge[2], own[1], own[2])
+        yield (f"{size:,}", *(f"{number:.2f}" for number in numbers), f"{judge[3]:.0f}", f"{own[3]:.0f}")
 
 
 def suite_rows(
@@ -96,45 +253,152 @@ def suite_rows(
             path.unlink(missing_ok=True)
             command = [sys.executable, "-m", "attnspec.conformance.cli.main", "check", name, *options]
             start = time.perf_counter()
-            done = subprocess.run(  # noqa: S603 - our own command line
+            process = subprocess.run(  # noqa: S603 - our own command line
                 [*command, "--results", str(path)], capture_output=True, text=True, check=False
             )
             seconds = time.perf_counter() - start
             count = len(read([path]).verdicts) if path.exists() else 0
-        yield name, seconds, count, "passed" if done.returncode == 0 else f"exit {done.returncode}"
+        yield name, seconds, count, "passed" if process.returncode == 0 else f"exit {process.returncode}"
 
 
-@click.command()
-@click.argument("backends", nargs=-1)
-@click.option(
-    "--results",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="The folder for the verdicts of whole runs, for attnspec table.",
-)
-def main(backends: tuple[str, ...], results: Path | None) -> None:
-    """Print the times of attention, and of the suite on all backends or on the named ones."""
-    click.echo(f"attention of {SIZE} in float64, the shortest of {REPEATS} alternating runs\n")
-    click.echo("| implementation | seconds | times the floor | MiB beyond the inputs |")
-    click.echo("| --- | --- | --- | --- |")
-    rows = list(reference_rows())
-    for name, seconds, memory in rows:
-        shown = f"{memory:.0f}" if "torch" not in name else "not traced"
-        click.echo(f"| {name} | {seconds:.2f} | {seconds / rows[0][1]:.1f} | {shown} |")
-    click.echo("")
-    benchmark_gradients.tell()
-    click.echo("")
-    benchmark_sizes.tell()
+def forward_cases(*, quick: bool = False) -> list[str]:
+    """Return the names of all cases that ask for no gradient."""
+    return [item.name for item in items(quick=quick) if not _operation(item).endswith("_vjp")]
+
+
+def _operation(item: Any) -> str:
+    return str(item.calls[0].operation if isinstance(item, Relation) else item.operation)
+
+
+def checks(
+    folder: Path, part: Sequence[str] = (), *, repeats: int = 1, names: Iterable[str] = ()
+) -> Iterable[tuple[str, Mapping[str, float], int]]:
+    """Time the check of each backend with and without the cases about gradients, alternating."""
+    own = [name for name, library in BACKENDS.items() if find_spec(library)]
+    for library, text in STRANGERS.items():
+        if find_spec(library):
+            path = folder / f"stranger_{library}.py"
+            path.write_text(text, encoding="utf-8")
+            own.append(f"{path}:attention")
+    # Each name is an argument, which costs the forward pass the time to read them.
+    alone = [word for name in forward_cases(quick="--quick" in part) for word in ("--case", name)]
+    for name in names or own:
+        times: dict[str, list[float]] = {"whole": [], "forward": []}
+        verdicts = 0
+        for _ in range(repeats):
+            for which, words in (("whole", part), ("forward", [*part, *alone])):
+                results = folder / f"{which}.jsonl"
+                command = [sys.executable, "-m", "attnspec.conformance.cli.main", "check", name, *words]
+                start = time.perf_counter()
+                subprocess.run(  # noqa: S603 - our own command line
+                    [*command, "--results", str(results)], capture_output=True, check=False
+                )
+                times[which].append(time.perf_counter() - start)
+                verdicts = len(read([results]).verdicts) if which == "whole" else verdicts
+        yield name, {which: min(found) for which, found in times.items()}, verdicts
+
+
+def print_table(head: str, rows: Iterable[Sequence[str]]) -> None:
+    """Print a table in Markdown, row by row as they come."""
+    click.echo(f"| {head} |\n|{' --- |' * (head.count('|') + 1)}")
+    for row in rows:
+        click.echo(f"| {' | '.join(row)} |")
+
+
+def print_times(count: int, functions: Mapping[str, Callable[..., Any]], unit: str) -> None:
+    """Print the time of each function, and how many times that of the first it is."""
+    click.echo(f"\nattention of {SIZE} in float64, the shortest of {REPEATS} alternating runs\n")
+    rows = [*time_functions(functions, count)]
+    print_table(
+        f"implementation | seconds | times {unit} | MiB beyond the inputs",
+        (
+            (
+                name,
+                f"{seconds:.2f}",
+                f"{seconds / rows[0][1]:.1f}",
+                "not traced" if np.isnan(mib) else f"{mib:.0f}",
+            )
+            for name, seconds, mib in rows
+        ),
+    )
+
+
+def print_sizes() -> None:
+    """Print the time of the judge of calls by formula."""
+    click.echo(
+        f"\n{_DEPTH} features in float32, least of 3: the inputs, the judge of a causal output "
+        f"with lse, and a function in NumPy with a window of {_WINDOW} keys: seconds and MiB\n"
+    )
+    print_table(
+        "rows | inputs | judge | judge, processor | function | function, processor | judge, MiB"
+        " | function, MiB",
+        size_rows(POWERS),
+    )
+
+
+def print_checks(names: Iterable[str], *, quick: bool, repeats: int) -> None:
+    """Print the time of the suite with gradients and without them."""
+    click.echo("\nthe suite with gradients and without them, one process, start-up included\n")
+    with tempfile.TemporaryDirectory() as folder:
+        rows = checks(Path(folder), ["--quick"] if quick else [], repeats=repeats, names=names)
+        print_table(
+            "backend | forward alone, seconds | with gradients, seconds | ratio | verdicts",
+            (
+                (
+                    Path(name).stem if "stranger" in name else name,
+                    *(f"{times[which]:.1f}" for which in ("forward", "whole")),
+                    f"{times['whole'] / times['forward']:.2f}",
+                    str(verdicts),
+                )
+                for name, times, verdicts in rows
+            ),
+        )
+
+
+def print_suite(names: Iterable[str], results: Path | None) -> None:
+    """Print the time of the suite on each backend."""
     click.echo("\nthe suite, start-up included\n")
-    click.echo("| backend | run | seconds | verdicts | per second | exit status |")
-    click.echo("| --- | --- | --- | --- | --- | --- |")
     runs = {
         "one case": (("--case", "softmax-000"), None),
         "quick": (("--quick",), None),
         "whole, all cores": (("-n", "auto"), results),
     }
-    for label, (options, kept) in runs.items():
-        for name, seconds, count, ended in suite_rows(backends or NAMES, options, kept):
-            click.echo(f"| {name} | {label} | {seconds:.1f} | {count} | {count / seconds:.0f} | {ended} |")
+    print_table(
+        "backend | run | seconds | verdicts | per second | exit status",
+        (
+            (name, label, f"{seconds:.1f}", str(count), f"{count / seconds:.0f}", status)
+            for label, (options, folder) in runs.items()
+            for name, seconds, count, status in suite_rows(names, options, folder)
+        ),
+    )
+
+
+PARTS = ("attention", "gradients", "sizes", "checks", "suite")
+
+
+@click.command()
+@click.argument("backends", nargs=-1)
+@click.option("--only", type=click.Choice(PARTS), multiple=True, help="Print these tables only.")
+@click.option(
+    "--results",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The folder for the verdicts of whole runs, for attnspec table.",
+)
+@click.option("--quick", is_flag=True, help="Time the checks with gradients on the quick part of the suite.")
+@click.option("--repeats", type=click.IntRange(1), default=1, help="How often each of these checks is timed.")
+def main(
+    backends: tuple[str, ...], only: tuple[str, ...], results: Path | None, *, quick: bool, repeats: int
+) -> None:
+    """Print the times of attention and of its gradients, of the judge, and of the suite on all backends."""
+    prints: dict[str, Callable[[], None]] = {
+        "attention": lambda: print_times(3, forward_passes(), "the floor"),
+        "gradients": lambda: print_times(4, backward_passes(), "the forward pass"),
+        "sizes": print_sizes,
+        "checks": lambda: print_checks(backends, quick=quick, repeats=repeats),
+        "suite": lambda: print_suite(backends or NAMES, results),
+    }
+    for part in only or PARTS:
+        prints[part]()
 
 
 if __name__ == "__main__":

@@ -1,31 +1,33 @@
-"""Generates the table of `spec/dialects.md`, which shows the rules on which libraries differ.
+"""Generates the tables of `spec/dialects.md`, which show the rules on which libraries differ.
 
-The table is made from the declared variants and deviations of backends. A complete run of the
-suite fails if a declaration is wrong, so the table is verified.
+Those of the libraries of this package are made from the declared variants and deviations of their backends,
+and from a call for each question about gradients. A complete run of the suite fails if a declaration is
+wrong, so the tables are verified. Those of other libraries are made from files of results of whole runs,
+because each of them has an environment of its own.
 """
 
-import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 
 from attnspec import Case, Rule, cases, rules
 from attnspec.backends import NAMES, Backend, Deviation, Unsupported, load
+from attnspec.backends.errors import NotDifferentiable
 from attnspec.citations import cited
 from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.dtypes import in_each
-from attnspec.conformance.judge.failure import Failure, Raised
+from attnspec.conformance.judge.expected import exact
+from attnspec.conformance.judge.failure import Declined, Failure, Missing, Raised
 from attnspec.conformance.judge.judge import asked
+from attnspec.conformance.results import Results, read
+from attnspec.conformance.verdict import Verdict
 from attnspec.dialect import described
-from tools.gradient_dialects import gradient_table
+from attnspec.errors import SpecError
 
-#: The marks around the generated part of the page.
-BEGIN, END = (
-    "<!-- begin: tools.dialects -->",
-    "<!-- end: tools.dialects -->",
-)
+PAGE = Path(__file__).resolve().parents[1] / "spec" / "dialects.md"
 _HEADING = "The numbers in the table stand for these deviations:"
 _GRADIENTS = """### Gradients
 
@@ -37,12 +39,12 @@ A call that a backend does not offer has an empty cell. `raises`: the library do
 def page(backends: Sequence[Backend]) -> str:
     """Return the generated part of the page: versions, the table, and the list of deviations."""
     versions = dict.fromkeys(f"{backend.library} {backend.version}" for backend in backends)
-    parts = [f"Verified on {', '.join(versions)}.", table(backends), _HEADING, notes(backends)]
+    parts = [f"Verified on {', '.join(versions)}.", declarations_table(backends), _HEADING, notes(backends)]
     parts += [_GRADIENTS, gradient_table([one for one in backends if one.function("attention_vjp")])]
     return "\n\n".join(parts) + "\n"
 
 
-def table(backends: Sequence[Backend]) -> str:
+def declarations_table(backends: Sequence[Backend]) -> str:
     """Return a table with a row for each rule that has variants or from which a backend deviates."""
     numbers = _numbers(backends)
     lines = [
@@ -51,22 +53,13 @@ def table(backends: Sequence[Backend]) -> str:
     ]
     for rule in rules():
         if rule.variants or any(_of(rule, backend) for backend in backends):
-            cells = " | ".join(cell(rule, backend, numbers) for backend in backends)
+            cells = " | ".join(declared_cell(rule, backend, numbers) for backend in backends)
             lines.append(f"| [{rule.id}] | {rule.title} | {cells} |")
     return "\n".join(lines)
 
 
-def cell(rule: Rule, backend: Backend, numbers: Mapping[Deviation, int]) -> str:
-    """Return the cell of a rule and a backend.
-
-    Examples
-    --------
-    >>> from attnspec import find_rule
-    >>> from attnspec.backends import load
-    >>> from tools.dialects import cell
-    >>> cell(find_rule("MASK-6"), load("numpy-portable"), {})
-    'holds'
-    """
+def declared_cell(rule: Rule, backend: Backend, numbers: Mapping[Deviation, int]) -> str:
+    """Return the cell of a rule and a backend."""
     theirs = _of(rule, backend)
     if rule.id in backend.dialect:
         said = f"`{described(backend.dialect)[rule.id]}`"
@@ -104,19 +97,13 @@ def native() -> list[Backend]:
     return [backend for backend in map(load, NAMES) if backend.dialect or backend.deviations]
 
 
-def replaced(text: str, generated: str) -> str:
-    """Replace the text between the marks.
-
-    Examples
-    --------
-    >>> from tools.dialects import BEGIN, END, replaced
-    >>> replaced(f"before {BEGIN} old {END} after", "new").split("->")[1].split("<!")[0].strip()
-    'new'
-    """
-    if text.count(BEGIN) != 1 or text.count(END) != 1:
-        raise ValueError(f"dialects: expected {BEGIN} and {END} once each")
-    before, _, rest = text.partition(BEGIN)
-    return f"{before}{BEGIN}\n\n{generated}\n{END}{rest.partition(END)[2]}"
+def replace_part(text: str, part: str, generated: str) -> str:
+    """Replace the text between the marks of a generated part of the page."""
+    begin, end = (f"<!-- {word}: {part}, by tools.dialects -->" for word in ("begin", "end"))
+    if text.count(begin) != 1 or text.count(end) != 1:
+        raise SpecError(f"dialects: expected {begin} and {end} once each")
+    before, _, rest = text.partition(begin)
+    return f"{before}{begin}\n\n{generated.strip()}\n\n{end}{rest.partition(end)[2]}"
 
 
 def _numbers(backends: Sequence[Backend]) -> dict[Deviation, int]:
@@ -165,16 +152,177 @@ def _offers(backend: Backend, operation: str, arguments: Mapping[str, Any]) -> b
     return True
 
 
-def main() -> None:
-    """Print the generated part, or write it into the page."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--write", type=Path, metavar="FILE", help="the page, spec/dialects.md")
-    path = parser.parse_args().write
-    generated = page(native())
-    if path is None:
-        print(generated)  # noqa: T201 - the output of a command
+_VJP = "attention_vjp"
+Arguments = Mapping[str, Any]
+
+
+def gradient_table(backends: Sequence[Backend]) -> str:
+    """Write a row for each question about gradients, with a column for each backend."""
+    lines = [
+        f"| gradients with | {' | '.join(backend.name for backend in backends)} |",
+        f"| --- |{' --- |' * len(backends)}",
+    ]
+    lines += [
+        f"| {what} | {' | '.join(gradient_cell(ask, backend) for backend in backends)} |"
+        for what, ask in QUESTIONS.items()
+    ]
+    return "\n".join(lines)
+
+
+def gradient_cell(ask: Callable[[Backend], str], backend: Backend) -> str:
+    """Answer a question about a backend; empty if it does not offer the call, or ``raises``."""
+    try:
+        return ask(backend)
+    except Missing:
+        return ""
+    except (Raised, Declined):
+        return "raises"
+    except Unsupported as unsupported:
+        return "raises" if isinstance(unsupported, NotDifferentiable) else ""
+    except Failure:
+        return "none"
+
+
+def _problem(**options: Any) -> dict[str, Any]:
+    """Make a call of two queries and three keys, of which the options disallow some."""
+    random = np.random.default_rng(7)
+    shapes = {"query": (1, 1, 2, 4), "key": (1, 1, 3, 4), "value": (1, 1, 3, 4), "d_output": (1, 1, 2, 4)}
+    return {name: random.normal(size=shape).astype(np.float32) for name, shape in shapes.items()} | options
+
+
+def _empty(**options: Any) -> Callable[[Backend], str]:
+    """Describe the gradient of a query without an allowed key."""
+
+    def ask(backend: Backend) -> str:
+        arguments = _problem(**options)
+        got = call(backend, _VJP, arguments)
+        for said, dialect in (("0", {}), ("mean", {"GRAD-10": "uniform"}), ("NaN", {"GRAD-10": "nan"})):
+            if _same(got, exact(_VJP, arguments, dialect)):
+                return said
+        return _kind(got)
+
+    return ask
+
+
+def _padded(**options: Any) -> Callable[[Backend], str]:
+    """Describe whether NaN in a key and a value that no query attends to reaches a gradient."""
+
+    def ask(backend: Backend) -> str:
+        arguments = _problem(**options)
+        clean = exact(_VJP, arguments)
+        for name in ("key", "value"):
+            arguments[name][..., 2, :] = np.nan
+        got = call(backend, _VJP, arguments)
+        return "no trace" if _same(got, clean) else _kind(got)
+
+    return ask
+
+
+def _of_lse(backend: Backend) -> str:
+    arguments = _problem(d_lse=np.array([[[0.5, -2.0]]], np.float32))
+    got = call(backend, _VJP, arguments)
+    for said, dialect in (("counts", {}), ("ignored", {"GRAD-6": "ignored"})):
+        if _same(got, exact(_VJP, arguments, dialect)):
+            return said
+    return _kind(got)
+
+
+def _of_bias(backend: Backend) -> str:
+    bias = np.array([[0.5, -np.inf, 1.0], [0.0, 1.0, -1.0]], np.float32)
+    got = call(backend, _VJP, _problem(bias=bias))["d_bias"][0, 1]
+    return "0" if got == 0 else "NaN" if np.isnan(got) else "not 0"
+
+
+def _same(got: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+    return all(np.allclose(got[name], values[name], 1e-3, 1e-5, equal_nan=True) for name in got)
+
+
+def _kind(got: Mapping[str, Any]) -> str:
+    return "NaN" if any(np.isnan(one).any() for one in got.values()) else "other numbers"
+
+
+_ROW = np.array([[True, False, True], [False, False, False]])
+#: The questions, each with the function that answers it.
+QUESTIONS: Mapping[str, Callable[[Backend], str]] = {
+    "a query whose keys a mask all disallows": _empty(mask=_ROW),
+    "a query whose keys a bias of minus infinity all disallows": _empty(
+        bias=np.where(_ROW, 0, -np.inf).astype(np.float32)
+    ),
+    "a query past its length": _empty(query_lengths=1),
+    "no key within the length": _empty(key_lengths=0),
+    "NaN in a key and a value past the length": _padded(key_lengths=2),
+    "NaN in a key and a value that a mask disallows for all queries": _padded(
+        mask=np.array([True, True, False])
+    ),
+    "a cotangent of the lse": _of_lse,
+    "a bias of minus infinity, at its place in `d_bias`": _of_bias,
+}
+
+
+def results_table(results: Results) -> str:
+    """Return a table with a row for each rule that some backend does not simply hold."""
+    partial = [header.part for header in results.headers if header.part != "whole"]
+    if partial:
+        raise SpecError(f"results: expected whole runs, got {', '.join(partial)}")
+    names = [subject.name.partition("?")[0] for subject in results.subjects]
+    lines = [f"| rule | | {' | '.join(names)} |", f"| --- | --- |{' --- |' * len(names)}"]
+    judged: dict[tuple[str, str], list[Verdict]] = {}
+    for verdict in results.verdicts:
+        for name in {*verdict.rules, verdict.rule} - {""}:
+            judged.setdefault((verdict.backend, name), []).append(verdict)
+    for rule in rules():
+        cells = [judged_cell(rule, judged.get((subject.name, rule.id), ())) for subject in results.subjects]
+        if set(cells) - {"", "holds"}:
+            lines.append(f"| [{rule.id}] | {rule.title} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def judged_cell(rule: Rule, verdicts: Sequence[Verdict]) -> str:
+    """Describe what a backend does with a rule, from its verdicts on the cases of the rule."""
+    own = [one for one in verdicts if one.rule in ("", rule.id)]
+    shown = [one for one in own if one.status == "deviation"]
+    variants = dict.fromkeys(one.variant for one in shown if one.variant and not one.declared)
+    declared = any(one.declared for one in shown)
+    said = [f"`{name}`" for name in variants] + (["deviates"] if declared else [])
+    if any(one.bad for one in own):
+        said.append("fails")
+    if any(one.status == "should not met" for one in own):
+        said.append("not met")
+    return ", ".join(said) or ("holds" if any(one.status == "pass" for one in verdicts) else "")
+
+
+def headlines(results: Results) -> str:
+    """Return a table of the backends: the release, and how many calls have which verdict."""
+    lines = ["| backend | release | pass | deviation | should not met | unsupported |"]
+    lines.append("| --- | --- | --- | --- | --- | --- |")
+    for subject in results.subjects:
+        own = [one for one in results.verdicts if one.backend == subject.name and one.case]
+        counts: Mapping[str, int] = {
+            status: sum(one.status == status for one in own)
+            for status in ("pass", "deviation", "should not met", "unsupported", "fail", "error")
+        }
+        wrong = counts["fail"] + counts["error"]
+        named = subject.name + (f", {wrong} not declared" if wrong else "")
+        shown = " | ".join(str(counts[status]) for status in list(counts)[:4])
+        lines.append(f"| {named} | {subject.library} {subject.version} | {shown} |")
+    return "\n".join(lines)
+
+
+@click.command()
+@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--write", is_flag=True, help="Write the part of spec/dialects.md instead of printing it.")
+def main(files: tuple[Path, ...], *, write: bool) -> None:
+    """Make the tables of the installed libraries, or of FILES with the results of whole runs of others."""
+    if files:
+        results = read(files)
+        part, generated = "results", f"{headlines(results)}\n\n{results_table(results)}"
     else:
-        path.write_text(cited(replaced(path.read_text(encoding="utf-8"), generated)), encoding="utf-8")
+        part, generated = "declarations", page(native())
+    if write:
+        text = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(cited(replace_part(text, part, generated)), encoding="utf-8")
+    else:
+        click.echo(generated)
 
 
 if __name__ == "__main__":

@@ -17,13 +17,11 @@ from attnspec.reference import attention
 from attnspec.reference.budget.budget import Accuracy, budget
 from attnspec.reference.budget.profile import PROFILES
 from attnspec.reference.exact.evaluate import evaluate
-from tools.algorithms import ALGORITHMS, Array, run
+from tools.algorithms import ALGORITHMS, EXCEEDING, Array, by_sigmoids, chain, run
 from tools.faults import FAULTS
 from tools.gradient_evidence import tables as tables_of_gradients
 from tools.libraries import libraries
-from tools.merging import EXCEEDING, by_sigmoids, chain
-from tools.short_weights import SHORT_WEIGHTS
-from tools.units import UNITS
+from tools.units import SHORT_WEIGHTS, UNITS
 
 #: The rules that are compared, by the heading of their column.
 RULES = ("full", "cast", "profile", "signed mean", "1e-2", "1e-3", "ONNX", "2x baseline")

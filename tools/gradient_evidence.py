@@ -14,10 +14,9 @@ from attnspec.operations import OPERATIONS
 from attnspec.reference.budget.budget import Accuracy, budget
 from tools.algorithms import Array
 from tools.gradient_algorithms import BACKWARDS, Backward, run
-from tools.gradient_call import exact
+from tools.gradient_calls import SIZES, Problem, exact, problems
 from tools.gradient_faults import GRADIENT_FAULTS, IN_USE
-from tools.gradient_libraries import NAMES, libraries, takes
-from tools.gradient_problems import SIZES, Problem, problems
+from tools.libraries import NAMES, gradient_libraries, takes
 
 #: The unit of the format of the exact gradients, relative to that of float64. Their error is this share of a
 #: budget of float64.
@@ -59,7 +58,7 @@ class Trial:
 
 def subjects() -> dict[str, Backward]:
     """List the correct algorithms, the installed libraries, and the faults."""
-    return {**BACKWARDS, **libraries(), **IN_USE, **GRADIENT_FAULTS}
+    return {**BACKWARDS, **gradient_libraries(), **IN_USE, **GRADIENT_FAULTS}
 
 
 def trials(some: Iterable[Problem], of: Mapping[str, Backward]) -> Iterator[Trial]:

@@ -11,9 +11,8 @@ from attnspec.dtypes import SHORT
 from tools import units
 from tools.algorithms import Array, rounded, sequential
 from tools.faults import truncated
-from tools.gradient_algorithms import Backward, multiplied_on_units
-from tools.gradient_backward import backward
-from tools.gradient_call import Call, finished, forward, prepared, scores
+from tools.gradient_algorithms import Backward, backward, multiplied_on_units
+from tools.gradient_calls import Call, finished, forward, prepared, scores
 
 #: The steps of a backward pass that a fault changes, by name.
 Steps = Mapping[str, Callable[..., Array]]

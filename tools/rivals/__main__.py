@@ -1,13 +1,11 @@
-"""``python -m tools.rivals``: hold the gallery against the rules of other projects."""
+"""``python -m tools.rivals``: holds the gallery against the rules of other projects."""
 
 import time
 
 import click
 
-from tools.rivals.every import RIVALS
-from tools.rivals.figures import FILE, measured
-from tools.rivals.figures import write as store
-from tools.rivals.page import PAGE, accepted, page
+from tools.rivals.measure import RIVALS
+from tools.rivals.page import FILE, PAGE, accepted, measure, page, store
 
 
 @click.command()
@@ -19,7 +17,7 @@ def main(*, write: bool) -> None:
     def progress(name: str) -> None:
         click.echo(f"{time.perf_counter() - started:5.0f} s  {name}")
 
-    figures = measured(RIVALS, progress)
+    figures = measure(RIVALS, progress)
     for rule in figures.rules:
         numbers = [f"{accepted(figures, group, rule)} {group}" for group in ("wrong", "cheats", "correct")]
         click.echo(f"{rule}: accepts {', '.join(numbers)}")

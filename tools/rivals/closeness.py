@@ -1,9 +1,12 @@
-"""How projects compare results: each way makes a function of the results of a call and its trial."""
+"""How close results must be, as the rules of other projects say it, and how their inputs are drawn."""
 
+from typing import Any
+
+import ml_dtypes
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
-from tools.rivals.rival import Accepts
-from tools.rivals.trial import Array, Trial
+from tools.rivals.rival import Accepts, Array, Trial
 
 
 def close(
@@ -24,7 +27,7 @@ def close(
     --------
     >>> import numpy as np
     >>> from tools.rivals.closeness import close
-    >>> from tools.rivals.trial import Trial
+    >>> from tools.rivals.rival import Trial
     >>> one = np.ones((1, 1), np.float32)
     >>> trial = Trial({"query": one, "key": one, "value": one})
     >>> close(0.01, 0.01)((one * 1.01,), trial), close(0.01, 0.01)((one * 1.03,), trial)
@@ -112,3 +115,44 @@ def similar(cosine: float) -> Accepts:
 def wide(array: Array) -> Array:
     """Return an array in float64."""
     return np.asarray(array, np.float64)
+
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+FLOAT16 = np.dtype(np.float16)
+FLOAT32 = np.dtype(np.float32)
+
+
+def normal(rng: np.random.Generator, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    """Draw from the standard normal distribution, and round."""
+    return rng.standard_normal(shape, dtype=np.float32).astype(dtype)
+
+
+def uniform(
+    rng: np.random.Generator, shape: tuple[int, ...], dtype: DTypeLike, low: float = 0.0, high: float = 1.0
+) -> NDArray[Any]:
+    """Draw from a range, and round."""
+    return rng.uniform(low, high, shape).astype(dtype)
+
+
+def arrays(
+    rng: np.random.Generator,
+    dtype: DTypeLike,
+    query: tuple[int, ...],
+    key: tuple[int, ...] | None = None,
+    value: tuple[int, ...] | None = None,
+    *,
+    distribution: Any = normal,
+) -> dict[str, NDArray[Any]]:
+    """Draw query, key and value. A shape that is not given is that of the array before.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tools.rivals.closeness import arrays
+    >>> drawn = arrays(np.random.default_rng(0), np.float32, (4, 8), (6, 8))
+    >>> [array.shape for array in drawn.values()]
+    [(4, 8), (6, 8), (6, 8)]
+    """
+    key = key or query
+    shapes = {"query": query, "key": key, "value": value or key}
+    return {name: distribution(rng, shape, dtype) for name, shape in shapes.items()}

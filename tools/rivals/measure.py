@@ -1,4 +1,4 @@
-"""Judges subjects by rules."""
+"""Judges subjects by the rules of other projects, and by the suite."""
 
 import warnings
 from collections.abc import Iterable, Sequence
@@ -7,10 +7,39 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.backends import DTYPES, Backend, load_library
+from attnspec.conformance.gallery.kills import read_kills
+from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.suite import items
 from tools.rivals.closeness import wide
-from tools.rivals.rival import Rival
-from tools.rivals.subjects import Subject, steps_of, subject
-from tools.rivals.trial import Array, Given, Trial, outputs
+from tools.rivals.frameworks import JAX_NN, KERNELBENCH, ONNX_NODES, OPINFO, TRANSFORMERS, TRITONBENCH
+from tools.rivals.kernels import FLASH_ATTENTION, FLASHINFER, GGML, TOKAMAX
+from tools.rivals.rival import Array, Given, Rival, Trial, outputs
+from tools.rivals.subjects import Subject, cheats, steps_of, subject
+
+#: All rules, in the order of the page.
+RIVALS: tuple[Rival, ...] = (
+    *(*KERNELBENCH, *OPINFO, *TRITONBENCH, *FLASHINFER, *JAX_NN),
+    *(*TRANSFORMERS, *FLASH_ATTENTION, *GGML, *ONNX_NODES, *TOKAMAX),
+)
+
+
+def lets_through(names: Iterable[str]) -> set[str]:
+    """Return the wrong entries that no case of the ordinary run kills, from the stored kill matrix."""
+    kills = read_kills()
+    return {name for name in names if not kills[name].ordinary}
+
+
+def own_cheats() -> set[str]:
+    """Return the cheats that fail no case of the quick part of the suite."""
+    suite = items(quick=True)
+    library = load_library("numpy")
+    backends = {one.name: Backend(one.name, library, one.make(), DTYPES) for one in cheats()}
+    return {
+        name
+        for name, backend in backends.items()
+        if not any(judge(backend, item).status in ("fail", "error") for item in suite)
+    }
 
 
 @dataclass(frozen=True)
@@ -29,7 +58,7 @@ class Judged:
     off: bool
 
 
-def judged(subjects: Iterable[Subject], rivals: Sequence[Rival]) -> dict[str, dict[str, Judged]]:
+def judge_by(rivals: Sequence[Rival], subjects: Iterable[Subject]) -> dict[str, dict[str, Judged]]:
     """Judge subjects by rules that have the same inputs.
 
     Calls that have an argument which a subject does not take are left out for this subject. If all results so
@@ -37,10 +66,10 @@ def judged(subjects: Iterable[Subject], rivals: Sequence[Rival]) -> dict[str, di
 
     Examples
     --------
-    >>> from tools.rivals.kernelbench import RIVALS
-    >>> from tools.rivals.measure import judged
+    >>> from tools.rivals.frameworks import KERNELBENCH
+    >>> from tools.rivals.measure import judge_by
     >>> from tools.rivals.subjects import subject
-    >>> judged([subject("inverted_polarity")], RIVALS[1:])["KernelBench, float32"]
+    >>> judge_by(KERNELBENCH[1:], [subject("inverted_polarity")])["KernelBench, float32"]
     {'inverted_polarity': Judged(accepted=True, off=False)}
     """
     found: dict[str, dict[str, Judged]] = {rival.name: {} for rival in rivals}

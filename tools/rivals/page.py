@@ -1,11 +1,94 @@
-"""Writes the figures as a page: ``acceptance.md``."""
+"""The stored figures, ``acceptance.json``, and the page that shows them, ``acceptance.md``.
 
+The figures are what each rule says of each subject, a letter each.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from attnspec.conformance.gallery import correct_entries, entry, wrong_entries
-from tools.rivals.every import RIVALS
-from tools.rivals.figures import OWN, REJECTED, SEEN, UNSEEN, Figures
+from tools.rivals.measure import RIVALS, Judged, judge_by, lets_through, own_cheats
 from tools.rivals.rival import Rival
+from tools.rivals.subjects import Subject, cheats, right, wrong
+
+FILE = Path(__file__).resolve().parents[2] / "conformance" / "acceptance.json"
+
+#: Rejected; accepted with results that are right in every call; accepted with results that are not.
+REJECTED, UNSEEN, SEEN = "-", "=", "~"
+#: The name of the suite of attnspec in the figures.
+OWN = "attnspec"
+
+
+@dataclass(frozen=True)
+class Figures:
+    """The letters of all subjects, in the order of the rules.
+
+    Attributes
+    ----------
+    rules : tuple of str
+    wrong, cheats, correct : mapping of str to str
+    """
+
+    rules: tuple[str, ...]
+    wrong: Mapping[str, str]
+    cheats: Mapping[str, str]
+    correct: Mapping[str, str]
+
+    def letters(self, group: str, rule: str) -> dict[str, str]:
+        """Return the letters of the subjects of a group under one rule."""
+        place = self.rules.index(rule)
+        return {name: letters[place] for name, letters in getattr(self, group).items()}
+
+
+def measure(rivals: Sequence[Rival], progress: Callable[[str], None] = lambda _: None) -> Figures:
+    """Judge everything by all rules, the suite of attnspec included."""
+    groups = {"wrong": wrong(), "cheats": cheats(), "correct": right()}
+    subjects = [subject for group in groups.values() for subject in group]
+    letters: dict[str, dict[str, str]] = {}
+    for draw in dict.fromkeys(rival.draw for rival in rivals):
+        alike = [rival for rival in rivals if rival.draw == draw]
+        letters |= letters_of(subjects, alike)
+        progress(", ".join(rival.name for rival in alike))
+    own = lets_through([one.name for one in groups["wrong"]]) | own_cheats()
+    letters[OWN] = {subject.name: UNSEEN if subject.name in own else REJECTED for subject in subjects}
+    # `nox -s gallery` fails if the suite does not pass a correct entry.
+    letters[OWN] |= {one.name: UNSEEN for one in groups["correct"]}
+    rules = (*(rival.name for rival in rivals), OWN)
+    return Figures(
+        rules,
+        **{
+            group: {one.name: "".join(letters[rule][one.name] for rule in rules) for one in members}
+            for group, members in groups.items()
+        },
+    )
+
+
+def letters_of(subjects: Iterable[Subject], rivals: Sequence[Rival]) -> dict[str, dict[str, str]]:
+    """Judge subjects by rules that have the same inputs, and return the letters by rule and subject."""
+    return {
+        rule: {name: _letter(judged) for name, judged in by_name.items()}
+        for rule, by_name in judge_by(rivals, subjects).items()
+    }
+
+
+def _letter(judged: Judged) -> str:
+    if not judged.accepted:
+        return REJECTED
+    return SEEN if judged.off else UNSEEN
+
+
+def read(path: Path = FILE) -> Figures:
+    """Read the figures."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    return Figures(**{**content, "rules": tuple(content["rules"])})
+
+
+def store(figures: Figures, path: Path = FILE) -> None:
+    """Write the figures."""
+    path.write_text(json.dumps(asdict(figures), indent=1) + "\n", encoding="utf-8", newline="\n")
+
 
 PAGE = Path(__file__).resolve().parents[2] / "conformance" / "acceptance.md"
 #: The number of entries that the page lists for each rule.
@@ -74,7 +157,7 @@ def page(figures: Figures) -> str:
         cheats=", ".join(figures.cheats),
         left=accepted(figures, "wrong", OWN),
         table="\n".join(rows),
-        lists="\n".join(line for rival in RIVALS for line in _listed(rival.name, figures)),
+        lists="\n".join(line for rival in RIVALS for line in _list_accepted(rival.name, figures)),
     )
 
 
@@ -99,7 +182,7 @@ def _row(name: str, rival: Rival | None, figures: Figures) -> str:
     return f"| {' | '.join(text + numbers)} |"
 
 
-def _listed(name: str, figures: Figures) -> list[str]:
+def _list_accepted(name: str, figures: Figures) -> list[str]:
     seen = [one for one, letter in figures.letters("wrong", name).items() if letter == SEEN]
     seen.sort(key=lambda one: (-figures.wrong[one][:-1].count(REJECTED), one))
     cheats = [one for one, letter in figures.letters("cheats", name).items() if letter in (SEEN, UNSEEN)]

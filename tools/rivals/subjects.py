@@ -12,7 +12,7 @@ import numpy as np
 from attnspec.conformance.gallery import Entry, correct_entries, entry, wrong_entries
 from attnspec.reference import functions
 from attnspec.reference.call import STEPS
-from tools.rivals.trial import Array, Given
+from tools.rivals.rival import Array, Given
 
 
 @dataclass(frozen=True)
