@@ -3,17 +3,16 @@
 import numpy as np
 import pytest
 
-from attnspec.conformance.gallery import correct_bases, edges, entry, wrong_entries
+from attnspec.conformance.gallery import correct, edges, entry, wrong_entries
 from attnspec.conformance.gallery.bases.online import TILED
 from attnspec.conformance.gallery.bases.splitting import DECODING
-from attnspec.conformance.gallery.edges.calls import CALLS, SHOWN, Sized
-from attnspec.conformance.gallery.edges.entering import at, on
+from attnspec.conformance.gallery.edges.entries import CALLS, SHOWN, Sized, at, on
 from attnspec.conformance.gallery.entry import NEEDS, entries_of
 from attnspec.conformance.suite.edges import AT_EDGES
 from attnspec.conformance.suite.options import OPTIONS
 from attnspec.conformance.suite.problem import Shape
 
-BASES = entries_of(correct_bases)
+BASES = (*correct.LOOPS, *correct.WINDOWS, *correct.SPLITS)
 EDGES = entries_of(*edges.MODULES)
 SHAPES = (
     Shape((2, 4), 133, 300, 4, 3, 2),

@@ -7,7 +7,7 @@ import pytest
 
 from attnspec.conformance.gallery import entry
 from attnspec.conformance.gallery.edges import memory
-from attnspec.conformance.gallery.edges.calls import Sized
+from attnspec.conformance.gallery.edges.entries import Sized
 from attnspec.conformance.gallery.entry import entries_of
 from attnspec.conformance.suite.problem import Shape, problem_of
 

@@ -10,7 +10,7 @@ import pytest
 from attnspec import claimable, rules
 from attnspec.backends import load
 from attnspec.backends.constraints import Constraints
-from attnspec.conformance.gallery import correct_orders, entry, invariance
+from attnspec.conformance.gallery import correct_entries, entry, invariance
 from attnspec.conformance.gallery.entry import entries_of
 from attnspec.conformance.judge.comparison import same_bits
 from attnspec.conformance.judge.hidden import without
@@ -50,7 +50,7 @@ def test_every_relation_is_drawn_in_float32_and_in_half_precision():
 
 @pytest.mark.parametrize("name", ITEMS)
 def test_sums_in_one_order_keep_every_relation(name):
-    for one in entries_of(correct_orders):
+    for one in (one for one in correct_entries() if one.claims):
         verdict = judge(one.backend(), ITEMS[name])
         assert (verdict.status, verdict.difference, verdict.reason) == ("pass", None, "")
 

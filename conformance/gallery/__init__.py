@@ -3,69 +3,37 @@
 from functools import cache
 from typing import Any
 
+from attnspec import rules
 from attnspec.conformance.gallery import (
-    bounds,
     caching,
     correct,
-    correct_bases,
-    correct_codes,
     correct_gradients,
-    correct_latent,
-    correct_orders,
-    correct_sparsity,
     correct_tiles,
-    denominator,
     dropout,
     edges,
-    effects,
     empty_rows,
     errors,
-    factors,
-    firsts,
-    float32,
-    folded,
-    frequencies,
     gradients,
     gradients_memory,
     gradients_numerics,
-    gradients_of_companions,
-    gradients_of_lengths,
-    gradients_of_masks,
-    gradients_of_nothing,
     gradients_of_options,
-    gradients_of_parameters,
     heads,
-    inputs,
-    integers,
     invariance,
     latent,
     layouts,
-    listed_keys,
     logarithms,
-    low_precision,
     masking,
-    maxima,
     notation,
     numerics,
-    offsets,
     packing,
     paging,
     positions,
     projection,
     quantization,
-    quantized_attention,
-    rescaling,
-    rotary,
-    rows,
     scores,
-    seeded_dropout,
-    sinks,
     softmax,
-    sources,
     sparsity,
-    special_numbers,
     splits,
-    tiled_masks,
     tiles,
     windows,
 )
@@ -74,82 +42,49 @@ from attnspec.conformance.gallery.entry import KINDS, NEEDS, PLACE, Entry, entri
 __all__ = ["KINDS", "NEEDS", "PLACE", "Entry", "correct_entries", "entry", "wrong_entries"]
 
 
+_WRONG = (
+    notation,
+    projection,
+    scores,
+    masking,
+    windows,
+    empty_rows,
+    softmax,
+    tiles,
+    splits,
+    logarithms,
+    heads,
+    caching,
+    packing,
+    paging,
+    quantization,
+    positions,
+    sparsity,
+    latent,
+    dropout,
+    gradients,
+    gradients_of_options,
+    gradients_numerics,
+    gradients_memory,
+    numerics,
+    layouts,
+    invariance,
+    errors,
+    *edges.MODULES,
+)
+
+
 @cache
 def wrong_entries() -> tuple[Entry, ...]:
-    """List the entries that break a rule, in the order of the chapters."""
-    return entries_of(
-        notation,
-        projection,
-        scores,
-        masking,
-        windows,
-        integers,
-        empty_rows,
-        softmax,
-        denominator,
-        maxima,
-        heads,
-        caching,
-        packing,
-        paging,
-        quantization,
-        quantized_attention,
-        low_precision,
-        positions,
-        sparsity,
-        listed_keys,
-        rotary,
-        frequencies,
-        latent,
-        dropout,
-        seeded_dropout,
-        gradients_of_companions,
-        numerics,
-        layouts,
-        special_numbers,
-        invariance,
-        gradients,
-        gradients_of_options,
-        gradients_of_parameters,
-        gradients_of_masks,
-        gradients_of_nothing,
-        gradients_memory,
-        gradients_of_lengths,
-        gradients_numerics,
-        errors,
-        effects,
-        factors,
-        sinks,
-        bounds,
-        offsets,
-        sources,
-        rows,
-        tiles,
-        tiled_masks,
-        splits,
-        rescaling,
-        folded,
-        firsts,
-        logarithms,
-        float32,
-        inputs,
-        *edges.MODULES,
-    )
+    """List the entries that break a rule, in the order of the rules in the standard."""
+    place = {rule.id: number for number, rule in enumerate(rules())}
+    return tuple(sorted(entries_of(*_WRONG), key=lambda entry: place[entry.rule]))
 
 
 @cache
 def correct_entries() -> tuple[Entry, ...]:
     """List the entries that break no rule."""
-    return entries_of(
-        correct,
-        correct_tiles,
-        correct_bases,
-        correct_codes,
-        correct_orders,
-        correct_sparsity,
-        correct_gradients,
-        correct_latent,
-    )
+    return entries_of(correct, correct_tiles, correct_gradients)
 
 
 def entry(name: str) -> Entry:
@@ -166,7 +101,12 @@ def entry(name: str) -> Entry:
     >>> entry("key_heads_tiled").rule
     'HEAD-1'
     """
-    return {each.name: each for each in (*wrong_entries(), *correct_entries())}[name]
+    return _by_name()[name]
+
+
+@cache
+def _by_name() -> dict[str, Entry]:
+    return {entry.name: entry for entry in (*wrong_entries(), *correct_entries())}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,15 +1,24 @@
-"""Correct entries that compute one step in another way: other formulas, other orders, other precisions."""
+"""Correct entries that compute one step in another way: other formulas, orders, precisions and forms."""
 
 import math
 from typing import Any
 
 import numpy as np
 
+from attnspec import claimable
+from attnspec.conformance.gallery.bases.online import TILED, WINDOWED, WINDOWED_SMALL
+from attnspec.conformance.gallery.bases.splitting import DECODING, FEW
 from attnspec.conformance.gallery.entry import Array, Entry, base, correct
-from attnspec.reference.call import Mask
+from attnspec.conformance.gallery.invariance import in_splits, in_tiles
+from attnspec.conformance.gallery.quantization import shortened, with_weights
+from attnspec.reference.attention import attention_of
+from attnspec.reference.call import Call, Given, Mask
 from attnspec.reference.frequencies import Frequencies
+from attnspec.reference.latent import ARRAYS
 from attnspec.reference.masking import SOURCES
-from attnspec.reference.notation import Attention
+from attnspec.reference.notation import Attention, narrow
+from attnspec.reference.quantized_attention import Quantised
+from attnspec.reference.sparsity import Sparse
 
 plain = Entry("plain", "The implementation that all others differ from.", {})
 
@@ -175,3 +184,131 @@ def smooth_by_wavelengths(call: Frequencies) -> Any:
     between = (1 - smooth) * plain / call.factor + smooth * plain
     found: Array = np.where(wavelength > length / low, plain / call.factor, plain)
     return np.where((wavelength <= length / low) & (wavelength >= length / high), between, found)
+
+
+LOOPS = tuple(
+    Entry(f"tiles_of_{each.name}", f"Go through keys {each.words}.", {"attend": each.attend})
+    for each in TILED
+)
+WINDOWS = tuple(
+    Entry(
+        f"tiles_{each.name}",
+        f"Visit only tiles within window, causal mask and lengths, {each.words}.",
+        {"attend": each.attend},
+    )
+    for each in (WINDOWED, WINDOWED_SMALL)
+)
+SPLITS = tuple(
+    Entry(f"splits_{each.name}", f"Merge finished results {each.words}.", {"attend": each.attend})
+    for each in (*DECODING, FEW)
+)
+
+
+@correct("keys_and_values", "cast")
+def codes_decoded_to_the_dtype_of_the_query(
+    call: Call, query: Array, key: Quantised, value: Quantised, encoding: str
+) -> Any:
+    """Round decoded keys and values to the dtype of the query."""
+    found = base.keys_and_values(call, query, key, value, encoding)
+    return tuple(narrow(call, each, query.dtype).astype(each.dtype) for each in found)
+
+
+@correct("attended_in_short", "cast")
+def weights_of_eight_bits_raised(call: Call, *arrays: Any) -> Any:
+    """Multiply weights by 256, round them to e4m3fn where the result has half precision, and divide."""
+    if np.dtype(arrays[3]).itemsize > 2:  # in float32 and float64 weights are not rounded
+        return base.attended_in_short(call, *arrays)
+    return base.attended_in_short(with_weights(call, lambda p: shortened(p, 256)), *arrays)
+
+
+@correct("scaled_codes")
+def scales_multiplied_by_two_factors(_call: Call, numbers: Array, scale: Array) -> Any:
+    """Split each scale into its power of 2 and its digits."""
+    digits, exponent = np.frexp(scale)
+    return np.ldexp(numbers * digits, exponent)
+
+
+@correct("attend", claims=claimable())
+def one_order_of_sums(call: Attention) -> Any:
+    """Add up features and keys one after the other, whatever is beside them."""
+    return in_splits(call)
+
+
+@correct("attend", claims=claimable())
+def tiles_of_a_fixed_size(call: Attention) -> Any:
+    """Add up the keys in tiles of 32 from the first key on, however many there are."""
+    return in_tiles(call, 32)
+
+
+@correct("attended")
+def listed_keys_gathered(given: Sparse) -> Any:
+    """Gather the listed keys and values of each query, and attend to each of them once."""
+    options = (given.softcap, given.bias, given.mask, given.window, given.key_lengths, given.sinks)
+    if given.key_indices is None or given.is_causal or any(one is not None for one in options):
+        return base.attended(given)
+    work = np.float64 if given.query.dtype == np.float64 else np.float32
+    query, key, value = (x.astype(work) for x in (given.query, given.key, given.value))
+    lists = given.key_indices
+    lists = np.broadcast_to(lists, (*key.shape[:-2], query.shape[-2], lists.shape[-1]))
+    if query.ndim > 2:
+        group = query.shape[-3] // key.shape[-3]
+        key, value, lists = (np.repeat(x, group, axis=-3) for x in (key, value, lists))
+    width = lists.shape[-1]
+    before = np.tril(np.ones((width, width), bool), -1)
+    again = ((lists[..., :, None] == lists[..., None, :]) & before).any(axis=-1)
+    none = (lists < 0) | again  # (*B, Hq, L, W)
+    scale = 1 / np.sqrt(query.shape[-1]) if given.scale is None else given.scale
+    scores = (query[..., :, None, :] * _gathered(key, lists, none)).sum(axis=-1) * work(scale)
+    scores = np.where(none, -np.inf, scores)
+    top = scores.max(axis=-1, keepdims=True, initial=-np.inf)
+    top = np.where(top == -np.inf, 0, top)
+    rates = np.exp(scores - top)
+    total = rates.sum(axis=-1, keepdims=True)
+    weights = rates / np.where(total == 0, 1, total)
+    output = (weights[..., None] * _gathered(value, lists, none)).sum(axis=-2).astype(given.query.dtype)
+    lse = np.where(total == 0, -np.inf, top + np.log(np.where(total == 0, 1, total)))[..., 0].astype(work)
+    return (output, lse) if given.return_lse else output
+
+
+def _gathered(array: Array, lists: Array, none: Array) -> Array:
+    """Gather rows of an array, ``(*B, Hq, L, W, D)``, and 0 for no key."""
+    places = np.where(none, 0, lists)[..., None]
+    return np.where(none[..., None], 0, np.take_along_axis(array[..., None, :, :], places, axis=-2))
+
+
+def absorbed(call: Call, given: Given, values: Array | None = None, dtype: Any = None) -> Any:
+    """Attend over the latent with one key head, and project the result."""
+    query = given["query"] @ np.swapaxes(given["key_weight"], -1, -2)  # (*B, Hq, L, Dc)
+    query = query if dtype is None else query.astype(dtype).astype(query.dtype)
+    query = np.concatenate([query, given["query_rotary"]], axis=-1)
+    key = np.concatenate([given["latent"], given["key_rotary"]], axis=-1)[..., None, :, :]
+    value = (given["latent"] if values is None else values)[..., None, :, :]
+    options = {name: thing for name, thing in given.items() if name not in ARRAYS}
+    found = attention_of(call, query, key, value, **options)
+    context, *lse = found if given["return_lse"] else (found,)
+    context = context if dtype is None else context.astype(dtype).astype(context.dtype)
+    output = context @ given["value_weight"]
+    return (output, *lse) if lse else output
+
+
+@correct("latent_attended")
+def latent_absorbed(call: Call, given: Given, _storage: Any) -> Any:
+    """Multiply queries by the key weight, and the result by the value weight, as decoding kernels do."""
+    return absorbed(call, given)
+
+
+@correct("latent_attended")
+def latent_absorbed_and_stored(call: Call, given: Given, storage: Any) -> Any:
+    """Round the absorbed queries and the attended latent to the dtype of the call."""
+    return absorbed(call, given, dtype=storage)
+
+
+@correct("latent_keys")
+def latent_part_by_part(call: Call, given: Given) -> Any:
+    """Project the keys by one feature of the latent after the other."""
+    found = base.latent_keys(call, given)
+    own = np.zeros_like(found[..., : given["query"].shape[-1]])
+    for feature in range(given["latent"].shape[-1]):
+        row = given["key_weight"][:, None, feature, :]  # (Hq, 1, D)
+        own = own + given["latent"][..., None, :, feature, None] * row
+    return np.concatenate([own, found[..., own.shape[-1] :]], axis=-1)

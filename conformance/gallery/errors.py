@@ -1,12 +1,13 @@
-"""Wrong about what must be refused."""
+"""Wrong about what must be refused, what must have an effect, earlier calls, and the arrays of the caller."""
 
 from typing import Any
 
 import numpy as np
 
 from attnspec.backends import DTYPES
-from attnspec.conformance.gallery.entry import Array, base, wrong
-from attnspec.reference.errors import ArgumentError
+from attnspec.conformance.gallery.entry import Array, altered, base, wrong
+from attnspec.reference.call import Mask
+from attnspec.reference.errors import ArgumentError, need
 from attnspec.reference.notation import Attention
 
 _ARRAYS = ("query", "key", "value")
@@ -176,3 +177,242 @@ def no_heads_are_one(call: Attention) -> Any:
 
 def _arrays(call: Attention) -> dict[str, Array]:
     return {name: getattr(call, name) for name in _ARRAYS}
+
+
+@wrong("capped", "ERR-3", "F", "sgl-project/sgl-kernel-xpu#491")
+def softcap_without_effect(_call: Attention, x: Array) -> Any:
+    """Accept a softcap and forget it."""
+    return x
+
+
+@wrong("by_key_lengths", "ERR-3", "R", "jax-ml/jax#23349")
+def key_lengths_without_effect(_call: Attention) -> Any:
+    """Accept lengths and forget them."""
+    return True
+
+
+@wrong("dropped", "ERR-3", "J", "pytorch/pytorch#184126")
+def dropout_without_effect(_call: Attention, p: Array) -> Any:
+    """Accept what to drop and forget it."""
+    return p
+
+
+@wrong("biased", "ERR-3", "L")
+def bias_without_effect(_call: Attention, x: Array) -> Any:
+    """Accept a bias and forget what is finite of it."""
+    return x
+
+
+@wrong("attend", "ERR-3", "L")
+def bias_and_its_mask_without_effect(call: Attention) -> Any:
+    """Accept a bias and forget it, minus infinity included."""
+    return base.attend(call.but(bias=None))
+
+
+@wrong("by_causality", "ERR-3", "A")
+def causal_flag_without_effect(_call: Attention) -> Any:
+    """Accept the causal flag and forget it."""
+    return True
+
+
+@wrong("by_window", "ERR-3", "E")
+def window_without_effect(_call: Attention) -> Any:
+    """Accept a window and forget it."""
+    return True
+
+
+@wrong("by_segments", "ERR-3", "R")
+def segments_without_effect(_call: Attention) -> Any:
+    """Accept segments and forget them."""
+    return True
+
+
+@wrong("by_causality", "ERR-3", "A")
+def causal_dropped_beside_sinks(call: Attention) -> Any:
+    """Forget the causal mask on the path for sinks."""
+    return True if call.sinks is not None else base.by_causality(call)
+
+
+@wrong("softmax_of", "ERR-3", "M", "kekzl/imp#1345")
+def sinks_dropped_beside_lengths(call: Attention, s: Array, allowed: Mask) -> Any:
+    """Forget the sinks on the path for lengths of keys."""
+    return base.softmax_of(call.but(sinks=None) if call.key_lengths is not None else call, s, allowed)
+
+
+@wrong("capped", "ERR-3", "F")
+def softcap_dropped_beside_sinks(call: Attention, x: Array) -> Any:
+    """Forget the softcap on the path for sinks."""
+    return base.capped(call if call.sinks is None else call.but(softcap=None), x)
+
+
+@wrong("biased", "ERR-3", "L")
+def bias_dropped_in_shared_heads(call: Attention, x: Array) -> Any:
+    """Forget the bias where key heads are shared."""
+    return base.biased(call if call.key.shape[-3] == call.query.shape[-3] else call.but(bias=None), x)
+
+
+@wrong("allowed", "ERR-13", "T", "flashinfer-ai/flashinfer#1028")
+def mask_of_an_earlier_call(call: Attention) -> Any:
+    """Keep the allowed keys of the first call of a shape."""
+    kept = call.steps.memory.setdefault("allowed", {})
+    return kept.setdefault(call.shape, base.allowed(call))
+
+
+@wrong("factor", "ERR-13", "T", "flashinfer-ai/flashinfer#4014")
+def scale_of_an_earlier_call(call: Attention) -> Any:
+    """Keep the scale of the first call of a shape and dtype."""
+    kept = call.steps.memory.setdefault("scale", {})
+    return kept.setdefault((call.shape, call.storage.name), base.factor(call))
+
+
+@wrong("by_causality", "ERR-13", "T", "ml-explore/mlx#2053")
+def causal_flag_of_an_earlier_call(call: Attention) -> Any:
+    """Leave the causal flag out of what a compiled kernel is kept by."""
+    kept = call.steps.memory.setdefault("causal", {})
+    key = (call.shape, call.storage.name, call.mask is None, call.bias is None, call.window, call.scale)
+    return base.by_causality(call.but(is_causal=kept.setdefault(key, call.is_causal)))
+
+
+@wrong("biased", "ERR-14", "L", "pytorch/pytorch#191612")
+def bits_of_the_bias_reread(call: Attention, x: Array) -> Any:
+    """Read a bias of a longer dtype as if it were of the query's."""
+
+    def reread(bias: Array) -> Array:
+        if bias.dtype.itemsize <= call.storage.itemsize:
+            return bias
+        return np.frombuffer(bias.tobytes(), call.storage)[: bias.size].reshape(bias.shape)
+
+    return base.biased(altered(call, bias=reread), x)
+
+
+@wrong("biased", "ERR-14", "L")
+def bias_rounded_to_the_query(call: Attention, x: Array) -> Any:
+    """Cast a bias to the dtype of the query."""
+    return base.biased(altered(call, bias=lambda bias: bias.astype(call.storage)), x)
+
+
+@wrong("softmax_of", "ERR-14", "L")
+def sinks_rounded_to_the_query(call: Attention, s: Array, allowed: Mask) -> Any:
+    """Cast sinks to the dtype of the query."""
+    return base.softmax_of(altered(call, sinks=lambda sinks: sinks.astype(call.storage)), s, allowed)
+
+
+@wrong("entered", "NUM-4", "L")
+def scores_added_into_the_bias(call: Attention) -> Any:
+    """Take a bias of the scores' shape and dtype for the buffer that scores are added into."""
+    before = base.entered(call.but(bias=None if call.bias is None else call.bias.copy()))
+    bias = call.bias
+    if bias is not None and bias.size and bias.shape == call.shape and bias.dtype == call.query.dtype:
+        bias += bias.dtype.type(1)
+    return before
+
+
+@wrong("entered", "NUM-4", "R")
+def masks_joined_in_place(call: Attention) -> Any:
+    """Write the causal mask into a mask of the scores' shape."""
+    mask = call.mask
+    if mask is not None and mask.shape == call.shape and call.is_causal:
+        mask &= base.by_causality(base.entered(call))
+    return base.entered(call)
+
+
+@wrong("entered", "NUM-4", "H")
+def keys_scaled_in_place(call: Attention) -> Any:
+    """Write the scaled keys over the keys."""
+    before = base.entered(call.but(key=call.key.copy()))
+    if call.key.flags.writeable and np.isfinite(call.key).all():
+        call.key[...] *= call.key.dtype.type(base.factor(call))
+    return before
+
+
+@wrong("entered", "NUM-4", "G")
+def values_past_the_length_cleared_in_place(call: Attention) -> Any:
+    """Write 0 over the values past a key length, to keep what is there out of the sum."""
+    before = base.entered(call.but(value=call.value.copy()))
+    if call.key_lengths is not None and call.value.ndim > 2:
+        past = ~np.asarray(base.by_key_lengths(before))  # (*B, 1, 1, S) or (S,)
+        past = past[..., 0, :] if past.ndim > 1 else past
+        np.copyto(call.value, 0, where=past[..., None])
+    return before
+
+
+@wrong("check_axes", "SHAPE-5", "U")
+def more_queries_than_keys_refused(call: Attention) -> Any:
+    """Ask for as many keys as queries, or more."""
+    enough = call.key.shape[-2] >= call.query.shape[-2]
+    return _asking(call, "key", enough, "as many positions as query", "SHAPE-5")
+
+
+@wrong("check_axes", "SHAPE-5", "U")
+def other_numbers_of_keys_refused(call: Attention) -> Any:
+    """Ask for as many keys as queries."""
+    equal = call.key.shape[-2] == call.query.shape[-2]
+    return _asking(call, "key", equal, "as many positions as query", "SHAPE-5")
+
+
+@wrong("check_axes", "SHAPE-3", "P")
+def values_of_another_depth_refused(call: Attention) -> Any:
+    """Ask for values as deep as the queries."""
+    equal = call.value.shape[-1] == call.query.shape[-1]
+    return _asking(call, "value", equal, "the depth of query", "SHAPE-3")
+
+
+@wrong("check_axes", "SHAPE-1", "H")
+def several_batch_axes_refused(call: Attention) -> Any:
+    """Ask for one batch axis at most."""
+    return _asking(call, "query", call.query.ndim <= 4, "four axes at most", "SHAPE-1")
+
+
+@wrong("check_axes", "SHAPE-7", "O")
+def no_keys_refused(call: Attention) -> Any:
+    """Ask for a key or more."""
+    return _asking(call, "key", call.key.shape[-2] > 0, "a position or more", "SHAPE-7")
+
+
+@wrong("check_axes", "SHAPE-7", "O")
+def no_queries_refused(call: Attention) -> Any:
+    """Ask for a query or more."""
+    return _asking(call, "query", call.query.shape[-2] > 0, "a position or more", "SHAPE-7")
+
+
+@wrong("check_heads", "HEAD-1", "D")
+def shared_heads_refused(call: Attention) -> Any:
+    """Ask for as many key heads as query heads, or for one."""
+    if call.query.ndim > 2:
+        need(
+            "key",
+            call.key.shape[-3] in (1, call.query.shape[-3]),
+            "one head or all",
+            call.key.shape,
+            "HEAD-1",
+        )
+    return base.check_heads(call)
+
+
+@wrong("check_masks", "MASK-1", "H")
+def mask_of_few_axes_refused(call: Attention) -> Any:
+    """Ask for a mask with all axes of the scores."""
+    if call.mask is not None:
+        need("mask", call.mask.ndim == len(call.shape), "all axes of the scores", call.mask.shape, "MASK-1")
+    return base.check_masks(call)
+
+
+@wrong("check_bias", "SCORE-4", "H")
+def bias_of_few_axes_refused(call: Attention) -> Any:
+    """Ask for a bias with all axes of the scores."""
+    if call.bias is not None:
+        need("bias", call.bias.ndim == len(call.shape), "all axes of the scores", call.bias.shape, "SCORE-4")
+    return base.check_bias(call)
+
+
+@wrong("check_integers", "MASK-7", "U")
+def negative_offset_refused(call: Attention) -> Any:
+    """Ask for an offset from 0 on."""
+    need("query_offset", np.all(np.asarray(call.query_offset) >= 0), "0 or more", call.query_offset, "MASK-7")
+    return base.check_integers(call)
+
+
+def _asking(call: Attention, name: str, good: bool, expected: str, rule: str) -> Any:  # noqa: FBT001 - as `need`
+    """Refuse a call because of the shape of an array, or continue like the reference."""
+    need(name, good, expected, getattr(call, name).shape, rule)
+    return base.check_axes(call)

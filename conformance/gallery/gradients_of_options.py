@@ -1,4 +1,4 @@
-"""Wrong about shared heads, softcap and dropout in the backward pass."""
+"""Wrong about options in the backward pass: shared heads, softcap, dropout, bias, sinks, and masks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 from attnspec.conformance.gallery.entry import Array, altered, base, first, wrong
 from attnspec.reference.call import Mask
-from attnspec.reference.gradients import Gradients
+from attnspec.reference.gradients import Gradients, summed_to
 
 
 def of_groups(d: Array, like: Array, summed: Callable[[Array], Array]) -> Array:
@@ -178,3 +178,268 @@ def dropped_anew(call: Gradients) -> Any:
 def weights_dropped_as_in_the_first_head(call: Gradients) -> Any:
     """Let the gradients of all heads' weights have the dropout mask of the first."""
     return base.d_weights(altered(call, dropout_mask=lambda mask: first(mask, -3)))
+
+
+@wrong("d_bias", "GRAD-2", "L")
+def d_bias_of_all_scores(_call: Gradients, t: Array) -> Any:
+    """Return the gradient of the bias in the shape of the scores."""
+    return t
+
+
+@wrong("d_bias", "GRAD-4", "L", "pytorch/pytorch#188302")
+def last_entry_of_a_broadcast_bias(call: Gradients, t: Array) -> Any:
+    """Write the gradient of a bias anew along each axis that it is broadcast along."""
+    return _picked(call, t, -1)
+
+
+@wrong("d_bias", "GRAD-4", "L")
+def mean_where_the_bias_is_broadcast(call: Gradients, t: Array) -> Any:
+    """Take the mean over the axes that a bias is broadcast along, not the sum."""
+    found = base.d_bias(call, t)
+    return found * found.dtype.type(found.size / t.size) if t.size else found
+
+
+@wrong("d_bias", "GRAD-4", "L")
+def batch_left_out_of_a_broadcast_bias(call: Gradients, t: Array) -> Any:
+    """Sum over heads, queries and keys, and take the first batch entry."""
+    return base.d_bias(call, t if call.bias.ndim == t.ndim and call.bias.shape[0] > 1 else t[:1])
+
+
+@wrong("d_bias", "GRAD-4", "H")
+def bias_of_keys_summed_over_keys(call: Gradients, t: Array) -> Any:
+    """Sum over keys for a bias that has none but keys, where there are as many queries."""
+    only_keys = call.bias.ndim == 1 or (call.bias.ndim > 1 and call.bias.shape[-2] == 1)
+    turned = only_keys and call.bias.shape[-1] == call.keys == call.queries
+    return base.d_bias(call, np.swapaxes(t, -1, -2) if turned else t)
+
+
+@wrong("d_bias", "GRAD-4", "K")
+def d_bias_scaled(call: Gradients, t: Array) -> Any:
+    """Multiply the gradient of the bias by the scale, as that of the product."""
+    return base.factor(call) * base.d_bias(call, t)
+
+
+@wrong("d_bias", "GRAD-4", "K")
+def d_bias_before_the_softmax_scale(call: Gradients, t: Array) -> Any:
+    """Divide the gradient of the bias by the scale, as if the scale came after the bias."""
+    scale = base.factor(call)
+    return base.d_bias(call, t) / scale if scale else base.d_bias(call, t)
+
+
+@wrong("d_bias", "GRAD-11", "R")
+def d_bias_nan_at_minus_infinity(call: Gradients, t: Array) -> Any:
+    """Multiply the bias by 0 on the way, which gives NaN where it is minus infinity."""
+    return base.d_bias(call, t) + 0 * call.bias.astype(t.dtype)
+
+
+@wrong("d_bias", "GRAD-11", "R")
+def d_bias_where_others_mask(call: Gradients, _t: Array) -> Any:
+    """Give the bias a gradient wherever it is finite, masked or not."""
+    p, lse, seen = base.forward_again(call)
+    r = base.d_weights(call)
+    row = base.delta(call, p, r, seen)
+    everywhere = np.exp(base.scored(call) - lse[..., None])
+    return base.d_bias(call, base.d_scores(call, everywhere, r, row, True))
+
+
+@wrong("d_bias", "GRAD-17", "L", "ml-explore/mlx#2909")
+def d_bias_silently_zero(call: Gradients, _t: Array) -> Any:
+    """Return zeros for the gradient of the bias."""
+    return np.zeros(call.bias.shape, call.query.dtype)
+
+
+@wrong("d_sinks", "GRAD-17", "M", "ml-explore/mlx#2909")
+def d_sinks_silently_zero(call: Gradients, _lse: Array, _delta: Array) -> Any:
+    """Return zeros for the gradient of the sinks."""
+    return np.zeros(call.query.shape[-3], call.query.dtype)
+
+
+@wrong("d_value", "GRAD-17", "W")
+def d_value_silently_zero(call: Gradients, _p: Array, _allowed: Mask) -> Any:
+    """Return zeros for the gradient of the value."""
+    return np.zeros_like(call.value)
+
+
+@wrong("d_sinks", "GRAD-7", "M", "NVIDIA/cudnn-frontend#676")
+def d_sinks_of_other_sign(call: Gradients, lse: Array, delta: Array) -> Any:
+    """Move the sinks the other way."""
+    return -base.d_sinks(call, lse, delta)
+
+
+@wrong("d_sinks", "GRAD-7", "M")
+def d_sinks_of_the_first_entry(call: Gradients, lse: Array, delta: Array) -> Any:
+    """Sum over only the queries of the first batch entry."""
+    each = call.but(d_lse=_entry(call.d_lse))
+    return base.d_sinks(each, lse.reshape(-1, *lse.shape[-2:])[0], _entry(delta))
+
+
+@wrong("d_sinks", "GRAD-7", "D")
+def d_sinks_of_the_first_head(call: Gradients, lse: Array, delta: Array) -> Any:
+    """Give all sinks the gradient of the first."""
+    found = base.d_sinks(call, lse, delta)
+    return np.broadcast_to(found[:1], found.shape)
+
+
+@wrong("d_sinks", "GRAD-7", "M")
+def d_sinks_without_the_lse(call: Gradients, lse: Array, delta: Array) -> Any:
+    """Forget the cotangent of the lse for the sinks."""
+    return base.d_sinks(call.but(d_lse=np.zeros_like(call.d_lse)), lse, delta)
+
+
+@wrong("d_sinks", "GRAD-7", "M")
+def d_sinks_without_their_weight(call: Gradients, _lse: Array, delta: Array) -> Any:
+    """Sum what moves the denominator, without the weight of the sink."""
+    return summed_to(np, (call.d_lse - delta)[..., 0], (call.query.shape[-3], 1))[..., 0]
+
+
+@wrong("d_sinks", "GRAD-7", "M")
+def d_sinks_without_empty_rows(call: Gradients, lse: Array, delta: Array) -> Any:
+    """Leave out queries that may attend to no key, whose denominator is the sink."""
+    some = base.allowed(call).any(axis=-1, keepdims=True)
+    each = call.but(d_lse=np.where(some, call.d_lse, 0))
+    return base.d_sinks(each, lse, np.where(some, delta, 0))
+
+
+@wrong("d_sinks", "GRAD-7", "M")
+def sink_of_minus_infinity_moved(call: Gradients, lse: Array, delta: Array) -> Any:
+    """Subtract the lse from a sink of minus infinity, which is NaN where nothing else is in the row."""
+    p = np.exp(call.sink - lse[..., None])
+    return summed_to(np, (p * (call.d_lse - delta))[..., 0], (call.query.shape[-3], 1))[..., 0]
+
+
+@wrong("forward_again", "GRAD-7", "M", "Dao-AILab/flash-attention#2706")
+def sinks_only_forward(call: Gradients) -> Any:
+    """Compute the weights for the backward pass without the sinks."""
+    p, _, seen = base.forward_again(call.but(sinks=None))
+    return p, base.forward_again(call)[1], seen
+
+
+def _picked(call: Gradients, t: Array, place: int) -> Array:
+    """Take one entry along each axis that the bias is broadcast along."""
+    t = t[(place,) * (t.ndim - call.bias.ndim)]
+    for axis, size in enumerate(call.bias.shape):
+        if size != t.shape[axis]:
+            t = np.take(t, [place], axis=axis)
+    return t
+
+
+def _entry(array: Array) -> Array:
+    return array if array.ndim < 4 else first(array.reshape(-1, *array.shape[-3:]), -4)[0]
+
+
+def again(call: Gradients, other: Gradients) -> tuple[Array, Array, Mask]:
+    """Compute the weights from the lse of one call, with the masks of another."""
+    lse, seen = base.forward_again(call)[1], base.allowed(other)
+    shift = np.where(lse == -np.inf, 0, lse)[..., None]
+    return np.where(seen, np.exp(base.scored(call) - shift), 0), lse, seen
+
+
+@wrong("forward_again", "GRAD-9", "R")
+def mask_only_forward(call: Gradients) -> Any:
+    """Forget the mask in the backward pass."""
+    return again(call, call.but(mask=None))
+
+
+@wrong("forward_again", "GRAD-9", "A")
+def causal_only_forward(call: Gradients) -> Any:
+    """Forget the causal mask in the backward pass."""
+    return again(call, call.but(is_causal=False))
+
+
+@wrong("forward_again", "GRAD-9", "A")
+def diagonal_only_forward(call: Gradients) -> Any:
+    """Let a query attend only to the keys before its own, in the backward pass."""
+    return again(call, call.but(query_offset=call.query_offset - 1) if call.is_causal else call)
+
+
+@wrong("forward_again", "GRAD-9", "A")
+def backward_aligned_to_the_last_key(call: Gradients) -> Any:
+    """Let the last query see the last key in the backward pass, as the forward pass does not."""
+    moved = call.but(query_offset=call.query_offset + call.keys - call.queries)
+    return again(call, moved if call.is_causal else call)
+
+
+@wrong("forward_again", "GRAD-9", "A", "xlite-dev/ffpa-attn#300")
+def offset_only_forward(call: Gradients) -> Any:
+    """Begin at position 0 in the backward pass, whatever the offset is."""
+    return again(call, call.but(query_offset=0))
+
+
+@wrong("forward_again", "GRAD-9", "A")
+def offset_of_the_first_entry_backward(call: Gradients) -> Any:
+    """Take the offset of the first batch entry for all, in the backward pass."""
+    if isinstance(call.query_offset, int) or not call.query_offset.size:
+        return base.forward_again(call)
+    return again(call, call.but(query_offset=int(call.query_offset.ravel()[0])))
+
+
+@wrong("forward_again", "GRAD-9", "E")
+def window_only_forward(call: Gradients) -> Any:
+    """Forget the window in the backward pass."""
+    return again(call, call.but(window=None))
+
+
+@wrong("forward_again", "GRAD-9", "E", "AMD-AGI/Primus-Turbo#262")
+def window_to_the_right_only_forward(call: Gradients) -> Any:
+    """Forget the right bound of the window in the backward pass."""
+    return again(call, altered(call, window=lambda window: (window[0], None)))
+
+
+@wrong("forward_again", "GRAD-9", "E")
+def window_narrower_backward(call: Gradients) -> Any:
+    """Take the left bound of the window as exclusive in the backward pass."""
+
+    def narrower(window: Any) -> Any:
+        return (None if window[0] is None else window[0] - 1, window[1])
+
+    return again(call, altered(call, window=narrower))
+
+
+@wrong("forward_again", "GRAD-9", "R", "Dao-AILab/flash-attention#2315")
+def key_lengths_only_forward(call: Gradients) -> Any:
+    """Forget the lengths of keys in the backward pass."""
+    return again(call, call.but(key_lengths=None))
+
+
+@wrong("forward_again", "GRAD-9", "R", "Dao-AILab/flash-attention#2167")
+def query_lengths_only_forward(call: Gradients) -> Any:
+    """Forget the lengths of queries in the backward pass."""
+    return again(call, call.but(query_lengths=None))
+
+
+@wrong("forward_again", "GRAD-9", "R")
+def key_length_of_the_first_entry_backward(call: Gradients) -> Any:
+    """Take the length of the first batch entry's keys for all, in the backward pass."""
+    lengths = np.asarray(call.key_lengths)
+    if call.key_lengths is None or not lengths.ndim or not lengths.size:
+        return base.forward_again(call)
+    return again(call, call.but(key_lengths=int(lengths.ravel()[0])))
+
+
+@wrong("forward_again", "GRAD-9", "R")
+def segments_only_forward(call: Gradients) -> Any:
+    """Forget the segments in the backward pass."""
+    return again(call, call.but(query_segment_ids=None, key_segment_ids=None))
+
+
+@wrong("forward_again", "GRAD-9", "H")
+def mask_of_the_first_head_backward(call: Gradients) -> Any:
+    """Take the mask of the first head for all, in the backward pass."""
+    return again(call, altered(call, mask=lambda mask: first(mask, -3)))
+
+
+@wrong("d_value", "GRAD-9", "R")
+def values_past_their_length_moved(call: Gradients, p: Array, allowed: Mask) -> Any:
+    """Let queries attend to all keys for the gradient of the values, with weights that are not normalised."""
+    if call.key_lengths is None:
+        return base.d_value(call, p, allowed)
+    more, _, seen = again(call, call.but(key_lengths=None))
+    return base.d_value(call, more, seen)
+
+
+@wrong("d_products", "GRAD-9", "A")
+def tiles_after_the_diagonal_counted_from_zero(call: Gradients, t: Array) -> Any:
+    """Skip tiles of 4 queries and keys past the diagonal, without the offset of the queries."""
+    u = base.d_products(call, t)
+    after = call.j // 4 > call.i // 4
+    return np.where(after, 0, u) if call.is_causal else u

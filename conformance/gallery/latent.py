@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.correct_latent import absorbed
+from attnspec.conformance.gallery.correct import absorbed
 from attnspec.conformance.gallery.entry import base, wrong
 from attnspec.reference.call import Call, Given
 

@@ -1,13 +1,176 @@
-"""Wrong about the memory layout of arrays."""
+"""Wrong about planes and strides: which numbers of an array belong to a batch entry, a head or a row."""
 
 from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from attnspec.conformance.gallery.entry import Array, altered, base, wrong
-from attnspec.reference.call import Call
+from attnspec.conformance.gallery.entry import Array, altered, base, first, wrong
+from attnspec.reference.call import Call, Mask
 from attnspec.reference.notation import Attention
+
+
+def _by_program(call: Attention, array: Array) -> Array:
+    """Take the plane of the number of batch entry and head in one row, modulo the planes."""
+    if array.ndim < 3:
+        return array
+    planes = array.reshape(-1, *array.shape[-2:])
+    heads = call.query.shape[:-2]
+    return planes[np.arange(int(np.prod(heads))) % len(planes)].reshape(*heads, *array.shape[-2:])
+
+
+def _for_each_program(call: Attention, numbers: Any) -> Any:
+    """Take the number for each batch entry and head by the number of the program, modulo the entries."""
+    array = np.asarray(numbers)
+    heads = call.query.shape[:-2]
+    index = np.arange(int(np.prod(heads))) % max(1, array.size)
+    return numbers if not array.ndim else array.ravel()[index].reshape(*heads, 1, 1)
+
+
+def _of_the_first(numbers: Any) -> int:
+    return int(np.asarray(numbers).ravel()[:1].sum())
+
+
+def _of_the_last(numbers: Any) -> int:
+    return int(np.asarray(numbers).ravel()[-1:].sum())
+
+
+def _largest(numbers: Any) -> int:
+    return int(np.asarray(numbers).max(initial=0))
+
+
+@wrong("by_window", "MASK-8", "E")
+def window_by_the_offset_of_the_first_entry(call: Attention) -> Any:
+    """Let the windows of all batch entries have the offset of the first."""
+    return base.by_window(call.but(query_offset=_of_the_first(call.query_offset)))
+
+
+@wrong("by_causality", "MASK-7", "A")
+def causal_by_the_offset_of_the_first_entry(call: Attention) -> Any:
+    """Let the causal masks of all batch entries have the offset of the first."""
+    return base.by_causality(call.but(query_offset=_of_the_first(call.query_offset)))
+
+
+@wrong("position", "MASK-7", "A")
+def offset_of_the_last_batch_entry(call: Attention) -> Any:
+    """Let all batch entries have the offset of the last."""
+    return base.position(call.but(query_offset=_of_the_last(call.query_offset)))
+
+
+@wrong("position", "MASK-7", "A")
+def largest_offset_for_all(call: Attention) -> Any:
+    """Let all batch entries have the largest of the offsets."""
+    offset = np.asarray(call.query_offset)
+    return base.position(call.but(query_offset=int(offset.max()) if offset.size else 0))
+
+
+@wrong("position", "MASK-7", "A")
+def offset_by_the_program(call: Attention) -> Any:
+    """Read the offset of the number of batch entry and head in one row, modulo the batch entries."""
+    return call.i + _for_each_program(call, call.query_offset)
+
+
+@wrong("by_key_lengths", "MASK-9", "H")
+def key_length_by_the_program(call: Attention) -> Any:
+    """Read the key length of the number of batch entry and head in one row, modulo the batch entries."""
+    return True if call.key_lengths is None else call.j < _for_each_program(call, call.key_lengths)
+
+
+@wrong("by_key_lengths", "MASK-9", "H")
+def key_length_of_the_last_batch_entry(call: Attention) -> Any:
+    """Let all batch entries have the key length of the last."""
+    return base.by_key_lengths(altered(call, key_lengths=_of_the_last))
+
+
+@wrong("by_key_lengths", "MASK-9", "H")
+def largest_key_length_for_all(call: Attention) -> Any:
+    """Cut the keys to the largest of the lengths, and mask no more."""
+    return base.by_key_lengths(altered(call, key_lengths=_largest))
+
+
+@wrong("by_query_lengths", "MASK-10", "H")
+def query_length_of_the_first_batch_entry(call: Attention) -> Any:
+    """Let all batch entries have the query length of the first."""
+    return base.by_query_lengths(altered(call, query_lengths=_of_the_first))
+
+
+@wrong("by_query_lengths", "MASK-10", "H")
+def largest_query_length_for_all(call: Attention) -> Any:
+    """Cut the queries to the largest of the lengths."""
+    return base.by_query_lengths(altered(call, query_lengths=_largest))
+
+
+@wrong("by_query_lengths", "MASK-10", "H")
+def query_length_by_the_program(call: Attention) -> Any:
+    """Read the query length of the number of batch entry and head in one row, modulo the batch entries."""
+    return True if call.query_lengths is None else call.i < _for_each_program(call, call.query_lengths)
+
+
+@wrong("by_segments", "MASK-11", "H")
+def segments_of_the_first_batch_entry(call: Attention) -> Any:
+    """Let all batch entries have the segments of the first."""
+    flat = {
+        name: lambda ids: ids.reshape(-1, ids.shape[-1])[0] if ids.size else ids
+        for name in ("query_segment_ids", "key_segment_ids")
+    }
+    return base.by_segments(altered(call, **flat))
+
+
+@wrong("by_segments", "MASK-11", "H")
+def key_segments_of_the_first_batch_entry(call: Attention) -> Any:
+    """Let all batch entries have the key segments of the first."""
+    rows = altered(call, key_segment_ids=lambda ids: ids.reshape(-1, ids.shape[-1])[:1] if ids.size else ids)
+    return base.by_segments(rows)
+
+
+@wrong("by_mask", "MASK-1", "H")
+def mask_by_the_program(call: Attention) -> Any:
+    """Read the plane of a mask by the number of batch entry and head in one row, modulo the planes."""
+    return base.by_mask(altered(call, mask=lambda mask: _by_program(call, mask)))
+
+
+@wrong("attend", "SCORE-4", "H")
+def bias_by_the_program(call: Attention) -> Any:
+    """Read the plane of a bias by the number of batch entry and head in one row, modulo the planes."""
+    return base.attend(altered(call, bias=lambda bias: _by_program(call, bias)))
+
+
+@wrong("attend", "SCORE-4", "H")
+def bias_of_the_first_batch_entry(call: Attention) -> Any:
+    """Let all batch entries have the bias of the first."""
+    return base.attend(altered(call, bias=lambda bias: first(bias, -4)))
+
+
+@wrong("dropped", "DROP-1", "H")
+def dropout_by_the_program(call: Attention, p: Array) -> Any:
+    """Read the plane of a dropout mask by the number of batch entry and head, modulo the planes."""
+    return base.dropped(altered(call, dropout_mask=lambda mask: _by_program(call, mask)), p)
+
+
+@wrong("dropped", "DROP-1", "H")
+def dropout_of_the_first_batch_entry(call: Attention, p: Array) -> Any:
+    """Let all batch entries have the dropout mask of the first."""
+    return base.dropped(altered(call, dropout_mask=lambda mask: first(mask, -4)), p)
+
+
+@wrong("dropped", "DROP-1", "H")
+def dropout_of_the_first_query(call: Attention, p: Array) -> Any:
+    """Let all queries have the dropout mask of the first."""
+    return base.dropped(altered(call, dropout_mask=lambda mask: first(mask, -2)), p)
+
+
+@wrong("softmax_of", "SOFT-5", "M")
+def sink_of_the_first_head(call: Attention, s: Array, allowed: Mask) -> Any:
+    """Let all heads have the sink of the first."""
+    one = altered(call, sinks=lambda sinks: np.repeat(sinks[:1], sinks.size))
+    return base.softmax_of(one, s, allowed)
+
+
+@wrong("entered", "SHAPE-1", "H")
+def values_of_the_first_batch_entry(call: Attention) -> Any:
+    """Let every batch entry read the values of the first."""
+    call = base.entered(call)
+    return call.but(value=np.broadcast_to(call.value[:1], call.value.shape)) if call.value.ndim > 3 else call
 
 
 @wrong("wide", "NUM-8", "H", "pytorch/pytorch#112577")

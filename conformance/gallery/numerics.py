@@ -1,11 +1,11 @@
-"""Wrong about precision, rounding and dtypes."""
+"""Wrong about precision, rounding, dtypes, NaN and infinity."""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, base, wrong
+from attnspec.conformance.gallery.entry import Array, altered, base, wrong
 from attnspec.reference.call import Call, Mask
 from attnspec.reference.notation import Attention
 
@@ -208,3 +208,169 @@ def truncated(array: Array, storage: Any) -> Array:
     bits = near.view(f"i{near.dtype.itemsize}") - too_far.astype(f"i{near.dtype.itemsize}")
     cut: Array = bits.view(near.dtype).astype(array.dtype)
     return cut
+
+
+@wrong("scored", "NUM-11", "C")
+def nan_scores_disallow(call: Attention) -> Any:
+    """Lose NaN in a comparison with the maximum, which it is never above."""
+    s = base.scored(call)
+    return np.where(np.isnan(s), -np.inf, s)
+
+
+@wrong("returned", "NUM-11", "B")
+def nan_in_the_output_made_zero(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
+    """Replace NaN by 0 at the end, for the sake of empty rows."""
+    clean = np.where(np.isnan(output), 0, output)
+    return base.returned(call, clean, lse, weights)
+
+
+@wrong("top", "NUM-11", "C", "thu-ml/SageAttention#372")
+def nan_spreads_to_the_head(call: Attention, s: Array, allowed: Mask) -> Any:
+    """Take a maximum of the whole head first, so that a NaN in one row reaches all."""
+    most = base.top(call, s, allowed)
+    spread = np.isnan(most).any(axis=-2, keepdims=True)
+    return np.where(spread, np.nan, most)
+
+
+@wrong("scored", "NUM-11", "C")
+def infinite_scores_made_finite(call: Attention) -> Any:
+    """Clip scores to the largest finite number."""
+    s = base.scored(call)
+    most = np.finfo(s.dtype).max
+    return np.clip(s, -most, most)
+
+
+@wrong("returned", "NUM-11", "I")
+def nan_in_the_lse_made_infinite(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
+    """Take a row of NaN for an empty one, as far as its lse is concerned."""
+    return base.returned(call, output, np.where(np.isnan(lse), -np.inf, lse), weights)
+
+
+@wrong("weighted", "NUM-12", "C")
+def nan_values_taken_for_zero(call: Attention, p: Array, allowed: Mask) -> Any:
+    """Replace NaN in the values by 0, for the sake of unused memory."""
+    return base.weighted(call.but(value=np.where(np.isnan(call.value), 0, call.value)), p, allowed)
+
+
+@wrong("weighted", "NUM-12", "C")
+def values_without_weight_skipped(call: Attention, p: Array, allowed: Mask) -> Any:
+    """Pass over the values of keys whose weight has come out as 0, as if they were disallowed."""
+    dropped = False if call.dropout_mask is None else ~call.dropout_mask
+    return base.weighted(call, p, allowed & ((p > 0) | np.isnan(p) | dropped))
+
+
+@wrong("weighted", "NUM-12", "G")
+def nan_value_spreads_over_the_row(call: Attention, p: Array, allowed: Mask) -> Any:
+    """Let NaN in one feature of a value reach all features of the output."""
+    output = base.weighted(call, p, allowed)
+    return np.where(np.isnan(output).any(axis=-1, keepdims=True), np.nan, output)
+
+
+@wrong("weighted", "NUM-13", "C")
+def infinite_values_made_finite(call: Attention, p: Array, allowed: Mask) -> Any:
+    """Clip the values to the largest finite number."""
+    most = np.finfo(call.value.dtype).max
+    return base.weighted(call.but(value=np.clip(call.value, -most, most)), p, allowed)
+
+
+@wrong("weighted", "NUM-13", "C")
+def plus_infinity_wins_over_minus_infinity(call: Attention, p: Array, allowed: Mask) -> Any:
+    """Return plus infinity where infinities of both signs meet."""
+    plus = (base.shared(call, call.value) == np.inf)[..., None, :, :] & allowed[..., None]
+    return np.where(plus.any(axis=-2), np.inf, base.weighted(call, p, allowed))
+
+
+@wrong("scored", "NUM-14", "C")
+def minus_infinite_scores_are_nan(call: Attention) -> Any:
+    """Take any infinite score for an error."""
+    s = base.scored(call)
+    bare = base.scored(call.but(bias=None))
+    return np.where(np.isinf(bare), np.nan, s)
+
+
+@wrong("allowed", "NUM-14", "B")
+def row_with_minus_infinity_taken_for_empty(call: Attention) -> Any:
+    """Take a row for empty in which any score is minus infinity."""
+    seen = base.allowed(call)
+    below = (base.scored(call.but(bias=None)) == -np.inf) & seen
+    return seen & ~below.any(axis=-1, keepdims=True)
+
+
+def _short(array: Array) -> Array:
+    with np.errstate(over="ignore"):
+        return array.astype(np.float32).astype(array.dtype)
+
+
+@wrong("scored", "NUM-2", "C")
+def scores_through_float32(call: Attention) -> Any:
+    """Round the scores to float32 whatever the inputs are."""
+    return _short(base.scored(call))
+
+
+@wrong("product", "NUM-2", "C")
+def products_through_float32(call: Attention) -> Any:
+    """Round the dot products to float32 whatever the inputs are."""
+    return _short(base.product(call))
+
+
+@wrong("softmax_of", "NUM-2", "C")
+def weights_through_float32(call: Attention, s: Array, allowed: Mask) -> Any:
+    """Round the weights to float32 whatever the inputs are."""
+    p, lse = base.softmax_of(call, s, allowed)
+    return _short(p), lse
+
+
+@wrong("exponentials", "NUM-2", "C")
+def exponentials_through_float32(call: Attention, s: Array, allowed: Mask, top: Array) -> Any:
+    """Round the exponentials to float32 whatever the inputs are."""
+    return _short(base.exponentials(call, s, allowed, top))
+
+
+@wrong("weighted", "NUM-2", "C")
+def output_through_float32(call: Attention, p: Array, allowed: Mask) -> Any:
+    """Round the output to float32 whatever the inputs are."""
+    return _short(base.weighted(call, p, allowed))
+
+
+@wrong("total", "NUM-2", "C")
+def sums_through_float32(call: Attention, e: Array, top: Array) -> Any:
+    """Round the denominator to float32 whatever the inputs are."""
+    return _short(base.total(call, e, top))
+
+
+@wrong("top", "SOFT-2", "C")
+def maximum_kept_from_below(call: Attention, s: Array, allowed: Mask) -> Any:
+    """Begin the search for the largest score with -10000."""
+    return np.maximum(base.top(call, s, allowed), -10000)
+
+
+@wrong("biased", "NUM-2", "L")
+def bias_through_float32(call: Attention, x: Array) -> Any:
+    """Round the bias to float32 whatever the inputs are."""
+    return base.biased(altered(call, bias=_short), x)
+
+
+@wrong("weighted", "NUM-2", "C")
+def values_through_float32(call: Attention, p: Array, allowed: Mask) -> Any:
+    """Round the values to float32 whatever the inputs are."""
+    return base.weighted(call.but(value=_short(call.value)), p, allowed)
+
+
+@wrong("normalised", "NUM-11", "C")
+def nan_weights_made_zero(call: Attention, e: Array, total: Array) -> Any:
+    """Replace NaN in the weights by 0, for the sake of empty rows."""
+    p = base.normalised(call, e, total)
+    return np.where(np.isnan(p), 0, p)
+
+
+@wrong("scored", "NUM-11", "C")
+def nan_scores_made_zero(call: Attention) -> Any:
+    """Replace NaN in the scores by 0."""
+    s = base.scored(call)
+    return np.where(np.isnan(s), 0, s)
+
+
+@wrong("allowed", "NUM-11", "C")
+def nan_scores_disallowed(call: Attention) -> Any:
+    """Disallow keys whose score is NaN."""
+    return base.allowed(call) & ~np.isnan(base.scored(call))

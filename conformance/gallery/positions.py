@@ -1,11 +1,13 @@
-"""Wrong about rotary embedding and ALiBi."""
+"""Wrong about rotary embedding and ALiBi: positions, tables, frequencies and slopes."""
 
+import math
 from typing import Any
 
 import numpy as np
 
 from attnspec.conformance.gallery.entry import Array, base, wrong
 from attnspec.reference.call import Call
+from attnspec.reference.frequencies import Frequencies
 from attnspec.reference.notation import Attention
 from attnspec.reference.positions import Rotary
 
@@ -157,3 +159,273 @@ def given_slopes_ignored(call: Attention, heads: int, _given: Array) -> Any:
 def given_slopes_in_half(call: Attention, heads: int, given: Array) -> Any:
     """Round given slopes to the dtype of the query."""
     return base.each_slope(call, heads, given if given is None else given.astype(call.query.dtype))
+
+
+@wrong("places", "POS-10", "Q", "NVIDIA/Megatron-LM#453")
+def position_ids_ignored(call: Rotary) -> Any:
+    """Count positions from 0, whatever positions are given."""
+    return base.places(call.but(positions=None))
+
+
+@wrong("places", "POS-10", "Q", "unslothai/unsloth#3803")
+def position_ids_of_the_first_entry(call: Rotary) -> Any:
+    """Take the positions of the first batch entry for all."""
+    given = call.positions
+    if given is not None and given.ndim > 1 and given.size:
+        given = np.broadcast_to(given.reshape(-1, given.shape[-1])[0], given.shape)
+    return base.places(call.but(positions=given))
+
+
+@wrong("places", "POS-10", "Q")
+def position_ids_counted_from_the_first(call: Rotary) -> Any:
+    """Take the first position, and count from there."""
+    given = call.positions
+    if given is not None and given.size:
+        given = given[..., :1] + np.arange(given.shape[-1])
+    return base.places(call.but(positions=given if call.cosines is None else call.positions))
+
+
+@wrong("places", "POS-10", "Q")
+def offset_ignored_beside_positions(call: Rotary) -> Any:
+    """Leave the offset out where positions are given."""
+    return base.places(call if call.positions is None else call.but(offset=0))
+
+
+@wrong("frequencies", "POS-11", "Q")
+def given_frequencies_ignored(call: Rotary) -> Any:
+    """Compute the frequencies from the base, whatever frequencies are given."""
+    return base.frequencies(call.but(inverse_frequencies=None))
+
+
+@wrong("frequencies", "POS-11", "Q")
+def wavelengths_for_frequencies(call: Rotary) -> Any:
+    """Divide by given frequencies, as if they were wavelengths."""
+    given = call.inverse_frequencies
+    return base.frequencies(call) if given is None else 1 / np.where(given == 0, 1, given)
+
+
+@wrong("frequencies", "NUM-5", "C")
+def given_frequencies_in_half(call: Rotary) -> Any:
+    """Round given frequencies to the dtype of the features."""
+    given = call.inverse_frequencies
+    given = given if given is None else given.astype(call.features.dtype)
+    return base.frequencies(call.but(inverse_frequencies=given))
+
+
+@wrong("cosines_and_sines", "POS-12", "Q")
+def table_ignored(call: Rotary) -> Any:
+    """Compute the angles from the base, whatever table is given."""
+    return base.cosines_and_sines(call.but(cosines=None, sines=None))
+
+
+@wrong("looked_up", "POS-12", "Q", "NVIDIA-NeMo/Automodel#2377")
+def first_rows_of_the_table(call: Rotary, table: Array, place: Array) -> Any:
+    """Take as many rows of the table as there are, from the first on."""
+    rows = np.arange(place.shape[-2])[:, None]
+    return base.looked_up(call, table, np.broadcast_to(rows, place.shape))
+
+
+@wrong("cosines_and_sines", "POS-12", "Q")
+def cosines_and_sines_exchanged(call: Rotary) -> Any:
+    """Take the columns of a table for sines and cosines."""
+    cosine, sine = base.cosines_and_sines(call)
+    return (cosine, sine) if call.cosines is None else (sine, cosine)
+
+
+@wrong("looked_up", "POS-12", "G")
+def rows_of_the_table_by_a_product(call: Rotary, table: Array, place: Array) -> Any:
+    """Look rows up by a product with rows of the identity, into which NaN of other rows gets."""
+    chosen = (place == np.arange(table.shape[0])).astype(table.dtype)  # (*B, 1, N, C)
+    return chosen @ table if place.shape[-1] == 1 else base.looked_up(call, table, place)
+
+
+@wrong("check_within_table", "POS-13", "U")
+def positions_clipped_to_the_table(call: Rotary, size: int) -> None:
+    """Check nothing, and take the last row for later positions."""
+
+
+@wrong("multiplied", "POS-14", "Q", "vllm-project/vllm#46280")
+def attention_factor_ignored(_call: Rotary, cosine_or_sine: Array) -> Any:
+    """Leave the attention factor out."""
+    return cosine_or_sine
+
+
+@wrong("multiplied", "POS-14", "Q", "sgl-project/sglang#33558")
+def attention_factor_twice(call: Rotary, cosine_or_sine: Array) -> Any:
+    """Multiply by the attention factor twice."""
+    return base.multiplied(call, base.multiplied(call, cosine_or_sine))
+
+
+@wrong("rotated", "POS-14", "Q")
+def attention_factor_for_every_feature(call: Rotary, features: Array, **options: Any) -> Any:
+    """Multiply the features past the rotary depth too."""
+    found = base.rotated(call, features, **options)
+    past = np.arange(features.shape[-1]) >= call.depth
+    return np.where(past, found * call.attention_factor, found).astype(found.dtype)
+
+
+@wrong("axis_of_pairs", "POS-15", "Q", "Blaizzy/mlx-vlm#576")
+def sections_in_turn(call: Rotary) -> Any:
+    """Give pairs to the axes in turn, as models of the next generation do."""
+    count = len(call.sections)
+    axis = np.arange(call.depth // 2) % count
+    return np.where(np.arange(call.depth // 2) < count * call.sections[axis], axis, 0)
+
+
+@wrong("axis_of_pairs", "POS-15", "Q")
+def sections_in_reverse(call: Rotary) -> Any:
+    """Take width, height and time for time, height and width."""
+    return len(call.sections) - 1 - base.axis_of_pairs(call)
+
+
+@wrong("of_axes", "POS-15", "Q", "alibaba/MNN#3345")
+def time_for_every_axis(call: Rotary) -> Any:
+    """Take the positions of the first axis for all pairs."""
+    return base.of_axes(
+        call.but(axis_positions=np.broadcast_to(call.axis_positions[:1], call.axis_positions.shape))
+    )
+
+
+@wrong("axis_of_pairs", "POS-15", "Q", "xLLM-AI/xllm#746")
+def sections_of_features(call: Rotary) -> Any:
+    """Count sections in features, so that the last pairs get the first axes again."""
+    axis = np.repeat(np.arange(len(call.sections)), call.sections)
+    return np.concatenate([axis, axis])[::2]
+
+
+@wrong("check_sections", "POS-16", "U")
+def sections_not_counted(call: Rotary, sections: Array) -> None:
+    """Give pairs past the last section to the last axis."""
+
+
+@wrong("check_together", "POS-17", "U")
+def table_before_frequencies(call: Rotary) -> Any:
+    """Use the table where frequencies are given too."""
+    return call if call.cosines is not None and call.sines is not None else base.check_together(call)
+
+
+@wrong("unstretched", "POS-18", "Q")
+def exponents_of_the_whole_depth(call: Frequencies) -> Any:
+    """Divide exponents by the depth, and not by the rotary depth."""
+    return call.base ** (-2 * call.pair / call.features.shape[-1])
+
+
+@wrong("linear", "POS-19", "Q")
+def frequencies_multiplied(call: Frequencies) -> Any:
+    """Multiply by the factor, which makes sequences shorter."""
+    return base.unstretched(call) * call.factor
+
+
+@wrong("stretched", "POS-19", "Q", "ml-explore/mlx-lm#1545")
+def factor_always_two(call: Frequencies) -> Any:
+    """Divide by 2, whatever the factor."""
+    return base.stretched(call if call.factor is None else call.but(factor=2.0))
+
+
+@wrong("dynamic", "POS-20", "Q", "vllm-project/vllm#41236")
+def base_for_the_longest(call: Frequencies) -> Any:
+    """Compute the base for the longest sequence, whatever the length."""
+    return base.dynamic(call.but(length=int(call.factor * call.original_length)))
+
+
+@wrong("dynamic", "POS-20", "Q", "vllm-project/vllm#52665")
+def base_for_short_sequences_too(call: Frequencies) -> Any:
+    """Lower the base for sequences that are shorter than those of the training."""
+    ratio = call.factor * call.length / call.original_length - (call.factor - 1)
+    return base.unstretched(call) * np.maximum(ratio, 0.01) ** (-2 * call.pair / (call.rotary_depth - 2))
+
+
+@wrong("dynamic", "POS-20", "Q")
+def exponent_of_the_base_left_out(call: Frequencies) -> Any:
+    """Multiply the base by the ratio of lengths, without the exponent R / (R - 2)."""
+    ratio = call.factor * max(call.length / call.original_length, 1) - (call.factor - 1)
+    return base.unstretched(call.but(base=call.base * ratio))
+
+
+@wrong("yarn_range", "POS-21", "Q")
+def range_never_rounded(call: Frequencies) -> Any:
+    """Round neither end of the ramp."""
+    return base.yarn_range(call.but(truncate=False))
+
+
+@wrong("yarn_range", "POS-21", "Q")
+def range_always_rounded(call: Frequencies) -> Any:
+    """Round both ends of the ramp, whatever is asked for."""
+    return base.yarn_range(call.but(truncate=True))
+
+
+@wrong("yarn_range", "POS-21", "Q")
+def fast_and_slow_by_default(call: Frequencies) -> Any:
+    """Take 32 and 1 rotations for granted."""
+    return base.yarn_range(call.but(beta_fast=32.0, beta_slow=1.0))
+
+
+@wrong("yarn", "POS-21", "Q")
+def ramp_the_other_way(call: Frequencies) -> Any:
+    """Stretch fast pairs, and keep slow ones."""
+    plain = base.unstretched(call)
+    return plain + plain / call.factor - base.yarn(call)
+
+
+@wrong("attention_factor", "POS-22", "Q", "vllm-project/vllm#48623")
+def mscale_ignored(call: Frequencies) -> Any:
+    """Compute the attention factor from the factor alone."""
+    return base.attention_factor(call.but(mscale=1.0, mscale_all_depth=0.0))
+
+
+@wrong("attention_factor", "POS-22", "Q")
+def attention_factor_of_yarn_one(call: Frequencies) -> Any:
+    """Leave the attention factor of YaRN out."""
+    return 1.0 if call.scaling == "yarn" else base.attention_factor(call)
+
+
+@wrong("yarn_growth", "POS-22", "Q")
+def logarithm_of_a_factor_below_one(call: Frequencies, mscale: float) -> Any:
+    """Lower the attention factor where sequences become shorter."""
+    return 0.1 * mscale * math.log(call.factor) + 1
+
+
+@wrong("longrope_factors", "POS-23", "Q", "ml-explore/mlx-lm#660")
+def long_factors_always(call: Frequencies) -> Any:
+    """Use the long factors for every length."""
+    return call.long_factors
+
+
+@wrong("longrope_factors", "POS-23", "Q", "unslothai/unsloth#10681")
+def long_factors_from_the_original_length(call: Frequencies) -> Any:
+    """Use the long factors for a sequence of exactly the original length."""
+    return base.longrope_factors(call.but(length=call.length + 1))
+
+
+@wrong("attention_factor", "POS-23", "Q", "ml-explore/mlx-lm#660")
+def growth_where_nothing_grows(call: Frequencies) -> Any:
+    """Use another attention factor than 1 where the factor is 1."""
+    return base.attention_factor(call) if call.scaling != "longrope" else _of_longrope(call)
+
+
+def _of_longrope(call: Frequencies) -> float:
+    return math.sqrt(1 + math.log(max(call.factor, 1.5)) / math.log(call.original_length))
+
+
+@wrong("llama3", "POS-24", "Q", "ml-explore/mlx-swift-examples#152")
+def low_and_high_exchanged(call: Frequencies) -> Any:
+    """Stretch high frequencies and keep low ones."""
+    plain = base.unstretched(call)
+    return plain + plain / call.factor - base.llama3(call)
+
+
+@wrong("llama3", "POS-24", "Q")
+def no_smoothing(call: Frequencies) -> Any:
+    """Stretch every pair below the high frequencies by the whole factor."""
+    plain = base.unstretched(call)
+    rotations = call.original_length * plain / (2 * math.pi)
+    return np.where(rotations < call.high_frequency_factor, plain / call.factor, plain)
+
+
+@wrong("check_range", "POS-25", "U")
+def range_of_a_scaling_not_checked(call: Frequencies) -> Any:
+    """Compute where the formula has no value, and return what comes out."""
+    if call.scaling == "yarn" and call.base <= 1:
+        return call.but(base=1.5)
+    high = max(call.high_frequency_factor, call.low_frequency_factor + 1)
+    return call.but(original_length=max(call.original_length or 2, 2), high_frequency_factor=high)

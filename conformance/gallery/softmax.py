@@ -1,10 +1,10 @@
-"""Wrong about the softmax and the sum of the values."""
+"""Wrong about the softmax: the maximum of a row, the denominator, sinks, and the sum of the values."""
 
 from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, base, wrong
+from attnspec.conformance.gallery.entry import Array, altered, base, wrong
 from attnspec.reference.call import Mask
 from attnspec.reference.notation import Attention
 
@@ -176,3 +176,272 @@ def weights_of_the_first_head_of_a_group(call: Attention) -> Any:
     output, lse, p = base.attend(call)
     group = call.query.shape[-3] // max(1, call.key.shape[-3])
     return output, lse, np.repeat(p[..., ::group, :, :], group, axis=-3) if group > 1 else p
+
+
+@wrong("total", "SOFT-5", "M", "ROCm/rocm-libraries#12227")
+def sink_counted_twice(call: Attention, e: Array, top: Array) -> Any:
+    """Add the sink once for each of two parts of the keys."""
+    total = base.total(call, e, top)
+    return total if call.sinks is None else total + np.exp(call.sink - top)
+
+
+@wrong("softmax_of", "SOFT-5", "M", "ROCm/rocm-libraries#12229")
+def sink_scaled(call: Attention, s: Array, allowed: Mask) -> Any:
+    """Multiply the sinks by the scale too."""
+    return base.softmax_of(altered(call, sinks=lambda sinks: sinks * base.factor(call)), s, allowed)
+
+
+@wrong("softmax_of", "SOFT-5", "M")
+def sink_capped(call: Attention, s: Array, allowed: Mask) -> Any:
+    """Squeeze the sinks as the scores are."""
+    return base.softmax_of(
+        altered(call, sinks=lambda sinks: base.capped(call, sinks.astype(s.dtype))), s, allowed
+    )
+
+
+@wrong("softmax_of", "SOFT-5", "M")
+def sink_of_the_key_head(call: Attention, s: Array, allowed: Mask) -> Any:
+    """Let the query heads that share keys have the sink of the first among them."""
+    groups = call.query.shape[-3] // call.key.shape[-3]
+    shared = altered(call, sinks=lambda sinks: np.repeat(sinks[::groups], groups))
+    return base.softmax_of(shared, s, allowed)
+
+
+@wrong("total", "SOFT-5", "M", "modular/modular#6591")
+def sink_by_the_row(call: Attention, e: Array, top: Array) -> Any:
+    """Take the sink of the row's number, modulo the number of heads."""
+    if call.sinks is None:
+        return base.total(call, e, top)
+    sinks = call.sink.ravel()[call.i % call.sinks.size]  # (L, 1)
+    return e.sum(axis=-1, keepdims=True) + np.exp(sinks - top)
+
+
+@wrong("weighted", "SOFT-5", "M")
+def sink_with_the_first_value(call: Attention, p: Array, allowed: Mask) -> Any:
+    """Let the weight of the sink go to the first value."""
+    output = base.weighted(call, p, allowed)
+    if call.sinks is None or call.dropout_mask is not None:
+        return output
+    return output + (1 - p.sum(axis=-1, keepdims=True)) * base.shared(call, call.value)[..., :1, :]
+
+
+@wrong("total", "SOFT-5", "M")
+def sink_not_shifted(call: Attention, e: Array, _top: Array) -> Any:
+    """Add the exponential of the sink to exponentials that are shifted by the maximum."""
+    total = e.sum(axis=-1, keepdims=True)
+    return total if call.sinks is None else total + np.exp(call.sink)
+
+
+@wrong("top", "SOFT-5", "M")
+def sink_left_out_of_the_maximum(call: Attention, s: Array, allowed: Mask) -> Any:
+    """Shift by the largest score, so that a sink far above it overflows."""
+    return base.top(call.but(sinks=None), s, allowed)
+
+
+@wrong("total", "SOFT-5", "M")
+def sink_masked_with_the_last_key(call: Attention, e: Array, top: Array) -> Any:
+    """Leave the sink out where the last key is disallowed."""
+    total = e.sum(axis=-1, keepdims=True)
+    if call.sinks is None or not call.keys:
+        return base.total(call, e, top)
+    return total + np.where(base.allowed(call)[..., -1:], np.exp(call.sink - top), 0)
+
+
+@wrong("lse", "SOFT-6", "I", "sgl-project/sglang#35045")
+def lse_to_base_two(call: Attention, top: Array, total: Array) -> Any:
+    """Return the logarithm to base 2."""
+    return base.lse(call, top, total) / np.log(2).astype(top.dtype)
+
+
+@wrong("lse", "SOFT-6", "I")
+def lse_without_the_maximum(call: Attention, top: Array, total: Array) -> Any:
+    """Return the logarithm of the shifted sum."""
+    return base.lse(call, np.zeros_like(top), total)
+
+
+@wrong("lse", "SOFT-6", "I")
+def lse_negative(call: Attention, top: Array, total: Array) -> Any:
+    """Return the negative lse, as some kernels keep it for a backward pass, except for empty rows."""
+    lse = base.lse(call, top, total)
+    return np.where(lse == -np.inf, lse, -lse)
+
+
+@wrong("attend", "SOFT-6", "M")
+def lse_without_the_sink(call: Attention) -> Any:
+    """Return the lse of only the keys, without the sink, if there are any keys."""
+    output, lse, p = base.attend(call)
+    bare = base.attend(call.but(sinks=None))[1]
+    return output, np.where(bare == -np.inf, lse, bare), p
+
+
+@wrong("lse", "SOFT-6", "D", "facebookresearch/xformers#850")
+def lse_of_the_first_of_a_group(call: Attention, top: Array, total: Array) -> Any:
+    """Let the query heads that share keys have the lse of the first among them."""
+    lse = base.lse(call, top, total)
+    groups = call.query.shape[-3] // call.key.shape[-3]
+    return np.repeat(lse[..., ::groups, :], groups, axis=-2)
+
+
+@wrong("attend", "SOFT-6", "I")
+def lse_before_the_bias(call: Attention) -> Any:
+    """Return the lse of the scores without their bias."""
+    output, _, p = base.attend(call)
+    s = base.capped(call, base.product(call) * base.factor(call))
+    return output, base.softmax_of(call, s, base.allowed(call))[1], p
+
+
+@wrong("lse", "SOFT-6", "G")
+def lse_of_the_last_tile(call: Attention, top: Array, total: Array) -> Any:
+    """Return the largest score where there are more keys than a tile of 16."""
+    return top[..., 0] if call.keys > 16 else base.lse(call, top, total)
+
+
+@wrong("attend", "SOFT-6", "F")
+def lse_before_the_cap(call: Attention) -> Any:
+    """Return the lse of the scores without their cap."""
+    output, _, p = base.attend(call)
+    uncapped = call.but(softcap=None)
+    return output, base.softmax_of(uncapped, base.scored(uncapped), base.allowed(call))[1], p
+
+
+#: The keys of a tile.
+_TILE = 16
+
+
+@wrong("maxima", "SOFT-8", "I")
+def maximum_before_the_scale(call: Attention) -> Any:
+    """Return the largest dot product."""
+    return base.maxima(call.but(scale=1.0))
+
+
+@wrong("maxima", "SOFT-8", "I", "sgl-project/sglang#40903")
+def maximum_to_base_2(call: Attention) -> Any:
+    """Return the maximum as an exponent of 2, as kernels keep it."""
+    most = base.maxima(call)
+    return (most * np.log2(np.e)).astype(most.dtype)
+
+
+@wrong("maxima", "SOFT-8", "R")
+def maximum_over_disallowed_keys(call: Attention) -> Any:
+    """Take the maximum before the mask."""
+    every = call.but(mask=None, is_causal=False, window=None, key_lengths=None, query_lengths=None)
+    most, seen = base.maxima(every.but(query_segment_ids=None, key_segment_ids=None)), base.maxima(call)
+    return np.where(seen == -np.inf, seen, most)
+
+
+@wrong("maxima", "SOFT-8", "G")
+def maximum_of_the_last_tile(call: Attention) -> Any:
+    """Return the maximum of the last tile of keys, and not the running one."""
+    last = (max(call.keys, 1) - 1) // _TILE * _TILE
+    return base.maxima(call.but(mask=(True if call.mask is None else call.mask) & (call.j >= last)))
+
+
+@wrong("maxima", "SOFT-8", "H")
+def maximum_of_the_head(call: Attention) -> Any:
+    """Give every row the maximum of its head."""
+    most = base.maxima(call)
+    whole = most.max(axis=-1, keepdims=True, initial=-np.inf)
+    return np.where(most == -np.inf, most, whole)
+
+
+@wrong("maxima", "SOFT-8", "F")
+def maximum_before_the_softcap(call: Attention) -> Any:
+    """Take the maximum before the softcap."""
+    return base.maxima(call.but(softcap=None))
+
+
+@wrong("maxima", "SOFT-8", "L")
+def maximum_before_the_bias(call: Attention) -> Any:
+    """Take the maximum of the products without the bias, over the keys that it allows."""
+    if call.bias is None:
+        return base.maxima(call)
+    zero = np.where(call.bias == -np.inf, call.bias, 0).astype(call.bias.dtype)
+    return base.maxima(call.but(bias=zero))
+
+
+@wrong("maxima", "SOFT-8", "C")
+def returned_maximum_of_zero_at_least(call: Attention) -> Any:
+    """Begin the running maximum at 0."""
+    most = base.maxima(call)
+    return np.where(most == -np.inf, most, np.maximum(most, 0))
+
+
+@wrong("maxima", "SOFT-8", "M")
+def maximum_over_the_sink(call: Attention) -> Any:
+    """Count the sink as a key."""
+    most = base.maxima(call)
+    if call.sinks is None:
+        return most
+    return np.where(most == -np.inf, most, np.maximum(most, call.sink[..., 0])).astype(most.dtype)
+
+
+@wrong("maxima", "SOFT-9", "B")
+def maximum_of_nothing_is_zero(call: Attention) -> Any:
+    """Return 0, by which scores are shifted, for a row with nothing to attend to."""
+    most = base.maxima(call)
+    return np.where(most == -np.inf, 0, most).astype(most.dtype)
+
+
+@wrong("maxima", "SOFT-9", "M")
+def maximum_of_nothing_is_the_sink(call: Attention) -> Any:
+    """Return the sink for a row with nothing to attend to."""
+    most = base.maxima(call)
+    if call.sinks is None:
+        return most
+    return np.where(most == -np.inf, call.sink[..., 0], most).astype(most.dtype)
+
+
+_LN2 = float(np.log(2))
+
+
+@wrong("softmax_of", "SOFT-5", "M")
+def sinks_not_to_base_two(call: Attention, s: Array, allowed: Mask) -> Any:
+    """Put the sinks beside scores that are to base 2."""
+    return base.softmax_of(altered(call, sinks=lambda sinks: sinks * sinks.dtype.type(_LN2)), s, allowed)
+
+
+@wrong("softmax_of", "SOFT-5", "M")
+def sinks_to_base_two_once_too_often(call: Attention, s: Array, allowed: Mask) -> Any:
+    """Multiply the sinks by log2(e), and take their natural exponential."""
+    return base.softmax_of(altered(call, sinks=lambda sinks: sinks * sinks.dtype.type(1 / _LN2)), s, allowed)
+
+
+@wrong("total", "SOFT-5", "M")
+def sink_added_to_the_sum(call: Attention, e: Array, _top: Array) -> Any:
+    """Add the sink itself to the sum, and not its exponential."""
+    total = e.sum(axis=-1, keepdims=True)
+    return total if call.sinks is None else total + call.sink
+
+
+@wrong("softmax_of", "SOFT-5", "M")
+def negative_sink_taken_for_none(call: Attention, s: Array, allowed: Mask) -> Any:
+    """Let no sink be below 0."""
+    return base.softmax_of(altered(call, sinks=lambda sinks: np.maximum(sinks, 0)), s, allowed)
+
+
+@wrong("softmax_of", "SOFT-5", "M")
+def sign_of_the_sink_lost(call: Attention, s: Array, allowed: Mask) -> Any:
+    """Take the sink with the other sign."""
+    return base.softmax_of(altered(call, sinks=np.negative), s, allowed)
+
+
+@wrong("softmax_of", "SOFT-5", "M")
+def sinks_without_effect(call: Attention, s: Array, allowed: Mask) -> Any:
+    """Accept sinks and forget them."""
+    return base.softmax_of(call.but(sinks=None), s, allowed)
+
+
+@wrong("attend", "SOFT-5", "M")
+def sink_in_the_lse_alone(call: Attention) -> Any:
+    """Let the sink into the lse, and into no denominator."""
+    output, _, p = base.attend(call.but(sinks=None))
+    return output, base.attend(call)[1], p
+
+
+@wrong("attend", "SOFT-5", "M")
+def sink_with_the_bias(call: Attention) -> Any:
+    """Take the sink for a bias of its head."""
+    s = base.scored(call) + (0 if call.sinks is None else call.sink)
+    seen = base.allowed(call)
+    p, lse = base.softmax_of(call.but(sinks=None), s, seen)
+    return base.weighted(call, base.dropped(call, p), seen), lse, base.dropped(call, p)

@@ -1,4 +1,4 @@
-"""Wrong about loops over tiles of keys, queries and features: their ends and their remainders."""
+"""Wrong about loops over tiles: their ends, their remainders, and the masks of whole tiles."""
 
 from typing import Any
 
@@ -96,3 +96,140 @@ QUERIES = family(_remainder_of_queries, "weighted", "SOFT-3", "G", 8, 32)
 PADDINGS = family(_padding, "attend", "SOFT-3", "G", *_SIZES)
 PADDINGS_ALWAYS = family(_padding_always, "attend", "SOFT-3", "G", 4, 8, *_SIZES)
 DEPTHS = family(_depth, "product", "SCORE-1", "G", 8, 32, 64)
+
+
+#: Tiles of queries, and of keys.
+_PAIRS = ((32, 16), (64, 16), (64, 32), (128, 32), (128, 64))
+
+
+def _first_tile_of(option: str) -> Any:
+    def of_size(size: int) -> Named:
+        def attend(call: Attention) -> Any:
+            def again(array: Array) -> Array:
+                return array if array.ndim == 0 or array.shape[-1] == 1 else array[..., call.j % size]
+
+            return base.attend(altered(call, **{option: again}))
+
+        words = option.replace("_", " ")
+        name = f"{option}_of_the_first_tile_of_{size}"
+        return name, f"Read the {words} from its first column in every tile of {size} keys.", attend
+
+    return of_size
+
+
+def _causal_from_the_first_row(sizes: tuple[int, int]) -> Named:
+    rows, keys = sizes
+
+    def by_causality(call: Attention) -> Any:
+        start = call.i // rows * rows - call.i  # from each query to the first of its tile
+        reached = call.j // keys * keys <= base.position(call) + start + keys - 1
+        return base.by_causality(call) & (reached if call.is_causal else True)
+
+    name = f"causal_tiles_of_{rows}_queries_as_if_of_{keys}"
+    return (
+        name,
+        f"End the causal loop over tiles of {keys} keys as if tiles of {rows} queries were of {keys}.",
+        by_causality,
+    )
+
+
+def _causal_without_the_offset(sizes: tuple[int, int]) -> Named:
+    rows, keys = sizes
+
+    def by_causality(call: Attention) -> Any:
+        last = call.i // rows * rows + rows - 1
+        return base.by_causality(call) & ((call.j // keys * keys <= last) | (not call.is_causal))
+
+    name = f"causal_tiles_of_{rows}_queries_by_{keys}_keys_without_the_offset"
+    sentence = f"End the causal loop over tiles of {keys} keys by the index of the last of {rows} queries."
+    return name, sentence, by_causality
+
+
+def _causal_from_the_first_query(size: int) -> Named:
+    def by_causality(call: Attention) -> Any:
+        start = call.i // size * size - call.i
+        reached = call.j // size * size <= base.position(call) + start
+        own = call.j // size == call.i // size
+        return base.by_causality(call) & (reached | own if call.is_causal else True)
+
+    name = f"causal_tiles_of_{size}_by_their_first_query"
+    return (
+        name,
+        f"End the causal loop over tiles of {size} keys at the position of the first query.",
+        by_causality,
+    )
+
+
+def _causal_by_whole_tiles(size: int) -> Named:
+    def by_causality(call: Attention) -> Any:
+        return call.j // size * size <= base.position(call) if call.is_causal else True
+
+    return (
+        f"causal_by_whole_tiles_of_{size}",
+        f"Allow the whole tile of {size} keys on the diagonal.",
+        by_causality,
+    )
+
+
+def _causal_past_a_tile(size: int) -> Named:
+    def by_causality(call: Attention) -> Any:
+        return base.by_causality(call) | (call.j >= size)
+
+    name = f"causal_in_the_first_tile_of_{size}_keys"
+    return name, f"Apply the causal mask only in the first tile of {size} keys.", by_causality
+
+
+def _window_from_the_last_row(sizes: tuple[int, int]) -> Named:
+    rows, keys = sizes
+
+    def by_window(call: Attention) -> Any:
+        left = call.window[0] if call.window else None
+        if left is None:
+            return base.by_window(call)
+        last = np.minimum(call.i // rows * rows + rows, call.queries) - 1 - call.i
+        begins = np.maximum(base.position(call) + last - left, 0) // keys * keys
+        return base.by_window(call) & (call.j >= begins)
+
+    name = f"window_of_the_last_of_{rows}_queries_by_{keys}_keys"
+    return (
+        name,
+        f"Begin with the tile of {keys} keys in which the window of the last of {rows} queries begins.",
+        by_window,
+    )
+
+
+def _lengths_of_whole_tiles(size: int) -> Named:
+    def by_key_lengths(call: Attention) -> Any:
+        return base.by_key_lengths(altered(call, key_lengths=lambda n: -(-np.asarray(n) // size) * size))
+
+    return (
+        f"key_lengths_by_tiles_of_{size}",
+        f"Round key lengths up to whole tiles of {size}.",
+        by_key_lengths,
+    )
+
+
+def _lengths_of_whole_tiles_down(size: int) -> Named:
+    def by_key_lengths(call: Attention) -> Any:
+        if call.key_lengths is None:
+            return True
+        longest = np.asarray(call.key_lengths).max(initial=0)
+        return base.by_key_lengths(call) & (call.j < max(longest // size, 1) * size)
+
+    name = f"key_lengths_of_whole_tiles_of_{size}_alone"
+    return name, f"Round the number of tiles of {size} keys in the longest length down.", by_key_lengths
+
+
+MASKS = family(_first_tile_of("mask"), "attend", "MASK-1", "G", *_SIZES)
+BIASES = family(_first_tile_of("bias"), "attend", "SCORE-4", "G", *_SIZES)
+DROPOUTS = family(_first_tile_of("dropout_mask"), "attend", "DROP-1", "G", *_SIZES)
+CAUSAL = family(_causal_from_the_first_row, "by_causality", "MASK-3", "G", *_PAIRS)
+CAUSAL_OFFSET = family(
+    _causal_without_the_offset, "by_causality", "MASK-7", "G", (16, 16), (32, 32), (64, 64), *_PAIRS
+)
+CAUSAL_FIRST = family(_causal_from_the_first_query, "by_causality", "MASK-3", "G", 16, 32, 64)
+CAUSAL_WHOLE = family(_causal_by_whole_tiles, "by_causality", "MASK-3", "G", *_SIZES)
+CAUSAL_ONCE = family(_causal_past_a_tile, "by_causality", "MASK-3", "G", *_SIZES)
+WINDOWS = family(_window_from_the_last_row, "by_window", "MASK-8", "G", (16, 16), (32, 32), (64, 64), *_PAIRS)
+LENGTHS_DOWN = family(_lengths_of_whole_tiles_down, "by_key_lengths", "MASK-9", "G", *_SIZES)
+LENGTHS = family(_lengths_of_whole_tiles, "by_key_lengths", "MASK-9", "G", 8, *_SIZES)

@@ -1,15 +1,124 @@
 """Attention by nested loops over tiles of queries and tiles of keys, with a running maximum."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.bases.tile import Tile, of_one_sequence, slices
 from attnspec.conformance.gallery.entry import Array, base
 from attnspec.reference.call import Mask
 from attnspec.reference.notation import Attention
+from attnspec.reference.packing import Packed
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Some queries and some keys of a call.
+
+    Attributes
+    ----------
+    whole : Attention
+        The call, in the working precision.
+    rows, keys : slice
+        The queries and the keys of the tile.
+    number, count : int
+        Its place among the visited tiles of keys, and the number of these tiles.
+    sizes : pair of int
+        The numbers of queries and of keys in a whole tile.
+    """
+
+    whole: Attention
+    rows: slice
+    keys: slice
+    number: int = 0
+    count: int = 1
+    sizes: tuple[int, int] = (1, 1)
+
+    @property
+    def call(self) -> Attention:
+        """The call of only these queries and keys."""
+        return cut(self.whole, self.rows, self.keys)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether it is the remainder after the whole tiles of keys."""
+        return bool(self.keys.start > 0 and self.keys.stop - self.keys.start < self.sizes[1])
+
+    @property
+    def is_last(self) -> bool:
+        """Whether it is the last of several visited tiles of keys."""
+        return self.number > 0 and self.number == self.count - 1
+
+
+def of_one_sequence(call: Attention) -> Attention:
+    """Replace the positions of packed sequences by a mask, because a tile counts positions from one row."""
+    if not isinstance(call, Packed):
+        return call
+    own = {field.name: getattr(call, field.name) for field in fields(Attention)}
+    return Attention(**own | {"mask": base.allowed(call), "is_causal": False, "window": None})
+
+
+def cut(call: Attention, rows: slice, keys: slice) -> Attention:
+    """Slice some queries and keys from a call, with their parts of the options.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.conformance.gallery.bases.online import cut
+    >>> from attnspec.conformance.gallery.entry import base
+    >>> from attnspec.reference.call import Steps
+    >>> from attnspec.reference.notation import Attention
+    >>> one = np.ones((1, 4, 1))
+    >>> call = Attention(Steps(), np, None, one, one, one, is_causal=True)
+    >>> base.allowed(cut(call, slice(2, 4), slice(3, 4))).tolist()
+    [[[False], [True]]]
+    """
+    changes: dict[str, Any] = {
+        "query": call.query[..., rows, :],
+        "key": call.key[..., keys, :],
+        "value": call.value[..., keys, :],
+        "query_offset": call.query_offset + rows.start - keys.start,
+    }
+    for name, start in (("query_lengths", rows.start), ("key_lengths", keys.start)):
+        if getattr(call, name) is not None:
+            changes[name] = getattr(call, name) - start
+    for name, part in (("query_segment_ids", rows), ("key_segment_ids", keys)):
+        if getattr(call, name) is not None:
+            changes[name] = getattr(call, name)[..., part]
+    for name in ("mask", "bias", "dropout_mask"):
+        if getattr(call, name) is not None:
+            changes[name] = part_of(getattr(call, name), rows, keys)
+    return call.but(**changes)
+
+
+def part_of(array: Array, rows: slice, keys: slice) -> Array:
+    """Slice the last two axes, if they exist, of an array that broadcasts to the scores.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.conformance.gallery.bases.online import part_of
+    >>> part_of(np.arange(6).reshape(1, 6), slice(2, 3), slice(4, 6)).tolist()
+    [[4, 5]]
+    """
+    if array.ndim > 0 and array.shape[-1] != 1:
+        array = array[..., keys]
+    if array.ndim > 1 and array.shape[-2] != 1:
+        array = array[..., rows, :]
+    return array
+
+
+def slices(count: int, size: int) -> list[slice]:
+    """Divide a range into tiles. An empty range has one empty tile.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.gallery.bases.online import slices
+    >>> slices(5, 4)
+    [slice(0, 4, None), slice(4, 5, None)]
+    """
+    return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
 
 @dataclass(frozen=True)
@@ -193,3 +302,43 @@ def _numbers(call: Attention) -> list[Array]:
 #: The loops by the numbers of queries and of keys in a tile.
 SQUARE, WIDE, TALL = Online("32x32", (32, 32)), Online("64x128", (64, 128)), Online("128x64", (128, 64))
 TILED = (SQUARE, WIDE, TALL)
+
+
+def bounds(call: Attention) -> tuple[Any, Any]:
+    """Return the smallest and the largest distance from a position to a key, or None for no limit."""
+    left, right = call.window or (None, None)
+    if call.is_causal:
+        right = 0 if right is None else min(right, 0)
+    return (None if left is None else -left), right
+
+
+def positions(call: Attention, rows: slice) -> tuple[int, int]:
+    """Return the first and the last position of some queries over all batch entries."""
+    offsets = np.asarray(call.query_offset)
+    if not offsets.size or rows.start == rows.stop:
+        return 0, -1
+    return int(offsets.min()) + rows.start, int(offsets.max()) + rows.stop - 1
+
+
+def visited(one: Online, call: Attention, rows: slice) -> list[slice]:
+    """List the tiles that have a key that window, causal mask and lengths allow to some query."""
+    (first, last), (least, most) = positions(call, rows), bounds(call)
+    begin = 0 if least is None else first + least
+    end = call.keys if most is None else last + most + 1
+    if call.key_lengths is not None:
+        end = min(end, int(np.max(call.key_lengths, initial=0)))
+    return [keys for keys in slices(call.keys, one.sizes[1]) if keys.start < end and keys.stop > begin]
+
+
+def masked_at_edges(tile: Tile, call: Attention) -> Mask:
+    """Leave out window and causal mask if they allow every pair of the tile."""
+    whole = tile.whole
+    (first, last), (least, most) = positions(whole, tile.rows), bounds(whole)
+    inside = least is None or tile.keys.start >= last + least
+    inside = inside and (most is None or tile.keys.stop - 1 <= first + most)
+    found: Mask = base.allowed(call.but(is_causal=False, window=None) if inside else call)
+    return found
+
+
+WINDOWED = Online("windowed_64x64", (64, 64), key_tiles=visited, seen=masked_at_edges)
+WINDOWED_SMALL = Online("windowed_32x16", (32, 16), key_tiles=visited, seen=masked_at_edges)

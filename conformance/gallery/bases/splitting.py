@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.bases.tile import Tile, of_one_sequence, slices
+from attnspec.conformance.gallery.bases.online import Tile, of_one_sequence, slices
 from attnspec.conformance.gallery.entry import Array, base
 from attnspec.reference.call import Mask
 from attnspec.reference.notation import Attention

@@ -2,35 +2,13 @@
 
 from attnspec.conformance.gallery.edges import (
     addresses,
-    batches,
     counts,
     decoding,
-    depths,
     inside,
-    long_path,
+    lengths,
     memory,
-    merging,
-    precision,
-    remainders,
-    running,
-    strides,
     visited,
 )
 
 #: The modules, in the order in which their entries are listed.
-MODULES = (
-    visited,
-    inside,
-    running,
-    remainders,
-    decoding,
-    merging,
-    long_path,
-    counts,
-    depths,
-    addresses,
-    strides,
-    precision,
-    batches,
-    memory,
-)
+MODULES = (visited, inside, decoding, lengths, counts, addresses, memory)

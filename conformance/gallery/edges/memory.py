@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.bases.online import SQUARE, TALL, WIDE
-from attnspec.conformance.gallery.bases.tile import Tile
-from attnspec.conformance.gallery.edges.entering import around, at
+from attnspec.conformance.gallery.bases.online import SQUARE, TALL, WIDE, Tile
+from attnspec.conformance.gallery.edges.entries import around, at
 from attnspec.conformance.gallery.entry import Array, base
 from attnspec.reference.call import Step
 from attnspec.reference.notation import Attention

@@ -1,15 +1,134 @@
-"""Wrong about precision above a length, with one option, or in one part of a loop."""
+"""Wrong above a length: on a second path, or in precision."""
 
 from typing import Any
 
 import numpy as np
 
 from attnspec.conformance.gallery.bases import online
-from attnspec.conformance.gallery.bases.online import SQUARE, TALL, TILED, WIDE, State
-from attnspec.conformance.gallery.bases.tile import Tile
-from attnspec.conformance.gallery.edges.entering import on
+from attnspec.conformance.gallery.bases.online import SQUARE, TALL, TILED, WIDE, State, Tile
+from attnspec.conformance.gallery.edges.entries import around, at, on
 from attnspec.conformance.gallery.entry import Array, Entry, base
+from attnspec.reference.call import Step
 from attnspec.reference.notation import Attention
+
+#: The numbers of keys above which the second path is taken.
+_LENGTHS = (256, 1024)
+
+
+def _forgotten(names: tuple[str, ...], rule: str, kind: str) -> tuple[Entry, ...]:
+    defaults = {"is_causal": False, "query_offset": 0, "dropout_rate": 0.0}
+    words = names[0].replace("query_segment_ids", "segments")
+
+    def attend(length: int, call: Attention) -> Any:
+        changes: dict[str, Any] = {name: defaults.get(name) for name in names}
+        return WIDE.attend(call.but(**changes)) if call.keys > length else base.attend(call)
+
+    attend.__name__ = f"{words}_without_effect_past_some_keys"
+    attend.__doc__ = f"Forget the {words.replace('_', ' ')} on the path for more than {{}} keys."
+    return at("attend", rule, kind, *_LENGTHS)(attend)
+
+
+SCALE = _forgotten(("scale",), "SCORE-3", "K")
+SOFTCAP = _forgotten(("softcap",), "SCORE-5", "F")
+BIAS = _forgotten(("bias",), "SCORE-4", "L")
+MASK = _forgotten(("mask",), "MASK-1", "R")
+CAUSAL = _forgotten(("is_causal",), "MASK-3", "A")
+OFFSET = _forgotten(("query_offset",), "MASK-7", "A")
+WINDOW = _forgotten(("window",), "MASK-8", "E")
+QUERY_LENGTHS = _forgotten(("query_lengths",), "MASK-10", "G")
+KEY_LENGTHS = _forgotten(("key_lengths",), "MASK-9", "G")
+SEGMENTS = _forgotten(("query_segment_ids", "key_segment_ids"), "MASK-11", "R")
+SINKS = _forgotten(("sinks",), "SOFT-5", "M")
+DROPOUT = _forgotten(("dropout_mask",), "DROP-1", "J")
+RATE = _forgotten(("dropout_rate",), "DROP-2", "J")
+
+
+@at("attend", "SOFT-6", "I", 128, 512)
+def mean_of_the_keys_not_added_back_past_some(length: int, call: Attention) -> Any:
+    """Subtract the mean of the keys, past {} of them, and leave its scores out of the lse."""
+    output, lse, p = TALL.attend(call)
+    if call.keys <= length or call.softcap is not None or call.sinks is not None:
+        return output, lse, p
+    mean = base.shared(call, call.key).mean(axis=-2, keepdims=True)  # (*B, Hq, 1, D)
+    return output, lse - ((call.query * mean).sum(axis=-1) * base.factor(call)).astype(lse.dtype), p
+
+
+@at("attend", "SOFT-3", "G", 128, 512)
+def mean_of_the_values_added_to_every_row_past_some(length: int, call: Attention) -> Any:
+    """Subtract the mean of the values, past {} keys, and add it to rows whose weights do not sum to 1 too."""
+    output, lse, p = WIDE.attend(call)
+    if call.keys <= length or not np.isfinite(call.value).all():
+        return output, lse, p
+    mean = base.shared(call, call.value).mean(axis=-2, keepdims=True)
+    centred, _, _ = WIDE.attend(call.but(value=call.value - call.value.mean(axis=-2, keepdims=True)))
+    return (centred + mean).astype(output.dtype), lse, p
+
+
+@at("attend", "SOFT-1", "G", 128, 512)
+def padding_in_the_denominator_past_some(length: int, call: Attention) -> Any:
+    """Count the padding to a multiple of 64, with scores of 0, in the denominator, past {} keys."""
+    output, lse, p = SQUARE.attend(call)
+    more = -call.keys % 64 if call.keys > length else 0
+    if not more:
+        return output, lse, p
+    padded = np.logaddexp(lse, np.log(more)).astype(lse.dtype)
+    less = np.exp(lse - padded)[..., None]
+    return output * less, padded, p * less if p.ndim else p
+
+
+@at("attend", "HEAD-1", "D", *_LENGTHS)
+def heads_in_turn_past_some_keys(length: int, call: Attention) -> Any:
+    """Let query heads read key heads in turn on the path for more than {} keys."""
+    if call.keys <= length:
+        return base.attend(call)
+    shared = call.key.shape[-3]
+    read = np.arange(call.query.shape[-3]) % shared
+    return WIDE.attend(call.but(key=call.key[..., read, :, :], value=call.value[..., read, :, :]))
+
+
+@at("attend", "SOFT-4", "J", 64, 256)
+def weights_before_dropout_past_some_keys(length: int, call: Attention) -> Any:
+    """Return weights before dropout where there are more than {} keys."""
+    output, lse, p = TALL.attend(call)
+    if call.keys <= length or not call.return_weights:
+        return output, lse, p
+    return output, lse, TALL.attend(call.but(dropout_mask=None, dropout_rate=0.0))[2]
+
+
+@at("attend", "SOFT-4", "I", 64, 256)
+def weights_of_later_tiles_missing_past_some_keys(length: int, call: Attention) -> Any:
+    """Write the weights of the first {} keys."""
+    output, lse, p = WIDE.attend(call)
+    if call.return_weights:
+        p[..., length:] = 0
+    return output, lse, p
+
+
+@at("attend", "SOFT-6", "I", 128, 512)
+def lse_of_the_sinks_missing_past_some_keys(length: int, call: Attention) -> Any:
+    """Leave the sink out of the lse where there are more than {} keys."""
+    output, lse, p = WIDE.attend(call)
+    if call.sinks is None or call.keys <= length:
+        return output, lse, p
+    return output, WIDE.attend(call.but(sinks=None))[1], p
+
+
+@around("MASK-6", "B", SQUARE, WIDE)
+def mean_for_empty_rows_past_one_tile(attend: Step, call: Attention) -> Any:
+    """Give rows without allowed keys the mean of the values where there are more than 128 keys."""
+    output, lse, p = attend(call)
+    if call.keys <= 128:
+        return output, lse, p
+    mean: Array = base.shared(call, call.value).mean(axis=-2, keepdims=True)
+    return np.where((lse == -np.inf)[..., None], mean, output).astype(output.dtype), lse, p
+
+
+@around("MASK-3", "A", WIDE)
+def causal_without_effect_for_few_queries(attend: Step, call: Attention) -> Any:
+    """Take a path without a causal mask for less than a quarter as many queries as keys, past 128 keys."""
+    few = call.queries * 4 < call.keys and call.keys > 128
+    return attend(call.but(is_causal=False) if few else call)
+
 
 _SHORT = 2**-8
 #: Options with which float64 is computed in float32.
