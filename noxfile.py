@@ -14,34 +14,23 @@ nox.options.sessions = ["lint", "types", "tests", "package"]
 ROOT = Path(__file__).parent
 RESULTS = ROOT / "results"
 FOLDERS = ("spec", "reference", "backends", "conformance", "tests", "tools", "examples", "site", "noxfile.py")
-#: The backends that run on each library. The name of the library is also that of its extra.
-LIBRARIES = {
-    "numpy": ("numpy", "strict", "dask"),
-    "torch": ("torch",),
-    "jax": ("jax",),
-}
-#: The releases that our own runs pin. The package allows a range. The newest PyTorch would install several
-#: GB of GPU packages, but pip finds a CPU build of this one. The declared deviations apply to these releases.
-PINNED = {"torch": "torch==2.13.0", "jax": "jax==0.10.2"}
+#: What is known of each library: its pinned releases, its backends, and the session that judges them.
+TABLE = nox.project.load_toml(ROOT / "backends" / "libraries.toml")
+#: The array libraries that each session of `conformance` judges. Their names are also those of extras.
+LIBRARIES: dict[str, list[str]] = {}
+for _name, _library in TABLE.items():
+    if "package" in _library:
+        LIBRARIES.setdefault(_library.get("session", _name), []).append(_name)
+#: The releases of array libraries that our own runs pin.
+PINNED = {name: TABLE[name]["requires"][0] for name in LIBRARIES if "requires" in TABLE[name]}
 #: Other libraries, each with the requirements of its backends, which have the same name or begin with it.
 SEPARATE = {
-    "onnx": ("onnx==1.23.2",),
-    "onnxruntime": ("onnxruntime==1.31.1", "onnx==1.23.2"),
-    "openvino": ("openvino==2026.4.1",),
-    "ncnn": ("ncnn==1.0.20261020",),
-    "ggml": ("ggml-python==0.0.45",),
-    "mlx": ("mlx[cpu]==0.32.4",),
-    "flax": ("flax==0.12.8", "jax==0.10.2"),
-    "keras-numpy": ("keras==3.15.1",),
-    "keras-torch": ("keras==3.15.1", "torch==2.13.0"),
-    "keras-jax": ("keras==3.15.1", "jax==0.10.2"),
-    "transformers": ("transformers==5.23.0", "torch==2.13.0"),
-    "paddle": ("paddlepaddle==3.3.1",),
-    "executorch": ("executorch==1.5.1", "torch==2.13.0"),
-    "tvm": ("apache-tvm==0.27.0.post1",),
-    "iree": ("iree-base-compiler==3.13.0", "iree-base-runtime==3.13.0"),
-    "tinygrad": ("tinygrad==0.14.0",),
-    "tokamax": ("tokamax==0.0.12", "jax==0.10.2"),
+    name: [
+        *library.get("requires", ()),
+        *(requirement for other in library.get("beside", ()) for requirement in TABLE[other]["requires"]),
+    ]
+    for name, library in TABLE.items()
+    if "backends" in library and "package" not in library
 }
 #: Options of pytest that use all cores.
 PARALLEL = ("-n", "auto", "--dist", "worksteal")
@@ -290,7 +279,7 @@ def _library_of(own: list[str], rest: list[str], here: Path) -> str:
         source = here.joinpath(*module.split("."))
         for path in (source.with_suffix(".py"), source / "__init__.py"):
             found = (
-                re.search(r"^\s*(?:import|from)\s+(torch|jax)\b", path.read_text(), re.MULTILINE)
+                re.search(rf"^\s*(?:import|from)\s+({'|'.join(PINNED)})\b", path.read_text(), re.MULTILINE)
                 if path.exists()
                 else None
             )

@@ -75,12 +75,6 @@ class Constraints:
         ------
         ValueError
             If the suffix is invalid.
-
-        Examples
-        --------
-        >>> from attnspec.backends.constraints import Constraints
-        >>> Constraints.of_suffix("d64.128-s16").multiple
-        (1, 16)
         """
         found: dict[str, Any] = {"a": None, "depths": (), "l": 1, "s": 1, "equal": [], "always": {}}
         if not _SUFFIX.fullmatch(suffix):

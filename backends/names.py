@@ -3,14 +3,20 @@
 This module imports little, because every command needs it at start.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from attnspec.backends.errors import BackendError
-from attnspec.backends.library import LIBRARIES
-from attnspec.backends.user import configuration
+from attnspec.backends.library import LIBRARIES, TABLE
+from attnspec.backends.user.configuration import (
+    FILE,
+    configuration_in,
+    find_configuration,
+    function_of_configuration,
+)
 from attnspec.backends.user.place import functions_in, with_colon
 
 if TYPE_CHECKING:
@@ -19,49 +25,25 @@ if TYPE_CHECKING:
 #: Name to library, and to the module and function of `attnspec.backends.adapters` that make the backend.
 ADAPTERS = MappingProxyType(
     {
-        "torch-sdpa": ("torch", "torch.sdpa:default_backend"),
-        "torch-math": ("torch", "torch.sdpa:math_backend"),
-        "torch-flash": ("torch", "torch.sdpa:flash_backend"),
-        "torch-mha": ("torch", "torch.mha:weights_backend"),
-        "torch-mha-plain": ("torch", "torch.mha:plain_backend"),
-        "torch-flex": ("torch", "torch.flex:eager_backend"),
-        "torch-flex-compiled": ("torch", "torch.flex_compiled:compiled_backend"),
-        "jax-nn": ("jax", "jax.nn:eager_backend"),
-        "jax-nn-jit": ("jax", "jax.nn:jit_backend"),
+        backend: (library, place)
+        for library in LIBRARIES
+        for backend, place in TABLE[library].get("backends", {}).items()
     }
 )
 #: The backends of other libraries, in the form of `ADAPTERS`. Most take NumPy arrays. Each library has an
 #: environment of its own (`nox -s libraries`).
 SEPARATE = MappingProxyType(
     {
-        "onnx-reference": ("onnx", "onnx.evaluator:reference_backend"),
-        "onnxruntime-attention": ("onnxruntime", "onnx.runtime:attention_backend"),
-        "onnxruntime-attention-23": ("onnxruntime", "onnx.runtime:older_backend"),
-        "onnxruntime-mha": ("onnxruntime", "onnx.contrib:multi_head_backend"),
-        "onnxruntime-gqa": ("onnxruntime", "onnx.contrib:grouped_backend"),
-        "openvino-sdpa": ("openvino", "openvino:sdpa_backend"),
-        "ncnn-sdpa": ("ncnn", "ncnn:sdpa_backend"),
-        "ggml-flash": ("ggml", "ggml:flash_backend"),
-        "mlx-fast": ("mlx", "mlx:fast_backend"),
-        "flax-linen": ("flax", "flax:linen_backend"),
-        "flax-nnx": ("flax", "flax:nnx_backend"),
-        "keras-numpy": ("keras-numpy", "keras:numpy_backend"),
-        "keras-torch": ("keras-torch", "keras:torch_backend"),
-        "keras-jax": ("keras-jax", "keras:jax_backend"),
-        "transformers-eager": ("transformers", "transformers:eager_backend"),
-        "transformers-sdpa": ("transformers", "transformers:sdpa_backend"),
-        "paddle-sdpa": ("paddle", "paddle:default_backend"),
-        "executorch-custom": ("executorch", "executorch:custom_backend"),
-        "tvm-attention": ("tvm", "tvm:attention_backend"),
-        "iree-attention": ("iree", "iree:attention_backend"),
-        "tinygrad-sdpa": ("tinygrad", "tinygrad:sdpa_backend"),
-        "tokamax-xla": ("tokamax", "tokamax:xla_backend"),
+        backend: (environment, place)
+        for environment, library in TABLE.items()
+        if environment not in LIBRARIES
+        for backend, place in library.get("backends", {}).items()
     }
 )
 #: Aliases. On NumPy the portable backend is the reference itself.
 ALIASES = MappingProxyType({"numpy-reference": "numpy-portable"})
-#: Backends that the name of their library does not include, because they need a C++ compiler.
-APART = ("torch-flex-compiled",)
+#: Backends that the name of their library does not include.
+APART = tuple(backend for library in TABLE.values() for backend in library.get("apart", ()))
 #: The backends that run the reference through the Array API, one for each library.
 PORTABLE = MappingProxyType({f"{library}-portable": library for library in LIBRARIES})
 #: The backends that the name of a library includes.
@@ -83,32 +65,19 @@ _OF_SEPARATE = MappingProxyType(
 NAMES = tuple(name for names in _OF_LIBRARY.values() for name in names)
 
 #: The libraries that have a backend, by the name that their projects write.
-LIBRARY_NAMES = MappingProxyType(
+LIBRARY_NAMES = MappingProxyType({name: facts["title"] for name, facts in TABLE.items() if "title" in facts})
+#: The library of each package.
+_PACKAGES = MappingProxyType(
     {
-        "numpy": "NumPy",
-        "strict": "array-api-strict",
-        "dask": "Dask",
-        "torch": "PyTorch",
-        "jax": "JAX",
-        "onnx": "ONNX, its reference evaluator",
-        "onnxruntime": "ONNX Runtime",
-        "openvino": "OpenVINO",
-        "ncnn": "ncnn",
-        "ggml": "ggml",
-        "mlx": "MLX",
-        "flax": "Flax",
-        "keras": "Keras",
-        "transformers": "Transformers",
-        "paddle": "Paddle",
-        "executorch": "ExecuTorch",
-        "tvm": "TVM",
-        "iree": "IREE",
-        "tinygrad": "tinygrad",
-        "tokamax": "Tokamax",
+        package: library
+        for library, facts in TABLE.items()
+        for package in (
+            facts.get("package", library).replace("_", "-"),
+            *(re.split(r"[=\[]", requirement)[0] for requirement in facts.get("requires", ())),
+        )
+        if "title" in facts
     }
 )
-#: Packages whose names do not begin with that of their library.
-_PACKAGES = MappingProxyType({"paddlepaddle": "paddle", "apache-tvm": "tvm", "array-api-strict": "strict"})
 
 
 def library_of(name: str) -> str:
@@ -132,9 +101,6 @@ def backends_of(library: str) -> tuple[str, ...]:
 
 #: The entry point group of backends: a name, and a `Backend` or a function that returns one.
 GROUP = "attnspec.backends"
-
-#: The file that makes a folder a backend.
-FILE = configuration.FILE
 
 #: The prefix of the command of a program.
 PROGRAM = "program:"
@@ -212,17 +178,14 @@ def expand(wanted: str) -> tuple[str, ...]:
 
 def _of_folder(name: str) -> str:
     """Return the function of a folder's configuration if `load` finds it from here, else the folder."""
-    found = configuration.find_configuration(Path.cwd())
+    found = find_configuration(Path.cwd())
     here = found is not None and found.parent == Path(name).resolve()
-    return (configuration.function_of_configuration(Path(name)) if here else "") or name
+    return (function_of_configuration(Path(name)) if here else "") or name
 
 
 def is_folder(name: str) -> bool:
     """Whether a name is that of a folder with a configuration."""
-    return (
-        not name.startswith((PROGRAM, OFFLINE, UNTRUSTED))
-        and configuration.configuration_in(Path(name)) is not None
-    )
+    return not name.startswith((PROGRAM, OFFLINE, UNTRUSTED)) and configuration_in(Path(name)) is not None
 
 
 def name_program(command: str, call_limit: float | None = None, dtypes: Sequence[str] = ()) -> str:

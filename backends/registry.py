@@ -6,11 +6,10 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
-from attnspec.backends.adapters.portable import portable_backend
 from attnspec.backends.backend import Backend, for_release, with_declarations_noted
 from attnspec.backends.check import check_backend, check_device
 from attnspec.backends.errors import BackendError
-from attnspec.backends.library import LIBRARIES
+from attnspec.backends.library import LIBRARIES, load_library
 from attnspec.backends.names import (
     ADAPTERS,
     ALIASES,
@@ -29,6 +28,8 @@ from attnspec.backends.user.configuration import configuration_of
 from attnspec.backends.user.function import load_configuration, load_function, with_settings
 from attnspec.backends.user.settings import settings_of_options
 from attnspec.backends.user.signature import note_unknown_parameters
+from attnspec.operations.gradients import primal
+from attnspec.reference import functions
 
 
 def load(name: str) -> Backend:
@@ -103,7 +104,7 @@ def _load_ours(name: str) -> Backend:
     library, place = ADAPTERS.get(name) or SEPARATE.get(name) or (PORTABLE[name], "")
     try:
         if not place:
-            return portable_backend(name)
+            return _portable(name, library)
         module, function = place.split(":")
         make: Callable[[], Backend] = getattr(import_module(f"attnspec.backends.adapters.{module}"), function)
         return make()
@@ -112,6 +113,19 @@ def _load_ours(name: str) -> Backend:
             f"backend {name}: expected {error.name} to be installed, got none; "
             + (f"nox -s 'libraries({library})'" if name in SEPARATE else f"pip install 'attnspec[{library}]'")
         ) from error
+
+
+def _portable(name: str, library_name: str) -> Backend:
+    """Make a backend of the reference, through the Array API of a library."""
+    library = load_library(library_name)
+    library.prepare_eager()
+    offered = {
+        operation: function
+        for operation, function in functions(compiler=library.compile, constant=library.constant).items()
+        if operation not in library.lacks
+        and (operation == primal(operation) or library.differentiate is None)
+    }
+    return Backend(name, library, offered.pop("attention"), library.dtypes, offered)
 
 
 def _load_registered(name: str) -> Backend:

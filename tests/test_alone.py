@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from attnspec import reference
 from attnspec.backends import Backend, BackendError, describe, implementation, load, load_library
-from attnspec.backends.program.handshake import parse_handshake
+from attnspec.backends.program.protocol import parse_handshake
 from attnspec.conformance import check
 from attnspec.conformance.cli.main import main
 from attnspec.conformance.judge.judge import judge

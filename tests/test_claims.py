@@ -12,7 +12,7 @@ from test_session import run
 from attnspec import claimable, rules
 from attnspec.backends import Backend, BackendError, Deviation, implementation, load
 from attnspec.backends.check import check_backend
-from attnspec.backends.program.handshake import parse_handshake
+from attnspec.backends.program.protocol import parse_handshake
 from attnspec.conformance import check
 from attnspec.conformance.attribution.by_rule import says
 from attnspec.conformance.attribution.report import Outcome, Report

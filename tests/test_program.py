@@ -15,9 +15,8 @@ from test_cli import attnspec
 from attnspec import OPERATIONS, cases, conformance
 from attnspec.backends import BackendError, Broken, Unsupported, load
 from attnspec.backends.program import program
-from attnspec.backends.program.handshake import parse_handshake
-from attnspec.backends.program.messages import HELLO, STOP, read_call, write_call
 from attnspec.backends.program.process import Process
+from attnspec.backends.program.protocol import HELLO, STOP, parse_handshake, read_call, write_call
 from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.judge.failure import Raised

@@ -14,9 +14,8 @@ from attnspec.backends import BackendError, Broken, load
 from attnspec.backends.names import distrusted, expand
 from attnspec.backends.program.process import Process
 from attnspec.backends.untrusted.confine import can_confine
-from attnspec.backends.untrusted.files import read_again, read_result, write_array
 from attnspec.backends.untrusted.hidden import hidden_places
-from attnspec.backends.untrusted.remote import Refused, Remote
+from attnspec.backends.untrusted.remote import Refused, Remote, read_again, read_result, write_array
 from attnspec.conformance.judge.expected import expected
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.run.untrusted import changed, planned, rows, unchanged
@@ -166,7 +165,7 @@ def test_a_file_is_refused_by_whatever_way_it_is_named(here):
 @NEEDS_LANDLOCK
 @pytest.mark.parametrize("path", [EXPECTED, attnspec.__file__])
 def test_the_system_refuses_it_to_any_program(path, tmp_path):
-    launch = [sys.executable, "-P", "-m", "attnspec.backends.untrusted.launch", "sh", "-c"]
+    launch = [sys.executable, "-P", "-m", "attnspec.backends.untrusted.hidden", "sh", "-c"]
     (tmp_path / "own").write_text("own")
     read = [*launch, f"cat {tmp_path}/own && head -c 1 {path}"]
     run = subprocess.run(read, capture_output=True, text=True, check=False)

@@ -1,17 +1,33 @@
 """Array libraries, one file each, loaded on demand."""
 
 import sys
+import tomllib
+from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+
+from attnspec.dtypes import DTYPES
 
 if TYPE_CHECKING:
     from attnspec.backends.library.library import Library
 
-#: The package of each library, by name. The first is the default.
-LIBRARIES = MappingProxyType(
-    {"numpy": "numpy", "strict": "array_api_strict", "torch": "torch", "jax": "jax", "dask": "dask"}
+#: What is known of each library, array libraries and others.
+TABLE: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    tomllib.loads((Path(__file__).parents[1] / "libraries.toml").read_text(encoding="utf-8"))
 )
+#: The package of each array library, by name. The first is the default.
+LIBRARIES = MappingProxyType(
+    {name: str(facts["package"]) for name, facts in TABLE.items() if "package" in facts}
+)
+
+
+def array_properties(name: str) -> dict[str, Any]:
+    """Return what can be said of the arrays of a library without loading it: fields of its `Library`."""
+    facts = TABLE.get(name, {})
+    dtypes = DTYPES if facts.get("half") else ("float32", "float64")
+    return {"strides": facts.get("strides", "none"), "default_dtypes": dtypes}
 
 
 def load_library(name: str) -> "Library":
@@ -41,13 +57,6 @@ def library_of(module: Any) -> str:
     """Return the library that a module imports, or that the objects in it come from.
 
     If it imports none, not even NumPy, this is what the modules of its functions and classes import.
-
-    Examples
-    --------
-    >>> import statistics
-    >>> from attnspec.backends.library import library_of
-    >>> library_of(statistics)
-    'numpy'
     """
     default, *others = LIBRARIES
     used = imported_by(module)
@@ -60,15 +69,7 @@ def library_of(module: Any) -> str:
 
 
 def imported_by(module: Any) -> set[str]:
-    """Return the names of the packages that a module imports, or that the objects in it come from.
-
-    Examples
-    --------
-    >>> import statistics
-    >>> from attnspec.backends.library import imported_by
-    >>> "math" in imported_by(statistics)
-    True
-    """
+    """Return the names of the packages that a module imports, or that the objects in it come from."""
     things = vars(module).values()
     names = [getattr(thing, "__name__", "") for thing in things]
     names += [getattr(thing, "__module__", "") for thing in things if callable(thing)]

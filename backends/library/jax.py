@@ -4,7 +4,11 @@ Importing this enables 64-bit numbers in JAX for the whole process. Otherwise JA
 converts float64 to float32, and float64 could not be tested.
 """
 
+import os
+import sys
 from collections.abc import Callable, Sequence
+from functools import cache
+from importlib.metadata import version
 from typing import Any
 
 import jax
@@ -12,15 +16,23 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec.backends.library.jax_compilation import (
-    compile_in_haste,
-    release_sources,
-    write_in_one_context,
-)
+from attnspec.backends.library import array_properties
 from attnspec.backends.library.library import Library
-from attnspec.dtypes import DTYPES
 
 jax.config.update("jax_enable_x64", True)
+
+# JAX compiles every eager operation for every shape. What follows reduces the cost of that.
+
+# The last flag: by default a module is split into 32 parts, one for each thread. Small modules compile
+# faster unsplit.
+_HASTE = (
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+)
+#: The caches of JAX 0.10 for compiled modules. They are private, and other releases may lack them.
+_SOURCES = (("jax._src.pjit", "_pjit_lower"), ("jax._src.interpreters.pxla", "_cached_lowering_to_hlo"))
+#: The private function of JAX 0.10 that creates an MLIR context.
+_WRITING, _NEW = "jax._src.interpreters.mlir", "make_ir_context"
 
 
 def _to_library(array: NDArray[Any], device: str) -> Any:
@@ -48,13 +60,52 @@ def _prepare_eager() -> None:
     write_in_one_context()
 
 
+def compile_in_haste() -> None:
+    """Disable optimization in this process. This at least halves the time of compilation.
+
+    This suits operations that are compiled one by one. JAX reads the flags when it first
+    compiles. If ``XLA_FLAGS`` is set already, even to an empty string, it stays.
+    """
+    # Only set for releases that have these flags: an unknown flag ends the process.
+    if version("jaxlib").startswith("0.10."):
+        os.environ.setdefault("XLA_FLAGS", _HASTE)
+
+
+def write_in_one_context() -> bool:
+    """Use one MLIR context for all modules of this process, and return whether this succeeded.
+
+    JAX creates a context with all dialects for each module. This costs 2 ms and 1.4 MB, as much as
+    the rest of a single operation. In a release without the function, this does nothing.
+    """
+    module = sys.modules.get(_WRITING)
+    make = getattr(module, _NEW, None)
+    if module is None or make is None:
+        return False
+    if not hasattr(make, "cache_clear"):
+        setattr(module, _NEW, cache(make))
+    return True
+
+
+def release_sources() -> int:
+    """Clear the caches of compiled modules, and return the number of these caches.
+
+    JAX keeps the modules of its last 2048 compilations, 1.4 MB each, and they slow down further
+    compilations. The compiled programs stay, unlike after ``jax.clear_caches``.
+    """
+    found = [getattr(sys.modules.get(module), name, None) for module, name in _SOURCES]
+    known = [each for each in found if each is not None and hasattr(each, "cache_clear")]
+    for each in known:
+        each.cache_clear()
+    return len(known)
+
+
 LIBRARY = Library(
     "jax",
     jax.__version__,
     jnp,
     _to_library,
     _to_numpy,
-    default_dtypes=DTYPES,
+    **array_properties("jax"),
     compile=jax.jit,
     differentiate=_differentiate,
     constant=jax.lax.stop_gradient,

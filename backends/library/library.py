@@ -89,15 +89,7 @@ class Library:
 
 
 def array_api_library(name: str, version: str, xp: Any, **more: Any) -> Library:
-    """Make a `Library` for a library that needs only the Array API and `numpy.asarray`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.backends.library.library import array_api_library
-    >>> array_api_library("numpy", "2", np).to_library(np.ones(2), "cpu")
-    array([1., 1.])
-    """
+    """Make a `Library` for a library that needs only the Array API and `numpy.asarray`."""
     return Library(name, version, xp, partial(_put, xp), _take, **more)
 
 

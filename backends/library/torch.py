@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from attnspec.backends.errors import NotDifferentiable
+from attnspec.backends.library import array_properties
 from attnspec.backends.library.library import Library
-from attnspec.dtypes import DTYPES
 
 
 def _to_library(array: NDArray[Any], device: str) -> Any:
@@ -48,15 +48,13 @@ def _differentiate(
     return gradients
 
 
-#: PyTorch has no views with negative strides.
 LIBRARY = Library(
     "torch",
     torch.__version__,
     xp,
     _to_library,
     _to_numpy,
-    default_dtypes=DTYPES,
-    strides="positive",
+    **array_properties("torch"),
     differentiate=_differentiate,
     constant=torch.Tensor.detach,
 )

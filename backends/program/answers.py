@@ -1,6 +1,5 @@
 """A backend that reads the answers in a folder, which another machine computed."""
 
-import hashlib
 import json
 import math
 import tempfile
@@ -17,8 +16,13 @@ from attnspec import OPERATIONS, SpecError, __version__
 from attnspec.backends.backend import Backend, no_attention
 from attnspec.backends.errors import BackendError, Broken
 from attnspec.backends.library.library import array_api_library
-from attnspec.backends.program.handshake import parse_handshake
-from attnspec.backends.program.messages import as_function, read_answer, write_call
+from attnspec.backends.program.protocol import (
+    as_function,
+    fingerprint,
+    parse_handshake,
+    read_answer,
+    write_call,
+)
 from attnspec.sizes import output_shapes
 
 #: Bytes of an element of the widest dtype.
@@ -26,25 +30,12 @@ _WIDEST = 16
 CALLS, ANSWERS, MANIFEST = "calls.jsonl", "answers.jsonl", "manifest.json"
 
 
-def fingerprint(line: str, folder: Path) -> str:
-    """Hash the operation, the arguments and the bytes of the arrays of a call."""
-    call = json.loads(line)
-    options = {name: thing for name, thing in call["options"].items() if not name.startswith("return_")}
-    # Results of the forward pass follow from the rest of the call.
-    follow = {one.name for one in OPERATIONS[call["operation"]].forward}
-    tensors = {name: tensor for name, tensor in call["tensors"].items() if name not in follow}
-    digest = hashlib.sha256(json.dumps([call["operation"], options, tensors], sort_keys=True).encode())
-    for name in sorted(tensors):
-        digest.update((folder / f"{name}.bin").read_bytes())
-    return digest.hexdigest()
-
-
 def recorded_backend(name: str, folder: Path) -> Backend:
     """Make a backend from the answers in a folder."""
     manifest = _manifest(name, folder)
     first, *answers = _lines(name, folder / ANSWERS) or [""]
     said = parse_handshake(name, first)
-    record = Recorded(name, folder, manifest, answers)
+    record = _Answers(name, folder, manifest, answers)
     asked: dict[str, list[str]] = manifest["operations"]
     functions = {
         operation: as_function(
@@ -73,7 +64,7 @@ def cases_of(name: str, folder: Path) -> tuple[str, ...]:
     return () if manifest["part"] == "whole" else tuple(manifest["cases"])
 
 
-class Recorded:
+class _Answers:
     """The answers, indexed by call."""
 
     def __init__(self, name: str, folder: Path, manifest: Mapping[str, Any], answers: list[str]) -> None:
@@ -99,12 +90,12 @@ class Recorded:
 
     def run(self, operation: str, arguments: Mapping[str, Any]) -> NDArray[Any] | tuple[NDArray[Any], ...]:
         """Return the recorded result of a call."""
-        call = self._calls.get(_of_arguments(operation, arguments))
+        call = self._calls.get(_fingerprint_of_call(operation, arguments))
         if call is None:
             raise Broken(f"was not asked this call: it is not in {MANIFEST}")
         number, place = call["id"], self._folder / call["folder"]
         want = OPERATIONS[operation].wanted(arguments)
-        most = _most(operation, arguments)
+        most = _largest_array(operation, arguments)
         for part in (*call["call"]["tensors"], *want):
             self._check(number, place / f"{part}.bin", most)
         try:
@@ -133,7 +124,7 @@ class Recorded:
             raise Broken(f"call {number}: {path.name}: expected at most {most} bytes, got {size}")
 
 
-def _of_arguments(operation: str, arguments: Mapping[str, Any]) -> str:
+def _fingerprint_of_call(operation: str, arguments: Mapping[str, Any]) -> str:
     with tempfile.TemporaryDirectory() as folder:
         return fingerprint(write_call(0, operation, arguments, Path(folder), ""), Path(folder))
 
@@ -143,7 +134,7 @@ def _manifest(name: str, folder: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(text)
         version = manifest["attnspec"]
-        complete = _is_whole(manifest)
+        complete = _is_complete(manifest)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         complete, version = False, ""
     if not complete:
@@ -158,7 +149,7 @@ def _manifest(name: str, folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def _most(operation: str, arguments: Mapping[str, Any]) -> int:
+def _largest_array(operation: str, arguments: Mapping[str, Any]) -> int:
     """Return the most bytes that an array of a call can have: a result may have the widest dtype."""
     given = [thing.nbytes for thing in arguments.values() if isinstance(thing, np.ndarray)]
     with suppress(SpecError):  # a malformed call has no results of a known shape
@@ -166,7 +157,7 @@ def _most(operation: str, arguments: Mapping[str, Any]) -> int:
     return max(given, default=0)
 
 
-def _is_whole(manifest: Mapping[str, Any]) -> bool:
+def _is_complete(manifest: Mapping[str, Any]) -> bool:
     """Whether a manifest has everything that is read, in the types that it is read in."""
     names = [*manifest["dtypes"], *manifest["cases"], *manifest["operations"], manifest["part"]]
     names += [option for options in manifest["operations"].values() for option in options]

@@ -16,10 +16,17 @@ from attnspec import OPERATIONS
 from attnspec.backends.backend import Backend, no_attention
 from attnspec.backends.errors import BackendError, Broken, Late
 from attnspec.backends.library.library import array_api_library
-from attnspec.backends.program.answers import fingerprint
-from attnspec.backends.program.handshake import Handshake, parse_handshake
-from attnspec.backends.program.messages import HELLO, STOP, as_function, read_answer, write_call
 from attnspec.backends.program.process import Process
+from attnspec.backends.program.protocol import (
+    HELLO,
+    STOP,
+    Handshake,
+    as_function,
+    fingerprint,
+    parse_handshake,
+    read_answer,
+    write_call,
+)
 
 #: Time limits in seconds: of one call, and of the start of the program.
 CALL_LIMIT, START_LIMIT = 20.0, 60.0

@@ -13,23 +13,20 @@ import array_api_compat.numpy as xp
 from attnspec.backends.backend import Backend
 from attnspec.backends.check import check_backend
 from attnspec.backends.errors import BackendError
+from attnspec.backends.library import array_properties
 from attnspec.backends.library.library import array_api_library
-from attnspec.backends.names import FILE, PROGRAM, UNTRUSTED, split_options
+from attnspec.backends.names import PROGRAM, UNTRUSTED, split_options
 from attnspec.backends.program.program import CALL_LIMIT as PROGRAM_LIMIT
 from attnspec.backends.program.program import program_backend
 from attnspec.backends.untrusted.confine import can_confine
 from attnspec.backends.untrusted.hidden import close_memory
 from attnspec.backends.untrusted.remote import CALL_LIMIT, Remote
-from attnspec.backends.user.configuration import configuration_of, read_configuration
+from attnspec.backends.user.configuration import FILE, configuration_of, read_configuration
 from attnspec.backends.user.function import attribute_of, backend_of
 from attnspec.backends.user.settings import settings_of_options, settings_of_table
-from attnspec.dtypes import DTYPES
 
 #: Keys whose values are functions of the user, which would run in this process.
 _OF_FUNCTIONS = ("to_library", "to_numpy", "companions")
-#: The strides that the arrays of a library can have, and the dtypes of functions on it.
-_STRIDES = {"numpy": "any", "torch": "positive"}
-_DTYPES = {"torch": DTYPES, "jax": DTYPES}
 
 
 def untrusted_backend(name: str) -> Backend:
@@ -55,10 +52,11 @@ def untrusted_backend(name: str) -> Backend:
     atexit.register(remote.close)
     close_memory()
     # Its arrays are those of NumPy here; the other process makes those of the library.
-    own = array_api_library(remote.library, remote.version, xp, strides=_STRIDES.get(remote.library, "none"))
+    properties = array_properties(remote.library)
+    own = array_api_library(remote.library, remote.version, xp, strides=properties["strides"])
     of_numpy = replace(settings, array="numpy", device="")
     backend = backend_of(name, remote.function(), of_numpy, "numpy", attribute_of(place))
-    dtypes = settings.dtypes or _DTYPES.get(remote.library, backend.dtypes)
+    dtypes = settings.dtypes or properties["default_dtypes"]
     note = f"untrusted: confined by {' and '.join(remote.confined)}"
     # One process makes one call at a time.
     return replace(backend, array_library=own, dtypes=dtypes, concurrent=False, notes=(*backend.notes, note))
@@ -69,7 +67,7 @@ def _program(name: str, command: str, options: dict[str, str]) -> Backend:
     limit = float(options.pop("call_limit", PROGRAM_LIMIT))
     dtypes = settings_of_options(name, options).dtypes
     close_memory()
-    words = [sys.executable, "-P", "-s", "-m", "attnspec.backends.untrusted.launch", *shlex.split(command)]
+    words = [sys.executable, "-P", "-s", "-m", "attnspec.backends.untrusted.hidden", *shlex.split(command)]
     backend = program_backend(name, shlex.join(words), seconds=limit)
     backend = replace(backend, dtypes=tuple(one for one in backend.dtypes if not dtypes or one in dtypes))
     check_backend(name, backend)

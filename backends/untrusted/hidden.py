@@ -1,4 +1,8 @@
-"""What a function that is not trusted must not see: this package, on disk and in memory."""
+"""What a function that is not trusted must not see: this package, on disk and in memory.
+
+``python -m attnspec.backends.untrusted.hidden COMMAND`` confines its process and becomes a program. What the
+operating system confines stays confined in the program and in all that it starts.
+"""
 
 import ctypes
 import os
@@ -9,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import attnspec
+from attnspec.backends.untrusted.confine import by_system, end_with_parent
 
 _SET_DUMPABLE = 4
 #: The beginnings of environment variables that say that a process belongs to a test.
@@ -42,15 +47,7 @@ def hidden_places() -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def guarded_places() -> tuple[str, ...]:
-    """Return the folders from which Python imports, to which the function must not write.
-
-    Examples
-    --------
-    >>> import sys
-    >>> from attnspec.backends.untrusted.hidden import guarded_places
-    >>> sys.prefix in guarded_places()
-    True
-    """
+    """Return the folders from which Python imports, to which the function must not write."""
     places = (sys.prefix, sys.base_prefix, *(one for one in sys.path if one))
     return tuple(dict.fromkeys(str(Path(one).resolve()) for one in places if Path(one).is_dir()))
 
@@ -59,12 +56,6 @@ def close_memory() -> bool:
     """Forbid other processes of this user to read or write the memory of this one. True if it is done.
 
     Only Linux offers this.
-
-    Examples
-    --------
-    >>> from attnspec.backends.untrusted.hidden import close_memory
-    >>> close_memory() in (True, False)
-    True
     """
     return sys.platform == "linux" and bool(ctypes.CDLL(None).prctl(_SET_DUMPABLE, 0, 0, 0, 0) == 0)
 
@@ -83,3 +74,15 @@ def plain_environment(environment: Mapping[str, str]) -> dict[str, str]:
         for name, text in environment.items()
         if name != "_" and not any(name == one or name.startswith(f"{one}_") for one in _TELLING)
     }
+
+
+def main() -> None:
+    """Become the program whose command follows."""
+    folders, _ = hidden_places()
+    end_with_parent()
+    by_system(list(folders), list(guarded_places()))
+    os.execvpe(sys.argv[1], sys.argv[1:], plain_environment(os.environ))  # noqa: S606 - the command is the user's
+
+
+if __name__ == "__main__":
+    main()

@@ -1,10 +1,15 @@
-"""The caller of a function in a process of its own: it believes nothing of what that process says."""
+"""The caller of a function in a process of its own: it believes nothing of what that process says.
+
+That process may replace, change, link or remove the files of a call at any time.
+"""
 
 import inspect
 import json
+import math
 import os
 import secrets
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -12,15 +17,102 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes  # noqa: F401 - makes "bfloat16" a name that NumPy knows
 import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.backends.errors import BackendError, Broken, Late
-from attnspec.backends.program.handshake import PROTOCOL, parsed, short
 from attnspec.backends.program.process import Process
-from attnspec.backends.untrusted.files import read_again, read_result, write_array
+from attnspec.backends.program.protocol import PROTOCOL, parse_json, quote_start
 from attnspec.backends.untrusted.hidden import guarded_places, hidden_places, plain_environment
 from attnspec.spelling import spell
+
+#: The dtypes that a result may say that it has.
+_REAL = ("float16", "bfloat16", "float32", "float64", "bool", "complex64", "complex128")
+_DTYPES = (*_REAL, *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
+
+
+def write_array(path: Path, array: NDArray[Any]) -> dict[str, Any]:
+    """Write an array with its strides to a new file, and describe it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from attnspec.backends.untrusted.remote import write_array
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_array(Path(folder, "x.bin"), np.arange(6.0)[::-2])
+    {'dtype': 'float64', 'shape': [3], 'strides': [-2], 'offset': 4}
+    """
+    tensor: dict[str, Any] = {"dtype": array.dtype.name, "shape": list(array.shape)}
+    if array.dtype.byteorder == ">":
+        array = array.astype(array.dtype.newbyteorder("<"))
+    if array.flags.c_contiguous or not array.size:
+        octets = array.tobytes()
+    else:
+        low, span = _span(array)
+        buffer = np.ones(span, array.dtype)
+        view = _view(buffer, array, low)
+        view[...] = array
+        steps = [step // array.itemsize for step in array.strides]
+        tensor |= {"strides": steps, "offset": low}
+        octets = buffer.tobytes()
+    place = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    with os.fdopen(place, "wb") as file:
+        file.write(octets)
+    return tensor
+
+
+def read_again(path: Path, array: NDArray[Any]) -> NDArray[Any]:
+    """Read an array that `write_array` wrote, in the strides of the first one."""
+    if array.flags.c_contiguous or not array.size:
+        return _elements(path, array.size, array.dtype).reshape(array.shape)
+    low, span = _span(array)
+    return _view(_elements(path, span, array.dtype), array, low)
+
+
+def read_result(path: Path, tensor: Any, most: int) -> NDArray[Any]:
+    """Read a result once into memory, after its dtype, shape and size are checked."""
+    shape = tensor.get("shape") if isinstance(tensor, dict) else None
+    sound = isinstance(shape, list) and len(shape) <= 32 and all(type(x) is int and x >= 0 for x in shape)
+    if not isinstance(shape, list) or not sound or tensor.get("dtype") not in _DTYPES:
+        raise Broken(f"{path.name}: expected a dtype and a shape, got {quote_start(repr(tensor))}")
+    dtype, size = np.dtype(tensor["dtype"]), math.prod(shape)
+    if size * dtype.itemsize > most:
+        raise Broken(f"{path.name}: expected at most {most} bytes, got {size * dtype.itemsize}")
+    return _elements(path, size, dtype).reshape(shape)
+
+
+def _elements(path: Path, size: int, dtype: Any) -> NDArray[Any]:
+    """Read the elements of an array from a plain file of exactly their size."""
+    expected = size * dtype.itemsize
+    try:
+        # A link or a pipe in place of the file is not followed or waited for.
+        place = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+        with os.fdopen(place, "rb") as file:
+            found = os.fstat(place)
+            if not stat.S_ISREG(found.st_mode) or found.st_size != expected:
+                raise Broken(f"{path.name}: expected a file of {expected} bytes, got {found.st_size}")
+            octets = file.read(expected)
+    except OSError as error:
+        raise Broken(f"{path.name}: expected a readable file, got {error.strerror}") from error
+    if len(octets) != expected:
+        raise Broken(f"{path.name}: expected {expected} bytes, got {len(octets)}")
+    return np.frombuffer(bytearray(octets), dtype)
+
+
+def _span(array: NDArray[Any]) -> tuple[int, int]:
+    """Return the index of the first element in the memory of an array, and the length of that memory."""
+    sizes = zip(array.shape, array.strides, strict=True)
+    steps = [(size - 1) * step // array.itemsize for size, step in sizes]
+    low = sum(step for step in steps if step < 0)
+    return -low, sum(map(abs, steps)) + 1
+
+
+def _view(buffer: NDArray[Any], like: NDArray[Any], offset: int) -> NDArray[Any]:
+    return np.ndarray(like.shape, like.dtype, buffer.data, offset * like.itemsize, like.strides)
+
 
 #: Time limits in seconds of one call, and of the start with the import of a library.
 CALL_LIMIT, START_LIMIT = 60.0, 120.0
@@ -95,7 +187,7 @@ class Remote:
         except OSError as error:
             raise Broken(f"removed the folder of its calls: {error.strerror}") from error
         try:
-            return self._called(folder, first, options)
+            return self._call(folder, first, options)
         except BackendError as error:
             raise Broken(f"could not be started again: {error}") from error
         except OSError as error:
@@ -113,7 +205,7 @@ class Remote:
         self._discard()
         shutil.rmtree(self._home, ignore_errors=True)
 
-    def _called(self, folder: Path, first: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
+    def _call(self, folder: Path, first: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
         given = {**first, **options}
         arrays = {name: thing for name, thing in given.items() if isinstance(thing, np.ndarray)}
         tensors = {name: write_array(folder / f"{name}.bin", array) for name, array in arrays.items()}
@@ -129,9 +221,9 @@ class Remote:
         }
         process = self._process or self._start()
         process.send(json.dumps(message))
-        answer = parsed(process.receive(self._seconds))
+        answer = parse_json(process.receive(self._seconds))
         if not isinstance(answer, dict) or answer.get("id") != number:
-            raise Broken(f"answered to another call: got {short(json.dumps(answer))}")
+            raise Broken(f"answered to another call: got {quote_start(json.dumps(answer))}")
         for name, array in arrays.items():
             _write_back(name, array, read_again(folder / f"{name}.bin", array))
         said = str(answer.get("message", ""))
@@ -142,9 +234,9 @@ class Remote:
             raise _kind(kind)(said)
         results = answer.get("tensors")
         if answer.get("status") != "ok" or not isinstance(results, list) or len(results) > 100:
-            raise Broken(f"gave an invalid answer: got {short(json.dumps(answer))}")
+            raise Broken(f"gave an invalid answer: got {quote_start(json.dumps(answer))}")
         self._compare_last(folder)
-        most = _most(arrays)
+        most = _largest_result(arrays)
         parts = [
             None if one is None else self._result(folder / f"result-{place}.bin", one, most)
             for place, one in enumerate(results)
@@ -163,7 +255,7 @@ class Remote:
     def _result(self, path: Path, tensor: Any, most: int) -> NDArray[Any]:
         array = read_result(path, tensor, most)
         if tensor.get("aliases"):
-            raise Broken(f"returned memory of its argument {short(str(tensor['aliases']))} as a result")
+            raise Broken(f"returned memory of its argument {quote_start(str(tensor['aliases']))} as a result")
         return array
 
     def _start(self) -> Process:
@@ -177,14 +269,14 @@ class Remote:
             process = Process(command, self._place, environment=environment, leads=True)
             try:
                 process.send(self._hello)
-                self._greeted(parsed(process.receive(START_LIMIT)))
+                self._read_greeting(parse_json(process.receive(START_LIMIT)))
             except BaseException:
                 process.stop()
                 raise
         self._process = process
         return process
 
-    def _greeted(self, said: Any) -> None:
+    def _read_greeting(self, said: Any) -> None:
         """Read the greeting."""
         if isinstance(said, dict) and "problem" in said:
             raise BackendError(f"backend {self._name}: its import raised {str(said['problem'])[:1000]}")
@@ -195,7 +287,8 @@ class Remote:
             inspect.Signature(self.parameters)
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise BackendError(
-                f"backend {self._name}: expected a greeting with a signature, got {short(json.dumps(said))}"
+                f"backend {self._name}: expected a greeting with a signature, "
+                f"got {quote_start(json.dumps(said))}"
             ) from error
 
     def _discard(self) -> None:
@@ -230,7 +323,7 @@ def _write_back(name: str, array: NDArray[Any], after: NDArray[Any]) -> None:
     raise Broken(f"changed its argument {name}")
 
 
-def _most(arrays: Mapping[str, NDArray[Any]]) -> int:
+def _largest_result(arrays: Mapping[str, NDArray[Any]]) -> int:
     """Return the most bytes that a result may have: the rows of an argument, with all sizes as widths."""
     rows = max((array.size // max(1, array.shape[-1]) for array in arrays.values() if array.ndim), default=1)
     width = max((size for array in arrays.values() for size in array.shape), default=1)

@@ -22,7 +22,7 @@ _NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _LIBRARIES = ("torch", "jax")
 
 
-def found_at(place: str) -> tuple[Any, Any]:
+def import_function(place: str) -> tuple[Any, Any]:
     """Import a function, and return it with its module."""
     module, _, attribute = place.rpartition(":")
     folder = str(Path.cwd())
@@ -56,13 +56,13 @@ def _put_on_path(folder: str) -> None:
         sys.path.insert(max(places, default=-1) + 1, folder)
 
 
-def library_of(module: Any, said: str) -> str:
-    """Return the library of a module: the one that is said, or that it imports."""
+def library_of(module: Any, named: str) -> str:
+    """Return the library of a module: the one that is named, or that it imports."""
     things = vars(module).values()
     names = [getattr(one, "__name__", "") for one in things]
     names += [getattr(one, "__module__", "") for one in things if callable(one)]
     used = {str(name).partition(".")[0] for name in names}
-    return said or next((name for name in _LIBRARIES if name in used), "numpy")
+    return named or next((name for name in _LIBRARIES if name in used), "numpy")
 
 
 def _hello(message: dict[str, Any], function: Any, module: Any) -> dict[str, Any]:
@@ -168,9 +168,9 @@ def _poison(tensors: dict[str, Any], library: str) -> None:
             del held
 
 
-def _decoded(thing: Any) -> Any:
+def _decode(thing: Any) -> Any:
     if isinstance(thing, list):
-        return tuple(_decoded(one) for one in thing)
+        return tuple(_decode(one) for one in thing)
     return _NUMBERS.get(thing, thing) if isinstance(thing, str) else thing
 
 
@@ -183,7 +183,7 @@ def _answer(message: dict[str, Any], function: Any, library: str, device: str) -
 
     folder, answer = Path(message["folder"]), {"id": message["id"]}
     arrays = _Arrays(folder, message["tensors"], library, device)
-    given = {name: _decoded(thing) for name, thing in message["options"].items()} | arrays.made
+    given = {name: _decode(thing) for name, thing in message["options"].items()} | arrays.made
     first = [given.pop(name) for name in message["positional"]]
     _poison(message["tensors"], library)
     try:
@@ -229,7 +229,7 @@ def main() -> None:
         answers.flush()
 
     try:
-        function, module = found_at(message["place"])
+        function, module = import_function(message["place"])
         greeting = _hello(message, function, module)
     except BaseException as error:  # noqa: BLE001 - whatever the import raises
         say({"problem": f"{type(error).__name__}: {error}"[:4000], "missing": getattr(error, "name", None)})

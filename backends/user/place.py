@@ -52,14 +52,7 @@ def find(name: str, place: str) -> tuple[ModuleType, Any]:
 
 
 def is_file(module: str) -> bool:
-    """Whether a module is given by the path of its file.
-
-    Examples
-    --------
-    >>> from attnspec.backends.user.place import is_file
-    >>> is_file("./kernels.py"), is_file("kernels")
-    (True, False)
-    """
+    """Whether a module is given by the path of its file."""
     return module.endswith(".py")
 
 
@@ -80,14 +73,7 @@ def put_on_path(folder: Path) -> None:
 
 
 def functions_in(module: str) -> tuple[str, ...]:
-    """List the functions that a module in this folder defines, without importing it.
-
-    Examples
-    --------
-    >>> from attnspec.backends.user.place import functions_in
-    >>> functions_in("absent")
-    ()
-    """
+    """List the functions that a module in this folder defines, without importing it."""
     path = Path(module if is_file(module) else module.replace(".", "/") + ".py")
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"))

@@ -171,8 +171,8 @@ def check(
     were not judged or the backend offers none of them. If several apply, the status is the first
     of 3, 1 and 4.
     """
-    from attnspec.backends.names import FILE, check_options, expand, name_program, with_options
-    from attnspec.backends.user.configuration import find_configuration
+    from attnspec.backends.names import check_options, expand, name_program, with_options
+    from attnspec.backends.user.configuration import FILE, find_configuration
 
     said = {"array": array, "device": device, "dtype": ",".join(dtypes) if dtypes else None}
     given = {option: thing for option, thing in said.items() if thing is not None}

@@ -16,7 +16,7 @@ import click
 @click.option("--force", is_flag=True, help="Overwrite an existing attnspec.toml.")
 def init(place: str, array: str, *, force: bool) -> None:
     """Infer how a function is called, and write it to attnspec.toml in this folder."""
-    from attnspec.backends.names import FILE
+    from attnspec.backends.user.configuration import FILE
     from attnspec.backends.user.inference import infer_configuration
 
     path = Path(FILE)

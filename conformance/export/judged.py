@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from attnspec import OPERATIONS, Case
 from attnspec.backends import DTYPES, Backend
 from attnspec.backends.library.library import array_api_library
-from attnspec.backends.program.messages import as_function
+from attnspec.backends.program.protocol import as_function
 from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.call import observe
 from attnspec.conformance.judge.dtypes import accepted, own_dtypes

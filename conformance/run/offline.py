@@ -14,9 +14,17 @@ from numpy.typing import NDArray
 from attnspec import OPERATIONS, SpecError, __version__
 from attnspec.backends import DTYPES, Backend, Unsupported
 from attnspec.backends.library.library import array_api_library
-from attnspec.backends.program.answers import CALLS, MANIFEST, fingerprint
-from attnspec.backends.program.handshake import Handshake, parse_handshake
-from attnspec.backends.program.messages import HELLO, STOP, Refused, as_function, write_call
+from attnspec.backends.program.answers import CALLS, MANIFEST
+from attnspec.backends.program.protocol import (
+    HELLO,
+    STOP,
+    Handshake,
+    Refused,
+    as_function,
+    fingerprint,
+    parse_handshake,
+    write_call,
+)
 from attnspec.conformance.judge.call import call, observe
 from attnspec.conformance.judge.dtypes import in_dtype
 from attnspec.conformance.judge.failure import Failure, Raised

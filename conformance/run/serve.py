@@ -11,8 +11,7 @@ import numpy as np
 
 from attnspec import OPERATIONS
 from attnspec.backends import Backend, Unsupported
-from attnspec.backends.program.handshake import PROTOCOL
-from attnspec.backends.program.messages import read_call
+from attnspec.backends.program.protocol import PROTOCOL, read_call
 
 
 def serve(backend: Backend, lines: Iterable[str], write: Any) -> None:

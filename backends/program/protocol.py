@@ -1,12 +1,14 @@
-"""The messages of the protocol: calls and answers as lines of JSON, and their arrays as files.
+"""The messages of the protocol: lines of JSON, and arrays as files.
 
 ``conformance/protocol.md`` describes them.
 """
 
+import hashlib
 import inspect
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,88 @@ import ml_dtypes  # noqa: F401 - makes "bfloat16" a name that NumPy knows
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec import OPERATIONS
-from attnspec.backends.errors import Broken, Unsupported
-from attnspec.backends.program.handshake import PROTOCOL, parsed, short
+from attnspec import OPERATIONS, claimable
+from attnspec.backends.errors import BackendError, Broken, Unsupported
 from attnspec.case_json import decode
+from attnspec.dtypes import DTYPES
 from attnspec.spelling import spell
+
+#: The version of the protocol.
+PROTOCOL = 1
+
+
+@dataclass(frozen=True)
+class Handshake:
+    """The declarations of an implementation."""
+
+    name: str
+    version: str
+    dtypes: tuple[str, ...]
+    operations: Mapping[str, tuple[str, ...]]
+    dialect: Mapping[str, Any] = field(default_factory=dict)
+    claims: tuple[str, ...] = ()
+
+
+def parse_handshake(name: str, line: str) -> Handshake:
+    """Read the answer to hello."""
+    said = parse_json(line)
+    if not isinstance(said, dict):
+        raise BackendError(f"backend {name}: hello: expected a JSON object, got {quote_start(line)}")
+    if said.get("protocol") != PROTOCOL:
+        raise BackendError(
+            f"backend {name}: hello: protocol: expected {PROTOCOL}, got {said.get('protocol')!r}"
+        )
+    dtypes, operations = said.get("dtypes"), said.get("operations")
+    if not isinstance(dtypes, list) or not dtypes or not set(map(str, dtypes)) <= set(DTYPES):
+        raise BackendError(
+            f"backend {name}: hello: dtypes: expected some of {', '.join(DTYPES)}, got {dtypes!r}"
+        )
+    if not isinstance(operations, dict) or not operations:
+        raise BackendError(
+            f"backend {name}: hello: operations: expected an object with attention or other operations, "
+            f"got {operations!r}"
+        )
+    for operation, options in operations.items():
+        if operation not in OPERATIONS:
+            raise BackendError(
+                f"backend {name}: hello: operations: expected some of {', '.join(OPERATIONS)}, "
+                f"got {operation!r}"
+            )
+        known = OPERATIONS[operation].offers
+        if not isinstance(options, list) or not set(map(str, options)) <= set(known):
+            raise BackendError(
+                f"backend {name}: hello: {operation}: expected some of {', '.join(known)}, got {options!r}"
+            )
+    dialect = said.get("dialect", {})
+    if not isinstance(dialect, dict):
+        raise BackendError(f"backend {name}: hello: dialect: expected an object, got {dialect!r}")
+    claims = said.get("claims", [])
+    if not isinstance(claims, list) or not set(map(str, claims)) <= set(claimable()):
+        raise BackendError(
+            f"backend {name}: hello: claims: expected some of {', '.join(claimable())}, got {claims!r}"
+        )
+    return Handshake(
+        str(said.get("name", "")),
+        str(said.get("version", "")),
+        tuple(dtypes),
+        {operation: tuple(options) for operation, options in operations.items()},
+        dialect,
+        tuple(claims),
+    )
+
+
+def parse_json(line: str) -> Any:
+    """Parse a line of JSON; None if it is invalid."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def quote_start(text: str) -> str:
+    """Quote the start of a text."""
+    return repr(text if len(text) <= 120 else f"{text[:120]}...")
+
 
 HELLO = json.dumps({"do": "hello", "protocol": PROTOCOL})
 STOP = json.dumps({"do": "stop"})
@@ -52,10 +131,10 @@ def read_call(line: str, folder: Path | None = None) -> tuple[int, str, dict[str
 
 def read_answer(line: str, number: int, want: Sequence[str], folder: Path) -> tuple[NDArray[Any], ...]:
     """Read the answer to a call, with its arrays."""
-    answer = parsed(line)
+    answer = parse_json(line)
     if not isinstance(answer, dict):
         raise Broken(
-            f"answered with invalid JSON: got {short(line)} (only answers may go to standard output)"
+            f"answered with invalid JSON: got {quote_start(line)} (only answers may go to standard output)"
         )
     if answer.get("id") != number:
         raise Broken(f"answered out of order: expected an answer to call {number}, got {answer.get('id')!r}")
@@ -68,12 +147,25 @@ def read_answer(line: str, number: int, want: Sequence[str], folder: Path) -> tu
     if status != "ok" or not isinstance(tensors, dict):
         raise Broken(
             "gave an invalid answer: expected status ok with tensors, refused or unsupported, "
-            f"got {short(line)}"
+            f"got {quote_start(line)}"
         )
     missing = [name for name in want if name not in tensors]
     if missing:
         raise Broken(f"gave an incomplete answer: expected {', '.join(want)}, got no {', '.join(missing)}")
     return tuple(read_array(folder / f"{name}.bin", tensors[name]) for name in want)
+
+
+def fingerprint(line: str, folder: Path) -> str:
+    """Hash the operation, the arguments and the bytes of the arrays of a call."""
+    call = json.loads(line)
+    options = {name: thing for name, thing in call["options"].items() if not name.startswith("return_")}
+    # Results of the forward pass follow from the rest of the call.
+    follow = {one.name for one in OPERATIONS[call["operation"]].forward}
+    tensors = {name: tensor for name, tensor in call["tensors"].items() if name not in follow}
+    digest = hashlib.sha256(json.dumps([call["operation"], options, tensors], sort_keys=True).encode())
+    for name in sorted(tensors):
+        digest.update((folder / f"{name}.bin").read_bytes())
+    return digest.hexdigest()
 
 
 class Refused(Exception):  # noqa: N818 - it represents an error of the program
@@ -90,7 +182,7 @@ def read_array(path: Path, tensor: Any) -> NDArray[Any]:
     except (TypeError, KeyError, ValueError):
         sound = False
     if not sound:
-        raise Broken(f"{path.name}: expected a dtype and a shape, got {short(json.dumps(tensor))}")
+        raise Broken(f"{path.name}: expected a dtype and a shape, got {quote_start(json.dumps(tensor))}")
     try:
         got = path.stat().st_size
         if got != size:
@@ -110,7 +202,7 @@ def as_function(
     Examples
     --------
     >>> import inspect
-    >>> from attnspec.backends.program.messages import as_function
+    >>> from attnspec.backends.program.protocol import as_function
     >>> inspect.signature(as_function("attention", ["scale"], lambda name, given: given))
     <Signature (query, key, value, *, scale=None)>
     """
