@@ -212,6 +212,22 @@ class Verdict:
         """Whether the backend does not conform because of it."""
         return self.status in BAD
 
+    @property
+    def main_rule(self) -> str:
+        """The rule that it is about: the one that does not hold, or the first that it tests."""
+        return self.rule or next(iter(self.rules), "")
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process ended in the call, or had to be ended."""
+        has_raised = self.raised is not None and bool(self.raised.type)
+        return self.status == "error" and self.difference is None and not has_raised
+
+    @property
+    def stem(self) -> str:
+        """The name of the case without its dtype."""
+        return self.case.removesuffix(f"-{self.dtype}")
+
 
 def shown(verdicts: Iterable[Verdict]) -> set[str]:
     """Return what the verdicts of one backend show of its declarations.

@@ -7,15 +7,13 @@ import pytest
 
 from attnspec import find_case
 from attnspec.backends import load
-from attnspec.conformance.attribution.causes import causes
+from attnspec.conformance.attribution.causes import causes, findings, message_words
 from attnspec.conformance.attribution.diagnosis import diagnose
-from attnspec.conformance.attribution.failures import broken
-from attnspec.conformance.attribution.messages import words_of
 from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.render.because import because
-from attnspec.conformance.render.screen import screen, shown
+from attnspec.conformance.render.finding import cause_lines, finding_text
+from attnspec.conformance.render.screen import screen
 from attnspec.conformance.results import Header, Results, Subject
 from attnspec.conformance.verdict import Difference, Raise, Verdict
 from tools.diagnosis import golden_vectors
@@ -68,14 +66,14 @@ def test_a_causal_mask_dropped_in_float32_stands_before_a_slight_lack_of_precisi
     slight = half(30, traits=("is_causal",)), half(30, "SOFT-1")
     causal = passing(20, "mask")
     assert found(dropped, *slight, causal) == [("", "MASK-3", 9), ("precise", "NUM-5", 60)]
-    assert list(because(first(dropped, *slight, causal))) == [
+    assert list(cause_lines(first(dropped, *slight, causal))) == [
         "fails: 9 of 39 calls with `is_causal`, 0 of 50 others"
     ]
 
 
 def test_the_shown_call_of_a_cause_is_in_a_longer_dtype_if_it_is_as_small():
     both = [*verdicts(2, "MASK-3", "bfloat16", stem="a"), *verdicts(2, "MASK-3", stem="b")]
-    assert broken(both)[0].verdict.dtype == "float32"
+    assert findings(both)[0].verdict.dtype == "float32"
 
 
 def test_a_call_that_is_as_wrong_in_float32_is_no_lack_of_precision():
@@ -117,7 +115,7 @@ def test_float64_computed_in_float32_is_a_cause_of_its_own():
 def test_the_largest_error_of_each_dtype_is_said():
     cause = first(half(9), half(9, dtype="bfloat16", traits=("mask",)))
     largest = "up to 1.2 budgets in bfloat16, up to 1.2 budgets in float16"
-    assert next(because(cause)) == f"all failures are due to the precision: {largest}"
+    assert next(cause_lines(cause)) == f"all failures are due to the precision: {largest}"
 
 
 def test_traces_of_weights_are_one_cause_and_hide_no_other():
@@ -126,7 +124,7 @@ def test_traces_of_weights_are_one_cause_and_hide_no_other():
     empty = verdicts(9, "MASK-6", difference=nan, traits=("empty row",))
     assert found(traces, empty, passing(20)) == [("", "MASK-6", 9), ("traces", "MASK-5", 40)]
     (cause,) = causes(traces)
-    assert next(because(cause)).startswith("all errors are at most 1.6e-28")
+    assert next(cause_lines(cause)).startswith("all errors are at most 1.6e-28")
 
 
 def test_traces_of_allowed_keys_are_those_of_the_softmax():
@@ -157,7 +155,7 @@ def test_small_weights_in_half_precision_are_no_traces():
     ],
 )
 def test_messages_are_compared_by_their_words(one, other, same):
-    assert (words_of(one) == words_of(other)) == same
+    assert (message_words(one) == message_words(other)) == same
 
 
 def test_exceptions_of_one_line_with_other_messages_are_other_causes():
@@ -170,7 +168,7 @@ def test_exceptions_of_one_line_with_other_messages_are_other_causes():
 def test_messages_that_have_no_block_are_said():
     many = [raising(9 - n, f"no {name}") for n, name in enumerate(("mask", "bias", "keys", "rows", "heads"))]
     every = [one for each in (*many, passing(9)) for one in each]
-    texts = [shown(one) for one in broken([one for one in every if one.bad], every)]
+    texts = [finding_text(one) for one in findings([one for one in every if one.bad], every)]
     assert len(texts) == 4
     (rest,) = [text for text in texts if "also: " in text]
     assert "raised ValueError: no rows" in rest
@@ -181,15 +179,15 @@ def test_where_every_call_raises_one_block_says_so():
     refused = raising(3, "no enable_gqa", "ERR-2", traits=("refused",))
     changed = raising(3, "no enable_gqa", "NUM-4")
     every = [*raising(9, "no enable_gqa"), *refused, *changed]
-    (example,) = broken(every, every)
-    assert shown(example).startswith("every call raises\ncase ")
-    assert "so do 14 more cases of b, under all rules" in shown(example)
-    assert "raised ValueError: no enable_gqa" in shown(example)
+    (example,) = findings(every, every)
+    assert finding_text(example).startswith("every call raises\ncase ")
+    assert "so do 14 more cases of b, under all rules" in finding_text(example)
+    assert "raised ValueError: no enable_gqa" in finding_text(example)
     declined = replace(passing(1)[0], status="unsupported")
-    assert len(broken(every, [*every, declined])) == 1
-    assert len(broken(every, [*every, *passing(1)])) == 3, "one call has a result"
+    assert len(findings(every, [*every, declined])) == 1
+    assert len(findings(every, [*every, *passing(1)])) == 3, "one call has a result"
     other = raising(5, "no mask")
-    assert [one.cause.kind for one in broken([*every, *other], [*every, *other])] == ["always"] * 2
+    assert [one.cause.kind for one in findings([*every, *other], [*every, *other])] == ["always"] * 2
 
 
 def test_where_every_call_raises_neither_table_nor_counts_are_shown():
@@ -218,7 +216,7 @@ def test_several_causes_without_clear_traits_are_told_apart_where_all_calls_of_a
     assert found(zero, causal, *right) == [("", "SCORE-3", 12), ("", "MASK-3", 29)]
     empty = verdicts(60, "MASK-6", traits=("empty row",))
     assert found(empty, zero, causal, *right) == [("", "MASK-6", 60), ("", "SCORE-3", 12), ("", "MASK-3", 29)]
-    text = list(because(first(zero, causal, *right)))
+    text = list(cause_lines(first(zero, causal, *right)))
     assert text == ["fails: 12 of 13 calls with `scale` of 0, 29 of 1014 others"]
 
 

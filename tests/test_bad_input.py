@@ -16,7 +16,7 @@ from attnspec.backends import BackendError, load
 from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.cli.main import main
 from attnspec.conformance.render.screen import screen
-from attnspec.conformance.render.text import said
+from attnspec.conformance.render.text import verdict_text
 from attnspec.conformance.results import read
 from attnspec.conformance.run import pool
 from attnspec.conformance.run.run import run_all
@@ -80,7 +80,7 @@ def test_a_function(name, ran):
     _, _, results = ran
     status, message = FUNCTIONS[name]
     own = [verdict for verdict in results.verdicts if verdict.backend == f"badly:{name}"]
-    found = [said(verdict) for verdict in own if verdict.status == status]
+    found = [verdict_text(verdict) for verdict in own if verdict.status == status]
     assert any(message in text for text in found)
     cases = [verdict.case for verdict in own]
     good = [verdict.case for verdict in results.verdicts if verdict.backend == "badly:printing_megabytes"]
@@ -111,8 +111,8 @@ def test_a_function_that_raises_at_random_is_told_from_one_that_always_does(tmp_
     _, verdicts = judged("badly:raising_once", "--case=notation-batch", tmp_path=tmp_path)
     (verdict,) = [verdict for verdict in verdicts if verdict.status == "error"]
     assert not verdict.repeatable
-    assert "raised RuntimeError: not this time" in said(verdict)
-    assert "not repeatable: the same call, repeated, has another result" in said(verdict)
+    assert "raised RuntimeError: not this time" in verdict_text(verdict)
+    assert "not repeatable: the same call, repeated, has another result" in verdict_text(verdict)
 
 
 def test_a_function_that_never_returns(monkeypatch):

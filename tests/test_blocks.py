@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 from reported import RESULTS
 
-from attnspec.conformance.attribution.by_rule import by_rule
-from attnspec.conformance.attribution.failures import broken
-from attnspec.conformance.render.screen import shown
+from attnspec.conformance.attribution.causes import findings
+from attnspec.conformance.attribution.levels import count_by_rule
+from attnspec.conformance.render.finding import finding_text
 from attnspec.conformance.verdict import Difference, Raise, Verdict
 
 OFF = Difference("value", "output", share=1e6)
@@ -35,7 +35,7 @@ def refused(number, *rules, **fields):
 def blocks(*lists):
     """The texts of the blocks."""
     every = [one for each in lists for one in each]
-    return [shown(example) for example in broken([one for one in every if one.bad], every)]
+    return [finding_text(example) for example in findings([one for one in every if one.bad], every)]
 
 
 def test_a_variant_is_named_where_all_failures_equal_it_and_needs_no_number():
@@ -125,7 +125,9 @@ def test_of_many_calls_under_a_rule_three_are_named():
 def unnamed(verdicts):
     """The rules that fail in the table and are in no block."""
     text = "\n".join(blocks(verdicts))
-    failing_rules = {rule for rule, counts in by_rule(verdicts).items() if counts["fail"] + counts["error"]}
+    failing_rules = {
+        rule for rule, counts in count_by_rule(verdicts).items() if counts["fail"] + counts["error"]
+    }
     return failing_rules - {*re.findall(r"[A-Z]+-[0-9]+", text)}
 
 

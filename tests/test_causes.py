@@ -7,13 +7,11 @@ import pytest
 from reported import ERROR, FAIL, PASS
 
 from attnspec import Case, find_case
-from attnspec.conformance.attribution.causes import Cause, causes
-from attnspec.conformance.attribution.common import Common
-from attnspec.conformance.attribution.failures import broken
+from attnspec.conformance.attribution.causes import causes, findings
+from attnspec.conformance.attribution.finding import Common, Finding
 from attnspec.conformance.judge.failure import own_place
 from attnspec.conformance.judge.traits import numbers, traits
-from attnspec.conformance.render.because import because, in_words
-from attnspec.conformance.render.screen import shown
+from attnspec.conformance.render.finding import cause_lines, finding_text, trait_text
 from attnspec.conformance.suite import find
 from attnspec.conformance.verdict import Difference, Raise, Verdict
 
@@ -141,7 +139,7 @@ def test_two_kinds_of_calls_that_fail_under_one_rule_are_one_block():
     assert found(*failing, *passing) == [("", "MASK-4", 12)]
     every = [one for each in (*failing, *passing) for one in each]
     (cause,) = causes([one for one in every if one.bad], every)
-    assert list(because(cause)) == [
+    assert list(cause_lines(cause)) == [
         "fails: 9 of 9 calls with `is_causal` with `key_lengths`, 3 of 273 others",
         "fails: 3 of 3 calls with `key_lengths` with `window`, 0 of 270 others",
     ]
@@ -182,8 +180,8 @@ def test_what_is_not_repeatable_is_said_once():
     flaky = verdicts("fail", 1, "MASK-3", repeatable=False)
     refused = verdicts("fail", 5, "ERR-1", difference=None, reason="expected an error", traits=("refused",))
     assert found(steady, flaky, refused) == [("repeated", "NUM-9", 6), ("refused", "ERR-1", 5)]
-    (first, _) = broken([*steady, *flaky, *refused])
-    text = shown(first)
+    (first, _) = findings([*steady, *flaky, *refused])
+    text = finding_text(first)
     assert text.startswith("NUM-9 A repeated call gives the same bits")
     assert "not repeatable" in text
     assert "also: 5 cases under another rule, with the same cause: SOFT-1" in text
@@ -201,31 +199,31 @@ def test_many_ways_to_end_are_a_few_blocks():
 
 def test_the_shortest_failure_is_shown():
     long, short = (verdicts("fail", 1, "MASK-1", traits=("mask",), numbers=n)[0] for n in (10280, 12))
-    (example,) = broken([long, short])
+    (example,) = findings([long, short])
     assert example.verdict is short
 
 
 def test_an_argument_without_effect_is_said_where_all_calls_with_it_show_it():
     ignored = verdicts("fail", 3, "MASK-1", traits=("mask",), ignored="mask")
-    assert "equals the result without `mask`" in shown(broken(ignored)[0])
+    assert "equals the result without `mask`" in finding_text(findings(ignored)[0])
     others = verdicts("fail", 3, "MASK-4", traits=("mask",))
-    assert "equals the result without" not in shown(broken([*ignored, *others])[0])
+    assert "equals the result without" not in finding_text(findings([*ignored, *others])[0])
 
 
 def test_weights_that_are_not_returned_are_explained():
     seen = verdicts(
         "fail", 1, "MASK-1", difference=Difference("value", "weights", (0, 1), 1.0, 0.5), probed=True
     )
-    assert "they were determined by calls with the identity as value" in shown(broken(seen)[0])
+    assert "they were determined by calls with the identity as value" in finding_text(findings(seen)[0])
 
 
 def test_what_calls_have_in_common_in_words():
-    said = list(because(Cause("SCORE-2", (FAIL,), Common(("no scale",), 230, 310, 0, 54))))
+    said = list(cause_lines(Finding("SCORE-2", (FAIL,), Common(("no scale",), 230, 310, 0, 54))))
     assert said == ["fails: 230 of 310 calls without a scale, 0 of 54 others"]
-    assert list(because(Cause("SOFT-1", (FAIL,), Common((), 5, 9)))) == []
-    assert in_words("negative scale") == "with a negative `scale`"
-    assert in_words("query_offset by entry") == "with `query_offset` that differ between batch entries"
-    assert in_words("tiles of 64") == "with more than 64 keys or queries"
+    assert list(cause_lines(Finding("SOFT-1", (FAIL,), Common((), 5, 9)))) == []
+    assert trait_text("negative scale") == "with a negative `scale`"
+    assert trait_text("query_offset by entry") == "with `query_offset` that differ between batch entries"
+    assert trait_text("tiles of 64") == "with more than 64 keys or queries"
 
 
 def test_traits_of_numbers_and_sizes():
@@ -291,7 +289,7 @@ def test_the_function_of_the_user_tells_its_folder(frames, place):
 
 def test_of_several_backends_each_has_its_own():
     other = [Verdict("c", "x", "", ("MASK-1",), "fail", rule="MASK-1")]
-    assert [one.verdict.backend for one in broken([FAIL, ERROR, PASS, *other])] == ["m:f", "m:f", "c"]
+    assert [one.verdict.backend for one in findings([FAIL, ERROR, PASS, *other])] == ["m:f", "m:f", "c"]
 
 
 def test_a_wrong_shape_is_no_wrong_value_and_has_a_block_of_its_own():
@@ -322,10 +320,10 @@ def test_what_tells_more_than_chance_is_told_with_the_numbers():
     failing = verdicts("fail", 8, "SCORE-3", traits=("scale",))
     passing = verdicts("pass", 46, "SOFT-1", traits=("scale",)), verdicts("pass", 300, "SOFT-1")
     (cause,) = causes(failing, [*failing, *(one for each in passing for one in each)])
-    assert list(because(cause)) == ["fails: 8 of 54 calls with `scale`, 0 of 300 others"]
+    assert list(cause_lines(cause)) == ["fails: 8 of 54 calls with `scale`, 0 of 300 others"]
     common = verdicts("pass", 46, "SOFT-1", traits=("scale",))
     (cause,) = causes(failing, [*failing, *common])
-    assert list(because(cause)) == [], "all calls have it"
+    assert list(cause_lines(cause)) == [], "all calls have it"
 
 
 def test_a_call_that_fails_in_another_dtype_too_fails_of_the_same():

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from reported import ERROR, FAIL, PASS, PERFECT, SUBJECT, UNSUPPORTED, VERDICTS
 from test_results import FORMAT
 
-from attnspec.conformance.attribution.known_file import read_known
+from attnspec.conformance.attribution.known_failures import read_known
 from attnspec.conformance.attribution.levels import rules_of
 from attnspec.conformance.cli.main import main
 from attnspec.conformance.results import Footer, Header, read

@@ -14,14 +14,14 @@ from attnspec.backends import Backend, BackendError, Deviation, implementation, 
 from attnspec.backends.check import check_backend
 from attnspec.backends.program.protocol import parse_handshake
 from attnspec.conformance import check
-from attnspec.conformance.attribution.by_rule import says
+from attnspec.conformance.attribution.levels import rule_results
 from attnspec.conformance.attribution.report import Outcome, Report
 from attnspec.conformance.gallery import entry
 from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.hidden import without
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.render.summary import lacks
-from attnspec.conformance.render.text import said
+from attnspec.conformance.render.summary import missing_rules
+from attnspec.conformance.render.text import verdict_text
 from attnspec.conformance.results import Header, Results, Subject
 from attnspec.conformance.suite import find
 from attnspec.conformance.verdict import Verdict, shown
@@ -171,8 +171,8 @@ def test_answers_from_files_claim_in_their_hello(tmp_path):
 def test_a_claim_makes_a_failure_of_what_is_not_shown(claims, status):
     verdict = judge(replace(WRONG, claims=claims), find(ALONE))
     assert (verdict.status, verdict.rule, verdict.difference.kind) == (status, "NUM-10", "bits")
-    assert says(verdict) == {"NUM-10": "fail" if claims else "not shown"}
-    assert ("the implementation claims this rule" in said(verdict)) is bool(claims)
+    assert rule_results(verdict) == {"NUM-10": "fail" if claims else "not shown"}
+    assert ("the implementation claims this rule" in verdict_text(verdict)) is bool(claims)
 
 
 def test_a_claim_of_another_rule_changes_nothing():
@@ -238,11 +238,11 @@ def test_a_level_of_mays_that_are_not_shown_is_lacked_silently():
     hidden = Verdict("b", "d-float32", "", ("INV-4",), "unsupported", "float32", rule="INV-4")
     report = Report(Results((subject,), (*passing, hidden), (Header("1", "whole"),)))
     assert [one.level for one in report.standings(subject) if not one.reached] == ["invariant"]
-    assert lacks(report, subject) == ""
+    assert missing_rules(report, subject) == ""
     assert report.outcome is Outcome.GOOD
     claimed = replace(hidden, status="fail")
     report = Report(Results((subject,), (*passing, claimed), (Header("1", "whole"),)))
-    assert lacks(report, subject) == "; invariant lacks INV-4 (fail)"
+    assert missing_rules(report, subject) == "; invariant lacks INV-4 (fail)"
     assert report.outcome is Outcome.FAILS
 
 

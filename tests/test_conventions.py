@@ -11,7 +11,7 @@ import pytest
 from attnspec import reference
 from attnspec.backends import BackendError, Unsupported, describe
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.render.text import said
+from attnspec.conformance.render.text import verdict_text
 from attnspec.conformance.suite import find, items
 from attnspec.conformance.verdict import from_json, to_json
 
@@ -304,7 +304,7 @@ def test_an_error_of_a_conversion_is_not_one_of_the_function(conversions, told, 
     assert (verdict.raised.conversion, verdict.raised.function) == (told, place)
     assert Path(verdict.raised.file) == Path(__file__)
     assert from_json(to_json(verdict)) == verdict
-    title, _, raised, at, *_ = said(verdict).splitlines()
+    title, _, raised, at, *_ = verdict_text(verdict).splitlines()
     assert title == "a conversion of the adapter raises, not the function"
     assert raised.startswith(f"the adapter's conversion {told} raised ")
     assert at == f"at {__file__}, line {verdict.raised.line}, in {place}"

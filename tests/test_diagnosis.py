@@ -8,9 +8,8 @@ import pytest
 from attnspec.backends import load
 from attnspec.conformance import traits
 from attnspec.conformance.attribution.diagnosis import Gallery, diagnose, said
-from attnspec.conformance.attribution.failures import asked_again
-from attnspec.conformance.attribution.naming import Diagnosis
-from attnspec.conformance.attribution.tally import Numbers, Tally
+from attnspec.conformance.attribution.finding import Diagnosis, cases_to_diagnose
+from attnspec.conformance.attribution.resemblance import CallCounts, Tally
 from attnspec.conformance.gallery import correct_entries, entry
 from attnspec.conformance.gallery.splits import RELATIVE
 from attnspec.conformance.run.pool import Pool
@@ -122,7 +121,7 @@ def test_a_failing_run_is_diagnosed_in_the_process_that_judges():
     with Pool(failing, Selection(rules=("SOFT-6",), quick=True)) as pool:
         verdicts = [event for event in pool.run() if isinstance(event, Verdict)]
         assert any(verdict.bad for verdict in verdicts)
-        found = pool.diagnose(asked_again(verdicts), 120)
+        found = pool.diagnose(cases_to_diagnose(verdicts), 120)
     assert found.startswith("consistent with: lse_negative (Return the negative lse")
 
 
@@ -185,7 +184,7 @@ def tally(failing, passing, *, edges=False):
 
 def test_what_differs_on_very_few_calls_is_similar():
     def asked(failing, passing=100):
-        return Numbers(failing, passing, plain=0)
+        return CallCounts(failing, passing, plain=0)
 
     assert tally(0, 3).is_near(asked(30))
     assert not tally(0, 4).is_near(asked(100))
@@ -198,10 +197,12 @@ def test_what_differs_on_very_few_calls_is_similar():
 
 
 def test_what_differs_on_calls_of_several_edge_kinds_alone_is_similar():
-    assert tally(9, 10, edges=True).is_near(Numbers(12, 100, plain=3))
-    assert not tally(9, 10).is_near(Numbers(12, 100, plain=3)), "it is another on plain calls"
-    assert not tally(9, 10, edges=True).is_near(Numbers(12, 100, plain=2)), "few plain calls tell little"
-    assert not tally(9, 11, edges=True).is_near(Numbers(12, 100, plain=3)), "it is wrong on too much besides"
+    assert tally(9, 10, edges=True).is_near(CallCounts(12, 100, plain=3))
+    assert not tally(9, 10).is_near(CallCounts(12, 100, plain=3)), "it is another on plain calls"
+    assert not tally(9, 10, edges=True).is_near(CallCounts(12, 100, plain=2)), "few plain calls tell little"
+    assert not tally(9, 11, edges=True).is_near(CallCounts(12, 100, plain=3)), (
+        "it is wrong on too much besides"
+    )
 
 
 def test_the_kinds_of_the_calls_apart_are_named():

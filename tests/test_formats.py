@@ -11,9 +11,9 @@ from reported import ERROR, FAIL, KNOWN, OTHER, PASS, PERFECT, RESULTS, SUBJECT,
 
 from attnspec import SpecError
 from attnspec.conformance.attribution.report import Outcome, Report
-from attnspec.conformance.render import links
+from attnspec.conformance.files import check_writable, write_whole
+from attnspec.conformance.render import text as links
 from attnspec.conformance.render.badge import to_json, to_svg
-from attnspec.conformance.render.files import check_writable, write_whole
 from attnspec.conformance.render.formats import FORMATS, find_format
 from attnspec.conformance.render.junit import to_junit
 from attnspec.conformance.render.markdown import to_markdown

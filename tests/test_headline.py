@@ -10,11 +10,10 @@ from attnspec import levels
 from attnspec.conformance.attribution.levels import rules_of
 from attnspec.conformance.attribution.report import Outcome, Report
 from attnspec.conformance.render.badge import to_json, to_svg
-from attnspec.conformance.render.headline import headline, headline_of
 from attnspec.conformance.render.junit import to_junit
 from attnspec.conformance.render.markdown import to_markdown
 from attnspec.conformance.render.screen import screen
-from attnspec.conformance.render.summary import run
+from attnspec.conformance.render.summary import backend_headline, headline, run_line
 from attnspec.conformance.results import Footer, Header, Run, gathered
 
 UNKNOWN = "backend m:f: not understood: causal (is_causal?); no case tests this. Map each"
@@ -152,7 +151,7 @@ def test_the_headline_is_the_level_that_is_reached():
     assert headline(Report(two)) == f"conforms to levels {others}"
     worse = Report(replace(two, verdicts=(*both, FAIL)))
     assert headline(worse) == "1 of 2 backends do not conform, or were not judged whole"
-    assert headline_of(worse, OTHER_SUBJECT).startswith("reaches levels core")
+    assert backend_headline(worse, OTHER_SUBJECT).startswith("reaches levels core")
 
 
 def test_a_required_level_decides():
@@ -173,7 +172,7 @@ def test_a_run_of_one_level_tells_of_its_rules_alone():
     report = Report(replace(PERFECT, headers=headers, verdicts=(*PERFECT.verdicts, FAIL)))
     assert report.good, "of MASK-6 nothing was asked"
     assert headline(report) == "conforms to level core"
-    assert run(report.results) == "run: level core (the fixed cases; --seed N draws others)"
+    assert run_line(report.results) == "run: level core (the fixed cases; --seed N draws others)"
     text = screen(report, every=True)
     assert "MASK-6" not in text
     assert set(re.findall(r"^│ ([A-Z]+-[0-9]+)", text, re.MULTILINE)) == set(rules_of("core"))

@@ -6,8 +6,7 @@ import pytest
 from reported import ERROR, FAIL, KNOWN, OTHER, PASS, PERFECT, RESULTS, SUBJECT
 
 from attnspec import SpecError
-from attnspec.conformance.attribution.known_failures import sort_failures
-from attnspec.conformance.attribution.known_file import read_known, write_known
+from attnspec.conformance.attribution.known_failures import read_known, sort_failures, write_known
 from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.render.screen import screen
 from attnspec.conformance.results import Header

@@ -21,7 +21,7 @@ from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.judge.failure import Raised
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.render.text import said
+from attnspec.conformance.render.text import verdict_text
 from attnspec.conformance.results import read
 
 ROOT = Path(__file__).parent.parent
@@ -287,8 +287,8 @@ def test_a_program_is_judged_from_the_command_line_and_the_run_goes_on_after_cra
     found = read([results])
     assert not found.subjects[0].problem
     wrong = [verdict for verdict in found.verdicts if verdict.status == "error"]
-    assert all("ended with status 1 before it answered" in said(verdict) for verdict in wrong)
-    assert all("no causal today" in said(verdict) for verdict in wrong)
+    assert all("ended with status 1 before it answered" in verdict_text(verdict) for verdict in wrong)
+    assert all("no causal today" in verdict_text(verdict) for verdict in wrong)
     assert len(wrong) > 1
     assert sum(verdict.status == "pass" for verdict in found.verdicts) > 1
     assert {verdict.status for verdict in found.verdicts} == {"pass", "error", "unsupported"}

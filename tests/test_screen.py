@@ -9,7 +9,7 @@ import pytest
 from reported import ERROR, FAIL, KNOWN, OTHER, PASS, PERFECT, RESULTS, SUBJECT, UNMET, UNSUPPORTED, VERDICTS
 
 from attnspec import rules
-from attnspec.conformance.attribution.failures import broken
+from attnspec.conformance.attribution.causes import findings
 from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.render.screen import screen, wants_color
 
@@ -183,7 +183,7 @@ def test_of_each_cause_one_failure_is_shown_and_the_others_are_counted():
     drawn = replace(FAIL, case="c", group="plain")
     other = replace(FAIL, case="d", rule="MASK-5", variant="", numbers=9)
     verdicts = (ERROR, large, nameless, drawn, FAIL, other, UNMET, PASS)
-    found = broken(verdicts)
+    found = findings(verdicts)
     assert [(one.verdict, one.more, len(one.cause.failures)) for one in found] == [
         (FAIL, 3, 5),
         (ERROR, 0, 1),

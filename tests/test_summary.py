@@ -8,9 +8,16 @@ from attnspec import levels as all_levels
 from attnspec.backends import describe
 from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.render.not_offered import not_offered
 from attnspec.conformance.render.screen import screen
-from attnspec.conformance.render.summary import lacks, levels, run, time, totals, used
+from attnspec.conformance.render.summary import (
+    budget_line,
+    levels_line,
+    missing_rules,
+    run_line,
+    time_line,
+    totals,
+    unsupported_lines,
+)
 from attnspec.conformance.results import Header
 from attnspec.conformance.suite import find
 from attnspec.conformance.verdict import from_json, to_json
@@ -20,12 +27,14 @@ def test_the_budget_used_by_dtype():
     cast = replace(PASS, case="a-float16", dtype="float16", share=0.9, accuracy="cast")
     tight = replace(cast, share=0.1, accuracy="full")
     none = replace(PASS, share=0.99, accuracy="")
-    assert used([PASS, cast, tight, none]) == (
+    assert budget_line([PASS, cast, tight, none]) == (
         "of the budget used: float16 0.90 (cast), float32 0.50; most in a-float16"
     )
-    assert used([PASS, replace(PASS, accuracy="tf32")]).startswith("of the budget used: float32 0.50 (tf32)")
-    assert used([PASS]) == "of the budget used: float32 0.50"
-    assert used([]) == ""
+    assert budget_line([PASS, replace(PASS, accuracy="tf32")]).startswith(
+        "of the budget used: float32 0.50 (tf32)"
+    )
+    assert budget_line([PASS]) == "of the budget used: float32 0.50"
+    assert budget_line([]) == ""
 
 
 def test_values_and_refusals_are_counted_apart_and_what_is_known_as_such():
@@ -34,9 +43,9 @@ def test_values_and_refusals_are_counted_apart_and_what_is_known_as_such():
     assert totals([]) == ["no verdict"]
 
 
-def lacking(number, *lacks, **said):
-    case = replace(PASS, status="unsupported", lacks=lacks, share=0.0, accuracy="", **said)
-    return [replace(case, case=f"c-{'-'.join(lacks)}-{count}-float32") for count in range(number)]
+def lacking(number, *missing, **said):
+    case = replace(PASS, status="unsupported", lacks=missing, share=0.0, accuracy="", **said)
+    return [replace(case, case=f"c-{'-'.join(missing)}-{count}-float32") for count in range(number)]
 
 
 def test_what_is_not_offered_is_told_by_frequency():
@@ -51,7 +60,7 @@ def test_what_is_not_offered_is_told_by_frequency():
         *lacking(7, reason="left out: 0 s are left (--within)", code="left out"),
         replace(PASS, case="may-float32", status="unsupported", rule="NUM-10", reason="other bits"),
     ]
-    assert not_offered([PASS, *found]) == [
+    assert unsupported_lines([PASS, *found]) == [
         "not offered: 9 cases of the operation rotary",
         "not offered: 5 cases of the arguments window, sinks",
         "declined: 4 cases: takes one mask",
@@ -59,9 +68,9 @@ def test_what_is_not_offered_is_told_by_frequency():
         "not offered: 1 case of the output lse",
         "unsupported for other reasons: 1 case, in --results FILE",
     ]
-    many = not_offered([one for name in "abcdefgh" for one in lacking(1, f"operation {name}")])
+    many = unsupported_lines([one for name in "abcdefgh" for one in lacking(1, f"operation {name}")])
     assert many == ["not offered: 8 cases of the operations a, b, c, d, e, f and 2 more"]
-    assert not_offered([PASS, FAIL]) == []
+    assert unsupported_lines([PASS, FAIL]) == []
     told = screen(Report(replace(RESULTS, verdicts=tuple(found))))
     assert "\nnot offered: 9 cases of the operation rotary\n" in told
 
@@ -84,31 +93,31 @@ def test_what_a_backend_lacks_is_data():
 
 def test_the_time_and_the_slowest_case():
     slow = replace(PASS, case="slow-float32", seconds=1.5)
-    assert time([replace(PASS, seconds=0.5), slow]) == (
+    assert time_line([replace(PASS, seconds=0.5), slow]) == (
         "time: 2.0 s for 2 cases; the slowest, 1.50 s: slow-float32"
     )
-    assert time([slow] * 9) == "time: 13.5 s for 9 cases", "each took as long"
-    assert time([PASS]) == ""
+    assert time_line([slow] * 9) == "time: 13.5 s for 9 cases", "each took as long"
+    assert time_line([PASS]) == ""
     text = screen(Report(replace(RESULTS, verdicts=(slow,))))
     assert "the slowest, 1.50 s: slow-float32" in " ".join(text.split())
 
 
 def test_levels_are_told_of_whole_runs_alone():
-    assert levels(Report(PERFECT), SUBJECT) == ", ".join(one.name for one in all_levels())
-    assert levels(Report(RESULTS), SUBJECT) == "not determined, because the suite was not run as a whole"
+    assert levels_line(Report(PERFECT), SUBJECT) == ", ".join(one.name for one in all_levels())
+    assert levels_line(Report(RESULTS), SUBJECT) == "not determined, because the suite was not run as a whole"
     lost = replace(SUBJECT, problem="cut off")
-    assert levels(Report(replace(PERFECT, subjects=(lost,))), lost).startswith(
+    assert levels_line(Report(replace(PERFECT, subjects=(lost,))), lost).startswith(
         "not determined, because the backend"
     )
     lame = tuple(v for v in PERFECT.verdicts if v.rules not in (("MASK-7",), ("MASK-9",)))
-    text = levels(Report(replace(PERFECT, verdicts=lame)), SUBJECT)
+    text = levels_line(Report(replace(PERFECT, verdicts=lame)), SUBJECT)
     assert text.startswith("core, strict, masked, grouped, segmented, windowed, biased, capped, ")
     assert text.endswith("; padded lacks MASK-9 (not judged)")
 
 
 def test_what_was_run_is_told_with_the_seed_and_reproduced_with_it():
     seeded = replace(RESULTS, headers=(Header("1", "quick", 7), Header("1", "quick", 7)))
-    assert run(seeded) == "run: quick (seed 7)"
+    assert run_line(seeded) == "run: quick (seed 7)"
     assert 'find("masking-empty-last-float32", seed=7)' in screen(Report(seeded))
     assert Report(replace(seeded, headers=(*seeded.headers, Header("1")))).seed is None
 
@@ -120,11 +129,11 @@ def test_what_is_lacking_is_told_of_core_first_and_not_of_what_is_not_offered():
         replace(verdicts["POS-8"], status="unsupported"),
     ]
     kept = [one for rule, one in verdicts.items() if rule not in ("POS-7", "POS-8")]
-    assert lacks(Report(replace(PERFECT, verdicts=(*kept, *others))), SUBJECT) == ""
+    assert missing_rules(Report(replace(PERFECT, verdicts=(*kept, *others))), SUBJECT) == ""
     failing = {"SOFT-1", "SOFT-3", "POS-1"}
     bad = tuple(
         replace(one, status="deviation", rule=rule) if rule in failing else one
         for rule, one in verdicts.items()
     )
-    found = lacks(Report(replace(PERFECT, verdicts=bad)), SUBJECT)
+    found = missing_rules(Report(replace(PERFECT, verdicts=bad)), SUBJECT)
     assert found == "; core lacks SOFT-1 (deviation), SOFT-3 (deviation)"

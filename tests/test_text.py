@@ -11,7 +11,7 @@ from reported import DEVIATION, ERROR, FAIL, NOT_SHOWN, PASS, UNMET, UNSUPPORTED
 from attnspec import find_rule
 from attnspec.conformance.outside import cut, plain
 from attnspec.conformance.render.reproduction import reproduction
-from attnspec.conformance.render.text import finding, line, said
+from attnspec.conformance.render.text import result_line, verdict_line, verdict_text
 from attnspec.conformance.verdict import Difference
 
 BUDGETS = "nothing may be off here (2 of 6 elements are off)"
@@ -19,7 +19,7 @@ BUDGETS = "nothing may be off here (2 of 6 elements are off)"
 
 def test_a_failure_in_full():
     uniform = next(variant.text for variant in find_rule("MASK-6").variants if variant.name == "uniform")
-    assert said(FAIL).splitlines() == [
+    assert verdict_text(FAIL).splitlines() == [
         "MASK-6 A row with nothing to attend to gives zero",
         "case masking-empty-last, float32, on m:f",
         f"output[2, 0]: got 1.4375, expected 0.0, off by 1.44, allowed 0: {BUDGETS}",
@@ -33,7 +33,7 @@ def test_a_failure_in_full():
 
 
 def test_an_exception_in_full():
-    assert said(ERROR).splitlines() == [
+    assert verdict_text(ERROR).splitlines() == [
         "NUM-3 Every element stays within its error budget",
         "case numerics-long, float32, on m:f",
         "raised ValueError: no | <b>\ufffd",
@@ -71,7 +71,7 @@ def test_an_exception_in_full():
     ],
 )
 def test_differences(difference, text):
-    assert finding(replace(FAIL, difference=difference)) == text
+    assert result_line(replace(FAIL, difference=difference)) == text
 
 
 @pytest.mark.parametrize(
@@ -91,34 +91,34 @@ def test_differences(difference, text):
     ],
 )
 def test_what_else_is_known_is_said_in_a_line(changes, text):
-    assert text in said(replace(FAIL, **changes)).splitlines()
-    assert text not in said(FAIL).splitlines()
+    assert text in verdict_text(replace(FAIL, **changes)).splitlines()
+    assert text not in verdict_text(FAIL).splitlines()
 
 
 def test_what_is_no_failure_takes_a_line_or_none():
-    assert said(PASS) == ""
-    assert said(UNSUPPORTED) == "m:f has no argument sinks"
-    assert said(DEVIATION).startswith("shows the declared variant `bottom-right` of MASK-3")
-    assert said(replace(DEVIATION, variant="", declared=("ERR-6 a", "x"))) == "declared: ERR-6 a, x"
+    assert verdict_text(PASS) == ""
+    assert verdict_text(UNSUPPORTED) == "m:f has no argument sinks"
+    assert verdict_text(DEVIATION).startswith("shows the declared variant `bottom-right` of MASK-3")
+    assert verdict_text(replace(DEVIATION, variant="", declared=("ERR-6 a", "x"))) == "declared: ERR-6 a, x"
 
 
 def test_what_is_no_must_is_said_to_be_none():
-    assert line(UNMET) == (
+    assert verdict_line(UNMET) == (
         "SHOULD not met: NUM-9 A repeated call gives the same bits: "
         "output[0]: got 1.0, expected 1.5 (1 of 2 elements have other bits)"
     )
-    assert line(NOT_SHOWN).startswith("not shown: NUM-10 ")
-    assert line(NOT_SHOWN).endswith(": got other bits")
+    assert verdict_line(NOT_SHOWN).startswith("not shown: NUM-10 ")
+    assert verdict_line(NOT_SHOWN).endswith(": got other bits")
 
 
 def test_rules_that_are_not_known_and_rules_that_are_missing():
-    assert said(replace(ERROR, rules=("NEW-1",))).startswith("NEW-1\n")
-    assert said(replace(ERROR, rules=())).startswith("no rule\n")
+    assert verdict_text(replace(ERROR, rules=("NEW-1",))).startswith("NEW-1\n")
+    assert verdict_text(replace(ERROR, rules=())).startswith("no rule\n")
 
 
 def test_text_from_outside_is_text():
     wild = replace(ERROR.raised, message="\x1b]8;;http://x\x07\udc80" + "\u202e" + "y" * 5000)
-    text = said(replace(ERROR, raised=wild, backend="m\x1b:f"))
+    text = verdict_text(replace(ERROR, raised=wild, backend="m\x1b:f"))
     assert not {"\x1b", "\x07", "\udc80", "\u202e"} & set(text)
     assert "characters more" in text
     assert len(text) < 3000
@@ -156,4 +156,4 @@ def test_reproductions_of_relations_seeded_runs_and_nothing():
     assert 'find("masking-empty-last-float32", seed=7)' in reproduction(FAIL, 7)
     assert 'load("program:./x \\"y\\"")' in reproduction(replace(FAIL, backend='program:./x "y"'))
     assert reproduction(replace(ERROR, case="")) == ""
-    assert "reproduce" not in said(replace(ERROR, case=""))
+    assert "reproduce" not in verdict_text(replace(ERROR, case=""))

@@ -13,8 +13,8 @@ from typing import Any
 
 from attnspec import Case, cases
 from attnspec.backends import Backend
-from attnspec.conformance.attribution.diagnosis import Gallery, chosen, tallied
-from attnspec.conformance.attribution.naming import Diagnosis
+from attnspec.conformance.attribution.diagnosis import Gallery, nearest, tally_entries
+from attnspec.conformance.attribution.finding import Diagnosis
 from attnspec.conformance.gallery import Entry, entry, wrong_entries
 from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.suite.options import OPTIONS, draw_option
@@ -71,13 +71,13 @@ def on_another_base(one: Entry) -> Backend:
 
 def diagnose_entry(one: Entry, probes: Sequence[Case], gallery: Gallery) -> Naming:
     """Diagnose one entry."""
-    tallies, numbers = tallied(on_another_base(one), probes, gallery)
+    tallies, counts = tally_entries(on_another_base(one), probes, gallery)
     others = [tally for tally in tallies if tally.entry is not one]
-    return Naming(one.name, _names(chosen(tallies, numbers)), _names(chosen(others, numbers)))
+    return Naming(one.name, _names(nearest(tallies, counts)), _names(nearest(others, counts)))
 
 
 def _names(found: Diagnosis | None) -> tuple[str, ...]:
-    return tuple(one.name for one in found.entries) if found else ()
+    return found.names if found else ()
 
 
 def diagnose(names: Sequence[str], *, workers: int = 2) -> list[Naming]:

@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 
 from attnspec.conformance import traits
+from attnspec.conformance.attribution.finding import Common
 from attnspec.conformance.verdict import Verdict
 
 #: Traits with less clarity than this are ignored.
@@ -18,108 +18,76 @@ _USUAL = 0.85
 _FEW, _PURE, _RARE = 5, 0.9, 0.05
 #: Calls with the traits must fail at least this many times as often as other calls.
 _OFTENER = 3
-
-
-@dataclass(frozen=True)
-class Common:
-    """The common traits of the calls of a cause, and how many of these calls fail.
-
-    Attributes
-    ----------
-    traits : tuple of str
-        Empty if no trait distinguishes them from other calls.
-    failing, judged : int
-        The number of calls with the traits that fail, and of all calls with the traits.
-    others, of_others : int
-        The number of other calls that fail, and of all other calls.
-    """
-
-    traits: tuple[str, ...] = ()
-    failing: int = 0
-    judged: int = 0
-    others: int = 0
-    of_others: int = 0
-
-
-def traits_of(one: Verdict) -> set[str]:
-    """Return the traits of a call, including its dtype."""
-    return {*one.traits, one.dtype}
-
-
-def common_of(
-    failing: Sequence[Verdict], passing: Sequence[Verdict], owners: Mapping[str, str] | None = None
-) -> Common:
-    """Find the traits that best distinguish failing calls from passing ones."""
-    bad = Counter(frozenset(traits_of(one)) for one in failing)
-    good = Counter(frozenset(traits_of(one)) for one in passing)
-    single = sorted(set().union(*bad) - {traits.RELATED, "float32"})
-    own = Counter(one.rules[0] for one in failing if one.rules)
-    owned = {trait: own[rule] for trait, rule in (owners or {}).items()}
-
-    def telling(one: Common) -> tuple[float, int]:
-        # A trait of all calls does not distinguish them.
-        return clarity(one), sum(owned.get(trait, 0) for trait in one.traits) if one.of_others else 0
-
-    best = max((_counted((), bad, good), *(_counted((one,), bad, good) for one in single)), key=telling)
-    pairs = [_counted(two, bad, good) for two in combinations(single, 2)]
-    clearest = max(pairs, key=telling, default=best)
-    return clearest if clarity(clearest) > clarity(best) + _CLEARER else best
-
-
-def pure_of(failing: Sequence[Verdict], passing: Sequence[Verdict]) -> Common:
-    """Find the traits of the most failing calls of which nearly all calls fail, and hardly any others.
-
-    Several causes together have no clear common traits, but each of them may have these.
-    """
-    bad = Counter(frozenset(traits_of(one)) for one in failing)
-    good = Counter(frozenset(traits_of(one)) for one in passing)
-    single = sorted(set().union(*bad) - {traits.RELATED, "float32"})
-    sets = [(one,) for one in single] + list(combinations(single, 2))
-    pure = [one for one in (_counted(some, bad, good) for some in sets) if is_pure(one)]
-    return max(pure, key=lambda one: (one.failing, -len(one.traits)), default=Common())
-
-
-def is_pure(one: Common) -> bool:
-    """Whether nearly all calls with the traits fail, and a few others.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.attribution.common import Common, is_pure
-    >>> is_pure(Common(("scale of 0",), 25, 25, 25, 1500)), is_pure(Common(("is_causal",), 29, 114, 21, 1511))
-    (True, False)
-    """
-    enough = one.failing >= _FEW and one.failing >= _PURE * one.judged
-    return enough and bool(one.others) and one.others <= _RARE * one.of_others
-
-
-def told(common: Common) -> Common:
-    """Return common traits if they are more significant than chance, else no traits.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.attribution.common import Common, told
-    >>> told(Common(("mask",), 20, 150, 1, 200)).traits, told(Common(("mask",), 20, 50, 60, 150)).traits
-    (('mask',), ())
-    """
-    rate, other = (part / max(whole, 1) for part, whole in _parts(common))
-    once = common.failing == 1 < common.judged
-    often = not once and common.of_others and rate >= _OFTENER * other and common.failing >= common.others
-    return common if often or is_pure(common) else Common()
-
-
-def _parts(common: Common) -> tuple[tuple[int, int], tuple[int, int]]:
-    return (common.failing, common.judged), (common.others, common.of_others)
-
-
 #: The number of calls for each set of traits.
 Calls = Mapping[frozenset[str], int]
 
 
-def _counted(wanted: tuple[str, ...], bad: Calls, good: Calls) -> Common:
-    asked = set(wanted)
-    failing, passed = (sum(n for one, n in calls.items() if asked <= one) for calls in (bad, good))
-    others = sum(bad.values()) - failing
-    return Common(wanted, failing, failing + passed, others, others + sum(good.values()) - passed)
+def traits_of(verdict: Verdict) -> set[str]:
+    """Return the traits of a call, including its dtype."""
+    return {*verdict.traits, verdict.dtype}
+
+
+def common_traits(
+    failing: Sequence[Verdict], passing: Sequence[Verdict], owners: Mapping[str, str]
+) -> Common:
+    """Find the traits that best distinguish failing calls from passing ones.
+
+    Of traits that distinguish them equally well, those whose owner (a rule) has more failing cases win.
+    """
+    bad, good = _by_traits(failing), _by_traits(passing)
+    single = _candidates(bad)
+    failing_rules = Counter(verdict.rules[0] for verdict in failing if verdict.rules)
+
+    def key(common: Common) -> tuple[float, int]:
+        # A trait of all calls does not distinguish them.
+        own = sum(failing_rules.get(owners.get(trait, ""), 0) for trait in common.traits)
+        return clarity(common), own if common.of_others else 0
+
+    best = max((_count((), bad, good), *(_count((trait,), bad, good) for trait in single)), key=key)
+    pairs = [_count(pair, bad, good) for pair in combinations(single, 2)]
+    clearest = max(pairs, key=key, default=best)
+    return clearest if clarity(clearest) > clarity(best) + _CLEARER else best
+
+
+def pure_traits(failing: Sequence[Verdict], passing: Sequence[Verdict]) -> Common:
+    """Find the traits of the most failing calls of which nearly all calls fail, and hardly any others.
+
+    Several causes together have no clear common traits, but each of them may have these.
+    """
+    bad, good = _by_traits(failing), _by_traits(passing)
+    single = _candidates(bad)
+    sets = [(trait,) for trait in single] + list(combinations(single, 2))
+    pure = [common for common in (_count(wanted, bad, good) for wanted in sets) if is_pure(common)]
+    return max(pure, key=lambda common: (common.failing, -len(common.traits)), default=Common())
+
+
+def is_pure(common: Common) -> bool:
+    """Whether nearly all calls with the traits fail, and a few others."""
+    enough = common.failing >= _FEW and common.failing >= _PURE * common.judged
+    return enough and bool(common.others) and common.others <= _RARE * common.of_others
+
+
+def is_clear(common: Common) -> bool:
+    """Whether traits distinguish failing calls well enough to name a cause."""
+    return clarity(common) >= CLEAR or is_pure(common)
+
+
+def if_significant(common: Common) -> Common:
+    """Return common traits if they are more significant than chance, else no traits.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.attribution.common import if_significant
+    >>> from attnspec.conformance.attribution.finding import Common
+    >>> if_significant(Common(("mask",), 20, 150, 1, 200)).traits
+    ('mask',)
+    >>> if_significant(Common(("mask",), 20, 50, 60, 150)).traits
+    ()
+    """
+    rate, other = common.failing / max(common.judged, 1), common.others / max(common.of_others, 1)
+    once = common.failing == 1 < common.judged
+    often = not once and common.of_others and rate >= _OFTENER * other and common.failing >= common.others
+    return common if often or is_pure(common) else Common()
 
 
 def clarity(common: Common) -> float:
@@ -129,6 +97,21 @@ def clarity(common: Common) -> float:
     does not show in every call that it concerns.
     """
     passing = common.judged - common.failing
-    told = 5 * common.failing / (5 * common.failing + 4 * common.others + passing)
+    share = 5 * common.failing / (5 * common.failing + 4 * common.others + passing)
     usual = common.traits in ((), (traits.NO_SCALE,)) and 2 * common.failing < common.judged
-    return told * _USUAL if usual else told
+    return share * _USUAL if usual else share
+
+
+def _by_traits(verdicts: Sequence[Verdict]) -> Calls:
+    return Counter(frozenset(traits_of(verdict)) for verdict in verdicts)
+
+
+def _candidates(bad: Calls) -> list[str]:
+    return sorted(set().union(*bad) - {traits.RELATED, "float32"})
+
+
+def _count(wanted: tuple[str, ...], bad: Calls, good: Calls) -> Common:
+    having = set(wanted)
+    failing, passing = (sum(n for kinds, n in calls.items() if having <= kinds) for calls in (bad, good))
+    others = sum(bad.values()) - failing
+    return Common(wanted, failing, failing + passing, others, others + sum(good.values()) - passing)

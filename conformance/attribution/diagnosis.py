@@ -18,139 +18,165 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from attnspec import Case, find_rule
 from attnspec.backends import DTYPES, Backend, Broken, Unsupported
 from attnspec.conformance import traits
-from attnspec.conformance.attribution.alike import fails, is_right, outputs_of, share_of
-from attnspec.conformance.attribution.naming import Diagnosis, by_kin
-from attnspec.conformance.attribution.tally import APART, EDGES, Numbers, Tally, numbers_of
+from attnspec.conformance.attribution.finding import Diagnosis, Twin
+from attnspec.conformance.attribution.resemblance import APART, EDGES, CallCounts, Tally
 from attnspec.conformance.gallery import Entry, wrong_entries
-from attnspec.conformance.judge.dtypes import Outputs, is_real
-from attnspec.conformance.judge.traits import numbers as counted
+from attnspec.conformance.judge.budget import budgets_of
+from attnspec.conformance.judge.call import call
+from attnspec.conformance.judge.cause import looked_at
+from attnspec.conformance.judge.comparison import compare
+from attnspec.conformance.judge.dtypes import Outputs, accepted, is_real, own_dtypes
+from attnspec.conformance.judge.expected import declared, differences
+from attnspec.conformance.judge.failure import Failure, Raised
+from attnspec.conformance.judge.traits import numbers as count_numbers
 from attnspec.conformance.judge.traits import traits as traits_of
 from attnspec.conformance.suite.group import Item
+from attnspec.conformance.verdict import Difference
 
 #: With fewer failing calls than this, too many entries fit,
 _FEWEST = 2
 #: unless at least this many calls pass.
 _PASSING = 100
-#: A run of fewer calls than this has no diagnosis.
-_FEWEST_ASKED = 10
+#: A run of fewer cases than this has no diagnosis.
+_FEWEST_CASES = 10
 #: More entries than this are not named. Entries that differ only in a size count as one.
 _MOST = 3
 #: The number of results of entries that are kept.
-_MOST_KNOWN = 30_000
+_MOST_KEPT = 30_000
 #: The class of the entries that remember earlier calls.
 _REMEMBERS = "T"
+#: The additional distance that two results may have, as a share of the largest number in them.
+_UNITS = {"float64": 2.0**-40, "float32": 2.0**-17, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
 @dataclass(frozen=True)
 class Gallery:
-    """The entries that may be named, and their results. Each entry makes each call once.
-
-    Attributes
-    ----------
-    entries : tuple of Entry
-        By default all wrong ones.
-    """
+    """The entries that may be named, by default all wrong ones. Each entry makes each call once."""
 
     entries: tuple[Entry, ...] = field(default_factory=wrong_entries)
-    _given: dict[tuple[str, str], Outputs | None] = field(default_factory=dict)
+    _outputs: dict[tuple[str, str], Outputs | None] = field(default_factory=dict)
     _backends: dict[str, Backend] = field(default_factory=dict)
 
-    def given(self, one: Entry, case: Case) -> Outputs | None:
+    def outputs(self, entry: Entry, case: Case) -> Outputs | None:
         """Return the outputs of an entry, or None if it raises."""
-        key = one.name, case.name
-        if key not in self._given:
-            if len(self._given) >= _MOST_KNOWN:  # these are arrays of thousands of calls
-                self._given.clear()
-            self._given[key] = outputs_of(self._backend(one), case)
-        return self._given[key]
+        key = entry.name, case.name
+        if key not in self._outputs:
+            if len(self._outputs) >= _MOST_KEPT:  # these are arrays of thousands of calls
+                self._outputs.clear()
+            self._outputs[key] = outputs_of(self._backend(entry), case)
+        return self._outputs[key]
 
-    def _backend(self, one: Entry) -> Backend:
+    def _backend(self, entry: Entry) -> Backend:
         """Make the backend of an entry, a new one for each call if the entry remembers earlier calls."""
-        if one.kind == _REMEMBERS:
-            return one.backend()
-        if one.name not in self._backends:
-            self._backends[one.name] = one.backend()
-        return self._backends[one.name]
+        if entry.kind == _REMEMBERS:
+            return entry.backend()
+        if entry.name not in self._backends:
+            self._backends[entry.name] = entry.backend()
+        return self._backends[entry.name]
 
 
-def diagnose(backend: Backend, asked: Iterable[Case], gallery: Gallery | None = None) -> Diagnosis | None:
+#: The traits of a call, its case, and the outputs of the backend.
+Call = tuple[frozenset[str], Case, Outputs | None]
+
+
+def diagnose_run(backend: Backend, items: Iterable[Item]) -> Diagnosis | None:
+    """Diagnose a backend by cases that it failed and passed.
+
+    Only the calls of these cases are made, because others might not end.
+    """
+    cases = {item.name: item for item in items if isinstance(item, Case)}
+    return diagnose(backend, cases.values()) if len(cases) >= _FEWEST_CASES else None
+
+
+def diagnose(backend: Backend, cases: Iterable[Case], gallery: Gallery | None = None) -> Diagnosis | None:
     """Find the entries of the gallery that give the results of a backend."""
-    tallies, numbers = tallied(backend, asked, gallery or Gallery())
-    return chosen(tallies, numbers)
+    return nearest(*tally_entries(backend, cases, gallery or Gallery()))
 
 
-def tallied(backend: Backend, asked: Iterable[Case], gallery: Gallery) -> tuple[list[Tally], Numbers]:
+def tally_entries(
+    backend: Backend, cases: Iterable[Case], gallery: Gallery
+) -> tuple[list[Tally], CallCounts]:
     """Compare a backend with each entry, and return the near ones, or none if too few calls distinguish."""
-    failing, passing = _asked(backend, asked)
-    numbers = numbers_of([kinds for kinds, _ in failing], [kinds for kinds, _ in passing])
+    failing, passing = _calls(backend, cases)
+    counts = CallCounts.of([kinds for kinds, *_ in failing], [kinds for kinds, *_ in passing])
     if len(failing) < (_FEWEST if len(passing) < _PASSING else 1):
-        return [], numbers
-    tallies = [Tally(one) for one in gallery.entries]
+        return [], counts
+    tallies = [Tally(entry) for entry in gallery.entries]
     # Failing calls exclude most entries at once. Plain calls exclude more entries, and small ones are faster.
-    calls = [(kinds, bad, *one) for bad, some in ((True, failing), (False, passing)) for kinds, one in some]
-    calls.sort(key=lambda one: (not one[1], bool(one[0] & EDGES), counted(one[2])))
-    for kinds, bad, case, outputs in calls:
+    calls = [(bad, call) for bad, group in ((True, failing), (False, passing)) for call in group]
+    calls.sort(key=lambda item: (not item[0], bool(item[1][0] & EDGES), count_numbers(item[1][1])))
+    for bad, (kinds, case, outputs) in calls:
         for tally in tallies:
-            given = gallery.given(tally.entry, case)
-            share = share_of(backend, case, outputs, given, finite=traits.SPECIAL not in kinds)
-            if share > APART and not bad and is_right(backend, case, outputs, given):
+            others = gallery.outputs(tally.entry, case)
+            share = share_of(backend, case, outputs, others, finite=traits.SPECIAL not in kinds)
+            if share > APART and not bad and is_right(backend, case, outputs, others):
                 share = 0.0
             tally.add(share, kinds, bad=bad)
-        tallies = [one for one in tallies if one.may_be(numbers)]
-    return tallies, numbers
+        tallies = [tally for tally in tallies if tally.may_be(counts)]
+    return tallies, counts
 
 
-def chosen(tallies: Sequence[Tally], asked: Numbers) -> Diagnosis | None:
+def nearest(tallies: Sequence[Tally], counts: CallCounts) -> Diagnosis | None:
     """Choose the entries equal on every call, otherwise the nearest, otherwise those equal on one path."""
-    nearest = min((one.rank(asked) for one in tallies), default=None)
-    found = [one for one in tallies if one.rank(asked) == nearest]
-    if len(by_kin(one.entry for one in found)) > _MOST:
-        fewest = min(one.misfits[False] for one in found)
-        found = [one for one in found if one.misfits[False] == fewest]
-    kin = by_kin(one.entry for one in found)
-    if not found or len(kin) > (_MOST if asked.failing >= _FEWEST else 1):
+    best = min((tally.rank(counts) for tally in tallies), default=None)
+    near = [tally for tally in tallies if tally.rank(counts) == best]
+    if len(_twins(near)) > _MOST:
+        fewest = min(tally.misfits[False] for tally in near)
+        near = [tally for tally in near if tally.misfits[False] == fewest]
+    twins = _twins(near)
+    if not near or len(twins) > (_MOST if counts.failing >= _FEWEST else 1):
         return None
-    fits, good = (asked[bad] - found[0].misfits[bad] for bad in (True, False))
-    share = max(one.share for one in found)
-    entries = tuple(one.entry for one in found)
-    diagnosis = Diagnosis(entries, asked.failing, asked.passing, share, fits, good)
-    if found[0].is_near(asked):
-        return replace(diagnosis, apart=found[0].named)
-    common = [path for path in found[0].paths(asked) if all(path in one.paths(asked) for one in found)]
+    first = near[0]
+    same_failing, same_passing = (counts[bad] - first.misfits[bad] for bad in (True, False))
+    share = max(tally.share for tally in near)
+    diagnosis = Diagnosis(twins, counts.failing, counts.passing, share, same_failing, same_passing)
+    if first.is_near(counts):
+        return replace(diagnosis, apart=first.named)
+    common = [path for path in first.paths(counts) if all(path in tally.paths(counts) for tally in near)]
     return replace(diagnosis, path=common[0]) if common else None
 
 
-#: Calls with their traits and the outputs of the backend.
-Asked = list[tuple[frozenset[str], tuple[Case, Outputs | None]]]
+def _twins(tallies: Iterable[Tally]) -> tuple[Twin, ...]:
+    """Group entries that differ only in a size."""
+    groups: dict[str, list[Entry]] = {}
+    for tally in tallies:
+        entry = tally.entry
+        groups.setdefault("".join(letter for letter in entry.name if not letter.isdigit()), []).append(entry)
+    return tuple(
+        Twin(tuple(entry.name for entry in group), group[0].sentence, group[0].rule)
+        for group in groups.values()
+    )
 
 
-def _asked(backend: Backend, asked: Iterable[Case]) -> tuple[Asked, Asked]:
+def _calls(backend: Backend, cases: Iterable[Case]) -> tuple[list[Call], list[Call]]:
     """Make the calls that distinguish entries. Return those that the backend fails and those that it passes.
 
     Calls that the backend does not offer are not made. Calls about a SHOULD or a MAY are not made either,
     because several results conform. If some values are wrong, calls that must or may be refused and calls
     that raise wrongly are left out.
     """
-    failing: Asked = []
-    passing: Asked = []
-    for case in asked:
+    failing: list[Call] = []
+    passing: list[Call] = []
+    for case in cases:
         if not _is_offered(backend, case):
             continue
         with suppress(Unsupported, Broken):
             outputs = outputs_of(backend, case)
             kinds = frozenset({case.dtype, *traits_of(case)})
-            (failing if fails(backend, case, outputs) else passing).append((kinds, (case, outputs)))
-    values = [one for one in failing if one[1][1] is not None and one[1][0].misuse is None]
-    if not values and any(one[1][0].operation == "attention_vjp" for one in failing):
+            (failing if fails(backend, case, outputs) else passing).append((kinds, case, outputs))
+    values = [call for call in failing if call[2] is not None and call[1].misuse is None]
+    if not values and any(case.operation == "attention_vjp" for _, case, _ in failing):
         return [], []  # every entry that computes no gradient raises too
-    if not any(one[1][1] is not None for one in (*failing, *passing)):
+    if not any(outputs is not None for _, _, outputs in (*failing, *passing)):
         return [], []  # no call has a result that could be compared
     if not values:
         return failing, passing
-    return values, [one for one in passing if one[1][0].misuse is None]
+    return values, [call for call in passing if call[1].misuse is None]
 
 
 def _is_offered(backend: Backend, case: Case) -> bool:
@@ -159,15 +185,75 @@ def _is_offered(backend: Backend, case: Case) -> bool:
     return musts and {case.dtype, *arrays} & set(DTYPES) <= set(backend.dtypes)
 
 
-def diagnosis_of(backend: Backend, found: Iterable[Item]) -> str:
-    """Diagnose a backend in one line by cases that it failed and passed. Empty if no entry fits.
+def outputs_of(backend: Backend, case: Case) -> Outputs | None:
+    """Return the outputs of a call, or None if it raises."""
+    try:
+        return call(backend, case.operation, case.arguments, case.layout)
+    except (Raised, Failure):
+        return None
 
-    Only the calls of these cases are made, because others might not end.
+
+def is_right(backend: Backend, case: Case, got: Outputs | None, others: Outputs | None) -> bool:
+    """Whether an entry gives a different result that also conforms, because the rule leaves it open."""
+    if got is None or others is None or not got.keys() <= others.keys():
+        return False
+    return not fails(backend, case, {name: others[name] for name in got})
+
+
+def fails(backend: Backend, case: Case, outputs: Outputs | None) -> bool:
+    """Whether outputs are wrong. This agrees with `judge` but is faster, because it gives no reason."""
+    if outputs is None or _is_refused(case):
+        return (case.misuse is None) == (outputs is None)
+    budgets, seen = budgets_of(backend, case), looked_at(outputs, case)
+    values, _ = declared(backend, case, budgets, seen)
+    return any(
+        isinstance(one, Difference)
+        for one in differences(seen, values, budgets, case.dtype, own_dtypes(case))
+    )
+
+
+def share_of(
+    backend: Backend, case: Case, got: Outputs | None, others: Outputs | None, *, finite: bool = False
+) -> float:
+    """Return the distance between two results in budgets. It is infinite if they are of different kinds.
+
+    With `finite`, all numbers of the call are finite: where one result is NaN and the other infinite,
+    both have overflowed.
     """
-    asked = {item.name: item for item in found if isinstance(item, Case)}
-    return said(diagnose(backend, asked.values())) if len(asked) >= _FEWEST_ASKED else ""
+    if got is None or others is None:
+        return 0.0 if got is others else np.inf
+    if _is_refused(case):
+        return 0.0  # no rule says what is computed
+    budgets = budgets_of(backend, case)
+    worst = 0.0
+    for name, values in got.items():
+        if name not in others or others[name].shape != values.shape:
+            return np.inf
+        may = accepted(name, case.dtype)  # an lse may have several dtypes
+        if others[name].dtype != values.dtype and not {str(others[name].dtype), str(values.dtype)} <= set(
+            may
+        ):
+            return np.inf
+        other = others[name].astype(np.float64)
+        if name == "lse":  # that of a row with an infinite score may be NaN (NUM-11)
+            other = np.where((other == np.inf) & np.isnan(values.astype(np.float64)), np.nan, other)
+            other = np.where((values == np.inf) & np.isnan(other), np.inf, other)
+        elif finite:
+            wide = values.astype(np.float64)
+            other = np.where(~np.isfinite(wide) & ~np.isfinite(other), wide, other)
+        # A wrong number may be larger than the right one, and it may follow from even larger numbers.
+        size = np.abs(other[np.isfinite(other)]).max(initial=1.0)
+        # Integer results are always wrong, so they are compared to the last bit.
+        rounding = size * max(_UNITS.get(str(each.dtype), 0.0) for each in (values, others[name]))
+        budget = budgets.get(name, np.zeros(()))
+        budget = budget if budget.shape == other.shape else np.full(other.shape, budget.max(initial=0.0))
+        lse = others.get("lse")
+        of_rows = name == "weights" and lse is not None and lse.shape == other.shape[:-1]
+        where = ~np.isnan(others["lse"])[..., None] if of_rows else None  # NUM-11
+        compared = compare(name, values, other, budget + rounding, str(values.dtype), where=where)
+        worst = max(worst, compared.share if isinstance(compared, Difference) else compared)
+    return worst
 
 
-def said(found: Diagnosis | None) -> str:
-    """Write a diagnosis in one line."""
-    return str(found) if found else ""
+def _is_refused(case: Case) -> bool:
+    return case.misuse is not None and not case.misuse.allowed

@@ -1,11 +1,15 @@
 """Known failures, so that a project with failures can adopt the suite."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+import json
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from pathlib import Path
 
-from attnspec.conformance.attribution.by_rule import about
-from attnspec.conformance.attribution.messages import ended
+from attnspec import SpecError, rules
+from attnspec.conformance.files import write_whole
+from attnspec.conformance.outside import one_line
 from attnspec.conformance.results import Results
 from attnspec.conformance.verdict import Verdict
 
@@ -60,8 +64,29 @@ class Known:
 
     def holds_of(self, verdict: Verdict) -> bool:
         """Whether it applies to a verdict."""
-        same = (self.rule, self.status) == (about(verdict), kind(verdict)) and self.is_of(verdict.backend)
+        same = (self.rule, self.status) == (verdict.main_rule, kind(verdict)) and self.is_of(verdict.backend)
         return same and (not self.cases or any(fits(verdict.case, case) for case in self.cases))
+
+
+@dataclass(frozen=True)
+class Stale:
+    """Cases to which entries no longer apply.
+
+    Attributes
+    ----------
+    rule, backend, status : str
+        Those of the entries. The status is empty if nothing fails any more.
+    cases : tuple of str
+        The names of the cases, or patterns.
+    now : tuple of str
+        How the cases fail now, such as ``MASK-5 (fail)``. Empty if they pass.
+    """
+
+    rule: str
+    backend: str
+    status: str
+    cases: tuple[str, ...]
+    now: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -73,23 +98,24 @@ class Sorted:
     new : tuple of Verdict
         The failures that are not known.
     known : tuple of (Verdict, Known)
-    stale : tuple of str
-        What to do about entries that no longer apply, with a line for each rule and backend.
-    hint : str
-        A hint if failures may be new only because the file was written from a smaller part of the suite.
+    stale : tuple of Stale
+        Entries that no longer apply, by rule and backend.
+    parts : (str, str) or None
+        The part of the suite that the file was written from, and that of the run, if they differ: failures
+        may be new only because of this.
     """
 
     new: tuple[Verdict, ...]
     known: tuple[tuple[Verdict, Known], ...] = ()
-    stale: tuple[str, ...] = ()
-    hint: str = ""
+    stale: tuple[Stale, ...] = ()
+    parts: tuple[str, str] | None = None
 
 
 def kind(verdict: Verdict) -> str:
     """Return how a case fails, as one of `KINDS`. Empty for a verdict that is not a failure."""
     if not verdict.bad:
         return ""
-    return "ended" if ended(verdict) else verdict.status
+    return "ended" if verdict.ended else verdict.status
 
 
 def fits(name: str, pattern: str) -> bool:
@@ -121,66 +147,176 @@ def sort_failures(results: Results, known: Iterable[Known]) -> Sorted:
     ()
     """
     entries = tuple(known)
-    found = [(verdict, find_known(verdict, entries)) for verdict in results.verdicts if verdict.bad]
-    new = tuple(verdict for verdict, entry in found if entry is None)
+    pairs = [(verdict, find_known(verdict, entries)) for verdict in results.verdicts if verdict.bad]
+    new = tuple(verdict for verdict, entry in pairs if entry is None)
     return Sorted(
         new,
-        tuple((verdict, entry) for verdict, entry in found if entry is not None),
-        tuple(_told(_stale(results, entries))),
-        _hint(results, entries) if new else "",
+        tuple((verdict, entry) for verdict, entry in pairs if entry is not None),
+        tuple(_stale(results, entries)),
+        _other_parts(results, entries) if new else None,
     )
 
 
-def _hint(results: Results, entries: Sequence[Known]) -> str:
-    """Return a hint if the file was written from another part of the suite than the run."""
+def _other_parts(results: Results, entries: Sequence[Known]) -> tuple[str, str] | None:
+    """Return the part of the suite that the file was written from, and that of the run, if they differ."""
     part = next((entry.part for entry in entries if entry.part), "")
     run = ", ".join(dict.fromkeys(header.part for header in results.headers))
-    if not part or run == part:
-        return ""
-    return (
-        f"hint: the file of known failures was written from a {part} run and has only the cases of that run, "
-        f"but this run is {run}: use --write-known-failures with the options of this run"
-    )
+    return (part, run) if part and run != part else None
 
 
-#: An entry, one of its cases to which it no longer applies, and how that fails now; empty if it passes.
-_Stale = tuple[Known, str, str]
-#: If there are more cases than this, the rest is counted.
-_MOST_NAMED = 3
-
-
-def _stale(results: Results, entries: Iterable[Known]) -> Iterator[_Stale]:
+def _stale(results: Results, entries: Iterable[Known]) -> Iterator[Stale]:
     """Find the entries that no longer apply. Cases that were not judged are not evidence."""
     if any(header.seed is not None for header in results.headers):
         return  # cases of these names are other problems
     judged: dict[str, list[Verdict]] = {}
     for verdict in results.verdicts:
         judged.setdefault(verdict.case, []).append(verdict)
+    groups: dict[tuple[str, str, str, tuple[str, ...]], list[str]] = {}
     for entry in entries:
         for case in entry.cases or ("*",):
-            found: Sequence[Verdict] = judged.get(case, ())
+            verdicts: Sequence[Verdict] = judged.get(case, ())
             if is_pattern(case):
                 # If not all cases were judged, the failing case may be one that was not.
-                found = results.verdicts if results.judged_whole else ()
-            its = [one for one in found if entry.is_of(one.backend) and fits(one.case, case)]
-            if its and not any(map(entry.holds_of, its)):
-                now = sorted({f"{about(one)} ({kind(one)})" for one in its if one.bad})
-                otherwise = f"under {' and '.join(now)} now, not as {entry.status}" if now else ""
-                yield entry, case, "" if is_pattern(case) else otherwise
+                verdicts = results.verdicts if results.judged_whole else ()
+            own = [
+                verdict for verdict in verdicts if entry.is_of(verdict.backend) and fits(verdict.case, case)
+            ]
+            if own and not any(map(entry.holds_of, own)):
+                now = {f"{verdict.main_rule} ({kind(verdict)})" for verdict in own if verdict.bad}
+                now = set() if is_pattern(case) else now
+                key = entry.rule, entry.backend, entry.status if now else "", tuple(sorted(now))
+                groups.setdefault(key, []).append(case)
+    for (rule, backend, status, now_fails), cases in groups.items():
+        yield Stale(rule, backend, status, tuple(cases), now_fails)
 
 
-def _told(stale: Iterable[_Stale]) -> Iterator[str]:
-    """Describe them, with a line for each rule and backend."""
-    groups: dict[tuple[str, str, str], list[str]] = {}
-    for entry, case, now in stale:
-        groups.setdefault((entry.rule, entry.backend, now), []).append(case)
-    for (rule, backend, now), cases in groups.items():
-        one, them = len(cases) == 1, "it" if len(cases) == 1 else "them"
-        named = ", ".join(cases[:_MOST_NAMED])
-        more = f" and {len(cases) - _MOST_NAMED} more" if len(cases) > _MOST_NAMED else ""
-        place = f"{rule} {named} on {backend}:" if one else f"{rule} on {backend}: {len(cases)} cases"
-        if now:
-            said = f"{'fails' if one else 'fail'} {now}; look at {them} again"
-        else:
-            said = f"{'does' if one else 'do'} not fail any more; remove {them}"
-        yield f"{place} {said}" + ("" if one else f": {named}{more}")
+_HEAD = """\
+# Known failures of the attnspec suite. They are reported, but do not fail a run. An entry whose cases
+# no longer fail is an error. Give each entry a reason, and a link to its issue.
+# An entry without cases covers all failures of its kind under its rule. Cases and backends may be patterns.
+"""
+#: The parts of the suite that a file may be written from. It then lacks the other cases.
+_PARTS = ("quick", "level", "chosen")
+_NEEDED, _KEYS = {"rule", "backend", "status", "reason"}, {"link", "cases"}
+
+
+def read_known(path: Path) -> tuple[Known, ...]:
+    """Read a file of known failures."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise SpecError(f"known failures: expected {path} to be TOML, got {one_line(str(error))}") from error
+    entries = document.get("known", [])
+    if set(document) - {"known", "part"} or not isinstance(entries, list):
+        got = one_line(", ".join(document))
+        raise SpecError(f"known failures: {path}: expected only entries [[known]], got {got}")
+    part = document.get("part", "")
+    if part not in ("", *_PARTS):
+        got = one_line(repr(part))
+        raise SpecError(f"known failures: {path}: part: expected one of {', '.join(_PARTS)}, got {got}")
+    return tuple(_entry(path, number, entry, part) for number, entry in enumerate(entries, start=1))
+
+
+def _entry(path: Path, number: int, entry: object, part: str) -> Known:
+    place = f"known failures: {path}, entry {number}"
+    if not isinstance(entry, dict) or not _NEEDED <= set(entry) <= _NEEDED | _KEYS:
+        got = one_line(", ".join(entry) if isinstance(entry, dict) else repr(entry))
+        raise SpecError(
+            f"{place}: expected rule, backend, status, reason, and optionally link and cases, got {got}"
+        )
+    for key in (_NEEDED | _KEYS) - {"cases"}:
+        text = entry.get(key, "")
+        if not isinstance(text, str) or (key in _NEEDED and not text.strip()):
+            raise SpecError(f"{place}: {key}: expected a text, got {one_line(repr(text))}")
+    if entry["rule"] not in {rule.id for rule in rules()}:
+        raise SpecError(f"{place}: rule: expected one of the standard, got {one_line(repr(entry['rule']))}")
+    if entry["status"] not in KINDS:
+        got = one_line(repr(entry["status"]))
+        raise SpecError(f"{place}: status: expected one of {', '.join(KINDS)}, got {got}")
+    cases = entry.get("cases", ["*"])
+    if not isinstance(cases, list) or not cases or not all(isinstance(case, str) and case for case in cases):
+        raise SpecError(
+            f"{place}: cases: expected names of cases, or no key cases, got {one_line(repr(cases))}"
+        )
+    return Known(**{**entry, "cases": tuple(entry.get("cases", ())), "part": part})
+
+
+def write_known(
+    path: Path,
+    results: Results,
+    before: Sequence[Known] = (),
+    describe: Callable[[Verdict], str] = lambda verdict: verdict.status,
+) -> tuple[int, tuple[str, ...]]:
+    """Write all failures of a run as known failures. A description of the first one is a first reason.
+
+    Entries that still apply are kept. Entries about other backends and about cases that were not
+    judged are kept too. A backend that was not judged completely gets no entries. If there is no
+    other backend, nothing is written.
+    """
+    subjects = results.subjects
+    cut = [one for one in subjects if one.problem or results.missing.get(one.name)]
+    problems = tuple(one.problem or f"backend {one.name}: it was not judged whole" for one in cut)
+    judged = {one.name for one in subjects if one not in cut}
+    if not judged:
+        return 0, problems
+    verdicts = [verdict for verdict in results.verdicts if verdict.backend in judged]
+    whole = results.whole and all(header.seed is None for header in results.headers)
+    kept = [*_kept(dict.fromkeys(before), judged, verdicts, whole=whole)]
+    failing = [verdict for verdict in verdicts if verdict.bad and verdict.main_rule]
+    entries = (*kept, *_new([verdict for verdict in failing if find_known(verdict, kept) is None], describe))
+    part = next((one.part for one in before), _part(results)) if not results.whole else ""
+    head = [_HEAD, *([f'part = "{part}"  # of the suite, that this was written from', ""] if part else [])]
+    write_whole(path, "\n".join([*head, *(line for entry in entries for line in _lines(entry))]))
+    return len(entries), problems
+
+
+def _part(results: Results) -> str:
+    """Return the part of the suite that was run, or the smallest of several."""
+    parts = {header.part for header in results.headers}
+    return next((part for part in reversed(_PARTS) if part in parts), "")
+
+
+def _kept(
+    before: Sequence[Known] | dict[Known, None], judged: set[str], verdicts: Sequence[Verdict], *, whole: bool
+) -> Iterator[Known]:
+    """Keep the cases of each entry to which it still applies or that were not judged."""
+    for entry in before:
+        if not any(map(entry.is_of, judged)):
+            yield entry
+            continue
+        its = [verdict for verdict in verdicts if entry.is_of(verdict.backend)]
+        holding = [verdict.case for verdict in its if entry.holds_of(verdict)]
+        came_to = {verdict.case for verdict in its}
+        cases = tuple(
+            case
+            for case in entry.cases or ("*",)
+            if any(fits(one, case) for one in holding)
+            or (not whole and (is_pattern(case) or case not in came_to))
+        )
+        if cases:
+            yield replace(entry, cases=cases if entry.cases else ())
+
+
+def _new(failing: Sequence[Verdict], describe: Callable[[Verdict], str]) -> Iterator[Known]:
+    """Make an entry of the cases that fail on one backend under one rule in one way."""
+    groups: dict[tuple[str, str, str], list[Verdict]] = {}
+    for verdict in failing:
+        groups.setdefault((verdict.main_rule, verdict.backend, kind(verdict)), []).append(verdict)
+    for (rule, backend, status), its in groups.items():
+        reason = f"not looked into yet: {(describe(its[0]) or status)[:120]}"
+        cases = tuple(sorted({verdict.case for verdict in its if verdict.case}))
+        yield Known(rule, backend, status, reason, "", cases)
+
+
+def _lines(entry: Known) -> Iterator[str]:
+    yield "[[known]]"
+    for key in ("rule", "backend", "status", "reason", "link"):
+        yield f"{key} = {_quoted(getattr(entry, key))}"
+    if entry.cases:
+        yield from ("cases = [", *(f"  {_quoted(case)}," for case in entry.cases), "]")
+    yield ""
+
+
+def _quoted(text: str) -> str:
+    """Quote a text for TOML, which does not allow lone surrogates."""
+    return json.dumps(text.encode("utf-8", "replace").decode(), ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,14 +1,51 @@
-"""Determines the levels that a backend reaches from its verdicts."""
+"""The results of each rule in the verdicts of a backend, and the levels that it reaches."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from attnspec import ConformanceLevel, SpecError, levels
-from attnspec.conformance.attribution.by_rule import NOT_SHOWN, by_rule
 from attnspec.conformance.verdict import Verdict
 
-#: The statuses with which a rule does not hold, the worst first.
+#: Results of a rule besides `attnspec.conformance.verdict.STATUSES`: a MAY that does not hold, and a known
+#: failure.
+NOT_SHOWN, KNOWN = "not shown", "known"
+#: The results with which a rule does not hold, the worst first.
 _AGAINST = ("fail", "error", "deviation", "should not met", NOT_SHOWN)
+
+
+def rule_results(verdict: Verdict) -> dict[str, str]:
+    """Return the result of each rule of a verdict.
+
+    A verdict that breaks one rule says nothing about its other rules. With a declared
+    deviation from one rule, the other rules hold. An error counts for every rule.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.attribution.levels import rule_results
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> rule_results(Verdict("b", "c-float32", "", ("MASK-1", "MASK-6"), "deviation", rule="MASK-6"))
+    {'MASK-1': 'pass', 'MASK-6': 'deviation'}
+    >>> rule_results(Verdict("b", "c-float32", "", ("NUM-10",), "unsupported", rule="NUM-10"))
+    {'NUM-10': 'not shown'}
+    """
+    rule = verdict.main_rule
+    if verdict.status == "deviation":
+        return dict.fromkeys(verdict.rules, "pass") | {rule: verdict.status}
+    if verdict.status in ("fail", "should not met"):
+        return {rule: verdict.status}
+    if verdict.status == "unsupported" and verdict.rule:
+        return {rule: NOT_SHOWN}
+    return dict.fromkeys(verdict.rules or (rule,), verdict.status)
+
+
+def count_by_rule(verdicts: Iterable[Verdict], known: Collection[Verdict] = ()) -> dict[str, Counter[str]]:
+    """Count the results of each rule in the verdicts of one backend."""
+    counts: dict[str, Counter[str]] = {}
+    for verdict in verdicts:
+        for rule, status in rule_results(verdict).items():
+            counts.setdefault(rule, Counter())[KNOWN if verdict in known else status] += 1
+    return counts
 
 
 @dataclass(frozen=True)
@@ -33,21 +70,14 @@ class Standing:
 
 
 def standings(verdicts: Iterable[Verdict]) -> tuple[Standing, ...]:
-    """Determine for every level whether one backend reaches it.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.attribution.levels import standings
-    >>> any(standing.reached for standing in standings([]))
-    False
-    """
-    found = list(verdicts)
-    counted = by_rule(found)
-    needed = {(verdict.dtype, verdict.accuracy) for verdict in found if verdict.accuracy}
+    """Determine for every level whether one backend reaches it."""
+    verdicts = list(verdicts)
+    counts = count_by_rule(verdicts)
+    needed = {(verdict.dtype, verdict.accuracy) for verdict in verdicts if verdict.accuracy}
     done: dict[str, Standing] = {}
     for level in levels():
         missing = dict(done[level.builds_on].missing) if level.builds_on else {}
-        missing |= _missing(level, counted)
+        missing |= _missing(level, counts)
         if level.accuracy:
             loose = [f"class {name} in {dtype}" for dtype, name in sorted(needed) if name != level.accuracy]
             missing = {"NUM-3": ", ".join(loose)} | missing if loose else missing
@@ -72,15 +102,10 @@ def chain(name: str) -> tuple[ConformanceLevel, ...]:
 
 
 def rules_of(name: str) -> tuple[str, ...]:
-    """Return the rules of a level and of the levels that it builds on.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.attribution.levels import rules_of
-    >>> "SOFT-1" in rules_of("masked"), "HEAD-1" in rules_of("masked")
-    (True, False)
-    """
-    return tuple(dict.fromkeys(r for one in chain(name) for r in (*one.rules, *one.where_offered)))
+    """Return the rules of a level and of the levels that it builds on."""
+    return tuple(
+        dict.fromkeys(rule for level in chain(name) for rule in (*level.rules, *level.where_offered))
+    )
 
 
 def check_required(required: str | None, part: str, level: str) -> None:
@@ -100,19 +125,14 @@ def check_required(required: str | None, part: str, level: str) -> None:
     chain(required)
     if part not in ("whole", "level"):
         raise SpecError("--require: expected a whole run or --level, got a part of the suite")
-    if level and required not in (one.name for one in chain(level)):
+    if level and required not in (built.name for built in chain(level)):
         raise SpecError(f"--require: expected a level that --level {level} tests, got {required}")
 
 
-def reached(verdicts: Iterable[Verdict]) -> tuple[str, ...]:
-    """Return the levels that one backend reaches."""
-    return tuple(standing.level for standing in standings(verdicts) if standing.reached)
-
-
-def _missing(level: ConformanceLevel, counted: Mapping[str, Collection[str]]) -> dict[str, str]:
+def _missing(level: ConformanceLevel, counts: Mapping[str, Collection[str]]) -> dict[str, str]:
     missing: dict[str, str] = {}
     for rule in (*level.rules, *level.where_offered):
-        statuses = counted.get(rule, ())
+        statuses = counts.get(rule, ())
         bad = [status for status in _AGAINST if status in statuses]
         if bad:
             missing[rule] = bad[0]

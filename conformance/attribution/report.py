@@ -1,27 +1,21 @@
-"""The content of a report in any format: sorted failures, levels, and the outcome."""
+"""The content of a report in any format: findings, known failures, levels, and the outcome."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
 
-from attnspec.conformance.attribution.by_rule import says
+from attnspec.conformance.attribution.causes import findings, unmet
+from attnspec.conformance.attribution.finding import Diagnosis, Finding
 from attnspec.conformance.attribution.known_failures import Known, Sorted, sort_failures
-from attnspec.conformance.attribution.levels import Standing, chain, rules_of, standings
+from attnspec.conformance.attribution.levels import Standing, chain, rule_results, rules_of, standings
 from attnspec.conformance.results import Results, Subject
 from attnspec.conformance.verdict import Verdict
 
 
 class Outcome(Enum):
-    """How a run ended. The value is the exit status; 2 is reserved for a wrong command line.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.attribution.report import Outcome
-    >>> Outcome.NOT_WHOLE.status
-    4
-    """
+    """How a run ended. The value is the exit status; 2 is reserved for a wrong command line."""
 
     GOOD = 0
     FAILS = 1
@@ -50,26 +44,42 @@ class Report:
         The level that decides whether the run is good. Empty if all rules do.
     pages : Path or None
         The first page of the folder of pages that was written for the same run.
+    diagnoses : mapping of str to Diagnosis
+        The diagnosis of each backend that has one.
     """
 
     results: Results
     known: Sequence[Known] = ()
     required: str = ""
     pages: Path | None = None
+    diagnoses: Mapping[str, Diagnosis] = field(default_factory=dict)
 
     @cached_property
-    def told(self) -> Results:
+    def reported(self) -> Results:
         """The results to report. For a run of one level, those of its rules."""
         if not self.results.level:
             return self.results
         rules = {*rules_of(self.results.level)}
         verdicts = self.results.verdicts
-        return replace(self.results, verdicts=tuple(one for one in verdicts if rules & {*says(one)}))
+        return replace(
+            self.results,
+            verdicts=tuple(verdict for verdict in verdicts if rules & {*rule_results(verdict)}),
+        )
 
     @cached_property
     def failures(self) -> Sorted:
         """The new and known failures, and the stale entries."""
-        return sort_failures(self.told, self.known)
+        return sort_failures(self.reported, self.known)
+
+    @cached_property
+    def findings(self) -> list[Finding]:
+        """The causes of the new failures of each backend, the most important first."""
+        return findings(self.failures.new, self.results.verdicts, seed=self.seed, diagnoses=self.diagnoses)
+
+    @cached_property
+    def unmet(self) -> list[Finding]:
+        """A finding for each SHOULD that a backend does not meet."""
+        return unmet(self.reported.verdicts)
 
     @cached_property
     def known_verdicts(self) -> frozenset[Verdict]:
@@ -77,22 +87,24 @@ class Report:
         return frozenset(verdict for verdict, _ in self.failures.known)
 
     @cached_property
-    def outcome(self) -> "Outcome":
+    def outcome(self) -> Outcome:
         """How the run ended, by the gravest event."""
-        found = {self.outcome_of(subject) for subject in self.results.subjects} or {Outcome.NOT_LOADED}
+        outcomes = {self.outcome_of(subject) for subject in self.results.subjects} or {Outcome.NOT_LOADED}
         if self.failures.stale and not self.required:
-            found.add(Outcome.FAILS)
-        return next(one for one in _GRAVEST_FIRST if one in found)
+            outcomes.add(Outcome.FAILS)
+        return next(outcome for outcome in _GRAVEST_FIRST if outcome in outcomes)
 
-    def outcome_of(self, subject: Subject) -> "Outcome":
+    def outcome_of(self, subject: Subject) -> Outcome:
         """How the run ended for one backend."""
-        asked = {verdict.status for verdict in self._all_of.get(subject.name, ())}
-        if subject.problem and not asked:
+        statuses = {verdict.status for verdict in self._all_verdicts.get(subject.name, ())}
+        if subject.problem and not statuses:
             return Outcome.NOT_LOADED
-        whole = not subject.problem and not self.results.missing.get(subject.name) and asked - {"unsupported"}
+        missing = subject.problem or self.results.missing.get(subject.name)
+        whole = not missing and statuses - {"unsupported"}
         if self.required:
-            reached = any(one.reached for one in self.standings(subject) if one.level == self.required)
-            return Outcome.NOT_WHOLE if not whole else Outcome.GOOD if reached else Outcome.FAILS
+            if not whole:
+                return Outcome.NOT_WHOLE
+            return Outcome.GOOD if self.required in self.levels_reached(subject) else Outcome.FAILS
         if any(verdict.backend == subject.name for verdict in self.failures.new):
             return Outcome.FAILS
         return Outcome.GOOD if whole else Outcome.NOT_WHOLE
@@ -110,29 +122,33 @@ class Report:
 
     def verdicts(self, subject: Subject) -> list[Verdict]:
         """Return the verdicts of one backend."""
-        return self._told_of.get(subject.name, [])
+        return self._reported_verdicts.get(subject.name, [])
 
     @cached_property
-    def _all_of(self) -> dict[str, list[Verdict]]:
+    def _all_verdicts(self) -> dict[str, list[Verdict]]:
         return _by_backend(self.results)
 
     @cached_property
-    def _told_of(self) -> dict[str, list[Verdict]]:
-        return _by_backend(self.told)
+    def _reported_verdicts(self) -> dict[str, list[Verdict]]:
+        return _by_backend(self.reported)
 
     def standings(self, subject: Subject) -> tuple[Standing, ...]:
         """Return the standings of one backend for each level that was tested completely."""
         level = self.results.level
-        not_told = not self.results.whole and not level
-        if not_told or subject.problem or self.results.missing.get(subject.name):
+        partial = not self.results.whole and not level
+        if partial or subject.problem or self.results.missing.get(subject.name):
             return ()
-        found = standings(self.verdicts(subject))
-        asked = {one.name for one in chain(level)} if level else {one.level for one in found}
-        return tuple(one for one in found if one.level in asked)
+        every = standings(self.verdicts(subject))
+        tested = {built.name for built in chain(level)} if level else {standing.level for standing in every}
+        return tuple(standing for standing in every if standing.level in tested)
+
+    def levels_reached(self, subject: Subject) -> tuple[str, ...]:
+        """Return the levels that a backend reaches."""
+        return tuple(standing.level for standing in self.standings(subject) if standing.reached)
 
 
 def _by_backend(results: Results) -> dict[str, list[Verdict]]:
-    found: dict[str, list[Verdict]] = {}
+    groups: dict[str, list[Verdict]] = {}
     for verdict in results.verdicts:
-        found.setdefault(verdict.backend, []).append(verdict)
-    return found
+        groups.setdefault(verdict.backend, []).append(verdict)
+    return groups

@@ -38,12 +38,11 @@ def judge_all(
     **reports: Path | None,
 ) -> None:
     """Check the arguments, run, print, write the reports, and exit with the status of the run."""
-    from attnspec.conformance.attribution.known_failures import find_known
-    from attnspec.conformance.attribution.known_file import read_known
+    from attnspec.conformance.attribution.known_failures import find_known, read_known
     from attnspec.conformance.attribution.levels import check_required
     from attnspec.conformance.attribution.report import Outcome, Report
+    from attnspec.conformance.files import check_writable
     from attnspec.conformance.outside import one_line
-    from attnspec.conformance.render.files import check_writable
     from attnspec.conformance.render.screen import screen, wants_color
     from attnspec.conformance.run.resume import unfinished
     from attnspec.conformance.run.run import run_all
@@ -75,9 +74,9 @@ def judge_all(
         known=earlier,
     )
     pages = html / "index.html" if html and ran.results.subjects else None
-    report = Report(ran.results, known, require or "", pages)
+    report = Report(ran.results, known, require or "", pages, ran.diagnoses)
     try:
-        click.echo(screen(report, color=wants_color(), diagnoses=ran.diagnoses, every=every), nl=False)
+        click.echo(screen(report, color=wants_color(), every=every), nl=False)
     finally:  # the pipe that standard output goes to may be closed
         _write(report, wanted, html)
     if ran.problem:
@@ -86,9 +85,10 @@ def judge_all(
         sys.exit(128 + ran.signal)
     status = report.outcome.status
     if write_known_failures:
-        from attnspec.conformance.attribution.known_file import write_known
+        from attnspec.conformance.attribution.known_failures import write_known
+        from attnspec.conformance.render.text import result_line
 
-        number, problems = write_known(write_known_failures, report.told, (*known, *before))
+        number, problems = write_known(write_known_failures, report.reported, (*known, *before), result_line)
         for problem in problems:
             click.echo(f"known failures: not written: {one_line(problem)}")
         if number or not problems:
@@ -109,7 +109,7 @@ def _jobs(said: str) -> int:
 
 def _write(report: Report, wanted: Sequence[tuple[formats.Format, Path]], html: Path | None) -> None:
     """Write every report that can be written, then raise for those that could not."""
-    from attnspec.conformance.render.files import write_whole
+    from attnspec.conformance.files import write_whole
     from attnspec.conformance.render.html import write
 
     errors = []

@@ -30,7 +30,7 @@ def report(results: tuple[Path, ...], folder: Path, markdown: Path | None) -> No
     In a GitHub workflow, and without --markdown, the summary of the run gets the results and a link.
     """
     from attnspec.conformance.attribution.report import Report
-    from attnspec.conformance.render.files import check_writable, write_whole
+    from attnspec.conformance.files import check_writable, write_whole
     from attnspec.conformance.render.html import write
     from attnspec.conformance.render.html.summary import add_summary
     from attnspec.conformance.render.markdown import to_markdown

@@ -5,7 +5,7 @@ from xml.sax.saxutils import escape
 
 from attnspec import levels
 from attnspec.conformance.attribution.report import Outcome, Report
-from attnspec.conformance.render.headline import reached_by
+from attnspec.conformance.render.summary import common_levels
 
 _LABEL = "attnspec"
 #: The number of levels for which a badge has room.
@@ -19,36 +19,20 @@ _COLORS = {"good": ("brightgreen", "#4c1"), "part": ("yellow", "#dfb317"), "bad"
 
 
 def to_json(report: Report) -> str:
-    r"""Return as JSON the levels that all backends of a run reach, or that the run does not conform.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.attribution.report import Report
-    >>> from attnspec.conformance.render.badge import to_json
-    >>> from attnspec.conformance.results import Results
-    >>> to_json(Report(Results((), ())))
-    '{"schemaVersion": 1, "label": "attnspec", "message": "not judged", "color": "red"}\n'
-    """
-    message, mood = _said(report)
+    """Return as JSON the levels that all backends of a run reach, or that the run does not conform."""
+    message, mood = _message(report)
     badge = {"schemaVersion": 1, "label": _LABEL, "message": message, "color": _COLORS[mood][0]}
     return json.dumps(badge) + "\n"
 
 
 def to_svg(report: Report) -> str:
     """Return the same as an image."""
-    message, mood = _said(report)
-    return drawn(_LABEL, message, mood)
+    message, mood = _message(report)
+    return badge_svg(_LABEL, message, mood)
 
 
-def drawn(label: str, message: str, mood: str) -> str:
-    """Return an image with a label, and a message on the colour of ``good``, ``part`` or ``bad``.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.render.badge import drawn
-    >>> "<title>attnspec core: reached</title>" in drawn("attnspec core", "reached", "good")
-    True
-    """
+def badge_svg(label: str, message: str, mood: str) -> str:
+    """Return an image with a label, and a message on the colour of ``good``, ``part`` or ``bad``."""
     widths = [12 + 7 * len(text) for text in (label, message)]
     whole, middle = sum(widths), widths[0] + widths[1] / 2
     name, text = escape(label), escape(message)
@@ -62,7 +46,7 @@ def drawn(label: str, message: str, mood: str) -> str:
     )
 
 
-def _said(report: Report) -> tuple[str, str]:
+def _message(report: Report) -> tuple[str, str]:
     if not report.good:
         return _NOT_GOOD[report.outcome], "bad"
     subjects = report.results.subjects
@@ -70,8 +54,7 @@ def _said(report: Report) -> tuple[str, str]:
     more = f", {known} known failure{'s' * (known > 1)}" if known else ""
     if not all(map(report.standings, subjects)):
         return f"part of the suite passes{more}", "part"
-    first, *others = (reached_by(report, subject) for subject in subjects)
-    reached = [name for name in first if all(name in its for its in others)]
+    reached = common_levels(report)
     more += ", others fail" if report.failures.new else ""  # outside of the level that is required
     return _named(reached) + more, "good" if reached and not more else "part"
 

@@ -4,10 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from attnspec import SpecError
-from attnspec.conformance.attribution.by_rule import about
 from attnspec.conformance.attribution.known_failures import kind
 from attnspec.conformance.outside import one_line
-from attnspec.conformance.render.text import line
+from attnspec.conformance.render.text import verdict_line
 from attnspec.conformance.results import Results
 from attnspec.conformance.verdict import Verdict
 
@@ -39,7 +38,7 @@ class Change:
         if before is None or after is None:
             return "regressions" if before is not None else "changed" if after is not None else ""
         if before.bad and after.bad:
-            return "changed" if (kind(before), about(before)) != (kind(after), about(after)) else ""
+            return "changed" if (kind(before), before.main_rule) != (kind(after), after.main_rule) else ""
         if before.status == after.status:
             return ""
         if before.bad or before.status == "unsupported":
@@ -51,8 +50,10 @@ class Change:
 
     def __str__(self) -> str:
         statuses = (one.status if one else "not judged" for one in (self.before, self.after))
-        told = next((one for one in (self.after, self.before) if one and one.status != "pass"), None)
-        return one_line(f"{self.case}: {' -> '.join(statuses)}{f': {line(told)}' if told else ''}")
+        verdict = next((one for one in (self.after, self.before) if one and one.status != "pass"), None)
+        return one_line(
+            f"{self.case}: {' -> '.join(statuses)}{f': {verdict_line(verdict)}' if verdict else ''}"
+        )
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ def _planned(results: Results, name: str) -> dict[str, Verdict | None]:
     for verdict in results.verdicts:
         if verdict.backend == name:
             # A declaration that was not shown belongs to no case.
-            found[verdict.case or f"{about(verdict)} {verdict.reason}"] = verdict
+            found[verdict.case or f"{verdict.main_rule} {verdict.reason}"] = verdict
     return found
 
 

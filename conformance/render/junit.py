@@ -3,13 +3,10 @@
 from xml.etree import ElementTree as ET
 
 from attnspec import rules
-from attnspec.conformance.attribution.by_rule import about
 from attnspec.conformance.attribution.report import Outcome, Report
 from attnspec.conformance.outside import plain
-from attnspec.conformance.render.headline import headline_of
-from attnspec.conformance.render.links import address
-from attnspec.conformance.render.summary import levels, totals
-from attnspec.conformance.render.text import finding, line, said
+from attnspec.conformance.render.summary import backend_headline, levels_line, stale_line, totals
+from attnspec.conformance.render.text import result_line, verdict_line, verdict_text, web_address
 from attnspec.conformance.results import Subject
 from attnspec.conformance.verdict import Verdict
 
@@ -19,16 +16,6 @@ def to_junit(report: Report) -> str:
 
     Errors include planned cases that were not judged. Unsupported cases and known failures are
     skipped, with the reason. Deviations and unmet SHOULDs pass, with a note.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.attribution.report import Outcome, Report
-    >>> from attnspec.conformance.render.junit import to_junit
-    >>> from attnspec.conformance.results import Results, Subject
-    >>> from attnspec.conformance.verdict import Verdict
-    >>> verdict = Verdict("b", "masking-004-float32", "", ("MASK-1",), "fail")
-    >>> "<failure" in to_junit(Report(Results((Subject("b", "numpy", "2"),), (verdict,))))
-    True
     """
     root = ET.Element("testsuites", name="attnspec")
     known = {
@@ -46,7 +33,7 @@ def to_junit(report: Report) -> str:
     if report.failures.stale:
         number = str(len(report.failures.stale))
         suite = ET.SubElement(root, "testsuite", name="known failures", tests=number, errors=number)
-        for text in report.failures.stale:
+        for text in map(stale_line, report.failures.stale):
             _error(suite, text, text)
     ET.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
@@ -74,15 +61,15 @@ def _lost(report: Report, subject: Subject) -> tuple[str, ...]:
 
 
 def _properties(suite: ET.Element, report: Report, subject: Subject) -> None:
-    said_of = {
+    values = {
         "library": f"{subject.library} {subject.version}",
-        "headline": headline_of(report, subject),
-        "levels": levels(report, subject),
+        "headline": backend_headline(report, subject),
+        "levels": levels_line(report, subject),
         "totals": "; ".join(totals(report.verdicts(subject), report.known_verdicts)),
         "note": subject.note,
     }
     properties = ET.SubElement(suite, "properties")
-    for name, value in said_of.items():
+    for name, value in values.items():
         if value:
             ET.SubElement(properties, "property", name=name, value=plain(value))
 
@@ -93,23 +80,23 @@ def _error(suite: ET.Element, name: str, message: str) -> None:
 
 
 def _case(suite: ET.Element, verdict: Verdict, known: str, seed: int | None) -> None:
-    rule = plain(about(verdict)) or "attnspec"
+    rule = plain(verdict.main_rule) or "attnspec"
     took = f"{verdict.seconds:.4f}"
     name = plain(verdict.case)
     case = ET.SubElement(suite, "testcase", classname=f"attnspec.{rule}", name=name, time=took)
     if known or verdict.status == "unsupported":
-        ET.SubElement(case, "skipped", message=plain(known) or finding(verdict))
+        ET.SubElement(case, "skipped", message=plain(known) or result_line(verdict))
     elif verdict.bad:
         tag = "failure" if verdict.status == "fail" else "error"
-        found = ET.SubElement(case, tag, message=plain(line(verdict)), type=rule)
-        found.text = f"{said(verdict, seed)}\n{_where(rule)}".strip()
+        element = ET.SubElement(case, tag, message=plain(verdict_line(verdict)), type=rule)
+        element.text = f"{verdict_text(verdict, seed)}\n{_where(rule)}".strip()
     elif verdict.status != "pass":
-        ET.SubElement(case, "system-out").text = f"{verdict.status}: {finding(verdict)}"
+        ET.SubElement(case, "system-out").text = f"{verdict.status}: {result_line(verdict)}"
 
 
 def _where(rule_id: str) -> str:
     """Return the address of a rule."""
-    rule = next((one for one in rules() if one.id == rule_id), None)
+    rule = next((rule for rule in rules() if rule.id == rule_id), None)
     if rule is None:
         return ""
-    return f"the rule: {address(rule) or f'attnspec explain {rule.id}'}"
+    return f"the rule: {web_address(rule) or f'attnspec explain {rule.id}'}"

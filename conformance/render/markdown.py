@@ -7,14 +7,20 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from attnspec import find_rule, rules
-from attnspec.conformance.attribution.by_rule import about
-from attnspec.conformance.attribution.failures import Example, broken
+from attnspec.conformance.attribution.finding import Finding
 from attnspec.conformance.attribution.report import Outcome, Report
 from attnspec.conformance.outside import cut, plain
-from attnspec.conformance.render.headline import headline, headline_of, why_not_whole
-from attnspec.conformance.render.links import address
-from attnspec.conformance.render.summary import COUNTED, counts
-from attnspec.conformance.render.text import details, title
+from attnspec.conformance.render.finding import finding_details, finding_title
+from attnspec.conformance.render.summary import (
+    COUNTED,
+    backend_headline,
+    count_statuses,
+    headline,
+    other_part_line,
+    stale_line,
+    why_not_whole,
+)
+from attnspec.conformance.render.text import web_address
 from attnspec.conformance.results import Subject
 
 #: The largest number of failures that are shown, and of cases that are named. The rest is counted.
@@ -40,20 +46,19 @@ def to_markdown(report: Report) -> str:
     """
     lines = [f"## attnspec: {_text(headline(report))}", "", *_table(report), ""]
     for subject in report.results.subjects:
-        lines += _said_of(report, subject)
+        lines += _backend_lines(report, subject)
     if report.pages:
         lines += ["", pages_line(report.pages)]
-    examples = broken(report.failures.new, report.results.verdicts)
-    for example in examples[:_MOST_SHOWN]:
-        lines += _details(example, report.seed)
-    if len(examples) > _MOST_SHOWN:
-        lines += ["", f"and failures under {len(examples) - _MOST_SHOWN} more rules"]
+    for finding in report.findings[:_MOST_SHOWN]:
+        lines += _details(finding)
+    if len(report.findings) > _MOST_SHOWN:
+        lines += ["", f"and failures under {len(report.findings) - _MOST_SHOWN} more rules"]
     lines += _known(report)
-    if report.failures.hint:
-        lines += ["", _text(report.failures.hint)]
+    if report.failures.parts:
+        lines += ["", _text(other_part_line(report.failures.parts))]
     if report.failures.stale:
         lines += ["", "Entries of known failures that no longer apply:", ""]
-        lines += [f"- {code(text)}" for text in report.failures.stale]
+        lines += [f"- {code(stale_line(stale))}" for stale in report.failures.stale]
     return "\n".join(lines) + "\n"
 
 
@@ -77,9 +82,9 @@ def pages_line(first: Path, environment: Mapping[str, str] | None = None) -> str
     return line
 
 
-def _said_of(report: Report, subject: Subject) -> Iterator[str]:
+def _backend_lines(report: Report, subject: Subject) -> Iterator[str]:
     """Write the result of one backend, and the cases that were not judged."""
-    yield f"- {code(subject.name)}: {_text(headline_of(report, subject))}"
+    yield f"- {code(subject.name)}: {_text(backend_headline(report, subject))}"
     if subject.problem:
         yield f"- **error**: {code(subject.problem)}"
     if why := why_not_whole(report, subject):
@@ -98,41 +103,42 @@ def _table(report: Report) -> Iterator[str]:
     yield "| --- " * (len(COUNTED) + 3) + "|"
     for subject in report.results.subjects:
         for name, refusal in (("values", False), ("refusals", True)):
-            its = [one for one in report.verdicts(subject) if one.refusal == refusal]
-            counted = counts(its, report.known_verdicts)
+            verdicts = [verdict for verdict in report.verdicts(subject) if verdict.refusal == refusal]
+            counts = count_statuses(verdicts, report.known_verdicts)
             cells = [code(subject.name), code(f"{subject.library} {subject.version}"), name]
             # In a table a bar ends a cell, even within code.
             cells = [cell.replace("|", "\\|") for cell in cells]
-            yield f"| {' | '.join((*cells, *(str(counted[status]) for status in COUNTED)))} |"
+            yield f"| {' | '.join((*cells, *(str(counts[status]) for status in COUNTED)))} |"
 
 
-def _details(example: Example, seed: int | None) -> Iterator[str]:
-    found = details(example.verdict, seed, example.cause)
+def _details(finding: Finding) -> Iterator[str]:
+    text = finding_details(finding)
     fence = "```"
-    while fence in found:
+    while fence in text:
         fence += "`"
-    more = f" (and {example.more} more)" if example.more else ""
-    rule = next((one for one in rules() if one.id == about(example.verdict)), None)
-    where = address(rule) if rule else ""
+    others = finding.others[finding.rule]
+    more = f" (and {others} more)" if others else ""
+    rule = next((rule for rule in rules() if rule.id == finding.rule), None)
+    where = web_address(rule) if rule else ""
     link = f' (<a href="{_html(where)}">the rule</a>)' if where else ""
     yield from (
         "",
-        f"<details><summary>{_html(plain(title(example.verdict, example.cause)))}{more}{link}</summary>",
+        f"<details><summary>{_html(plain(finding_title(finding)))}{more}{link}</summary>",
         "",
     )
-    yield from (f"{fence}text", found, fence)
+    yield from (f"{fence}text", text, fence)
     if rule and not where:
         yield from ("", f"The rule in full: `attnspec explain {rule.id}`")
     yield from ("", "</details>")
 
 
 def _known(report: Report) -> Iterator[str]:
-    counted = Counter(entry for _, entry in report.failures.known)
-    if counted:
+    counts = Counter(entry for _, entry in report.failures.known)
+    if counts:
         yield from ("", "Known failures:", "")
-    for entry, number in counted.items():
+    for entry, number in counts.items():
         rule = find_rule(entry.rule)
-        name = f"[{rule.id}]({address(rule)})" if address(rule) else rule.id
+        name = f"[{rule.id}]({web_address(rule)})" if web_address(rule) else rule.id
         link = f" ([link]({entry.link}))" if _ADDRESS.fullmatch(entry.link) else ""
         link = link or (f" ({code(entry.link)})" if entry.link else "")
         yield f"- {name} {rule.title}: known, {number} case{'s' * (number != 1)}, {code(entry.reason)}{link}"

@@ -83,18 +83,18 @@ def _is_judged_again(verdict: Verdict) -> bool:
     return several or bits or verdict.rule in ("NUM-4", "ERR-12")
 
 
-def judged_again(verdict: Verdict, seed: int | None = None) -> str:
+def check_command(verdict: Verdict, seed: int | None = None) -> str:
     """Write the command that judges the case of a verdict again, in a process of its own.
 
     Examples
     --------
-    >>> from attnspec.conformance.render.reproduction import judged_again
+    >>> from attnspec.conformance.render.reproduction import check_command
     >>> from attnspec.conformance.verdict import Verdict
-    >>> judged_again(Verdict("m:f?dtype=float16", "a-1-float16", "", ("MASK-6",), "error"), seed=7)
+    >>> check_command(Verdict("m:f?dtype=float16", "a-1-float16", "", ("MASK-6",), "error"), seed=7)
     "attnspec check 'm:f?dtype=float16' --seed 7 --case a-1-float16"
-    >>> judged_again(Verdict("program:./a.out -v", "a-1-float32", "", ("MASK-6",), "error"))
+    >>> check_command(Verdict("program:./a.out -v", "a-1-float32", "", ("MASK-6",), "error"))
     "attnspec check --program './a.out -v' --case a-1-float32"
-    >>> judged_again(Verdict("untrusted:m:f", "a-1-float32", "", ("MASK-6",), "error"), seed=7)
+    >>> check_command(Verdict("untrusted:m:f", "a-1-float32", "", ("MASK-6",), "error"), seed=7)
     'attnspec check m:f --untrusted --seed 7 --case a-1-float32'
     """
     drawn = [] if seed is None else ["--seed", str(seed)]
@@ -109,14 +109,14 @@ def judged_again(verdict: Verdict, seed: int | None = None) -> str:
     return shlex.join(["attnspec", "check", *name, *sized, *drawn, "--case", verdict.case])
 
 
-def dumped(verdict: Verdict, seed: int | None = None) -> str:
+def dump_command(verdict: Verdict, seed: int | None = None) -> str:
     """Write the command that dumps the call of a program, for a debugger. Empty for other backends.
 
     Examples
     --------
-    >>> from attnspec.conformance.render.reproduction import dumped
+    >>> from attnspec.conformance.render.reproduction import dump_command
     >>> from attnspec.conformance.verdict import Verdict
-    >>> dumped(Verdict("program:./a.out -v", "a-1-float32", "", ("MASK-6",), "error"))
+    >>> dump_command(Verdict("program:./a.out -v", "a-1-float32", "", ("MASK-6",), "error"))
     "attnspec dump --case a-1-float32 --program './a.out -v' FOLDER"
     """
     if not verdict.case or not verdict.backend.startswith(PROGRAM):

@@ -4,63 +4,102 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 
 from rich.console import Console
+from rich.style import Style
+from rich.table import Table
 from rich.text import Text
 
-from attnspec.conformance.attribution.by_rule import about
-from attnspec.conformance.attribution.failures import Example, broken, unmet
-from attnspec.conformance.attribution.messages import never_returned
+from attnspec import Rule, rules
+from attnspec.conformance.attribution.causes import never_returns
+from attnspec.conformance.attribution.levels import KNOWN, NOT_SHOWN, count_by_rule, rule_results, rules_of
 from attnspec.conformance.attribution.report import Outcome, Report
 from attnspec.conformance.outside import one_line, plain
-from attnspec.conformance.render.cell import STYLES
-from attnspec.conformance.render.headline import headline_of, why_not_whole
-from attnspec.conformance.render.not_offered import not_offered
-from attnspec.conformance.render.summary import gradients, left_out, run, time, totals, used
-from attnspec.conformance.render.table import tables
-from attnspec.conformance.render.text import brief, said
+from attnspec.conformance.render.finding import diagnosis_text, finding_text
+from attnspec.conformance.render.summary import (
+    backend_headline,
+    backend_lines,
+    other_part_line,
+    run_line,
+    stale_line,
+    unmet_line,
+    why_not_whole,
+)
+from attnspec.conformance.render.text import address
+from attnspec.conformance.results import Subject
 
 #: The number of lines of an error that are shown.
 _MOST_LINES = 12
+#: A rule with only these results has no row.
+_PLAIN = frozenset({"pass", "unsupported"})
+#: The widths of columns: of a rule's id or a chapter's name, of a backend, of a title.
+_RULE, _BACKEND, _TITLE = 10, 18, (20, 44)
+#: The smallest width of the column of a single backend, so that its cells are not wrapped.
+_ALONE = 22
+#: The additional width of a column, and of the last line.
+_EDGES, _END = 3, 1
+#: If more rules than this fail, only some of each chapter have a row.
+_MOST_FAILING, _WORST = 8, 2
+#: If nothing of some chapters is offered, they share one row.
+_TWO = 2
+#: A partial run with at most this many rules has a row for each rule.
+_FEW = 12
+#: The colour of each result of a rule.
+STYLES: Mapping[str, str] = MappingProxyType(
+    {
+        "pass": "green",
+        "fail": "bold red",
+        "error": "bold red",
+        KNOWN: "yellow",
+        "deviation": "yellow",
+        "should not met": "yellow",
+        NOT_SHOWN: "dim",
+        "unsupported": "dim",
+    }
+)
+#: The words for results that do not hold, the gravest first. Those of one line may be combined.
+_WORDS = (
+    (("fail", "FAIL"), ("error", "ERROR"), (KNOWN, "known")),
+    (("deviation", "deviation"), ("should not met", "not met")),
+    ((NOT_SHOWN, "not shown"),),
+)
 
 
-def screen(
-    report: Report,
-    *,
-    color: bool = False,
-    width: int | None = None,
-    diagnoses: Mapping[str, str] | None = None,
-    every: bool = False,
-) -> str:
+def screen(report: Report, *, color: bool = False, width: int | None = None, every: bool = False) -> str:
     """Write the report of a run for a terminal."""
     width = width or shutil.get_terminal_size().columns
     console = Console(force_terminal=color, no_color=not color, width=width, highlight=False)
     with console.capture() as capture:
         console.print()
-        for example in broken(report.failures.new, report.results.verdicts):
-            console.print(Text(shown(example, report.seed) + "\n"), soft_wrap=True)
-        for name, text in (diagnoses or {}).items():
-            console.print(Text(plain(f"{name}: {text}\n")), soft_wrap=True)
+        for finding in report.findings:
+            console.print(Text(finding_text(finding) + "\n"), soft_wrap=True)
+        for finding in report.findings:
+            if finding.diagnosis:
+                text = plain(f"{finding.backend}: {diagnosis_text(finding.diagnosis)}\n")
+                console.print(Text(text), soft_wrap=True)
         # A table in which each row is an error says no more than the block.
-        for table in tables(report, width, every=every) if every or not _raise(report) else ():
+        for table in _tables(report, width, every=every) if every or not _only_raises(report) else ():
             console.print(table)
         for text, style in _lines(report):
             # Errors are not wrapped, so that commands and paths in them can be copied.
-            shown_as = _indented(text) if style == STYLES["error"] else _folded(one_line(text), width)
-            console.print(Text(shown_as, style=style), soft_wrap=True)
+            line = _indented(text) if style == STYLES["error"] else _folded(one_line(text), width)
+            console.print(Text(line, style=style), soft_wrap=True)
     return capture.get()
-
-
-def _raise(report: Report) -> bool:
-    """Whether every call of every backend raises."""
-    return all(never_returned(report.verdicts(subject)) for subject in report.results.subjects)
 
 
 def wants_color() -> bool:
     """Whether standard output is a terminal with colours, and the environment does not disable them."""
     dumb = os.environ.get("TERM") == "dumb" or bool(os.environ.get("NO_COLOR"))
     return sys.stdout.isatty() and not dumb
+
+
+def _only_raises(report: Report) -> bool:
+    """Whether no call of any backend returns."""
+    return all(never_returns(report.verdicts(subject)) for subject in report.results.subjects)
 
 
 def _indented(text: str) -> str:
@@ -75,57 +114,207 @@ def _folded(text: str, width: int) -> str:
     )
 
 
-def shown(example: Example, seed: int | None = None) -> str:
-    """Write a failure, with the other failures of its cause.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.attribution.failures import broken
-    >>> from attnspec.conformance.render.screen import shown
-    >>> from attnspec.conformance.verdict import Verdict
-    >>> failing = [Verdict("b", f"{rule}-float32", "", (rule,), "fail") for rule in ("SOFT-1", "NUM-3")]
-    >>> (example,) = broken(failing)
-    >>> shown(example).splitlines()[-1]
-    'also: 1 case under another rule, with the same cause: NUM-3'
-    """
-    return said(example.verdict, seed, example.cause)
-
-
-def _of_a_should(example: Example) -> str:
-    """Describe an unmet SHOULD without its title, which is in the table."""
-    rule, more = about(example.verdict), f" ({example.more + 1} cases)" if example.more else ""
-    found = brief(example.verdict)
-    return f"SHOULD not met: {rule}{more}: {found}; fails no run; see attnspec explain {rule}"
-
-
 def _lines(report: Report) -> Iterator[tuple[str, str]]:
     """Yield the lines below the table with their styles. The last lines are the results."""
     # With only one backend, each line is about it.
     alone = len(report.results.subjects) == 1
-    for example in () if _raise(report) else unmet(report.told.verdicts):
-        named = "" if alone else f"{example.verdict.backend}: "
-        yield f"{named}{_of_a_should(example)}", STYLES["should not met"]
-    yield run(report.results), ""
+    for finding in () if _only_raises(report) else report.unmet:
+        named = "" if alone else f"{finding.backend}: "
+        yield f"{named}{unmet_line(finding)}", STYLES["should not met"]
+    yield run_line(report.results), ""
     for subject in report.results.subjects:
-        verdicts = report.verdicts(subject)
-        lines = [*totals(verdicts, report.known_verdicts), *not_offered(verdicts)]
-        lines += [left_out(verdicts), gradients(verdicts)]
-        lines += [used(verdicts), time(verdicts)]
-        for text in filter(None, lines if verdicts else []):
+        for text in backend_lines(report, subject):
             yield f"{'' if alone else f'{subject.name}: '}{text}", ""
         if subject.note:
             yield f"{subject.name}: {subject.note}", ""
     if report.failures.known:
         number = len(report.failures.known)
         yield f"{number} known failure{'s' * (number != 1)}, shown only in the table", ""
-    if report.failures.hint:
-        yield report.failures.hint, STYLES["should not met"]
-    for text in report.failures.stale:
-        yield f"error: known failures: {text}", STYLES["error"]
+    if report.failures.parts:
+        yield other_part_line(report.failures.parts), STYLES["should not met"]
+    for stale in report.failures.stale:
+        yield f"error: known failures: {stale_line(stale)}", STYLES["error"]
     for subject in report.results.subjects:
         if subject.problem:  # complete; the last line of a backend has a short form
             yield f"error: {subject.problem}", STYLES["error"]
         good = report.outcome_of(subject) is Outcome.GOOD
         why = why_not_whole(report, subject)
-        comes_to = headline_of(report, subject) + (f": {why}" if why else "")
-        yield f"{subject.name}: {comes_to}", "green" if good else "red"
+        headline = backend_headline(report, subject) + (f": {why}" if why else "")
+        yield f"{subject.name}: {headline}", "green" if good else "red"
+
+
+def _tables(report: Report, width: int, *, every: bool = False) -> Iterator[Table]:
+    """Make the tables of the rules that were tested, each with as many backends as fit."""
+    columns = [_Column.of(report, subject) for subject in report.results.subjects]
+    columns = [column for column in columns if column.counts]
+    rows = _merged([*_rows(report, columns, every=every)], columns)
+    room = width - _END - _RULE - _EDGES
+    titled = len(columns) * (_BACKEND + _EDGES) + _TITLE[0] + _EDGES <= room
+    most = max(1, len(columns) if titled else room // (_BACKEND + _EDGES))
+    for start in range(0, len(columns), most):
+        yield _table(rows, columns[start : start + most], room if titled else 0, sections=every)
+
+
+@dataclass(frozen=True)
+class _Column:
+    """The results of one backend: counts of its verdicts, and its passing cases, by rule."""
+
+    subject: Subject
+    counts: Mapping[str, Counter[str]]
+    passed: Mapping[str, set[str]]
+
+    @classmethod
+    def of(cls, report: Report, subject: Subject) -> "_Column":
+        """Count the results of a backend."""
+        verdicts = report.verdicts(subject)
+        passed: dict[str, set[str]] = {}
+        for verdict in verdicts:
+            for rule, status in rule_results(verdict).items():
+                if status == "pass":
+                    passed.setdefault(rule, set()).add(verdict.case)
+        return cls(subject, count_by_rule(verdicts, report.known_verdicts), passed)
+
+    def failures(self, rule: str) -> int:
+        """Count the cases that fail under a rule."""
+        counts = self.counts.get(rule, Counter())
+        return counts["fail"] + counts["error"]
+
+    def of_rules(self, ids: Sequence[str]) -> tuple[str, str]:
+        """Count the results of rules that have no rows of their own."""
+        failing = sum(bool(self.failures(rule)) for rule in ids)
+        if failing:
+            passing = sum(bool(self.passed.get(rule)) and not self.failures(rule) for rule in ids)
+            return f"{failing} FAIL" + (f", {passing} pass" if passing else ""), "fail"
+        holding = [rule for rule in ids if self.passed.get(rule)]
+        without = sum(bool(self.counts.get(rule)) for rule in ids) - len(holding)
+        if not holding:
+            return ("unsupported" if without else ""), "unsupported"
+        cases: set[str] = set().union(*(self.passed[rule] for rule in holding))
+        more = (
+            f"{without} unsupported" if without else f"{len(cases)} {'case' if len(cases) == 1 else 'cases'}"
+        )
+        return f"{len(holding)} pass, {more}", "pass"
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A rule, or all others of a chapter."""
+
+    rules: tuple[Rule, ...]
+    single: bool
+    others: bool = False
+
+
+def _rows(report: Report, columns: Sequence[_Column], *, every: bool) -> Iterator[_Row]:
+    counted = {rule for column in columns for rule in column.counts}
+    if report.results.level:
+        counted &= {*rules_of(report.results.level)}
+    tested = [rule for rule in rules() if rule.id in counted]
+    single = {rule for column in columns for rule in column.counts if set(column.counts[rule]) - _PLAIN}
+    if every or (len(tested) <= _FEW and not report.results.whole):
+        single = counted
+    if len(columns) == 1 and not every:
+        single = single - _without_row(tested, columns[0])
+    for chapter in dict.fromkeys(rule.chapter for rule in tested):
+        of_chapter = [rule for rule in tested if rule.chapter == chapter]
+        yield from (_Row((rule,), single=True) for rule in of_chapter if rule.id in single)
+        rest = tuple(rule for rule in of_chapter if rule.id not in single)
+        if rest:
+            yield _Row(rest, single=False, others=len(rest) < len(of_chapter))
+
+
+def _without_row(tested: Sequence[Rule], column: _Column) -> set[str]:
+    """Return the failing rules without a row. If many fail, those with the most cases have a row."""
+    failing = [rule for rule in tested if column.failures(rule.id)]
+    if len(failing) <= _MOST_FAILING:
+        return set()
+    worst: dict[str, list[str]] = {}
+    for rule in sorted(failing, key=lambda rule: -column.failures(rule.id)):
+        worst.setdefault(rule.chapter, []).append(rule.id)
+    return {rule for of_chapter in worst.values() for rule in of_chapter[_WORST:]}
+
+
+def _merged(rows: Sequence[_Row], columns: Sequence[_Column]) -> list[_Row]:
+    """Merge the chapters of which nothing is offered into one row, the last."""
+    without = [row for row in rows if not row.single and not any(_holds(row, column) for column in columns)]
+    if len(without) < _TWO:
+        return [*rows]
+    kept = [row for row in rows if row not in without]
+    return [*kept, _Row(tuple(rule for row in without for rule in row.rules), single=False)]
+
+
+def _holds(row: _Row, column: _Column) -> bool:
+    return any(column.passed.get(rule.id) for rule in row.rules)
+
+
+def _table(rows: Sequence[_Row], columns: Sequence[_Column], room: int, *, sections: bool) -> Table:
+    table = Table(title="attnspec conformance, by rule", title_justify="left")
+    table.add_column("rule", min_width=_RULE, no_wrap=True)
+    wide, title = _widths(columns, room) if room else (_BACKEND, 0)
+    if room:
+        table.add_column("", overflow="ellipsis", no_wrap=True, max_width=title)
+    for column in columns:
+        heading = Text(plain(f"{column.subject.name}\n{column.subject.version or 'not loaded'}"))
+        table.add_column(heading, overflow="fold", min_width=wide, max_width=wide)
+    chapter = ""
+    for row in rows:
+        if sections and chapter not in ("", row.rules[0].chapter):
+            table.add_section()
+        chapter = row.rules[0].chapter
+        table.add_row(*_head(row, with_title=bool(room)), *(_cell(row, column) for column in columns))
+    return table
+
+
+def _widths(columns: Sequence[_Column], room: int) -> tuple[int, int]:
+    """Divide the width among the columns of backends, which have one width, and the column of titles."""
+    number = len(columns)
+    left = room - _EDGES - number * (_BACKEND + _EDGES)
+    # Names are not wrapped if possible. With one backend, titles get less room instead.
+    wanted = max(_ALONE, *(len(column.subject.name) for column in columns))
+    kept = _TITLE[0] if number == 1 else _TITLE[1]
+    wide = max(_BACKEND, min(wanted, _BACKEND + (left - kept) // number))
+    return wide, min(_TITLE[1], left - (wide - _BACKEND) * number)
+
+
+def _head(row: _Row, *, with_title: bool) -> Iterator[Text]:
+    rule = row.rules[0]
+    if row.single:
+        yield Text(rule.id, style=Style(link=address(rule)))
+        title = rule.title
+    else:
+        chapters = [*dict.fromkeys(rule.chapter for rule in row.rules)]
+        several = len(chapters) > 1
+        yield Text(f"{len(chapters)} others" if several else rule.chapter)
+        title = f"{len(row.rules)} {'other' if row.others else 'rule'}{'s' * (len(row.rules) > 1)}"
+        title = f"{title}: {', '.join(chapters)}" if several else title
+    if with_title:
+        yield Text(title)
+
+
+def _cell(row: _Row, column: _Column) -> Text:
+    ids = [rule.id for rule in row.rules]
+    text, worst = cell(column.counts.get(ids[0], Counter())) if row.single else column.of_rules(ids)
+    return Text(text, style=STYLES[worst])
+
+
+def cell(counts: Mapping[str, int]) -> tuple[str, str]:
+    """Return a short text for one rule, and the status that determines its colour.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.render.screen import cell
+    >>> cell({"pass": 1, "fail": 1})
+    ('FAIL 1 of 2', 'fail')
+    >>> cell({"pass": 3, "should not met": 2})
+    ('not met 2 of 5', 'should not met')
+    >>> cell({"pass": 3, "unsupported": 2}), cell({"unsupported": 2}), cell({})
+    (('pass 3', 'pass'), ('unsupported', 'unsupported'), ('', 'unsupported'))
+    """
+    judged = sum(number for status, number in counts.items() if status != "unsupported")
+    for words in _WORDS:
+        parts = [(status, f"{word} {counts[status]}") for status, word in words if counts.get(status)]
+        if parts:
+            return f"{', '.join(text for _, text in parts)} of {judged}", parts[0][0]
+    if counts.get("pass"):
+        return f"pass {counts['pass']}", "pass"
+    return ("unsupported" if counts else ""), "unsupported"

@@ -1,11 +1,17 @@
-"""The summary of a run: the part of the suite, and for each backend its verdicts, budget and time."""
+"""The summary of a run: the part of the suite, the result in one line, and lines about each backend."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from attnspec import levels
 from attnspec.backends import DTYPES
-from attnspec.conformance.attribution.by_rule import KNOWN, NOT_SHOWN
-from attnspec.conformance.attribution.report import Report
+from attnspec.conformance.attribution.causes import never_returns
+from attnspec.conformance.attribution.finding import Finding
+from attnspec.conformance.attribution.known_failures import Stale
+from attnspec.conformance.attribution.levels import KNOWN, NOT_SHOWN
+from attnspec.conformance.attribution.report import Outcome, Report
+from attnspec.conformance.outside import one_line
+from attnspec.conformance.render.text import brief
 from attnspec.conformance.results import Results, Subject
 from attnspec.conformance.traits import GRADIENT
 from attnspec.conformance.verdict import CLASSES, LEFT_OUT, STATUSES, Verdict
@@ -14,55 +20,215 @@ from attnspec.reference.budget.profile import PROFILES
 #: The statuses that are counted, in this order.
 COUNTED = (*STATUSES[:3], KNOWN, *STATUSES[3:])
 #: The largest number of rules that are named as missing for a level.
-_MOST_NAMED = 6
+_MOST_RULES = 6
+#: The largest number of cases of stale entries that are named.
+_MOST_CASES = 3
 #: A case that used more than this share of its budget is named.
 _NEAR = 0.9
 #: A case that took more than this share of the time is named.
 _SLOW = 0.2
+#: The largest number of lines about what is unsupported, of names in a line, and of characters of a reason.
+_MOST_LINES, _MOST_NAMES, _MOST_CHARACTERS = 5, 6, 160
 
 
-def run(results: Results) -> str:
+def headline(report: Report) -> str:
+    """Return the result of a run in one line. It says "conforms" only for a good run.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.attribution.report import Report
+    >>> from attnspec.conformance.render.summary import headline
+    >>> from attnspec.conformance.results import Results
+    >>> headline(Report(Results((), ())))
+    'nothing was judged'
+    """
+    subjects = report.results.subjects
+    if report.failures.stale and report.outcome is Outcome.FAILS and not report.failures.new:
+        return "does not conform: entries of known failures no longer apply"
+    if len(subjects) == 1:
+        return backend_headline(report, subjects[0])
+    if not subjects:
+        return "nothing was judged"
+    if report.good:
+        return _good(report, common_levels(report), len(report.failures.known))
+    bad = [subject.name for subject in subjects if report.outcome_of(subject) is not Outcome.GOOD]
+    return f"{len(bad)} of {len(subjects)} backends do not conform, or were not judged whole"
+
+
+def backend_headline(report: Report, subject: Subject) -> str:
+    """Return the result of one backend in one line."""
+    outcome = report.outcome_of(subject)
+    if outcome is Outcome.NOT_LOADED:
+        return "was not judged: it could not be loaded"
+    reached = report.levels_reached(subject)
+    failing = [verdict for verdict in report.failures.new if verdict.backend == subject.name]
+    if outcome is Outcome.FAILS:
+        rules = {verdict.main_rule for verdict in failing}
+        more = f"; reaches {_levels(reached)}" if reached else ""
+        more += missing_rules(report, subject)
+        more += "; was not judged whole" if why_not_whole(report, subject) else ""
+        if report.required:
+            return f"does not conform to level {report.required}{more}"
+        if never := never_returns(report.verdicts(subject)):
+            return f"does not conform: {never}"
+        return f"does not conform: {_fail(len(failing))} under {_number(len(rules), 'rule')}{more}"
+    if outcome is Outcome.NOT_WHOLE:
+        return "was not judged whole" if _is_judged(report, subject) else "was not judged"
+    known = sum(verdict.backend == subject.name for verdict, _ in report.failures.known)
+    if failing:
+        return f"reaches level {report.required}, as required; {_fail(len(failing))} outside of it"
+    if report.failures.stale:  # the run fails because of this, and not because of the backend
+        return "does not fail, but entries of known failures no longer apply: remove them"
+    return _good(report, reached, known) + missing_rules(report, subject)
+
+
+def why_not_whole(report: Report, subject: Subject) -> str:
+    """Return the reason that not all planned cases were judged. Empty if all were, or nothing was loaded.
+
+    It may quote the implementation, so it is not a part of the headline.
+    """
+    if report.outcome_of(subject) is Outcome.NOT_LOADED:
+        return ""
+    verdicts = report.verdicts(subject)
+    if subject.problem:
+        own = subject.problem.partition(": ")[2] if subject.problem.startswith("backend ") else ""
+        clause = (own or subject.problem).partition("; ")[0]  # the rest is advice
+        messages = Counter(verdict.reason for verdict in verdicts if verdict.declined)
+        message = f": {messages.most_common(1)[0][0]}" if messages and clause.startswith("declined ") else ""
+        return one_line(clause + message)
+    missing = len(report.results.missing.get(subject.name, ()))
+    if missing:
+        return f"{_number(missing, 'case')} {'has' if missing == 1 else 'have'} no verdict"
+    if _is_judged(report, subject):
+        return ""
+    reasons = Counter(verdict.reason for verdict in verdicts if verdict.reason)
+    if not reasons:
+        return "nothing was asked"
+    (reason, _), *_ = reasons.most_common(1)
+    if any(verdict.code == "left out" for verdict in verdicts if verdict.reason == reason):
+        return one_line(f"what it offers was {reason}")
+    own = reason.removeprefix(f"{subject.name} ")
+    return one_line(f"nothing that was asked for is offered: {'it ' if own != reason else ''}{own}")
+
+
+def common_levels(report: Report) -> list[str]:
+    """Return the levels that all backends of a run reach."""
+    first, *others = (report.levels_reached(subject) for subject in report.results.subjects)
+    return [name for name in first if all(name in reached for reached in others)]
+
+
+def levels_line(report: Report, subject: Subject) -> str:
+    """Return the levels that a backend reaches, and what it lacks for the next."""
+    standings = report.standings(subject)
+    if not standings:
+        cut = subject.problem or report.results.missing.get(subject.name)
+        why = "the backend was not judged completely" if cut else "the suite was not run as a whole"
+        return f"not determined, because {why}"
+    reached = ", ".join(report.levels_reached(subject)) or "none"
+    return f"{reached}{missing_rules(report, subject)}"
+
+
+def missing_rules(report: Report, subject: Subject) -> str:
+    """Return what a backend lacks for the nearest level of which it offers something, or an empty string."""
+    lacking = [standing for standing in report.standings(subject) if not standing.reached]
+    offered = [
+        standing for standing in lacking if not {*standing.missing.values()} <= {"unsupported", NOT_SHOWN}
+    ]
+    if not offered:
+        return ""
+    # Most levels build on `core`, so what is missing for `core` is reported first.
+    nearest = min(offered, key=lambda standing: (standing.level != "core", len(standing.missing)))
+    rules = [f"{rule} ({result})" for rule, result in nearest.missing.items()]
+    more = f" and {len(rules) - _MOST_RULES} more" if len(rules) > _MOST_RULES else ""
+    return f"; {nearest.level} lacks {', '.join(rules[:_MOST_RULES])}{more}"
+
+
+def run_line(results: Results) -> str:
     """Describe which part of the suite was run, and with which cases.
 
     Examples
     --------
-    >>> from attnspec.conformance.render.summary import run
+    >>> from attnspec.conformance.render.summary import run_line
     >>> from attnspec.conformance.results import Header, Results
-    >>> run(Results((), (), (Header("1", "quick", 7),)))
+    >>> run_line(Results((), (), (Header("1", "quick", 7),)))
     'run: quick (seed 7)'
-    >>> run(Results((), (), (Header("1", "whole", cases=("a", "b")),), missing={"m:f": ("b",)}))
+    >>> run_line(Results((), (), (Header("1", "whole", cases=("a", "b")),), missing={"m:f": ("b",)}))
     'run: not whole: 1 of 2 cases of the plan were not judged (the fixed cases; --seed N draws others)'
     """
-    named = (f"level {one.level}" if one.part == "level" else one.part for one in results.headers)
-    parts = ", ".join(dict.fromkeys(named)) or "nothing"
-    planned = sum(len(header.cases) for header in results.headers)
+    headers = results.headers
+    names = (f"level {header.level}" if header.part == "level" else header.part for header in headers)
+    parts = ", ".join(dict.fromkeys(names)) or "nothing"
+    planned = sum(len(header.cases) for header in headers)
     if missing := sum(map(len, results.missing.values())):
         whole = "not whole" if parts == "whole" else parts
         parts = f"{whole}: {missing} of {planned} cases of the plan were not judged"
-    seeds = {header.seed for header in results.headers} - {None}
+    seeds = {header.seed for header in headers} - {None}
     if seeds:
         return f"run: {parts} (seed {', '.join(map(str, sorted(seeds, key=str)))})"
-    cases = [case for header in results.headers for case in header.cases]
-    if parts.startswith("sizes") or (cases and all(case.startswith("sizes-") for case in cases)):
-        return f"run: {parts}" if parts.startswith("sizes") else f"run: {parts} sizes"
+    cases = [case for header in headers for case in header.cases]
+    if headers and headers[0].part == "sizes":
+        return f"run: {parts}"
+    if cases and all(case.startswith("sizes-") for case in cases):
+        return f"run: {parts} sizes"
     return f"run: {parts} (the fixed cases; --seed N draws others)"
 
 
-def counts(verdicts: Iterable[Verdict], known: Collection[Verdict] = ()) -> Counter[str]:
-    """Count verdicts by status. Known failures are counted separately.
+def unmet_line(finding: Finding) -> str:
+    """Describe an unmet SHOULD without its title, which is in the table."""
+    number = len(finding.failures)
+    cases = f" ({number} cases)" if number > 1 else ""
+    result = brief(finding.failures[0])
+    return (
+        f"SHOULD not met: {finding.rule}{cases}: {result}; fails no run; see attnspec explain {finding.rule}"
+    )
 
-    Examples
-    --------
-    >>> from attnspec.conformance.render.summary import counts
-    >>> from attnspec.conformance.verdict import Verdict
-    >>> failing = Verdict("b", "softmax-000-float32", "", ("SOFT-1",), "fail")
-    >>> counts([failing]), counts([failing], {failing})
-    (Counter({'fail': 1}), Counter({'known': 1}))
-    """
+
+def stale_line(stale: Stale) -> str:
+    """Say what to do about entries of known failures that no longer apply."""
+    names, backend = stale.cases, stale.backend
+    single, them = len(names) == 1, "it" if len(names) == 1 else "them"
+    named = ", ".join(names[:_MOST_CASES])
+    more = f" and {len(names) - _MOST_CASES} more" if len(names) > _MOST_CASES else ""
+    place = (
+        f"{stale.rule} {named} on {backend}:" if single else f"{stale.rule} on {backend}: {len(names)} cases"
+    )
+    if stale.now:
+        fails = f"{'fails' if single else 'fail'} under {' and '.join(stale.now)} now"
+        advice = f"{fails}, not as {stale.status}; look at {them} again"
+    else:
+        advice = f"{'does' if single else 'do'} not fail any more; remove {them}"
+    return f"{place} {advice}" + ("" if single else f": {named}{more}")
+
+
+def other_part_line(parts: tuple[str, str]) -> str:
+    """Say that a file of known failures was written from another part of the suite than that of the run."""
+    return (
+        f"hint: the file of known failures was written from a {parts[0]} run and has only the cases of that "
+        f"run, but this run is {parts[1]}: use --write-known-failures with the options of this run"
+    )
+
+
+def backend_lines(report: Report, subject: Subject) -> Iterator[str]:
+    """Yield the lines about one backend: its verdicts, what it does not offer, its budget and the time."""
+    verdicts = report.verdicts(subject)
+    if verdicts:
+        yield from totals(verdicts, report.known_verdicts)
+        yield from unsupported_lines(verdicts)
+        lines = (
+            left_out_line(verdicts),
+            gradients_line(verdicts),
+            budget_line(verdicts),
+            time_line(verdicts),
+        )
+        yield from filter(None, lines)
+
+
+def count_statuses(verdicts: Iterable[Verdict], known: Collection[Verdict] = ()) -> Counter[str]:
+    """Count verdicts by status. Known failures are counted separately."""
     return Counter(KNOWN if verdict in known else verdict.status for verdict in verdicts)
 
 
-def totals(verdicts: Iterable[Verdict], known: Collection[Verdict] = ()) -> list[str]:
+def totals(verdicts: Sequence[Verdict], known: Collection[Verdict] = ()) -> list[str]:
     """Count the verdicts of one backend on calls with a result and on calls that must be refused.
 
     Examples
@@ -74,122 +240,160 @@ def totals(verdicts: Iterable[Verdict], known: Collection[Verdict] = ()) -> list
     >>> totals([value, refusal])
     ['values: 1 pass', 'refusals: 1 fail']
     """
-    found = list(verdicts)
     lines = []
     for name, refusal in (("values", False), ("refusals", True)):
-        counted = counts((one for one in found if one.refusal == refusal), known)
-        said = ", ".join(f"{counted[status]} {status}" for status in COUNTED if counted[status])
-        lines += [f"{name}: {said}"] if said else []
+        counts = count_statuses((verdict for verdict in verdicts if verdict.refusal == refusal), known)
+        text = ", ".join(f"{counts[status]} {status}" for status in COUNTED if counts[status])
+        lines += [f"{name}: {text}"] if text else []
     return lines or ["no verdict"]
 
 
-def gradients(verdicts: Iterable[Verdict]) -> str:
-    """Return why no gradient was judged. Empty if some were judged, or none was planned.
+def unsupported_lines(verdicts: Sequence[Verdict]) -> list[str]:
+    """Return a line for each reason for which cases are unsupported, the most frequent first.
+
+    The cases of one kind of thing that the backend lacks, such as arguments, are one reason. Cases that
+    another line of the summary is about do not count.
 
     Examples
     --------
-    >>> from attnspec.conformance.render.summary import gradients
+    >>> from attnspec.conformance.render.summary import unsupported_lines
     >>> from attnspec.conformance.verdict import Verdict
-    >>> reason = "b computes no gradient: RuntimeError: no backward pass"
-    >>> told = {"traits": (GRADIENT,), "reason": reason, "code": "no gradient"}
-    >>> gradients([Verdict("b", "c", "", ("GRAD-1",), "unsupported", **told)])
-    'gradients: not judged; it computes no gradient: RuntimeError: no backward pass'
+    >>> missing = [("argument window",), ("argument softcap", "argument window"), ("dtype float16",)]
+    >>> lacking = [Verdict("b", "c", "", ("MASK-7",), "unsupported", lacks=lacks) for lacks in missing]
+    >>> declined = Verdict("b", "d", "", ("MASK-3",), "unsupported", reason="one mask only", declined=True)
+    >>> for line in unsupported_lines([*lacking, declined]):
+    ...     print(line)
+    not offered: 2 cases of the arguments window, softcap
+    not offered: 1 case of the dtype float16
+    declined: 1 case: one mask only
     """
-    asked = [one for one in verdicts if GRADIENT in one.traits]
-    reasons = [one for one in asked if one.code == "no gradient"]
-    if not reasons or any(one.status != "unsupported" for one in asked):
-        return ""
-    return f"gradients: not judged; it {reasons[0].reason.removeprefix(f'{reasons[0].backend} ')}"
+    elsewhere = {
+        "left out",
+        *(("no gradient", "no gradient of an argument") if gradients_line(verdicts) else ()),
+    }
+    groups: dict[tuple[str, str], list[Verdict]] = {}
+    for verdict in verdicts:
+        # A verdict with a rule is about a MAY that does not hold.
+        if verdict.status == "unsupported" and not verdict.rule and verdict.code not in elsewhere:
+            groups.setdefault(_reason(verdict), []).append(verdict)
+    ranked = sorted(groups.items(), key=lambda item: -len(item[1]))
+    lines = [_reason_line(key, group) for key, group in ranked[:_MOST_LINES]]
+    more = sum(len(group) for _, group in ranked[_MOST_LINES:])
+    if more:
+        lines.append(f"unsupported for other reasons: {_number(more, 'case')}, in --results FILE")
+    return lines
 
 
-def left_out(verdicts: Iterable[Verdict]) -> str:
-    """Return how many cases the limits of a run left out, with the first reason. Empty if none.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.render.summary import left_out
-    >>> from attnspec.conformance.verdict import Verdict
-    >>> reason = "left out: 0 s are left (--within)"
-    >>> left_out([Verdict("b", "c", "", ("SOFT-3",), "unsupported", reason=reason, code="left out")])
-    'left out: 1 case: 0 s are left (--within)'
-    """
-    reasons = [one.reason.removeprefix(LEFT_OUT) for one in verdicts if one.code == "left out"]
+def left_out_line(verdicts: Iterable[Verdict]) -> str:
+    """Return how many cases the limits of a run left out, with the first reason. Empty if none."""
+    reasons = [verdict.reason.removeprefix(LEFT_OUT) for verdict in verdicts if verdict.code == "left out"]
     if not reasons:
         return ""
     cases = "1 case" if len(reasons) == 1 else f"{len(reasons)} cases, the first"
     return f"left out: {cases}:{reasons[0]}"
 
 
-def used(verdicts: Iterable[Verdict]) -> str:
+def gradients_line(verdicts: Iterable[Verdict]) -> str:
+    """Return why no gradient was judged. Empty if some were judged, or none was planned."""
+    of_gradients = [verdict for verdict in verdicts if GRADIENT in verdict.traits]
+    reasons = [verdict for verdict in of_gradients if verdict.code == "no gradient"]
+    if not reasons or any(verdict.status != "unsupported" for verdict in of_gradients):
+        return ""
+    return f"gradients: not judged; it {reasons[0].reason.removeprefix(f'{reasons[0].backend} ')}"
+
+
+def budget_line(verdicts: Iterable[Verdict]) -> str:
     """Return the largest used share of the budget for each dtype, with the class if not the tightest.
 
     Examples
     --------
-    >>> from attnspec.conformance.render.summary import used
+    >>> from attnspec.conformance.render.summary import budget_line
     >>> from attnspec.conformance.verdict import Verdict
     >>> most = {"dtype": "float32", "share": 0.25, "accuracy": "full"}
-    >>> used([Verdict("b", "softmax-000-float32", "", ("SOFT-1",), "pass", **most)])
+    >>> budget_line([Verdict("b", "softmax-000-float32", "", ("SOFT-1",), "pass", **most)])
     'of the budget used: float32 0.25'
     """
-    shares: dict[str, list[Verdict]] = {}
+    by_dtype: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
         if verdict.accuracy and verdict.dtype in DTYPES:
-            shares.setdefault(verdict.dtype, []).append(verdict)
-    if not shares:
+            by_dtype.setdefault(verdict.dtype, []).append(verdict)
+    if not by_dtype:
         return ""
     parts = []
-    for dtype in sorted(shares, key=DTYPES.index):
-        most = max(verdict.share for verdict in shares[dtype])
-        loosest = max((verdict.accuracy for verdict in shares[dtype]), key=_looseness)
+    for dtype in sorted(by_dtype, key=DTYPES.index):
+        most = max(verdict.share for verdict in by_dtype[dtype])
+        loosest = max((verdict.accuracy for verdict in by_dtype[dtype]), key=_looseness)
         parts.append(f"{dtype} {most:.2f}" + (f" ({loosest})" if loosest != CLASSES[0] else ""))
-    full = max((one for of_dtype in shares.values() for one in of_dtype), key=lambda one: one.share)
+    full = max(
+        (verdict for group in by_dtype.values() for verdict in group), key=lambda verdict: verdict.share
+    )
     where = f"; most in {full.case}" if full.share >= _NEAR else ""
     return f"of the budget used: {', '.join(parts)}{where}"
 
 
-def time(verdicts: Sequence[Verdict]) -> str:
-    """Return the time of judging, and a case that took a large part of it.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.render.summary import time
-    >>> from attnspec.conformance.verdict import Verdict
-    >>> time([Verdict("b", "softmax-000-float32", "", ("SOFT-1",), "pass", seconds=0.25)])
-    'time: 0.2 s for 1 cases; the slowest, 0.25 s: softmax-000-float32'
-    """
-    taken = sum(verdict.seconds for verdict in verdicts)
-    if not taken:
+def time_line(verdicts: Sequence[Verdict]) -> str:
+    """Return the time of judging, and a case that took a large part of it."""
+    seconds = sum(verdict.seconds for verdict in verdicts)
+    if not seconds:
         return ""
     slowest = max(verdicts, key=lambda verdict: verdict.seconds)
-    told = f"time: {taken:.1f} s for {len(verdicts)} cases"
-    if slowest.seconds < _SLOW * taken:
-        return told
-    return f"{told}; the slowest, {slowest.seconds:.2f} s: {slowest.case}"
+    line = f"time: {seconds:.1f} s for {len(verdicts)} cases"
+    if slowest.seconds < _SLOW * seconds:
+        return line
+    return f"{line}; the slowest, {slowest.seconds:.2f} s: {slowest.case}"
+
+
+def _reason(verdict: Verdict) -> tuple[str, str]:
+    """Return what tells a reason from others: the kind of what is lacking, or the words."""
+    kinds = {lacking.partition(" ")[0] for lacking in verdict.lacks}
+    if kinds:
+        return "lacks", min(kinds)
+    return "declined" if verdict.declined else "", verdict.reason.removeprefix(f"{verdict.backend} ")
+
+
+def _reason_line(key: tuple[str, str], group: Sequence[Verdict]) -> str:
+    how, words = key
+    cases = _number(len(group), "case")
+    if how != "lacks":
+        text = one_line(words.strip()) or "no reason given"
+        text = text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}..."
+        return f"{how or 'not asked'}: {cases}: {text}"
+    lacking = (lacking.partition(" ") for verdict in group for lacking in verdict.lacks)
+    counts = Counter(name for kind, _, name in lacking if kind == words)
+    names = [name for name, _ in counts.most_common(_MOST_NAMES)]
+    more = f" and {len(counts) - len(names)} more" if len(counts) > len(names) else ""
+    return f"not offered: {cases} of the {words}{'s' * (len(counts) > 1)} {', '.join(names)}{more}"
 
 
 def _looseness(accuracy: str) -> int:
     return [*map(str, CLASSES), *PROFILES].index(accuracy)
 
 
-def levels(report: Report, subject: Subject) -> str:
-    """Return the levels that a backend reaches, and what it lacks for the next."""
-    found = report.standings(subject)
-    if not found:
-        cut = subject.problem or report.results.missing.get(subject.name)
-        why = "the backend was not judged completely" if cut else "the suite was not run as a whole"
-        return f"not determined, because {why}"
-    reached = ", ".join(standing.level for standing in found if standing.reached) or "none"
-    return f"{reached}{lacks(report, subject)}"
+def _is_judged(report: Report, subject: Subject) -> bool:
+    """Whether any case of a backend was judged. Unsupported cases were not."""
+    return any(verdict.status != "unsupported" for verdict in report.verdicts(subject))
 
 
-def lacks(report: Report, subject: Subject) -> str:
-    """Return what a backend lacks for the nearest level of which it offers something, or an empty string."""
-    lacking = [standing for standing in report.standings(subject) if not standing.reached]
-    offered = [one for one in lacking if not {*one.missing.values()} <= {"unsupported", NOT_SHOWN}]
-    if not offered:
-        return ""
-    # Most levels build on `core`, so what is missing for `core` is reported first.
-    nearest = min(offered, key=lambda one: (one.level != "core", len(one.missing)))
-    rules = [f"{rule} ({what})" for rule, what in nearest.missing.items()]
-    more = f" and {len(rules) - _MOST_NAMED} more" if len(rules) > _MOST_NAMED else ""
-    return f"; {nearest.level} lacks {', '.join(rules[:_MOST_NAMED])}{more}"
+def _good(report: Report, reached: Sequence[str], known: int) -> str:
+    but = f" but for {_number(known, 'known failure')}" if known else ""
+    if not report.results.whole and not report.results.level:
+        return f"passes the part of the suite that was run{but}; only a whole run reaches levels"
+    if not report.good:  # another part of the run is not good
+        return f"reaches {_levels(reached)}{but}"
+    if known:
+        return f"conforms{but}; reaches {_levels(reached)}"
+    return f"conforms to {_levels(reached)}"
+
+
+def _levels(names: Sequence[str]) -> str:
+    if len(names) == len(levels()):
+        return "every level"
+    return f"level{'s' * (len(names) > 1)} {', '.join(names)}" if names else "no level"
+
+
+def _fail(number: int) -> str:
+    return f"{_number(number, 'case')} {'fails' if number == 1 else 'fail'}"
+
+
+def _number(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"

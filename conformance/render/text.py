@@ -1,29 +1,31 @@
 """The text of a verdict, for people. No program parses it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, metadata
+from pathlib import Path
 
-from attnspec import rules
+import attnspec
+from attnspec import Rule, rules
 from attnspec.backends.names import UNTRUSTED
-from attnspec.conformance.attribution.by_rule import NOT_SHOWN, about, says
-from attnspec.conformance.attribution.causes import ALWAYS, Cause
-from attnspec.conformance.attribution.messages import never_returned, of_conversion
+from attnspec.citations import anchor
+from attnspec.conformance.attribution.levels import NOT_SHOWN, rule_results
 from attnspec.conformance.outside import cut, plain
-from attnspec.conformance.render.because import because
-from attnspec.conformance.render.others import also
-from attnspec.conformance.render.reproduction import dumped, judged_again, reproduction
-from attnspec.conformance.verdict import Difference, Verdict
+from attnspec.conformance.render.reproduction import check_command, dump_command, reproduction
+from attnspec.conformance.verdict import Difference, Raise, Verdict
 
 
-def said(verdict: Verdict, seed: int | None = None, cause: Cause | None = None) -> str:
+def verdict_text(verdict: Verdict, seed: int | None = None) -> str:
     """Describe a verdict: the rule, the case, the difference, what it resembles, and a reproduction.
 
     Examples
     --------
-    >>> from attnspec.conformance.render.text import said
+    >>> from attnspec.conformance.render.text import verdict_text
     >>> from attnspec.conformance.verdict import Difference, Verdict
     >>> off = Difference("pattern", "output", (2, 0), float("nan"), 0.0, count=2, size=6)
     >>> verdict = Verdict("m:f", "masking-1-float32", "", ("MASK-6",), "fail", "float32", difference=off)
-    >>> print(said(verdict))
+    >>> print(verdict_text(verdict))
     MASK-6 A row with nothing to attend to gives zero
     case masking-1, float32, on m:f
     output[2, 0]: got nan, expected 0.0 (2 of 6 elements differ in being NaN or infinite)
@@ -33,188 +35,143 @@ def said(verdict: Verdict, seed: int | None = None, cause: Cause | None = None) 
         case = find("masking-1-float32")
         print(observe(load("m:f"), case)["output"][2, 0], expected(case)["output"][2, 0])
     """
-    if not _is_finding(verdict):
-        return finding(verdict)
-    between = ": " if _crashed(verdict) else "\n"
-    return plain(f"{title(verdict, cause)}{between}{details(verdict, seed, cause)}")
+    if not (verdict.bad or verdict.status == "should not met" or _is_not_shown(verdict)):
+        return result_line(verdict)
+    return with_title(title(verdict), verdict, details(verdict, seed))
 
 
-def details(verdict: Verdict, seed: int | None = None, cause: Cause | None = None) -> str:
-    """Describe a verdict as `said` does, without the title.
+def with_title(heading: str, verdict: Verdict, text: str) -> str:
+    """Put a title above the details of a verdict, or before them if two lines say all that is known."""
+    return plain(f"{heading}{': ' if _crashed(verdict) else chr(10)}{text}")
 
-    Examples
-    --------
-    >>> from attnspec.conformance.render.text import details
-    >>> from attnspec.conformance.verdict import Verdict
-    >>> print(details(Verdict("m:f", "", "", ("NUM-9",), "fail", reason="got other bits")))
-    on m:f
-    got other bits
+
+def details(
+    verdict: Verdict, seed: int | None = None, cause: Iterable[str] = (), others: Iterable[str] = ()
+) -> str:
+    """Describe a verdict without its title.
+
+    Lines about its cause stand before the reproduction, those about other failures after it.
     """
-    lines = [place(verdict), *_found(verdict), *looks(verdict)]
+    lines = [place(verdict), *_result(verdict), *resemblances(verdict)]
     if _crashed(verdict):
         lines = [", ".join(lines)]
     if not verdict.repeatable:
         lines.append("not repeatable: the same call, repeated, has another result")
-    if cause is not None:
-        lines += because(cause)
+    lines += cause
     program = reproduction(verdict, seed)
     if program and (_crashed(verdict) or verdict.backend.startswith(UNTRUSTED)):
-        lines.append(f"reproduce: {judged_again(verdict, seed)}")
+        lines.append(f"reproduce: {check_command(verdict, seed)}")
     elif program:
         lines += ["reproduce:", *(f"    {line}" for line in program.splitlines())]
-    if command := dumped(verdict, seed):
+    if command := dump_command(verdict, seed):
         lines.append(f"debug: {command}")
-    if cause is not None:
-        lines += also(verdict, cause)
+    lines += others
     return plain("\n".join(lines))
 
 
-def title(verdict: Verdict, cause: Cause | None = None) -> str:
+def title(verdict: Verdict) -> str:
     """Return the rule that a verdict is about, with a note if it is not a MUST.
 
-    If no call returns a result, or a conversion of the adapter raises, this is no matter of one rule.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.render.text import title
-    >>> from attnspec.conformance.verdict import Verdict
-    >>> title(Verdict("b", "repeated-float32", "", ("NUM-9",), "should not met"))
-    'SHOULD not met: NUM-9 A repeated call gives the same bits'
+    If a conversion of the adapter raises, this is no matter of one rule.
     """
-    if cause is not None and cause.kind == ALWAYS:
-        return never_returned(cause.failures) or "no call returns"
     if verdict.raised is not None and verdict.raised.conversion:
         return "a conversion of the adapter raises, not the function"
-    rule = about(verdict)
-    titles = {known.id: known.title for known in rules()}
-    name = f"{rule or 'no rule'} {titles.get(rule, '')}".strip()
+    titles = {rule.id: rule.title for rule in rules()}
+    name = f"{verdict.main_rule or 'no rule'} {titles.get(verdict.main_rule, '')}".strip()
     if verdict.status == "should not met":
         return f"SHOULD not met: {name}"
-    return f"{NOT_SHOWN}: {name}" if says(verdict).get(rule) == NOT_SHOWN else name
+    return f"{NOT_SHOWN}: {name}" if _is_not_shown(verdict) else name
 
 
 def place(verdict: Verdict) -> str:
-    """Return the case, its dtype and the backend of a verdict.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.render.text import place
-    >>> from attnspec.conformance.verdict import Verdict
-    >>> place(Verdict("m:f", "softmax-000-float32", "", ("SOFT-1",), "fail", "float32"))
-    'case softmax-000, float32, on m:f'
-    """
-    case = verdict.case.removesuffix(f"-{verdict.dtype}")
-    parts = [f"case {case}" if case else "", verdict.dtype, f"on {verdict.backend}"]
+    """Return the case, its dtype and the backend of a verdict."""
+    parts = [f"case {verdict.stem}" if verdict.case else "", verdict.dtype, f"on {verdict.backend}"]
     return plain(", ".join(filter(None, parts)))
 
 
-def finding(verdict: Verdict) -> str:
-    """Describe the finding in one line. Empty for a pass.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.render.text import finding
-    >>> from attnspec.conformance.verdict import Raise, Verdict
-    >>> raised = Raise("ValueError", "no")
-    >>> finding(Verdict("m:f", "softmax-000-float32", "", ("SOFT-1",), "error", raised=raised))
-    'raised ValueError: no'
-    """
-    lines = [*_found(verdict), *looks(verdict)]
+def result_line(verdict: Verdict) -> str:
+    """Describe the result in one line. Empty for a pass."""
+    lines = [*_result(verdict), *resemblances(verdict)]
     return plain(lines[0].partition("\n")[0]) if lines else ""
 
 
 def brief(verdict: Verdict) -> str:
-    """Describe the finding in one line. For a difference, only its place and the two values.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.render.text import brief
-    >>> from attnspec.conformance.verdict import Difference, Verdict
-    >>> off = Difference("pattern", "output", (2, 0), float("nan"), 0.0, count=2, size=6)
-    >>> brief(Verdict("m:f", "c", "", ("MASK-13",), "should not met", difference=off))
-    'output[2, 0]: got nan, expected 0.0'
-    """
+    """Describe the result in one line. For a difference, only its place and the two values."""
     difference = verdict.difference
-    return plain(_values(difference)) if difference is not None else finding(verdict)
+    return plain(DifferenceText(difference).values) if difference is not None else result_line(verdict)
 
 
-def line(verdict: Verdict) -> str:
-    """Describe in one line which rule does not hold, and the finding.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.render.text import line
-    >>> from attnspec.conformance.verdict import Verdict
-    >>> line(Verdict("m:f", "c", "", ("NUM-9",), "should not met", reason="got other bits"))
-    'SHOULD not met: NUM-9 A repeated call gives the same bits: got other bits'
-    """
-    return ": ".join(filter(None, (title(verdict), finding(verdict))))
+def verdict_line(verdict: Verdict) -> str:
+    """Describe in one line which rule does not hold, and the result."""
+    return ": ".join(filter(None, (title(verdict), result_line(verdict))))
 
 
-def _crashed(verdict: Verdict) -> bool:
-    """Whether the process of a case ended or hung. Two lines then say all that is known."""
-    return bool(verdict.case) and verdict.code in ("ended", "hung")
+@dataclass(frozen=True)
+class DifferenceText:
+    """The words for a difference, one part each, and as a line."""
+
+    difference: Difference
+
+    @property
+    def place(self) -> str:
+        """The output and the element."""
+        element = ", ".join(map(str, self.difference.element))
+        return self.difference.output + (f"[{element}]" if element else "")
+
+    @property
+    def off(self) -> str:
+        """How far the value is off. Empty for what is not two numbers."""
+        got, expected = self.difference.got, self.difference.expected
+        if not isinstance(got, float) or not isinstance(expected, float):
+            return ""
+        return f"off by {abs(got - expected):.3g}"
+
+    @property
+    def count(self) -> str:
+        """The number of elements that differ, and how."""
+        how = {"pattern": "differ in being NaN or infinite", "bits": "have other bits"}
+        elements = f"{self.difference.count} of {self.difference.size} elements"
+        return f"{elements} {how.get(self.difference.kind, 'are off')}"
+
+    @property
+    def values(self) -> str:
+        """The place and the two values."""
+        kind = f"{self.difference.kind} " if self.is_form else ""
+        return f"{self.place}: got {kind}{self.difference.got}, expected {self.difference.expected}"
+
+    @property
+    def is_form(self) -> bool:
+        """Whether shapes or dtypes differ."""
+        return self.difference.kind in ("shape", "dtype")
+
+    @property
+    def is_forbidden(self) -> bool:
+        """Whether no error at all is allowed."""
+        return self.difference.share == float("inf")
+
+    def __str__(self) -> str:
+        if self.is_form:
+            return self.values
+        if self.difference.kind != "value":
+            return f"{self.values} ({self.count})"
+        budgets = "nothing may be off here" if self.is_forbidden else f"{self.difference.share:.3g} budgets"
+        allowed = f"allowed {self.difference.allowed:.3g}: {budgets}"
+        return ", ".join(filter(None, (self.values, self.off, f"{allowed} ({self.count})")))
 
 
-def _is_finding(verdict: Verdict) -> bool:
-    return verdict.bad or verdict.status == "should not met" or NOT_SHOWN in says(verdict).values()
+def exception_lines(raised: Raise) -> Iterator[str]:
+    """Describe an exception and the line that raised it, or the line in which the process ended."""
+    if raised.type:
+        whose = f"the adapter's conversion {raised.conversion} " if raised.conversion else ""
+        yield cut(f"{whose}raised {raised.type}: {raised.message.strip() or 'no message'}")
+    if raised.file:
+        function = f", in {raised.function}" if raised.function else ""
+        yield f"at {raised.file}, line {raised.line}{function}"
 
 
-def _found(verdict: Verdict) -> Iterator[str]:
-    if verdict.difference is not None:
-        yield _differs(verdict.difference)
-    if verdict.probed:
-        yield "no weights are returned: they were determined by calls with the identity as value"
-    if verdict.reason:
-        yield cut(verdict.reason.strip())
-    if verdict.raised is not None:
-        raised = verdict.raised
-        if raised.type:
-            yield cut(
-                f"{of_conversion(raised)}raised {raised.type}: {raised.message.strip() or 'no message'}"
-            )
-        if raised.file:
-            function = f", in {raised.function}" if raised.function else ""
-            yield f"at {raised.file}, line {raised.line}{function}"
-
-
-def _values(difference: Difference) -> str:
-    element = f"[{', '.join(map(str, difference.element))}]" if difference.element else ""
-    kind = f"{difference.kind} " if difference.kind in ("shape", "dtype") else ""
-    return f"{difference.output}{element}: got {kind}{difference.got}, expected {difference.expected}"
-
-
-def _differs(difference: Difference) -> str:
-    values, got, expected = _values(difference), difference.got, difference.expected
-    counted = f"{difference.count} of {difference.size} elements"
-    if difference.kind in ("shape", "dtype"):
-        return values
-    if difference.kind == "pattern":
-        return f"{values} ({counted} differ in being NaN or infinite)"
-    if difference.kind == "bits":
-        return f"{values} ({counted} have other bits)"
-    off = (
-        f", off by {abs(got - expected):.3g}"
-        if isinstance(got, float) and isinstance(expected, float)
-        else ""
-    )
-    none = difference.share == float("inf")
-    budgets = "nothing may be off here" if none else f"{difference.share:.3g} budgets"
-    allowed = f"allowed {difference.allowed:.3g}: {budgets}"
-    return f"{values}{off}, {allowed} ({counted} are off)"
-
-
-def looks(verdict: Verdict) -> Iterator[str]:
-    """Describe what the result resembles: a variant, another call, a precision that is too low.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.render.text import looks
-    >>> from attnspec.conformance.verdict import Verdict
-    >>> list(looks(Verdict("m:f", "c", "", ("MASK-1",), "fail", "float32", ignored="mask")))
-    ['equals the result without `mask`: accepted, and changes nothing in float32']
-    """
-    rule = about(verdict)
+def resemblances(verdict: Verdict) -> Iterator[str]:
+    """Describe what the result resembles: a variant, another call, a precision that is too low."""
+    rule = verdict.main_rule
     if verdict.ignored:
         within = f" in {verdict.dtype}" if verdict.dtype else ""
         yield f"equals the result without `{verdict.ignored}`: accepted, and changes nothing{within}"
@@ -223,13 +180,66 @@ def looks(verdict: Verdict) -> Iterator[str]:
         yield f"within the budget of {named}: some step is done in {verdict.precision}"
     elif verdict.variant:
         declared = "shows the declared variant" if verdict.status == "deviation" else "equals the variant"
-        text = _variant(rule, verdict.variant)
+        text = _variant_text(rule, verdict.variant)
         yield f"{declared} `{verdict.variant}` of {rule}{f': {text}' if text else ''}"
     if verdict.declared:
         yield f"declared: {', '.join(verdict.declared)}"
 
 
-def _variant(rule: str, name: str) -> str:
-    return next(
-        (one.text for known in rules() if known.id == rule for one in known.variants if one.name == name), ""
-    )
+def _variant_text(rule: str, name: str) -> str:
+    variants = (variant for known in rules() if known.id == rule for variant in known.variants)
+    return next((variant.text for variant in variants if variant.name == name), "")
+
+
+def _is_not_shown(verdict: Verdict) -> bool:
+    """Whether it is about a MAY that does not hold."""
+    return NOT_SHOWN in rule_results(verdict).values()
+
+
+def _crashed(verdict: Verdict) -> bool:
+    """Whether the process of a case ended or hung. Two lines then say all that is known."""
+    return bool(verdict.case) and verdict.code in ("ended", "hung")
+
+
+def _result(verdict: Verdict) -> Iterator[str]:
+    if verdict.difference is not None:
+        yield str(DifferenceText(verdict.difference))
+    if verdict.probed:
+        yield "no weights are returned: they were determined by calls with the identity as value"
+    if verdict.reason:
+        yield cut(verdict.reason.strip())
+    if verdict.raised is not None:
+        yield from exception_lines(verdict.raised)
+
+
+def web_address(rule: Rule) -> str:
+    """Return the address of a rule on the web. Empty if the package metadata has no source address.
+
+    Examples
+    --------
+    >>> from attnspec import find_rule
+    >>> from attnspec.conformance.render.text import web_address
+    >>> from attnspec.citations import anchor
+    >>> rule = find_rule("MASK-6")
+    >>> web_address(rule).rpartition("/spec/")[2] in ("", f"masking.md#{anchor(rule)}")
+    True
+    """
+    home = _home()
+    return f"{home}/blob/main/spec/{rule.chapter}.md#{anchor(rule)}" if home else ""
+
+
+def address(rule: Rule) -> str:
+    """Return the address of a rule on the web. If there is none, return that of its local chapter."""
+    chapter = Path(attnspec.__file__).resolve().with_name(f"{rule.chapter}.md")
+    return web_address(rule) or f"{chapter.as_uri()}#{anchor(rule)}"
+
+
+@cache
+def _home() -> str:
+    """Return the address of the source from the package metadata."""
+    try:
+        entries: list[str] = metadata("attnspec").get_all("Project-URL") or []
+    except PackageNotFoundError:
+        return ""
+    urls = {label: url for label, _, url in (entry.partition(", ") for entry in entries)}
+    return urls.get("Repository", "").removesuffix(".git").rstrip("/")

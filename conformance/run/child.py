@@ -121,15 +121,13 @@ class Child:
         self.answer("verdicts", [to_json(verdict) for verdict in not_shown(self.backend, shown)])
 
     def diagnose(self, failed: list[list[str]]) -> None:
-        """Find the gallery entry with the same results as the backend; empty if there is none."""
-        from attnspec.conformance.attribution.diagnosis import diagnosis_of  # imports the gallery
+        """Find the gallery entries with the same results as the backend; None if there are none."""
+        from attnspec.conformance.attribution.diagnosis import diagnose_run  # imports the gallery
 
         asked = (self._item(name, group) for name, group in failed)
         found = [item for item in asked if not isinstance(item, Sized)]
-        if not found:
-            self.answer("diagnosis", "")
-            return
-        self.answer("diagnosis", diagnosis_of(self.backend, found))
+        diagnosis = diagnose_run(self.backend, found) if found else None
+        self.answer("diagnosis", asdict(diagnosis) if diagnosis else None)
 
     def search(self, number: int, folder: str) -> None:
         """Search for a failing call, and store it in a folder."""

@@ -13,6 +13,7 @@ from typing import Self
 
 from attnspec import SpecError, __version__
 from attnspec.backends.errors import BackendError
+from attnspec.conformance.attribution.finding import Diagnosis
 from attnspec.conformance.judge.output_rules import of_outputs
 from attnspec.conformance.results import Footer, Header, Subject
 from attnspec.conformance.run.selection import Selection
@@ -105,11 +106,11 @@ class Pool:
         yield from missing
         yield Footer(len(verdicts) + len(missing))
 
-    def diagnose(self, failed: Iterable[tuple[str, str]], seconds: float) -> str:
-        """Find the gallery entry with the same results as the backend; empty if none is found in time."""
+    def diagnose(self, failed: Iterable[tuple[str, str]], seconds: float) -> Diagnosis | None:
+        """Find the gallery entries with the same results as the backend; None if none is found in time."""
         with suppress(BackendError, Gone):
             return self._any().diagnose(failed, seconds)
-        return ""
+        return None
 
     def __enter__(self) -> Self:
         return self

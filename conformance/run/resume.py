@@ -5,7 +5,6 @@ from pathlib import Path
 
 from attnspec import SpecError, __version__
 from attnspec.backends.names import split_options
-from attnspec.conformance.attribution.messages import ended
 from attnspec.conformance.results_file import runs_of
 from attnspec.conformance.run.selection import Selection
 from attnspec.conformance.verdict import Verdict
@@ -43,7 +42,7 @@ def unfinished(path: Path | None, selection: Selection, names: Sequence[str] = (
         if others and name not in own:
             _require(path, f"options of {split_options(name)[0]}", _words(others[0]), _words(name))
     found = (one for run in runs for one in run.verdicts if one.case)
-    return tuple(one for one in found if not ended(one) and one.code != "left out")
+    return tuple(one for one in found if not one.ended and one.code != "left out")
 
 
 def _require(path: Path, what: str, expected: Iterable[str], got: Iterable[str]) -> None:

@@ -10,8 +10,8 @@ from typing import TextIO
 
 from attnspec import __version__
 from attnspec.backends.errors import BackendError
-from attnspec.conformance.attribution.failures import asked_again
-from attnspec.conformance.attribution.messages import ended, never_returned
+from attnspec.conformance.attribution.causes import never_returns
+from attnspec.conformance.attribution.finding import Diagnosis, cases_to_diagnose
 from attnspec.conformance.attribution.report import Outcome
 from attnspec.conformance.outside import plain
 from attnspec.conformance.results import Footer, Header, Results, Run, Subject, gathered, line
@@ -45,8 +45,8 @@ class Ran:
     Attributes
     ----------
     results : Results
-    diagnoses : mapping of str to str
-        The diagnosis of each backend.
+    diagnoses : mapping of str to Diagnosis
+        The diagnosis of each backend that has one.
     signal : int
         The signal that ended the run early, or 0.
     problem : str
@@ -54,7 +54,7 @@ class Ran:
     """
 
     results: Results
-    diagnoses: Mapping[str, str]
+    diagnoses: Mapping[str, Diagnosis]
     signal: int = 0
     problem: str = ""
 
@@ -77,7 +77,7 @@ def run_all(
     """
     known = tuple(known)
     runs: list[Run] = []
-    diagnoses: dict[str, str] = {}
+    diagnoses: dict[str, Diagnosis] = {}
     number = 0
     lines = Lines(path)
     try:
@@ -86,18 +86,19 @@ def run_all(
                 before = {one.case: one for one in known if one.backend == name}
                 with Pool(name, selection, jobs, seconds, echo, before) as pool:
                     run = _one(pool, runs, lines.write, fails if stop else lambda _: False)
-                    returned = any(fails(one) and not ended(one) for one in run.verdicts)
-                    if returned and not never_returned(run.verdicts):
+                    returned = any(fails(one) and not one.ended for one in run.verdicts)
+                    if returned and not never_returns(run.verdicts):
                         told = [one for one in run.verdicts if not one.bad or fails(one)]
-                        diagnoses[name] = pool.diagnose(asked_again(told), _DIAGNOSIS_LIMIT)
+                        diagnosis = pool.diagnose(cases_to_diagnose(told), _DIAGNOSIS_LIMIT)
+                        if diagnosis:
+                            diagnoses[name] = diagnosis
     except Interrupted as interrupted:
         number = interrupted.signal
     finally:
         for event in _not_reached(known, selection, runs):
             lines.write(event)
         lines.close()
-    said = {name: text for name, text in diagnoses.items() if text}
-    return Ran(gathered(runs), said, number, lines.problem)
+    return Ran(gathered(runs), diagnoses, number, lines.problem)
 
 
 def search_all(

@@ -166,7 +166,7 @@ def report(backend: Backend, found: Counterexample | None, number: int, folder: 
     """Describe the result of a search, and store its case in a folder to judge it again."""
     if found is None:
         return f"{backend.name}: {number} calls searched, none of them wrong"
-    from attnspec.conformance.render.text import said
+    from attnspec.conformance.render.text import verdict_text
 
     path = folder / f"{''.join(letter if letter.isalnum() else '-' for letter in backend.name)}-search.json"
     write_cases([found.case], path)
@@ -174,7 +174,7 @@ def report(backend: Backend, found: Counterexample | None, number: int, folder: 
     lines += [f"  {name} = {_written(thing)}" for name, thing in found.case.arguments.items()]
     # The case is named by its file, because it is not in the suite.
     lines += [
-        said(replace(found.verdict, case=str(path))),
+        verdict_text(replace(found.verdict, case=str(path))),
         f"judge it again: attnspec check {backend.name} --case {path}",
     ]
     return "\n".join(lines)

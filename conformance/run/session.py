@@ -9,8 +9,7 @@ import pytest
 
 from attnspec import SpecError, __version__
 from attnspec.backends import BackendError, expand
-from attnspec.conformance.attribution.by_rule import says
-from attnspec.conformance.attribution.levels import check_required, rules_of
+from attnspec.conformance.attribution.levels import check_required, rule_results, rules_of
 from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.results import Footer, Header, Run, gathered
 from attnspec.conformance.run.plugin import SUITE
@@ -55,9 +54,9 @@ class CaseItem(pytest.Item):
         verdict = suite.session_.judged(self.backend, self.case)
         self.user_properties.append((_PROPERTY, to_json(verdict)))
         if verdict.bad and suite.session_.is_outside(verdict):
-            from attnspec.conformance.render.text import line
+            from attnspec.conformance.render.text import verdict_line
 
-            pytest.xfail(f"outside of the level: {line(verdict)}")
+            pytest.xfail(f"outside of the level: {verdict_line(verdict)}")
         if verdict.bad:
             raise Failed(verdict)
         if verdict.status == "unsupported":
@@ -66,9 +65,9 @@ class CaseItem(pytest.Item):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Print the verdict, or the traceback of an error in this package."""
         if isinstance(excinfo.value, Failed):
-            from attnspec.conformance.render.text import said
+            from attnspec.conformance.render.text import verdict_text
 
-            return said(excinfo.value.args[0])
+            return verdict_text(excinfo.value.args[0])
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
@@ -117,7 +116,7 @@ class Session:
 
     def is_outside(self, verdict: Verdict) -> bool:
         """Whether a verdict concerns no rule of the level that is required or selected."""
-        return bool(self.counted) and self.counted.isdisjoint(says(verdict))
+        return bool(self.counted) and self.counted.isdisjoint(rule_results(verdict))
 
     @property
     def controls(self) -> bool:

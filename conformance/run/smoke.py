@@ -15,7 +15,7 @@ from attnspec.conformance.judge.dtypes import in_dtype
 from attnspec.conformance.judge.failure import Failure, Raised
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.judge.refusal import FITTING
-from attnspec.conformance.render.text import finding
+from attnspec.conformance.render.text import result_line
 from attnspec.conformance.suite import find
 
 #: A golden vector that fails if the mask is ignored.
@@ -50,7 +50,7 @@ def check_harness() -> Iterator[Finding]:
     for place, backend in routes.items():
         for dtype in DTYPES:
             verdict = judge(backend, find(f"{_CASE}-{dtype}"))
-            problem = "" if verdict.status == "pass" else finding(verdict)
+            problem = "" if verdict.status == "pass" else result_line(verdict)
             yield Finding(f"what is known to be right passes {place}, {dtype}", problem)
         verdict = judge(replace(backend, attention=_blind(backend)), find(f"{_CASE}-float32"))
         problem = "" if verdict.status == "fail" else f"its verdict is {verdict.status}"

@@ -13,6 +13,7 @@ from typing import Any
 from attnspec import SpecError
 from attnspec.backends.errors import BackendError, Broken, Late
 from attnspec.backends.program.process import Process
+from attnspec.conformance.attribution.finding import Diagnosis
 from attnspec.conformance.judge.failure import OURS, Place, own_place
 from attnspec.conformance.results import Subject
 from attnspec.conformance.run.selection import Selection
@@ -179,11 +180,11 @@ class Worker:
         self._send("not_shown", shown=sorted(shown))
         return [from_json(entry) for entry in self._receive(IMPORT_LIMIT)[1]]
 
-    def diagnose(self, failed: Iterable[tuple[str, str]], seconds: float) -> str:
-        """Request the gallery entry with the same results as the backend; empty if there is none."""
+    def diagnose(self, failed: Iterable[tuple[str, str]], seconds: float) -> Diagnosis | None:
+        """Request the gallery entries with the same results as the backend."""
         self._send("diagnose", failed=list(failed))
         kind, thing = self._receive(seconds)
-        return str(thing) if kind == "diagnosis" else ""
+        return Diagnosis.from_json(thing) if kind == "diagnosis" and thing else None
 
     def search(self, number: int, folder: Path) -> tuple[bool, str]:
         """Request a search; return whether nothing was found, and the text of the result."""

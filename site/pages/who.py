@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from attnspec import Rule
 from attnspec.backends.names import ADAPTERS, PORTABLE, SEPARATE
-from attnspec.conformance.attribution.by_rule import NOT_SHOWN, about, by_rule
+from attnspec.conformance.attribution.levels import NOT_SHOWN, count_by_rule
 from attnspec.conformance.verdict import Verdict
 from pages.page import code, inline, link, plural, raw, table
 
@@ -44,8 +44,10 @@ def outcomes(verdicts: Sequence[Verdict]) -> dict[str, Outcome]:
     for one in verdicts:
         if one.status == "deviation":
             way = (one.variant, "" if one.variant else one.reason)
-            ways.setdefault(about(one), Counter())[way] += 1
-    return {rule: Outcome(counts, ways.get(rule, Counter())) for rule, counts in by_rule(verdicts).items()}
+            ways.setdefault(one.main_rule, Counter())[way] += 1
+    return {
+        rule: Outcome(counts, ways.get(rule, Counter())) for rule, counts in count_by_rule(verdicts).items()
+    }
 
 
 def who(rule: Rule, standing: Iterable["Standing"], known: frozenset[str], *, results: bool) -> str:

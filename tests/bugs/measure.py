@@ -8,10 +8,12 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
-from attnspec.conformance.attribution.failures import Example, broken
+from attnspec.conformance.attribution.causes import findings
+from attnspec.conformance.attribution.finding import Finding
 from attnspec.conformance.attribution.report import Report
+from attnspec.conformance.render.finding import finding_text
 from attnspec.conformance.render.reproduction import reproduction
-from attnspec.conformance.render.screen import screen, shown
+from attnspec.conformance.render.screen import screen
 from attnspec.conformance.run.run import run_all
 from attnspec.conformance.run.selection import Selection
 from bugs import BUGS, Bug
@@ -58,7 +60,7 @@ def measure(bug: Bug, *, quick: bool = True, reproduced: int | None = None) -> M
     ran = run_all([bug.place], Selection(quick=quick))
     report = Report(ran.results)
     diagnosis = ran.diagnoses.get(bug.place, "")
-    examples = broken(report.failures.new, ran.results.verdicts)
+    examples = findings(report.failures.new, ran.results.verdicts)
     values = [one for one in examples if one.cause.kind != "refused"]
     whole = screen(report, diagnoses=ran.diagnoses)
     first = values[0] if values else None
@@ -70,16 +72,16 @@ def measure(bug: Bug, *, quick: bool = True, reproduced: int | None = None) -> M
         diagnosis,
         any(twin in diagnosis for twin in bug.twins),
         first.verdict.numbers if first else 0,
-        tuple(shown(one) for one in examples[:reproduced] if not shows(one)),
+        tuple(finding_text(one) for one in examples[:reproduced] if not shows(one)),
     )
 
 
-def _is_cause(first: Example | None, bug: Bug) -> bool:
+def _is_cause(first: Finding | None, bug: Bug) -> bool:
     """What ends the process is its own cause, whatever the case was about."""
     return first is not None and (first.cause.rule in bug.culprits or first.cause.kind == bug.kind)
 
 
-def shows(example: Example) -> bool:
+def shows(example: Finding) -> bool:
     """Run a reproduction, and see whether it shows what the block says."""
     verdict = example.verdict
     ran = subprocess.run(

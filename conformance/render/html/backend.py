@@ -5,7 +5,6 @@ from html import escape
 
 from attnspec import levels, rules
 from attnspec.backends.names import PORTABLE
-from attnspec.conformance.render.cell import cell
 from attnspec.conformance.render.html.badges import badge_path
 from attnspec.conformance.render.html.chart import charts
 from attnspec.conformance.render.html.column import Column
@@ -13,6 +12,7 @@ from attnspec.conformance.render.html.folder import page_of, run_page, runs_of_b
 from attnspec.conformance.render.html.marks import MARKS
 from attnspec.conformance.render.html.page import Links, at, frame, link
 from attnspec.conformance.render.html.portable import NOTE
+from attnspec.conformance.render.screen import cell
 
 _MARK = {mark.letter: mark for mark in MARKS}
 #: The statuses in the order of the table of cases.

@@ -1,6 +1,6 @@
 """A badge for each backend and level, under an address that does not change."""
 
-from attnspec.conformance.render.badge import drawn
+from attnspec.conformance.render.badge import badge_svg
 from attnspec.conformance.render.html.column import Column
 
 _SAID = {
@@ -30,4 +30,4 @@ def badge_path(column: Column, level: str) -> str:
 def badge(column: Column, level: str) -> str:
     """Return the image: the backend, the level, and whether it is reached."""
     message, mood = _SAID[column.letter_of_level(level)]
-    return drawn(f"{column.backend} {level}", message, mood)
+    return badge_svg(f"{column.backend} {level}", message, mood)

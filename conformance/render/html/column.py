@@ -9,17 +9,15 @@ from functools import cached_property
 from typing import Any
 
 from attnspec import rules
-from attnspec.conformance.attribution.by_rule import about, by_rule
-from attnspec.conformance.attribution.levels import Standing
+from attnspec.conformance.attribution.levels import Standing, count_by_rule
 from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.outside import one_line
-from attnspec.conformance.render.headline import headline_of, why_not_whole
 from attnspec.conformance.render.html.detail import details_of
 from attnspec.conformance.render.html.marks import letter_of, letter_of_case, letter_of_level
 from attnspec.conformance.render.html.portable import label_of
 from attnspec.conformance.render.html.shares import Shares, shares_of
 from attnspec.conformance.render.html.shown import shown_of
-from attnspec.conformance.render.summary import counts
+from attnspec.conformance.render.summary import backend_headline, count_statuses, why_not_whole
 from attnspec.conformance.results import Results, Subject
 
 
@@ -70,7 +68,7 @@ class Column:
     notes: tuple[str, ...]
     totals: Mapping[str, int]
     standings: Mapping[str, Standing]
-    counts: Mapping[str, Counter[str]]
+    count_statuses: Mapping[str, Counter[str]]
     shown: Mapping[str, str]
     details: Mapping[str, Any]
     cases: Mapping[str, str]
@@ -136,7 +134,7 @@ def _column(report: Report, subject: Subject, date: str) -> Column:
     for one in verdicts:
         if one.case:
             letter = letter_of_case(one.status, one.rule)
-            said = letter if letter in "pu" else f"{letter} {about(one)}"
+            said = letter if letter in "pu" else f"{letter} {one.main_rule}"
             cases[sys.intern(one.case)] = sys.intern(said)
     return Column(
         backend=one_line(subject.name),
@@ -145,11 +143,11 @@ def _column(report: Report, subject: Subject, date: str) -> Column:
         attnspec=one_line(header.attnspec) if header else "",
         part=header.part if header else "chosen",
         date=date,
-        headline=one_line(headline_of(report, subject)),
+        headline=one_line(backend_headline(report, subject)),
         notes=tuple(one_line(text) for text in (why_not_whole(report, subject), subject.note) if text),
-        totals=dict(counts(verdicts)),
+        totals=dict(count_statuses(verdicts)),
         standings={one.level: one for one in report.standings(subject)},
-        counts=by_rule(verdicts),
+        counts=count_by_rule(verdicts),
         shown=shown_of(verdicts),
         details=details_of(verdicts, report.seed),
         cases=cases,

@@ -8,14 +8,14 @@ from itertools import islice
 from math import isfinite
 from typing import Any
 
-from attnspec.conformance.attribution.by_rule import NOT_SHOWN, about, says
-from attnspec.conformance.attribution.causes import Cause
-from attnspec.conformance.attribution.failures import broken
+from attnspec.conformance.attribution.causes import findings
+from attnspec.conformance.attribution.finding import Finding
+from attnspec.conformance.attribution.levels import NOT_SHOWN, rule_results
 from attnspec.conformance.outside import cut, plain
-from attnspec.conformance.render.because import because
+from attnspec.conformance.render.finding import cause_lines
 from attnspec.conformance.render.html.variant import of_variant
-from attnspec.conformance.render.reproduction import judged_again, reproduction
-from attnspec.conformance.render.text import looks
+from attnspec.conformance.render.reproduction import check_command, reproduction
+from attnspec.conformance.render.text import DifferenceText, exception_lines, resemblances
 from attnspec.conformance.verdict import Difference, Verdict
 
 #: The largest number of examples in a cell, and of characters of a text in it.
@@ -78,23 +78,26 @@ def details_of(verdicts: Sequence[Verdict], seed: int | None = None) -> dict[str
     """
     found: dict[str, dict[str, list[Verdict]]] = {}
     for one in verdicts:
-        for rule, status in says(one).items():
+        for rule, status in rule_results(one).items():
             found.setdefault(rule, {}).setdefault(status, []).append(one)
-    causes: dict[str, list[tuple[Verdict, Cause | None]]] = {}
-    for example in broken((one for one in verdicts if one.bad), verdicts):
-        causes.setdefault(about(example.verdict), []).append((example.verdict, example.cause))
+    causes: dict[str, list[Finding]] = {}
+    for finding in findings(verdicts, verdicts, seed=seed):
+        causes.setdefault(finding.rule, []).append(finding)
     return {rule: _of_rule(rule, by, causes.get(rule, []), seed) for rule, by in found.items()}
 
 
 def _of_rule(
     rule: str,
     by: dict[str, list[Verdict]],
-    causes: list[tuple[Verdict, Cause | None]],
+    causes: list[Finding],
     seed: int | None,
 ) -> dict[str, Any]:
     detail: dict[str, Any] = {"counts": {status: len(its) for status, its in by.items()}}
     bad = [*by.get("fail", ()), *by.get("error", ())]
-    shown = [_example(one, seed, _number(cause, rule), cause) for one, cause in causes]
+    shown = [
+        _example(one.verdict, seed, sum(each.main_rule == rule for each in one.failures), one)
+        for one in causes
+    ]
     if bad and not shown:  # the failures have a cause under another rule
         shown = [_example(min(bad, key=_plainness), seed, len(bad))]
     for status in ("deviation", "should not met", NOT_SHOWN):
@@ -105,18 +108,13 @@ def _of_rule(
         detail["more"] = len(shown) - len(detail["examples"])
     elif passing := by.get("pass"):
         most = max(passing, key=lambda one: (bool(one.accuracy), one.share if isfinite(one.share) else 0.0))
-        command = judged_again(most, seed) if most.case else ""
+        command = check_command(most, seed) if most.case else ""
         detail["most"] = {"case": most.case, "share": _short(most.share), "command": command}
         detail["most"]["accuracy"] = most.accuracy
     elif without := by.get("unsupported"):
         ((reason, number),) = Counter(one.reason for one in without).most_common(1)
         detail["reason"], detail["number"] = _text(reason), number
     return detail
-
-
-def _number(cause: Cause | None, rule: str) -> int:
-    """Count the failures of a cause under a rule."""
-    return sum(about(one) == rule for one in cause.failures) if cause else 1
 
 
 def _alike(verdicts: Iterable[Verdict]) -> list[list[Verdict]]:
@@ -127,7 +125,7 @@ def _alike(verdicts: Iterable[Verdict]) -> list[list[Verdict]]:
     return sorted(groups.values(), key=len, reverse=True)
 
 
-def _example(verdict: Verdict, seed: int | None, number: int, cause: Cause | None = None) -> Example:
+def _example(verdict: Verdict, seed: int | None, number: int, cause: Finding | None = None) -> Example:
     values = _values(verdict.difference) if verdict.difference else {}
     again = verdict
     if verdict.difference is None and (variant := of_variant(verdict)):
@@ -141,28 +139,25 @@ def _example(verdict: Verdict, seed: int | None, number: int, cause: Cause | Non
         said=tuple(_said(verdict, cause)),
         declared=verdict.declared,
         script=reproduction(again, seed),
-        command=judged_again(verdict, seed) if verdict.case else "",
+        command=check_command(verdict, seed) if verdict.case else "",
         **values,
     )
 
 
 def _values(difference: Difference) -> dict[str, str]:
-    element = f"[{', '.join(map(str, difference.element))}]" if difference.element else ""
-    found = {
-        "place": f"{difference.output}{element}",
-        "got": str(difference.got),
-        "expected": str(difference.expected),
+    text = DifferenceText(difference)
+    found = {"place": text.place, "got": str(difference.got), "expected": str(difference.expected)}
+    if text.is_form:
+        return found | {"place": f"{difference.kind} of {difference.output}"}
+    if difference.kind != "value":
+        return found | {"off": text.count}
+    if text.is_forbidden:
+        found["allowed"] = "0: nothing may be off here"
+        return found | {"off": f"{text.off or 'off'}; {text.count}"}
+    found["allowed"] = f"{difference.allowed:.3g}"
+    return found | {
+        "off": f"{text.off or 'off'}, {difference.share:.3g} times the allowed error; {text.count}"
     }
-    counted = f"{difference.count} of {difference.size} elements"
-    if difference.kind == "value":
-        none = difference.share == float("inf")
-        found["allowed"] = "0: nothing may be off here" if none else f"{difference.allowed:.3g}"
-        budgets = "" if none else f", {difference.share:.3g} times the allowed error"
-        return found | {"off": f"{_off(difference)}{budgets}; {counted} are off"}
-    if difference.kind in ("pattern", "bits"):
-        how = "differ in being NaN or infinite" if difference.kind == "pattern" else "have other bits"
-        return found | {"off": f"{counted} {how}"}
-    return found | {"place": f"{difference.kind} of {difference.output}"}
 
 
 def _of_variant(difference: Difference, name: str) -> dict[str, str]:
@@ -179,29 +174,16 @@ def _number_of(value: float | str) -> str:
     return f"{value:.6g}" if isinstance(value, float) else value
 
 
-def _off(difference: Difference) -> str:
-    got, expected = difference.got, difference.expected
-    return (
-        f"off by {abs(got - expected):.3g}"
-        if isinstance(got, float) and isinstance(expected, float)
-        else "off"
-    )
-
-
-def _said(verdict: Verdict, cause: Cause | None) -> Iterator[str]:
+def _said(verdict: Verdict, cause: Finding | None) -> Iterator[str]:
     if verdict.reason:
         yield verdict.reason.strip()
-    raised = verdict.raised
-    if raised is not None and raised.type:
-        yield f"raised {raised.type}: {raised.message.strip() or 'no message'}"
-    if raised is not None and raised.file:
-        function = f", in {raised.function}" if raised.function else ""
-        yield f"at {raised.file}, line {raised.line}{function}"
-    yield from looks(replace(verdict, declared=()))
+    if verdict.raised is not None:
+        yield from exception_lines(verdict.raised)
+    yield from resemblances(replace(verdict, declared=()))
     if not verdict.repeatable:
         yield "not repeatable: the same call, repeated, has another result"
     if cause is not None:
-        yield from because(cause)
+        yield from cause_lines(cause)
 
 
 def _plainness(verdict: Verdict) -> tuple[bool, bool, int, str]:

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from attnspec import levels
-from attnspec.conformance.attribution.by_rule import NOT_SHOWN
-from attnspec.conformance.attribution.levels import Standing
-from attnspec.conformance.render.cell import cell
+from attnspec.conformance.attribution.levels import NOT_SHOWN, Standing
+from attnspec.conformance.render.screen import cell
 
 
 @dataclass(frozen=True)

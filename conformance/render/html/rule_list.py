@@ -6,7 +6,7 @@ from itertools import groupby
 
 from attnspec import Rule, rules
 from attnspec.conformance.render.html.page import frame
-from attnspec.conformance.render.links import address
+from attnspec.conformance.render.text import web_address
 
 #: The page, in the folder.
 PAGE = "rules.html"
@@ -57,7 +57,7 @@ def _rule(rule: Rule) -> str:
         f"<dt><code>{one.name}</code></dt><dd>{_prose(one.text)}</dd>" for one in rule.variants
     )
     listed = f"<p>Variants:</p><dl>{variants}</dl>" if variants else ""
-    where = address(rule)
+    where = web_address(rule)
     more = f'<p><a href="{escape(where)}">In the standard</a></p>' if where else ""
     return (
         f'<section class="rule" id="{rule.id}"><h3>{rule.id} {_prose(rule.title)} '

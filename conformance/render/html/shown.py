@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from attnspec.conformance.attribution.by_rule import about
 from attnspec.conformance.outside import one_line
 from attnspec.conformance.verdict import Verdict
 
@@ -27,7 +26,7 @@ def shown_of(verdicts: Iterable[Verdict]) -> Mapping[str, str]:
     found: dict[str, Counter[str]] = {}
     for one in verdicts:
         if one.status == "deviation" and (text := one_line(one.variant or one.reason)):
-            found.setdefault(about(one), Counter())[text] += 1
+            found.setdefault(one.main_rule, Counter())[text] += 1
     return {rule: _listed(counts) for rule, counts in found.items()}
 
 

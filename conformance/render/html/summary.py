@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from attnspec.conformance.attribution.report import Report
-from attnspec.conformance.render.headline import headline_of
 from attnspec.conformance.render.markdown import code, pages_line
+from attnspec.conformance.render.summary import backend_headline
 from attnspec.conformance.results import gathered
 from attnspec.conformance.results_file import runs_of
 
@@ -32,4 +32,4 @@ def _headlines(results: Sequence[Path]) -> Iterator[str]:
             report = Report(gathered([run]))
             for subject in report.results.subjects:
                 said = code(f"{subject.library} {subject.version}")
-                yield f"- {code(subject.name)} ({said}): {code(headline_of(report, subject))}"
+                yield f"- {code(subject.name)} ({said}): {code(backend_headline(report, subject))}"

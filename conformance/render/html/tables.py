@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Sequence
 
 from attnspec import __version__, levels, rules
-from attnspec.conformance.render.cell import cell
 from attnspec.conformance.render.html.column import Column
 from attnspec.conformance.render.html.marks import MARKS
+from attnspec.conformance.render.screen import cell
 
 _NAMES = {mark.letter: mark.name for mark in MARKS}
 

@@ -6,7 +6,6 @@ from functools import cache
 import numpy as np
 
 from attnspec import Case, cases
-from attnspec.conformance.attribution.by_rule import about
 from attnspec.conformance.verdict import Difference, Verdict
 
 
@@ -28,7 +27,7 @@ def of_variant(verdict: Verdict) -> Difference | None:
     if verdict.status != "deviation" or not verdict.variant or case is None:
         return None
     for one in case.alternatives:
-        if (one.rule, one.variant) == (about(verdict), verdict.variant):
+        if (one.rule, one.variant) == (verdict.main_rule, verdict.variant):
             for output, values in one.expected.items():
                 usual = case.expected.get(output)
                 if usual is None or np.shape(usual) != np.shape(values):

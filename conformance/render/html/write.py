@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from attnspec import SpecError, levels
+from attnspec.conformance.files import write_whole
 from attnspec.conformance.packed import bare
-from attnspec.conformance.render.files import write_whole
 from attnspec.conformance.render.html.backend import backend_page
 from attnspec.conformance.render.html.badges import badge, badge_path
 from attnspec.conformance.render.html.cases import names_of, packed

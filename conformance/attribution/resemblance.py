@@ -1,4 +1,4 @@
-"""Counts the calls on which an entry of the gallery and a backend differ, and the kinds of these calls."""
+"""Counts the calls on which an entry of the gallery and a backend differ, to say how well the entry fits."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ _BESIDES = 0.1
 
 
 @dataclass(frozen=True)
-class Numbers:
+class CallCounts:
     """The number of compared calls, and their traits.
 
     Attributes
@@ -53,22 +53,23 @@ class Numbers:
         """Return the number of calls that the backend fails, or that it passes."""
         return self.failing if bad else self.passing
 
+    @classmethod
+    def of(cls, failing: Sequence[frozenset[str]], passing: Sequence[frozenset[str]]) -> "CallCounts":
+        """Count calls by their traits.
 
-def numbers_of(failing: Sequence[frozenset[str]], passing: Sequence[frozenset[str]]) -> Numbers:
-    """Count calls by their traits.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.attribution.tally import numbers_of
-    >>> found = numbers_of([frozenset({"mask", "bias"}), frozenset({"mask"})], [frozenset({"mask", "scale"})])
-    >>> sorted(found.shared), found.having
-    (['mask'], {'mask': 1, 'scale': 1})
-    """
-    shared = frozenset.intersection(*failing) if failing else frozenset()
-    mixed = frozenset().union(*failing) - shared
-    counted = Counter(trait for kinds in passing for trait in kinds - mixed)
-    plain = sum(not kinds & EDGES for kinds in failing)
-    return Numbers(len(failing), len(passing), plain, shared, dict(sorted(counted.items())))
+        Examples
+        --------
+        >>> from attnspec.conformance.attribution.resemblance import CallCounts
+        >>> failing = [frozenset({"mask", "bias"}), frozenset({"mask"})]
+        >>> counts = CallCounts.of(failing, [frozenset({"mask", "scale"})])
+        >>> sorted(counts.shared), counts.having
+        (['mask'], {'mask': 1, 'scale': 1})
+        """
+        shared = frozenset.intersection(*failing) if failing else frozenset()
+        mixed = frozenset().union(*failing) - shared
+        having = Counter(trait for kinds in passing for trait in kinds - mixed)
+        plain = sum(not kinds & EDGES for kinds in failing)
+        return cls(len(failing), len(passing), plain, shared, dict(sorted(having.items())))
 
 
 @dataclass
@@ -112,45 +113,45 @@ class Tally:
         if not bad:
             self.outside.append(kinds)
 
-    def may_be(self, asked: Numbers) -> bool:
+    def may_be(self, calls: CallCounts) -> bool:
         """Whether the entry is near, or may be the bug of one path."""
         if self.misfits[True] >= _HOPELESS and not self.fits:
             return False
-        return self.is_near(asked) or bool(self.paths(asked))
+        return self.is_near(calls) or bool(self.paths(calls))
 
-    def is_near(self, asked: Numbers) -> bool:
+    def is_near(self, calls: CallCounts) -> bool:
         """Whether it differs on few calls of one kind, only on edge kinds, or on very few calls."""
         both = (True, False)
-        of_a_kind = self.apart and all(self.misfits[bad] <= _MISFITS[bad] * asked[bad] for bad in both)
-        of_edges = not any(self.plain.values()) and asked.plain >= _PLAIN
-        of_edges &= self.misfits[False] <= _MISFITS[False] * asked.passing
-        few = all(self.misfits[bad] <= _FEW_MISFITS * asked[bad] for bad in both)
+        of_a_kind = self.apart and all(self.misfits[bad] <= _MISFITS[bad] * calls[bad] for bad in both)
+        of_edges = not any(self.plain.values()) and calls.plain >= _PLAIN
+        of_edges &= self.misfits[False] <= _MISFITS[False] * calls.passing
+        few = all(self.misfits[bad] <= _FEW_MISFITS * calls[bad] for bad in both)
         # It must not be wrong on many calls that the backend passes.
-        few &= self.misfits[False] <= _BESIDES * asked.failing
-        return bool(of_a_kind or of_edges or (few and asked.failing >= _MANY))
+        few &= self.misfits[False] <= _BESIDES * calls.failing
+        return bool(of_a_kind or of_edges or (few and calls.failing >= _MANY))
 
-    def paths(self, asked: Numbers) -> list[tuple[str, bool]]:
+    def paths(self, calls: CallCounts) -> list[tuple[str, bool]]:
         """Return the traits that distinguish the calls on which the backend has the bug, the best first.
 
         With each trait, return whether these calls have it. If they do, all failing calls have it, and no
         passing call on which the entry is wrong has it. Otherwise it is the other way round.
         """
-        same = self.misfits[True] <= _MISFITS[True] * asked.failing and not self.plain[True]
-        if not same or asked.failing < _PATH or not self.outside:
+        same = self.misfits[True] <= _MISFITS[True] * calls.failing and not self.plain[True]
+        if not same or calls.failing < _PATH or not self.outside:
             return []
-        shared = asked.shared.difference(*self.outside)
-        lacked = frozenset.intersection(*self.outside) & (asked.having.keys() - asked.shared)
-        rest = {(trait, True): asked.having.get(trait, 0) for trait in shared}
-        rest |= {(trait, False): asked.passing - asked.having[trait] for trait in lacked}
+        shared = calls.shared.difference(*self.outside)
+        lacked = frozenset.intersection(*self.outside) & (calls.having.keys() - calls.shared)
+        rest = {(trait, True): calls.having.get(trait, 0) for trait in shared}
+        rest |= {(trait, False): calls.passing - calls.having[trait] for trait in lacked}
         # A given option is a better description than a property of its numbers.
         return sorted(rest, key=lambda path: (traits.option_of(path[0]) != path[0], rest[path], path))
 
-    def rank(self, asked: Numbers) -> tuple[bool, int, int, int]:
+    def rank(self, calls: CallCounts) -> tuple[bool, int, int, int]:
         """Return a sort key: entries that differ on fewer calls come first, and plain calls count first.
 
         For the bug of one path, the number of wrong results on other paths does not count.
         """
-        if not self.is_near(asked):
+        if not self.is_near(calls):
             return True, 0, self.misfits[True], 0
         return False, sum(self.plain.values()), self.misfits[True], self.misfits[False]
 

@@ -1,0 +1,265 @@
+"""The record of a finding: failures with one cause, the rule they break, and what is known of the cause."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+from attnspec.conformance.traits import GRADIENT, REFUSED, RELATED
+from attnspec.conformance.verdict import Verdict
+
+#: ``ended``: the process ended or hung. ``raised``: an exception. ``always``: no call returns a result.
+#: ``changed``: an input was changed. ``repeated``: a repeated call has another result. ``earlier``: a call
+#: depends on earlier ones. ``refused``: a call must be refused, and is not. ``precise``: only the precision
+#: is too low. ``traces``: weights that should be 0 are slightly larger. Empty: other wrong values.
+Kind = Literal[
+    "", "ended", "raised", "always", "changed", "repeated", "earlier", "refused", "precise", "traces"
+]
+#: A variant is named if at least this share of the calls that could show it equals it. A call that breaks
+#: another rule too equals no single variant, so most of them need not.
+_ENOUGH = 0.25
+#: A precision is named if at least this share of the failures under its rule shows it.
+_NEARLY = 0.9
+#: The largest number of failing cases (True) and of passing cases (False) that a diagnosis repeats.
+_MOST_DIAGNOSED = {True: 100, False: 300}
+
+
+@dataclass(frozen=True)
+class Common:
+    """Traits that the calls of a finding have in common, and how many of the calls with them fail.
+
+    Attributes
+    ----------
+    traits : tuple of str
+        Empty if no trait distinguishes them from other calls.
+    failing, judged : int
+        The number of calls with the traits that fail, and of all calls with the traits.
+    others, of_others : int
+        The number of other calls that fail, and of all other calls.
+    """
+
+    traits: tuple[str, ...] = ()
+    failing: int = 0
+    judged: int = 0
+    others: int = 0
+    of_others: int = 0
+
+
+@dataclass(frozen=True)
+class VariantCount:
+    """A variant of the broken rule, and how many of the failing calls compared with it equal it."""
+
+    name: str
+    equal: int
+    compared: int
+
+
+@dataclass(frozen=True)
+class IgnoredCount:
+    """An argument, and how many of the failing calls with it have the result of the call without it."""
+
+    argument: str
+    same: int
+    compared: int
+
+
+@dataclass(frozen=True)
+class Twin:
+    """Entries of the gallery that differ only in a size: their names, and what the first does wrong."""
+
+    names: tuple[str, ...]
+    sentence: str
+    rule: str
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The entries of the gallery that have the results of a backend, and how well they fit.
+
+    Attributes
+    ----------
+    twins : tuple of Twin
+    failing, passing : int
+        The number of compared calls that the backend fails, and that it passes.
+    share : float
+        The largest distance between the results, in budgets.
+    same_failing, same_passing : int
+        The number of failing and of passing calls on which the results are the same.
+    apart : tuple of str
+        Traits of the other calls. Each of these calls has one of them. Empty if there are no other calls.
+    path : (str, bool) or None
+        The trait that distinguishes the calls on which the backend has the bug, and whether these calls
+        have the trait.
+    """
+
+    twins: tuple[Twin, ...]
+    failing: int
+    passing: int
+    share: float
+    same_failing: int
+    same_passing: int
+    apart: tuple[str, ...] = ()
+    path: tuple[str, bool] | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all entries."""
+        return tuple(name for twin in self.twins for name in twin.names)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Diagnosis":
+        """Make a diagnosis from `dataclasses.asdict` of one that went through JSON."""
+        twins = tuple(Twin(**{**twin, "names": tuple(twin["names"])}) for twin in data["twins"])
+        path = tuple(data["path"]) if data["path"] else None
+        return cls(**{**data, "twins": twins, "apart": tuple(data["apart"]), "path": path})
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Failures of one backend with one cause.
+
+    Attributes
+    ----------
+    rule : str
+        The rule that it breaks.
+    failures : tuple of Verdict
+        The failures, starting with the one that shows it best.
+    common : Common
+        What the calls have in common.
+    kind : str
+        One of `Kind`.
+    precision : str
+        A shorter dtype in whose budget all failures lie, or empty.
+    further : tuple of Common
+        Common traits of other calls that fail under the same rule.
+    mixed : bool
+        Whether its failures were left over by other causes and have nothing in common, so that they may
+        have several causes.
+    seed : int or None
+        The seed of the generated cases, which a reproduction needs.
+    diagnosis : Diagnosis or None
+        The entries of the gallery that have the results of the backend. Only the first finding of a backend
+        has one.
+    """
+
+    rule: str
+    failures: tuple[Verdict, ...]
+    common: Common = Common()
+    kind: Kind = ""
+    precision: str = ""
+    further: tuple[Common, ...] = ()
+    mixed: bool = False
+    seed: int | None = None
+    diagnosis: Diagnosis | None = None
+
+    @property
+    def backend(self) -> str:
+        """The name of the backend."""
+        return self.failures[0].backend
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """The first failure, under the rule of the finding, without what the other failures contradict."""
+        first = self.failures[0]
+        if first.main_rule != self.rule:
+            first = replace(first, rule=self.rule, variant="", precision="")
+        variant = self.variant
+        if first.precision and self._contradicts(first):
+            first = replace(first, variant="", precision="")
+        elif first.variant and not first.precision and (variant is None or first.variant != variant.name):
+            first = replace(first, variant="")
+        # An argument is called ignored only if this holds for each call with it.
+        compared = with_argument(first.ignored, self.failures)
+        if first.ignored and any(verdict.ignored != first.ignored for verdict in compared):
+            first = replace(first, ignored="")
+        return first
+
+    @cached_property
+    def others(self) -> Counter[str]:
+        """The number of failures besides the first, by the rule that each is about."""
+        return Counter(verdict.main_rule for verdict in self.failures[1:])
+
+    @cached_property
+    def variant(self) -> VariantCount | None:
+        """The variant of the rule that failures under it equal most often, if enough of them do."""
+        compared = [verdict for verdict in self.failures if self._is_compared(verdict)]
+        named = Counter(verdict.variant for verdict in compared if verdict.variant)
+        if not named:
+            return None
+        ((name, equal),) = named.most_common(1)
+        return VariantCount(name, equal, len(compared)) if equal >= _ENOUGH * len(compared) else None
+
+    @cached_property
+    def ignored(self) -> tuple[IgnoredCount, ...]:
+        """Arguments without which most of the failing calls with them have the same result."""
+        counts = []
+        for name in dict.fromkeys(verdict.ignored for verdict in self.failures if verdict.ignored):
+            compared = with_argument(name, self.failures)
+            same = sum(verdict.ignored == name for verdict in compared)
+            if 2 * same > len(compared):
+                counts.append(IgnoredCount(name, same, len(compared)))
+        return tuple(counts)
+
+    def with_variant_first(self) -> "Finding":
+        """Return it with a call first that equals its variant, if possible not one of gradients."""
+        variant = self.variant
+
+        def order(verdict: Verdict) -> tuple[bool, bool]:
+            shows = variant is not None and verdict.variant == variant.name and self._is_compared(verdict)
+            return not shows, shows and GRADIENT in verdict.traits
+
+        return replace(self, failures=tuple(sorted(self.failures, key=order)))
+
+    def _is_compared(self, verdict: Verdict) -> bool:
+        """Whether a failure is a call under the rule whose values were compared with those of variants.
+
+        A golden vector may lack the values of the variant. A call that equals one without an argument is not
+        compared: with one query, a variant of MASK-3 is the same call as one without `is_causal`.
+        """
+        under = verdict.main_rule == self.rule and RELATED not in verdict.traits and not verdict.ignored
+        values = verdict.difference is not None and verdict.difference.kind in ("value", "pattern")
+        return under and values and bool(verdict.group or verdict.variant) and not verdict.precision
+
+    def _contradicts(self, first: Verdict) -> bool:
+        """Whether other failures under the rule do not show the precision, which then fits by chance."""
+        own = [
+            verdict
+            for verdict in self.failures
+            if verdict.main_rule == self.rule
+            and verdict.difference
+            and verdict.group
+            and RELATED not in verdict.traits
+        ]
+        return sum(verdict.variant == first.variant for verdict in own) < _NEARLY * len(own)
+
+
+def with_argument(name: str, failures: Sequence[Verdict]) -> list[Verdict]:
+    """Return the failing calls that were compared with the same call without an argument.
+
+    Golden vectors and relations are not.
+    """
+    return [
+        verdict
+        for verdict in failures
+        if name in verdict.traits and verdict.group and RELATED not in verdict.traits
+    ]
+
+
+def cases_to_diagnose(verdicts: Sequence[Verdict]) -> Iterator[tuple[str, str]]:
+    """Choose failing and passing cases of a run, spread over all cases, each with its group.
+
+    Calls that ended the process or hung are left out, because they would do so again.
+    """
+    # If values are wrong, calls that must be refused give no information.
+    refusals = not any(verdict.bad and REFUSED not in verdict.traits for verdict in verdicts)
+    for bad, most in _MOST_DIAGNOSED.items():
+        names = [
+            (verdict.case, verdict.group)
+            for verdict in verdicts
+            if (verdict.bad if bad else verdict.status == "pass")
+            and verdict.case
+            and not verdict.ended
+            and (REFUSED in verdict.traits) == refusals
+        ]
+        yield from names[:: -(-len(names) // most) or 1]

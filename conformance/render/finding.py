@@ -1,0 +1,259 @@
+"""The text of a finding: what its failures have in common, and which other failures it stands for."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from math import isfinite
+
+from attnspec.conformance import traits
+from attnspec.conformance.attribution.causes import exception_key, never_returns
+from attnspec.conformance.attribution.finding import Common, Diagnosis, Finding
+from attnspec.conformance.attribution.levels import rule_results
+from attnspec.conformance.attribution.precision import PRECISE, TRACES, absolute_error
+from attnspec.conformance.outside import one_line
+from attnspec.conformance.render.text import details, title, with_title
+from attnspec.conformance.verdict import Raise, Verdict
+from attnspec.dtypes import DTYPES
+
+#: The largest number of rules that have a line of their own, and of calls in it.
+_MOST_RULES, _MOST_CALLS = 8, 3
+#: The largest number of other messages that are shown, and of their characters.
+_MOST_MESSAGES, _MOST_CHARACTERS = 8, 160
+#: How the groups of calls that must be refused begin.
+_REFUSED = "refused: "
+#: The kinds of findings that are not about wrong values.
+_KINDS = {
+    "repeated": "not repeatable: failing calls were repeated, and some of them had another result",
+    "earlier": "depends on earlier calls: a call that failed passes as the first call of a process",
+}
+#: What calls have in common, in words. An option has its own name.
+_TRAITS = {
+    traits.NO_SCALE: "without a scale",
+    traits.SHARED: "with shared key heads",
+    traits.NOTHING: "with no queries, keys or batch entries",
+    traits.EMPTY: "with a row that has nothing to attend to",
+    traits.SPECIAL: "with NaN or infinity",
+    traits.LARGE: "with large scores",
+    traits.MORE_QUERIES: "with more queries than keys",
+    traits.OTHER_DEPTH: "with values of another depth than the queries",
+    traits.TILED: "with more than 16 keys or queries",
+    traits.TILED_32: "with more than 32 keys or queries",
+    traits.TILED_64: "with more than 64 keys or queries",
+    traits.ONE_QUERY: "with one query",
+    traits.OPEN_LEFT: "with a window open on the left",
+    traits.OPEN_RIGHT: "with a window open on the right",
+    traits.VIEWED: "with arrays that do not lie in rows",
+    **{dtype: f"in {dtype}" for dtype in DTYPES},
+}
+
+
+def finding_text(finding: Finding) -> str:
+    """Describe a finding: the failure that shows it best, its cause, and its other failures.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.attribution.causes import findings
+    >>> from attnspec.conformance.render.finding import finding_text
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> failing = [Verdict("b", f"{rule}-float32", "", (rule,), "fail") for rule in ("SOFT-1", "NUM-3")]
+    >>> (finding,) = findings(failing)
+    >>> finding_text(finding).splitlines()[-1]
+    'also: 1 case under another rule, with the same cause: NUM-3'
+    """
+    return with_title(finding_title(finding), finding.verdict, finding_details(finding))
+
+
+def finding_title(finding: Finding) -> str:
+    """Return the broken rule. If no call returns a result, this is no matter of one rule."""
+    if finding.kind == "always":
+        return never_returns(finding.failures) or "no call returns"
+    return title(finding.verdict)
+
+
+def finding_details(finding: Finding) -> str:
+    """Describe a finding without its title."""
+    return details(finding.verdict, finding.seed, cause_lines(finding), other_lines(finding))
+
+
+def cause_lines(finding: Finding) -> Iterator[str]:
+    """Describe what the calls of a finding have in common, and its other properties.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.attribution.finding import Common, Finding
+    >>> from attnspec.conformance.render.finding import cause_lines
+    >>> list(cause_lines(Finding("MASK-1", (), Common(("mask",), 41, 43, 0, 820))))
+    ['fails: 41 of 43 calls with `mask`, 0 of 820 others']
+    """
+    if finding.kind in _KINDS:
+        yield _KINDS[finding.kind]
+    if finding.kind == PRECISE:
+        yield f"all failures are due to the precision: {_largest_errors(finding)}"
+    if finding.kind == TRACES:
+        largest = max(map(absolute_error, finding.failures), default=0.0)
+        yield f"all errors are at most {largest:.2g}: weights that should be 0, or nearly 0, are larger"
+    if finding.precision:
+        yield f"all failures are within the budget of {finding.precision}: some step may be computed in it"
+    for common in (finding.common, *finding.further):
+        yield from _common_line(common)
+    variant = finding.variant
+    if variant is not None and variant.equal < variant.compared:
+        calls = f"{variant.equal} of {variant.compared} failing calls under {finding.rule}"
+        yield f"the variant `{variant.name}`: {calls} equal it; the others may break another rule too"
+    for ignored in finding.ignored:
+        # If all calls show it, and the first one too, the text of the first one says so.
+        if ignored.same < ignored.compared or finding.failures[0].ignored != ignored.argument:
+            calls = f"{ignored.same} of {ignored.compared} failing calls with it"
+            yield f"the result is the same without `{ignored.argument}` in {calls}"
+    if finding.kind != "refused":
+        yield from (f"also: {text}" for text in _other_exceptions(finding.failures))
+
+
+def other_lines(finding: Finding) -> Iterator[str]:
+    """Count the other failures, under the rule of the finding and under other rules.
+
+    Every rule is named under which the table of the run counts one of them.
+    """
+    if finding.kind == "always":
+        yield f"so do {len(finding.failures) - 1} more cases of {finding.backend}, under all rules"
+        return
+    others = finding.others.copy()
+    own = others.pop(finding.rule, 0)
+    if own:
+        yield f"(and {own} more of {finding.backend} under {finding.rule})"
+    if others:
+        cases = sum(others.values())
+        under = "another rule" if len(others) == 1 else f"{len(others)} other rules"
+        yield f"also: {cases} case{'s' * (cases > 1)} under {under}, {_relation(finding)}: {', '.join(others)}"
+    if finding.kind == "refused" and len(finding.failures) > 1:
+        yield from _by_rule([finding.rule, *others], finding.failures)
+    elif finding.mixed:
+        yield from _by_rule(others, finding.failures[1:])
+    yield from _in_table(finding, {finding.rule: own + 1, **others})
+
+
+def diagnosis_text(diagnosis: Diagnosis) -> str:
+    """Name the entries of the gallery that have the results of a backend, and say how well they fit."""
+    names = ", or ".join(
+        f"{' or '.join(twin.names)} ({twin.sentence.rstrip('.')}; {twin.rule})" for twin in diagnosis.twins
+    )
+    same, passing = diagnosis.same_failing, diagnosis.same_passing
+    calls = f"{same} of {diagnosis.failing} failing cases, {passing} of {diagnosis.passing} passing ones"
+    if diagnosis.path:
+        trait, has = diagnosis.path
+        where = f"{'only' if has else 'but not'} in calls {trait_text(trait)}"
+        return f"similar to: {names}, {where} (the same on {calls})"
+    if diagnosis.apart:
+        kinds = " or ".join(map(trait_text, diagnosis.apart))
+        others = f"all other cases are calls {kinds}, and have other results"
+        return f"similar to: {names} (the same on {calls}; {others})"
+    if (same, passing) != (diagnosis.failing, diagnosis.passing):
+        return f"similar to: {names} (the same on {calls})"
+    return f"consistent with: {names} ({calls}, within {diagnosis.share:.1f} budgets)"
+
+
+def trait_text(trait: str) -> str:
+    """Describe what calls have in common, for use after the word "calls".
+
+    Examples
+    --------
+    >>> from attnspec.conformance.render.finding import trait_text
+    >>> trait_text("mask"), trait_text("empty axes")
+    ('with `mask`', 'with no queries, keys or batch entries')
+    >>> trait_text("key_lengths of 0")
+    'with `key_lengths` of 0'
+    >>> trait_text("more than 64 keys")
+    'with more than 64 keys'
+    """
+    option = traits.option_of(trait)
+    numbers = {
+        traits.negative(option): f"with a negative `{option}`",
+        traits.zero(option): f"with `{option}` of 0",
+        traits.by_entry(option): f"with `{option}` that differ between batch entries",
+    }
+    if trait.startswith(traits.MORE_THAN) or traits.NOT_A_MULTIPLE in trait:
+        return f"with {trait}"
+    return _TRAITS.get(trait) or numbers.get(trait, f"with `{trait}`")
+
+
+def _common_line(common: Common) -> Iterator[str]:
+    if common.traits and common.failing + common.others > 1:
+        calls = " ".join(map(trait_text, common.traits))
+        others = f", {common.others} of {common.of_others} others" if common.of_others else ""
+        yield f"fails: {common.failing} of {common.judged} calls {calls}{others}"
+
+
+def _largest_errors(finding: Finding) -> str:
+    """Describe the largest error in each dtype. Outside the range of a dtype there is no budget."""
+    shares: dict[str, float] = {}
+    for verdict in finding.failures:
+        difference = verdict.difference
+        share = difference.share if difference and difference.kind == "value" else 0.0
+        if isfinite(share):
+            shares[verdict.dtype] = max(share, shares.get(verdict.dtype, 0.0))
+    return ", ".join(f"up to {share:.3g} budgets in {dtype}" for dtype, share in sorted(shares.items()))
+
+
+def _other_exceptions(failures: Sequence[Verdict]) -> list[str]:
+    """Describe the exceptions among failures that differ from that of the first one."""
+    counts: Counter[tuple[str, ...]] = Counter()
+    texts: dict[tuple[str, ...], str] = {}
+    for verdict in failures:
+        if verdict.raised is not None and verdict.raised.type:
+            key = exception_key(verdict)
+            counts[key] += 1
+            texts.setdefault(key, _short_exception(verdict.raised))
+    if failures:
+        counts.pop(exception_key(failures[0]), None)
+    lines = [f"{n} case{'s' * (n > 1)}: {texts[key]}" for key, n in counts.most_common(_MOST_MESSAGES)]
+    more = sum(n for _, n in counts.most_common()[_MOST_MESSAGES:])
+    return [*lines, f"{more} more cases with other messages"] if more else lines
+
+
+def _short_exception(raised: Raise) -> str:
+    """Return the end of a message, since those of libraries begin with a place in their sources."""
+    line = one_line(raised.message.strip().partition("\n")[0])
+    message = line if len(line) <= _MOST_CHARACTERS else f"...{line[-_MOST_CHARACTERS:]}"
+    whose = f"the adapter's conversion {raised.conversion} " if raised.conversion else ""
+    return f"{whose}raised {raised.type}: {message}"
+
+
+def _relation(finding: Finding) -> str:
+    if finding.kind == "refused":
+        return "calls that must be refused and are not"
+    return "which may have other causes" if finding.mixed else "with the same cause"
+
+
+def _by_rule(rules: Iterable[str], failures: Sequence[Verdict]) -> Iterator[str]:
+    """Yield a line for each rule, with the calls that fail under it."""
+    for rule in list(rules)[:_MOST_RULES]:
+        calls = list(dict.fromkeys(_call(verdict) for verdict in failures if verdict.main_rule == rule))
+        more = f" and {len(calls) - _MOST_CALLS} more" if len(calls) > _MOST_CALLS else ""
+        if calls:
+            yield f"    {rule}: {'; '.join(calls[:_MOST_CALLS])}{more}"
+
+
+def _call(verdict: Verdict) -> str:
+    """Describe a call: what is wrong with it if it must be refused, or the name of its case."""
+    if traits.REFUSED not in verdict.traits:
+        return f"case {verdict.stem}"
+    return verdict.group.removeprefix(_REFUSED) or _titles().get(verdict.stem, f"case {verdict.stem}")
+
+
+@cache
+def _titles() -> dict[str, str]:
+    """Return the title of each golden vector."""
+    from attnspec import cases  # it reads the vectors, which only a refusal that is missing needs
+
+    return {case.id: case.title for case in cases()}
+
+
+def _in_table(finding: Finding, counted: dict[str, int]) -> Iterator[str]:
+    """Name the rules under which the table counts more of the failures than the lines before."""
+    counts = Counter(rule for verdict in finding.failures for rule in rule_results(verdict))
+    more = {rule: number for rule, number in counts.items() if rule and number > counted.get(rule, 0)}
+    if more:
+        each = ", ".join(f"{number} under {rule}" for rule, number in more.items())
+        errors = any(verdict.status == "error" for verdict in finding.failures)
+        how = "an error under each rule of its case" if errors else "these"
+        yield f"the table counts {how}: {each}"
