@@ -7,7 +7,7 @@ import pytest
 
 from attnspec import find_case
 from attnspec.backends import load
-from attnspec.conformance.attribution.causes import causes, findings, message_words
+from attnspec.conformance.attribution.causes import findings, message_words
 from attnspec.conformance.attribution.diagnosis import diagnose
 from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.judge.budget import budgets_of
@@ -52,13 +52,13 @@ def raising(number, message, rule="SHAPE-5", **fields):
 
 def found(*lists):
     every = [one for each in lists for one in each]
-    made = causes([one for one in every if one.bad], every)
+    made = findings([one for one in every if one.bad], every)
     return [(cause.kind, cause.rule, len(cause.failures)) for cause in made]
 
 
 def first(*lists):
     every = [one for each in lists for one in each]
-    return causes([one for one in every if one.bad], every)[0]
+    return findings([one for one in every if one.bad], every)[0]
 
 
 def test_a_causal_mask_dropped_in_float32_stands_before_a_slight_lack_of_precision_in_float16():
@@ -123,7 +123,7 @@ def test_traces_of_weights_are_one_cause_and_hide_no_other():
     nan = Difference("pattern", "output", (0,), float("nan"), 0.0)
     empty = verdicts(9, "MASK-6", difference=nan, traits=("empty row",))
     assert found(traces, empty, passing(20)) == [("", "MASK-6", 9), ("traces", "MASK-5", 40)]
-    (cause,) = causes(traces)
+    (cause,) = findings(traces)
     assert next(cause_lines(cause)).startswith("all errors are at most 1.6e-28")
 
 
@@ -187,7 +187,7 @@ def test_where_every_call_raises_one_block_says_so():
     assert len(findings(every, [*every, declined])) == 1
     assert len(findings(every, [*every, *passing(1)])) == 3, "one call has a result"
     other = raising(5, "no mask")
-    assert [one.cause.kind for one in findings([*every, *other], [*every, *other])] == ["always"] * 2
+    assert [one.kind for one in findings([*every, *other], [*every, *other])] == ["always"] * 2
 
 
 def test_where_every_call_raises_neither_table_nor_counts_are_shown():

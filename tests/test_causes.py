@@ -7,7 +7,7 @@ import pytest
 from reported import ERROR, FAIL, PASS
 
 from attnspec import Case, find_case
-from attnspec.conformance.attribution.causes import causes, findings
+from attnspec.conformance.attribution.causes import findings
 from attnspec.conformance.attribution.finding import Common, Finding
 from attnspec.conformance.judge.failure import own_place
 from attnspec.conformance.judge.traits import numbers, traits
@@ -29,7 +29,7 @@ def verdicts(status, number, *rules, **fields):
 def found(*lists):
     """The causes of what fails among verdicts: their kinds, rules, and how many failures each has."""
     every = [one for each in lists for one in each]
-    made = causes([one for one in every if one.bad], every)
+    made = findings([one for one in every if one.bad], every)
     return [(cause.kind, cause.rule, len(cause.failures)) for cause in made]
 
 
@@ -44,7 +44,7 @@ def test_what_is_in_common_gives_the_rule_and_takes_the_consequences_with_it():
         verdicts("pass", 2, "SOFT-1", traits=("no scale",)),
     )
     assert found(*failing, *passing) == [("", "SCORE-2", 8)]
-    (cause,) = causes([one for each in failing for one in each], [one for each in passing for one in each])
+    (cause,) = findings([one for each in failing for one in each], [one for each in passing for one in each])
     assert cause.common.traits == ("no scale",)
 
 
@@ -86,7 +86,7 @@ def test_most_values_of_one_variant_name_their_rule():
 def test_results_off_as_in_half_precision():
     off = Difference("value", "output", share=900.0)
     failing = verdicts("fail", 9, "SOFT-1", difference=off)
-    (cause,) = causes(failing)
+    (cause,) = findings(failing)
     assert (cause.rule, cause.precision) == ("NUM-3", "float16")
     assert found(failing, verdicts("fail", 9, "SOFT-1")) == [("", "SOFT-1", 18)]
 
@@ -138,7 +138,7 @@ def test_two_kinds_of_calls_that_fail_under_one_rule_are_one_block():
     passing = [verdicts("pass", 90, "SOFT-1", traits=(one,)) for one in options]
     assert found(*failing, *passing) == [("", "MASK-4", 12)]
     every = [one for each in (*failing, *passing) for one in each]
-    (cause,) = causes([one for one in every if one.bad], every)
+    (cause,) = findings([one for one in every if one.bad], every)
     assert list(cause_lines(cause)) == [
         "fails: 9 of 9 calls with `is_causal` with `key_lengths`, 3 of 273 others",
         "fails: 3 of 3 calls with `key_lengths` with `window`, 0 of 270 others",
@@ -312,17 +312,17 @@ def test_what_writes_to_an_input_that_cannot_be_written_to_changes_it():
 
 def test_of_two_things_that_tell_as_well_the_one_whose_cases_fail_is_told():
     failing = verdicts("fail", 6, "SCORE-5", traits=("bias", "softcap"))
-    (cause,) = causes(failing, [*failing, *verdicts("pass", 20, "SOFT-1")])
+    (cause,) = findings(failing, [*failing, *verdicts("pass", 20, "SOFT-1")])
     assert (cause.rule, cause.common.traits) == ("SCORE-5", ("softcap",))
 
 
 def test_what_tells_more_than_chance_is_told_with_the_numbers():
     failing = verdicts("fail", 8, "SCORE-3", traits=("scale",))
     passing = verdicts("pass", 46, "SOFT-1", traits=("scale",)), verdicts("pass", 300, "SOFT-1")
-    (cause,) = causes(failing, [*failing, *(one for each in passing for one in each)])
+    (cause,) = findings(failing, [*failing, *(one for each in passing for one in each)])
     assert list(cause_lines(cause)) == ["fails: 8 of 54 calls with `scale`, 0 of 300 others"]
     common = verdicts("pass", 46, "SOFT-1", traits=("scale",))
-    (cause,) = causes(failing, [*failing, *common])
+    (cause,) = findings(failing, [*failing, *common])
     assert list(cause_lines(cause)) == [], "all calls have it"
 
 
@@ -345,5 +345,5 @@ def test_a_larger_cause_takes_in_one_whose_calls_all_are_of_its_kind():
 
 def test_what_is_off_by_little_is_not_called_half_precision():
     off = Difference("value", "output", share=15.0)
-    (cause,) = causes(verdicts("fail", 9, "SOFT-1", difference=off))
+    (cause,) = findings(verdicts("fail", 9, "SOFT-1", difference=off))
     assert cause.precision == ""

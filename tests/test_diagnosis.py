@@ -7,11 +7,12 @@ import pytest
 
 from attnspec.backends import load
 from attnspec.conformance import traits
-from attnspec.conformance.attribution.diagnosis import Gallery, diagnose, said
-from attnspec.conformance.attribution.finding import Diagnosis, cases_to_diagnose
+from attnspec.conformance.attribution.diagnosis import Gallery, diagnose
+from attnspec.conformance.attribution.finding import Diagnosis, Twin, cases_to_diagnose
 from attnspec.conformance.attribution.resemblance import CallCounts, Tally
 from attnspec.conformance.gallery import correct_entries, entry
 from attnspec.conformance.gallery.splits import RELATIVE
+from attnspec.conformance.render.finding import diagnosis_text
 from attnspec.conformance.run.pool import Pool
 from attnspec.conformance.run.selection import Selection
 from attnspec.conformance.suite import find
@@ -25,7 +26,7 @@ GALLERY = Gallery()
 
 
 def names(found: Diagnosis | None) -> list[str]:
-    return [one.name for one in found.entries] if found else []
+    return [*found.names] if found else []
 
 
 @pytest.mark.parametrize(
@@ -91,7 +92,7 @@ def test_entries_that_differ_in_a_size_alone_count_as_one():
     far = [find(f"softmax-sink-far-from-all-scores-above-{number}-float32") for number in (1, 2)]
     found = diagnose(entry("splits_of_32_relative_to_the_first").backend(), far, Gallery(RELATIVE))
     assert names(found) == [f"splits_of_{size}_relative_to_the_first" for size in (16, 32, 64, 128)]
-    assert "_128_relative_to_the_first (Merge splits of 16 keys relative" in str(found)
+    assert "_128_relative_to_the_first (Merge splits of 16 keys relative" in diagnosis_text(found)
 
 
 def test_an_implementation_of_somebody_else_is_named_by_the_golden_vectors():
@@ -105,10 +106,10 @@ def test_an_implementation_of_somebody_else_is_named_by_the_golden_vectors():
     # Without offsets the two are one.
     assert names(found) == ["causal_bottom_right", "causal_bottom_right_besides_the_offset"]
     assert found.share < 1
-    assert str(found).startswith(
+    assert diagnosis_text(found).startswith(
         "consistent with: causal_bottom_right (Align the last query with the last key"
     )
-    assert f"{found.failing} of {found.failing} failing cases" in str(found)
+    assert f"{found.failing} of {found.failing} failing cases" in diagnosis_text(found)
 
 
 def test_a_call_that_should_be_refused_counts():
@@ -122,11 +123,7 @@ def test_a_failing_run_is_diagnosed_in_the_process_that_judges():
         verdicts = [event for event in pool.run() if isinstance(event, Verdict)]
         assert any(verdict.bad for verdict in verdicts)
         found = pool.diagnose(cases_to_diagnose(verdicts), 120)
-    assert found.startswith("consistent with: lse_negative (Return the negative lse")
-
-
-def test_where_nothing_fits_nothing_is_said():
-    assert said(None) == ""
+    assert diagnosis_text(found).startswith("consistent with: lse_negative (Return the negative lse")
 
 
 def only_where(name, step, kept):
@@ -152,7 +149,7 @@ def test_a_twin_that_fails_where_one_passes_is_not_named_unless_a_trait_tells_th
 
 def test_a_bug_of_one_path_is_named_with_the_trait_of_its_calls():
     short = only_where("sink_scaled", "softmax_of", lambda call: call.queries <= 16)
-    assert str(diagnose(short, with_sinks(), GALLERY)).startswith(
+    assert diagnosis_text(diagnose(short, with_sinks(), GALLERY)).startswith(
         "similar to: sink_scaled (Multiply the sinks by the scale too; SOFT-5), "
         "but not in calls with more than 16 keys or queries (the same on "
     )
@@ -162,7 +159,7 @@ def test_a_bug_of_one_path_is_named_with_the_trait_of_its_calls():
     asked = [one for one in (*golden_vectors(), *PROBES) if one.operation == "attention"]
     found = diagnose(shared, asked, GALLERY)
     assert (names(found), found.path) == (["scale_without_the_root"], (traits.SHARED, True))
-    assert "; SCORE-2), only in calls with shared key heads (the same on" in str(found)
+    assert "; SCORE-2), only in calls with shared key heads (the same on" in diagnosis_text(found)
 
 
 @pytest.mark.exhaustive
@@ -170,10 +167,12 @@ def test_what_differs_on_calls_of_one_kind_alone_is_similar_and_says_which():
     finite = only_where("scale_without_the_root", "factor", lambda call: np.isfinite(call.query).all())
     found = diagnose(finite, [*golden_vectors(), *PROBES], GALLERY)
     assert names(found) == ["scale_without_the_root"]
-    assert str(found).startswith(
+    assert diagnosis_text(found).startswith(
         "similar to: scale_without_the_root (Divide by the depth; SCORE-2) (the same on"
     )
-    assert str(found).endswith("all other cases are calls with NaN or infinity, and have other results)")
+    assert diagnosis_text(found).endswith(
+        "all other cases are calls with NaN or infinity, and have other results)"
+    )
 
 
 def tally(failing, passing, *, edges=False):
@@ -216,6 +215,7 @@ def test_the_kinds_of_the_calls_apart_are_named():
 
 
 def test_a_similar_entry_is_named_with_what_it_is_the_same_on():
-    found = Diagnosis((entry("sink_scaled"),), 10, 100, 0.5, 10, 97)
-    assert str(found).startswith("similar to: sink_scaled (")
-    assert str(found).endswith("(the same on 10 of 10 failing cases, 97 of 100 passing ones)")
+    twin = Twin(("sink_scaled",), "Multiply the sinks.", "SOFT-5")
+    found = Diagnosis((twin,), 10, 100, 0.5, 10, 97)
+    assert diagnosis_text(found).startswith("similar to: sink_scaled (")
+    assert diagnosis_text(found).endswith("(the same on 10 of 10 failing cases, 97 of 100 passing ones)")

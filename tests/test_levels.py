@@ -8,7 +8,7 @@ import pytest
 
 import attnspec
 from attnspec import SpecError, claimable, in_no_level, level, levels, rules
-from attnspec.conformance.attribution.levels import reached, rules_of, standings
+from attnspec.conformance.attribution.levels import rules_of, standings
 from attnspec.conformance.verdict import Verdict
 from attnspec.rule import DEFINITIONS
 
@@ -77,6 +77,10 @@ def perfect(**changes):
         verdict((rule.id,), changes.get(rule.id.replace("-", "_"), "pass"), accuracy="full")
         for rule in rules()
     ]
+
+
+def reached(verdicts):
+    return tuple(standing.level for standing in standings(verdicts) if standing.reached)
 
 
 def standing(name, verdicts):

@@ -10,8 +10,11 @@ from reported import ERROR, FAIL, KNOWN, OTHER, PASS, PERFECT, RESULTS, SUBJECT,
 
 from attnspec import rules
 from attnspec.conformance.attribution.causes import findings
+from attnspec.conformance.attribution.finding import Diagnosis, Twin
 from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.render.screen import screen, wants_color
+
+FILLS = Diagnosis((Twin(("fills",), "Fill.", "MASK-6"),), 2, 1, 0.5, 2, 1)
 
 
 def flat(text):
@@ -26,8 +29,12 @@ def row(text, rule):
 
 
 def test_the_screen_has_the_failures_one_table_and_a_line_each_for_the_rest():
-    text = screen(Report(RESULTS), diagnoses={"m:f": "consistent with: fills"})
-    assert text.index("MASK-6 A row") < text.index("consistent with: fills") < text.index("by rule")
+    text = screen(Report(RESULTS, diagnoses={"m:f": FILLS}))
+    assert (
+        text.index("MASK-6 A row")
+        < text.index("m:f: consistent with: fills (Fill; MASK-6) (2 of 2 failing cases, 1 of 1")
+        < text.index("by rule")
+    )
     assert text.count("attnspec conformance, by rule") == 1
     assert {
         rule: row(text, rule) for rule in ("SOFT-1", "MASK-6", "NUM-3", "SOFT-5", "NUM-10", "MASK-1")
@@ -184,7 +191,7 @@ def test_of_each_cause_one_failure_is_shown_and_the_others_are_counted():
     other = replace(FAIL, case="d", rule="MASK-5", variant="", numbers=9)
     verdicts = (ERROR, large, nameless, drawn, FAIL, other, UNMET, PASS)
     found = findings(verdicts)
-    assert [(one.verdict, one.more, len(one.cause.failures)) for one in found] == [
+    assert [(one.verdict, one.others[one.rule], len(one.failures)) for one in found] == [
         (FAIL, 3, 5),
         (ERROR, 0, 1),
     ]

@@ -239,8 +239,9 @@ def _covers(wider: Finding, cause: Finding) -> bool:
     clear = bool(having) and common.failing >= _NEARLY * common.judged
     separate = {wider.kind, cause.kind} & _SEPARATE
     # Wrong values do not cause a wrong shape or dtype.
-    separate |= {_form(cause)} - {_form(wider), ""}
-    return clear and not separate and all(having <= traits_of(verdict) for verdict in cause.failures)
+    new_form = {_form(cause)} - {_form(wider), ""}
+    covered = all(having <= traits_of(verdict) for verdict in cause.failures)
+    return clear and not separate and not new_form and covered
 
 
 def _fewer(groups: Mapping[Key, list[Verdict]]) -> Groups:
@@ -307,10 +308,10 @@ def _of_group(key: Key, failures: Sequence[Verdict], passing: Sequence[Verdict])
         yield Finding(rule, _under_rule_first(failures, rule), common, cast(Kind, kind))
     elif kind == "repeated":
         # The calls whose result changed when repeated show it best.
-        yield Finding("NUM-9", _first(failures, lambda verdict: not verdict.repeatable), kind=kind)
+        yield Finding("NUM-9", _first(failures, lambda verdict: not verdict.repeatable), kind="repeated")
     elif kind == "earlier":
         # A single call would pass. A relation of several calls fails on its own.
-        yield Finding("ERR-13", _first(failures, lambda verdict: "ERR-13" in verdict.rules), kind=kind)
+        yield Finding("ERR-13", _first(failures, lambda verdict: "ERR-13" in verdict.rules), kind="earlier")
     elif kind in ("changed", "dtype", "shape", "refused"):
         rule = "NUM-4" if kind == "changed" else _most_frequent_rule(failures)
         common = Common()

@@ -124,7 +124,8 @@ def other_lines(finding: Finding) -> Iterator[str]:
     if others:
         cases = sum(others.values())
         under = "another rule" if len(others) == 1 else f"{len(others)} other rules"
-        yield f"also: {cases} case{'s' * (cases > 1)} under {under}, {_relation(finding)}: {', '.join(others)}"
+        relation, rules = _relation(finding), ", ".join(others)
+        yield f"also: {cases} case{'s' * (cases > 1)} under {under}, {relation}: {rules}"
     if finding.kind == "refused" and len(finding.failures) > 1:
         yield from _by_rule([finding.rule, *others], finding.failures)
     elif finding.mixed:

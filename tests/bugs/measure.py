@@ -8,10 +8,9 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
-from attnspec.conformance.attribution.causes import findings
 from attnspec.conformance.attribution.finding import Finding
 from attnspec.conformance.attribution.report import Report
-from attnspec.conformance.render.finding import finding_text
+from attnspec.conformance.render.finding import diagnosis_text, finding_text
 from attnspec.conformance.render.reproduction import reproduction
 from attnspec.conformance.render.screen import screen
 from attnspec.conformance.run.run import run_all
@@ -58,19 +57,19 @@ class Measured:
 def measure(bug: Bug, *, quick: bool = True, reproduced: int | None = None) -> Measured:
     """Judge a function with a bug, and look at the report. `reproduced` limits how many reproductions run."""
     ran = run_all([bug.place], Selection(quick=quick))
-    report = Report(ran.results)
-    diagnosis = ran.diagnoses.get(bug.place, "")
-    examples = findings(report.failures.new, ran.results.verdicts)
-    values = [one for one in examples if one.cause.kind != "refused"]
-    whole = screen(report, diagnoses=ran.diagnoses)
+    report = Report(ran.results, diagnoses=ran.diagnoses)
+    diagnosis = ran.diagnoses.get(bug.place)
+    examples = report.findings
+    values = [one for one in examples if one.kind != "refused"]
+    whole = screen(report)
     first = values[0] if values else None
     return Measured(
         bool(values),
-        tuple(one.cause.rule for one in examples),
+        tuple(one.rule for one in examples),
         whole[: whole.index("by rule")].count("\n"),
         first is examples[0] and _is_cause(first, bug),
-        diagnosis,
-        any(twin in diagnosis for twin in bug.twins),
+        diagnosis_text(diagnosis) if diagnosis else "",
+        diagnosis is not None and bool({*bug.twins} & {*diagnosis.names}),
         first.verdict.numbers if first else 0,
         tuple(finding_text(one) for one in examples[:reproduced] if not shows(one)),
     )
@@ -78,7 +77,7 @@ def measure(bug: Bug, *, quick: bool = True, reproduced: int | None = None) -> M
 
 def _is_cause(first: Finding | None, bug: Bug) -> bool:
     """What ends the process is its own cause, whatever the case was about."""
-    return first is not None and (first.cause.rule in bug.culprits or first.cause.kind == bug.kind)
+    return first is not None and (first.rule in bug.culprits or first.kind == bug.kind)
 
 
 def shows(example: Finding) -> bool:
@@ -87,7 +86,7 @@ def shows(example: Finding) -> bool:
     ran = subprocess.run(
         [sys.executable, "-c", reproduction(verdict)], capture_output=True, text=True, check=False
     )
-    if example.cause.kind == "ended":
+    if example.kind == "ended":
         return ran.returncode < 0
     if verdict.raised is not None:
         return ran.returncode == 1 and verdict.raised.message in ran.stderr

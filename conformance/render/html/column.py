@@ -68,7 +68,7 @@ class Column:
     notes: tuple[str, ...]
     totals: Mapping[str, int]
     standings: Mapping[str, Standing]
-    count_statuses: Mapping[str, Counter[str]]
+    counts: Mapping[str, Counter[str]]
     shown: Mapping[str, str]
     details: Mapping[str, Any]
     cases: Mapping[str, str]
