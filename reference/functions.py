@@ -1,7 +1,8 @@
 """The operations as functions of arrays of any library."""
 
 from collections.abc import Callable, Mapping
-from inspect import signature
+from functools import cache
+from inspect import Signature, signature
 from types import MappingProxyType
 from typing import Any
 
@@ -160,14 +161,16 @@ def functions(
     )
 
 
-def _function(public: Step, operation: Step, steps: Steps) -> Step:
+@cache
+def _canonical(public: Step) -> Signature:
+    """Return the signature of an operation; cached, because each entry of the gallery has every operation."""
     known = signature(public)
-    canonical = known.replace(
-        parameters=[
-            each.replace(annotation=Any) for each in known.parameters.values() if each.name != "dtype"
-        ],
-        return_annotation=Any,
-    )
+    parameters = [each.replace(annotation=Any) for each in known.parameters.values() if each.name != "dtype"]
+    return known.replace(parameters=parameters, return_annotation=Any)
+
+
+def _function(public: Step, operation: Step, steps: Steps) -> Step:
+    canonical = _canonical(public)
     first = OPERATIONS[public.__name__].arrays[0]
 
     def run(*arrays: Any, **options: Any) -> Any:

@@ -115,7 +115,7 @@ class Entry:
 
     def _backend(self, steps: Mapping[str, Step]) -> Backend:
         operations: dict[str, Any] = dict(functions(steps))
-        for function in operations.values():
+        for function in operations.values() if self.lacks else ():
             whole = signature(function)
             kept = [parameter for name, parameter in whole.parameters.items() if name not in self.lacks]
             function.__signature__ = whole.replace(parameters=kept)
