@@ -1,9 +1,10 @@
-"""The words by which readers look for things, beside their names: other names, and plain text for titles."""
+"""What the search by name knows: the names, the words by which readers look for them, and plain texts."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from attnspec.conformance.render.html.page import script
 from pages.page import Name
 
 #: Words by the kind and the name of what they find.
@@ -104,3 +105,11 @@ def with_words(names: Iterable[Name], terms: Mapping[str, tuple[str, ...]]) -> t
         )
         for name in names
     )
+
+
+def names_script(names: Sequence[Name]) -> str:
+    """Return the script that gives the search its names."""
+    rows = [
+        [name.kind, name.name, name.title, name.address, "|".join(name.words), name.text] for name in names
+    ]
+    return script("attnspecNames", rows)

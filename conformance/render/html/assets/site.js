@@ -51,7 +51,9 @@
   }
 
   // Suggestions while one types, as a combobox.
-  document.querySelectorAll('input[name="q"]').forEach((input, place) => {
+  document.querySelectorAll('[role="search"] input[name="q"]').forEach((input, place) => {
+    // A folder of results alone has no page that searches the text of all pages.
+    const whole = input.form.hasAttribute("action");
     const list = document.createElement("ul");
     list.id = `suggested-${place}`;
     list.className = "names suggested";
@@ -87,14 +89,13 @@
       if (query.length > 1 && (!found.length || meant)) {
         const li = document.createElement("li");
         li.className = "none";
-        li.textContent = meant
-          ? `Nothing has the name “${query}”. These match “${meant}”. Search all pages`
-          : `Nothing has the name “${query}”. Search the text of all pages`;
-        rows.push(option(li, found.length, all));
-        hits.push(all);
+        const more = whole ? ` Search ${meant ? "all pages" : "the text of all pages"}` : "";
+        li.textContent = `Nothing has the name “${query}”.${meant ? ` These match “${meant}”.` : ""}${more}`;
+        rows.push(whole ? option(li, found.length, all) : li);
+        if (whole) hits.push(all);
       }
       list.replaceChildren(...rows);
-      list.hidden = !hits.length;
+      list.hidden = !rows.length;
       input.setAttribute("aria-expanded", String(!list.hidden));
       input.removeAttribute("aria-activedescendant");
     };
@@ -113,6 +114,11 @@
     input.addEventListener("focus", () => load(`${root}_static/names.js`));
     input.addEventListener("input", () => load(`${root}_static/names.js`).then(show));
     input.addEventListener("blur", hide);
+    input.form.addEventListener("submit", (event) => {
+      if (whole) return;
+      event.preventDefault();
+      if (hits.length) go(hits[0]);
+    });
     input.addEventListener("keydown", (event) => {
       if (event.key === "Escape") hide();
       if (list.hidden) return;

@@ -105,7 +105,7 @@
   function table(shown, rows, label) {
     const heads = shown.map((column) => `<th scope="col">${esc(labelOf(column))}${column.headline && column.file ? `<br><small>${esc(column.headline)}</small>` : ""}</th>`);
     const last = shown.length > 1 ? '<th scope="col">cases with another verdict</th>' : "";
-    return `<div class="wide" tabindex="0" role="region" aria-label="${label}"><table class="plain comparison"><thead><tr><th scope="col">rule</th>${heads.join("")}${last}</tr></thead><tbody>${rows.join("")}</tbody></table></div>`;
+    return `<div class="wide" tabindex="0" role="region" aria-label="${label}"><table class="data comparison"><thead><tr><th scope="col">rule</th>${heads.join("")}${last}</tr></thead><tbody>${rows.join("")}</tbody></table></div>`;
   }
 
   function levelRow(shown, [level, letters]) {

@@ -4,7 +4,7 @@
 const attnspec = (() => {
   const data = {};
   const waiting = {};
-  const root = document.body.dataset.root || "";
+  const root = document.querySelector("[data-root]").dataset.root;
 
   // The files in `data/` call this, because a page that is opened as a file cannot fetch them.
   function put(name, value) {
