@@ -55,7 +55,7 @@ class Backend:
         ``storage``, is a variant of NUM-5.
     profile : str
         How it computes matrix products, if not in the working precision: a name in
-        `attnspec.reference.budget.profile.PROFILES`.
+        `attnspec.reference.budget.arithmetic.PROFILES`.
     versions : str
         The library releases to which dialect and deviations apply, as a version specifier such as
         ``>=2.13,<2.14``; empty for all. For another release, `load` leaves them out.

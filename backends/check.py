@@ -13,7 +13,7 @@ from attnspec.backends.errors import BackendError
 from attnspec.backends.user.signature import check_signature
 from attnspec.dialect import fault_of
 from attnspec.dtypes import DTYPES
-from attnspec.reference.budget.profile import PROFILES
+from attnspec.reference.budget.arithmetic import PROFILES
 
 
 def check_backend(name: str, backend: Backend) -> None:

@@ -8,8 +8,8 @@ import numpy as np
 
 import attnspec
 from attnspec.dtypes import FORMATS
+from attnspec.reference.budget.arithmetic import PROFILES
 from attnspec.reference.budget.budget import budget
-from attnspec.reference.budget.profile import PROFILES
 
 NUMERICS = (Path(attnspec.__file__).parent / "numerics.md").read_text(encoding="utf-8")
 

@@ -5,9 +5,8 @@ import pytest
 from flint import fmpq
 from gradient_problems import both, numbers, plain
 
-from attnspec.reference.exact.backward import parts_of
+from attnspec.reference.exact.backward import parts_of, scaled, terms
 from attnspec.reference.exact.evaluate import evaluate as exact
-from attnspec.reference.exact.gradient_terms import scaled, terms
 from attnspec.reference.exact.quotients import total
 
 

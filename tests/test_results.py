@@ -24,7 +24,7 @@ from attnspec.conformance.verdict import (
     from_json,
     to_json,
 )
-from attnspec.reference.budget.profile import PROFILES
+from attnspec.reference.budget.arithmetic import PROFILES
 
 FORMAT = json.loads((Path(conformance.__file__).parent / "results.schema.json").read_text(encoding="utf-8"))
 KINDS = {**FORMAT["properties"], **FORMAT["$defs"]}

@@ -14,8 +14,8 @@ from attnspec.conformance.relations.rounding_bias import signed_mean
 from attnspec.conformance.suite.datasets import INDEPENDENT, SIZES, Problem, problems
 from attnspec.dtypes import DTYPES, FORMATS, SHORT
 from attnspec.reference import attention
+from attnspec.reference.budget.arithmetic import PROFILES
 from attnspec.reference.budget.budget import Accuracy, budget
-from attnspec.reference.budget.profile import PROFILES
 from attnspec.reference.exact.evaluate import evaluate
 from tools.algorithms import ALGORITHMS, EXCEEDING, Array, by_sigmoids, chain, run
 from tools.faults import FAULTS

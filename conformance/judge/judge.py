@@ -31,8 +31,8 @@ from attnspec.conformance.sizes.sized import Sized
 from attnspec.conformance.verdict import CLASSES, Code, Difference, Verdict
 from attnspec.dtypes import SHORT
 from attnspec.operations.gradients import primal
+from attnspec.reference.budget.arithmetic import PROFILES
 from attnspec.reference.budget.budget import Accuracy, Budget, budget
-from attnspec.reference.budget.profile import PROFILES
 
 #: Rules whose declared variant is a lower precision, and the precision that they require.
 _PRECISIONS = {"NUM-2": "float32", "NUM-5": "storage"}

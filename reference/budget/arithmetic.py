@@ -1,10 +1,120 @@
-"""The arithmetic of a call, on which its budget depends besides its arguments."""
+"""The arithmetic of a call, on which its budget depends besides its arguments: formats, classes and profiles."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, Literal
 
-from attnspec.dtypes import Format
-from attnspec.reference.budget.formats import Accuracy
-from attnspec.reference.budget.profile import Profile
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec.dtypes import SHORT, Format
+
+Accuracy = Literal["full", "cast", "storage"]
+Budget = NDArray[np.floating[Any]]
+
+
+def rounded(value: Budget, error: Budget, storage: Format) -> Budget:
+    """Add the rounding of the result: relative, or half the spacing of the subnormals."""
+    with np.errstate(invalid="ignore"):
+        # Where a value is not finite, results are compared as patterns, not by budget.
+        final = np.maximum(storage.unit * np.abs(value) + storage.unit * error, storage.subnormal / 2)
+        if not np.all(value):
+            final = np.where((value == 0) & (error == 0), 0, final)
+        found = error + final
+        return found if np.isfinite(value).all() else np.where(np.isfinite(value), found, 0)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How a matrix product is computed.
+
+    Attributes
+    ----------
+    inputs : float
+        Relative error of a factor that is first rounded or truncated to a shorter
+        format. 0 if it is not.
+    left_out : float
+        If factors are split into parts: the part of a product that is not computed,
+        relative to the product.
+    terms : int
+        The number of products of parts that make up one product.
+    block : int
+        The number of products that are aligned and added at a time, without being
+        rounded themselves. 0 if each product and each sum is rounded.
+    weights : float
+        Relative error of a weight that is rounded to a shorter format than that of the result, 0 if it is
+        not. It is taken to be multiplied before by a power of 2, of at least `RAISED` if its row is not
+        normalised yet, and of at least `NORMALISED` if it is.
+    least : float
+        Half of the smallest positive number of that format.
+    sums : float
+        Unit of the format in which blocks are added.
+    truncated : bool
+        Whether bits that are shifted out of a block are truncated instead of rounded.
+
+    Examples
+    --------
+    >>> from attnspec.reference.budget.arithmetic import PLAIN, PROFILES
+    >>> [float(one.summing(64, 2.0**-24)) * 2**24 for one in (PLAIN, PROFILES["tf32"]["float32"])]
+    [64.0, 160.0]
+    """
+
+    inputs: float = 0.0
+    left_out: float = 0.0
+    terms: int = 1
+    block: int = 0
+    weights: float = 0.0
+    least: float = 0.0
+    sums: float = 2.0**-24
+    truncated: bool = True
+
+    @property
+    def product(self) -> float:
+        """Relative error of a product of two factors, before it is added."""
+        return (2 + self.inputs) * self.inputs + self.left_out
+
+    def summing(self, count: Any, unit: float) -> Any:
+        """Return the error of a sum of products, relative to the sum of their absolute values."""
+        if not self.block:
+            return count * unit
+        blocks = np.ceil(np.multiply(count, self.terms) / self.block)
+        return blocks * (self.block + 1) * (2 if self.truncated else 1) * self.sums
+
+
+#: The least factors of weights that are rounded to 8 bits: before their row is divided by its sum, and after.
+RAISED, NORMALISED = 16.0, 256.0
+
+#: Each operation is rounded to nearest in the working precision.
+PLAIN = Profile()
+
+#: Blocks of 4, the shortest in use, have the largest error.
+_UNITS = Profile(block=4)
+_SHORT = dict.fromkeys(SHORT, _UNITS)
+
+#: By name, from the tightest to the loosest, and by the dtype of the inputs. Other dtypes are plain.
+PROFILES: Mapping[str, Mapping[str, Profile]] = MappingProxyType(
+    {
+        "matrix": _SHORT,
+        "bf16x3": {**_SHORT, "float32": Profile(inputs=2.0**-16, left_out=2.0**-16, terms=3, block=4)},
+        "tf32": {**_SHORT, "float32": Profile(inputs=2.0**-10, block=4)},
+        "bf16": {**_SHORT, "float32": Profile(inputs=2.0**-8, block=4)},
+        "fp8": dict.fromkeys((*SHORT, "float32"), Profile(block=4, weights=2.0**-4, least=2.0**-10)),
+    }
+)
+
+
+def with_short_weights(profile: Profile) -> Profile:
+    """Return a profile whose weights are rounded to e4m3fn, too.
+
+    Examples
+    --------
+    >>> from attnspec.reference.budget.arithmetic import PLAIN, with_short_weights
+    >>> with_short_weights(PLAIN).weights
+    0.0625
+    """
+    short = PROFILES["fp8"]["float16"]
+    return replace(profile, weights=short.weights, least=short.least)
 
 
 @dataclass(frozen=True)
@@ -30,3 +140,43 @@ class Arithmetic:
     def casts(self) -> bool:
         """Whether intermediate results are rounded to a shorter format."""
         return self.accuracy == "cast" and self.storage.unit > self.work.unit
+
+
+#: The largest part of a denominator that roundings to 0 may take: beyond it the bound is not derived.
+MOST = 0.5
+
+
+def short_weights(profile: Profile, weights: Budget, kept: Budget, value: Budget, output: Budget) -> Budget:
+    """Return what the rounding of weights adds to the error of an output.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.reference.budget.arithmetic import PROFILES
+    >>> from attnspec.reference.budget.arithmetic import short_weights
+    >>> two, value = np.array([[0.5, 0.5]]), np.array([[1.0], [1.0]])
+    >>> found = short_weights(PROFILES["fp8"]["float16"], two, np.ones((1, 2)), value, np.array([[1.0]]))
+    >>> 1 / 16 < float(found[0, 0]) < 1.01 / 16
+    True
+    """
+    keys = kept.shape[-1]
+    there = (weights > 0).sum(axis=-1, keepdims=True)
+    # A weight of 1 is not changed by its rounding, but 1 divided by a rate of keeping is.
+    inexact = (there > 1) | (kept.max(axis=-1, keepdims=True, initial=0.0) > 1)
+    p = weights[..., :keys] * inexact
+    most = weights.max(axis=-1, keepdims=True, initial=0.0)
+    absolute = profile.least * (most / RAISED + 1 / NORMALISED) * (p > 0)  # (*B, Hq, L, S)
+    lost = np.minimum(absolute.sum(axis=-1, keepdims=True), MOST)
+    moved = profile.weights * p + absolute
+    size = (kept * moved) @ np.abs(value)
+    found: Budget = np.maximum(size, spread_of(moved, kept, value, output)) / (1 - lost)
+    return found
+
+
+def spread_of(moved: Budget, kept: Budget, value: Budget, output: Budget) -> Budget:
+    """Sum ``moved[i, j] * |kept[i, j] value[j, c] - output[i, c]|`` over j, one column at a time."""
+    spread = np.empty_like(output)
+    for c in range(value.shape[-1]):
+        distance = np.abs(kept * value[..., None, :, c] - output[..., :, None, c])  # (*B, Hq, L, S)
+        spread[..., c] = (moved * distance).sum(axis=-1)
+    return spread

@@ -15,30 +15,33 @@ from attnspec.dtypes import FORMATS
 from attnspec.operations import OPERATIONS, Argument
 from attnspec.operations.gradients import primal
 from attnspec.reference.alibi import alibi_bias
-from attnspec.reference.budget.arithmetic import Arithmetic
+from attnspec.reference.budget.arithmetic import PLAIN, PROFILES, Accuracy, Arithmetic, Budget, rounded
 from attnspec.reference.budget.attention import (
     EXPONENTIAL,
     attention_budget,
     scores_and_errors,
 )
-from attnspec.reference.budget.formats import Accuracy, Budget, rounded
-from attnspec.reference.budget.frequencies import frequencies_budget
-from attnspec.reference.budget.gradients import gradient_budget
-from attnspec.reference.budget.latent import latent_budget
-from attnspec.reference.budget.merging import merge_budget, merge_gradient_budget
-from attnspec.reference.budget.multi_head import multi_head_budget
-from attnspec.reference.budget.multi_head_gradients import multi_head_gradient_budget
-from attnspec.reference.budget.packing import packed_budget, packed_gradient_budget
-from attnspec.reference.budget.paging import paged_budget
-from attnspec.reference.budget.profile import PLAIN, PROFILES
-from attnspec.reference.budget.projection import projected_budget, self_attention_budget
-from attnspec.reference.budget.quantization import (
+from attnspec.reference.budget.companions import (
+    merge_budget,
+    merge_gradient_budget,
+    multi_head_budget,
+    projected_budget,
+    self_attention_budget,
+)
+from attnspec.reference.budget.forms import (
     blocks_budget,
     dequantized_budget,
+    latent_budget,
+    packed_budget,
+    packed_gradient_budget,
+    paged_budget,
     quantized_budget,
+    seeded_budget,
+    seeded_gradient_budget,
 )
-from attnspec.reference.budget.rotary import rotary_budget, rotary_gradient_budget
-from attnspec.reference.budget.seeded_dropout import seeded_budget, seeded_gradient_budget
+from attnspec.reference.budget.gradients import gradient_budget
+from attnspec.reference.budget.gradients_of_companions import multi_head_gradient_budget
+from attnspec.reference.budget.positions import frequencies_budget, rotary_budget, rotary_gradient_budget
 from attnspec.reference.heads import merge_heads, split_heads
 from attnspec.reference.sparsity import as_attention
 

@@ -1,6 +1,6 @@
 """The backward pass of one head for the exact oracle: rational parts exactly, and the rest in balls."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -9,9 +9,8 @@ import numpy as np
 from flint import arb, arb_mat, fmpq, fmpq_mat
 
 from attnspec.reference.exact.attention import head_of
-from attnspec.reference.exact.head import Head, key_head, matrix, rational
-from attnspec.reference.exact.masking import allowed_pairs
-from attnspec.reference.exact.quotients import Row, row_of
+from attnspec.reference.exact.head import Head, allowed_pairs, key_head, matrix, rational
+from attnspec.reference.exact.quotients import ONE, SINK, Row, Term, row_of, slope_symbol
 
 Index = tuple[int, ...]
 
@@ -182,3 +181,28 @@ def _cleaned(arguments: Mapping[str, Any], variant: str | None) -> dict[str, Any
         "value": np.where(np.isfinite(value) | attended[..., np.newaxis], value, 0.0),
     }
     return {**arguments, **given, **cleaned}
+
+
+def terms(part: Part, i: int, j: int, times: fmpq, variant: str | None, *, inner: bool) -> Iterator[Term]:
+    """Yield the terms of a multiple of the gradient with respect to a score."""
+    if times == 0:
+        return
+    row = part.rows[i]
+    g = row.group[j]
+    slope = slope_symbol(part.head, i, j) if inner else ONE
+    rated = fmpq(0) if j == SINK else part.rated[i][j]
+    yield Term(row, {g: rated * times}, {g: times}, slope)
+    yield Term(row, {g: part.of_lse[i] * times}, {}, ("log 2", slope) if variant == "base-2" else slope)
+
+
+def pairs(parts: list[Part], j: int) -> Iterator[tuple[Part, int]]:
+    """Iterate over the queries that may attend to key j."""
+    return ((part, i) for part in parts for i in range(part.head.shape[0]) if part.head.allowed[i, j])
+
+
+def scaled(part: Part, number: fmpq | None) -> fmpq | None:
+    """Multiply by the scale. Return None if the result is irrational."""
+    scale = part.head.scale
+    if number is None or (scale.radicand != 1 and number != 0):
+        return None
+    return number * scale.rational

@@ -1,22 +1,44 @@
-"""The companions of attention for the exact oracle: heads, caches, partial results.
-
-Splitting, merging, appending and paging copy numbers and compute none, so their values are
-those of the inputs.
-"""
+"""The companions of attention for the exact oracle: projections, heads, caches, partial results."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from flint import arb, fmpq
+from flint import arb, fmpq, fmpq_mat
 from numpy.typing import NDArray
 
 from attnspec.dtypes import FORMATS
 from attnspec.reference.exact.balls import Settled, settle
-from attnspec.reference.exact.frequencies import rotary_frequencies
-from attnspec.reference.exact.head import rational
-from attnspec.reference.exact.positions import alibi_bias, rotary, rotary_vjp
+from attnspec.reference.exact.head import matrix, rational
+from attnspec.reference.exact.positions import alibi_bias, rotary, rotary_frequencies, rotary_vjp
+
+
+def block(features: fmpq_mat, head: int, count: int) -> fmpq_mat:
+    """Return the columns of one head."""
+    depth = features.ncols() // count
+    rows = range(features.nrows())
+    return fmpq_mat(
+        features.nrows(), depth, [features[n, head * depth + d] for n in rows for d in range(depth)]
+    )
+
+
+def projected(arguments: Mapping[str, Any], tokens: NDArray[Any], name: str = "") -> fmpq_mat:
+    """Project by the weight and bias of a name."""
+    prefix = f"{name}_" if name else ""
+    given, weight = matrix(tokens), matrix(arguments[f"{prefix}weight"])
+    convention = arguments.get("convention", "row")
+    columns = convention == "column"
+    if convention == "linear":
+        weight = weight.transpose()
+    projected = weight * given if columns else given * weight
+    bias = arguments.get(f"{prefix}bias")
+    if bias is not None:
+        for i in range(projected.nrows()):
+            for j in range(projected.ncols()):
+                projected[i, j] = projected[i, j] + rational(np.asarray(bias)[i if columns else j])
+    return projected
+
 
 Evaluate = Callable[[Mapping[str, Any], str | None, str], dict[str, Settled]]
 

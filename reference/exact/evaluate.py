@@ -17,18 +17,26 @@ from numpy.typing import NDArray
 
 from attnspec.reference.exact.attention import attend, evaluate_attention, evaluate_scores, head_of
 from attnspec.reference.exact.balls import OracleError, Settled, nearest, settle
-from attnspec.reference.exact.companions import COMPANIONS, Evaluate
+from attnspec.reference.exact.companions import COMPANIONS, Evaluate, block, projected
+from attnspec.reference.exact.forms import (
+    dequantize,
+    dequantize_blocks,
+    evaluate_latent,
+    evaluate_packed,
+    evaluate_packed_gradients,
+    evaluate_paged,
+    evaluate_seeded,
+    evaluate_seeded_gradients,
+    evaluate_sparse,
+    evaluate_sparse_gradients,
+    quantized_attention,
+)
 from attnspec.reference.exact.gradients import evaluate_gradients
-from attnspec.reference.exact.gradients_of_companions import evaluate_merge_gradients
-from attnspec.reference.exact.gradients_of_multi_head import evaluate_multi_head_gradients
+from attnspec.reference.exact.gradients_of_companions import (
+    evaluate_merge_gradients,
+    evaluate_multi_head_gradients,
+)
 from attnspec.reference.exact.head import Head, exact_mean, matrix, rational, weights_and_lse
-from attnspec.reference.exact.latent import evaluate_latent
-from attnspec.reference.exact.packing import evaluate_packed, evaluate_packed_gradients
-from attnspec.reference.exact.paging import evaluate_paged
-from attnspec.reference.exact.projection import block, projected
-from attnspec.reference.exact.quantization import dequantize, dequantize_blocks, quantized_attention
-from attnspec.reference.exact.seeded_dropout import evaluate_seeded, evaluate_seeded_gradients
-from attnspec.reference.exact.sparsity import evaluate_sparse, evaluate_sparse_gradients
 
 #: The variants whose values the oracle computes.
 VARIANTS = (

@@ -14,9 +14,18 @@ from typing import Any
 import numpy as np
 from flint import arb, arb_mat, ctx, fmpq
 
-from attnspec.reference.exact.backward import Balls, Index, Part, balls_of, factor, parts_of
+from attnspec.reference.exact.backward import (
+    Balls,
+    Index,
+    Part,
+    balls_of,
+    factor,
+    pairs,
+    parts_of,
+    scaled,
+    terms,
+)
 from attnspec.reference.exact.balls import Settled, settle
-from attnspec.reference.exact.gradient_terms import pairs, scaled, terms
 from attnspec.reference.exact.quotients import SINK, Term, total
 
 #: The shape, a ball for each element, and each element as a rational if it is one.

@@ -14,34 +14,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.reference.rational.attention import attention, scores
-from attnspec.reference.rational.caching import (
+from attnspec.reference.rational.companions import (
     append_cache,
     gather_pages,
     merge_heads,
     merge_partials,
+    multi_head_attention,
+    projection,
+    self_attention,
     split_heads,
 )
-from attnspec.reference.rational.dialect import checked
-from attnspec.reference.rational.frequencies import rotary_frequencies
-from attnspec.reference.rational.gradients import attention_vjp
-from attnspec.reference.rational.gradients_of_companions import merge_partials_vjp, rotary_vjp
-from attnspec.reference.rational.gradients_of_multi_head import multi_head_attention_vjp
-from attnspec.reference.rational.latent import latent_attention
-from attnspec.reference.rational.packing import packed_attention, packed_attention_vjp
-from attnspec.reference.rational.paging import paged_attention
-from attnspec.reference.rational.positions import alibi_bias, rotary
-from attnspec.reference.rational.projection import multi_head_attention, projection, self_attention
-from attnspec.reference.rational.quantization import dequantize, dequantize_blocks, quantized_attention
-from attnspec.reference.rational.seeded_dropout import (
+from attnspec.reference.rational.forms import (
+    block_sparse_attention,
+    block_sparse_attention_vjp,
+    dequantize,
+    dequantize_blocks,
+    latent_attention,
+    listed_attention,
+    listed_attention_vjp,
+    packed_attention,
+    packed_attention_vjp,
+    paged_attention,
+    quantized_attention,
     seeded_dropout_attention,
     seeded_dropout_attention_vjp,
 )
-from attnspec.reference.rational.sparsity import (
-    block_sparse_attention,
-    block_sparse_attention_vjp,
-    listed_attention,
-    listed_attention_vjp,
+from attnspec.reference.rational.gradients import attention_vjp
+from attnspec.reference.rational.gradients_of_companions import (
+    merge_partials_vjp,
+    multi_head_attention_vjp,
+    rotary_vjp,
 )
+from attnspec.reference.rational.positions import alibi_bias, rotary, rotary_frequencies
+from attnspec.reference.rational.scores import checked
 
 #: The number of digits. Exponents are unbounded for practical purposes.
 _CONTEXT = Context(prec=60, Emin=-(10**15), Emax=10**15)

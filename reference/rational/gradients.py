@@ -14,9 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.reference.rational.attention import indices, shared_head
-from attnspec.reference.rational.masking import of_head, sources
-from attnspec.reference.rational.tape import Node, combination, run_back, settle
-from attnspec.reference.rational.taped import Head, Leaves, options_of, reach, results
+from attnspec.reference.rational.scores import of_head, sources
+from attnspec.reference.rational.tape import (
+    Head,
+    Leaves,
+    Node,
+    combination,
+    options_of,
+    reach,
+    results,
+    run_back,
+    settle,
+)
 
 Arguments = Mapping[str, Any]
 Arrays = dict[str, NDArray[np.float64]]

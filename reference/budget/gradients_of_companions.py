@@ -6,12 +6,10 @@ from typing import Any
 import numpy as np
 
 from attnspec.dtypes import FORMATS
-from attnspec.reference.budget.arithmetic import Arithmetic
+from attnspec.reference.budget.arithmetic import Arithmetic, Budget, rounded
 from attnspec.reference.budget.attention import attention_budget
-from attnspec.reference.budget.formats import Budget, rounded
+from attnspec.reference.budget.companions import PASSED_ON, projected_budget, projections
 from attnspec.reference.budget.gradients import gradient_budget
-from attnspec.reference.budget.multi_head import PASSED_ON
-from attnspec.reference.budget.projection import projected_budget, projections
 from attnspec.reference.heads import merge_heads, split_heads
 
 #: A number and its error, element by element.

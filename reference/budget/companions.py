@@ -1,14 +1,93 @@
-"""Error budgets of the merging of partial results and of its gradients."""
+"""Error budgets of projections, multi-head attention and the merging of partial results."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from attnspec.reference.budget.arithmetic import Arithmetic
-from attnspec.reference.budget.attention import EXPONENTIAL, LOGARITHM, NORMALISING, SHIFTING
-from attnspec.reference.budget.formats import Budget, rounded
+from attnspec.operations import OPERATIONS
+from attnspec.reference.budget.arithmetic import Arithmetic, Budget, rounded
+from attnspec.reference.budget.attention import (
+    EXPONENTIAL,
+    LOGARITHM,
+    NORMALISING,
+    SHIFTING,
+    attention_budget,
+)
 from attnspec.reference.budget.gradients import CONVERTING, DIFFERENCE, DIVIDING, LARGEST
+from attnspec.reference.heads import merge_heads, split_heads
+
+
+def projected_budget(
+    tokens: Budget, weight: Budget, bias: Budget | None, given: Mapping[str, Any], arithmetic: Arithmetic
+) -> tuple[Budget, Budget]:
+    """Return the projection, and its error before it is rounded."""
+    columns = given.get("convention", "row") == "column"
+    left, right = (weight, tokens) if columns else (tokens, weight)
+    value, size = left @ right, np.abs(left) @ np.abs(right)
+    work, profile = arithmetic.work, arithmetic.profile
+    depth = left.shape[-1]
+    relative = profile.summing(depth, work.unit) + profile.product
+    if bias is not None:
+        added = bias[:, None] if columns else bias
+        value, size, relative = value + added, size + np.abs(added), relative + work.unit
+    return value, relative * size + (depth + 1) * work.normal * (size > 0)
+
+
+def projections(
+    given: Mapping[str, Any], arithmetic: Arithmetic, heads: Mapping[str, int | None]
+) -> tuple[tuple[Budget, Budget, Budget], tuple[Budget, Budget, Budget]]:
+    """Project to queries, keys and values, split into heads if there are any, and return their errors."""
+    values, errors = [], []
+    for name in ("query", "key", "value"):
+        source = given["tokens"] if name == "query" else given.get("memory", given["tokens"])
+        value, error = projected_budget(
+            source, given[f"{name}_weight"], given.get(f"{name}_bias"), given, arithmetic
+        )
+        # A projection may be stored, and so rounded, in the storage dtype.
+        pair = [value, rounded(value, error, arithmetic.storage)]
+        if given.get("convention", "row") == "column":
+            pair = [np.swapaxes(array, -1, -2) for array in pair]
+        count = heads.get(name)
+        if count is not None:
+            pair = [split_heads(array, heads=count) for array in pair]
+        values.append(pair[0])
+        errors.append(pair[1])
+    return (values[0], values[1], values[2]), (errors[0], errors[1], errors[2])
+
+
+def self_attention_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+    """Return the budget of the output of self-attention."""
+    # An explicit axis of one head lets tokens have batch axes.
+    values, errors = projections(given, arithmetic, {"query": 1, "key": 1, "value": 1})
+    mask = given.get("mask")
+    if mask is not None and np.ndim(mask) > 2:
+        given = {**given, "mask": np.asarray(mask)[..., None, :, :]}
+    output = attention_budget(values, given, arithmetic, errors)["output"][..., 0, :, :]
+    columns = given.get("convention", "row") == "column"
+    return {"output": np.swapaxes(output, -1, -2) if columns else output}
+
+
+#: The options that multi-head attention passes on to attention.
+PASSED_ON = tuple(
+    name for name in OPERATIONS["multi_head_attention"].options if name in OPERATIONS["attention"].options
+)
+
+
+def multi_head_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+    """Return the budget of the output of multi-head attention."""
+    from attnspec.reference.attention import attention
+
+    count = given["heads"]
+    key_count = given.get("key_heads") or count
+    values, errors = projections(given, arithmetic, {"query": count, "key": key_count, "value": key_count})
+    attended = attention_budget(values, given, arithmetic, errors)["output"]
+    options = {name: given[name] for name in PASSED_ON if name in given}
+    output = merge_heads(attention(*values, **options))  # (*B, L, heads * Dv)
+    weight = given["output_weight"]
+    value, error = projected_budget(output, weight, given.get("output_bias"), {}, arithmetic)
+    error = error + merge_heads(attended) @ np.abs(weight)
+    return {"output": rounded(value, error, arithmetic.storage)}
 
 
 def merge_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:

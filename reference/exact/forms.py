@@ -1,0 +1,337 @@
+"""The forms of attention for the exact oracle: packed, paged, sparse, latent, of codes, and with dropout by a seed."""
+
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from math import inf, isfinite, nan
+from typing import Any
+
+import numpy as np
+from flint import fmpq_mat
+from numpy.typing import NDArray
+
+from attnspec.dtypes import FORMATS
+from attnspec.reference.exact.attention import attend, evaluate_attention, head_of
+from attnspec.reference.exact.backward import parts_of
+from attnspec.reference.exact.balls import OracleError, Settled, nearest
+from attnspec.reference.exact.gradients import evaluate_gradients, settled
+from attnspec.reference.exact.head import matrix
+
+_QUERIES = ("query", "d_output", "d_lse")
+_KEYS = ("key", "value")
+
+
+def evaluate_packed(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:
+    """Compute output and lse of a call. Rows of no sequence are 0 and minus infinity."""
+    query, value = np.asarray(arguments["query"]), np.asarray(arguments["value"])
+    found = {
+        "output": np.zeros((*query.shape[:2], value.shape[-1])),
+        "lse": np.full(query.shape[:2], -np.inf),
+    }
+    proofs = []
+    for rows, _, plain in _sequences(arguments, variant):
+        own = evaluate_attention(plain, None if variant == "bottom-right" else variant, dtype)
+        for name, array in found.items():
+            array[:, rows] = own[name].values
+            proofs.append(own[name])
+    return {name: _settled(array, proofs) for name, array in found.items()}
+
+
+def evaluate_packed_gradients(
+    arguments: Mapping[str, Any], variant: str | None, dtype: str
+) -> dict[str, Settled]:
+    """Compute the gradients of a call. Those of the sinks are sums over all sequences, rounded once."""
+    found = {f"d_{name}": np.zeros(np.shape(arguments[name])) for name in ("query", "key", "value")}
+    inner = None if variant == "bottom-right" else variant
+    proofs, parts = [], []
+    for rows, keys, plain in _sequences(arguments, variant):
+        own = evaluate_gradients(plain, inner, dtype)
+        for name, array in found.items():
+            array[:, rows if name == "d_query" else keys] = own[name].values
+            proofs.append(own[name])
+        parts += parts_of(plain, inner)
+    results = {name: _settled(array, proofs) for name, array in found.items()}
+    if arguments.get("sinks") is None:
+        return results
+    shape = np.shape(arguments["sinks"])
+    of_sinks = settled(parts, {"d_sinks": shape}, inner, {"d_sinks": dtype})
+    return results | of_sinks
+
+
+def _sequences(
+    arguments: Mapping[str, Any], variant: str | None
+) -> Iterator[tuple[slice, slice, dict[str, Any]]]:
+    """Yield the rows and the keys of each sequence, and its call of attention."""
+    starts, ends = (np.asarray(arguments[f"{of}_starts"]).tolist() for of in ("query", "key"))
+    offsets = arguments.get("query_offset", 0)
+    options = {
+        name: thing
+        for name, thing in arguments.items()
+        if name not in (*_QUERIES, *_KEYS, "query_starts", "key_starts", "query_offset")
+    }
+    for g in range(len(starts) - 1):
+        rows, keys = slice(starts[g], starts[g + 1]), slice(ends[g], ends[g + 1])
+        plain = {name: np.asarray(arguments[name])[:, rows] for name in _QUERIES if name in arguments}
+        plain |= {name: np.asarray(arguments[name])[:, keys] for name in _KEYS}
+        moved = int(offsets) if np.ndim(offsets) == 0 else int(np.asarray(offsets)[g])
+        if variant == "bottom-right" and np.ndim(offsets) == 0 and moved == 0:
+            moved = (keys.stop - keys.start) - (rows.stop - rows.start)
+        yield rows, keys, {**plain, **options, "query_offset": moved}
+
+
+def _settled(values: Any, proofs: list[Settled]) -> Settled:
+    radii = [one.radius for one in proofs if one.radius is not None]
+    bits = max((one.bits for one in proofs), default=FORMATS["float64"].digits)
+    return Settled(values, bits, max(radii, default=None))
+
+
+_OWN = ("query", "key_pages", "value_pages", "block_table", "key_lengths", "new_key", "new_value")
+_POSITIONS = ("left_padding", "query_offset")
+
+
+def evaluate_paged(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:
+    """Compute output and lse of a call."""
+    query = np.asarray(arguments["query"])
+    depth = np.shape(arguments["value_pages"])[-1]
+    found = {"output": np.zeros((*query.shape[:-1], depth)), "lse": np.zeros(query.shape[:-1])}
+    proofs = []
+    options = {name: x for name, x in arguments.items() if name not in (*_OWN, *_POSITIONS)}
+    for entry in np.ndindex(*query.shape[:-3]):
+        first = _of(arguments.get("left_padding", 0), entry)
+        keys, end = _positions(arguments, "key", entry, first)
+        values, _ = _positions(arguments, "value", entry, first)
+        offset = arguments.get("query_offset")
+        at = end - query.shape[-2] if offset is None else _of(offset, entry)
+        plain = {"query": query[entry], "key": keys, "value": values, **options, "query_offset": at - first}
+        own = evaluate_attention(plain, None if variant == "bottom-right" else variant, dtype)
+        for name, array in found.items():
+            array[entry] = own[name].values
+            proofs.append(own[name])
+    radii = [one.radius for one in proofs if one.radius is not None]
+    bits = max((one.bits for one in proofs), default=53)
+    return {name: Settled(array, bits, max(radii, default=None)) for name, array in found.items()}
+
+
+def _positions(
+    arguments: Mapping[str, Any], name: str, entry: tuple[int, ...], first: int
+) -> tuple[Any, int]:
+    """Return the keys or values of a sequence after its left padding, and the end of its positions."""
+    pages, new = np.asarray(arguments[f"{name}_pages"]), arguments.get(f"new_{name}")
+    length = _of(arguments["key_lengths"], entry)
+    table = np.asarray(arguments["block_table"])[entry]
+    end = length + (0 if new is None else np.shape(new)[-2])
+    rows = np.zeros((pages.shape[1], max(end - first, 0), pages.shape[3]))
+    for j in range(first, end):
+        if j < length:
+            rows[:, j - first] = pages[int(table[j // pages.shape[2]]), :, j % pages.shape[2]]
+        else:
+            rows[:, j - first] = np.asarray(new)[entry][:, j - length]
+    return rows, end
+
+
+def _of(given: Any, entry: tuple[int, ...]) -> int:
+    array = np.asarray(given)
+    return int(array) if array.ndim == 0 else int(array[entry])
+
+
+_OWN_SPARSITY = ("query_block", "key_block", "block_mask", "block_counts", "block_indices", "key_indices")
+_Allows = Callable[[tuple[int, ...], int, int], bool]
+
+
+def evaluate_sparse(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:
+    """Compute output and lse of a call with blocks or lists."""
+    found = evaluate_attention(_with_mask(arguments), variant, dtype)
+    return {name: found[name] for name in ("output", "lse")}
+
+
+def evaluate_sparse_gradients(
+    arguments: Mapping[str, Any], variant: str | None, dtype: str
+) -> dict[str, Settled]:
+    """Compute the gradients of a call with blocks or lists."""
+    return evaluate_gradients(_with_mask(arguments), variant, dtype)
+
+
+def _with_mask(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the call of attention that the call stands for (SPARSE-1, SPARSE-6)."""
+    query, key = np.asarray(arguments["query"]), np.asarray(arguments["key"])
+    shape = (*query.shape[:-1], key.shape[-2])
+    allows = _by_list(arguments, query, key) if "key_indices" in arguments else _by_blocks(arguments, shape)
+    mask = np.array(np.broadcast_to(arguments.get("mask", True), shape))
+    for *outer, i, j in np.ndindex(*shape):
+        if not allows(tuple(outer), i, j):
+            mask[(*outer, i, j)] = False
+    return {name: thing for name, thing in arguments.items() if name not in _OWN_SPARSITY} | {"mask": mask}
+
+
+def _by_blocks(arguments: Mapping[str, Any], shape: tuple[int, ...]) -> _Allows:
+    rows, columns = arguments["query_block"], arguments["key_block"]
+    *outer, queries, keys = shape
+    blocks = (*outer, (queries + rows - 1) // rows, (keys + columns - 1) // columns)
+    mask = np.broadcast_to(arguments.get("block_mask", True), blocks)
+    indices = arguments.get("block_indices")
+    if indices is not None:
+        counts = np.broadcast_to(arguments["block_counts"], blocks[:-1])
+        indices = np.broadcast_to(indices, (*blocks[:-1], np.shape(indices)[-1]))
+
+    def allows(place: tuple[int, ...], i: int, j: int) -> bool:
+        row, column = i // rows, j // columns
+        if not mask[(*place, row, column)]:
+            return False
+        return indices is None or column in indices[(*place, row)][: counts[(*place, row)]]
+
+    return allows
+
+
+def _by_list(arguments: Mapping[str, Any], query: Any, key: Any) -> _Allows:
+    indices = np.asarray(arguments["key_indices"])
+    indices = np.broadcast_to(indices, (*key.shape[:-2], query.shape[-2], indices.shape[-1]))
+    group = query.shape[-3] // key.shape[-3] if query.ndim > 2 else 1
+
+    def allows(place: tuple[int, ...], i: int, j: int) -> bool:
+        head = (*place[:-1], place[-1] // group) if place else ()
+        return bool((indices[(*head, i)] == j).any())
+
+    return allows
+
+
+def evaluate_latent(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:
+    """Compute output and lse. Keys and values are not rounded (LATENT-1)."""
+    query, latent = np.asarray(arguments["query"]), np.asarray(arguments["latent"])
+    shape = (*query.shape[:-1], latent.shape[-2])  # (*B, Hq, L, S)
+    heads = []
+    for index in np.ndindex(*query.shape[:-2]):
+        *batch, h = index
+        shared = matrix(latent[tuple(batch)])
+        own = shared * matrix(arguments["key_weight"][h])
+        key = _joined(own, matrix(arguments["key_rotary"][tuple(batch)]))
+        q = _joined(matrix(query[index]), matrix(arguments["query_rotary"][index]))
+        head = head_of(q, key, arguments, index, shape, variant, None)
+        heads.append((head, shared * matrix(arguments["value_weight"][h])))
+    depth = np.asarray(arguments["value_weight"]).shape[-1]
+    found = attend(heads, query.shape[:-1], shape[-1], depth, variant, dtype)
+    return {name: found[name] for name in ("output", "lse")}
+
+
+def _joined(left: fmpq_mat, right: fmpq_mat) -> fmpq_mat:
+    """Put two matrices side by side."""
+    rows = range(left.nrows())
+    entries = [side[row, column] for row in rows for side in (left, right) for column in range(side.ncols())]
+    return fmpq_mat(left.nrows(), left.ncols() + right.ncols(), entries)
+
+
+def evaluate_seeded(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:
+    """Compute output and lse of a call."""
+    found = evaluate_attention(_plain(arguments), variant, dtype)
+    return {name: found[name] for name in ("output", "lse")}
+
+
+def evaluate_seeded_gradients(
+    arguments: Mapping[str, Any], variant: str | None, dtype: str
+) -> dict[str, Settled]:
+    """Compute the gradients of a call."""
+    return evaluate_gradients(_plain(arguments), variant, dtype)
+
+
+def _plain(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the call of attention that keeps every weight, or none."""
+    p = arguments["dropout_p"]
+    if p not in (0, 1):
+        raise OracleError(f"dropout_p: expected 0 or 1, which leave nothing to chance, got {p!r}")
+    plain = {name: thing for name, thing in arguments.items() if name not in ("dropout_p", "seed")}
+    return plain if p == 0 else plain | {"dropout_mask": np.zeros((1, 1), dtype=bool)}
+
+
+#: Bits of the exponent and of the fraction, and the bias of the exponent.
+_FORMATS = {"e4m3fn": (4, 3, 7), "e5m2": (5, 2, 15)}
+
+
+def _number(code: int, encoding: str) -> Fraction | float:
+    """Return the number of a code, as a float if it is infinite or NaN."""
+    if encoding == "int8":
+        return Fraction(code)
+    width, digits, bias = _FORMATS[encoding]
+    bits = f"{code % 256:08b}"
+    sign = -1 if bits[0] == "1" else 1
+    exponent, fraction = int(bits[1 : 1 + width], 2), Fraction(int(bits[1 + width :], 2), 2**digits)
+    if "0" not in bits[1:]:
+        return nan
+    if encoding == "e5m2" and "0" not in bits[1 : 1 + width]:
+        return sign * inf if fraction == 0 else nan
+    if exponent == 0:
+        return sign * fraction * Fraction(2) ** (1 - bias)
+    return sign * (1 + fraction) * Fraction(2) ** (exponent - bias)
+
+
+def _entry(array: Any, place: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+    """Return the entry for a place of the codes, whose axis is divided into blocks of equal size."""
+    own = np.shape(array)
+    index = []
+    for size, whole, i in zip(reversed(own), reversed(shape), reversed(place), strict=False):
+        index.append(i * size // whole)
+    return np.asarray(array)[tuple(reversed(index))]
+
+
+def _product(number: Fraction | float, shift: int, scale: float) -> Fraction | float:
+    if isinstance(number, float) or not isfinite(scale):
+        return (float(number) - shift) * scale
+    return (number - shift) * Fraction(scale)
+
+
+def _decoded(arguments: Mapping[str, Any], of: str) -> list[Fraction | float]:
+    codes = np.asarray(arguments[f"{of}codes"])
+    scales = np.asarray(arguments.get(f"{of}scales", 1.0)).astype(np.float64)
+    shift = arguments.get(f"{of}zero_points", 0)
+    encoding = arguments.get("encoding", "int8")
+    return [
+        _product(
+            _number(int(codes[place]), encoding),
+            int(_entry(shift, place, codes.shape)),
+            float(_entry(scales, place, codes.shape)),
+        )
+        for place in np.ndindex(*codes.shape)
+    ]
+
+
+def _rounded(numbers: list[Fraction | float], shape: tuple[int, ...], dtype: str) -> Settled:
+    values = [x if isinstance(x, float) else nearest(x, dtype) for x in numbers]
+    return Settled(np.array(values, dtype=np.float64).reshape(shape), 53, None)
+
+
+def dequantize(arguments: Mapping[str, Any], _variant: str | None, dtype: str) -> dict[str, Settled]:
+    """Decode every code, and round once."""
+    shape = np.shape(arguments["codes"])
+    return {"dequantized": _rounded(_decoded(arguments, ""), shape, dtype)}
+
+
+def dequantize_blocks(arguments: Mapping[str, Any], _variant: str | None, dtype: str) -> dict[str, Settled]:
+    """Unpack every block, and round once."""
+    scales, packed = np.asarray(arguments["scales"]), np.asarray(arguments["packed"])
+    nibbles = arguments.get("blocks", "q8_0") == "q4_0"
+    numbers: list[Fraction | float] = []
+    for *place, k in np.ndindex(*scales.shape, 32):
+        byte = int(packed[(*place, k % 16 if nibbles else k)]) % 256
+        if nibbles:
+            number = int(f"{byte:08b}"[4:] if k < 16 else f"{byte:08b}"[:4], 2) - 8
+        else:
+            number = int.from_bytes(bytes([byte]), signed=True)
+        numbers.append(_product(Fraction(number), 0, float(scales[tuple(place)])))
+    shape = (*scales.shape[:-1], scales.shape[-1] * 32)
+    return {"dequantized": _rounded(numbers, shape, dtype)}
+
+
+def _whole(arguments: Mapping[str, Any], of: str) -> NDArray[np.float64]:
+    """Decode into float64, and refuse what it does not hold."""
+    numbers = _decoded(arguments, of)
+    for number in numbers:
+        if isinstance(number, Fraction) and Fraction(float(number)) != number:
+            raise OracleError(f"{of}scales: expected products that float64 holds, got others")
+    return np.array([float(x) for x in numbers]).reshape(np.shape(arguments[f"{of}codes"]))
+
+
+def quantized_attention(arguments: Mapping[str, Any], variant: str | None, dtype: str) -> dict[str, Settled]:
+    """Attend with what is decoded of queries, keys and values."""
+    taken = ("_codes", "_scales", "_zero_points")
+    plain = {name: x for name, x in arguments.items() if not name.endswith(taken)}
+    if "query_codes" in arguments:
+        plain["query"] = _whole(arguments, "query_")
+    plain |= {"key": _whole(arguments, "key_"), "value": _whole(arguments, "value_")}
+    return evaluate_attention(plain, variant, dtype)
