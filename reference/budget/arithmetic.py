@@ -1,4 +1,4 @@
-"""The arithmetic of a call, on which its budget depends besides its arguments: formats, classes and profiles."""
+"""The arithmetic of a call, on which its budget depends besides its arguments."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

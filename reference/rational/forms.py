@@ -1,4 +1,4 @@
-"""The forms of attention for the second oracle: packed, paged, sparse, latent, of codes, and with dropout by a seed."""
+"""The forms of attention for the second oracle: packed, paged, sparse, latent, of codes, with seeded dropout."""
 
 import itertools
 import math

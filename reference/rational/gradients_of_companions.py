@@ -1,4 +1,4 @@
-"""The gradients of companions for the second oracle: merging, rotation, and multi-head attention (GRAD-23)."""
+"""The gradients of companions for the second oracle: merging, rotation, multi-head attention (GRAD-23)."""
 
 import itertools
 import math
