@@ -1,4 +1,4 @@
-"""The forms of attention for the exact oracle: packed, paged, sparse, latent, of codes, with dropout by seed."""
+"""The forms of attention for the exact oracle: packed, paged, sparse, latent, of codes, dropout by seed."""
 
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction

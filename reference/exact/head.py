@@ -1,4 +1,4 @@
-"""One head of a call for the exact oracle: allowed pairs by integers, scores in rationals, weights in balls."""
+"""One head for the exact oracle: allowed pairs by integers, scores in rationals, weights in balls."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The forms of attention for the second oracle: packed, paged, sparse, latent, of codes, with seeded dropout."""
+"""The forms of attention for the second oracle: packed, paged, sparse, latent, of codes, dropout by seed."""
 
 import itertools
 import math
