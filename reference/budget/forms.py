@@ -8,8 +8,9 @@ import array_api_compat.numpy as xp
 import numpy as np
 from numpy.typing import NDArray
 
+from attnspec.dtypes import Format
 from attnspec.operations import OPERATIONS
-from attnspec.reference.budget.arithmetic import Arithmetic, Budget, Format, rounded, with_short_weights
+from attnspec.reference.budget.arithmetic import Arithmetic, Budget, rounded, with_short_weights
 from attnspec.reference.budget.attention import attention_budget
 from attnspec.reference.budget.companions import projected_budget
 from attnspec.reference.budget.gradients import gradient_budget
