@@ -367,7 +367,7 @@ def _reason_line(key: tuple[str, str], group: Sequence[Verdict]) -> str:
 def _looseness(accuracy: str) -> int:
     if accuracy in CLASSES:  # without NumPy, which the profiles import
         return CLASSES.index(accuracy)
-    from attnspec.reference.budget.profile import PROFILES
+    from attnspec.reference.budget.arithmetic import PROFILES
 
     return [*map(str, CLASSES), *PROFILES].index(accuracy)
 
