@@ -1,8 +1,7 @@
 """The operations as functions of arrays of any library."""
 
 from collections.abc import Callable, Mapping
-from functools import cache
-from inspect import Signature, signature
+from inspect import signature
 from types import MappingProxyType
 from typing import Any
 
@@ -24,23 +23,30 @@ from attnspec.reference.call import STEPS, Call, Step, Steps
 from attnspec.reference.errors import described, need
 from attnspec.reference.frequencies import rotary_frequencies, rotary_frequencies_of
 from attnspec.reference.gradients import attention_vjp, attention_vjp_of
-from attnspec.reference.gradients_of_companions import merge_partials_vjp, merge_partials_vjp_of
-from attnspec.reference.gradients_of_multi_head import (
+from attnspec.reference.gradients_of_companions import (
+    merge_partials_vjp,
+    merge_partials_vjp_of,
     multi_head_attention_vjp,
     multi_head_attention_vjp_of,
+    rotary_vjp,
+    rotary_vjp_of,
 )
-from attnspec.reference.gradients_of_packing import packed_attention_vjp, packed_attention_vjp_of
-from attnspec.reference.gradients_of_positions import rotary_vjp, rotary_vjp_of
-from attnspec.reference.gradients_of_sparsity import (
+from attnspec.reference.gradients_of_forms import (
     block_sparse_attention_vjp,
     block_sparse_attention_vjp_of,
     listed_attention_vjp,
     listed_attention_vjp_of,
+    packed_attention_vjp,
+    packed_attention_vjp_of,
 )
 from attnspec.reference.heads import merge_heads, merge_heads_of, split_heads, split_heads_of
 from attnspec.reference.latent import latent_attention, latent_attention_of
-from attnspec.reference.low_precision import low_precision_attention, low_precision_attention_of
-from attnspec.reference.multi_head import multi_head_attention, multi_head_attention_of
+from attnspec.reference.multi_head import (
+    multi_head_attention,
+    multi_head_attention_of,
+    self_attention,
+    self_attention_of,
+)
 from attnspec.reference.packing import packed_attention, packed_attention_of
 from attnspec.reference.paging import paged_attention, paged_attention_of
 from attnspec.reference.positions import rotary, rotary_of
@@ -51,7 +57,12 @@ from attnspec.reference.quantization import (
     dequantize_blocks_of,
     dequantize_of,
 )
-from attnspec.reference.quantized_attention import quantized_attention, quantized_attention_of
+from attnspec.reference.quantized_attention import (
+    low_precision_attention,
+    low_precision_attention_of,
+    quantized_attention,
+    quantized_attention_of,
+)
 from attnspec.reference.scores import scores, scores_of
 from attnspec.reference.seeded_dropout import (
     seeded_dropout_attention,
@@ -59,7 +70,6 @@ from attnspec.reference.seeded_dropout import (
     seeded_dropout_attention_vjp,
     seeded_dropout_attention_vjp_of,
 )
-from attnspec.reference.self_attention import self_attention, self_attention_of
 from attnspec.reference.sparsity import (
     block_sparse_attention,
     block_sparse_attention_of,
@@ -161,16 +171,14 @@ def functions(
     )
 
 
-@cache
-def _canonical(public: Step) -> Signature:
-    """Return the signature of an operation; cached, because each entry of the gallery has every operation."""
-    known = signature(public)
-    parameters = [each.replace(annotation=Any) for each in known.parameters.values() if each.name != "dtype"]
-    return known.replace(parameters=parameters, return_annotation=Any)
-
-
 def _function(public: Step, operation: Step, steps: Steps) -> Step:
-    canonical = _canonical(public)
+    known = signature(public)
+    canonical = known.replace(
+        parameters=[
+            each.replace(annotation=Any) for each in known.parameters.values() if each.name != "dtype"
+        ],
+        return_annotation=Any,
+    )
     first = OPERATIONS[public.__name__].arrays[0]
 
     def run(*arrays: Any, **options: Any) -> Any:

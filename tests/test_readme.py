@@ -1,4 +1,4 @@
-"""The README: its example, its table and its commands."""
+"""The README and the pages beside it: the example, the commands, and what they state."""
 
 import re
 import subprocess
@@ -6,12 +6,20 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from attnspec import rules
+from attnspec import levels
 from attnspec.backends import NAMES
+from attnspec.conformance.cli.main import main
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = (
+    "README.md",
+    "TEN_MINUTES.md",
+    "PACKAGE.md",
+    *(f"conformance/{n}.md" for n in ("running", "sizes", "untrusted")),
+)
 
 
 def block(language):
@@ -22,31 +30,56 @@ def block(language):
 def test_the_ten_line_backend_gives_the_output_that_is_shown(tmp_path):
     (source,) = block("python")
     assert len(source.splitlines()) <= 10
-    shown = block("text")[0]
     (tmp_path / "my_attention.py").write_text(source)
     command = [sys.executable, "-m", "attnspec.conformance.cli.main", "check", "my_attention:attention"]
     run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert run.returncode == 1
-    assert shown in run.stdout
+    assert block("text")[0] in run.stdout
 
 
-def test_the_table_is_one_that_the_command_prints():
-    """Its rows are the rules, its columns the backends; and nothing in it is red."""
-    results = (ROOT / "RESULTS.md").read_text(encoding="utf-8")
-    table = results[results.index("attnspec conformance, by rule") :]
-    table = table[: table.index("\n```")]
-    assert re.findall(r"^│ ([A-Z]+-\d+)", table, re.MULTILINE) == [rule.id for rule in rules()]
-    assert all(name in table for name in NAMES)
-    assert "FAIL" not in table
-    assert "ERROR" not in table
+def test_the_readme_is_short_and_shows_its_figure_and_its_report_once():
+    assert len(README.splitlines()) <= 150
+    shown = [page for page in PAGES if "MASK-6 A row with nothing to attend to" in (ROOT / page).read_text()]
+    assert shown == ["README.md"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_and_options_of_a_page_exist(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    lines = "\n".join(re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)).splitlines()
+    lines += [
+        " ".join(code.split())
+        for code in re.findall(
+            r"`([^`]+)`", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+        )
+    ]
+    for line in lines:
+        if not line.startswith("attnspec ") or line.split()[1].startswith("-"):
+            continue
+        command, options = line.split()[1], set(re.findall(r"(?<![-\w])--[a-z-]+", line.partition("#")[0]))
+        assert command in main.commands
+        known = CliRunner().invoke(main, [command, "--help"]).output
+        assert {option for option in options if option not in known} == set()
+
+
+def test_the_results_are_of_every_backend_and_name_levels():
+    section = (
+        (ROOT / "RESULTS.md").read_text(encoding="utf-8").partition("## Levels")[2].partition("\n## ")[0]
+    )
+    rows = re.findall(r"^\| ([\w-]+) \|.*\| ([^|]*) \|$", section, re.MULTILINE)
+    reached = {name: text for name, text in rows if name in NAMES}
+    assert set(reached) == set(NAMES)
+    known = {level.name for level in levels()}
+    for text in reached.values():
+        words = set(re.findall(r"(?<![A-Z])[a-z][a-z-]+", text))
+        assert words - {"all", "but", "and", "none", "no", "deviate", "deviates"} <= known
 
 
 def test_the_page_of_the_package_needs_no_file_of_the_repository():
-    """A package index shows it elsewhere: it has no relative link, and the same report as the README."""
+    """A package index shows it elsewhere, so it has no relative link."""
     page = (ROOT / "PACKAGE.md").read_text(encoding="utf-8")
     assert re.findall(r"\]\((?!https://)", page) == []
     assert re.findall(r"^\[[^]]+\]: (?!https://)", page, re.MULTILINE) == []
-    assert block("text")[0] in page
     assert page.splitlines()[2].startswith("attnspec is a specification of scaled dot-product attention")
 
 
