@@ -1,5 +1,6 @@
-"""Backends with one fault each, for tests of the suite itself."""
+"""Functions with one fault each that the gallery cannot have, and functions of users, for tests of the suite."""
 
+import ctypes
 import os
 import signal
 import sys
@@ -10,6 +11,13 @@ import pytest
 
 from attnspec import reference
 from attnspec.backends import Backend, load_library
+
+_random = np.random.default_rng(7)
+not_a_function = 3
+
+
+def right(query, key, value, **options):
+    return reference.attention(query, key, value, dtype=query.dtype, **options)
 
 
 def whole_matrix(query, key, value, *, scale=None, mask=None, is_causal=False, bias=None):
@@ -22,11 +30,11 @@ def whole_matrix(query, key, value, *, scale=None, mask=None, is_causal=False, b
 
 
 def no_scale(query, key, value, *, scale=None):
-    return reference.attention(query, key, value, scale=1.0 if scale is None else scale, dtype=query.dtype)
+    return right(query, key, value, scale=1.0 if scale is None else scale)
 
 
 def inverted_mask(query, key, value, *, mask=None):
-    return reference.attention(query, key, value, mask=None if mask is None else ~mask, dtype=query.dtype)
+    return right(query, key, value, mask=None if mask is None else ~mask)
 
 
 def no_shift(query, key, value, *, scale=None, bias=None):
@@ -51,11 +59,11 @@ def always_float64(query, key, value):
 
 
 def transposed_output(query, key, value):
-    return np.swapaxes(reference.attention(query, key, value, dtype=query.dtype), -1, -2)
+    return np.swapaxes(right(query, key, value), -1, -2)
 
 
 def mutating(query, key, value):
-    output = reference.attention(query, key, value, dtype=query.dtype)
+    output = right(query, key, value)
     query *= 2
     return output
 
@@ -76,6 +84,25 @@ def raising(query, key, value):
     raise RuntimeError("the kernel did not launch")
 
 
+def raising_at_random(query, key, value):
+    if _random.random() < 0.3:
+        raise RuntimeError("not this time")
+    return right(query, key, value)
+
+
+def raising_once(query, key, value, _calls=[]):  # noqa: B006 - it remembers, which is what is wrong with it
+    _calls.append(1)
+    if len(_calls) == 2:
+        raise RuntimeError("not this time")
+    return right(query, key, value)
+
+
+def more_queries_refused(query, key, value, *, mask=None, is_causal=False, scale=None):
+    if query.shape[-2] > key.shape[-2]:
+        raise ValueError("seqlen_q must not be larger than seqlen_k")
+    return right(query, key, value, mask=mask, is_causal=is_causal, scale=scale)
+
+
 def exiting(query, key, value):
     sys.exit(3)
 
@@ -87,11 +114,30 @@ def vanishing(query, key, value):
 def crashing(query, key, value, *, scale=None):
     if query.dtype == np.float32 and scale == 0:
         os.kill(os.getpid(), signal.SIGSEGV)
-    return reference.attention(query, key, value, scale=scale, dtype=query.dtype)
+    return right(query, key, value, scale=scale)
+
+
+def crashing_at_times(query, key, value):
+    if query.dtype == np.float32 and query.size == 0:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return right(query, key, value)
+
+
+def crashes_on_one_shape(query, key, value, *, mask=None, is_causal=False, scale=None):
+    if key.shape[-2] == 17:
+        ctypes.string_at(0)
+    return right(query, key, value, mask=mask, is_causal=is_causal, scale=scale)
 
 
 def hanging(query, key, value):
-    time.sleep(1e6)
+    while True:
+        time.sleep(1e6)
+
+
+def printing_megabytes(query, key, value):
+    sys.stdout.write("noise " * 200_000)
+    sys.stderr.write("noise " * 200_000)
+    return right(query, key, value)
 
 
 def skipping(query, key, value):
@@ -113,19 +159,27 @@ truncating = Backend("truncating", load_library("numpy"), truncating, ("float16"
 def terse(query, key, value, *, window=None):
     """Refuses what it should, and says nothing."""
     try:
-        return reference.attention(query, key, value, window=window, dtype=query.dtype)
+        return right(query, key, value, window=window)
     except ValueError:
         raise ValueError("no") from None
 
 
 def unrepeatable(query, key, value):
-    output = reference.attention(query, key, value, dtype=query.dtype)
+    output = right(query, key, value)
     noise = np.random.default_rng().integers(0, 2, output.shape).astype(query.dtype)
     return output + noise * np.spacing(np.abs(output))
 
 
+def noisy(query, key, value, *, mask=None, is_causal=False, scale=None):
+    output = right(query, key, value, mask=mask, is_causal=is_causal, scale=scale)
+    random = np.random.default_rng()
+    if random.random() < 0.6:
+        output = output + (1e-3 * random.normal(size=output.shape)).astype(output.dtype)
+    return output
+
+
 def batch_dependent(query, key, value):
-    output = reference.attention(query, key, value, dtype=query.dtype)
+    output = right(query, key, value)
     return output + np.spacing(np.abs(output)) if query.ndim == 4 and len(query) > 1 else output
 
 
@@ -140,10 +194,7 @@ def demanding(query, key, value, dropout):
 def accepting(query, key, value, *, mask=None):
     """Broadcasts what it should refuse."""
     key, value = (np.resize(a, (*query.shape[:-2], *a.shape[-2:])) for a in (key, value))
-    return reference.attention(query, key, value, mask=mask, dtype=query.dtype)
-
-
-not_a_function = 3
+    return right(query, key, value, mask=mask)
 
 
 def __getattr__(name):
