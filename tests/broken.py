@@ -1,4 +1,4 @@
-"""Functions with one fault each that the gallery cannot have, and functions of users, for tests of the suite."""
+"""Functions of users with one fault each, as `module:function`. Other wrong ones are in the gallery."""
 
 import ctypes
 import os

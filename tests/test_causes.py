@@ -21,6 +21,8 @@ from attnspec.conformance.render.finding import cause_lines, finding_text, trait
 from attnspec.conformance.suite import find
 from attnspec.conformance.verdict import Difference, Raise, Verdict
 
+SHORT = ("bfloat16", "float16")
+
 PORTABLE = load("numpy-portable")
 #: A difference that says nothing of its size; a large one, one of a few budgets, one of a rounding, a trace.
 OFF = Difference("value", "output", share=1e6)
@@ -355,9 +357,7 @@ LINES = {
     ),
     "the largest error of each dtype": (
         [half(9), half(9, "mask", dtype="bfloat16")],
-        [
-            "all failures are due to the precision: up to 1.2 budgets in bfloat16, up to 1.2 budgets in float16"
-        ],
+        [f"all failures are due to the precision: {', '.join(f'up to 1.2 budgets in {x}' for x in SHORT)}"],
     ),
     "traces": (
         [fail(5, f"MASK-{n + 1}", difference=TRACE) for n in range(8)],

@@ -1,52 +1,69 @@
-"""The text of a verdict states all of its fields, and its reproduction runs."""
+"""The text of a verdict states all of its fields, its reproduction runs, and external text has no effect."""
 
+import re
 import sys
 from dataclasses import replace
 from types import ModuleType, SimpleNamespace
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
-from reported import DEVIATION, ERROR, FAIL, NOT_SHOWN, PASS, UNMET, UNSUPPORTED
+from reported import DEVIATION, ERROR, FAIL, NOT_SHOWN, OTHER, PASS, RESULTS, SUBJECT, UNMET, UNSUPPORTED
 
 from attnspec import find_rule
+from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.outside import cut, plain
+from attnspec.conformance.render.junit import to_junit
+from attnspec.conformance.render.markdown import to_markdown
 from attnspec.conformance.render.reproduction import reproduction
-from attnspec.conformance.render.text import result_line, verdict_line, verdict_text
-from attnspec.conformance.verdict import Difference
+from attnspec.conformance.render.screen import screen
+from attnspec.conformance.render.text import brief, result_line, verdict_line, verdict_text
+from attnspec.conformance.results import Subject
+from attnspec.conformance.verdict import Difference, Raise
 
-BUDGETS = "nothing may be off here (2 of 6 elements are off)"
-
-
-def test_a_failure_in_full():
-    uniform = next(variant.text for variant in find_rule("MASK-6").variants if variant.name == "uniform")
-    assert verdict_text(FAIL).splitlines() == [
-        "MASK-6 A row with nothing to attend to gives zero",
-        "case masking-empty-last, float32, on m:f",
-        f"output[2, 0]: got 1.4375, expected 0.0, off by 1.44, allowed 0: {BUDGETS}",
-        f"equals the variant `uniform` of MASK-6: {uniform}",
-        "reproduce:",
-        "    from attnspec.backends import load",
-        "    from attnspec.conformance import expected, find, observe",
-        '    case = find("masking-empty-last-float32")',
-        '    print(observe(load("m:f"), case)["output"][2, 0], expected(case)["output"][2, 0])',
-    ]
-
-
-def test_an_exception_in_full():
-    assert verdict_text(ERROR).splitlines() == [
-        "NUM-3 Every element stays within its error budget",
-        "case numerics-long, float32, on m:f",
-        "raised ValueError: no | <b>\ufffd",
-        "at /m.py, line 7, in f",
-        "reproduce:",
-        "    from attnspec.backends import load",
-        "    from attnspec.conformance import find, observe",
-        '    print(observe(load("m:f"), find("numerics-long-float32")))',
-    ]
+UNIFORM = next(variant.text for variant in find_rule("MASK-6").variants if variant.name == "uniform")
+BUDGET = "allowed 0: nothing may be off here (2 of 6 elements are off)"
+FAILURE = f"""\
+MASK-6 A row with nothing to attend to gives zero
+case masking-empty-last, float32, on m:f
+output[2, 0]: got 1.4375, expected 0.0, off by 1.44, {BUDGET}
+equals the variant `uniform` of MASK-6: {UNIFORM}
+reproduce:
+    from attnspec.backends import load
+    from attnspec.conformance import expected, find, observe
+    case = find("masking-empty-last-float32")
+    print(observe(load("m:f"), case)["output"][2, 0], expected(case)["output"][2, 0])"""
+EXCEPTION = """\
+NUM-3 Every element stays within its error budget
+case numerics-long, float32, on m:f
+raised ValueError: no | <b>\ufffd
+at /m.py, line 7, in f
+reproduce:
+    from attnspec.backends import load
+    from attnspec.conformance import find, observe
+    print(observe(load("m:f"), find("numerics-long-float32")))"""
+HUNG = """\
+NUM-3 Every element stays within its error budget: case numerics-long, float32, on m:f, did not end in 3 s
+reproduce: attnspec check m:f --case numerics-long-float32"""
 
 
 @pytest.mark.parametrize(
-    ("difference", "text"),
+    ("verdict", "text"),
+    [
+        (FAIL, FAILURE),
+        (ERROR, EXCEPTION),
+        (replace(ERROR, raised=None, reason="did not end in 3 s", code="hung"), HUNG),
+        (PASS, ""),
+        (UNSUPPORTED, "m:f has no argument sinks"),
+        (replace(DEVIATION, variant="", declared=("ERR-6 a", "x")), "declared: ERR-6 a, x"),
+    ],
+)
+def test_a_verdict_in_full(verdict, text):
+    assert verdict_text(verdict) == text
+
+
+@pytest.mark.parametrize(
+    ("difference", "line"),
     [
         (
             Difference("value", "output", (1,), 2.0, 1.0, 0.25, 4.0, 3, 9),
@@ -70,12 +87,14 @@ def test_an_exception_in_full():
         ),
     ],
 )
-def test_differences(difference, text):
-    assert result_line(replace(FAIL, difference=difference)) == text
+def test_differences(difference, line):
+    verdict = replace(FAIL, difference=difference)
+    assert result_line(verdict) == line
+    assert line.startswith(brief(verdict))
 
 
 @pytest.mark.parametrize(
-    ("changes", "text"),
+    ("changes", "line"),
     [
         ({"ignored": "mask"}, "equals the result without `mask`: accepted, and changes nothing in float32"),
         (
@@ -88,41 +107,22 @@ def test_differences(difference, text):
         ),
         ({"repeatable": False}, "not repeatable: the same call, repeated, has another result"),
         ({"reason": "expected an error, got output"}, "expected an error, got output"),
+        ({"rules": ("NEW-1",), "rule": ""}, "NEW-1"),
+        ({"rules": (), "rule": ""}, "no rule"),
     ],
 )
-def test_what_else_is_known_is_said_in_a_line(changes, text):
-    assert text in verdict_text(replace(FAIL, **changes)).splitlines()
-    assert text not in verdict_text(FAIL).splitlines()
+def test_what_else_is_known_is_said_in_a_line(changes, line):
+    assert line in verdict_text(replace(FAIL, **changes)).splitlines()
+    assert line not in verdict_text(FAIL).splitlines()
 
 
-def test_what_is_no_failure_takes_a_line_or_none():
-    assert verdict_text(PASS) == ""
-    assert verdict_text(UNSUPPORTED) == "m:f has no argument sinks"
-    assert verdict_text(DEVIATION).startswith("shows the declared variant `bottom-right` of MASK-3")
-    assert verdict_text(replace(DEVIATION, variant="", declared=("ERR-6 a", "x"))) == "declared: ERR-6 a, x"
-
-
-def test_what_is_no_must_is_said_to_be_none():
+def test_a_line_says_that_a_rule_is_no_must():
     assert verdict_line(UNMET) == (
         "SHOULD not met: NUM-9 A repeated call gives the same bits: "
         "output[0]: got 1.0, expected 1.5 (1 of 2 elements have other bits)"
     )
-    assert verdict_line(NOT_SHOWN).startswith("not shown: NUM-10 ")
-    assert verdict_line(NOT_SHOWN).endswith(": got other bits")
-
-
-def test_rules_that_are_not_known_and_rules_that_are_missing():
-    assert verdict_text(replace(ERROR, rules=("NEW-1",))).startswith("NEW-1\n")
-    assert verdict_text(replace(ERROR, rules=())).startswith("no rule\n")
-
-
-def test_text_from_outside_is_text():
-    wild = replace(ERROR.raised, message="\x1b]8;;http://x\x07\udc80" + "\u202e" + "y" * 5000)
-    text = verdict_text(replace(ERROR, raised=wild, backend="m\x1b:f"))
-    assert not {"\x1b", "\x07", "\udc80", "\u202e"} & set(text)
-    assert "characters more" in text
-    assert len(text) < 3000
-    assert cut("short") == plain("short") == "short"
+    assert re.fullmatch(r"not shown: NUM-10 .*: got other bits", verdict_line(NOT_SHOWN))
+    assert verdict_text(DEVIATION).startswith("shows the declared variant `bottom-right` of MASK-3")
 
 
 @pytest.mark.parametrize(
@@ -136,13 +136,12 @@ def test_text_from_outside_is_text():
 )
 def test_a_reproduction_prints_what_it_shows(difference, shown, capsys, monkeypatch):
     suite, backends = ModuleType("attnspec.conformance"), ModuleType("attnspec.backends")
+    judging = ModuleType("attnspec.conformance.judge.judge")
     backends.load = lambda name: name
     suite.find = lambda name, seed=None: (name, seed)
     suite.observe = lambda *_: {"output": np.array([1, 4], "float32")}
     suite.expected = lambda *_: {"output": np.array([1.0, 2.0])}
-    suite.judge = lambda *_: SimpleNamespace(difference="judged")
-    judging = ModuleType("attnspec.conformance.judge.judge")
-    judging.judge = suite.judge
+    judging.judge = lambda *_: SimpleNamespace(difference="judged")
     for module in (suite, backends, judging):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     program = reproduction(replace(FAIL, difference=difference))
@@ -157,3 +156,49 @@ def test_reproductions_of_relations_seeded_runs_and_nothing():
     assert 'load("program:./x \\"y\\"")' in reproduction(replace(FAIL, backend='program:./x "y"'))
     assert reproduction(replace(ERROR, case="")) == ""
     assert "reproduce" not in verdict_text(replace(ERROR, case=""))
+
+
+WILD = "\x1b[31m\x1b]8;;http://x\x07[red]x[/] [a](http://y) <script>`b`\n| @you #1 \udc80\u202e:boom: ![i](z)"
+
+
+def test_external_text_in_a_verdict_has_no_effect_and_is_cut():
+    raised = replace(ERROR.raised, message=WILD + "y" * 5000)
+    text = verdict_text(replace(ERROR, raised=raised, backend="m\x1b:f"))
+    assert not {"\x1b", "\x07", "\udc80", "\u202e"} & set(text)
+    assert "characters more" in text
+    assert len(text) < 3000
+    assert cut("short") == plain("short") == "short"
+
+
+def test_no_line_of_ours_is_made_by_external_text():
+    """A name, a note or a problem that goes on in a line of its own would look like one of the run."""
+    forged = "x\nm:f: conforms to level core"
+    subject = Subject(forged, forged, forged, forged, forged)
+    verdicts = [replace(one, backend=forged, case=forged, reason="") for one in (PASS, UNMET, UNSUPPORTED)]
+    results = replace(RESULTS, subjects=(subject,), verdicts=tuple(verdicts))
+    for text in (screen(Report(results)), to_markdown(Report(results))):
+        assert not re.search(r"^m:f: conforms", text, re.MULTILINE)
+    long = replace(SUBJECT, problem="y" * 10**6, note="z" * 10**6)
+    assert len(screen(Report(replace(RESULTS, subjects=(long,))))) < 20_000
+
+
+@pytest.mark.parametrize("known", [(), (replace(OTHER, backend=WILD, reason=WILD, link=WILD),)])
+def test_external_text_is_text_in_every_report(known):
+    raised = Raise("E" + WILD, WILD, WILD, 1, WILD)
+    subject = replace(SUBJECT, name=WILD, library=WILD, version=WILD, problem=WILD, note=WILD)
+    verdicts = [replace(ERROR, backend=WILD, raised=raised), replace(FAIL, backend=WILD, reason=WILD)]
+    verdicts += [replace(UNSUPPORTED, backend=WILD, reason=WILD), replace(ERROR, backend=WILD, case=WILD)]
+    verdicts += [replace(UNMET, backend=WILD, difference=None, reason=WILD)]
+    report = Report(
+        replace(RESULTS, subjects=(subject,), verdicts=tuple(verdicts), missing={WILD: (WILD,)}), known
+    )
+    texts = screen(report), to_markdown(report), to_junit(report)
+    for text in texts:
+        assert not {"\x1b", "\x07", "\udc80", "\u202e"} & set(text)
+        text.encode()
+    ET.fromstring(texts[2])
+    assert "[red]x[/]" in texts[0], "no markup is eaten"
+    # What is left outside of code and of fences holds nothing that Markdown would act on.
+    bare = re.sub(r"^(`{3,})text\n.*?^\1$", "", texts[1], flags=re.MULTILINE | re.DOTALL)
+    bare = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", bare)
+    assert not re.search(r"http:|<script|!\[i|@you|\[red\]", bare)
