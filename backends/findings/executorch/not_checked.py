@@ -7,13 +7,10 @@ Found by: errors-refused-scale-of-nan-1-float32
 Known: no thread found
 """
 
-import sys
-
 import torch
 from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401 - it registers the operator
 
 attend = torch.ops.llama.custom_sdpa
-
 ones, mask = torch.ones(1, 2, 1, 4), torch.ones(2, 2, dtype=torch.int32)
 got = [
     attend(ones, ones, ones, 0, None, 0.0, True, float("nan"))[0, 0, 0, 0].item(),
@@ -21,4 +18,4 @@ got = [
 ]
 print("expected two errors")
 print(f"got {got}")
-sys.exit(0 if len(got) == 2 else 1)
+raise SystemExit(0 if len(got) == 2 else 1)

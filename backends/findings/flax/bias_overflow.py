@@ -7,8 +7,6 @@ Found by: masking-finite-garbage-bias-and-largest-1-float32
 Known: no thread found
 """
 
-import sys
-
 import jax.numpy as jnp
 from flax import linen
 
@@ -18,4 +16,4 @@ bias = jnp.array([[[[0.0, -jnp.inf]]]])
 got = linen.dot_product_attention(large, keys, jnp.ones((1, 2, 1, 2)), bias=bias).ravel().tolist()
 print("expected [1.0, 1.0]: the second key is disallowed")
 print(f"got {got}")
-sys.exit(0 if got[0] != got[0] else 1)
+raise SystemExit(0 if got[0] != got[0] else 1)

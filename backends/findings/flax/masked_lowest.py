@@ -8,8 +8,6 @@ Found by: masking-rows-of-the-lowest-bias-all-keys-that-a-mask-allows-1-float32
 Known: no thread found
 """
 
-import sys
-
 import jax.numpy as jnp
 from flax import linen, nnx
 
@@ -21,4 +19,4 @@ got = [
 ]
 print("expected 1.0 of Linen, 1.0 of NNX")
 print(f"got {got[0]} of Linen, {got[1]} of NNX")
-sys.exit(0 if got == [3.0, 5.0] else 1)
+raise SystemExit(0 if got == [3.0, 5.0] else 1)

@@ -8,8 +8,6 @@ Found by: errors-mixed-dtypes-key-1-bfloat16
 Known: no thread found
 """
 
-import sys
-
 import jax.numpy as jnp
 from flax import linen, nnx
 
@@ -17,4 +15,4 @@ short, wide = (jnp.ones((1, 2, 1, 4), dtype) for dtype in (jnp.bfloat16, jnp.flo
 got = [str(each.dot_product_attention(short, wide, short).dtype) for each in (linen, nnx)]
 print("expected bfloat16 of Linen and of NNX, the dtype of the queries, or an error")
 print(f"got {got[0]} of Linen, {got[1]} of NNX")
-sys.exit(0 if got == ["float32", "float32"] else 1)
+raise SystemExit(0 if got == ["float32", "float32"] else 1)

@@ -7,24 +7,16 @@ Found by: errors-refused-query-of-integers-1-int32
 Known: no thread found
 """
 
-import sys
-from contextlib import suppress
-
 import jax.numpy as jnp
-from flax import nnx
+from flax.nnx import dot_product_attention as attend
 
-attend = nnx.dot_product_attention
 ones, none = jnp.ones((1, 2, 1, 1)), jnp.ones((1, 2, 1, 0))
 calls = {
     "integers": lambda: attend(*[jnp.ones((1, 2, 1, 1), "int32")] * 3),
     "a mask of numbers": lambda: attend(ones, ones, ones, mask=jnp.ones((1, 1, 2, 2))),
     "a depth of 0": lambda: attend(none, none, none),
 }
-got = []
-for name, call in calls.items():
-    with suppress(ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError):
-        call()
-        got.append(name)
+for call in calls.values():
+    call()
 print(f"expected an error for {', '.join(calls)}")
-print(f"got no error for {', '.join(got)}")
-sys.exit(0 if got == list(calls) else 1)
+print(f"got no error for {', '.join(calls)}")

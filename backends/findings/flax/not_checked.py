@@ -8,13 +8,9 @@ Found by: errors-booleans-bool
 Known: no thread found
 """
 
-import sys
-from contextlib import suppress
-
 import jax.numpy as jnp
-from flax import linen
+from flax.linen import dot_product_attention as attend
 
-attend = linen.dot_product_attention
 ones, none = jnp.ones((1, 2, 1, 1)), jnp.ones((1, 2, 1, 0))
 calls = {
     "integers": lambda: attend(*[jnp.ones((1, 2, 1, 1), "int32")] * 3),
@@ -22,11 +18,7 @@ calls = {
     "a depth of 0": lambda: attend(none, none, none),
     "a bias of five axes": lambda: attend(ones, ones, ones, bias=jnp.ones((2, 1, 1, 2, 2))),
 }
-got = []
-for name, call in calls.items():
-    with suppress(ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError):
-        call()
-        got.append(name)
+for call in calls.values():
+    call()
 print(f"expected an error for {', '.join(calls)}")
-print(f"got no error for {', '.join(got)}")
-sys.exit(0 if got == list(calls) else 1)
+print(f"got no error for {', '.join(calls)}")

@@ -8,7 +8,6 @@ Known: no thread found
 """
 
 import ctypes
-import sys
 
 import ggml
 import numpy as np
@@ -24,11 +23,11 @@ def tensor(array):
     return made
 
 
-def attend(query, key, value, mask=None, scale=1.0, softcap=0.0, sinks=None):
+def attend(query, key, value, mask=None, sinks=None):
     """Attend with one head of depth 1, and return the numbers of the output."""
     arrays = [np.array(x, np.float32).reshape(1, 1, -1, 1) for x in (query, key, value)]
     mask = None if mask is None else tensor(np.array([[[mask]]], np.float16))
-    output = ggml.ggml_flash_attn_ext(context, *map(tensor, arrays), mask, scale, 0.0, softcap)
+    output = ggml.ggml_flash_attn_ext(context, *map(tensor, arrays), mask, 1.0, 0.0, 0.0)
     if sinks is not None:
         ggml.ggml_flash_attn_ext_add_sinks(output, tensor(np.array(sinks, np.float32)))
     graph = ggml.ggml_new_graph(context)
@@ -42,4 +41,4 @@ mask = [-np.inf, -np.inf]
 got = [attend([1], [0, 0], [1, 5], mask=mask, sinks=[sink])[0] for sink in (0.0, -np.inf)]
 print("expected 0.0 and 0.0: no key is allowed")
 print(f"got {got[0]} beside a sink of 0, {got[1]} beside a sink of minus infinity")
-sys.exit(0 if got[0] == 0.0 and got[1] != got[1] else 1)
+raise SystemExit(0 if got[0] == 0.0 and got[1] != got[1] else 1)

@@ -7,8 +7,6 @@ Found by: errors-option-of-every-size-nothing-4+a4-equal.heads-float32
 Known: no thread found
 """
 
-import sys
-
 import iree.compiler
 import iree.runtime
 import numpy as np
@@ -41,4 +39,4 @@ for depth in (128, 136):
     got.append(attend([keys[0][:1]], keys, [[[1], [0]]], [[[0, 0]]], scale=f"{1 / depth:f}").item())
 print("expected 0.731 at depths of 128 and 136: the scores are 1 and 0")
 print("got {:.3f} and {:.3f}".format(*got))
-sys.exit(0 if abs(got[0] - 0.731) < 1e-3 < abs(got[1] - 0.731) else 1)
+raise SystemExit(0 if abs(got[0] - 0.731) < 1e-3 < abs(got[1] - 0.731) else 1)

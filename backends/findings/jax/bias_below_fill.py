@@ -9,12 +9,8 @@ Found by: masking, rows of the lowest bias: all keys that a mask allows
 Known: no thread found
 """
 
-import sys
-
-import jax
 import jax.numpy as jnp
-
-attend = jax.nn.dot_product_attention
+from jax.nn import dot_product_attention as attend
 
 zero, value = jnp.zeros((1, 2, 1, 1)), jnp.array([5.0, 7.0]).reshape(1, 2, 1, 1)
 bias = jnp.full((1, 1, 2, 2), jnp.finfo("float32").min)
@@ -22,4 +18,4 @@ mask = jnp.array([[True, False], [True, False]])[None, None]
 got = attend(zero, zero, value, bias=bias, mask=mask).ravel().tolist()
 print("expected [5.0, 5.0]")
 print(f"got {got}")
-sys.exit(0 if got == [7.0, 7.0] else 1)
+raise SystemExit(0 if got == [7.0, 7.0] else 1)

@@ -9,8 +9,6 @@ Found by: masking, rows of the lowest bias: all keys
 Known: no thread found
 """
 
-import sys
-
 import jax
 import jax.numpy as jnp
 
@@ -20,4 +18,4 @@ bias = jnp.full((1, 1, 2, 2), -1e300)
 got = jax.nn.dot_product_attention(zero, zero, zero + 5, bias=bias).ravel()
 print("expected [5.0, 5.0]")
 print(f"got {got.tolist()}")
-sys.exit(0 if jnp.isnan(got).all() else 1)
+raise SystemExit(0 if jnp.isnan(got).all() else 1)

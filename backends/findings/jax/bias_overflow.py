@@ -8,12 +8,8 @@ Found by: masking, finite garbage: bias and largest
 Known: no thread found
 """
 
-import sys
-
-import jax
 import jax.numpy as jnp
-
-attend = jax.nn.dot_product_attention
+from jax.nn import dot_product_attention as attend
 
 query = jnp.ones((1, 1, 1, 4))
 key = jnp.array([1.0, 1.0, 3e38]).reshape(1, 3, 1, 1) * jnp.ones(4)
@@ -21,4 +17,4 @@ bias = jnp.array([0.0, 0.0, -jnp.inf]).reshape(1, 1, 1, 3)
 got = attend(query, key, jnp.ones((1, 3, 1, 4)), bias=bias).ravel()
 print("expected [1.0, 1.0, 1.0, 1.0]")
 print(f"got {got.tolist()}")
-sys.exit(0 if jnp.isnan(got).any() else 1)
+raise SystemExit(0 if jnp.isnan(got).any() else 1)

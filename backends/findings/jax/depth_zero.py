@@ -8,7 +8,6 @@ Found by: errors, refused: depth of 0 throughout
 Known: no thread found
 """
 
-import sys
 import warnings
 
 import jax
@@ -17,10 +16,6 @@ import jax.numpy as jnp
 warnings.simplefilter("ignore")  # NumPy warns of the division
 
 none = jnp.ones((1, 2, 1, 0))
-try:
-    got = jax.nn.dot_product_attention(none, none, none).shape
-except (TypeError, ValueError, ZeroDivisionError) as error:
-    got = error
+got = jax.nn.dot_product_attention(none, none, none).shape
 print("expected an error")
 print(f"got {got}")
-sys.exit(0 if isinstance(got, tuple) else 1)

@@ -8,8 +8,6 @@ Found by: gradients, query that attends to nothing: bias
 Known: no thread found
 """
 
-import sys
-
 import jax
 import jax.numpy as jnp
 
@@ -23,4 +21,4 @@ def loss(value):
 got = jax.grad(loss)(jnp.ones((1, 2, 1, 1))).ravel().tolist()
 print("expected [0.5, 0.5]")
 print(f"got {got}")
-sys.exit(0 if all(jnp.isnan(x) for x in got) else 1)
+raise SystemExit(0 if all(jnp.isnan(x) for x in got) else 1)

@@ -8,8 +8,6 @@ Found by: gradients, query that attends to nothing: mask
 Known: no thread found
 """
 
-import sys
-
 import jax
 import jax.numpy as jnp
 
@@ -22,4 +20,4 @@ def loss(value):
 got = jax.grad(loss)(jnp.ones((1, 2, 1, 1))).ravel().tolist()
 print("expected [0.0, 0.0]")
 print(f"got {got}")
-sys.exit(0 if got == [0.5, 0.5] else 1)
+raise SystemExit(0 if got == [0.5, 0.5] else 1)

@@ -10,7 +10,6 @@ only. https://github.com/jax-ml/jax/issues/40564 reports it for `jnp.maximum` on
 """
 
 import os
-import sys
 
 os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
 
@@ -34,4 +33,4 @@ got = {
 }
 print("expected finite gradients, eager and jit")
 print(f"got {got}")
-sys.exit(0 if got == {"eager": True, "jit": False} else 1)
+raise SystemExit(0 if got == {"eager": True, "jit": False} else 1)

@@ -6,8 +6,6 @@ implementation `xla` supports.
 Known: no thread found
 """
 
-import sys
-
 import jax
 import jax.numpy as jnp
 
@@ -22,4 +20,4 @@ for keys in (1, 2):
         got.append(str(error).partition(":")[0])
 print("expected bfloat16 for both")
 print(f"got {got}")
-sys.exit(0 if got[0] != got[1] == "bfloat16" else 1)
+raise SystemExit(0 if got[0] != got[1] == "bfloat16" else 1)

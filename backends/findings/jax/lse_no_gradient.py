@@ -8,8 +8,6 @@ Found by: gradients, loss on the lse alone
 Known: no thread found
 """
 
-import sys
-
 import jax
 import jax.numpy as jnp
 
@@ -22,4 +20,4 @@ def loss(query):
 got = jax.grad(loss)(jnp.zeros((1, 1, 1, 1))).item()
 print("expected 2.0")
 print(f"got {got}")
-sys.exit(0 if got == 0 else 1)
+raise SystemExit(0 if got == 0 else 1)

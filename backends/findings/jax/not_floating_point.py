@@ -7,18 +7,11 @@ Found by: errors, not floating point: int64 and all
 Known: no thread found
 """
 
-import sys
-
-import jax
 import jax.numpy as jnp
-
-attend = jax.nn.dot_product_attention
+from jax.nn import dot_product_attention as attend
 
 query, key = jnp.zeros((1, 1, 1, 1), int), jnp.zeros((1, 2, 1, 1), int)
-try:
-    got = attend(query, key, jnp.full((1, 2, 1, 1), 6)).ravel().tolist()
-except (TypeError, ValueError) as error:
-    got = error
+got = attend(query, key, jnp.full((1, 2, 1, 1), 6)).ravel().tolist()
 print("expected an error; 6 would be the mean of 6 and 6")
 print(f"got {got}")
-sys.exit(0 if got == [0] else 1)
+raise SystemExit(0 if got == [0] else 1)

@@ -7,18 +7,10 @@ Found by: errors-scale-nan-float64
 Known: no thread found
 """
 
-import sys
-
-import jax
 import jax.numpy as jnp
-
-attend = jax.nn.dot_product_attention
+from jax.nn import dot_product_attention as attend
 
 one = jnp.ones((1, 2, 1, 4))
-try:
-    got = attend(one, one, one, scale=float("nan")).ravel().tolist()
-except (TypeError, ValueError) as error:
-    got = error
+got = attend(one, one, one, scale=float("nan")).ravel().tolist()
 print("expected an error")
 print(f"got {got}")
-sys.exit(0 if isinstance(got, list) else 1)

@@ -8,18 +8,10 @@ Found by: errors-window-negative-float64
 Known: no thread found
 """
 
-import sys
-
-import jax
 import jax.numpy as jnp
-
-attend = jax.nn.dot_product_attention
+from jax.nn import dot_product_attention as attend
 
 one = jnp.ones((1, 3, 1, 1))
-try:
-    got = attend(one, one, one, local_window_size=(-1, 0)).ravel().tolist()
-except (TypeError, ValueError) as error:
-    got = error
+got = attend(one, one, one, local_window_size=(-1, 0)).ravel().tolist()
 print("expected an error")
 print(f"got {got}")
-sys.exit(0 if isinstance(got, list) else 1)

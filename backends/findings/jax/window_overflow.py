@@ -9,12 +9,8 @@ Found by: masking, window wider than any sequence: both
 Known: no thread found
 """
 
-import sys
-
-import jax
 import jax.numpy as jnp
-
-attend = jax.nn.dot_product_attention
+from jax.nn import dot_product_attention as attend
 
 zero, value = jnp.zeros((1, 3, 1, 1)), jnp.arange(3.0).reshape(1, 3, 1, 1)
 widest = 2**31 - 1
@@ -22,4 +18,4 @@ expected = attend(zero, zero, value).ravel().tolist()
 got = attend(zero, zero, value, local_window_size=(widest, widest)).ravel().tolist()
 print(f"expected {expected}, as without a window")
 print(f"got {got}")
-sys.exit(0 if got != expected else 1)
+raise SystemExit(0 if got != expected else 1)

@@ -8,7 +8,6 @@ Known: no thread found
 """
 
 import os
-import sys
 
 os.environ["KERAS_BACKEND"] = "jax"
 import jax
@@ -24,4 +23,4 @@ for function in (jax.nn, keras.ops):
         got.append(type(error).__name__)
 print("expected two errors: two heads of keys, one head of values")
 print(f"got {got[0]} from JAX, {got[1]} from Keras on JAX")
-sys.exit(0 if got == ["ValueError", "(1, 3, 2, 4)"] else 1)
+raise SystemExit(0 if got == ["ValueError", "(1, 3, 2, 4)"] else 1)

@@ -8,16 +8,13 @@ Known: no thread found
 """
 
 import os
-import sys
 
 os.environ["KERAS_BACKEND"] = "numpy"
-import keras
 import numpy as np
-
-attend = keras.ops.dot_product_attention
+from keras.ops import dot_product_attention as attend
 
 query, keys = np.ones((1, 1, 1, 1), np.float16), np.ones((1, 1, 1, 1), np.float32)
 got = attend(query, keys, keys).dtype
 print("expected float16, the dtype of the queries")
 print(f"got {got}")
-sys.exit(0 if got == np.float32 else 1)
+raise SystemExit(0 if got == np.float32 else 1)

@@ -9,15 +9,10 @@ Known: no thread found
 """
 
 import os
-import sys
-from contextlib import suppress
 
 os.environ["KERAS_BACKEND"] = "numpy"
-import keras
 import numpy as np
-
-attend = keras.ops.dot_product_attention
-
+from keras.ops import dot_product_attention as attend
 
 ones, none = np.ones((1, 2, 1, 1), np.float32), np.ones((1, 2, 1, 0), np.float32)
 calls = {
@@ -27,11 +22,7 @@ calls = {
     "a scale of nan": lambda: attend(ones, ones, ones, scale=float("nan")),
     "one head of values": lambda: attend(*[np.ones((1, 2, 2, 1), np.float32)] * 2, ones),
 }
-got = []
-for name, call in calls.items():
-    with suppress(ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError):
-        call()
-        got.append(name)
+for call in calls.values():
+    call()
 print(f"expected an error for {', '.join(calls)}")
-print(f"got no error for {', '.join(got)}")
-sys.exit(0 if got == list(calls) else 1)
+print(f"got no error for {', '.join(calls)}")

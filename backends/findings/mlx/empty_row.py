@@ -8,15 +8,15 @@ Known: https://github.com/ml-explore/mlx/pull/2608
 """
 
 import math
-import sys
 
 import mlx.core as mx
 
+attend = mx.fast.scaled_dot_product_attention
 query, value = mx.ones((1, 1, 1, 2)), mx.array([[1.0, 1.0], [3.0, 3.0]]).reshape(1, 1, 2, 2)
 masks = (mx.zeros((1, 2), dtype=mx.bool_), mx.full((1, 2), -float("inf")))
-attend = mx.fast.scaled_dot_product_attention
+
 rows = [attend(query, value, value, scale=1.0, mask=mask, stream=mx.cpu) for mask in masks]
 got = [row[0, 0, 0, 0].item() for row in rows]
 print("expected [0.0, 0.0]")
 print(f"got {got}")
-sys.exit(0 if got[0] == 2 and math.isnan(got[1]) else 1)
+raise SystemExit(0 if got[0] == 2 and math.isnan(got[1]) else 1)

@@ -7,8 +7,6 @@ Found by: notation-batch-axes-not-repeated-of-one-1-float32
 Known: no thread found
 """
 
-import sys
-
 import numpy as np
 from onnx.parser import parse_model
 from onnx.reference import ReferenceEvaluator
@@ -17,10 +15,6 @@ MODEL = """<ir_version: 11, opset_import: ["" : 24]>
 g (float[2,1,2,8] Q, float[1,1,2,8] K) => (float[N] Y) { Y = Attention(Q, K, K) }"""
 
 inputs = {"Q": np.ones((2, 1, 2, 8), np.float32), "K": np.ones((1, 1, 2, 8), np.float32)}
-try:
-    got = ReferenceEvaluator(parse_model(MODEL)).run(None, inputs)[0].shape
-except Exception as error:  # noqa: BLE001 - it has no common type
-    got = type(error).__name__
+got = ReferenceEvaluator(parse_model(MODEL)).run(None, inputs)[0].shape
 print("expected an error: two batch entries of queries, one of keys")
 print(f"got {got}")
-sys.exit(0 if not isinstance(got, str) else 1)

@@ -7,8 +7,6 @@ Found by: errors-scale-nan-float32
 Known: no thread found
 """
 
-import sys
-
 import numpy as np
 from onnx import helper
 from onnx.parser import parse_model
@@ -20,10 +18,6 @@ g (float[1,1,2,8] Q) => (float[N] Y) { Y = Attention(Q, Q, Q) }"""
 model = parse_model(MODEL)
 model.graph.node[0].attribute.append(helper.make_attribute("scale", float("nan")))
 inputs = {"Q": np.ones((1, 1, 2, 8), np.float32)}
-try:
-    got = ReferenceEvaluator(model).run(None, inputs)[0][0, 0, 0, 0]
-except Exception as error:  # noqa: BLE001 - it has no common type
-    got = type(error).__name__
+got = ReferenceEvaluator(model).run(None, inputs)[0][0, 0, 0, 0]
 print("expected an error: the scale is NaN")
 print(f"got {got}")
-sys.exit(0 if not isinstance(got, str) else 1)

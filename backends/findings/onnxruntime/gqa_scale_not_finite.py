@@ -7,8 +7,6 @@ Found by: errors-refused-scale-of-nan-1+d8.16.64-equal.depths-float32
 Known: no thread found
 """
 
-import sys
-
 import numpy as np
 import onnxruntime
 from onnx import helper
@@ -22,11 +20,7 @@ model = parse_model(MODEL)
 model.graph.node[0].attribute.append(helper.make_attribute("scale", float("nan")))
 query = key = value = np.ones((1, 2, 8), np.float32)
 inputs = {"Q": query, "K": key, "V": value, "N": np.array([1], np.int32), "T": np.array(2, np.int32)}
-try:
-    session = onnxruntime.InferenceSession(model.SerializeToString())
-    got = session.run(None, inputs)[0][0, -1, 0]
-except Exception as error:  # noqa: BLE001 - it has no common type
-    got = type(error).__name__
+session = onnxruntime.InferenceSession(model.SerializeToString())
+got = session.run(None, inputs)[0][0, -1, 0]
 print("expected an error: the scale is NaN")
 print(f"got {got}")
-sys.exit(0 if not isinstance(got, str) else 1)

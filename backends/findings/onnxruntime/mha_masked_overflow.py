@@ -7,8 +7,6 @@ Found by: masking-finite-garbage-mask-and-largest-1-float32
 Known: no thread found
 """
 
-import sys
-
 import numpy as np
 import onnxruntime
 from onnx.parser import parse_model
@@ -24,4 +22,4 @@ bias = np.array([0, -np.inf], np.float32).reshape(1, 1, 1, 2)
 got = session.run(None, {"Q": key[:, :1], "K": key, "V": value, "A": bias})[0][0, 0, 0]
 print("expected 1.0: only key 0 is allowed, and its value is 1")
 print(f"got {got}")
-sys.exit(0 if np.isnan(got) else 1)
+raise SystemExit(0 if np.isnan(got) else 1)

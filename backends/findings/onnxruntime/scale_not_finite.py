@@ -7,8 +7,6 @@ Found by: errors-scale-nan-float32
 Known: no thread found
 """
 
-import sys
-
 import numpy as np
 import onnxruntime
 from onnx import helper
@@ -19,11 +17,7 @@ g (float[1,1,2,8] Q) => (float[1,1,2,8] Y) { Y = Attention(Q, Q, Q) }"""
 
 model = parse_model(MODEL)
 model.graph.node[0].attribute.append(helper.make_attribute("scale", float("nan")))
-try:
-    session = onnxruntime.InferenceSession(model.SerializeToString())
-    got = session.run(None, {"Q": np.ones((1, 1, 2, 8), np.float32)})[0][0, 0, 0, 0]
-except Exception as error:  # noqa: BLE001 - it has no common type
-    got = type(error).__name__
+session = onnxruntime.InferenceSession(model.SerializeToString())
+got = session.run(None, {"Q": np.ones((1, 1, 2, 8), np.float32)})[0][0, 0, 0, 0]
 print("expected an error: the scale is NaN")
 print(f"got {got}")
-sys.exit(0 if not isinstance(got, str) else 1)

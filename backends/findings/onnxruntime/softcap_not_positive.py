@@ -7,8 +7,6 @@ Found by: scores-misuse-softcap-negative-float32
 Known: no thread found
 """
 
-import sys
-
 import numpy as np
 import onnxruntime
 from onnx.parser import parse_model
@@ -16,11 +14,7 @@ from onnx.parser import parse_model
 MODEL = """<ir_version: 10, opset_import: ["" : 23]>
 g (float[1,1,2,8] Q) => (float[1,1,2,8] Y) { Y = Attention<softcap: float = -1.0>(Q, Q, Q) }"""
 
-try:
-    session = onnxruntime.InferenceSession(parse_model(MODEL).SerializeToString())
-    got = session.run(None, {"Q": np.ones((1, 1, 2, 8), np.float32)})[0].shape
-except Exception as error:  # noqa: BLE001 - it has no common type
-    got = type(error).__name__
+session = onnxruntime.InferenceSession(parse_model(MODEL).SerializeToString())
+got = session.run(None, {"Q": np.ones((1, 1, 2, 8), np.float32)})[0].shape
 print("expected an error: the softcap is negative")
 print(f"got {got}")
-sys.exit(0 if not isinstance(got, str) else 1)

@@ -8,15 +8,12 @@ Found by: softmax-scores-far-below-zero-beside-causal-10240-and-first-tile-1-flo
 Known: no thread found
 """
 
-import sys
-
 import paddle
-
-attend = paddle.nn.functional.scaled_dot_product_attention
+from paddle.nn.functional import scaled_dot_product_attention as attend
 
 ones = paddle.ones((1, 2, 1, 1))
 keys, values = paddle.to_tensor([[[[-2e4]], [[0.0]]]]), paddle.to_tensor([[[[1.0]], [[5.0]]]])
 got = attend(ones, keys, values, is_causal=True).numpy().ravel().tolist()
 print("expected [1.0, 5.0]: query 0 has key 0 only")
 print(f"got {got}")
-sys.exit(0 if got == [5.0, 5.0] else 1)
+raise SystemExit(0 if got == [5.0, 5.0] else 1)

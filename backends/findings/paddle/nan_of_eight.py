@@ -7,12 +7,9 @@ Found by: numerics-number-that-is-none-at-every-width-query-and-8-1-float32
 Known: no thread found
 """
 
-import sys
-
 import numpy as np
 import paddle
-
-attend = paddle.nn.functional.scaled_dot_product_attention
+from paddle.nn.functional import scaled_dot_product_attention as attend
 
 got = []
 for count in (7, 8):
@@ -20,4 +17,4 @@ for count in (7, 8):
     got.append(attend(paddle.full((1, 1, 1, 1), float("nan")), keys, keys).item())
 print("expected nan with 7 keys, nan with 8 keys")
 print(f"got {got[0]} with 7 keys, {got[1]} with 8 keys")
-sys.exit(0 if np.isnan(got[0]) and np.isfinite(got[1]) else 1)
+raise SystemExit(0 if np.isnan(got[0]) and np.isfinite(got[1]) else 1)

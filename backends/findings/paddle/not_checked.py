@@ -8,13 +8,8 @@ Found by: errors-refused-query-of-integers-1-int32
 Known: no thread found
 """
 
-import sys
-from contextlib import suppress
-
 import paddle
-
-attend = paddle.nn.functional.scaled_dot_product_attention
-
+from paddle.nn.functional import scaled_dot_product_attention as attend
 
 ones = paddle.ones((1, 2, 1, 1))
 none, axes = paddle.ones((1, 2, 1, 0)), paddle.zeros((2, 1, 1, 2, 2))
@@ -25,11 +20,7 @@ calls = {
     "a bias of five axes": lambda: attend(ones, ones, ones, attn_mask=axes),
     "no key heads": lambda: attend(ones, *[paddle.ones((1, 2, 0, 1))] * 2),
 }
-got = []
-for name, call in calls.items():
-    with suppress(ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError):
-        call()
-        got.append(name)
+for call in calls.values():
+    call()
 print(f"expected an error for {', '.join(calls)}")
-print(f"got no error for {', '.join(got)}")
-sys.exit(0 if got == list(calls) else 1)
+print(f"got no error for {', '.join(calls)}")

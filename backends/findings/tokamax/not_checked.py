@@ -7,14 +7,8 @@ Found by: errors-scale-nan-float32
 Known: no thread found
 """
 
-import sys
-from contextlib import suppress
-
 import jax.numpy as jnp
-import tokamax
-
-attend = tokamax.dot_product_attention
-
+from tokamax import dot_product_attention as attend
 
 ones, none = jnp.ones((1, 2, 1, 1)), jnp.ones((1, 2, 1, 0))
 calls = {
@@ -26,11 +20,7 @@ calls = {
         ones, ones, ones, key_value_seq_lengths=jnp.ones(1), implementation="xla"
     ),
 }
-got = []
-for name, call in calls.items():
-    with suppress(ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError):
-        call()
-        got.append(name)
+for call in calls.values():
+    call()
 print(f"expected an error for {', '.join(calls)}")
-print(f"got no error for {', '.join(got)}")
-sys.exit(0 if got == list(calls) else 1)
+print(f"got no error for {', '.join(calls)}")

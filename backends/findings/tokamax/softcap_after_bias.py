@@ -7,8 +7,6 @@ Found by: scores-softcap-bias-masked-float32
 Known: no thread found
 """
 
-import sys
-
 import jax.numpy as jnp
 import tokamax
 
@@ -24,4 +22,4 @@ got = [
 ]
 print("expected 1.0: the second key is disallowed")
 print(f"got {got[0]} without a softcap, and {got[1]:.3f} with a softcap of 0.5")
-sys.exit(0 if got[0] == 1.0 and got[1] > 2 else 1)
+raise SystemExit(0 if got[0] == 1.0 and got[1] > 2 else 1)

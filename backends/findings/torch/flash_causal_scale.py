@@ -9,12 +9,9 @@ Found by: errors, options together
 Known: no thread found
 """
 
-import sys
-
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
-
-attend = torch.nn.functional.scaled_dot_product_attention
+from torch.nn.functional import scaled_dot_product_attention as attend
 
 query, key, value = torch.randn(3, 1, 1, 4, 8, generator=torch.manual_seed(0))
 with sdpa_kernel(SDPBackend.MATH):
@@ -22,4 +19,4 @@ with sdpa_kernel(SDPBackend.MATH):
 got = attend(query, key, value, is_causal=True, scale=-1.0)
 print(f"expected {expected[0, 0, :, 0].tolist()}, as on the math path")
 print(f"got {got[0, 0, :, 0].tolist()}")
-sys.exit(0 if got.isnan().any() and not expected.isnan().any() else 1)
+raise SystemExit(0 if got.isnan().any() and not expected.isnan().any() else 1)

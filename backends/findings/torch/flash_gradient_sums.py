@@ -8,8 +8,6 @@ Found by: gradients, cotangents of many queries
 Known: no thread found
 """
 
-import sys
-
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -22,4 +20,4 @@ expected = cotangent.double().sum(dim=-2)[0, 0, 0].item()
 got = value.grad[0, 0, 0, 0].item()
 print(f"expected {expected}, which bfloat16 holds")
 print(f"got {got}")
-sys.exit(0 if got != expected else 1)
+raise SystemExit(0 if got != expected else 1)

@@ -10,11 +10,8 @@ Found by: numerics, number that is none at every width
 Known: no thread found
 """
 
-import sys
-
 import torch
-
-attend = torch.nn.functional.scaled_dot_product_attention
+from torch.nn.functional import scaled_dot_product_attention as attend
 
 got = []
 for keys in (7, 16):
@@ -24,4 +21,4 @@ for keys in (7, 16):
     got.append(attend(query, key, value)[0, 0, 0, 0].item())
 print("expected [nan, nan]")
 print(f"got {got}")
-sys.exit(0 if got[1] == 0 else 1)
+raise SystemExit(0 if got[1] == 0 else 1)

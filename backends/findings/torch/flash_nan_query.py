@@ -8,15 +8,12 @@ Found by: numerics, number that is none: query
 Known: https://github.com/pytorch/pytorch/issues/141128
 """
 
-import sys
-
 import torch
-
-attend = torch.nn.functional.scaled_dot_product_attention
+from torch.nn.functional import scaled_dot_product_attention as attend
 
 query, key = torch.ones(1, 1, 2, 4), torch.ones(1, 1, 3, 4)
 query[..., 1, :] = float("nan")
 got = attend(query, key, key)[0, 0, :, 0]
 print("expected [1.0, nan]")
 print(f"got {got.tolist()}")
-sys.exit(0 if got[1] == 0 else 1)
+raise SystemExit(0 if got[1] == 0 else 1)

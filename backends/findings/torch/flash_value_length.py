@@ -9,20 +9,14 @@ Found by: notation, misfits: more positions of value
 Known: https://github.com/pytorch/pytorch/pull/193728
 """
 
-import sys
-
 import torch
-
-attend = torch.nn.functional.scaled_dot_product_attention
+from torch.nn.functional import scaled_dot_product_attention as attend
 
 buffer = torch.full((1000,), 50.0)  # the memory after the keys
 key = buffer[:12].view(1, 1, 3, 4).fill_(0.0)  # three keys of zeros
 query = torch.ones(1, 1, 1, 4)
 value = torch.tensor([1.0, 1.0, 1.0, 7.0, 7.0, 7.0]).view(1, 1, 6, 1).repeat(1, 1, 1, 4)
-try:
-    got = attend(query, key, value).flatten().tolist()
-except (RuntimeError, ValueError) as error:
-    got = error
+got = attend(query, key, value).flatten().tolist()
 print("expected an error: three keys, six values")
 print(f"got {got}, the values of the three keys being 1")
-sys.exit(0 if isinstance(got, list) and got[0] > 6 else 1)
+raise SystemExit(0 if got[0] > 6 else 1)

@@ -8,8 +8,6 @@ Found by: masking, finite garbage: bias and largest
 Known: no thread found
 """
 
-import sys
-
 import torch
 from torch.nn.attention.flex_attention import flex_attention
 
@@ -25,4 +23,4 @@ def add_bias(score, _batch, _head, _query, key_position):
 got = flex_attention(query, key, torch.ones(1, 1, 3, 4), score_mod=add_bias).flatten()
 print("expected [1.0, 1.0, 1.0, 1.0]")
 print(f"got {got.tolist()}")
-sys.exit(0 if got.isnan().any() else 1)
+raise SystemExit(0 if got.isnan().any() else 1)

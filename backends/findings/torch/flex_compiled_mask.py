@@ -8,8 +8,6 @@ prototype.
 Known: no thread found
 """
 
-import sys
-
 import torch
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
@@ -29,4 +27,4 @@ except RuntimeError as error:
     got = next((line for line in str(error).splitlines() if "was not declared" in line), str(error))
 print("expected an output")
 print("got", got.partition("error: ")[2].partition("; ")[0] or got)
-sys.exit(0 if "was not declared" in got else 1)
+raise SystemExit(0 if "was not declared" in got else 1)

@@ -9,8 +9,6 @@ Found by: notation, misfits: fewer positions of value
 Known: no thread found
 """
 
-import sys
-
 import torch
 from torch.nn.attention.flex_attention import flex_attention
 
@@ -18,10 +16,7 @@ compiled = torch.compile(flex_attention, dynamic=True)
 buffer = torch.full((1000,), 7.0)  # the memory after the values
 value = buffer[:6].view(1, 1, 3, 2).fill_(1.0)  # three values of ones
 query, key = torch.zeros(1, 1, 4, 2), torch.zeros(1, 1, 6, 2)
-try:
-    got = compiled(query, key, value).flatten().tolist()
-except (RuntimeError, ValueError) as error:
-    got = error
+got = compiled(query, key, value).flatten().tolist()
 print("expected an error: six keys, three values")
 print(f"got {got}, the three values being 1")
-sys.exit(0 if isinstance(got, list) and got[0] == 4 else 1)
+raise SystemExit(0 if got[0] == 4 else 1)

@@ -7,16 +7,10 @@ Found by: errors, not floating point: int64 and all
 Known: no thread found
 """
 
-import sys
-
 import torch
 from torch.nn.attention.flex_attention import flex_attention
 
 query, value = torch.zeros(1, 1, 1, 1, dtype=torch.int64), torch.tensor([1, 2]).view(1, 1, 2, 1)
-try:
-    got = flex_attention(query, 0 * value, value).flatten().tolist()
-except (RuntimeError, ValueError, TypeError, IndexError) as error:
-    got = error
+got = flex_attention(query, 0 * value, value).flatten().tolist()
 print("expected an error; the mean is 1.5")
 print(f"got {got}")
-sys.exit(0 if isinstance(got, list) else 1)

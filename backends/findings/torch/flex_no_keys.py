@@ -7,8 +7,6 @@ Found by: notation, nothing to compute: keys
 Known: no thread found
 """
 
-import sys
-
 import torch
 from torch.nn.attention.flex_attention import flex_attention
 
@@ -19,4 +17,4 @@ except (RuntimeError, ValueError, TypeError, IndexError) as error:
     got = error
 print("expected [0.0, 0.0, 0.0, 0.0]")
 print(f"got {got}")
-sys.exit(0 if isinstance(got, IndexError) else 1)
+raise SystemExit(0 if isinstance(got, IndexError) else 1)

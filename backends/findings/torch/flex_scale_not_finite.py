@@ -7,16 +7,10 @@ Found by: errors-scale-nan-float64
 Known: no thread found
 """
 
-import sys
-
 import torch
 from torch.nn.attention.flex_attention import flex_attention
 
 one = torch.ones(1, 1, 1, 4)
-try:
-    got = flex_attention(one, one, one, scale=float("nan")).flatten().tolist()
-except (RuntimeError, ValueError, TypeError, IndexError) as error:
-    got = error
+got = flex_attention(one, one, one, scale=float("nan")).flatten().tolist()
 print("expected an error")
 print(f"got {got}")
-sys.exit(0 if isinstance(got, list) else 1)

@@ -7,11 +7,8 @@ Known: https://github.com/pytorch/pytorch/issues/187801, with a fix in
 https://github.com/pytorch/pytorch/pull/187966
 """
 
-import sys
-
 import torch
-
-attend = torch.nn.functional.scaled_dot_product_attention
+from torch.nn.functional import scaled_dot_product_attention as attend
 
 one, mask = torch.ones(1, 2, 3, 4), torch.ones(3, 3, dtype=torch.bool)
 got = []
@@ -22,4 +19,4 @@ for array in (one, one[0]):
         got.append(type(error).__name__)
 print("expected an error for both")
 print(f"got {got}")
-sys.exit(0 if got == [(1, 2, 3, 4), "RuntimeError"] else 1)
+raise SystemExit(0 if got == [(1, 2, 3, 4), "RuntimeError"] else 1)

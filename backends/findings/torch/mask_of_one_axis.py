@@ -8,11 +8,8 @@ Found by: masking, boolean mask: keys
 Known: no thread found
 """
 
-import sys
-
 import torch
-
-attend = torch.nn.functional.scaled_dot_product_attention
+from torch.nn.functional import scaled_dot_product_attention as attend
 
 one, mask = torch.ones(1, 1, 3, 4), torch.ones(3, dtype=torch.bool)
 try:
@@ -21,4 +18,4 @@ except IndexError as error:
     got = error
 print("expected (1, 1, 3, 4)")
 print(f"got {got!r}")
-sys.exit(0 if isinstance(got, IndexError) else 1)
+raise SystemExit(0 if isinstance(got, IndexError) else 1)

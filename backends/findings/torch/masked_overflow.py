@@ -8,11 +8,8 @@ Found by: masking, finite garbage: mask and largest
 Known: no thread found
 """
 
-import sys
-
 import torch
-
-attend = torch.nn.functional.scaled_dot_product_attention
+from torch.nn.functional import scaled_dot_product_attention as attend
 
 query, key, value = torch.ones(1, 1, 1, 4), torch.ones(1, 1, 3, 4), torch.ones(1, 1, 3, 4)
 key[..., 2, :] = 3e38  # masked; its product with the query overflows
@@ -20,4 +17,4 @@ mask = torch.tensor([[True, True, False]])
 got = attend(query, key, value, attn_mask=mask).flatten()
 print("expected [1.0, 1.0, 1.0, 1.0]")
 print(f"got {got.tolist()}")
-sys.exit(0 if got.isnan().any() else 1)
+raise SystemExit(0 if got.isnan().any() else 1)

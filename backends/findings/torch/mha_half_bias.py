@@ -8,8 +8,6 @@ Found by: masking, rows of the lowest bias: all keys
 Known: no thread found
 """
 
-import sys
-
 import torch
 
 module = torch.nn.MultiheadAttention(4, 1, bias=False, batch_first=True).eval()
@@ -23,4 +21,4 @@ bias = torch.full((1, 2), -20000.0).half()  # the spacing of float16 is 16 there
 _, got = module(query, key, key, attn_mask=bias, need_weights=True)
 print("expected weights of 0.018 and 0.982")
 print(f"got {got.flatten().tolist()}")
-sys.exit(0 if got[0, 0, 0].item() > 0.1 else 1)
+raise SystemExit(0 if got[0, 0, 0].item() > 0.1 else 1)

@@ -8,8 +8,6 @@ Found by: masking, finite garbage: mask and largest
 Known: no thread found
 """
 
-import sys
-
 import torch
 
 module = torch.nn.MultiheadAttention(4, 1, bias=False, batch_first=True).eval()
@@ -22,4 +20,4 @@ mask = torch.tensor([[False, False, True]])  # True is not allowed here
 got = module(query, key, torch.ones(1, 3, 4), attn_mask=mask)[0].flatten()
 print("expected [1.0, 1.0, 1.0, 1.0]")
 print(f"got {got.tolist()}")
-sys.exit(0 if got.isnan().any() else 1)
+raise SystemExit(0 if got.isnan().any() else 1)

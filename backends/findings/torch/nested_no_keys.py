@@ -8,11 +8,8 @@ Found by: packing-gradients-empty
 Known: no thread found.
 """
 
-import sys
-
 import torch
-
-attend = torch.nn.functional.scaled_dot_product_attention
+from torch.nn.functional import scaled_dot_product_attention as attend
 
 
 def nested(starts):
@@ -28,4 +25,4 @@ except RuntimeError as error:
     got = str(error).partition(":")[0]
 print("expected [0.0, 0.0, 1.0]")
 print(f"got {got}")
-sys.exit(0 if got != [0.0, 0.0, 1.0] else 1)
+raise SystemExit(0 if got != [0.0, 0.0, 1.0] else 1)

@@ -8,17 +8,10 @@ Known: no thread found that mentions values without positions. The finding about
 links one about different lengths.
 """
 
-import sys
-
 import torch
-
-attend = torch.nn.functional.scaled_dot_product_attention
+from torch.nn.functional import scaled_dot_product_attention as attend
 
 query, key, value = (torch.ones(1, 1, count, 4) for count in (2, 5, 0))
-try:
-    got = attend(query, key, value).flatten().tolist()
-except (RuntimeError, ValueError) as error:
-    got = error
+got = attend(query, key, value).flatten().tolist()
 print("expected an error")
 print(f"got {got}")
-sys.exit(0 if isinstance(got, list) else 1)

@@ -8,7 +8,6 @@ Found by: none, because the adapter does not pass it
 Known: no thread found
 """
 
-import sys
 from types import SimpleNamespace
 
 import torch
@@ -20,4 +19,4 @@ zeros, values = torch.zeros(1, 1, 2, 1), torch.tensor([1.0, 5.0]).view(1, 1, 2, 
 got = attend(module, zeros, zeros, values, None, scaling=1.0, is_causal=True)[0].ravel().tolist()
 print("expected [1.0, 3.0], or an error: query 0 has key 0 only")
 print(f"got {got}")
-sys.exit(0 if got == [3.0, 3.0] else 1)
+raise SystemExit(0 if got == [3.0, 3.0] else 1)

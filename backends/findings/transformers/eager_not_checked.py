@@ -7,15 +7,12 @@ Found by: errors-refused-bias-of-integers-1-float32
 Known: no thread found
 """
 
-import sys
-from contextlib import suppress
 from types import SimpleNamespace
 
 import torch
 from transformers.models.llama.modeling_llama import eager_attention_forward as attend
 
 module = SimpleNamespace(num_key_value_groups=1, training=False)
-
 
 ones, none = torch.ones(1, 1, 2, 1), torch.ones(1, 1, 2, 0)
 two = torch.ones(1, 2, 2, 1)
@@ -27,11 +24,7 @@ calls = {
     "a mask of five axes": lambda: attend(module, ones, ones, ones, axes, scaling=1.0),
     "one head of values": lambda: attend(module, two, two, ones, mask, scaling=1.0),
 }
-got = []
-for name, call in calls.items():
-    with suppress(ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError):
-        call()
-        got.append(name)
+for call in calls.values():
+    call()
 print(f"expected an error for {', '.join(calls)}")
-print(f"got no error for {', '.join(got)}")
-sys.exit(0 if got == list(calls) else 1)
+print(f"got no error for {', '.join(calls)}")

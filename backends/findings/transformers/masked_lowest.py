@@ -7,7 +7,6 @@ Found by: masking-rows-of-the-lowest-bias-all-keys-that-a-mask-allows-1-float32
 Known: no thread found
 """
 
-import sys
 from types import SimpleNamespace
 
 import torch
@@ -21,4 +20,4 @@ mask, query = torch.tensor([[[[True, False]]]]), zeros[:, :, :1]
 got = attend(module, query, zeros, values, mask, position_bias=bias, is_causal=False)[0].item()
 print("expected 1.0: the second key is disallowed")
 print(f"got {got}")
-sys.exit(0 if got == 3.0 else 1)
+raise SystemExit(0 if got == 3.0 else 1)

@@ -7,7 +7,6 @@ Found by: masking-broadcast-bias-beside-causal-one-column-1-float32
 Known: no thread found
 """
 
-import sys
 from types import SimpleNamespace
 
 import torch
@@ -20,4 +19,4 @@ bias = torch.tensor([[[[-torch.inf, -torch.inf], [0.0, 0.0]]]])
 got = attend(module, zeros, zeros, values, None, position_bias=bias, is_causal=True)[0].ravel().tolist()
 print("expected [0.0, 3.0]: query 0 has nothing to attend to")
 print(f"got {got}")
-sys.exit(0 if got == [5.0, 3.0] else 1)
+raise SystemExit(0 if got == [5.0, 3.0] else 1)

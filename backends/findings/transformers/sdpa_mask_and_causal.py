@@ -8,7 +8,6 @@ Found by: masking-every-source-must-allow-mask-and-causal-3-float32
 Known: https://github.com/huggingface/transformers/issues/37807
 """
 
-import sys
 from types import SimpleNamespace
 
 import torch
@@ -21,4 +20,4 @@ mask = torch.ones(1, 1, 2, 2, dtype=torch.bool)
 got = attend(module, zeros, zeros, values, mask, is_causal=True)[0].ravel().tolist()
 print("expected [1.0, 3.0], or an error: query 0 has key 0 only")
 print(f"got {got}")
-sys.exit(0 if got == [3.0, 3.0] else 1)
+raise SystemExit(0 if got == [3.0, 3.0] else 1)

@@ -8,7 +8,6 @@ Found by: masking-causal-9+a4-float32
 Known: https://github.com/huggingface/transformers/issues/37807
 """
 
-import sys
 from types import SimpleNamespace
 
 import torch
@@ -21,4 +20,4 @@ values = torch.tensor([1.0, 5.0]).view(1, 1, 2, 1)
 got = attend(module, query, keys, values, None, is_causal=True)[0].item()
 print("expected 1.0: query 0 has key 0 only, as in PyTorch and with two queries")
 print(f"got {got}")
-sys.exit(0 if got == 3.0 else 1)
+raise SystemExit(0 if got == 3.0 else 1)
