@@ -43,7 +43,7 @@ def test_a_backend_loads_or_says_what_to_install(name):
 @pytest.fixture
 def onnx_model():
     pytest.importorskip("onnx", minversion="1.23")
-    from attnspec.backends.adapters.onnx.model import onnx_model
+    from attnspec.backends.adapters.onnx import onnx_model
 
     return onnx_model
 

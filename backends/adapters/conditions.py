@@ -1,9 +1,11 @@
-"""Conditions on the arguments of a call, for the field `when` of a deviation."""
+"""Conditions on the arguments of a call, for the field `when` of a deviation, and common deviations."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+
+from attnspec.backends.deviation import Deviation
 
 Arguments = Mapping[str, Any]
 
@@ -26,6 +28,31 @@ def has_mask_or_bias(arguments: Arguments) -> bool:
 def is_masked(arguments: Arguments) -> bool:
     """Whether a call in PyTorch may disallow keys."""
     return has_mask_or_bias(arguments) or bool(arguments.get("is_causal"))
+
+
+def has_no_keys(arguments: Arguments) -> bool:
+    """Whether there are no keys."""
+    return bool(arguments["key"].shape[-2] == 0)
+
+
+def has_scale_of_zero(arguments: Arguments) -> bool:
+    """Whether the given scale is 0."""
+    return bool(arguments.get("scale") == 0)
+
+
+def has_empty_axis(arguments: Arguments) -> bool:
+    """Whether queries or keys have no elements."""
+    return 0 in arguments["query"].shape or 0 in arguments["key"].shape
+
+
+def has_several_dtypes(arguments: Arguments) -> bool:
+    """Whether queries, keys and values differ in their dtypes."""
+    return len({arguments[name].dtype for name in ("query", "key", "value")}) > 1
+
+
+def may_disallow(arguments: Arguments) -> bool:
+    """Whether a call may disallow keys."""
+    return is_masked(arguments) or "key_lengths" in arguments or "window" in arguments
 
 
 def has_other_heads_of_value(arguments: Arguments) -> bool:
@@ -125,3 +152,40 @@ def has_queries_without_keys(arguments: Arguments) -> bool:
     """Whether a packed call has a sequence with queries and no keys."""
     queries, keys = (np.diff(arguments[f"{of}_starts"]) for of in ("query", "key"))
     return bool(((queries > 0) & (keys == 0)).any())
+
+
+def bias_overflow(source: str, working: str = "float32", rules: tuple[str, ...] = ("MASK-12",)) -> Deviation:
+    """Declare that a bias of minus infinity is added to scores that may be infinite."""
+    return Deviation(
+        rules,
+        "a bias of minus infinity is added, and the score of a finite key may be infinite: the row is NaN",
+        source,
+        when=lambda arguments: "bias" in arguments and has_overflowing_score(arguments, working),
+    )
+
+
+def mask_overflow(
+    source: str,
+    masked: Callable[[Arguments], bool],
+    working: str = "float32",
+    rules: tuple[str, ...] = ("MASK-12",),
+) -> Deviation:
+    """Declare that a mask is added to scores that may be infinite."""
+    return Deviation(
+        rules,
+        "a mask is added, and the score of a finite key may be infinite: the row is NaN",
+        source,
+        when=lambda arguments: masked(arguments) and has_overflowing_score(arguments, working),
+    )
+
+
+def repeated_batch(source: str) -> Deviation:
+    """Declare that one batch entry of keys and values is repeated."""
+    reason = "keys and values of one batch entry are repeated"
+    return Deviation(("SHAPE-6",), reason, source, when=has_repeated_batch_entry)
+
+
+def empty_row_gradient(source: str) -> Deviation:
+    """Declare that a row of biases of minus infinity spoils the gradients of its head."""
+    reason = "if all keys of a query have a bias of minus infinity, gradients of its head are NaN"
+    return Deviation(("GRAD-10",), reason, source, when=has_row_of_minus_infinity)

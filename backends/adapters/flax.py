@@ -6,10 +6,11 @@ from typing import Any
 from flax import linen, nnx
 
 from attnspec.backends.adapters.conditions import (
+    bias_overflow,
+    empty_row_gradient,
     has_bias_beyond_differences,
-    has_overflowing_score,
     has_row_below,
-    has_row_of_minus_infinity,
+    has_several_dtypes,
 )
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
@@ -66,7 +67,7 @@ _OF_BOTH = (
         ("NUM-1",),
         "the output has the widest dtype of queries, keys and values",
         "flax/mixed_dtypes",
-        when=lambda arguments: len({arguments[name].dtype for name in ("query", "key", "value")}) > 1,
+        when=has_several_dtypes,
     ),
     Deviation(
         ("MASK-5", "NUM-5"),
@@ -74,32 +75,17 @@ _OF_BOTH = (
         "flax/masked_lowest",
         when=lambda arguments: "mask" in arguments and has_bias_beyond_differences(arguments, _LOW),
     ),
-    Deviation(
-        ("GRAD-10",),
-        "if all keys of a query have a bias of minus infinity, gradients of its head are NaN",
-        "flax/empty_row_gradient_bias",
-        when=has_row_of_minus_infinity,
-    ),
+    empty_row_gradient("flax/empty_row_gradient_bias"),
 )
 _OF_LINEN = (
-    Deviation(
-        ("MASK-12",),
-        "a bias of minus infinity is added, and the score of a finite key may be infinite: the row is NaN",
-        "flax/bias_overflow",
-        when=lambda arguments: "bias" in arguments and has_overflowing_score(arguments, "float16"),
-    ),
+    bias_overflow("flax/bias_overflow", "float16"),
     Deviation(("ERR-2",), "integers, booleans and complex numbers are accepted", "flax/not_checked"),
     Deviation(("ERR-4",), "a mask of numbers is accepted", "flax/not_checked"),
     Deviation(("ERR-5",), "a depth of 0 is accepted", "flax/not_checked"),
     Deviation(("ERR-15",), "a bias or a mask of more axes than the scores is accepted", "flax/not_checked"),
 )
 _OF_NNX = (
-    Deviation(
-        ("MASK-12",),
-        "a bias of minus infinity is added, and the score of a finite key may be infinite: the row is NaN",
-        "jax/bias_overflow",
-        when=lambda arguments: "bias" in arguments and has_overflowing_score(arguments),
-    ),
+    bias_overflow("jax/bias_overflow"),
     Deviation(
         ("MASK-5",),
         "a row whose bias lies below the numbers of float32 is NaN",

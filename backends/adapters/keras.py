@@ -5,12 +5,15 @@ from importlib import import_module
 from typing import Any
 
 from attnspec.backends.adapters.conditions import (
+    bias_overflow,
+    empty_row_gradient,
     has_bias_beyond_differences,
     has_empty_row_of_mask,
+    has_no_keys,
     has_other_heads_of_value,
     has_overflowing_score,
-    has_repeated_batch_entry,
-    has_row_of_minus_infinity,
+    has_several_dtypes,
+    repeated_batch,
 )
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
@@ -87,7 +90,7 @@ _OF_BOTH = (
         "the output has the widest dtype of queries, keys and values",
         "keras/mixed_dtypes",
         dtypes=SHORT,
-        when=lambda arguments: len({arguments[name].dtype for name in ("query", "key", "value")}) > 1,
+        when=has_several_dtypes,
     ),
     Deviation(
         ("ERR-14",),
@@ -98,12 +101,7 @@ _OF_BOTH = (
     ),
     Deviation(("ERR-2",), "integers, booleans and complex numbers are accepted", "keras/not_checked"),
     Deviation(("ERR-4",), "a mask of numbers is accepted", "keras/not_checked"),
-    Deviation(
-        ("SHAPE-6",),
-        "keys and values of one batch entry are repeated",
-        "keras/batch_repeated",
-        when=has_repeated_batch_entry,
-    ),
+    repeated_batch("keras/batch_repeated"),
 )
 _LOWEST = Deviation(
     ("MASK-5", "NUM-5"),
@@ -113,17 +111,12 @@ _LOWEST = Deviation(
 )
 _OF_NUMPY = (
     _LOWEST,
-    Deviation(
-        ("MASK-12",),
-        "a bias of minus infinity is added, and the score of a finite key may be infinite: the row is NaN",
-        "keras/bias_overflow",
-        when=lambda arguments: "bias" in arguments and has_overflowing_score(arguments, "float16"),
-    ),
+    bias_overflow("keras/bias_overflow", "float16"),
     Deviation(
         ("MASK-6", "SHAPE-7"),
         "a call without keys fails",
         "keras/numpy_no_keys",
-        when=lambda arguments: arguments["key"].shape[-2] == 0,
+        when=has_no_keys,
     ),
     Deviation(("ERR-5",), "a depth of 0 is accepted", "keras/not_checked"),
     Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "keras/not_checked"),
@@ -165,18 +158,8 @@ _OF_TORCH = (
 )
 _OF_JAX = (
     _LOWEST,
-    Deviation(
-        ("MASK-12",),
-        "a bias of minus infinity is added, and the score of a finite key may be infinite: the row is NaN",
-        "jax/bias_overflow",
-        when=lambda arguments: "bias" in arguments and has_overflowing_score(arguments),
-    ),
-    Deviation(
-        ("GRAD-10",),
-        "if all keys of a query have a bias of minus infinity, gradients of its head are NaN",
-        "jax/empty_row_gradient_bias",
-        when=has_row_of_minus_infinity,
-    ),
+    bias_overflow("jax/bias_overflow"),
+    empty_row_gradient("jax/empty_row_gradient_bias"),
     Deviation(
         ("HEAD-2",),
         "a call that JAX refuses is computed by Keras: values may have one head",

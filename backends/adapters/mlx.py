@@ -1,6 +1,5 @@
 """MLX: ``mlx.core.fast.scaled_dot_product_attention`` on the CPU."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import ml_dtypes
@@ -8,7 +7,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec.backends.adapters.conditions import has_overflowing_score
+from attnspec.backends.adapters.conditions import bias_overflow, has_several_dtypes
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
@@ -74,25 +73,15 @@ def to_numpy(array: mx.array) -> NDArray[Any]:
     return np.array(array)
 
 
-def _has_several_dtypes(arguments: Mapping[str, Any]) -> bool:
-    """Whether queries, keys and values differ in their dtypes."""
-    return len({arguments[name].dtype for name in ("query", "key", "value")}) > 1
-
-
 _DEVIATIONS = (
     Deviation(("ERR-2",), "integers and booleans are converted", "mlx/integers"),
     Deviation(("ERR-5",), "a depth of 0 is accepted", "mlx/depth_zero"),
     Deviation(("ERR-6",), "a scale of NaN or infinity is accepted, and gives NaN", "mlx/scale_not_finite"),
-    Deviation(
-        ("MASK-12",),
-        "a bias of minus infinity is added, and the score of a finite key may be infinite: the row is NaN",
-        "mlx/bias_overflow",
-        when=lambda arguments: "bias" in arguments and has_overflowing_score(arguments, "float16"),
-    ),
+    bias_overflow("mlx/bias_overflow", "float16"),
     Deviation(
         ("NUM-1",),
         "the output has the widest dtype of query, key and value",
         "mlx/mixed_dtypes",
-        when=_has_several_dtypes,
+        when=has_several_dtypes,
     ),
 )

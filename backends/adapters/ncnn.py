@@ -7,7 +7,7 @@ from typing import Any
 import ncnn
 import numpy as np
 
-from attnspec.backends.adapters.conditions import has_overflowing_score
+from attnspec.backends.adapters.conditions import bias_overflow, has_scale_of_zero
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
@@ -76,14 +76,9 @@ _DEVIATIONS = (
         ("SCORE-3", "MASK-4", "ERR-3", "ERR-13"),
         "a scale of 0 is no scale",
         "ncnn/scale_zero",
-        when=lambda arguments: bool(arguments.get("scale") == 0),
+        when=has_scale_of_zero,
     ),
     Deviation(("NUM-11",), "a row with a score of NaN is numbers", "ncnn/nan_key", when=_is_not_finite),
-    Deviation(
-        ("MASK-12",),
-        "a bias of minus infinity is added, and the score of a finite key may be infinite: the row is NaN",
-        "ncnn/bias_overflow",
-        when=lambda arguments: "bias" in arguments and has_overflowing_score(arguments),
-    ),
+    bias_overflow("ncnn/bias_overflow"),
     Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "ncnn/scale_not_finite"),
 )

@@ -10,9 +10,10 @@ from openvino import opset13
 
 from attnspec.backends.adapters.conditions import (
     has_nan_query,
+    has_no_keys,
     has_other_heads_of_value,
-    has_overflowing_score,
     is_masked,
+    mask_overflow,
 )
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
@@ -86,7 +87,7 @@ _DEVIATIONS = (
         ("SHAPE-7", "MASK-6", "SHAPE-3"),
         "without keys, the output is memory that was never written",
         "openvino/no_keys",
-        when=lambda arguments: arguments["key"].shape[-2] == 0,
+        when=has_no_keys,
     ),
     Deviation(
         ("SHAPE-7",),
@@ -114,12 +115,7 @@ _DEVIATIONS = (
     Deviation(
         ("ERR-15",), "a mask with more batch entries or heads repeats the output", "openvino/larger_mask"
     ),
-    Deviation(
-        ("MASK-12",),
-        "a mask is added, and the score of a finite key may be infinite: the row is NaN",
-        "openvino/masked_overflow",
-        when=lambda arguments: is_masked(arguments) and has_overflowing_score(arguments),
-    ),
+    mask_overflow("openvino/masked_overflow", is_masked),
     Deviation(
         ("NUM-13", "NUM-11", "MASK-5"),
         "float64 is clamped to the range of float32",

@@ -10,7 +10,8 @@ from attnspec.backends.adapters.conditions import (
     Arguments,
     has_mask_or_bias,
     has_overflowing_score,
-    has_repeated_batch_entry,
+    has_scale_of_zero,
+    repeated_batch,
 )
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
@@ -42,10 +43,6 @@ def _to_numpy(tensor: Any) -> NDArray[Any]:
     return array
 
 
-def _has_scale_of_zero(arguments: Arguments) -> bool:
-    return bool(arguments.get("scale", 1) == 0)
-
-
 def _has_eight_keys(arguments: Arguments) -> bool:
     return bool(arguments["key"].shape[-2] >= 8)
 
@@ -69,7 +66,7 @@ _DEVIATIONS = (
         ("SCORE-3", "ERR-3", "ERR-13", "MASK-1", "MASK-4", "HEAD-1"),
         "a scale of 0 is replaced by the default",
         "paddle/scale_zero",
-        when=_has_scale_of_zero,
+        when=has_scale_of_zero,
     ),
     Deviation(
         ("SOFT-2", "MASK-3", "MASK-12"),
@@ -97,12 +94,7 @@ _DEVIATIONS = (
         dtypes=("float32",),
         when=lambda arguments: _has_eight_keys(arguments) and has_mask_or_bias(arguments),
     ),
-    Deviation(
-        ("SHAPE-6",),
-        "keys and values of one batch entry are repeated",
-        "paddle/batch_repeated",
-        when=has_repeated_batch_entry,
-    ),
+    repeated_batch("paddle/batch_repeated"),
     Deviation(("ERR-2",), "arrays of integers and booleans are accepted", "paddle/not_checked"),
     Deviation(("ERR-5",), "a depth of 0 is accepted", "paddle/not_checked"),
     Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "paddle/not_checked"),

@@ -14,9 +14,9 @@ from attnspec.backends.adapters.conditions import (
     has_mask_or_bias,
     has_nan_query,
     has_other_heads_of_value,
-    has_overflowing_score,
-    has_repeated_batch_entry,
     has_row_of_minus_infinity,
+    mask_overflow,
+    repeated_batch,
 )
 from attnspec.backends.adapters.torch.sdpa import OF_ALL, OF_FLASH
 from attnspec.backends.backend import Backend
@@ -109,19 +109,9 @@ _LOWEST = Deviation(
     "transformers/masked_lowest",
     when=_has_lowest_bias_and_mask,
 )
-_REPEATED = Deviation(
-    ("SHAPE-6",),
-    "keys and values of one batch entry are repeated",
-    "torch/batch_repeated",
-    when=has_repeated_batch_entry,
-)
+_REPEATED = repeated_batch("torch/batch_repeated")
 _OF_EAGER = (
-    Deviation(
-        ("MASK-12", "MASK-5"),
-        "a mask is added, and the score of a finite key may be infinite: the row is NaN",
-        "transformers/eager_overflow",
-        when=lambda arguments: has_mask_or_bias(arguments) and has_overflowing_score(arguments, "float16"),
-    ),
+    mask_overflow("transformers/eager_overflow", has_mask_or_bias, "float16", rules=("MASK-12", "MASK-5")),
     Deviation(
         ("MASK-6",),
         "a mask is added, so a query of NaN without an allowed key gives NaN",

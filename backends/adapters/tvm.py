@@ -7,7 +7,7 @@ import numpy as np
 import tvm
 from tvm import relax, tirx
 
-from attnspec.backends.adapters.conditions import Arguments, has_overflowing_score
+from attnspec.backends.adapters.conditions import Arguments, bias_overflow, has_no_keys
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
@@ -107,14 +107,9 @@ _DEVIATIONS = (
         ("MASK-6", "SHAPE-7"),
         "without keys the result is not written",
         "tvm/no_keys",
-        when=lambda arguments: arguments["key"].shape[-2] == 0,
+        when=has_no_keys,
     ),
-    Deviation(
-        ("MASK-12", "MASK-4"),
-        "a bias of minus infinity is added, and the score of a finite key may be infinite: the row is NaN",
-        "tvm/bias_overflow",
-        when=lambda arguments: "bias" in arguments and has_overflowing_score(arguments, "float16"),
-    ),
+    bias_overflow("tvm/bias_overflow", "float16", rules=("MASK-12", "MASK-4")),
     Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "tvm/not_checked"),
     Deviation(("ERR-5",), "a depth of 0 is accepted", "tvm/not_checked"),
 )

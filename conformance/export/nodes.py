@@ -57,7 +57,7 @@ def write_onnx(found: Iterable[Judged], folder: Path) -> int:
 
 def _model(one: Judged) -> "tuple[ModelProto, dict[str, NDArray[Any]]] | None":
     """Return the model of a case, or None if no node of ONNX can express the call."""
-    from attnspec.backends.adapters.onnx.model import onnx_model
+    from attnspec.backends.adapters.onnx import onnx_model
 
     judged = any(output.name == "output" for output in one.outputs)
     if one.operation != "attention" or one.refusal != "never" or not judged:

@@ -1,20 +1,27 @@
-"""PyTorch: ``flex_attention``, run eagerly. Masks and biases are passed as functions that look them up."""
+"""PyTorch: ``flex_attention``, run eagerly, and compiled as far as compilation for a CPU is fast enough."""
 
+import os
+import shutil
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import torch
+import torch._dynamo
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from attnspec.backends.adapters.conditions import (
+    bias_overflow,
+    has_nan_query,
+    has_no_keys,
     has_other_heads_of_value,
-    has_overflowing_score,
+    has_other_length_of_value,
     has_row_below,
 )
-from attnspec.backends.adapters.torch import VERSIONS
-from attnspec.backends.adapters.torch.arguments import to_four_axes
+from attnspec.backends.adapters.torch import VERSIONS, to_four_axes
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
+from attnspec.backends.errors import BackendError, Unsupported
 from attnspec.backends.library import load_library
 
 #: The size of a block that PyTorch takes by default.
@@ -26,7 +33,7 @@ def eager_backend() -> Backend:
     library = load_library("torch")
     companions = {"block_sparse_attention": _block_sparse}
     made = Backend(
-        "torch-flex", library, _flex, library.dtypes, companions, deviations=_DEVIATIONS, versions=VERSIONS
+        "torch-flex", library, _flex, library.dtypes, companions, deviations=_OF_EAGER, versions=VERSIONS
     )
     return replace(made, concurrent=False)  # the stance of the compiler holds for all threads
 
@@ -130,7 +137,7 @@ def _attend(
     return (output, lse) if return_lse else output
 
 
-_DEVIATIONS = (
+_OF_EAGER = (
     Deviation(("ERR-2",), "arrays of integers are accepted", "torch/flex_integers"),
     Deviation(("ERR-5",), "a depth of 0 is accepted", "torch/flex_depth_zero"),
     Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "torch/flex_scale_not_finite"),
@@ -144,7 +151,7 @@ _DEVIATIONS = (
         ("SHAPE-7", "MASK-6"),
         "it raises an error if there are no keys",
         "torch/flex_no_keys",
-        when=lambda arguments: bool(arguments["key"].shape[-2] == 0),
+        when=has_no_keys,
     ),
     Deviation(
         ("SHAPE-7", "SHAPE-3"),
@@ -152,17 +159,104 @@ _DEVIATIONS = (
         "torch/flex_no_queries",
         when=lambda arguments: 0 in arguments["query"].shape[:-1],
     ),
-    Deviation(
-        ("MASK-12",),
-        "a bias of minus infinity is added, and the score of a finite key may be infinite: the row is NaN",
-        "torch/flex_bias_overflow",
-        when=lambda arguments: "bias" in arguments and has_overflowing_score(arguments),
-    ),
+    bias_overflow("torch/flex_bias_overflow"),
     Deviation(
         ("SOFT-6", "MASK-5", "NUM-5"),
         "the lse of a row whose scores are all the lowest finite number is minus infinity",
         "torch/flex_lse_of_lowest",
         when=lambda arguments: has_row_below(arguments, 3.3e38),
         outputs=("lse",),
+    ),
+)
+
+
+#: With more forms than this limit, PyTorch would continue without compilation.
+_FORMS = {
+    "recompile_limit": 1000,
+    "accumulated_recompile_limit": 1000,
+    "fail_on_recompile_limit_hit": True,
+}
+
+
+def compiled_backend() -> Backend:
+    """Run it compiled.
+
+    Each combination of a number of heads, a depth and a causal mask takes about five seconds to
+    compile. Therefore only float32 and four axes are supported. There is no scale, because each
+    number is compiled separately. There are no mask and bias, because the code that looks them up
+    does not compile (`torch/flex_compiled_mask`). It returns no lse.
+    """
+    compiler = os.environ.get("CXX", "g++")
+    if shutil.which(compiler) is None:
+        raise BackendError(
+            f"backend torch-flex-compiled: expected a C++ compiler, {compiler} or that of CXX, got none"
+        )
+    library = load_library("torch")
+    made = Backend(
+        "torch-flex-compiled",
+        library,
+        _compiled_attention,
+        ("float32",),
+        deviations=_OF_COMPILED,
+        versions=VERSIONS,
+    )
+    return replace(made, concurrent=False)  # the settings of the compiler hold for all threads
+
+
+@cache
+def _compiled() -> Any:
+    return torch.compile(flex_attention, dynamic=True, fullgraph=True)
+
+
+def _compiled_attention(query: Any, key: Any, value: Any, *, is_causal: bool = False) -> Any:
+    if query.ndim != 4:
+        raise Unsupported(
+            "only four axes are supported, because any other number would have to be compiled too"
+        )
+    queries, keys = query.shape[-2], key.shape[-2]
+    if 1 in (queries, keys):
+        raise Unsupported("one query or one key is not supported, because it would have to be compiled too")
+    # Both calls would end the process and thus the run. They are in the findings instead of the verdicts.
+    if not keys:
+        raise Unsupported("a call without keys kills the process: torch/flex_compiled_no_keys")
+    if not value.shape[-2]:
+        raise Unsupported("a call without values kills the process: torch/flex_compiled_no_values")
+    block_mask = None
+    if is_causal:
+        block_mask = create_block_mask(_not_after, None, None, queries, keys, device="cpu")
+    with torch._dynamo.config.patch(**_FORMS):  # noqa: SLF001 - these settings are not public
+        return _compiled()(
+            query, key, value, block_mask=block_mask, enable_gqa=bool(query.shape[1] != key.shape[1])
+        )
+
+
+def _not_after(_batch: Any, _head: Any, i: Any, j: Any) -> Any:
+    return i >= j
+
+
+_OF_COMPILED = (
+    Deviation(
+        ("NUM-11",),
+        "a query of NaN gives 0",
+        "torch/flex_compiled_nan_query",
+        when=has_nan_query,
+    ),
+    Deviation(
+        ("SHAPE-6",),
+        "a number of batch entries of value other than that of key is accepted",
+        "torch/flex_compiled_batch_of_value",
+        when=lambda arguments: bool(arguments["key"].shape[:-3] != arguments["value"].shape[:-3]),
+    ),
+    Deviation(
+        ("SHAPE-6",),
+        "with fewer values than keys, values are read past their end; additional values are ignored",
+        "torch/flex_compiled_value_length",
+        when=has_other_length_of_value,
+    ),
+    Deviation(
+        ("HEAD-2",),
+        "a number of heads of value other than that of key is accepted",
+        "torch/flex_compiled_heads_of_value",
+        when=has_other_heads_of_value,
     ),
 )

@@ -10,11 +10,10 @@ from typing import Any
 import torch
 
 from attnspec.backends.adapters.conditions import (
-    has_overflowing_score,
     is_masked,
+    mask_overflow,
 )
-from attnspec.backends.adapters.torch import SUMS_OF_GRADIENTS, VERSIONS
-from attnspec.backends.adapters.torch.arguments import to_attn_mask
+from attnspec.backends.adapters.torch import SUMS_OF_GRADIENTS, VERSIONS, to_attn_mask
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
@@ -204,12 +203,7 @@ def _to_attn_mask(mask: Any, bias: Any, shape: tuple[int, ...]) -> Any:
     return torch.broadcast_to(attn_mask, shape).reshape(-1, *shape[-2:])
 
 
-_OVERFLOW = Deviation(
-    ("MASK-12",),
-    "a mask is added, and the score of a finite key may be infinite: the row is NaN",
-    "torch/mha_masked_overflow",
-    when=lambda arguments: is_masked(arguments) and has_overflowing_score(arguments, "float16"),
-)
+_OVERFLOW = mask_overflow("torch/mha_masked_overflow", is_masked, "float16")
 _FAST_PATH = Deviation(
     ("MASK-6",),
     "self-attention with an even number of heads uses a separate path in inference: an empty row is NaN",

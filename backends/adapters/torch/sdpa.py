@@ -1,5 +1,10 @@
-"""PyTorch: ``scaled_dot_product_attention``, by the default path and by each path for the CPU."""
+"""PyTorch: ``scaled_dot_product_attention``, by the default path and by each path for the CPU.
 
+With its generator set to a seed it drops weights, and nested tensors hold sequences of unequal lengths.
+``torch.nn.attention.varlen.varlen_attn`` has no kernel for the CPU.
+"""
+
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,13 +18,17 @@ from attnspec.backends.adapters.conditions import (
     has_nan_query,
     has_other_heads_of_value,
     has_other_length_of_value,
-    has_overflowing_score,
+    has_queries_without_keys,
     is_masked,
+    mask_overflow,
 )
-from attnspec.backends.adapters.torch import SUMS_OF_GRADIENTS, VERSIONS
-from attnspec.backends.adapters.torch.arguments import mask_of_four_axes, to_attn_mask, to_four_axes
-from attnspec.backends.adapters.torch.dropout import OF_DROPOUT, seeded_dropout_attention
-from attnspec.backends.adapters.torch.nested import OF_NESTED, packed_attention
+from attnspec.backends.adapters.torch import (
+    SUMS_OF_GRADIENTS,
+    VERSIONS,
+    mask_of_four_axes,
+    to_attn_mask,
+    to_four_axes,
+)
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
@@ -32,18 +41,18 @@ _VECTOR = 16 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 8
 
 def default_backend() -> Backend:
     """Let PyTorch choose the path."""
-    deviations = (*OF_ALL, *OF_FLASH, *OF_MATH)
-    made = _backend("torch-sdpa", _attention(_asked, 2), {"SHAPE-6": "broadcast"}, deviations)
+    deviations = (*OF_ALL, *OF_FLASH, *_OF_MATH)
+    made = _backend("torch-sdpa", _attention(_by_default, 2), {"SHAPE-6": "broadcast"}, deviations)
     companions = {"packed_attention": packed_attention}
-    return replace(made, companions=companions, deviations=(*made.deviations, *OF_NESTED))
+    return replace(made, companions=companions, deviations=(*made.deviations, *_OF_NESTED))
 
 
 def math_backend() -> Backend:
     """Force the path of separate operations."""
-    made = _backend("torch-math", _attention(_by_math, 0), {"SHAPE-6": "broadcast"}, (*OF_ALL, *OF_MATH))
+    made = _backend("torch-math", _attention(_by_math, 0), {"SHAPE-6": "broadcast"}, (*OF_ALL, *_OF_MATH))
     companions = {"seeded_dropout_attention": seeded_dropout_attention}
     # The choice of a path holds for all threads.
-    deviations = (*made.deviations, *OF_DROPOUT)
+    deviations = (*made.deviations, *_OF_DROPOUT)
     return replace(made, companions=companions, deviations=deviations, concurrent=False)
 
 
@@ -65,7 +74,7 @@ def _backend(
     )
 
 
-def _attention(ask: Callable[..., Any], axes: int) -> Callable[..., Any]:
+def _attention(path: Callable[..., Any], axes: int) -> Callable[..., Any]:
     """Give a path the canonical signature. Mask and bias get a minimum number of axes."""
 
     def attention(
@@ -78,30 +87,27 @@ def _attention(ask: Callable[..., Any], axes: int) -> Callable[..., Any]:
         mask: Any = None,
         is_causal: bool = False,
     ) -> Any:
-        return ask(query, key, value, to_attn_mask(mask, bias, axes), scale=scale, is_causal=is_causal)
+        return path(query, key, value, to_attn_mask(mask, bias, axes), scale=scale, is_causal=is_causal)
 
     return attention
 
 
 def _by_math(*arrays: Any, **options: Any) -> Any:
     with sdpa_kernel(SDPBackend.MATH):
-        return _asked(*arrays, **options)
+        return _by_default(*arrays, **options)
 
 
-def _asked(query: Any, key: Any, value: Any, attn_mask: Any, *, scale: float | None, is_causal: bool) -> Any:
+def _by_default(query: Any, key: Any, value: Any, attn_mask: Any, *, is_causal: bool, **options: Any) -> Any:
+    _check_one_mask(attn_mask, is_causal=is_causal)
+    shared = _has_shared_heads(query, key)
+    return _SDPA(query, key, value, attn_mask=attn_mask, is_causal=is_causal, enable_gqa=shared, **options)
+
+
+def _check_one_mask(attn_mask: Any, *, is_causal: bool) -> None:
     if is_causal and attn_mask is not None:
         raise Unsupported(
             "scaled_dot_product_attention is documented to take attn_mask or is_causal, not both"
         )
-    return _SDPA(
-        query,
-        key,
-        value,
-        attn_mask=attn_mask,
-        is_causal=is_causal,
-        scale=scale,
-        enable_gqa=_grouped(query, key),
-    )
 
 
 def _by_flash(
@@ -117,13 +123,13 @@ def _by_flash(
             attn_mask=None if attn_mask is None else mask_of_four_axes(attn_mask, query.shape[:-2]),
             is_causal=is_causal,
             scale=scale,
-            enable_gqa=_grouped(query, key),
+            enable_gqa=_has_shared_heads(query, key),
         )
     return output.reshape(query.shape[:-1] + output.shape[-1:])
 
 
-def _grouped(query: Any, key: Any) -> bool:
-    """Return whether shared heads are needed. Not every path of PyTorch supports them."""
+def _has_shared_heads(query: Any, key: Any) -> bool:
+    """Whether shared heads are needed. Not every path of PyTorch supports them."""
     return bool(min(query.ndim, key.ndim) > 2 and query.shape[-3] != key.shape[-3])
 
 
@@ -139,12 +145,7 @@ OF_ALL = (
         "torch/value_of_no_positions",
         when=lambda arguments: bool(arguments["value"].shape[-2] == 0),
     ),
-    Deviation(
-        ("MASK-12",),
-        "a mask is added, and the score of a finite key may be infinite: the row is NaN",
-        "torch/masked_overflow",
-        when=lambda arguments: is_masked(arguments) and has_overflowing_score(arguments),
-    ),
+    mask_overflow("torch/masked_overflow", is_masked),
     Deviation(
         ("MASK-6",),
         "a mask is added, so a query of NaN without an allowed key gives NaN",
@@ -158,7 +159,7 @@ OF_ALL = (
         when=lambda arguments: 0 in arguments["key"].shape[:-2] and 0 not in arguments["query"].shape[:-2],
     ),
 )
-OF_MATH = (
+_OF_MATH = (
     Deviation(
         ("HEAD-2",),
         "if values and keys differ in their number of heads, heads are repeated",
@@ -194,3 +195,66 @@ OF_FLASH = (
     ),
     SUMS_OF_GRADIENTS,
 )
+
+
+def seeded_dropout_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    *,
+    dropout_p: float,
+    seed: int,
+    scale: float | None = None,
+    bias: Any = None,
+    mask: Any = None,
+    is_causal: bool = False,
+) -> Any:
+    """Set the generator to the seed, and attend by the path of separate operations.
+
+    The state of the generator is restored afterwards. PyTorch has no argument for a seed, and
+    ``manual_seed`` drops the fraction of one, so only integers are passed on.
+    """
+    attn_mask = to_attn_mask(mask, bias, 0)
+    _check_one_mask(attn_mask, is_causal=is_causal)
+    options: dict[str, Any] = {"dropout_p": dropout_p, "is_causal": is_causal, "scale": scale}
+    with torch.random.fork_rng(devices=[]), sdpa_kernel(SDPBackend.MATH):
+        torch.manual_seed(operator.index(seed))
+        return _by_default(query, key, value, attn_mask, **options)
+
+
+_OF_DROPOUT = (
+    Deviation(
+        ("DROP-12",),
+        "a probability below 0 and one of NaN are accepted, and drop nothing",
+        "torch/dropout_p_not_checked",
+        when=lambda arguments: not arguments.get("dropout_p", 0) >= 0,
+    ),
+)
+_OF_NESTED = (
+    Deviation(
+        ("PACK-2", "PACK-7"),
+        "sequences of nested tensors that have queries and no keys raise, but for some places among others",
+        "torch/nested_no_keys",
+        when=has_queries_without_keys,
+    ),
+)
+
+
+def packed_attention(
+    query: Any, key: Any, value: Any, *, query_starts: Any, key_starts: Any, scale: float | None = None
+) -> Any:
+    """Attend within the sequences of nested tensors in the jagged layout, which cover their whole row."""
+    if query.shape[-3] != key.shape[-3]:
+        raise Unsupported("nested tensors do not share key heads on the CPU")
+    for rows, starts in ((query, query_starts), (key, key_starts)):
+        if int(starts[-1]) != rows.shape[-2] or len(starts) == 1:
+            raise Unsupported("a nested tensor has sequences, which cover its whole row")
+    nested = (_nested(query, query_starts), _nested(key, key_starts), _nested(value, key_starts))
+    output = torch.nn.functional.scaled_dot_product_attention(*nested, scale=scale)
+    return output.transpose(1, 2).values().transpose(0, 1)
+
+
+def _nested(rows: Any, starts: Any) -> Any:
+    """Nest an array of heads, positions and features, to sequences, heads, positions and features."""
+    jagged = torch.nested.nested_tensor_from_jagged(rows.transpose(0, 1).contiguous(), offsets=starts)
+    return jagged.transpose(1, 2)

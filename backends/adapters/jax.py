@@ -12,16 +12,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from attnspec.backends.adapters.conditions import (
-    has_overflowing_score,
+    bias_overflow,
+    empty_row_gradient,
     has_row_below,
-    has_row_of_minus_infinity,
 )
-from attnspec.backends.adapters.jax import VERSIONS
 from attnspec.backends.backend import Backend
 from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
 from attnspec.backends.library import load_library
 
+#: The releases on which the declarations were observed.
+_VERSIONS = ">=0.10,<0.11"
 _eager = jax.nn.dot_product_attention
 _jitted = jax.jit(_eager, static_argnames=("is_causal", "local_window_size", "return_residual"))
 
@@ -85,7 +86,7 @@ def _backend(name: str, function: Callable[..., Any]) -> Backend:
     }
     library = load_library("jax")
     return Backend(
-        name, library, attention, library.dtypes, dialect=dialect, deviations=_DEVIATIONS, versions=VERSIONS
+        name, library, attention, library.dtypes, dialect=dialect, deviations=_DEVIATIONS, versions=_VERSIONS
     )
 
 
@@ -136,12 +137,7 @@ _DEVIATIONS = (
         dtypes=("float16", "bfloat16"),
         outputs=("lse",),
     ),
-    Deviation(
-        ("MASK-12",),
-        "a bias of minus infinity is added, and the score of a finite key may be infinite: the row is NaN",
-        "jax/bias_overflow",
-        when=lambda arguments: "bias" in arguments and has_overflowing_score(arguments),
-    ),
+    bias_overflow("jax/bias_overflow"),
     Deviation(
         ("MASK-5", "NUM-5"),
         "a masked key outweighs allowed keys whose bias is below the replacement of scores, -2.38e38",
@@ -155,12 +151,7 @@ _DEVIATIONS = (
         when=lambda arguments: has_row_below(arguments, 3.5e38),
         dtypes=("float64",),
     ),
-    Deviation(
-        ("GRAD-10",),
-        "if all keys of a query have a bias of minus infinity, gradients of its head are NaN",
-        "jax/empty_row_gradient_bias",
-        when=has_row_of_minus_infinity,
-    ),
+    empty_row_gradient("jax/empty_row_gradient_bias"),
     Deviation(
         ("ERR-5",),
         "a depth of 0 is accepted if queries, keys and values all have it",

@@ -1,4 +1,4 @@
-"""Makes an ONNX model with one Attention node of a call, and the inputs of this model."""
+"""ONNX's operator Attention: a model of a call, and the reference evaluator, which runs a node in NumPy."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +10,18 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper
 
+from attnspec.backends.adapters.conditions import (
+    Arguments,
+    has_empty_axis,
+    has_other_heads_of_value,
+    mask_overflow,
+    may_disallow,
+    repeated_batch,
+)
+from attnspec.backends.backend import Backend
+from attnspec.backends.deviation import Deviation
 from attnspec.backends.errors import Unsupported
+from attnspec.backends.user.function import describe
 
 _INPUTS = ("Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen")
 _ARRAYS = {"query": "Q", "key": "K", "value": "V"}
@@ -31,7 +42,7 @@ def onnx_attention(run: Runner, opset: int, *, whole_masks: bool = False) -> Cal
     --------
     >>> import numpy as np
     >>> from onnx.reference import ReferenceEvaluator
-    >>> from attnspec.backends.adapters.onnx.model import onnx_attention
+    >>> from attnspec.backends.adapters.onnx import onnx_attention
     >>> attention = onnx_attention(lambda model, inputs: ReferenceEvaluator(model).run(None, inputs), 25)
     >>> attention(*[np.ones((1, 1, 2, 3))] * 3).tolist()
     [[[[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]]]
@@ -66,7 +77,7 @@ def onnx_model(
     Examples
     --------
     >>> import numpy as np
-    >>> from attnspec.backends.adapters.onnx.model import onnx_model
+    >>> from attnspec.backends.adapters.onnx import onnx_model
     >>> one = np.ones((1, 2, 3, 4), np.float32)
     >>> model, inputs = onnx_model({"query": one, "key": one, "value": one, "is_causal": True})
     >>> [attribute.name for attribute in model.graph.node[0].attribute], sorted(inputs)
@@ -172,3 +183,70 @@ def _model(
     ends = [helper.make_tensor_value_info(name, kind, None) for name in outputs]
     graph = helper.make_graph([node], "attention", starts, ends)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=_IR[opset])
+
+
+def has_scale_without_short_root(arguments: Arguments) -> bool:
+    """Whether the square root of the given scale is no number of float32.
+
+    Examples
+    --------
+    >>> from attnspec.backends.adapters.onnx import has_scale_without_short_root
+    >>> [has_scale_without_short_root({"scale": scale}) for scale in (0.25, 0.5)]
+    [False, True]
+    """
+    scale = arguments.get("scale")
+    return scale is not None and scale > 0 and float(np.sqrt(np.float32(scale))) ** 2 != scale
+
+
+def reference_backend() -> Backend:
+    """Run the node of opset 25."""
+    from onnx.reference import ReferenceEvaluator
+
+    return describe(
+        onnx_attention(
+            lambda model, inputs: ReferenceEvaluator(model).run(None, inputs), 25, whole_masks=True
+        ),
+        name="onnx-reference",
+        library="onnx",
+        dtypes=["float16", "bfloat16", "float32", "float64"],
+        axes=4,
+        bias_dtype="query",
+        dialect={
+            "NUM-5": {"float16": "storage", "bfloat16": "storage"},
+        },
+        deviations=_DEVIATIONS,
+        versions=">=1.23,<1.24",
+    )
+
+
+_DEVIATIONS = (
+    Deviation(("SHAPE-7", "MASK-6"), "a call without keys is refused", "onnx/no_keys", when=has_empty_axis),
+    repeated_batch("onnx/batch_repeated"),
+    Deviation(
+        ("NUM-2",),
+        "the square root of a given scale is taken in float32",
+        "onnx/float64_scale",
+        dtypes=("float64",),
+        when=has_scale_without_short_root,
+    ),
+    Deviation(
+        ("NUM-6",),
+        "exponentials are summed in bfloat16, where a sum stops to grow",
+        "onnx/half_sums",
+        dtypes=("bfloat16",),
+    ),
+    Deviation(("ERR-2",), "integers are taken", "onnx/integers"),
+    Deviation(("ERR-5",), "a depth of 0 is accepted", "onnx/depth_zero"),
+    Deviation(("ERR-6",), "a scale of NaN or infinity is accepted", "onnx/scale_not_finite"),
+    Deviation(
+        ("SCORE-6",), "a softcap of 0 or below is none, and infinity is accepted", "onnx/softcap_not_positive"
+    ),
+    Deviation(
+        ("HEAD-2",),
+        "values with other heads than the keys are repeated",
+        "onnx/heads_of_value",
+        when=has_other_heads_of_value,
+    ),
+    Deviation(("ERR-15",), "a mask with more axes than the scores is accepted", "onnx/mask_of_more_axes"),
+    mask_overflow("onnx/masked_overflow", may_disallow, "float16"),
+)

@@ -1,1 +1,0 @@
-"""ONNX's operator Attention: a model of a call, and backends that run such models."""
