@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from attnspec import cases
-from attnspec.conformance.suite.codes import drawn_codes, drawn_scales
 from attnspec.conformance.suite.datasets import problem
+from attnspec.conformance.suite.quantization import drawn_codes, drawn_scales
 from attnspec.reference import attention, dequantize, low_precision_attention
 from attnspec.reference.budget.budget import budget
 from attnspec.reference.exact import evaluate as exact

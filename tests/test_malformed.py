@@ -7,7 +7,8 @@ import pytest
 
 from attnspec import OPERATIONS, find_rule, reference
 from attnspec.backends import load
-from attnspec.conformance.suite.malformed import every, fitting, malformed, mixed
+from attnspec.conformance.suite.faults import fitting
+from attnspec.conformance.suite.malformed import every, malformed, mixed
 from attnspec.fitting import misfits
 from attnspec.operations.gradients import primal
 

@@ -9,8 +9,7 @@ import pytest
 
 import attnspec
 from attnspec import OPERATIONS, SpecError, cases, find_rule, reference, tables
-from attnspec.conformance.suite.malformed import fitting
-from attnspec.conformance.suite.malformed.fitting import SIZES, value_for
+from attnspec.conformance.suite.faults import SIZES, fitting, value_for
 from attnspec.dtypes import DTYPES, FORMATS, SHORT, numbers_of, numpy_dtype
 from attnspec.fitting import misfits
 from attnspec.operations import LETTERS, REQUIRED

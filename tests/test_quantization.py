@@ -10,7 +10,7 @@ import pytest
 from attnspec import cases
 from attnspec.backends import load
 from attnspec.conformance.judge.call import call
-from attnspec.conformance.suite.codes import drawn_codes, drawn_scales
+from attnspec.conformance.suite.quantization import drawn_codes, drawn_scales
 from attnspec.fitting import misfits
 from attnspec.reference import ArgumentError, attention, dequantize, dequantize_blocks
 from attnspec.reference.budget.budget import budget

@@ -12,8 +12,8 @@ from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.expected import expected
 from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.suite import find, groups, items, require
+from attnspec.conformance.suite.errors import SKIPPED
 from attnspec.conformance.suite.options import OPTIONS, draw_option
-from attnspec.conformance.suite.pairs import SKIPPED
 from attnspec.conformance.suite.problem import MASKED, problem_of
 from attnspec.conformance.verdict import Difference
 from attnspec.reference.budget.budget import budget

@@ -1,13 +1,24 @@
-"""The chapter `caching`: caches, steps, pages."""
+"""The chapter `caching`: caches of keys and values, and merging of partial results."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
-from attnspec.conformance.suite.problem import Problem, Shape, grid
+from attnspec import Case
+from attnspec.backends import Backend
+from attnspec.conformance.judge.budget import budgets_of
+from attnspec.conformance.judge.call import observe
+from attnspec.conformance.judge.comparison import compare
+from attnspec.conformance.judge.dtypes import lse_dtype
+from attnspec.conformance.judge.expected import exact
+from attnspec.conformance.judge.failure import Missing
+from attnspec.conformance.relations.relation import Found
+from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
+from attnspec.conformance.suite.problem import SHAPES, Problem, Shape, grid
+from attnspec.conformance.verdict import Difference
 
 chapter = Chapter("caching")
 
@@ -117,3 +128,110 @@ def _paged(problem: Problem, size: int) -> tuple[Any, Any, Any]:
 def _gathered(pages: Any, table: Any) -> Any:
     """Concatenate the pages of each batch entry."""
     return np.stack([np.concatenate(pages[row], axis=-2) for row in table])
+
+
+_SPLIT = (SHAPES[1], SHAPES[4], Shape((2, 4), 3, 5, 4, 4, groups=2))
+#: The distance of lses from 0. The exponential of the second overflows, that of the third is 0.
+_SHIFTS = {"near 0": 0, "far above": 10000, "far below": -10000}
+#: The places where the keys are split: into parts of different sizes, or with an empty part.
+_PARTS = {"two": (3,), "three": (1, 3), "an empty one": (0, 2), "an empty one last": (2, None)}
+
+
+@chapter.group("CACHE-6", operation="merge_partials", each=tuple(_SHIFTS))
+def merging(draw: Draw, shift: str) -> Iterator[Yielded]:
+    """Parts are merged by lses near 0 and far from it, where their exponentials overflow or are 0."""
+    for random, dtype in draw.generators():
+        arguments = _parts(random, dtype)
+        arguments["lses"] = (arguments["lses"] + _SHIFTS[shift]).astype(arguments["lses"].dtype)
+        yield arguments
+
+
+@chapter.group("CACHE-7", operation="merge_partials", each=(0.0, 5.0, np.nan))
+def parts_with_nothing_to_attend_to(draw: Draw, poison: float) -> Iterator[Yielded]:
+    """One part is empty, or two, or in one row all of them, whatever their outputs hold."""
+    for random, dtype in draw.generators():
+        arguments = _parts(random, dtype)
+        empty = random.random((3, 2, 4)) < 0.4
+        empty[:, 1, 2] = True
+        arguments["lses"][empty] = -np.inf
+        arguments["outputs"][empty] = poison
+        clean = arguments | {"outputs": np.where(empty[..., None], 0, arguments["outputs"])}
+        yield Call(arguments, expected=exact("merge_partials", clean))
+
+
+@chapter.group("CACHE-9", operation="merge_partials", each=(np.nan, np.inf))
+def parts_that_are_not_numbers(draw: Draw, number: float) -> Iterator[Yielded]:
+    """The lse of one part is NaN or plus infinity in one row."""
+    for random, dtype in draw.generators():
+        arguments = _parts(random, dtype)
+        arguments["lses"][0, 1, 2] = number
+        arguments["lses"][2, 0, 1] = number
+        arguments["lses"][1, 0, 1] = -np.inf
+        yield arguments
+
+
+@chapter.group("CACHE-10", "CACHE-6", "CACHE-7", "SOFT-6", "SOFT-7", each=tuple(_PARTS))
+def parts_of_its_own(draw: Draw, cuts: str) -> Iterator[Yielded]:
+    """Attention over parts of the keys, merged by the lse that it gave, is attention over all of them."""
+    for problem in draw.problems(_SPLIT, 2):
+        keys = problem.shape[-1]
+        bounds = (0, *(keys if cut is None else cut for cut in _PARTS[cuts]), keys)
+        yield Calls(
+            tuple(_part(problem, start, stop) for start, stop in pairwise(bounds)),
+            _merge_to_the_whole,
+            live=True,
+        )
+
+
+def _parts(random: np.random.Generator, dtype: str) -> dict[str, Any]:
+    """Draw three parts of (2, 4) rows, with values of depth 3."""
+    return {
+        "outputs": grid(random, (3, 2, 4, 3), 1.0).astype(dtype),
+        "lses": grid(random, (3, 2, 4), 2.0).astype(lse_dtype(dtype)),
+    }
+
+
+def _part(problem: Problem, start: int, stop: int) -> Call:
+    part = {name: problem.arguments[name][..., start:stop, :] for name in ("key", "value")}
+    return Call(problem.arguments | part, outputs=("output", "lse"))
+
+
+def _merge_to_the_whole(backend: Backend, cases: tuple[Case, ...]) -> Found:
+    if backend.function("merge_partials") is None:
+        raise Missing(f"{backend.name} has no merge_partials", "operation merge_partials")
+    if not backend.has("attention", "return_lse"):
+        raise Missing(f"{backend.name} returns no lse", "output lse")
+    if {"SOFT-6", "SOFT-7"} & set(backend.dialect):
+        raise Missing(f"{backend.name} declares another lse, by which parts cannot be merged")
+    found = [observe(backend, case) for case in cases]
+    outputs, lses = (np.stack([one[name] for one in found]) for name in ("output", "lse"))
+    merge = replace(cases[0], operation="merge_partials", arguments={"outputs": outputs, "lses": lses})
+    output = observe(backend, merge)["output"]
+    whole = exact("attention", _whole(cases), backend.dialect)["output"]
+    allowed = _inherited(backend, cases, whole) + budgets_of(backend, merge)["output"]
+    compared = compare("output", output, whole, allowed, cases[0].dtype)
+    return compared if isinstance(compared, Difference) else None
+
+
+def _whole(cases: tuple[Case, ...]) -> dict[str, Any]:
+    """Concatenate the parts of the keys."""
+    joined = {
+        name: np.concatenate([case.arguments[name] for case in cases], axis=-2) for name in ("key", "value")
+    }
+    return {**cases[0].arguments, **joined}
+
+
+def _inherited(backend: Backend, cases: tuple[Case, ...], whole: Any) -> Any:
+    """Bound the error of the merged output that is due to the outputs and lses of the parts."""
+    parts = [exact(case.operation, case.arguments, backend.dialect) for case in cases]
+    budgets = [budgets_of(backend, case) for case in cases]
+    top = np.max([part["lse"] for part in parts], axis=0)
+    rates = [np.exp(part["lse"] - top)[..., None] for part in parts]
+    # The errors of two lses change a quotient of their exponentials by at most twice the largest error.
+    worst = np.expm1(2 * np.max([budget["lse"] for budget in budgets], axis=0))[..., None]
+    bound = np.zeros_like(whole)
+    for rate, part, budget in zip(rates, parts, budgets, strict=True):
+        share = rate / sum(rates)
+        error = budget["output"] + worst * (np.abs(part["output"] - whole) + budget["output"])
+        bound += share * (1 + worst) * error
+    return bound

@@ -1,8 +1,8 @@
-"""The chapter `errors`: calls that must raise, error messages, and independence of earlier calls."""
+"""The chapter `errors`: what must be refused, and options that have an effect, alone and in pairs (ERR-3)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import permutations, product
+from itertools import combinations, permutations, product
 from typing import Any
 
 import numpy as np
@@ -10,13 +10,18 @@ import numpy as np
 from attnspec import Case, cases
 from attnspec.backends import DTYPES, Backend
 from attnspec.case import Misuse
+from attnspec.conformance.judge.budget import budgets_of
+from attnspec.conformance.judge.call import observe
+from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.dtypes import in_dtype, in_each
+from attnspec.conformance.judge.expected import exact
 from attnspec.conformance.relations.relation import Found
+from attnspec.conformance.suite.faults import BATCHES, SIZES
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.malformed import Malformed, malformed
-from attnspec.conformance.suite.malformed.fitting import BATCHES, SIZES
 from attnspec.conformance.suite.options import OPTIONS, draw_option
-from attnspec.conformance.suite.problem import MASKED, Shape
+from attnspec.conformance.suite.problem import GROUPED, MASKED, SHAPES, Problem, Shape
+from attnspec.conformance.verdict import Difference
 from attnspec.operations.gradients import primal
 
 chapter = Chapter("errors")
@@ -134,3 +139,172 @@ def another_dtype(draw: Draw, which: tuple[str, str]) -> Iterator[Yielded]:
             array = np.round(array * 4) + (100000 if name == "bias" else -100000)
         arguments: dict[str, Any] = problem.arguments | {name: array.astype(other)}
         yield Call(arguments, misuse=replace(Misuse(name), allowed=True))
+
+
+#: More keys than queries, so that bottom-right and top-left masks differ, and large enough for every mask.
+_SHAPE, _SHARED = MASKED[0], GROUPED[0]
+#: Longer than tiles of 16 and 32, and not a multiple of them.
+_TILED = Shape((1, 1), 19, 35, 2, 2)
+#: Longer than tiles of 64 and 128, with many queries and with one.
+_LONG = (Shape((1, 4), 133, 139, 4, 3, groups=2), Shape((2, 2), 1, 139, 4, 3))
+_MASKS = ("mask", "bias", "is_causal", "query_offset", "window", "query_lengths", "key_lengths", "segments")
+#: An offset always comes with a causal mask, and a rate with a dropout mask.
+_PAIRS = (
+    *(
+        pair
+        for pair in combinations(OPTIONS, 2)
+        if pair != ("is_causal", "query_offset") and pair[1] != "dropout_rate"
+    ),
+    *(("grouped", name) for name in OPTIONS),
+)
+#: The fixed problems in which an option has no effect, by group and number, and the number of the next
+#: problem in which it has one. A test checks with the second oracle that other problems need no entry.
+SKIPPED: dict[tuple[str, int], int] = {
+    ("errors: option has an effect: dropout", 0): 1,
+    ("errors: option has an effect: dropout_rate", 0): 2,
+    ("errors: option has an effect: query_offset", 0): 1,
+    ("errors: options in pairs: grouped and dropout", 0): 1,
+    ("errors: options in pairs: grouped and dropout_rate", 1): 6,
+    ("errors: options in pairs: is_causal and dropout", 0): 1,
+    ("errors: options in pairs: is_causal and key_lengths", 0): 1,
+    ("errors: options in pairs: is_causal and window", 0): 3,
+    ("errors: options in pairs: key_lengths and dropout", 0): 1,
+    ("errors: options in pairs: mask and dropout", 0): 1,
+    ("errors: options in pairs: mask and sinks", 0): 1,
+    ("errors: options in pairs: query_lengths and sinks", 1): 1,
+    ("errors: options in pairs: query_offset and dropout", 1): 2,
+    ("errors: options in pairs: query_offset and segments", 1): 2,
+    ("errors: options in pairs: query_offset and window", 0): 1,
+    ("errors: options in pairs: scale and dropout", 1): 1,
+    ("errors: options in pairs: scale and is_causal", 0): 1,  # it has a negative scale
+    ("errors: options in pairs: scale and softcap", 0): 2,
+    ("errors: options in pairs: scale and softcap", 1): 2,
+    ("errors: options in pairs: segments and dropout", 0): 1,
+    ("errors: options in pairs: softcap and dropout", 1): 1,
+    ("errors: options in pairs: window and dropout", 0): 2,
+    ("errors: options in pairs: window and dropout", 1): 1,
+    ("errors: options in pairs: window and key_lengths", 0): 1,
+}
+
+
+@chapter.group("ERR-3", each=tuple(OPTIONS))
+def option_has_an_effect(draw: Draw, option: str) -> Iterator[Yielded]:
+    """An option that is accepted changes the result where it has to."""
+    for problem in _problems(draw, _SHAPE, 0, lambda problem: _matters(problem, option)):
+        needs, own = draw_option(problem, option)
+        yield Calls((problem.arguments | needs, problem.arguments | needs | own), _differ)
+
+
+def _differ(backend: Backend, calls: tuple[Case, ...]) -> Found:
+    less, more = (observe(backend, case) for case in calls)
+    few, many = (budgets_of(backend, case) for case in calls)
+    for name, array in more.items():
+        allowed = few[name] + many[name]
+        if allowed.shape != array.shape:  # other cases test shapes
+            allowed = np.full(array.shape, allowed.max(initial=0.0))
+        compared = compare(name, array, less[name].astype(np.float64), allowed, str(array.dtype))
+        if isinstance(compared, Difference):
+            return None
+    own = [name for name in calls[1].arguments if name not in calls[0].arguments]
+    return f"{' and '.join(own)}: accepted, and changes nothing"
+
+
+@chapter.group("ERR-3", each=_PAIRS)
+def options_in_pairs(draw: Draw, pair: tuple[str, str]) -> Iterator[Yielded]:
+    """Two options have their effect together, on problems in which both matter."""
+    shape = _SHARED if pair[0] == "grouped" else _SHAPE
+    both_mask = set(pair) <= set(_MASKS)
+    rule = "MASK-4" if both_mask else next(OPTIONS[name].rule for name in reversed(pair) if name in OPTIONS)
+    for number in range(2):
+        for problem in _problems(draw, shape, number):
+            # float32, and one of the other dtypes.
+            turn = ("float16", "float64", "bfloat16")[(_PAIRS.index(pair) + number) % 3]
+            if str(problem.query.dtype) in ("float32", turn):
+                yield Call(together(problem, pair), (rule, "ERR-3"))
+
+
+def together(problem: Problem, pair: tuple[str, str]) -> dict[str, Any]:
+    """Draw the arguments of a call with two options of a problem."""
+    parts = [draw_option(problem, name) for name in pair if name in OPTIONS]
+    arguments: dict[str, Any] = dict(problem.arguments)
+    for needs, _ in parts:
+        arguments |= needs
+    for _, own in parts:
+        arguments |= own
+    return arguments
+
+
+def _problems(
+    draw: Draw, shape: Shape, number: int, good: Callable[[Problem], bool] = lambda _: True
+) -> Iterator[Problem]:
+    """Draw a problem in each dtype, and skip those in which an option has no effect."""
+    first = 100 * number
+    if draw.seed is None and draw.fitted(shape) == shape:
+        found = first + SKIPPED.get((draw.group, number), 0)
+    else:  # there is no table for other seeds
+        found = next(
+            index for index in range(first, first + 50) if good(draw.problem(shape, "float32", index))
+        )
+    yield from draw.in_each_dtype(shape, index=found)
+
+
+def _matters(problem: Problem, option: str) -> bool:
+    """Whether an option has an effect that is visible in every dtype."""
+    needs, own = draw_option(problem, option)
+    less, more = (exact("attention", problem.arguments | needs | more)["output"] for more in ({}, own))
+    return bool(np.abs(less - more).max() > 1 / 8)
+
+
+@chapter.group("ERR-3", each=tuple(OPTIONS))
+def option_past_every_tile(draw: Draw, option: str) -> Iterator[Yielded]:
+    """An option holds for the last query and the last key as for the first."""
+    for problem in draw.in_each_dtype(_TILED, dtypes=("float32", "float64")):
+        needs, own = draw_option(problem, option)
+        yield Call(problem.arguments | needs | own, (OPTIONS[option].rule,))
+
+
+@chapter.group("ERR-3", each=tuple(product(OPTIONS, ("alone", "causal"))))
+def option_past_large_tiles(draw: Draw, which: tuple[str, str]) -> Iterator[Yielded]:
+    """An option holds past tiles of 64 and 128, alone and under a causal mask, and for one query."""
+    option, beside = which
+    for shape in _LONG[: 1 if option == "query_lengths" else 2]:  # a single query cannot be shortened
+        for problem in draw.in_each_dtype(shape, dtypes=("float32",)):
+            needs, own = draw_option(problem, option)
+            causal: dict[str, Any] = {"is_causal": True} if beside == "causal" else {}
+            if causal and "query_offset" not in own:
+                causal["query_offset"] = problem.integers(-2, problem.shape[-1] - problem.shape[-2])
+            arguments = causal | _in_few_words(problem) | needs | own
+            yield Call(arguments, (OPTIONS[option].rule,), outputs=("output", "lse"))
+
+
+def _in_few_words(problem: Problem) -> dict[str, Any]:
+    """Draw queries and keys from a few vectors, because the oracles compute equal scores only once."""
+    arrays = {}
+    for name, count in (("query", 3), ("key", 6)):
+        array = problem.arguments[name]
+        words = problem.random.integers(0, min(count, array.shape[-2]), array.shape[-2])
+        arrays[name] = np.ascontiguousarray(array[..., words, :])
+    return arrays | {"value": problem.value}
+
+
+@chapter.group("MASK-4", "SCORE-3", "SCORE-4", "SCORE-5")
+def options_together(draw: Draw) -> Iterator[Yielded]:
+    """Several options apply at once, and mask and bias have every shape that broadcasts."""
+    for number, problem in enumerate(draw.problems((*SHAPES, *GROUPED), 4)):
+        # Options that few implementations have are left out of every second problem.
+        names = [name for name in OPTIONS if number % 4 < 2 or name in ("scale", "bias", "mask", "is_causal")]
+        options: dict[str, Any] = {}
+        for name in names:
+            needs, own = draw_option(problem, name) if min(problem.shape[-2:]) > 1 else ({}, {})
+            if problem.random.random() < 0.4:
+                options |= needs | own
+        if "bias" in options:
+            # Numbers that are not exact in a shorter dtype. Some are large.
+            bias = problem.random.normal(size=problem.shape) * problem.choice(1.0, 300.0)
+            bias[problem.random.random(problem.shape) < 0.2] = -np.inf
+            options["bias"] = problem.broadcastable(bias.astype(problem.query.dtype))
+        if "mask" in options:
+            options["mask"] = problem.broadcastable(problem.random.random(problem.shape) < 0.7)
+        # A rule about an absent option would pass without being tested.
+        of = {"scale": "SCORE-3", "bias": "SCORE-4", "softcap": "SCORE-5"}
+        yield Call(problem.arguments | options, ("MASK-4", *(of[name] for name in of if name in options)))

@@ -1,13 +1,24 @@
-"""The chapter `masking`: the keys that a query may attend to."""
+"""The chapter `masking`: its sources, and rows with nothing to attend to."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import product
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
+from attnspec import Case
+from attnspec.backends import Backend
+from attnspec.conformance.judge.call import observe
+from attnspec.conformance.judge.comparison import same_bits
+from attnspec.conformance.judge.failure import Missing
+from attnspec.conformance.relations.relation import Found
+from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import biased, offset, segments, window
-from attnspec.conformance.suite.problem import MASKED, SHAPES
+from attnspec.conformance.suite.problem import MASKED, SHAPES, Problem
+from attnspec.conformance.verdict import Difference
+from attnspec.dtypes import FORMATS
 
 chapter = Chapter("masking")
 
@@ -195,3 +206,201 @@ def score_below_any_sentinel(draw: Draw) -> Iterator[Yielded]:
         mask = problem.mask()
         bias = np.where(mask, problem.array(*problem.shape) - 20000, 0).astype(problem.query.dtype)
         yield problem.arguments | {"mask": mask, "bias": bias}
+
+
+#: Two batch entries of three heads, five queries, seven keys; and the other way round.
+_WIDE, _TALL = SHAPES[4], MASKED[2]
+#: The rows that are left without a key. A rule may hold for the first row and fail for one in the middle.
+_ROWS = {"first": slice(0, 1), "middle": slice(2, 3), "last": slice(-1, None), "all": slice(None)}
+
+
+def _mask(problem: Problem, rows: slice) -> dict[str, Any]:
+    mask = problem.mask()
+    mask[..., rows, :] = False
+    return {"mask": mask}
+
+
+def _bias(problem: Problem, rows: slice) -> dict[str, Any]:
+    bias = problem.array(*problem.shape)
+    bias[..., rows, :] = -np.inf
+    return {"bias": bias}
+
+
+def _segments(problem: Problem, rows: slice) -> dict[str, Any]:
+    queries = np.zeros((*problem.batch, problem.shape[-2]), dtype=np.int64)
+    queries[..., rows] = 5
+    return {
+        "query_segment_ids": queries,
+        "key_segment_ids": np.zeros((*problem.batch, problem.shape[-1]), int),
+    }
+
+
+def _mask_and_causal(problem: Problem, rows: slice) -> dict[str, Any]:
+    """Allow row i to attend to keys up to i by the one source, and from i + 1 on by the other."""
+    mask = problem.mask()
+    for row in range(problem.shape[-2])[rows]:
+        mask[..., row, : row + 1] = False
+    return {"mask": mask, "is_causal": True}
+
+
+_ANYWHERE = {
+    "mask": _mask,
+    "bias": _bias,
+    "segments": _segments,
+    "mask and causal": _mask_and_causal,
+}
+#: Routes that leave rows empty where they can: the shape, and the arguments.
+_SOMEWHERE: Mapping[str, tuple[Any, dict[str, Any]]] = MappingProxyType(
+    {
+        "first, by a negative offset": (_WIDE, {"is_causal": True, "query_offset": -2}),
+        "first of one entry, by its offset": (_WIDE, {"is_causal": True, "query_offset": np.array([-3, 1])}),
+        "first, by bottom-right": (_TALL, {"is_causal": True, "query_offset": -2}),
+        "last, by a window past the keys": (_TALL, {"window": (1, None)}),
+        "first, by a window before the keys": (_WIDE, {"window": (None, 0), "query_offset": -1}),
+        "all, by no keys of one entry": (_WIDE, {"key_lengths": np.array([0, 4])}),
+        "all, by no keys": (_TALL, {"key_lengths": 0}),
+        "last, by query lengths": (_WIDE, {"query_lengths": np.array([4, 2])}),
+        "all, by no queries": (_TALL, {"query_lengths": 0}),
+        "last, by a window and a length": (_WIDE, {"window": (1, 0), "key_lengths": 3}),
+    }
+)
+
+
+@chapter.group("MASK-6", "SOFT-7", each=tuple(product(_ANYWHERE, _ROWS)))
+def empty_row(draw: Draw, which: tuple[str, str]) -> Iterator[Yielded]:
+    """A mask, a bias or segment ids leave a row with nothing to attend to."""
+    route, place = which
+    rules = ("MASK-2", "MASK-6", "SOFT-7") if route == "bias" else ("MASK-6", "SOFT-7")
+    for problem in draw.in_each_dtype(_WIDE):
+        yield Call(problem.arguments | _ANYWHERE[route](problem, _ROWS[place]), rules)
+
+
+@chapter.group("MASK-6", "SOFT-7", each=tuple(_SOMEWHERE))
+def empty_rows_at_the_ends(draw: Draw, route: str) -> Iterator[Yielded]:
+    """An alignment, a window or a length leaves rows with nothing to attend to."""
+    shape, options = _SOMEWHERE[route]
+    for problem in draw.in_each_dtype(shape):
+        yield problem.arguments | options
+
+
+@chapter.group("MASK-6", "SOFT-7")
+def no_keys_at_all(draw: Draw) -> Iterator[Yielded]:
+    """With S = 0 every row is empty, and there is nothing to take a mean of."""
+    for problem in draw.in_each_dtype(SHAPES[3]):
+        none = {name: problem.arguments[name][..., :0, :] for name in ("key", "value")}
+        yield problem.arguments | none
+
+
+@chapter.group("SOFT-7", each=tuple(_ROWS))
+def lse_of_an_empty_row(draw: Draw, place: str) -> Iterator[Yielded]:
+    """The lse of a row with nothing to attend to is minus infinity."""
+    for problem in draw.in_each_dtype(_WIDE):
+        yield problem.arguments | _mask(problem, _ROWS[place])
+
+
+@chapter.group("SOFT-7", "SOFT-5", "MASK-6", each=tuple(_ROWS))
+def empty_row_with_a_sink(draw: Draw, place: str) -> Iterator[Yielded]:
+    """The output of an empty row with a sink is 0, and its lse is the sink."""
+    for problem in draw.in_each_dtype(_WIDE):
+        sinks = problem.array(problem.shape[-3], amplitude=2.0)
+        yield problem.arguments | _mask(problem, _ROWS[place]) | {"sinks": sinks}
+
+
+def _garbage(problem: Problem, gone: NDArray[np.bool_], key: Any, value: Any) -> dict[str, Any]:
+    """Write numbers into the keys and values that are disallowed for every query."""
+    given = {name: array.copy() for name, array in problem.arguments.items()}
+    given["key"][..., gone, :] = key
+    given["value"][..., gone, :] = value
+    return given
+
+
+def _routes(problem: Problem) -> dict[str, tuple[NDArray[np.bool_], dict[str, Any]]]:
+    """Return for each source the keys that it disallows for every query, and its arguments."""
+    queries, keys = problem.shape[-2:]
+    position = np.arange(keys)
+    mask = np.tile([True, False], keys)[:keys]
+    return {
+        "mask": (~mask, {"mask": mask}),
+        "bias": (~mask, {"bias": np.where(mask, 0.5, -np.inf).astype(problem.query.dtype)}),
+        "is_causal": (position >= queries, {"is_causal": True}),
+        "window": (position < 2, {"window": (0, None), "query_offset": 2}),
+        "key_lengths": (position >= 4, {"key_lengths": 4}),
+        "segments": (
+            ~mask,
+            {
+                "query_segment_ids": np.ones((*problem.batch, queries), np.int64),
+                "key_segment_ids": np.broadcast_to(mask, (*problem.batch, keys)).astype(np.int64),
+            },
+        ),
+    }
+
+
+_SOURCES = ("mask", "bias", "is_causal", "window", "key_lengths", "segments")
+
+
+@chapter.group("MASK-12", each=tuple(product(_SOURCES, ("large", "largest"))))
+def finite_garbage(draw: Draw, which: tuple[str, str]) -> Iterator[Yielded]:
+    """Finite numbers in keys and values that no query may attend to change no bit of the weights."""
+    source, size = which
+    for problem in draw.in_each_dtype(_WIDE):
+        gone, options = _routes(problem)[source]
+        most = 30000 if size == "large" else FORMATS[str(problem.query.dtype)].largest
+        pairs = ((0, 0), (most, -most), (-most, most))
+        calls = tuple(_garbage(problem, gone, key, value) | options for key, value in pairs)
+        yield Calls(calls, _same_weights, beside=True)
+
+
+def _same_weights(backend: Backend, calls: tuple[Case, ...]) -> Found:
+    if "is_causal" in calls[0].arguments and "MASK-3" in backend.dialect:
+        raise Missing(f"{backend.name} disallows other keys, by its declared variant of MASK-3")
+    first, *others = [observe(backend, case)["weights"] for case in calls]
+    found = next((found for other in others if (found := same_bits("weights", other, first))), None)
+    return found and _if_repeatable(backend, calls[0], found)
+
+
+def _if_repeatable(backend: Backend, case: Case, found: Difference) -> Difference:
+    """Return a difference in bits, if a repeated call has the same bits (NUM-9)."""
+    first, again = (observe(backend, case)["weights"] for _ in range(2))
+    if same_bits("weights", again, first) is not None:
+        raise Missing(f"{backend.name} gives other bits when a call is repeated (NUM-9)")
+    return found
+
+
+@chapter.group("MASK-12")
+def finite_garbage_after_the_query(draw: Draw) -> Iterator[Yielded]:
+    """A key that is disallowed for some queries only, by the causal mask, changes no bit of their weights."""
+    for problem in draw.in_each_dtype(MASKED[1]):
+        last = np.arange(problem.shape[-1]) == problem.shape[-1] - 1
+        calls = tuple(_garbage(problem, last, x, -x) | {"is_causal": True} for x in (0, 30000))
+        yield Calls(calls, _same_earlier_weights)
+
+
+def _same_earlier_weights(backend: Backend, calls: tuple[Case, ...]) -> Found:
+    first, other = (observe(backend, case)["weights"][..., :-1, :] for case in calls)
+    found = same_bits("weights", other, first)
+    return found and _if_repeatable(backend, calls[0], found)
+
+
+@chapter.group("MASK-13", each=tuple(product(_SOURCES, (np.nan, np.inf, -np.inf))))
+def poison(draw: Draw, which: tuple[str, float]) -> Iterator[Yielded]:
+    """NaN and infinity in keys and values that no query may attend to do not change the result."""
+    source, number = which
+    for problem in draw.in_each_dtype(_WIDE):
+        gone, options = _routes(problem)[source]
+        yield _garbage(problem, gone, number, number) | options
+
+
+@chapter.group("MASK-13", each=(np.nan, np.inf))
+def poison_beside_an_empty_row(draw: Draw, number: float) -> Iterator[Yielded]:
+    """A row with no allowed key is 0 where the keys and values hold NaN and infinity."""
+    for problem in draw.in_each_dtype(_WIDE):
+        everywhere = np.ones(problem.shape[-1], dtype=bool)
+        yield _garbage(problem, everywhere, number, number) | {"key_lengths": 0}
+
+
+@chapter.group("MASK-13")
+def poison_after_the_query(draw: Draw) -> Iterator[Yielded]:
+    """The last key is NaN. Under the causal mask it may change only the last row."""
+    for problem in draw.in_each_dtype(MASKED[1]):
+        last = np.arange(problem.shape[-1]) == problem.shape[-1] - 1
+        yield _garbage(problem, last, np.nan, np.nan) | {"is_causal": True}

@@ -1,10 +1,13 @@
-"""The chapter `positions`: rotary embedding, ALiBi."""
+"""The chapter `positions`: ALiBi, rotary embedding and its frequencies."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from attnspec.conformance.judge.dtypes import lse_dtype
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.problem import Shape, grid
 
@@ -61,3 +64,299 @@ def alibi_with_an_offset(draw: Draw, offset: str) -> Iterator[Yielded]:
     """Distances are counted from the queries' positions, also where there are fewer key heads."""
     for problem in draw.in_each_dtype(Shape((2, 6), 3, 5, 2, 2, groups=3)):
         yield {"query": problem.query, "key": problem.key, "query_offset": _OFFSETS[offset]}
+
+
+#: Batch axes and heads, rows, depth, rotary depth: one part of the depth in some of them.
+_SHAPES = (
+    ((2, 3), 5, 8, 8),
+    ((2, 1), 4, 6, 4),
+    ((), 5, 10, 8),
+    ((3,), 1, 6, 6),
+    ((2, 2, 2), 3, 4, 4),
+    ((2, 2), 17, 8, 6),
+)
+_LAYOUTS = ("half-split", "interleaved")
+#: Rows of a table. No position of these cases is later.
+_ROWS = 23
+#: Sections of four pairs: the usual three axes, two, one, and axes without pairs.
+_SECTIONS = {"three": (2, 1, 1), "two": (1, 3), "one": (4,), "an empty one": (0, 3, 0, 1)}
+#: Rows that do not fill a tile, that fill it, and that pass it.
+_TILES = (16, 17, 64, 65)
+
+Arguments = dict[str, Any]
+Random = np.random.Generator
+
+
+def _features(random: Random, dtype: str, index: int) -> tuple[Arguments, tuple[int, ...], int]:
+    """Draw features, and return their rows as ``(*B, N)`` and their rotary depth."""
+    outer, rows, depth, rotated = _SHAPES[index % len(_SHAPES)]
+    found: Arguments = {"features": grid(random, (*outer, rows, depth), 1.0).astype(dtype)}
+    if rotated != depth:
+        found["rotary_depth"] = rotated
+    return found, (*outer[:-1], rows), rotated
+
+
+def _offset(random: Random, rows: tuple[int, ...], low: int, high: int) -> Any:
+    return random.integers(low, high, rows[:-1]) if rows[:-1] else int(random.integers(low, high))
+
+
+def _table(random: Random, dtype: str, rotated: int) -> Arguments:
+    return {name: grid(random, (_ROWS, rotated // 2), 0.7).astype(dtype) for name in ("cosines", "sines")}
+
+
+@chapter.group("POS-10", operation="rotary", each=_LAYOUTS)
+def positions_in_any_order(draw: Draw, layout: str) -> Iterator[Yielded]:
+    """Positions fall, repeat and leave gaps, below 0 and far along, with and without an offset."""
+    for index, (random, dtype) in enumerate(draw.generators(6)):
+        found, rows, _ = _features(random, dtype, index // 2)
+        low, high = ((-3, 9), (500, 4000))[index // 2 % 2]
+        found["positions"] = random.integers(low, high, rows)
+        if index // 2 % 3 == 1:
+            found["offset"] = _offset(random, rows, -5, 6)
+        yield Call(found | _of(layout), ("POS-10", "POS-5", _RULES[layout], "POS-4"))
+
+
+_RULES = {"half-split": "POS-2", "interleaved": "POS-3"}
+
+
+def _of(layout: str) -> Arguments:
+    return {"interleaved": True} if layout == "interleaved" else {}
+
+
+@chapter.group("POS-10", operation="rotary", each=_TILES)
+def positions_of_many_rows(draw: Draw, rows: int) -> Iterator[Yielded]:
+    """Rows of several sequences in one, each counted from 0, past the edges of tiles."""
+    for random, dtype in draw.generators(1):
+        features = grid(random, (1, 2, rows, 4), 1.0).astype(dtype)
+        yield {"features": features, "positions": (np.arange(rows) % 7)[None]}
+
+
+@chapter.group("POS-10", operation="rotary", each=("rows", "batch entries"))
+def no_positions(draw: Draw, without: str) -> Iterator[Yielded]:
+    """Without rows or batch entries there is nothing to rotate, and no position."""
+    rows = (2, 0) if without == "rows" else (0, 3)
+    for _, dtype in draw.generators(1):
+        features = np.zeros((rows[0], 2, rows[1], 4), dtype)
+        yield {"features": features, "positions": np.zeros(rows, np.int64)}
+
+
+@chapter.group("POS-10", "NUM-8", operation="rotary", each=("transposed", "reversed"))
+def positions_in_another_layout(draw: Draw, layout: str) -> Iterator[Yielded]:
+    """Features, positions and tables are views with other strides."""
+    for index, (random, dtype) in enumerate(draw.generators(2)):
+        found, rows, rotated = _features(random, dtype, 0)
+        found |= {"positions": random.integers(0, _ROWS, rows)}
+        found |= _table(random, dtype, rotated) if index > 1 else {}
+        names = [name for name, thing in found.items() if isinstance(thing, np.ndarray)]
+        yield Call(found, layout=dict.fromkeys(names, layout))
+
+
+@chapter.group("POS-11", "NUM-5", "POS-10", "POS-5", "POS-4", operation="rotary")
+def given_frequencies(draw: Draw) -> Iterator[Yielded]:
+    """Frequencies in no order, one of them 0, in float32 or better beside half precision."""
+    for index, (random, dtype) in enumerate(draw.generators(4)):
+        found, rows, rotated = _features(random, dtype, index // 2)
+        given = np.round(random.random(rotated // 2) * 4096) / 4096
+        given[-1] = 0
+        found["inverse_frequencies"] = given.astype(lse_dtype(dtype))
+        found["positions" if index % 4 < 2 else "offset"] = (
+            random.integers(0, 2000, rows) if index % 4 < 2 else _offset(random, rows, 0, 9)
+        )
+        yield found
+
+
+@chapter.group("POS-12", operation="rotary", each=_LAYOUTS)
+def given_cosines_and_sines(draw: Draw, layout: str) -> Iterator[Yielded]:
+    """Rows of a table by positions or by an offset. The numbers are not those of any angle."""
+    for index, (random, dtype) in enumerate(draw.generators(4)):
+        found, rows, rotated = _features(random, dtype, index // 2)
+        found |= _table(random, dtype, rotated)
+        if index // 2 % 2:
+            found["offset"] = _offset(random, rows, 0, _ROWS - rows[-1] + 1)
+        else:
+            found["positions"] = random.integers(0, _ROWS, rows)
+        yield Call(found | _of(layout), ("POS-12", "POS-10", _RULES[layout], "POS-4"))
+
+
+@chapter.group("POS-12", "POS-10", operation="rotary")
+def unused_rows_of_a_table(draw: Draw) -> Iterator[Yielded]:
+    """Rows of the table that no position names are NaN."""
+    for random, dtype in draw.generators(2):
+        found, rows, rotated = _features(random, dtype, 0)
+        found |= _table(random, dtype, rotated) | {"positions": 3 * random.integers(0, 5, rows)}
+        unused = ~np.isin(np.arange(_ROWS), found["positions"])
+        for name in ("cosines", "sines"):
+            found[name][unused] = np.nan
+        yield found
+
+
+@chapter.group("POS-14", operation="rotary", each=("angles", "table"))
+def attention_factor(draw: Draw, of: str) -> Iterator[Yielded]:
+    """Rotated features grow or shrink or change their sign, also at position 0, and the others do not."""
+    for index, (random, dtype) in enumerate(draw.generators(3)):
+        found, _, rotated = _features(random, dtype, (1, 2, 5)[index // 2])
+        found |= _table(random, dtype, rotated) if of == "table" else {}
+        found["attention_factor"] = (1.1386294361119891, 0.75, -2.0)[index // 2]
+        yield Call(found, ("POS-14", "POS-4", *(["POS-12"] if of == "table" else [])))
+
+
+@chapter.group("POS-15", operation="rotary", each=tuple(_SECTIONS))
+def sections_of_pairs(draw: Draw, sections: str) -> Iterator[Yielded]:
+    """Each section takes the position of its own axis, with and without an offset."""
+    for index, (random, dtype) in enumerate(draw.generators(2)):
+        found, rows, _ = _features(random, dtype, (0, 2)[index // 2])
+        counts = np.array(_SECTIONS[sections])
+        found |= {"axis_positions": random.integers(0, 30, (len(counts), *rows)), "sections": counts}
+        if index // 2:
+            found |= {"offset": _offset(random, rows, -3, 4), "interleaved": True}
+        yield Call(found, ("POS-15", "POS-5"))
+
+
+@chapter.group("POS-15", operation="rotary")
+def sections_of_a_model(draw: Draw) -> Iterator[Yielded]:
+    """The sections of Qwen2-VL: 16, 24 and 24 of 64 pairs, for an image between text."""
+    for random, dtype in draw.generators(1):
+        image = np.array([(2, h, w) for h in (2, 3) for w in (2, 3)]).T
+        text = np.tile([0, 1], (3, 1))
+        positions = np.concatenate([text, image, text + 4], axis=1)  # (3, 8)
+        features = grid(random, (2, positions.shape[1], 128), 1.0).astype(dtype)
+        yield {"features": features, "axis_positions": positions, "sections": np.array([16, 24, 24])}
+
+
+def _by_positions(random: Random, _dtype: str, rows: tuple[int, ...], _rotated: int) -> Arguments:
+    return {"positions": random.integers(-5, 50, rows)}
+
+
+def _by_frequencies(random: Random, dtype: str, _rows: tuple[int, ...], rotated: int) -> Arguments:
+    return {"inverse_frequencies": grid(random, (rotated // 2,), 0.5).astype(lse_dtype(dtype)), "offset": 1}
+
+
+def _by_table(random: Random, dtype: str, _rows: tuple[int, ...], rotated: int) -> Arguments:
+    return _table(random, dtype, rotated) | {"attention_factor": 1.5}
+
+
+def _by_sections(random: Random, _dtype: str, rows: tuple[int, ...], rotated: int) -> Arguments:
+    counts = np.array([1, rotated // 2 - 1])
+    return {"axis_positions": random.integers(0, 30, (2, *rows)), "sections": counts}
+
+
+_MADE: dict[str, Callable[[Random, str, tuple[int, ...], int], Arguments]] = {
+    "positions": _by_positions,
+    "frequencies": _by_frequencies,
+    "a table": _by_table,
+    "sections": _by_sections,
+}
+_CITED = {"positions": "POS-10", "frequencies": "POS-11", "a table": "POS-12", "sections": "POS-15"}
+
+
+@chapter.group("GRAD-22", operation="rotary_vjp", each=tuple(_MADE))
+def turned_back_by(draw: Draw, what: str) -> Iterator[Yielded]:
+    """Cotangents are turned back by what the features were turned by, and multiplied by the same factor."""
+    for index, (random, dtype) in enumerate(draw.generators(2)):
+        found, rows, rotated = _features(random, dtype, (0, 1)[index // 2])
+        found["d_rotated"] = grid(random, found["features"].shape, 1.0).astype(dtype)
+        yield Call(
+            found | _MADE[what](random, dtype, rows, rotated),
+            ("GRAD-22", _CITED[what], *(["POS-5"] if what == "frequencies" else [])),
+        )
+
+
+@chapter.group("POS-26", "POS-8", operation="alibi_bias", each=("part", "any"))
+def given_slopes(draw: Draw, of: str) -> Iterator[Yielded]:
+    """Slopes of a part of the heads of a model, or any numbers, below 0 too."""
+    for problem in draw.in_each_dtype(Shape((2, 6), 3, 5, 2, 2, groups=3)):
+        slopes: NDArray[Any] = 2.0 ** -np.arange(3.0, 9.0)
+        if of == "any":  # more digits than half precision has
+            slopes = np.round(problem.random.normal(size=6) * 2**16) / 2**16
+        yield {
+            "query": problem.query,
+            "key": problem.key,
+            "query_offset": 2,
+            "slopes": slopes.astype(lse_dtype(str(problem.query.dtype))),
+        }
+
+
+#: Options of each scaling: the numbers of a model, and others at which wrong formulas differ. No end of a
+#: range lies so near to an integer that rounding it in float32 could move it.
+_OPTIONS: Mapping[str, tuple[Mapping[str, Any], ...]] = MappingProxyType(
+    {
+        "none": ({}, {"base": 500000.0}, {"base": 2.0, "rotary_depth": 6}),
+        "linear": ({"factor": 4.0}, {"factor": 2.5, "base": 1000.0, "rotary_depth": 6}),
+        "dynamic": (
+            {"factor": 2.0, "original_length": 2048, "length": 6000},
+            {"factor": 6.0, "original_length": 100, "length": 101, "rotary_depth": 6},
+            {"factor": 3.0, "original_length": 100, "length": 100},
+            {"factor": 4.0, "original_length": 100, "length": 7},
+        ),
+        "yarn": (
+            {"factor": 40.0, "original_length": 4096, "mscale": 0.75, "mscale_all_depth": 0.75},
+            {"factor": 4.0, "original_length": 32768, "base": 1000000.0},
+            {"factor": 8.0, "original_length": 512, "beta_fast": 24.0, "beta_slow": 3.0, "mscale": 2.0},
+            {"factor": 32.0, "original_length": 4096, "base": 150000.0, "truncate": False},
+            {"factor": 0.5, "original_length": 300, "mscale_all_depth": 1.0, "rotary_depth": 10},
+        ),
+        "longrope": (
+            {"factor": 32.0, "original_length": 4096, "length": 4097},
+            {"factor": 32.0, "original_length": 4096, "length": 4096},
+            {"factor": 1.0, "original_length": 4096, "length": 10},
+        ),
+        "llama3": (
+            {"factor": 8.0, "original_length": 8192, "base": 500000.0},
+            {"factor": 32.0, "original_length": 8192, "base": 500000.0},
+            {
+                "factor": 4.0,
+                "original_length": 500,
+                "low_frequency_factor": 2.0,
+                "high_frequency_factor": 9.0,
+            },
+        ),
+    }
+)
+_SCALING_RULES = {
+    "none": ("POS-18",),
+    "linear": ("POS-19", "POS-18"),
+    "dynamic": ("POS-20", "POS-18"),
+    "yarn": ("POS-21", "POS-22"),
+    "longrope": ("POS-23",),
+    "llama3": ("POS-24", "POS-18"),
+}
+
+
+@chapter.group("POS-18", operation="rotary_frequencies", each=tuple(_OPTIONS))
+def frequencies_of(draw: Draw, scaling: str) -> Iterator[Yielded]:
+    """The frequencies of each scaling and its attention factor, in float32 or better."""
+    for index, options in enumerate(_OPTIONS[scaling]):
+        for dtype in ("float32", ("float16", "float64", "bfloat16")[index % 3]):
+            random = np.random.default_rng(draw.number(index))
+            features = np.ones((2, 1, 1, 16 if scaling == "none" else 32), dtype)
+            found = {"features": features, **options}
+            if scaling != "none":
+                found["scaling"] = scaling
+            if scaling == "longrope":
+                for name, most in (("short_factors", 64), ("long_factors", 1024)):
+                    factors = 1 + np.sort(random.integers(0, most, 16)) / 16
+                    found[name] = factors.astype(lse_dtype(dtype))
+            depth = ("POS-4",) if "rotary_depth" in options else ()
+            yield Call(found, (*_SCALING_RULES[scaling], *depth))
+
+
+@chapter.group("POS-22", "POS-21", operation="rotary_frequencies", each=("both", "one", "none"))
+def attention_factor_of_yarn(draw: Draw, given: str) -> Iterator[Yielded]:
+    """Two numbers that cancel or not, one number alone, and neither."""
+    own: dict[str, Any] = {
+        "both": {"mscale": 1.25, "mscale_all_depth": 0.5},
+        "one": {"mscale_all_depth": 1.0},
+        "none": {},
+    }[given]
+    for _, dtype in draw.generators(1):
+        found = {"features": np.ones((1, 16), dtype), "scaling": "yarn", "factor": 16.0}
+        yield found | {"original_length": 2048} | own
+
+
+@chapter.group("POS-23", "POS-18", operation="rotary_frequencies")
+def options_of_another_scaling(draw: Draw) -> Iterator[Yielded]:
+    """Options that the scaling does not use have no effect."""
+    for _, dtype in draw.generators(1):
+        found = {"features": np.ones((1, 16), dtype), "scaling": "linear", "factor": 2.0, "length": 9000}
+        other = {"mscale": 3.0, "original_length": 64, "beta_fast": 2.0, "high_frequency_factor": 7.0}
+        yield Call(found | other, ("POS-19", "POS-18"))

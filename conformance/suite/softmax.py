@@ -1,4 +1,4 @@
-"""The chapter `softmax`: weights and output."""
+"""The chapter `softmax`: weights, the denominator with its sinks, the lse and the maximum."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,8 +17,8 @@ from attnspec.conformance.judge.failure import Missing
 from attnspec.conformance.judge.hidden import without
 from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
-from attnspec.conformance.suite.options import dropout
-from attnspec.conformance.suite.problem import SHAPES, Shape
+from attnspec.conformance.suite.options import OPTIONS, draw_option, dropout, sinks
+from attnspec.conformance.suite.problem import GROUPED, MASKED, SHAPES, Problem, Shape
 from attnspec.conformance.verdict import Difference
 from attnspec.dtypes import FORMATS
 
@@ -189,3 +189,131 @@ def _weights_give_the_output(backend: Backend, calls: tuple[Case, ...]) -> Found
     allowed = budgets["output"] + budgets["weights"] @ np.abs(value)
     compared = compare("output", outputs["output"], applied, allowed, case.dtype)
     return compared if isinstance(compared, Difference) else None
+
+
+@chapter.group("SOFT-5")
+def one_sink_for_each_head(draw: Draw) -> Iterator[Yielded]:
+    """Each query head has a sink of its own, which is neither scaled nor capped nor masked."""
+    every: tuple[dict[str, Any], ...] = ({}, {"scale": 0.125}, {"softcap": 0.5}, {"is_causal": True})
+    for index, problem in enumerate(draw.problems((*MASKED, *GROUPED), 2)):
+        yield problem.arguments | sinks(problem) | every[index // 2 % len(every)]
+
+
+@chapter.group("SOFT-5", each=(0.0, 3.0, -np.inf))
+def sink_beside_equal_scores(draw: Draw, sink: float) -> Iterator[Yielded]:
+    """With a query of zeros and values of one, the output is n / (n + exp(sink))."""
+    for problem in draw.problems(MASKED):
+        heads, keys = _heads(problem.shape), problem.shape[-1]
+        arguments = {
+            "query": np.zeros_like(problem.query),
+            "key": problem.key,
+            "value": np.ones_like(problem.value),
+            "sinks": np.full(heads, sink, dtype=problem.query.dtype),
+        }
+        share = 1 / (keys + np.exp(sink))
+        output_shape = (*problem.shape[:-1], problem.value.shape[-1])
+        expected = {"output": np.full(output_shape, keys * share), "weights": np.full(problem.shape, share)}
+        yield Call(arguments, expected=expected)
+
+
+@chapter.group("SOFT-5", "SOFT-2", each=("above", "below"))
+def sink_far_from_all_scores(draw: Draw, side: str) -> Iterator[Yielded]:
+    """A sink far above all scores takes everything without overflowing, and one far below takes nothing."""
+    sink = 1000 if side == "above" else -1000
+    for problem in draw.problems(MASKED):
+        yield problem.arguments | {"sinks": np.full(_heads(problem.shape), sink, dtype=problem.query.dtype)}
+
+
+@chapter.group("SOFT-6")
+def lse(draw: Draw) -> Iterator[Yielded]:
+    """The lse is that of the scores after scale, softcap, bias and mask."""
+    for index, problem in enumerate(draw.problems((*MASKED, *GROUPED), 2)):
+        every: tuple[dict[str, Any], ...] = (
+            {},
+            {"scale": 2.0},
+            {"softcap": 1.5},
+            {"mask": problem.mask()},
+            {"bias": problem.array(*problem.shape, amplitude=3.0)},
+        )
+        yield Call(problem.arguments | every[index // 2 % len(every)], outputs=("lse",))
+
+
+@chapter.group("SOFT-6")
+def lse_of_equal_scores(draw: Draw) -> Iterator[Yielded]:
+    """The lse of n scores of 0 is the logarithm of n, and that of a single key is its score."""
+    for problem in draw.problems():
+        alone = problem.key.shape[-2] == 1
+        query = problem.query if alone else np.zeros_like(problem.query)
+        # One score is exact: the numbers are multiples of 1/64.
+        score = query.astype(np.float64) @ np.swapaxes(problem.key.astype(np.float64), -1, -2)
+        log = 0.5 * score[..., 0] if alone else np.full(problem.shape[:-1], np.log(problem.shape[-1]))
+        arguments = problem.arguments | {"query": query, "scale": 0.5}
+        yield Call(arguments, expected={"lse": log}, outputs=("lse",))
+
+
+def _heads(shape: tuple[int, ...]) -> int:
+    return shape[-3] if len(shape) > 2 else 1
+
+
+#: Past tiles of 16 and 64 keys, and no multiple of them.
+_PAST_TILES = (Shape((2, 2), 3, 70, 4, 4), Shape((1, 4), 17, 129, 8, 8, groups=2))
+_OPTIONS = tuple(name for name in OPTIONS if name not in ("query_lengths", "segments", "dropout_rate"))
+
+
+def _asked(problem: Problem, options: dict[str, Any], *rules: str) -> Call:
+    return Call(problem.arguments | options | {"return_max": True}, rules, outputs=("output", "max"))
+
+
+@chapter.group("SOFT-8")
+def maximum_of_each_row(draw: Draw) -> Iterator[Yielded]:
+    """Each row has a maximum of its own, also of grouped heads and at large amplitudes."""
+    for problem in draw.problems((*MASKED, *GROUPED)):
+        yield _asked(problem, {})
+
+
+@chapter.group("SOFT-8", each=_OPTIONS)
+def maximum_with_options(draw: Draw, option: str) -> Iterator[Yielded]:
+    """The maximum is that of the scores after scale, softcap and bias, over the allowed keys."""
+    for problem in draw.problems(GROUPED[:1]):
+        needs, own = draw_option(problem, option)
+        yield _asked(problem, needs | own, "SOFT-8", OPTIONS[option].rule)
+
+
+@chapter.group("SOFT-8", each=("first", "middle", "last"))
+def maximum_in_a_tile(draw: Draw, place: str) -> Iterator[Yielded]:
+    """The largest score is in the first tile, in the middle or in the last, and every score is negative."""
+    for problem in draw.problems(_PAST_TILES):
+        keys = problem.shape[-1]
+        chosen = {"first": 0, "middle": keys // 2, "last": keys - 1}[place]
+        arguments = {name: np.abs(problem.arguments[name]) + 1 for name in ("query", "key")}
+        arguments["key"] = -arguments["key"]
+        arguments["key"][..., chosen, :] /= 8
+        yield Call(
+            problem.arguments | arguments | {"return_max": True},
+            ("SOFT-8", "SOFT-2"),
+            outputs=("output", "max"),
+        )
+
+
+@chapter.group("SOFT-8", "MASK-5")
+def largest_score_of_a_disallowed_key(draw: Draw) -> Iterator[Yielded]:
+    """Disallowed keys have the largest scores of all rows."""
+    for problem in draw.problems(MASKED):
+        mask = problem.mask()
+        mask[..., -1] = False
+        key = problem.key.copy()
+        key[..., -1, :] *= 16
+        yield _asked(problem, {"mask": mask, "key": key}, "SOFT-8", "MASK-5")
+
+
+@chapter.group("SOFT-9", each=("mask", "key_lengths", "sinks"))
+def maximum_of_nothing(draw: Draw, by: str) -> Iterator[Yielded]:
+    """Some rows have no allowed key, also beside sinks."""
+    for problem in draw.problems(MASKED):
+        options: dict[str, Any] = sinks(problem) if by == "sinks" else {}
+        if by == "key_lengths":
+            yield _asked(problem, {"key_lengths": 0}, "SOFT-9", "MASK-9")
+            continue
+        mask = problem.mask()
+        mask[..., ::2, :] = False
+        yield _asked(problem, options | {"mask": mask}, "SOFT-9", "MASK-6")

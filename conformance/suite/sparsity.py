@@ -1,4 +1,4 @@
-"""The chapter `sparsity`: blocks of keys, as a mask and as lists."""
+"""The chapter `sparsity`: blocks of queries and keys, and lists of keys."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +13,7 @@ from attnspec.conformance.suite.problem import Problem, Shape
 
 chapter = Chapter("sparsity")
 
-_BLOCKS, _VJP = "block_sparse_attention", "block_sparse_attention_vjp"
+_BLOCKS, _BLOCKS_VJP = "block_sparse_attention", "block_sparse_attention_vjp"
 #: Several heads, grouped heads, and one head without its axis. The last blocks are smaller.
 SHAPES = (
     Shape((2, 3), 5, 7, 4, 4),
@@ -73,7 +73,7 @@ def edges(draw: Draw) -> Iterator[Yielded]:
         sizes = _sizes((16, 64))
         shown = _mask(problem, sizes)
         shown[..., -1, :], shown[..., -1] = False, True  # the last queries attend to the last block alone
-        yield _spoilt(problem, sizes, shown) | {"block_mask": shown}
+        yield _spoil_hidden(problem, sizes, shown) | {"block_mask": shown}
 
 
 @chapter.group("SPARSE-3", operation=_BLOCKS, each=("alone", "and a mask of blocks"))
@@ -81,7 +81,7 @@ def lists_of_blocks(draw: Draw, beside: str) -> Iterator[Yielded]:
     """Blocks are listed in any order and twice, and other numbers follow the count."""
     for problem in draw.problems(SHAPES):
         sizes = _sizes(problem.choice((2, 3), (3, 2), (2, 2)))
-        lists = _lists(problem, sizes)
+        lists = _block_lists(problem, sizes)
         more = {"block_mask": _mask(problem, sizes)} if beside != "alone" else {}
         yield problem.arguments | sizes | lists | more
 
@@ -91,7 +91,7 @@ def long_lists_of_blocks(draw: Draw) -> Iterator[Yielded]:
     """Lists of blocks of 16 queries and 16 keys, shared by all heads."""
     for problem in draw.problems(_EDGES):
         sizes = _sizes((16, 16))
-        lists = _lists(problem, sizes)
+        lists = _block_lists(problem, sizes)
         shared = {
             "block_counts": lists["block_counts"][..., :1, :],
             "block_indices": lists["block_indices"][..., :1, :, :],
@@ -129,7 +129,7 @@ def queries_without_blocks(draw: Draw, by: str) -> Iterator[Yielded]:
     for problem in draw.problems(SHAPES):
         sizes = _sizes((2, 2))
         if by == "block_counts":
-            lists = _lists(problem, sizes)
+            lists = _block_lists(problem, sizes)
             lists["block_counts"][..., ::2] = 0
             yield problem.arguments | sizes | lists
             continue
@@ -167,23 +167,23 @@ def strides_of_blocks(draw: Draw, layout: str) -> Iterator[Yielded]:
     """The result does not depend on the strides of the arrays, of the mask of blocks and of the lists."""
     for problem in draw.in_each_dtype(SHAPES[1], dtypes=("float32",)):
         sizes = _sizes((2, 3))
-        arrays = problem.arguments | {"block_mask": _mask(problem, sizes)} | _lists(problem, sizes)
+        arrays = problem.arguments | {"block_mask": _mask(problem, sizes)} | _block_lists(problem, sizes)
         yield Call(arrays | sizes, ("NUM-8", "SPARSE-1"), layout=dict.fromkeys(arrays, layout))
 
 
-@chapter.group("SPARSE-12", operation=_VJP, each=("block_mask", "lists", "causal", "sinks"))
+@chapter.group("SPARSE-12", operation=_BLOCKS_VJP, each=("block_mask", "lists", "causal", "sinks"))
 def gradients_of_blocks(draw: Draw, by: str) -> Iterator[Yielded]:
     """Each block adds its part to the gradients, and one that is inactive for all queries adds nothing."""
     for problem in draw.problems(SHAPES[1:]):
         sizes = _sizes((2, 3))
         shown = _mask(problem, sizes)
         shown[..., 1], shown[..., 1, :] = False, False
-        options = _lists(problem, sizes) if by == "lists" else {"block_mask": shown}
+        options = _block_lists(problem, sizes) if by == "lists" else {"block_mask": shown}
         options |= {"is_causal": True} if by == "causal" else sinks(problem) if by == "sinks" else {}
         yield problem.arguments | sizes | options | cotangents(problem, lse=by == "sinks")
 
 
-@chapter.group("SPARSE-12", "SPARSE-2", operation=_VJP)
+@chapter.group("SPARSE-12", "SPARSE-2", operation=_BLOCKS_VJP)
 def gradients_at_the_edges(draw: Draw) -> Iterator[Yielded]:
     """The last block of keys is read by all blocks of queries, and holds one key."""
     for problem in draw.problems(_EDGES[:1]):
@@ -210,7 +210,7 @@ def _mask(problem: Problem, sizes: Options) -> NDArray[np.bool_]:
     return shown
 
 
-def _lists(problem: Problem, sizes: Options) -> Options:
+def _block_lists(problem: Problem, sizes: Options) -> Options:
     """Draw lists of blocks, not in order and with repetitions; what follows the count is no block."""
     *rows, columns = _shape(problem, sizes)
     width = columns + 2
@@ -225,12 +225,164 @@ def _lists(problem: Problem, sizes: Options) -> Options:
     }
 
 
-def _spoilt(problem: Problem, sizes: Options, shown: NDArray[np.bool_]) -> Options:
+def _spoil_hidden(problem: Problem, sizes: Options, shown: NDArray[np.bool_]) -> Options:
     """Fill keys and values with large numbers where a block is inactive for all queries and heads."""
     arguments = problem.arguments | sizes
     columns = shown.reshape(-1, shown.shape[-1]).any(axis=0)
     unused = ~np.repeat(columns, sizes["key_block"])[: problem.shape[-1]]
     return arguments | {
         name: np.where(unused[:, None], GARBAGE, arguments[name]).astype(problem.key.dtype)
+        for name in ("key", "value")
+    }
+
+
+_LISTED, _LISTED_VJP = "listed_attention", "listed_attention_vjp"
+#: More keys than a tile of 64, and lists that are longer and shorter than a tile of 16.
+_LONG = (Shape((1, 4), 3, 130, 8, 8, groups=4), Shape((2,), 17, 65, 8, 8))
+
+
+@chapter.group("SPARSE-6", operation=_LISTED)
+def listed_keys(draw: Draw) -> Iterator[Yielded]:
+    """Lists have every shape that broadcasts, in any order; keys that are in no list hold large numbers."""
+    for problem in draw.problems(SHAPES):
+        lists = problem.broadcastable(_key_lists(problem, 4))
+        yield _spoil_other_keys(problem, lists) | {"key_indices": lists}
+
+
+@chapter.group("SPARSE-6", "SPARSE-9", operation=_LISTED)
+def keys_of_each_list(draw: Draw) -> Iterator[Yielded]:
+    """With the identity as value, the output shows which keys each query attends to."""
+    shape = Shape((2, 4), 3, 9, 4, 9, groups=2)
+    for problem in draw.in_each_dtype(shape, dtypes=("float32", "float16")):
+        value = np.broadcast_to(
+            np.eye(*problem.value.shape[-2:], dtype=problem.value.dtype), problem.value.shape
+        )
+        yield problem.arguments | {"value": np.array(value), "key_indices": _key_lists(problem, 4)}
+
+
+@chapter.group("SPARSE-6", operation=_LISTED, each=(1, 16, 40))
+def long_lists(draw: Draw, width: int) -> Iterator[Yielded]:
+    """Lists of one key and of more than a tile have keys of all tiles."""
+    for problem in draw.problems(_LONG):
+        lists = _key_lists(problem, width)
+        lists[..., 0] = problem.shape[-1] - 1
+        yield _spoil_other_keys(problem, lists) | {"key_indices": lists}
+
+
+@chapter.group("SPARSE-7", operation=_LISTED, each=("first", "last", "between", "wider than the keys"))
+def entries_of_no_key(draw: Draw, place: str) -> Iterator[Yielded]:
+    """Entries of -1 stand anywhere in a list, which may have more places than there are keys."""
+    for problem in draw.problems(SHAPES):
+        keys = problem.shape[-1]
+        lists = _key_lists(problem, 4)
+        if place == "wider than the keys":
+            wide = np.full((*lists.shape[:-1], 2 * keys + 3), -1, lists.dtype)
+            wide[..., 1::2] = np.tile(lists, (2 * keys // 4 + 1))[..., : keys + 1]
+            wide[..., : keys + 1] = -1
+            yield problem.arguments | {"key_indices": wide}
+            continue
+        chosen = {"first": slice(0, 2), "last": slice(2, 4), "between": slice(1, 4, 2)}[place]
+        lists[..., chosen] = -1
+        yield _spoil_other_keys(problem, lists) | {"key_indices": lists}
+
+
+@chapter.group("SPARSE-8", operation=_LISTED)
+def keys_listed_twice(draw: Draw) -> Iterator[Yielded]:
+    """A key that is listed two or three times has the weight of one that is listed once."""
+    for problem in draw.problems(SHAPES):
+        lists = _key_lists(problem, 5)
+        lists[..., 3] = lists[..., 0]
+        lists[..., 1::2, 4] = lists[..., 1::2, 0]
+        yield problem.arguments | {"key_indices": lists}
+
+
+@chapter.group("SPARSE-9", "HEAD-1", operation=_LISTED)
+def lists_of_key_heads(draw: Draw) -> Iterator[Yielded]:
+    """Each key head has a list of its own, which its query heads share."""
+    for problem in draw.problems((SHAPES[1], Shape((6,), 4, 5, 3, 3, groups=2))):
+        keys = problem.shape[-1]
+        heads = problem.key.shape[-3]
+        lists = _key_lists(problem, 2)
+        for head in range(heads):
+            lists[..., head, :, 0] = head % keys
+        lists[..., 1] = -1
+        yield problem.arguments | {"key_indices": lists}
+
+
+@chapter.group("SPARSE-4", operation=_LISTED, each=MASKING)
+def lists_and_masks(draw: Draw, option: str) -> Iterator[Yielded]:
+    """A listed key is disallowed where another argument masks."""
+    for problem in draw.problems(SHAPES[1:2]):
+        needs, own = draw_option(problem, option)
+        yield Call(
+            problem.arguments | {"key_indices": _key_lists(problem, 4)} | needs | own,
+            ("SPARSE-4", OPTIONS[option].rule),
+        )
+
+
+@chapter.group("SPARSE-6", operation=_LISTED, each=OTHERS)
+def lists_and_options(draw: Draw, option: str) -> Iterator[Yielded]:
+    """Lists have their effect beside an option that changes scores or the denominator."""
+    for problem in draw.problems(SHAPES[1:2]):
+        _, own = draw_option(problem, option)
+        yield Call(
+            problem.arguments | {"key_indices": _key_lists(problem, 4)} | own,
+            ("SPARSE-6", OPTIONS[option].rule),
+        )
+
+
+@chapter.group("SPARSE-5", "MASK-6", operation=_LISTED, each=("alone", "sinks"))
+def queries_without_keys(draw: Draw, beside: str) -> Iterator[Yielded]:
+    """Some queries have a list of -1 only."""
+    for problem in draw.problems(SHAPES):
+        lists = _key_lists(problem, 3)
+        lists[..., ::2, :] = -1
+        options = sinks(problem) if beside == "sinks" else {}
+        yield problem.arguments | {"key_indices": lists} | options
+
+
+@chapter.group("MASK-13", operation=_LISTED)
+def unlisted_keys_of_nan(draw: Draw) -> Iterator[Yielded]:
+    """Keys and values that are in no list hold NaN and infinity, the first and the last among them."""
+    for problem in draw.problems(SHAPES):
+        keys = problem.shape[-1]
+        lists = np.clip(_key_lists(problem, 3), 1, keys - 2)
+        lists[..., 2] = -1
+        arguments = {name: x.copy() for name, x in problem.arguments.items()}
+        for place in (0, keys - 1):
+            arguments["key"][..., place, :], arguments["value"][..., place, :] = np.nan, np.inf
+        yield arguments | {"key_indices": lists}
+
+
+@chapter.group("SPARSE-12", operation=_LISTED_VJP, each=("alone", "no key", "sinks", "wider than the keys"))
+def gradients_of_lists(draw: Draw, beside: str) -> Iterator[Yielded]:
+    """Each query adds its part to the gradients of its keys, and keys in no list have gradients of 0."""
+    for problem in draw.problems(SHAPES[1:]):
+        keys = problem.shape[-1]
+        lists = np.maximum(_key_lists(problem, 4), 1)
+        if beside == "no key":
+            lists[..., ::2, :], lists[..., 2:] = -1, -1
+        if beside == "wider than the keys":
+            empty = np.full((*lists.shape[:-1], keys + 1), -1, lists.dtype)
+            lists = np.concatenate([lists[..., :2], empty, lists[..., 2:]], axis=-1)
+        options = sinks(problem) if beside == "sinks" else {}
+        cotangent = cotangents(problem, lse=beside == "sinks")
+        yield problem.arguments | {"key_indices": lists} | options | cotangent
+
+
+def _key_lists(problem: Problem, width: int) -> NDArray[Any]:
+    """Draw lists of different keys for each key head and query, in any order."""
+    shape = (*problem.key.shape[:-2], problem.shape[-2])
+    orders = problem.random.random((*shape, problem.shape[-1])).argsort(axis=-1)
+    lists = np.full((*shape, width), -1)
+    lists[..., : orders.shape[-1]] = orders[..., :width]
+    return lists.astype(problem.choice(np.int32, np.int64))
+
+
+def _spoil_other_keys(problem: Problem, lists: NDArray[Any]) -> dict[str, Any]:
+    """Fill keys and values that are in no list of any head or query with large numbers."""
+    unused = ~np.isin(np.arange(problem.shape[-1]), lists)
+    return problem.arguments | {
+        name: np.where(unused[:, None], GARBAGE, problem.arguments[name]).astype(problem.key.dtype)
         for name in ("key", "value")
     }

@@ -9,7 +9,7 @@ import numpy as np
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import sinks
 from attnspec.conformance.suite.problem import GROUPED, MASKED, SHAPES, Shape
-from attnspec.conformance.suite.rows import WIDTHS
+from attnspec.conformance.suite.tiled_masks import WIDTHS
 
 chapter = Chapter("numerics")
 

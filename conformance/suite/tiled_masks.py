@@ -1,4 +1,4 @@
-"""The chapter `masking`: tiles without an allowed key, rows that differ in a tile, ends at edges of tiles."""
+"""The chapter `masking`: integers of every dtype, and masks and rows past the edges of tiles."""
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import product
@@ -12,8 +12,63 @@ from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import Options
 from attnspec.conformance.suite.problem import Problem, Shape
 from attnspec.conformance.suite.words import in_two_dtypes
+from attnspec.dtypes import FORMATS
 
 chapter = Chapter("masking")
+
+#: More keys, and more queries, than a byte can count.
+_KEYS, _QUERIES = Shape((), 4, 300, 2, 3), Shape((), 300, 5, 2, 3)
+#: Shape, rule, options.
+_FAR: Mapping[str, tuple[Shape, str, dict[str, Any]]] = MappingProxyType(
+    {
+        "causal, late keys": (_KEYS, "MASK-7", {"is_causal": True, "query_offset": 290}),
+        "causal, early keys": (_KEYS, "MASK-7", {"is_causal": True, "query_offset": 126}),
+        "causal, late queries": (_QUERIES, "MASK-3", {"is_causal": True, "query_offset": -296}),
+        "causal, all queries": (_QUERIES, "MASK-3", {"is_causal": True}),
+        "window, late keys": (_KEYS, "MASK-8", {"window": (2, 1), "query_offset": 294}),
+        "window, wide": (_KEYS, "MASK-8", {"window": (257, None), "query_offset": 296}),
+        "length, late keys": (_KEYS, "MASK-9", {"key_lengths": 258}),
+        "length, late queries": (_QUERIES, "MASK-10", {"query_lengths": 258}),
+    }
+)
+#: Offsets that do not fit into 16, 32 and 53 bits.
+_OFFSETS = (2**15 + 1, 2**16, 2**31, 2**32 + 1, 2**53 + 1)
+#: Pairs of ids that become equal in a shorter integer or a floating-point number.
+_IDS = ((0, 256), (256, 257), (2048, 2049), (0, 2**16), (2**24, 2**24 + 1), (-(2**31), 2**31 - 1))
+_LONG_IDS = ((0, 2**32), (2**31 - 1, -(2**31) - 1), (2**53, 2**53 + 1))
+_FLOAT32 = ("float32",)
+
+
+@chapter.group("MASK-3", "MASK-7", "MASK-8", "MASK-9", "MASK-10", each=tuple(_FAR))
+def positions_past_a_byte(draw: Draw, name: str) -> Iterator[Yielded]:
+    """The 127th position, the 255th and later ones are told apart, as keys and as queries."""
+    shape, rule, options = _FAR[name]
+    for problem in draw.in_each_dtype(shape, dtypes=_FLOAT32):
+        yield Call(problem.arguments | options, (rule,))
+
+
+@chapter.group("MASK-7", each=_OFFSETS)
+def offsets_far_away(draw: Draw, offset: int) -> Iterator[Yielded]:
+    """An offset far beyond the keys allows all of them or none, for all batch entries or for one."""
+    (one,) = draw.in_each_dtype(Shape((), 3, 5, 2, 3), dtypes=_FLOAT32)
+    (batch,) = draw.in_each_dtype(Shape((2, 1), 3, 4, 2, 3), dtypes=_FLOAT32)
+    for far in (offset, -offset):
+        yield one.arguments | {"is_causal": True, "query_offset": far}
+        yield one.arguments | {"window": (offset, offset), "query_offset": far}
+        yield one.arguments | {"window": (1, 1), "query_offset": far}
+        yield batch.arguments | {"is_causal": True, "query_offset": np.array([far, 1])}
+
+
+@chapter.group("MASK-11", each=(*_IDS, *_LONG_IDS))
+def ids_are_told_apart(draw: Draw, pair: tuple[int, int]) -> Iterator[Yielded]:
+    """Two ids that are not equal are told apart, in the shortest dtype that holds both."""
+    ids = np.array(pair, np.int64 if pair in _LONG_IDS else np.int32)
+    for problem in draw.in_each_dtype(Shape((), 4, 6, 2, 3), dtypes=_FLOAT32):
+        yield problem.arguments | {
+            "query_segment_ids": ids[np.resize([0, 1, 1, 0], problem.shape[0])],
+            "key_segment_ids": ids[np.resize([1, 0, 0, 1, 0, 1], problem.shape[1])],
+        }
+
 
 #: One query and more than a tile of 64, past three tiles of 64 keys.
 _SPANNED = (Shape((2, 1), 1, 200, 4, 4), Shape((1, 1), 66, 200, 4, 4))
@@ -159,3 +214,88 @@ def ends_at_the_edges_of_tiles(draw: Draw, name: str) -> Iterator[Yielded]:
 
 def _called(problem: Problem, options: Options, rules: tuple[str, ...]) -> Call:
     return Call(problem.arguments | options, rules, outputs=("output", "lse"))
+
+
+#: Numbers of keys that fill one vector of a processor or two, and one more: some libraries branch there.
+WIDTHS = (8, 16, 17, 33)
+#: Two batch entries of three heads, five queries, seven keys.
+_BROADCAST = Shape((2, 3), 5, 7, 4, 4)
+
+
+@chapter.group("MASK-6", "SOFT-7", each=tuple(product(("mask", "bias", "key_lengths"), WIDTHS)))
+def empty_row_of_every_width(draw: Draw, which: tuple[str, int]) -> Iterator[Yielded]:
+    """Rows with nothing to attend to among others, with as many keys as a vector unit holds, and more."""
+    route, keys = which
+    rules = ("MASK-2", "MASK-6", "SOFT-7") if route == "bias" else ("MASK-6", "SOFT-7")
+    for problem in draw.in_each_dtype(Shape((2, 2), 5, keys, 8, 8)):
+        mask = problem.mask()
+        mask[:, :, 0] = mask[1, 1, 3] = False
+        added = np.where(mask, problem.array(*problem.shape), -np.inf).astype(problem.query.dtype)
+        options: dict[str, dict[str, Any]] = {
+            "mask": {"mask": mask},
+            "bias": {"bias": added},
+            "key_lengths": {"key_lengths": np.array([0, problem.shape[-1] - 1])},
+        }
+        yield Call(problem.arguments | options[route], rules)
+
+
+#: What a mask holds that broadcasts along the other axes of the scores.
+_AXES = (
+    "one row",
+    "one row of each entry",
+    "one row of each head",
+    "one column",
+    "one number of each head",
+)
+
+
+def _part(mask: Any, axes: str) -> Any:
+    """Take a part of an array of (B, Hq, L, S) that broadcasts to it."""
+    return {
+        "one row": mask[0, 0, -1:],
+        "one row of each entry": mask[:, :1, -1:],
+        "one row of each head": mask[:1, :, -1:],
+        "one column": mask[0, 0, :, -1:],
+        "one number of each head": mask[:1, :, -1:, -1:],
+    }[axes]
+
+
+@chapter.group("MASK-4", "MASK-1", each=tuple(product(_AXES, ("is_causal", "window", "key_lengths"))))
+def broadcast_mask_beside(draw: Draw, which: tuple[str, str]) -> Iterator[Yielded]:
+    """A mask that broadcasts holds for every query, beside a source that differs from row to row."""
+    axes, source = which
+    for problem in draw.in_each_dtype(_BROADCAST):
+        keys = problem.shape[-1]
+        options: dict[str, dict[str, Any]] = {
+            "is_causal": {"is_causal": True},
+            "window": {"window": (1, 1)},
+            "key_lengths": {"key_lengths": problem.random.integers(2, keys, problem.batch)},
+        }
+        mask = np.ascontiguousarray(_part(problem.random.random(problem.shape) < 0.6, axes))
+        yield problem.arguments | {"mask": mask} | options[source]
+
+
+@chapter.group("MASK-4", "SCORE-4", each=("one row", "one row of each head", "one column"))
+def broadcast_bias_beside_causal(draw: Draw, axes: str) -> Iterator[Yielded]:
+    """A bias that broadcasts, with minus infinity in some places, beside a causal mask."""
+    for problem in draw.in_each_dtype(_BROADCAST):
+        mask = problem.random.random(problem.shape) < 0.7
+        bias = np.where(mask, problem.array(*problem.shape), -np.inf).astype(problem.query.dtype)
+        arguments = problem.arguments | {"bias": np.ascontiguousarray(_part(bias, axes)), "is_causal": True}
+        yield Call(arguments, ("MASK-4", "SCORE-4", "MASK-2"))
+
+
+@chapter.group("MASK-5", "MASK-2", each=("all keys", "all keys that a mask allows", "some keys"))
+def rows_of_the_lowest_bias(draw: Draw, which: str) -> Iterator[Yielded]:
+    """The lowest finite number in the bias disallows nothing, also in the whole row."""
+    for problem in draw.in_each_dtype(_BROADCAST, 0.5):
+        lowest = -FORMATS[str(problem.query.dtype)].largest
+        bias, mask = np.zeros(problem.shape), problem.mask()
+        if which == "some keys":
+            bias[..., ::2, 1:] = lowest
+        else:
+            bias[..., ::2, :] = lowest
+        options: dict[str, Any] = {"bias": bias.astype(problem.query.dtype)}
+        if which == "all keys that a mask allows":
+            options["mask"] = mask
+        yield problem.arguments | options

@@ -1,4 +1,4 @@
-"""The possible faults of one argument, by its kind, numbers, shape and bounds."""
+"""Valid calls, made from the declared operations, and the possible faults of each argument."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -7,10 +7,61 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.suite.malformed.fitting import BATCHES, SIZES, value_for
 from attnspec.operations import LETTERS, OPERATIONS, Argument
 from attnspec.operations.letters import BATCH, HEADS, ONE_MORE, value_of
-from attnspec.sizes import in_order
+from attnspec.sizes import Sizes, in_order, shape_of
+
+#: Two batch entries of two heads, three queries and five keys of depth 4. Numbers of heads and depths are the
+#: same, so that backends without grouped heads or other depths are tested too.
+SIZES: Mapping[str, int] = MappingProxyType(
+    {"Hq": 2, "Hkv": 2, "H": 2, "L": 3, "S": 5, "D": 4, "Dv": 4, "E": 2, "E'": 2, "F": 3}
+    | {"N": 1, "M": 1, "C": 4, "P": 2, "K": 3, "T": 2, "R": 4, "A": 3, "Dc": 5, "Dr": 2}
+    | {"G": 2, "Lb": 2, "Sb": 2, "W": 2, "U": 2, "Y": 32}
+)
+BATCHES = (2,)
+
+_DTYPES = MappingProxyType({"floating": "float64", "lse": "float64", "boolean": "bool", "integer": "int64"})
+
+
+def fitting(operation: str, sizes: Mapping[str, int] = SIZES) -> dict[str, Any]:
+    """Make a valid call with all arrays and all required arguments.
+
+    Parameters
+    ----------
+    operation : str
+    sizes : mapping of str to int, optional
+        By letter, where they are not those of `SIZES`.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.suite.faults import fitting
+    >>> call = fitting("append_cache")
+    >>> call["cache"].shape, call["new"].shape, call["lengths"]
+    ((2, 2, 4, 4), (2, 2, 1, 4), 0)
+    """
+    known = OPERATIONS[operation].arguments
+    return {name: value_for(operation, one, sizes) for name, one in known.items() if one.required}
+
+
+def value_for(
+    operation: str, argument: Argument, sizes: Mapping[str, int] = SIZES, *, whole: bool = False
+) -> Any:
+    """Make a valid value for an argument. The numbers of an array are 1, or 0 if they are integers."""
+    otherwise = OPERATIONS[operation].otherwise
+    own = {letter: size for letter, size in sizes.items() if size != SIZES.get(letter)}
+    letters = {**SIZES, **own}
+    letters = {**letters, **{letter: letters[other] for letter, (_, other) in otherwise.items()}, **own}
+    least = argument.bounds.least if argument.bounds else 0
+    if argument.kind == "array":
+        shape = shape_of(argument.shape, Sizes(letters, BATCHES))
+        part = shape[-2:] if argument.broadcasts and not whole else shape
+        if argument.sums:  # all of them in the first entry
+            return np.eye(1, *part, dtype=np.int64)[0] * (value_of(argument.sums, letters) or 0)
+        return np.full(part, argument.numbers != "integer", _DTYPES[argument.numbers])
+    if argument.binds:
+        return letters[argument.binds]
+    by_kind = {"integers": least, "integer": least, "number": 0.5, "flag": True, "window": (1, 0)}
+    return argument.words[0] if argument.kind == "word" else by_kind[argument.kind]
 
 
 @dataclass(frozen=True)
@@ -35,7 +86,7 @@ class Fault:
 
 
 #: Numbers of another kind than an array has to have.
-_DTYPES: Mapping[str, Mapping[str, str]] = MappingProxyType(
+_WRONG_DTYPES: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "floating": {"integers": "int32", "booleans": "bool", "complex numbers": "complex64"},
         "lse": {"integers": "int32", "booleans": "bool", "half precision": "float16"},
@@ -91,7 +142,7 @@ def faults(operation: str, argument: Argument, sizes: Mapping[str, int] = SIZES)
     Examples
     --------
     >>> from attnspec import OPERATIONS
-    >>> from attnspec.conformance.suite.malformed.faults import faults
+    >>> from attnspec.conformance.suite.faults import faults
     >>> rate = OPERATIONS["attention"].arguments["dropout_rate"]
     >>> [fault.name for fault in faults("attention", rate) if not fault.own]
     ['rate of NaN', 'rate of infinity', 'rate of minus infinity', 'rate below 0', 'rate of 1']
@@ -108,7 +159,7 @@ def faults(operation: str, argument: Argument, sizes: Mapping[str, int] = SIZES)
 
 def _of_array(operation: str, argument: Argument, sizes: Mapping[str, int]) -> Iterator[Fault]:
     good = value_for(operation, argument, sizes)
-    for words, dtype in _DTYPES[argument.numbers].items():
+    for words, dtype in _WRONG_DTYPES[argument.numbers].items():
         yield Fault(f"{argument.noun} of {words}", "dtype", np.ones(good.shape, dtype))
     if argument.sums:
         more, less = good.copy(), good.copy()
