@@ -41,7 +41,7 @@ class Trace:
 
 
 @cache
-def suite() -> Mapping[str, tuple[str, ...]]:
+def rules_by_group() -> Mapping[str, tuple[str, ...]]:
     """List the groups of generated cases, by chapter and name, and the rules that each group tests.
 
     Examples
@@ -58,7 +58,7 @@ def suite() -> Mapping[str, tuple[str, ...]]:
     }
 
 
-def deviating() -> dict[str, tuple[str, ...]]:
+def declared_deviations() -> dict[str, tuple[str, ...]]:
     """List the rules from which each installed backend declares a deviation."""
     from attnspec.backends import NAMES, BackendError, load
 
@@ -73,7 +73,7 @@ def deviating() -> dict[str, tuple[str, ...]]:
     return found
 
 
-def traced(deviations: Mapping[str, Sequence[str]]) -> list[Trace]:
+def trace_rules(deviations: Mapping[str, Sequence[str]]) -> list[Trace]:
     """Trace every rule.
 
     Examples
@@ -88,7 +88,7 @@ def traced(deviations: Mapping[str, Sequence[str]]) -> list[Trace]:
             rule.level,
             rule.chapter,
             tuple(case.id for case in cases() if rule.id in case.rules),
-            tuple(name for name, cited in suite().items() if rule.id in cited),
+            tuple(name for name, cited in rules_by_group().items() if rule.id in cited),
             tuple(one.name for one in wrong_entries() if one.rule == rule.id),
             tuple(name for name, declared in deviations.items() if rule.id in declared),
         )
@@ -108,17 +108,17 @@ def gaps(found: Sequence[Trace], killed: Mapping[str, Kill] | None = None) -> li
     known = {rule.id for rule in rules()}
     missing = [f"{one.rule}: no case" for one in found if not one.groups + one.cases]
     missing += [f"{one.rule}: no wrong implementation in the gallery" for one in found if not one.entries]
-    missing += [f"{name}: cites no rule" for name, cited in suite().items() if not cited]
+    missing += [f"{name}: cites no rule" for name, cited in rules_by_group().items() if not cited]
     missing += [
         f"{name}: cites {rule}, which is not a rule"
-        for name, cited in suite().items()
+        for name, cited in rules_by_group().items()
         for rule in cited
         if rule not in known
     ]
     return missing + _unkilled(read_kills() if killed is None else killed)
 
 
-def lines(one: Trace, *, whole: bool) -> list[str]:
+def trace_lines(one: Trace, *, whole: bool) -> list[str]:
     """Write a trace: a line of counts, or all names."""
     counts = f"{len(one.cases)} vectors, {len(one.groups)} groups, {len(one.entries)} wrong entries"
     shown = f"; deviating: {', '.join(one.backends)}" if one.backends else ""
@@ -129,7 +129,7 @@ def lines(one: Trace, *, whole: bool) -> list[str]:
     return [head, *(f"  {title}: {', '.join(names) or 'none'}" for title, names in parts)]
 
 
-def unneeded() -> list[str]:
+def unneeded_vectors() -> list[str]:
     """List the golden vectors that no wrong implementation of the gallery fails, in any dtype.
 
     They may still detect a bug that is not in the gallery.

@@ -11,10 +11,10 @@ from tools.coverage import (
     FORMS,
     PAIR_CLASSES,
     SIZE_CLASSES,
-    covered,
-    impossible,
-    missing,
+    covered_forms,
+    missing_forms,
     sizes_of,
+    why_impossible,
 )
 
 ALL = tuple(items())
@@ -22,18 +22,18 @@ ALL = tuple(items())
 NAMES = [
     group.name for group in chapter if "every size" in group.name or group.name.startswith("large masks")
 ]
-BY_GROUP = {name: covered(item for item in ALL if item.group == name) for name in NAMES}
-OTHERS = covered(item for item in ALL if item.group not in NAMES)
+BY_GROUP = {name: covered_forms(item for item in ALL if item.group == name) for name in NAMES}
+OTHERS = covered_forms(item for item in ALL if item.group not in NAMES)
 
 
 def test_nothing_is_missing():
-    assert missing(ALL) == []
+    assert missing_forms(ALL) == []
 
 
 @pytest.mark.parametrize("group", NAMES)
 def test_a_group_that_is_removed_is_missed(group):
     others = OTHERS.union(*(found for name, found in BY_GROUP.items() if name != group))
-    assert [one for one in missing([]) if one not in others]
+    assert [one for one in missing_forms([]) if one not in others]
 
 
 def test_the_sizes_have_every_class():
@@ -49,17 +49,17 @@ def test_every_argument_of_attention_has_a_form():
 
 
 def test_what_is_impossible_is_little_and_has_a_reason():
-    reasons = [impossible(form, size_class) for form in FORMS for size_class in SIZE_CLASSES]
+    reasons = [why_impossible(form, size_class) for form in FORMS for size_class in SIZE_CLASSES]
     assert 0 < sum(map(bool, reasons)) < len(reasons) / 20
-    assert impossible("mask", "keys past 64") == ""
-    assert impossible("is_causal and mask", "one query, more than 128 keys")
-    assert not impossible("is_causal and mask", next(iter(PAIR_CLASSES)))
+    assert why_impossible("mask", "keys past 64") == ""
+    assert why_impossible("is_causal and mask", "one query, more than 128 keys")
+    assert not why_impossible("is_causal and mask", next(iter(PAIR_CLASSES)))
 
 
 def test_a_call_with_a_further_option_is_not_the_call_of_one_alone():
     (item,) = items(names=["errors-option-of-every-size-mask-1-float32"])
     item.arguments["scale"] = 0.5
-    assert not any(form == "mask" for form, *_ in covered([item]))
+    assert not any(form == "mask" for form, *_ in covered_forms([item]))
     del item.arguments["scale"]
     item.arguments["mask"] = np.ones((1, 1), bool)
-    assert not any(form == "mask" for form, *_ in covered([item]))
+    assert not any(form == "mask" for form, *_ in covered_forms([item]))

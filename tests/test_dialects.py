@@ -12,10 +12,10 @@ from attnspec.errors import SpecError
 from tools.dialects import (
     PAGE,
     declared_cell,
+    deviation_table,
     headlines,
     judged_cell,
-    native,
-    notes,
+    native_backends,
     page,
     replace_part,
     results_table,
@@ -28,14 +28,14 @@ RULE = find_rule("MASK-6")
 @pytest.mark.exhaustive
 def test_the_page_is_what_the_declarations_say():
     written = PAGE.read_text(encoding="utf-8").split(BEGIN)[1].split(END)[0].strip()
-    generated = page(native()).strip()
+    generated = page(native_backends()).strip()
     # All but the line of versions: another release that behaves the same changes nothing.
     assert written.splitlines()[1:] == generated.splitlines()[1:], "run python -m tools.dialects --write"
 
 
 def test_every_native_backend_is_described():
     prose = PAGE.read_text(encoding="utf-8").split(BEGIN)[0]
-    for backend in native():
+    for backend in native_backends():
         assert backend.name in prose
 
 
@@ -57,7 +57,7 @@ def test_a_cell_tells_a_variant_a_deviation_what_holds_and_what_is_not_offered()
     assert (
         declared_cell(find_rule("HEAD-1"), load("jax-nn"), {}) == "holds"
     )  # though its vectors have values of other depths
-    said = notes([deviating])
+    said = deviation_table([deviating])
     assert "| 1 | [ERR-6] | any scale is taken | numpy-portable; float16 | https://example.org/1 |" in said
 
 

@@ -18,13 +18,13 @@ from tools.findings import (
     FIELDS,
     Seen,
     index,
-    installed,
+    installed_version,
     last_seen,
     main,
+    observe,
     page,
-    read,
+    read_finding,
     report,
-    run,
 )
 
 FINDINGS = Path(__file__).parents[1] / "backends" / "findings"
@@ -48,7 +48,7 @@ DECLARED = list(declared())
 @pytest.mark.sample(20)
 def test_a_finding_still_shows(script, tmp_path):
     """Exit status 1 says that it does not: then the library has changed, and the declaration goes."""
-    if not installed(read(script)):
+    if not installed_version(read_finding(script)):
         pytest.skip(f"{script.parent.name} is not installed")
     if "torch.compile" in script.read_text(encoding="utf-8") and not can_compile():
         pytest.skip("needs a C++ compiler and the headers of Python")
@@ -79,7 +79,7 @@ def forked(script, told):
 def test_a_script_uses_the_library_alone_and_names_a_rule(script):
     text = script.read_text(encoding="utf-8")
     assert "attnspec" not in text
-    assert len(read(script).code.splitlines()) <= 40
+    assert len(read_finding(script).code.splitlines()) <= 40
     for rule_id in re.findall(r"\b[A-Z]+-\d+\b", text.split('"""')[1]):
         find_rule(rule_id)
 
@@ -98,7 +98,7 @@ def test_every_script_was_run_once():
     """Run it with the library installed: `python -m tools.findings --only LIBRARY`."""
     seen = last_seen(FINDINGS)
     assert set(seen) == {f"{path.parent.name}/{path.stem}" for path in SCRIPTS}
-    assert all(run.expected and run.got for run in seen.values())
+    assert all(last.expected and last.got for last in seen.values())
 
 
 FINDING = """\"\"\"NumPy: two is three (MASK-6).
@@ -123,12 +123,12 @@ def test_what_is_written_of_a_script(tmp_path):
     (tmp_path / "numpy").mkdir()
     script = tmp_path / "numpy" / "two.py"
     script.write_text(FINDING.format(known="no thread found", status=0))
-    finding = read(script)
+    finding = read_finding(script)
     assert (finding.rules, finding.text, finding.status) == (("MASK-6",), ("More about it.",), "new")
     assert finding.fields["Documentation"] == "says | nothing about it."
     assert set(finding.fields) < set(FIELDS)
-    version = installed(finding)
-    assert run(script, version) == Seen(version, "2", "3")
+    version = installed_version(finding)
+    assert observe(script, version) == Seen(version, "2", "3")
     seen = Seen(version, "2", "3")
     table = index([finding], {"numpy/two": seen})
     assert f"| numpy {version} |" in table

@@ -13,12 +13,13 @@ from attnspec.conformance.gallery.kills import FILE, Kill, broken_rule
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.suite import find, items
 from attnspec.conformance.verdict import Verdict
-from tools.diagnosis import SAMPLE
+from tools.diagnosis import SAMPLE, Counts, Naming, count, report
 from tools.gallery import Measurement, kills, page, read, store
 from tools.kill_matrix import (
     Finding,
     acquit,
     convict,
+    kills_by,
     matrix,
     problems,
     summary,
@@ -220,3 +221,21 @@ def test_an_error_of_the_judge_says_where_it_happened(monkeypatch):
     with pytest.raises(KeyError) as caught:
         convict(entry("inverted_polarity"), [find("softmax-002-float32")])
     assert "inverted_polarity by softmax-002-float32" in caught.value.__notes__[0]
+
+
+def test_an_entry_is_killed_by_any_case_that_its_step_changes():
+    case = find("masking-boolean-mask-keys-3-float32")
+    assert list(kills_by(["inverted_polarity", "no_shift"], [case])) == [
+        ("inverted_polarity", case.name, "MASK-1")
+    ]
+
+
+def test_right_and_wrong_names_of_the_diagnosis_are_counted():
+    counts = count([Naming("a", ("a", "b"), ("b",)), Naming("b", ("a",), ()), Naming("c", (), ())])
+    assert counts == Counts(3, rightly=0, several=1, nothing=1, wrongly={"b": ("a",)}, twins={"a": ("b",)})
+    assert report(counts).splitlines() == [
+        "diagnosis: 3 entries, 0 named rightly, 1 as one of several, 1 wrongly, 1 not named",
+        "without the entry itself: 1 named as another",
+        "b is named a",
+        "a is named b",
+    ]

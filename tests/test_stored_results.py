@@ -53,4 +53,4 @@ def test_a_whole_run_is_stored_and_a_part_is_not(tmp_path):
     (stored,) = (tmp_path / "into").iterdir()
     assert stored.name.endswith("-2026-01-31.jsonl.xz")
     (found,) = read([stored]).verdicts
-    assert found == replace(error, raised=replace(error.raised, file="torch/nn/f.py"))
+    assert found == replace(error, code="raised", raised=replace(error.raised, file="torch/nn/f.py"))

@@ -11,15 +11,15 @@ from attnspec.conformance.gallery import correct_entries, entry
 from attnspec.conformance.gallery.kills import Kill, read_kills
 from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.trace import gaps, lines, suite, traced, unneeded
+from attnspec.conformance.trace import gaps, rules_by_group, trace_lines, trace_rules, unneeded_vectors
 
 
 def test_there_is_no_gap():
-    assert gaps(traced({})) == []
+    assert gaps(trace_rules({})) == []
 
 
 def test_every_rule_is_traced_to_what_stands_for_it():
-    found = {one.rule: one for one in traced({"mine": ["MASK-6"], "other": []})}
+    found = {one.rule: one for one in trace_rules({"mine": ["MASK-6"], "other": []})}
     assert list(found) == [rule.id for rule in rules()]
     one = found["MASK-6"]
     assert one.chapter == "masking"
@@ -30,7 +30,7 @@ def test_every_rule_is_traced_to_what_stands_for_it():
 
 
 def test_what_is_missing_is_listed():
-    bare = replace(traced({})[0], cases=(), groups=(), entries=())
+    bare = replace(trace_rules({})[0], cases=(), groups=(), entries=())
     killed = {name: kill for name, kill in read_kills().items() if name != "no_shift"}
     killed["values_one_late"] = Kill("", quick=True)
     assert gaps([bare], killed) == [
@@ -43,23 +43,23 @@ def test_what_is_missing_is_listed():
 
 def test_a_group_without_a_rule_and_one_of_no_rule_are_gaps(monkeypatch):
     suites = {"masking: a": (), "masking: b": ("MASK-99",)}
-    monkeypatch.setattr("attnspec.conformance.trace.suite", lambda: suites)
+    monkeypatch.setattr("attnspec.conformance.trace.rules_by_group", lambda: suites)
     missing = gaps([], {})
     assert "masking: a: cites no rule" in missing
     assert "masking: b: cites MASK-99, which is not a rule" in missing
 
 
 def test_a_group_bears_on_the_rules_of_its_cases():
-    assert "DROP-1" in suite()["errors: option past every tile: dropout"]
+    assert "DROP-1" in rules_by_group()["errors: option past every tile: dropout"]
 
 
 def test_a_rule_is_written_in_a_line_or_whole():
-    one = next(one for one in traced({}) if one.rule == "HEAD-2")
-    assert len(lines(one, whole=False)) == 1
+    one = next(one for one in trace_rules({}) if one.rule == "HEAD-2")
+    assert len(trace_lines(one, whole=False)) == 1
     names = (
         "heads_left_over, any_number_of_key_heads_taken, fewer_value_heads_repeated, spare_key_heads_dropped"
     )
-    assert f"  gallery: {names}" in lines(one, whole=True)
+    assert f"  gallery: {names}" in trace_lines(one, whole=True)
 
 
 def test_the_command_lists_every_rule_and_ends_well():
@@ -75,7 +75,7 @@ def test_a_vector_that_no_entry_fails_is_not_needed(monkeypatch):
     monkeypatch.setattr("attnspec.conformance.trace.cases", lambda: (case,))
     for name, left in (("empty_rows_are_nan", []), ("softcap_without_effect", [case.id])):
         monkeypatch.setattr("attnspec.conformance.trace.wrong_entries", lambda name=name: (entry(name),))
-        assert unneeded() == left
+        assert unneeded_vectors() == left
 
 
 @pytest.mark.parametrize("name", [one.name for one in correct_entries()])

@@ -20,7 +20,7 @@ from attnspec.conformance.judge.expected import expected
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.run.untrusted import changed, planned, rows, unchanged
 from attnspec.conformance.suite import find
-from tools.cheats import CASES, cheats, trusted, untrusted
+from tools.cheats import CASES, cheats, judge_trusted, judge_untrusted
 
 CHEATS = Path(__file__).parent.parent / "examples" / "cheats"
 EACH = [*cheats(CHEATS)]
@@ -57,7 +57,7 @@ def answers(place, **options):
 @pytest.mark.parametrize("cheat", EACH, ids=lambda one: one.name)
 @pytest.mark.sample(6)
 def test_no_cheat_passes(cheat):
-    assert untrusted(cheat, CHEATS)
+    assert judge_untrusted(cheat, CHEATS)
 
 
 def test_the_table_has_every_cheat_and_none_that_passes():
@@ -71,7 +71,7 @@ def test_the_table_has_every_cheat_and_none_that_passes():
 
 @pytest.mark.parametrize("name", ["imported", "compares_nothing"])
 def test_a_cheat_passes_where_it_is_trusted(name):
-    assert trusted(next(one for one in EACH if one.name == name), CHEATS) == ""
+    assert judge_trusted(next(one for one in EACH if one.name == name), CHEATS) == ""
 
 
 def test_what_is_right_has_the_same_verdicts():

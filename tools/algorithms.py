@@ -54,16 +54,7 @@ def run(
     scale: float,
     output: str = "output",
 ) -> Array:
-    """Convert the inputs to the working precision, compute, and round the result once, an lse to its dtype.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from tools.algorithms import dense, run
-    >>> one = np.ones((1, 1), np.float16)
-    >>> run(dense, one, one, one, np.ones((1, 1), bool), scale=1.0)
-    array([[1.]], dtype=float16)
-    """
+    """Compute in the working precision, and round the result once, an lse to its dtype."""
     storage = query.dtype
     wide = (array.astype(FORMATS[str(storage)].working) for array in (query, key, value))
     with np.errstate(all="ignore"):  # a part may have no allowed key, and a fault may overflow

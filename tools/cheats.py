@@ -63,7 +63,7 @@ def cheats(folder: Path) -> Iterator[Cheat]:
                 yield Cheat(path.name, one.name, " ".join(does.split()))
 
 
-def trusted(cheat: Cheat, folder: Path) -> str:
+def judge_trusted(cheat: Cheat, folder: Path) -> str:
     """Judge a cheat by ``attnspec check``, as a trusted function; return what is found, empty if nothing."""
     with tempfile.TemporaryDirectory() as results:
         file = Path(results, "results.jsonl")
@@ -84,7 +84,7 @@ def trusted(cheat: Cheat, folder: Path) -> str:
         return text or f"exit status {run.returncode}"
 
 
-def untrusted(cheat: Cheat, folder: Path, seed: int = SEED) -> str:
+def judge_untrusted(cheat: Cheat, folder: Path, seed: int = SEED) -> str:
     """Judge a cheat as ``attnspec check --untrusted`` does; return what is found, empty if nothing."""
     names = [name.rpartition("-")[0] for name in CASES]
     wanted = [*names, *(f"{name}-changed" for name in names)]
@@ -139,11 +139,11 @@ def page(found: Sequence[tuple[Cheat, str, str]]) -> str:
 def main(folder: Path, names: tuple[str, ...], *, alone: bool, write: bool) -> None:
     """Judge the cheats in FOLDER. Fails if one passes without trust."""
     each = [one for one in cheats(folder) if not names or one.name in names]
-    ask = (lambda _cheat, _folder: "-") if alone else trusted
+    ask = (lambda _cheat, _folder: "-") if alone else judge_trusted
     found = []
     for one in each:
         home = folder.resolve()
-        found.append((one, ask(one, home), untrusted(one, home)))
+        found.append((one, ask(one, home), judge_untrusted(one, home)))
         click.echo(json.dumps([one.name, *found[-1][1:]]))
     if write:
         (folder / "README.md").write_text(page(found), encoding="utf-8", newline="\n")

@@ -42,16 +42,7 @@ class Sizes(NamedTuple):
 
 
 def sizes_of(arguments: Mapping[str, Any]) -> Sizes:
-    """Return the sizes of a call.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from tools.coverage import sizes_of
-    >>> query, key = np.ones((2, 6, 1, 4)), np.ones((2, 2, 9, 4))
-    >>> sizes_of({"query": query, "key": key, "value": key})
-    Sizes(batch=(2,), heads=6, key_heads=2, queries=1, keys=9, depth=4, value_depth=4)
-    """
+    """Return the sizes of a call."""
     query, key, value = (arguments[name].shape for name in ("query", "key", "value"))
     heads, key_heads = (shape[-3] if len(shape) > 2 else 1 for shape in (query, key))
     return Sizes(query[:-3], heads, key_heads, query[-2], key[-2], query[-1], value[-1])
@@ -245,17 +236,8 @@ PAIR_CLASSES: Mapping[str, Callable[[Sizes], bool]] = MappingProxyType(
 EDGES = (63, 64, 65, 127, 128, 129)
 
 
-def impossible(form: str, size_class: str) -> str:
-    """Return why no call can have a form and a size class, or an empty string.
-
-    Examples
-    --------
-    >>> from tools.coverage import impossible
-    >>> impossible("key_lengths of 2 batch axes", "three batch axes")
-    'the integers have 2 batch axes'
-    >>> impossible("query_lengths and mask", "one query, more than 128 keys")
-    'a length or a causal mask leaves a single query nothing that the other source could take away'
-    """
+def why_impossible(form: str, size_class: str) -> str:
+    """Return why no call can have a form and a size class, or an empty string."""
     words = {"two": 2, "three": 3}
     asked = words.get(size_class.partition(" batch axes")[0])
     if asked and form.endswith("batch axes") and f"of {asked} " not in form:
@@ -274,32 +256,17 @@ def calls_of(items: Iterable[Item]) -> Iterator[Case]:
                 yield case
 
 
-def covered(items: Iterable[Item]) -> set[tuple[str, str, str]]:
-    """Return the combinations that the calls of some items have, in the form of `missing`.
-
-    Examples
-    --------
-    >>> from tools.coverage import covered
-    >>> from attnspec.conformance.suite import items
-    >>> made = items(names=["errors-option-of-every-size-mask-1-float32"])
-    >>> ("mask", "batch past 4", "float32") in covered(made)
-    True
-    """
+def covered_forms(items: Iterable[Item]) -> set[tuple[str, str, str]]:
+    """Return the combinations that the calls of some items have, in the form of `missing`."""
     return {one for case in calls_of(items) for one in _met(case)}
 
 
-def missing(items: Iterable[Item]) -> list[tuple[str, str, str]]:
+def missing_forms(items: Iterable[Item]) -> list[tuple[str, str, str]]:
     """List what no call has: a form of an option, a size class, and ``float32`` or ``half``.
 
     Pairs of sources of masking and the edges of tiles are listed in the same way.
-
-    Examples
-    --------
-    >>> from tools.coverage import missing
-    >>> ("mask", "keys past 64", "half") in missing([])
-    True
     """
-    found = covered(items)
+    found = covered_forms(items)
     return sorted(one for one in _wanted() if one not in found)
 
 
@@ -310,7 +277,7 @@ def _wanted() -> Iterator[tuple[str, str, str]]:
     for forms, classes in ((FORMS, SIZE_CLASSES), (pairs, PAIR_CLASSES)):
         for form in forms:
             for size_class in classes:
-                if not impossible(form, size_class):
+                if not why_impossible(form, size_class):
                     yield from ((form, size_class, kind) for kind in ("float32", "half"))
     for edge in EDGES:
         for name in ("query_lengths", "key_lengths", "query_offset", "window, left", "window, right"):

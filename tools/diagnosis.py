@@ -87,14 +87,7 @@ def diagnose(names: Sequence[str], *, workers: int = 2) -> list[Naming]:
 
 
 def count(found: Sequence[Naming]) -> Counts:
-    """Count how many are named rightly and how many wrongly.
-
-    Examples
-    --------
-    >>> from tools.diagnosis import Naming, count
-    >>> count([Naming("a", ("a", "b"), ("b",)), Naming("b", ("a",), ())])
-    Counts(entries=2, rightly=0, several=1, nothing=0, wrongly={'b': ('a',)}, twins={'a': ('b',)})
-    """
+    """Count how many are named rightly and how many wrongly."""
     return Counts(
         entries=len(found),
         rightly=sum(one.named == (one.entry,) for one in found),
@@ -106,16 +99,7 @@ def count(found: Sequence[Naming]) -> Counts:
 
 
 def report(found: Counts) -> str:
-    """Say how many are named rightly and how many wrongly.
-
-    Examples
-    --------
-    >>> from tools.diagnosis import Counts, report
-    >>> print(report(Counts(2, rightly=1, several=0, nothing=1, wrongly={}, twins={"b": ("a",)})))
-    diagnosis: 2 entries, 1 named rightly, 0 as one of several, 0 wrongly, 1 not named
-    without the entry itself: 1 named as another
-    b is named a
-    """
+    """Say how many are named rightly and how many wrongly."""
     named = f"{found.rightly} named rightly, {found.several} as one of several, {len(found.wrongly)} wrongly"
     lines = [
         f"diagnosis: {found.entries} entries, {named}, {found.nothing} not named",

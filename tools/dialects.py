@@ -39,7 +39,12 @@ A call that a backend does not offer has an empty cell. `raises`: the library do
 def page(backends: Sequence[Backend]) -> str:
     """Return the generated part of the page: versions, the table, and the list of deviations."""
     versions = dict.fromkeys(f"{backend.library} {backend.version}" for backend in backends)
-    parts = [f"Verified on {', '.join(versions)}.", declarations_table(backends), _HEADING, notes(backends)]
+    parts = [
+        f"Verified on {', '.join(versions)}.",
+        declarations_table(backends),
+        _HEADING,
+        deviation_table(backends),
+    ]
     parts += [_GRADIENTS, gradient_table([one for one in backends if one.function("attention_vjp")])]
     return "\n\n".join(parts) + "\n"
 
@@ -78,7 +83,7 @@ def is_offered(rule: Rule, backend: Backend) -> bool:
     return any(_takes(backend, rule, case) for case in cases() if rule.id in case.rules)
 
 
-def notes(backends: Sequence[Backend]) -> str:
+def deviation_table(backends: Sequence[Backend]) -> str:
     """Return the table of deviations, with the backends and the script that shows each."""
     lines = ["| | rule | what happens instead | where | shown by |", "| --- | --- | --- | --- | --- |"]
     for deviation, number in _numbers(backends).items():
@@ -92,7 +97,7 @@ def notes(backends: Sequence[Backend]) -> str:
     return "\n".join(lines)
 
 
-def native() -> list[Backend]:
+def native_backends() -> list[Backend]:
     """Load every backend with a declaration. The portable backends have none."""
     return [backend for backend in map(load, NAMES) if backend.dialect or backend.deviations]
 
@@ -317,7 +322,7 @@ def main(files: tuple[Path, ...], *, write: bool) -> None:
         results = read(files)
         part, generated = "results", f"{headlines(results)}\n\n{results_table(results)}"
     else:
-        part, generated = "declarations", page(native())
+        part, generated = "declarations", page(native_backends())
     if write:
         text = PAGE.read_text(encoding="utf-8")
         PAGE.write_text(cited(replace_part(text, part, generated)), encoding="utf-8")

@@ -262,16 +262,7 @@ def _best(own: Sequence[Trial]) -> str:
 
 
 def markdown(table: Table) -> str:
-    """Write a table as Markdown.
-
-    Examples
-    --------
-    >>> from rich.table import Table
-    >>> from tools.evidence import markdown
-    >>> print(markdown(Table("rule", "level")))
-    | rule | level |
-    | --- | --- |
-    """
+    """Write a table as Markdown."""
     columns = [list(column.cells) for column in table.columns]
     head = [str(column.header) for column in table.columns]
     rows = [head, ["---"] * len(head), *map(list, zip(*columns, strict=True))]

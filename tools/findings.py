@@ -79,7 +79,7 @@ class Finding:
         return "known" if "https://" in known else "new"
 
 
-def read(path: Path) -> Finding:
+def read_finding(path: Path) -> Finding:
     """Read a script."""
     source = path.read_text(encoding="utf-8")
     name = f"{path.parent.name}/{path.stem}"
@@ -100,14 +100,14 @@ def read(path: Path) -> Finding:
     return Finding(name, title.rstrip("."), tuple(text), fields, code)
 
 
-def installed(finding: Finding) -> str:
+def installed_version(finding: Finding) -> str:
     """Return the version of the library of a finding, or an empty string if it is not installed."""
     # A module may have another name than its package, as paddle of paddlepaddle.
     packages = metadata.packages_distributions().get(finding.library, [])
     return metadata.version(packages[0]) if packages else ""
 
 
-def run(path: Path, version: str) -> Seen:
+def observe(path: Path, version: str) -> Seen:
     """Run a script, which exits with 0 while it shows the finding and with 1 if it does not."""
     done = subprocess.run(  # noqa: S603 - our own script
         [sys.executable, "-W", "ignore", str(path)],
@@ -193,13 +193,13 @@ def _cell(text: str) -> str:
 def main(only: str, *, no_run: bool) -> None:
     """Run the scripts of installed libraries, and write the pages of all findings."""
     paths = sorted(FOLDER.glob("*/*.py"))
-    findings = [read(path) for path in paths]
+    findings = [read_finding(path) for path in paths]
     seen = last_seen(FOLDER)
     for path, finding in zip(paths, findings, strict=True):
-        version = installed(finding)
+        version = installed_version(finding)
         if no_run or not version or (only and finding.library != only):
             continue
-        seen[finding.name] = run(path, version)
+        seen[finding.name] = observe(path, version)
         if not seen[finding.name].shows:
             click.echo(f"{finding.name}: {finding.library} {version} shows it no longer")
     kept = {finding.name: asdict(seen[finding.name]) for finding in findings if finding.name in seen}

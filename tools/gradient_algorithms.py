@@ -18,9 +18,9 @@ from tools.gradient_calls import (
     Call,
     Forward,
     Product,
-    finished,
     forward,
-    prepared,
+    prepare_call,
+    round_gradients,
     scores,
 )
 
@@ -75,12 +75,12 @@ def backward(
     if not scaled_first:
         found |= {name: found[name] * scale for name in ("d_query", "d_key")}
     found["d_sinks"] = np.exp(call.sink - np.where(np.isfinite(left.lse), left.lse, 0)) * (call.h - row_sums)
-    return finished(call, found)
+    return round_gradients(call, found)
 
 
 def all_stored(call: Call) -> dict[str, Array]:
     """Compute everything in the dtype of the inputs."""
-    return backward(prepared(call.given, call.dtype, call.storage.type))
+    return backward(prepare_call(call.given, call.dtype, call.storage.type))
 
 
 def _weights(
@@ -125,7 +125,7 @@ def division_last(call: Call) -> dict[str, Array]:
         "d_scores": t,
         "d_sinks": of_sink * d_total,
     }
-    return finished(call, found)
+    return round_gradients(call, found)
 
 
 def _parts(count: int, size: int) -> list[slice]:
@@ -161,19 +161,10 @@ class Backward:
 
 
 def run(one: Backward, arguments: Mapping[str, Any]) -> dict[str, Array]:
-    """Convert the inputs to the working precision, and compute the gradients.
-
-    Examples
-    --------
-    >>> from tools.gradient_algorithms import BACKWARDS, run
-    >>> from tools.gradient_calls import problem
-    >>> given = problem("plain", (1, 2, 1, 3, 5, 4, 4), "bfloat16", 0)
-    >>> {name: str(x.dtype) for name, x in run(BACKWARDS["dense"], given.arguments).items()}
-    {'d_query': 'bfloat16', 'd_key': 'bfloat16', 'd_value': 'bfloat16'}
-    """
+    """Convert the inputs to the working precision, and compute the gradients."""
     dtype = str(arguments["query"].dtype)
     with np.errstate(all="ignore"):  # a row may have no allowed key, and a fault may overflow
-        return one.function(prepared(arguments, dtype, numpy_dtype(FORMATS[dtype].working).type))
+        return one.function(prepare_call(arguments, dtype, numpy_dtype(FORMATS[dtype].working).type))
 
 
 def multiplied_in_order(left: Array, right: Array) -> Array:

@@ -78,7 +78,7 @@ class Forward:
     lse: Array
 
 
-def prepared(arguments: Mapping[str, Any], dtype: str, working: Any) -> Call:
+def prepare_call(arguments: Mapping[str, Any], dtype: str, working: Any) -> Call:
     """Convert the arguments to a working precision."""
     query, key, value, g = (arguments[n].astype(working) for n in ("query", "key", "value", "d_output"))
     group = query.shape[1] // key.shape[1]
@@ -133,7 +133,7 @@ def forward(
     return Forward(weights, output, rounded(np.log(total) + top, call.lse))
 
 
-def finished(call: Call, found: Mapping[str, Array], *, narrow: bool = True) -> dict[str, Array]:
+def round_gradients(call: Call, found: Mapping[str, Array], *, narrow: bool = True) -> dict[str, Array]:
     """Sum over the heads of a group and over the axes along which a bias was broadcast, and round once."""
     shared = call.given["key"].shape[1]
     gradients = {"d_query": found["d_query"]}
@@ -151,18 +151,8 @@ def finished(call: Call, found: Mapping[str, Array], *, narrow: bool = True) -> 
 
 
 def exact(arguments: Mapping[str, Any], dtype: str) -> dict[str, Array]:
-    """Compute the gradients in the longest format that NumPy has, straight from the formulas.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from tools.gradient_calls import exact
-    >>> one = np.ones((1, 1, 1, 1))
-    >>> {name: float(x[0, 0, 0, 0]) for name, x in exact(dict.fromkeys(
-    ...     ("query", "key", "value", "d_output"), one), "float64").items()}
-    {'d_query': 0.0, 'd_key': 0.0, 'd_value': 1.0}
-    """
-    call = prepared(arguments, dtype, np.longdouble)
+    """Compute the gradients in the longest format that NumPy has, straight from the formulas."""
+    call = prepare_call(arguments, dtype, np.longdouble)
     s, slope = scores(call, call.query, call.key)
     s = np.where(call.allowed, s, -np.inf)
     top = np.maximum(s.max(axis=-1, keepdims=True, initial=-np.inf), call.sink)
@@ -180,7 +170,7 @@ def exact(arguments: Mapping[str, Any], dtype: str) -> dict[str, Array]:
         "d_scores": t,
         "d_sinks": divided(np.exp(call.sink - top), total) * (call.h - delta),
     }
-    return finished(call, found, narrow=False)
+    return round_gradients(call, found, narrow=False)
 
 
 #: Arguments of a call, before they are rounded to a dtype.
@@ -227,15 +217,7 @@ class Problem:
 
 
 def problem(dataset: str, size: tuple[int, ...], dtype: str, seed: int) -> Problem:
-    """Draw a problem. The same arguments give the same problem on every machine.
-
-    Examples
-    --------
-    >>> from tools.gradient_calls import problem
-    >>> given = problem("sinks", (1, 4, 2, 3, 5, 8, 6), "float16", 0).arguments
-    >>> {name: x.shape for name, x in given.items() if name in ("key", "d_output", "sinks")}
-    {'key': (1, 2, 5, 8), 'd_output': (1, 4, 3, 6), 'sinks': (4,)}
-    """
+    """Draw a problem. The same arguments give the same problem on every machine."""
     drawn = DATASETS[dataset](np.random.default_rng([seed, crc32(dataset.encode()), *size]), *size)
     of_lse = numpy_dtype(FORMATS[dtype].lse)
     dtypes = {"d_lse": of_lse, "sinks": of_lse}

@@ -12,7 +12,7 @@ from tools import units
 from tools.algorithms import Array, rounded, sequential
 from tools.faults import truncated
 from tools.gradient_algorithms import Backward, backward, multiplied_on_units
-from tools.gradient_calls import Call, finished, forward, prepared, scores
+from tools.gradient_calls import Call, forward, prepare_call, round_gradients, scores
 
 #: The steps of a backward pass that a fault changes, by name.
 Steps = Mapping[str, Callable[..., Array]]
@@ -41,7 +41,7 @@ def stepwise(call: Call, steps: Steps) -> dict[str, Array]:
     }
     if "heads" in steps:
         found |= {name: _first_of_group(call, found[name], steps["heads"]) for name in ("d_key", "d_value")}
-    gradients = finished(call, found, narrow=False)
+    gradients = round_gradients(call, found, narrow=False)
     if "result" in steps:
         gradients |= {name: steps["result"](gradients[name]) for name in ("d_query", "d_key", "d_value")}
     return {name: x.astype(call.given[name[2:]].dtype) for name, x in gradients.items()}
@@ -109,7 +109,7 @@ def _rough(s: Array, lse: Array) -> Array:
 
 
 def _in_float32(call: Call) -> dict[str, Array]:
-    found = backward(prepared(call.given, call.dtype, np.float32))
+    found = backward(prepare_call(call.given, call.dtype, np.float32))
     return {name: x.astype(call.given[name[2:]].dtype) for name, x in found.items()}
 
 

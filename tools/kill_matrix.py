@@ -203,14 +203,6 @@ def kills_elsewhere(names: Iterable[str]) -> Iterator[tuple[str, str, str]]:
 
     The cases of the ordinary run come first, in a fixed random order, because neighbours kill the same
     entries. Then come those of ``--sizes`` with little work, the least first.
-
-    Examples
-    --------
-    >>> from tools.kill_matrix import kills_by
-    >>> from attnspec.conformance.suite import find
-    >>> case = find("masking-boolean-mask-keys-3-float32")
-    >>> list(kills_by(["inverted_polarity", "no_shift"], [case]))
-    [('inverted_polarity', 'masking-boolean-mask-keys-3-float32', 'MASK-1')]
     """
     left = list(names)
     ordinary = list(items())

@@ -224,14 +224,7 @@ def operator() -> str:
 
 
 def pictures() -> dict[str, str]:
-    """Draw all pictures, and return them by file name.
-
-    Examples
-    --------
-    >>> from tools.pictures import pictures
-    >>> sorted(pictures())[:2]
-    ['causal.svg', 'lengths.svg']
-    """
+    """Draw all pictures, and return them by file name."""
     drawn = {f"{name}.svg": masks(picture) for name, picture in MASKS.items()}
     return drawn | {"operator.svg": operator()}
 

@@ -20,16 +20,8 @@ from attnspec.conformance.results_file import runs_of
 from attnspec.conformance.verdict import Verdict
 
 
-def why_not(run: Run, subject: Subject) -> str:
-    """Return why a run of a backend is not stored. Empty if it is whole.
-
-    Examples
-    --------
-    >>> from tools.store_results import why_not
-    >>> from attnspec.conformance.results import Header, Run, Subject
-    >>> why_not(Run(Header("1", "quick")), Subject("numpy", "numpy", "2.4"))
-    'expected a run of the whole suite, got quick'
-    """
+def rejection(run: Run, subject: Subject) -> str:
+    """Return why a run of a backend is not stored. Empty if it is whole."""
     if run.header.part != "whole":
         return f"expected a run of the whole suite, got {run.header.part}"
     if run.header.seed is not None:
@@ -64,7 +56,7 @@ def main(files: tuple[Path, ...], into: Path, date: str | None) -> None:
         day = date or f"{datetime.fromtimestamp(path.stat().st_mtime, UTC):%Y-%m-%d}"
         for run in runs_of(path):
             for subject in run.subjects:
-                if problem := why_not(run, subject):
+                if problem := rejection(run, subject):
                     click.echo(f"left out: {subject.name} in {path.name}: {problem[:200]}")
                     continue
                 target = into / f"{slug_of(subject.name)}-{slug_of(subject.version)}-{day}.jsonl.xz"

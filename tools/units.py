@@ -77,15 +77,7 @@ def multiplied(pairs: list[tuple[Array, Array]], *, block: int, digits: int) -> 
 
 
 def aligned_sum(terms: Array, digits: int) -> Array:
-    """Add over the last axis as in Fasi et al.: align to the largest term, truncate, add, and truncate.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from tools.units import aligned_sum
-    >>> float(aligned_sum(np.array([1.0, 2.0**-24, 2.0**-24, 2.0**-24]), 24))
-    1.0
-    """
+    """Add over the last axis as in Fasi et al.: align to the largest term, truncate, add, and truncate."""
     largest = np.abs(terms).max(axis=-1)
     spacing = np.ldexp(1.0, np.frexp(np.where(largest == 0, 1, largest))[1] - digits)
     exact = (np.trunc(terms / spacing[..., None]) * spacing[..., None]).sum(axis=-1)
@@ -155,15 +147,7 @@ Round = Callable[[Array], Array]
 
 
 def to_nearest(x: Array, name: str = "float8_e4m3fn") -> Array:
-    """Round to a format of 8 bits, to nearest, and saturate.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from tools.units import to_nearest
-    >>> to_nearest(np.array([17.0, 19.0, 500.0, 2.0**-10], np.float32)).tolist()
-    [16.0, 20.0, 448.0, 0.0]
-    """
+    """Round to a format of 8 bits, to nearest, and saturate."""
     short: Array = np.minimum(x, np.float32(_LARGEST[name])).astype(getattr(ml_dtypes, name))
     return short.astype(np.float32)
 

@@ -13,14 +13,20 @@ import click
 )
 def trace(rule_ids: tuple[str, ...], *, no_backends: bool, needed: bool) -> None:
     """Trace each rule to its vectors, groups, gallery entries and backends; fail on gaps."""
-    from attnspec.conformance.trace import deviating, gaps, lines, traced, unneeded
+    from attnspec.conformance.trace import (
+        declared_deviations,
+        gaps,
+        trace_lines,
+        trace_rules,
+        unneeded_vectors,
+    )
 
-    found = traced({} if no_backends else deviating())
+    found = trace_rules({} if no_backends else declared_deviations())
     chosen = [one for one in found if not rule_ids or one.rule in {name.upper() for name in rule_ids}]
-    click.echo("\n".join(text for one in chosen for text in lines(one, whole=bool(rule_ids))))
+    click.echo("\n".join(text for one in chosen for text in trace_lines(one, whole=bool(rule_ids))))
     missing = gaps(found) if not rule_ids else []
     for text in missing:
         click.echo(f"gap: {text}")
-    for case in unneeded() if needed else ():
+    for case in unneeded_vectors() if needed else ():
         click.echo(f"no entry needs: {case}")
     sys.exit(bool(missing))

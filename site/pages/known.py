@@ -12,8 +12,7 @@ from attnspec.conformance.gallery.entry import Entry
 from attnspec.conformance.gallery.kills import Kill, read_kills
 from attnspec.conformance.suite import groups, items
 from attnspec.conformance.suite.group import Group
-from tools.findings import Finding, Seen, last_seen
-from tools.findings import read as read_finding
+from tools.findings import Finding, Seen, last_seen, read_finding
 
 
 @dataclass(frozen=True)

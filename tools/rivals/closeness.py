@@ -22,16 +22,6 @@ def close(
     """Require that each element is off by at most ``absolute + relative * |expected|``.
 
     The expected output is that of plain arithmetic in the dtype of the inputs, unless `exact` is given.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from tools.rivals.closeness import close
-    >>> from tools.rivals.rival import Trial
-    >>> one = np.ones((1, 1), np.float32)
-    >>> trial = Trial({"query": one, "key": one, "value": one})
-    >>> close(0.01, 0.01)((one * 1.01,), trial), close(0.01, 0.01)((one * 1.03,), trial)
-    (True, False)
     """
 
     def compared(one: Array, other: Array) -> bool:
@@ -143,16 +133,7 @@ def arrays(
     *,
     distribution: Any = normal,
 ) -> dict[str, NDArray[Any]]:
-    """Draw query, key and value. A shape that is not given is that of the array before.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from tools.rivals.closeness import arrays
-    >>> drawn = arrays(np.random.default_rng(0), np.float32, (4, 8), (6, 8))
-    >>> [array.shape for array in drawn.values()]
-    [(4, 8), (6, 8), (6, 8)]
-    """
+    """Draw query, key and value. A shape that is not given is that of the array before."""
     key = key or query
     shapes = {"query": query, "key": key, "value": value or key}
     return {name: distribution(rng, shape, dtype) for name, shape in shapes.items()}

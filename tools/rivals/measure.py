@@ -63,14 +63,6 @@ def judge_by(rivals: Sequence[Rival], subjects: Iterable[Subject]) -> dict[str, 
 
     Calls that have an argument which a subject does not take are left out for this subject. If all results so
     far have the bits of the correct implementation, a repeated trial is taken to have them too.
-
-    Examples
-    --------
-    >>> from tools.rivals.frameworks import KERNELBENCH
-    >>> from tools.rivals.measure import judge_by
-    >>> from tools.rivals.subjects import subject
-    >>> judge_by(KERNELBENCH[1:], [subject("inverted_polarity")])["KernelBench, float32"]
-    {'inverted_polarity': Judged(accepted=True, off=False)}
     """
     found: dict[str, dict[str, Judged]] = {rival.name: {} for rival in rivals}
     with np.errstate(all="ignore"), warnings.catch_warnings():

@@ -105,16 +105,7 @@ def recorded() -> Iterator[tuple[Callable[..., Any], set[str]]]:
 
 
 def steps_of(given: Given) -> frozenset[str]:
-    """Return the steps that the reference runs for a call.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from tools.rivals.subjects import steps_of
-    >>> one = np.ones((1, 1))
-    >>> {"attend", "backward"} & steps_of({"query": one, "key": one, "value": one})
-    {'attend'}
-    """
+    """Return the steps that the reference runs for a call."""
     with recorded() as (attention, called):
         attention(**given)
         return frozenset(called)
