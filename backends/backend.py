@@ -135,7 +135,7 @@ class Backend:
     def has(self, operation: str, argument: str) -> bool:
         """Whether the backend has the operation and its function takes the argument."""
         function = self.function(operation)
-        return function is not None and argument in _parameters(function)
+        return function is not None and argument in parameters(function)
 
     def to_library(self, array: NDArray[Any]) -> Any:
         """Copy an array into the library."""
@@ -214,7 +214,7 @@ def with_declarations_noted(backend: Backend) -> Backend:
     return replace(backend, notes=(*backend.notes, *said)) if said else backend
 
 
-def _parameters(function: Callable[..., Any]) -> frozenset[str]:
+def parameters(function: Callable[..., Any]) -> frozenset[str]:
     """Return the parameter names of a function; cached, because every call needs them."""
     try:
         return _known_parameters(function)

@@ -174,9 +174,11 @@ class Run:
         known = {verdict.case for verdict in self.verdicts if verdict.backend == subject.name}
         return tuple(case for case in self.header.cases if case not in known)
 
-    def add(self, thing: Subject | Verdict | Footer) -> None:
-        """Add a line that follows the header. The last line about a subject applies."""
-        if isinstance(thing, Subject):
+    def add(self, thing: Header | Subject | Verdict | Footer) -> None:
+        """Add a line. The last header and the last line about a subject apply."""
+        if isinstance(thing, Header):
+            self.header = thing
+        elif isinstance(thing, Subject):
             self.subjects = [*(one for one in self.subjects if one.name != thing.name), thing]
         elif isinstance(thing, Verdict):
             self.verdicts.append(thing)

@@ -16,6 +16,8 @@ OPEN_LEFT, OPEN_RIGHT = "open on the left", "open on the right"
 LARGE = "large scores"
 #: A call whose result is judged in some rows, because the numbers of all rows differ.
 ARBITRARY = "arbitrary numbers"
+#: How the names of groups of sized cases begin. A group of the suite may begin with the word.
+SIZED_GROUPS = "sizes: "
 #: How traits of sizes begin, and what is in them.
 MORE_THAN, NOT_A_MULTIPLE = "more than ", " not a multiple of "
 

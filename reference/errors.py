@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, is_array_api_obj
 
-from attnspec.reference.budget.formats import FORMATS
+from attnspec.dtypes import FORMATS
 from attnspec.reference.call import Array, Call
 
 #: Larger integers could overflow when positions are added.

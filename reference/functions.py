@@ -1,7 +1,8 @@
 """The operations as functions of arrays of any library."""
 
 from collections.abc import Callable, Mapping
-from inspect import signature
+from functools import cache
+from inspect import Signature, signature
 from types import MappingProxyType
 from typing import Any
 
@@ -23,30 +24,23 @@ from attnspec.reference.call import STEPS, Call, Step, Steps
 from attnspec.reference.errors import described, need
 from attnspec.reference.frequencies import rotary_frequencies, rotary_frequencies_of
 from attnspec.reference.gradients import attention_vjp, attention_vjp_of
-from attnspec.reference.gradients_of_companions import (
-    merge_partials_vjp,
-    merge_partials_vjp_of,
+from attnspec.reference.gradients_of_companions import merge_partials_vjp, merge_partials_vjp_of
+from attnspec.reference.gradients_of_multi_head import (
     multi_head_attention_vjp,
     multi_head_attention_vjp_of,
-    rotary_vjp,
-    rotary_vjp_of,
 )
-from attnspec.reference.gradients_of_forms import (
+from attnspec.reference.gradients_of_packing import packed_attention_vjp, packed_attention_vjp_of
+from attnspec.reference.gradients_of_positions import rotary_vjp, rotary_vjp_of
+from attnspec.reference.gradients_of_sparsity import (
     block_sparse_attention_vjp,
     block_sparse_attention_vjp_of,
     listed_attention_vjp,
     listed_attention_vjp_of,
-    packed_attention_vjp,
-    packed_attention_vjp_of,
 )
 from attnspec.reference.heads import merge_heads, merge_heads_of, split_heads, split_heads_of
 from attnspec.reference.latent import latent_attention, latent_attention_of
-from attnspec.reference.multi_head import (
-    multi_head_attention,
-    multi_head_attention_of,
-    self_attention,
-    self_attention_of,
-)
+from attnspec.reference.low_precision import low_precision_attention, low_precision_attention_of
+from attnspec.reference.multi_head import multi_head_attention, multi_head_attention_of
 from attnspec.reference.packing import packed_attention, packed_attention_of
 from attnspec.reference.paging import paged_attention, paged_attention_of
 from attnspec.reference.positions import rotary, rotary_of
@@ -57,12 +51,7 @@ from attnspec.reference.quantization import (
     dequantize_blocks_of,
     dequantize_of,
 )
-from attnspec.reference.quantized_attention import (
-    low_precision_attention,
-    low_precision_attention_of,
-    quantized_attention,
-    quantized_attention_of,
-)
+from attnspec.reference.quantized_attention import quantized_attention, quantized_attention_of
 from attnspec.reference.scores import scores, scores_of
 from attnspec.reference.seeded_dropout import (
     seeded_dropout_attention,
@@ -70,6 +59,7 @@ from attnspec.reference.seeded_dropout import (
     seeded_dropout_attention_vjp,
     seeded_dropout_attention_vjp_of,
 )
+from attnspec.reference.self_attention import self_attention, self_attention_of
 from attnspec.reference.sparsity import (
     block_sparse_attention,
     block_sparse_attention_of,
@@ -171,14 +161,16 @@ def functions(
     )
 
 
-def _function(public: Step, operation: Step, steps: Steps) -> Step:
+@cache
+def _canonical(public: Step) -> Signature:
+    """Return the signature of an operation; cached, because each entry of the gallery has every operation."""
     known = signature(public)
-    canonical = known.replace(
-        parameters=[
-            each.replace(annotation=Any) for each in known.parameters.values() if each.name != "dtype"
-        ],
-        return_annotation=Any,
-    )
+    parameters = [each.replace(annotation=Any) for each in known.parameters.values() if each.name != "dtype"]
+    return known.replace(parameters=parameters, return_annotation=Any)
+
+
+def _function(public: Step, operation: Step, steps: Steps) -> Step:
+    canonical = _canonical(public)
     first = OPERATIONS[public.__name__].arrays[0]
 
     def run(*arrays: Any, **options: Any) -> Any:

@@ -4,12 +4,14 @@ It writes the pages as Markdown, calls Sphinx, adds the pages of results, and ch
 """
 
 import argparse
+import base64
+import hashlib
 import json
+import re
 import shutil
-import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -21,100 +23,112 @@ from pages.cases import cases  # noqa: E402
 from pages.chapters import chapters, guides, terms_of  # noqa: E402
 from pages.findings import findings  # noqa: E402
 from pages.front import front  # noqa: E402
-from pages.gallery import gallery  # noqa: E402
-from pages.known import Known, gathered  # noqa: E402
-from pages.libraries import libraries, stored  # noqa: E402
+from pages.gallery import gallery, pictures  # noqa: E402
+from pages.known import Known, known_of  # noqa: E402
+from pages.libraries import libraries  # noqa: E402
 from pages.links import addresses  # noqa: E402
 from pages.operations import operations  # noqa: E402
-from pages.page import Name, Part, joined  # noqa: E402
-from pages.pictures import pictures  # noqa: E402
+from pages.page import Part, joined  # noqa: E402
 from pages.rules import rules  # noqa: E402
-from pages.words import with_words  # noqa: E402
+from pages.search import names_script, with_words  # noqa: E402
 
 from attnspec.backends.names import library_of  # noqa: E402
+from attnspec.conformance.render.html.column import Column  # noqa: E402
+from attnspec.conformance.render.html.folder import files, read_columns  # noqa: E402
+from attnspec.conformance.render.html.page import POLICY, Links, Page, render  # noqa: E402
 
 
-def everything(known: Known, stored_in: Path, *, results: bool) -> Part:
+def everything(known: Known) -> Part:
     """Make all pages, names and files."""
-    files: dict[str, str | Path] = {}
-    address = addresses(known.root, tuple(known.rules.values()), files, results=results)
-    standing = stored(stored_in)
+    copied: dict[str, str | Path] = {}
+    address = addresses(known.root, tuple(known.rules.values()), copied, results=bool(known.columns))
     parts = [
         chapters(known, address),
         guides(known, address),
-        rules(known, address, standing, results=results),
+        rules(known, address),
         operations(known),
         cases(known),
         gallery(known),
         findings(known),
-        libraries(known, standing, results=results),
+        libraries(known),
         pictures(known),
-        front(known, results=results),
+        front(known),
     ]
-    whole = joined([*parts, Part(files=files)])
+    whole = joined([*parts, Part(files=copied)])
     return replace(whole, names=with_words(whole.names, terms_of(known)))
 
 
-def write(part: Part, source: Path) -> None:
-    """Write the pages and files into the folder that Sphinx reads."""
-    shutil.rmtree(source, ignore_errors=True)
+def write_sources(out: Path, columns: Sequence[Column] = ()) -> Part:
+    """Write the pages that Sphinx reads into `source`, and the other files beside its pages into `html`."""
+    part = everything(known_of(HERE.parent, tuple(columns)))
+    source, html = out / "source", out / "html"
+    for folder in (source, html):
+        shutil.rmtree(folder, ignore_errors=True)
     for page in part.pages:
-        path = source / f"{page.path}.md"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page.text, encoding="utf-8")
-    for name, thing in part.files.items():
-        if name.startswith("spec/pictures/") and isinstance(thing, Path):
-            _put(source / name, thing)
-    names = [asdict(name) for name in part.names]
-    (source / "names.json").write_text(json.dumps(names), encoding="utf-8")
+        _put(source / f"{page.path}.md", page.text)
+    for name, content in part.files.items():
+        _put((source if name.startswith("spec/pictures/") else html) / name, content)
+    _put(source / "names.json", json.dumps([asdict(name) for name in part.names]))
+    _put(html / "_static" / "names.js", names_script(part.names))
+    return part
 
 
-def write_files(part: Part, html: Path) -> None:
-    """Write the other files beside the pages that Sphinx made."""
-    for name, thing in part.files.items():
-        if not name.startswith("spec/pictures/"):
-            _put(html / name, thing)
-    (html / "_static" / "names.js").write_text(names_script(part.names), encoding="utf-8")
+def make_html(out: Path, columns: Sequence[Column]) -> int:
+    """Let Sphinx make the pages, and those of results in the same shell. Return its exit status."""
+    from sphinx.application import Sphinx
+    from sphinx.util.docutils import docutils_namespace, patch_docutils
 
-
-def names_script(names: Sequence[Name]) -> str:
-    """Return the script that gives the search its names."""
-    rows = [
-        [name.kind, name.name, name.title, name.address, "|".join(name.words), name.text] for name in names
-    ]
-    text = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
-    return f"attnspecNames([\n{text}\n]);\n"
-
-
-def has_results(stored_in: Path) -> bool:
-    """Whether the installed package makes pages of results, and some are stored."""
-    try:
-        import attnspec.conformance.render.html  # noqa: F401 - only whether it is there
-    except ImportError:
-        return False
-    return any(stored_in.glob("*.jsonl.xz"))
-
-
-def write_results(stored_in: Path, html: Path) -> None:
-    """Write the pages of the stored results."""
-    from attnspec.conformance.render import html as pages
-
-    pages.write(
-        sorted(stored_in.glob("*.jsonl.xz")),
-        html / "results",
-        rule_page=lambda rule: f"../rules/{rule}.html",
-        finding_page=lambda name: f"../findings/{name.replace('/', '.html#')}",
-        library_page=lambda library: f"../libraries/{library_of(library)}.html",
-        home="../index.html",
+    html = out / "html"
+    folder = html / "results"
+    links = Links(
+        rule=lambda rule: f"../rules/{rule}.html",
+        finding=lambda name: f"../findings/{name.replace('/', '.html#')}",
+        library=lambda library: f"../libraries/{library_of(library)}.html",
+        assets="../_static/",
     )
 
+    def results(_: object) -> Iterator[tuple[str, dict[str, str], str]]:
+        for name, content in files(columns, links) if columns else ():
+            if isinstance(content, Page):
+                head = render("head.html", page=content, policy=_policy())
+                values = {"title": content.title, "body": content.body, "metatags": head}
+                yield f"results/{name.removesuffix('.html')}", values, "page.html"
+            else:
+                _put(folder / name, content)
 
-def _put(path: Path, thing: str | Path) -> None:
+    with patch_docutils(HERE), docutils_namespace():
+        app = Sphinx(
+            out / "source",
+            HERE,
+            html,
+            out / "doctrees",
+            "html",
+            status=None,
+            freshenv=True,
+            warningiserror=True,
+            parallel=2,
+        )
+        app.connect("html-collect-pages", results)
+        app.build()
+    return app.statuscode
+
+
+def _policy() -> str:
+    """Return what a page of results may load. Of scripts inside of a page, only that of the theme runs."""
+    import furo
+
+    page = (Path(furo.__file__).parent / "theme" / "furo" / "base.html").read_text(encoding="utf-8")
+    scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts)
+    return POLICY.format(scripts="".join(f" 'sha256-{text}'" for text in hashes), forms="'self' file:")
+
+
+def _put(path: Path, content: str | Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    if isinstance(thing, Path):
-        shutil.copyfile(thing, path)
+    if isinstance(content, Path):
+        shutil.copyfile(content, path)
     else:
-        path.write_text(thing, encoding="utf-8")
+        path.write_text(content, encoding="utf-8")
 
 
 def main() -> int:
@@ -126,30 +140,19 @@ def main() -> int:
     parser.add_argument("--results", type=Path, default=HERE / "results", help="the folder of stored results")
     given = parser.parse_args()
     out = given.out.resolve()
-    source, html = out / "source", out / "html"
+    html = out / "html"
     started = time.perf_counter()
 
     def say(text: str) -> None:
         print(f"{time.perf_counter() - started:5.0f} s  {text}", flush=True)
 
-    results = has_results(given.results)
-    part = everything(gathered(HERE.parent), given.results, results=results)
-    write(part, source)
+    columns = read_columns(sorted(given.results.glob("*.jsonl.xz")))
+    say(f"{len(columns)} stored results read")
+    part = write_sources(out, columns)
     say(f"{len(part.pages)} pages written as Markdown")
-    shutil.rmtree(html, ignore_errors=True)
-    command = ["-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "-j", "2", "-c", str(HERE)]
-    done = subprocess.run(  # noqa: S603 - our own command
-        [sys.executable, *command, "-d", str(out / "doctrees"), "-E", str(source), str(html)], check=False
-    )
-    if done.returncode:
-        return done.returncode
-    write_files(part, html)
+    if status := make_html(out, columns):
+        return status
     say("pages made by Sphinx")
-    if results:
-        write_results(given.results, html)
-        say("pages of results written")
-    else:
-        say("no pages of results: no results are stored")
     found = problems(html, [name.address for name in part.names])
     say(summary(html))
     print("\n".join(found[:100]))

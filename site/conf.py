@@ -2,8 +2,10 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from attnspec import __version__
+from attnspec.conformance.render.html.page import ASSETS
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "extensions"))
@@ -12,7 +14,7 @@ project = "attnspec"
 author = "The attnspec authors"
 release = __version__
 language = "en"
-extensions = ["myst_parser", "mathml", "addresses", "captions"]
+extensions = ["myst_parser", "mathml", "addresses"]
 exclude_patterns = ["files"]
 
 myst_enable_extensions = ["dollarmath", "attrs_inline", "attrs_block"]
@@ -33,8 +35,8 @@ highlight_language = "none"
 
 html_theme = "furo"
 html_title = "attnspec"
-html_static_path = [str(HERE / "static")]
-html_css_files = ["site.css"]
+html_static_path = [str(ASSETS)]
+html_css_files = ["attnspec.css"]
 html_js_files = [("search.js", {"defer": "defer"}), ("site.js", {"defer": "defer"})]
 html_math_renderer = "mathml"
 html_copy_source = False
@@ -46,3 +48,14 @@ html_theme_options = {"navigation_with_keys": False}
 html_show_search_summary = False
 html_permalinks_icon = "¶"
 smartquotes = False
+
+
+def setup(app: Any) -> None:
+    """Give the captions of the table of contents their level as headings, which screen readers need."""
+
+    def with_level(_app: Any, _page: str, _template: str, context: dict[str, Any], _tree: Any) -> None:
+        heading = 'role="heading"'
+        tree = context.get("furo_navigation_tree", "")
+        context["furo_navigation_tree"] = tree.replace(heading, f'{heading} aria-level="2"')
+
+    app.connect("html-page-context", with_level, priority=900)  # after the theme has made the contents

@@ -1,4 +1,7 @@
-"""The marks of the tests: what is exhaustive, and which parameters stand for the others."""
+"""The marks of the tests, and the pages that several of them read.
+
+The marks say what is exhaustive, and which parameters stand for the others.
+"""
 
 import pytest
 
@@ -24,3 +27,15 @@ def pytest_collection_modifyitems(items):
         for index, item in enumerate(same):
             if index not in kept:
                 item.add_marker(pytest.mark.exhaustive)
+
+
+@pytest.fixture(scope="session")
+def results_folder(tmp_path_factory):
+    """Pages of small results, without a site around them."""
+    from html_results import write_all
+
+    from attnspec.conformance.render.html import write
+
+    folder = tmp_path_factory.mktemp("results")
+    write(write_all(folder), folder / "pages")
+    return folder / "pages"

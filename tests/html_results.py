@@ -69,3 +69,11 @@ def data_of(path):
     """Return the data of a script of the folder."""
     text = path.read_text(encoding="utf-8")
     return json.loads(text[text.index(",") + 1 : text.rindex(")")])
+
+
+def go(page, folder, address):
+    """Open a page of results in a browser at an address."""
+    page.goto("about:blank")  # the same page with another anchor is not loaded again
+    page.goto(f"file://{folder}/{address}")
+    if address.startswith(("index", "compare")):
+        page.wait_for_selector("body[data-ready]")

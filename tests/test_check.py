@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from reported import ERROR, FAIL, PASS, PERFECT, SUBJECT, UNSUPPORTED, VERDICTS
 from test_results import FORMAT
 
+from attnspec.conformance.attribution.finding import Diagnosis, Twin
 from attnspec.conformance.attribution.known_failures import read_known
 from attnspec.conformance.attribution.levels import rules_of
 from attnspec.conformance.cli.main import main
@@ -31,31 +32,33 @@ def check(monkeypatch):
 
     def checked(*words, verdicts=VERDICTS, ends=lambda: None, header=HEADER):
         class Pool(AbstractContextManager):
-            def __init__(self, name, selection, jobs, seconds, echo, known):
-                assert (name, jobs, seconds, echo, known) == (NAME, 1, 300, False, {})
+            def __init__(self, name, selection, jobs, seconds, echo):
+                assert (name, jobs, seconds, echo) == (NAME, 1, 300, False)
                 self.name = name
-                checked.selection = selection
+                self.selection = checked.selection = selection
 
             def __exit__(self, *_):
                 pass
 
-            def run(self, stop):
-                yield replace(header, cases=tuple(verdict.case for verdict in verdicts))
-                yield SUBJECT
-                for verdict in verdicts:
-                    yield verdict
-                    if stop(verdict):
-                        yield replace(SUBJECT, problem="stopped")
-                        return
-                ends()
-                yield Footer(len(verdicts))
+            def diagnose(self, cases, seconds):
+                assert list(cases)
+                twin = Twin(("fills_with_a_number" if seconds else "fills_always",), "It fills.", "MASK-5")
+                return Diagnosis((twin,), 2, 3, 0.0, 2, 3)
 
-            def diagnose(self, failed, seconds):
-                assert list(failed)
-                assert seconds
-                return "fills"
+        def events(pool, selection, known, stop):
+            assert (pool.name, selection, known) == (NAME, checked.selection, {})
+            yield replace(header, cases=tuple(verdict.case for verdict in verdicts))
+            yield SUBJECT
+            for verdict in verdicts:
+                yield verdict
+                if stop(verdict):
+                    yield replace(SUBJECT, problem="stopped")
+                    return
+            ends()
+            yield Footer(len(verdicts))
 
         monkeypatch.setattr(run, "Pool", Pool)
+        monkeypatch.setattr(run, "events", events)
         return CliRunner().invoke(main, ["check", NAME, *map(str, words)])
 
     return checked
@@ -69,8 +72,9 @@ def test_the_exit_status_tells_whether_it_is_good(check):
 
 
 def test_a_failing_backend_is_diagnosed_and_another_is_not(check):
-    assert "m:f: fills" in check().stdout
-    assert "m:f: fills" not in check(verdicts=[PASS]).stdout
+    assert "m:f: consistent with: fills_with_a_number (It fills" in check().stdout
+    assert "consistent with" not in check(verdicts=[PASS]).stdout
+    assert "m:f: consistent with: fills_always (It fills" in check("--explain").stdout
 
 
 def test_options_are_handed_on(check):

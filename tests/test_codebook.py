@@ -14,8 +14,8 @@ import pytest
 from attnspec.formula import Formula
 from attnspec.generator import octets
 from attnspec.reference.budget.budget import budget
-from attnspec.reference.codebook.intervals import intervals
 from attnspec.reference.codebook.rows import Block, tasks
+from attnspec.reference.codebook.words import intervals
 
 ROOT = Path(__file__).parents[1]
 OPTIONS: tuple[dict[str, Any], ...] = (
@@ -80,7 +80,7 @@ def test_each_budget_is_at_least_that_of_the_rule(options: dict[str, Any], dtype
 @pytest.mark.parametrize("options", [one for one in OPTIONS if not {"mask", "bias"} & set(one)], ids=str)
 def test_intervals_are_the_allowed_pairs(options: dict[str, Any]) -> None:
     """Each interval has the keys that the exact oracle allows."""
-    allowed_pairs = pytest.importorskip("attnspec.reference.exact.masking").allowed_pairs
+    allowed_pairs = pytest.importorskip("attnspec.reference.exact.head").allowed_pairs
     found = problem(options)
     shape = (2, 4, found.queries, found.keys)
     for entry in range(2):

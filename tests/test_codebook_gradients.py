@@ -11,7 +11,7 @@ from attnspec.conformance.sizes.sampled_gradients import gradients_in_float64, o
 from attnspec.formula import Formula
 from attnspec.reference.budget.budget import budget
 from attnspec.reference.codebook.gradients import gradients
-from attnspec.reference.codebook.intervals import intervals, intervals_of_keys
+from attnspec.reference.codebook.words import intervals, intervals_of_keys
 
 OPTIONS: tuple[dict[str, Any], ...] = (
     {},

@@ -13,6 +13,7 @@ from attnspec.conformance.attribution.resemblance import CallCounts, Tally
 from attnspec.conformance.gallery import correct_entries, entry
 from attnspec.conformance.gallery.splits import RELATIVE
 from attnspec.conformance.render.finding import diagnosis_text
+from attnspec.conformance.run.events import events
 from attnspec.conformance.run.pool import Pool
 from attnspec.conformance.run.selection import Selection
 from attnspec.conformance.suite import find
@@ -120,7 +121,7 @@ def test_a_call_that_should_be_refused_counts():
 def test_a_failing_run_is_diagnosed_in_the_process_that_judges():
     failing = "attnspec.conformance.gallery:lse_negative"
     with Pool(failing, Selection(rules=("SOFT-6",), quick=True)) as pool:
-        verdicts = [event for event in pool.run() if isinstance(event, Verdict)]
+        verdicts = [event for event in events(pool, pool.selection) if isinstance(event, Verdict)]
         assert any(verdict.bad for verdict in verdicts)
         found = pool.diagnose(cases_to_diagnose(verdicts), 120)
     assert diagnosis_text(found).startswith("consistent with: lse_negative (Return the negative lse")

@@ -4,19 +4,22 @@ import csv
 import json
 import re
 from dataclasses import replace
+from html import unescape
 from html.parser import HTMLParser
 from urllib.parse import unquote
 from xml.etree import ElementTree as ET
 
 import pytest
-from html_results import HOSTILE, data_of, every_rule, verdict, write_all, write_run
+from click.testing import CliRunner
+from html_results import HOSTILE, data_of, every_rule, verdict, write_run
 
 from attnspec import SpecError, levels, rules
 from attnspec.backends.names import PORTABLE
+from attnspec.conformance.cli.main import main
 from attnspec.conformance.render.html import write
+from attnspec.conformance.render.html.folder import files, read_columns
 from attnspec.conformance.render.html.marks import MARKS
-from attnspec.conformance.render.html.portable import label_of
-from attnspec.conformance.render.html.write import ASSETS
+from attnspec.conformance.render.html.page import Links
 from attnspec.conformance.results import read
 
 #: The largest number of bytes of a page, and of a script with data.
@@ -24,11 +27,8 @@ MOST = 300_000
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    results = tmp_path_factory.mktemp("results")
-    target = tmp_path_factory.mktemp("pages")
-    write(write_all(results), target, rule_page=lambda rule: f"../rules/{rule}.html", home="../index.html")
-    return target
+def folder(results_folder):
+    return results_folder
 
 
 class _Page(HTMLParser):
@@ -48,11 +48,11 @@ class _Page(HTMLParser):
 
 def test_every_link_of_every_page_leads_somewhere(folder):
     pages = {path.resolve(): _Page(path) for path in folder.rglob("*.html")}
-    assert len(pages) == 2 + 3 + 4
+    assert len(pages) == 3 + 3 + 4
     for path, page in pages.items():
         assert len(page.ids) == len(set(page.ids)), path
         for address in page.addresses:
-            if address.startswith(("data:", "../rules/", "../../rules/", "../index", "../../index")):
+            if address.startswith("data:"):
                 continue
             name, _, anchor = unquote(address).partition("#")
             target = (path.parent / name).resolve() if name else path
@@ -64,11 +64,12 @@ def test_every_link_of_every_page_leads_somewhere(folder):
 def test_pages_load_nothing_from_elsewhere(folder):
     for path in folder.rglob("*.html"):
         text = path.read_text(encoding="utf-8")
-        assert "connect-src 'none'" in text
+        assert "connect-src 'none'" in unescape(text)
         assert not re.search(r"https?://", text), path
-    for name in ASSETS:
-        text = (folder / name).read_text(encoding="utf-8")
-        assert not re.search(r"https?:|fetch\(|XMLHttp|WebSocket|sendBeacon|@import|url\(", text), name
+    for path in (folder / "_static").iterdir():
+        if path.name != "names.js":
+            text = path.read_text(encoding="utf-8")
+            assert not re.search(r"https?:|fetch\(|XMLHttp|WebSocket|sendBeacon|@import|url\(", text), path
 
 
 def test_text_from_outside_is_never_markup(folder):
@@ -147,21 +148,27 @@ def test_a_deviation_is_named_and_counted(tmp_path):
     assert "deviation 3 of 4: nan: 2; uniform: 1</a>" in page
 
 
-def test_pages_without_a_site_have_the_rules_beside_them(tmp_path, folder):
-    write([write_run(tmp_path / "m.jsonl")], tmp_path / "out")
-    page = _Page(tmp_path / "out" / "rules.html")
-    assert {rule.id for rule in rules()} <= set(page.ids)
-    text = (tmp_path / "out" / "rules.html").read_text(encoding="utf-8")
+def test_the_rules_stand_beside_the_results(folder):
+    text = (folder / "rules.html").read_text(encoding="utf-8")
+    assert {rule.id for rule in rules()} <= set(_Page(folder / "rules.html").ids)
     assert "the output and the weights MUST be 0" in text
-    addresses = {one[0]: one[4] for one in data_of(tmp_path / "out" / "data" / "matrix.js")["rules"]}
+    assert "<code>query</code>" in text
+    addresses = {rule[0]: rule[4] for rule in data_of(folder / "data" / "matrix.js")["rules"]}
     assert addresses == {rule.id: f"rules.html#{rule.id}" for rule in rules()}
-    for path in (tmp_path / "out").rglob("*.html"):
+    for path in folder.rglob("*.html"):
         assert "file:///" not in path.read_text(encoding="utf-8")
-    assert (tmp_path / "out" / "rules.html").stat().st_size < MOST
-    for each in (tmp_path / "out", folder):
-        sentences = data_of(each / "data" / "rules.js")
-        assert sentences == {rule.id: rule.sentence for rule in rules()}
-    assert not (folder / "rules.html").exists()
+    assert (folder / "rules.html").stat().st_size < MOST
+    assert data_of(folder / "data" / "rules.js") == {rule.id: rule.sentence for rule in rules()}
+
+
+def test_the_search_of_a_folder_knows_its_rules_and_backends(folder):
+    text = (folder / "_static" / "names.js").read_text(encoding="utf-8")
+    names = json.loads(text[text.index("(") + 1 : text.rindex(")")])
+    found = {(kind, name): address for kind, name, _, address, *_ in names}
+    assert found["rule", "MASK-6"] == "rules.html#MASK-6"
+    assert found["library", "mine:f"] == "mine-f.html"
+    for path in folder.rglob("*.html"):
+        assert 'role="search"' in path.read_text(encoding="utf-8"), path
 
 
 def test_the_page_of_a_part_of_the_suite_has_its_levels_last(tmp_path):
@@ -219,18 +226,19 @@ def test_versions_are_ordered_as_numbers_not_as_text(tmp_path):
 def test_portable_code_is_last_and_is_not_called_like_the_library(tmp_path):
     names = ("jax-portable", "mine:f", "torch-sdpa", "numpy-portable")
     paths = [write_run(tmp_path / f"{n}-2026-01-01.jsonl", name) for n, name in enumerate(names)]
-    write(paths, tmp_path / "out", library_page=lambda name: f"../libraries/{name}.html")
-    columns = [*_columns(tmp_path / "out").values()]
-    assert [one["backend"] for one in columns] == ["torch-sdpa", "mine:f", "numpy-portable", "jax-portable"]
-    assert columns[-1]["label"] == "portable code on JAX"
-    assert columns[0]["label"] == "torch-sdpa"
-    front = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    links = Links(rule=lambda rule: f"../rules/{rule}", library=lambda name: f"../libraries/{name}.html")
+    columns = read_columns(paths)
+    assert [one.backend for one in columns] == ["torch-sdpa", "mine:f", "numpy-portable", "jax-portable"]
+    assert columns[-1].label == "portable code on JAX"
+    assert columns[0].label == "torch-sdpa"
+    pages = {name: page.body for name, page in files(columns, links) if name.endswith(".html")}
+    front = pages["index.html"]
     assert "say nothing about the attention functions of the library" in front
     not_run = front[front.index("Not run: ") : front.index("No results of these backends")]
     assert '<a href="../libraries/jax-nn.html">jax-nn</a>' in not_run
     assert "torch-sdpa" not in not_run
     assert "portable" not in not_run
-    page = (tmp_path / "out" / "jax-portable.html").read_text(encoding="utf-8")
+    page = pages["jax-portable.html"]
     assert "<h1>portable code on JAX</h1>" in page
     assert "say nothing about the attention" in page
 
@@ -242,10 +250,11 @@ def test_own_pages_do_not_list_the_backends_of_libraries(tmp_path):
     assert "Portable code" not in front
 
 
-def test_every_portable_backend_has_the_name_of_its_library():
+def test_every_portable_backend_has_the_name_of_its_library(tmp_path):
     named = {"numpy": "NumPy", "strict": "array-api-strict", "dask": "Dask", "torch": "PyTorch", "jax": "JAX"}
+    paths = [write_run(tmp_path / f"{n}-2026-01-01.jsonl", name) for n, name in enumerate(PORTABLE)]
     expected = {f"{library}-portable": f"portable code on {name}" for library, name in named.items()}
-    assert {name: label_of(name) for name in PORTABLE} == expected
+    assert {column.backend: column.label for column in read_columns(paths)} == expected
 
 
 def test_names_that_give_one_address_get_addresses_of_their_own(tmp_path):
@@ -349,3 +358,51 @@ def test_a_folder_of_an_installation_is_not_shown(tmp_path):
 def test_no_results_are_an_error(tmp_path):
     with pytest.raises(SpecError, match="expected the results of a backend, got none"):
         write([], tmp_path)
+
+
+def test_the_command_writes_the_pages(tmp_path, monkeypatch):
+    path = write_run(tmp_path / "run.jsonl")
+    summary, told = tmp_path / "summary.md", tmp_path / "report.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    for name, text in (("SERVER_URL", "https://github.com"), ("REPOSITORY", "a/b"), ("RUN_ID", "7")):
+        monkeypatch.setenv(f"GITHUB_{name}", text)
+    ran = CliRunner().invoke(main, ["report", str(path), "--html", str(tmp_path / "out")])
+    assert ran.exit_code == 0, ran.output
+    assert (tmp_path / "out" / "index.html").is_file()
+    text = summary.read_text(encoding="utf-8")
+    assert "`mine:f`" in text
+    assert "[artifacts of this run](https://github.com/a/b/actions/runs/7#artifacts)" in text
+    summary.unlink()
+    asked = ["report", str(path), "--html", str(tmp_path / "out"), "--markdown", str(told)]
+    assert CliRunner().invoke(main, asked).exit_code == 0
+    assert "out/index.html" in told.read_text(encoding="utf-8")
+    assert not summary.exists()
+
+
+def test_check_writes_the_pages_too(tmp_path):
+    out, told = tmp_path / "out", tmp_path / "told.md"
+    asked = [
+        "check",
+        "numpy",
+        "--case",
+        "masking-empty-last-float32",
+        "--html",
+        str(out),
+        "--markdown",
+        str(told),
+    ]
+    ran = CliRunner().invoke(main, asked)
+    assert ran.exit_code == 0, ran.output
+    (column,) = data_of(out / "data" / "matrix.js")["columns"]
+    assert column["backend"] == "numpy-portable"
+    assert set(column["levels"]) == {"n"}
+    assert f"{out.as_posix()}/index.html" in told.read_text(encoding="utf-8")
+
+
+def test_a_wrong_file_is_one_line(tmp_path):
+    path = tmp_path / "wrong.jsonl"
+    path.write_text('{"verdict": {}}\n', encoding="utf-8")
+    ran = CliRunner().invoke(main, ["report", str(path), "--html", str(tmp_path / "out")])
+    assert ran.exit_code == 2
+    assert "line 1" in ran.output
+    assert not (tmp_path / "out").exists()

@@ -61,16 +61,12 @@ def test_an_upward_import_would_be_seen(room, source):
 
 #: Two ways to the same values, which prove each other and the source by having nothing in common.
 ORACLES = ("exact", "rational")
-#: What they may share with anybody: how many digits a dtype has.
-FACTS = "attnspec.reference.budget.formats"
 
 
 def shared(oracle, source):
     """What a file of an oracle takes from the reference beside the oracle's own."""
     taken = (module for module in imports(source) if room_of(module) == "attnspec.reference")
-    return [
-        module for module in taken if not module.startswith((f"attnspec.reference.{oracle}.", f"{FACTS}."))
-    ]
+    return [module for module in taken if not module.startswith(f"attnspec.reference.{oracle}.")]
 
 
 @pytest.mark.parametrize("oracle", ORACLES)
@@ -79,9 +75,6 @@ def test_an_oracle_shares_nothing_with_the_source_or_with_the_other(oracle):
     assert len(files) > 5
     found = {path.name: taken for path in files if (taken := shared(oracle, path.read_text()))}
     assert found == {}
-    # The facts bring nothing with them.
-    facts = HOME.joinpath("reference", "budget", "formats.py").read_text()
-    assert [module for module in imports(facts) if room_of(module) == "attnspec.reference"] == []
 
 
 @pytest.mark.parametrize(

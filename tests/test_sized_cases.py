@@ -16,7 +16,7 @@ from attnspec.conformance.sizes.judge import compared, values_of
 from attnspec.conformance.suite.options import NAMES, edge, formula_option
 from attnspec.conformance.verdict import Difference
 from attnspec.formula import Formula
-from attnspec.reference.codebook.intervals import intervals
+from attnspec.reference.codebook.words import intervals
 
 portable = load("numpy-portable")
 SINGLE = tuple(chain.from_iterable(NAMES))

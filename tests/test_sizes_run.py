@@ -153,7 +153,7 @@ def test_a_level_selects_sizes_without_reaching_it():
 class LeftOut:
     """A fresh process that leaves every case out, as it has no time for it."""
 
-    def ask(self, case):
+    def request(self, case):
         self.case = case
 
     def verdict(self, _seconds):
@@ -173,8 +173,8 @@ FAILING = Verdict("m:f", "sizes-views-1-float32", "sizes: views", ("NUM-8",), "f
 
 def test_a_failure_that_the_fresh_process_leaves_out_does_not_pass_there():
     pool = Pool("m:f", Selection(sizes=True))
-    pool._other = LeftOut()
-    assert pool._compared(FAILING) == FAILING
+    pool._fresh = LeftOut()
+    assert pool._compare(FAILING) == FAILING
     again = Pool("m:f", Selection(sizes=True))
-    again._other = Passing()
-    assert not again._compared(FAILING).alone
+    again._fresh = Passing()
+    assert not again._compare(FAILING).alone

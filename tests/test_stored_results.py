@@ -43,7 +43,9 @@ def test_no_stored_result_has_a_folder_of_the_machine_that_made_it():
 
 def test_a_whole_run_is_stored_and_a_part_is_not(tmp_path):
     file = "/home/me/env/lib/python3.11/site-packages/torch/nn/f.py"
-    error = verdict("mine:f", "errors-a", "ERR-1", "error", raised=Raise("ValueError", "x", file, 3, "f"))
+    error = verdict(
+        "mine:f", "errors-a", "ERR-1", "error", raised=Raise("ValueError", "x", file, 3, "f"), code="raised"
+    )
     whole = write_run(tmp_path / "whole.jsonl", judged=[error])
     part = write_run(tmp_path / "part.jsonl", part="quick")
     run = CliRunner().invoke(

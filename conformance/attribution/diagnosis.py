@@ -17,6 +17,8 @@ In all other cases the diagnosis is empty.
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from math import inf
+from time import monotonic
 
 import numpy as np
 
@@ -84,22 +86,28 @@ class Gallery:
 Call = tuple[frozenset[str], Case, Outputs | None]
 
 
-def diagnose_run(backend: Backend, items: Iterable[Item]) -> Diagnosis | None:
-    """Diagnose a backend by cases that it failed and passed.
+def diagnose_run(backend: Backend, items: Iterable[Item], seconds: float = inf) -> Diagnosis | None:
+    """Diagnose a backend by cases that it failed and passed. None if it takes longer than some seconds.
 
     Only the calls of these cases are made, because others might not end.
     """
     cases = {item.name: item for item in items if isinstance(item, Case)}
-    return diagnose(backend, cases.values()) if len(cases) >= _FEWEST_CASES else None
+    if len(cases) < _FEWEST_CASES:
+        return None
+    with suppress(TimeoutError):
+        return diagnose(backend, cases.values(), until=monotonic() + seconds)
+    return None
 
 
-def diagnose(backend: Backend, cases: Iterable[Case], gallery: Gallery | None = None) -> Diagnosis | None:
-    """Find the entries of the gallery that give the results of a backend."""
-    return nearest(*tally_entries(backend, cases, gallery or Gallery()))
+def diagnose(
+    backend: Backend, cases: Iterable[Case], gallery: Gallery | None = None, until: float = inf
+) -> Diagnosis | None:
+    """Find the entries of the gallery that give the results of a backend, or raise `TimeoutError`."""
+    return nearest(*tally_entries(backend, cases, gallery or Gallery(), until))
 
 
 def tally_entries(
-    backend: Backend, cases: Iterable[Case], gallery: Gallery
+    backend: Backend, cases: Iterable[Case], gallery: Gallery, until: float = inf
 ) -> tuple[list[Tally], CallCounts]:
     """Compare a backend with each entry, and return the near ones, or none if too few calls distinguish."""
     failing, passing = _calls(backend, cases)
@@ -111,6 +119,8 @@ def tally_entries(
     calls = [(bad, call) for bad, group in ((True, failing), (False, passing)) for call in group]
     calls.sort(key=lambda item: (not item[0], bool(item[1][0] & EDGES), count_numbers(item[1][1])))
     for bad, (kinds, case, outputs) in calls:
+        if monotonic() > until:
+            raise TimeoutError
         for tally in tallies:
             others = gallery.outputs(tally.entry, case)
             share = share_of(backend, case, outputs, others, finite=traits.SPECIAL not in kinds)

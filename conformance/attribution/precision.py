@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from attnspec.conformance import traits
-from attnspec.conformance.sizes.sized import GROUPS
+from attnspec.conformance.traits import SIZED_GROUPS
 from attnspec.conformance.verdict import Verdict
 from attnspec.dtypes import SHORT
 
@@ -71,7 +71,7 @@ def is_half_precision(failures: Sequence[Verdict]) -> bool:
     differences = [
         (verdict.dtype, verdict.difference)
         for verdict in failures
-        if verdict.difference and not verdict.group.startswith(GROUPS)
+        if verdict.difference and not verdict.group.startswith(SIZED_GROUPS)
     ]
     within = [off for dtype, off in differences if off.kind == "value" and off.share <= _HALF.get(dtype, 0.0)]
     shares = sorted(off.share for dtype, off in differences if dtype == "float32")

@@ -61,6 +61,11 @@ _REPORTS = (
     ),
     click.option("--require", metavar="LEVEL", help="Succeed if and only if this level is reached."),
     click.option(
+        "--explain",
+        is_flag=True,
+        help="Look longer than a second for wrong implementations with the same results.",
+    ),
+    click.option(
         "--table", "every", is_flag=True, help="Print every rule, not only those that do not fully pass."
     ),
 )

@@ -34,6 +34,7 @@ def judge_all(
     known_failures: Path | None,
     write_known_failures: Path | None,
     resume: bool = False,
+    explain: bool = False,
     html: Path | None = None,
     **reports: Path | None,
 ) -> None:
@@ -62,7 +63,7 @@ def judge_all(
             f"reports: expected a different file for each, got {', '.join(map(str, files))}"
         )
     earlier = unfinished(results, selection, names) if resume else ()
-    ran = run_all(
+    runs = run_all(
         names,
         selection,
         jobs=_jobs(jobs),
@@ -72,17 +73,18 @@ def judge_all(
         fails=lambda verdict: verdict.bad and not find_known(verdict, known),
         stop=stop,
         known=earlier,
+        explain=explain,
     )
-    pages = html / "index.html" if html and ran.results.subjects else None
-    report = Report(ran.results, known, require or "", pages, ran.diagnoses)
+    pages = html / "index.html" if html and runs.results.subjects else None
+    report = Report(runs.results, known, require or "", pages, runs.diagnoses)
     try:
         click.echo(screen(report, color=wants_color(), every=every), nl=False)
     finally:  # the pipe that standard output goes to may be closed
         _write(report, wanted, html)
-    if ran.problem:
-        raise click.ClickException(ran.problem)
-    if ran.signal:
-        sys.exit(128 + ran.signal)
+    if runs.problem:
+        raise click.ClickException(runs.problem)
+    if runs.signal:
+        sys.exit(128 + runs.signal)
     status = report.outcome.status
     if write_known_failures:
         from attnspec.conformance.attribution.known_failures import write_known

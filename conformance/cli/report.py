@@ -32,7 +32,7 @@ def report(results: tuple[Path, ...], folder: Path, markdown: Path | None) -> No
     from attnspec.conformance.attribution.report import Report
     from attnspec.conformance.files import check_writable, write_whole
     from attnspec.conformance.render.html import write
-    from attnspec.conformance.render.html.summary import add_summary
+    from attnspec.conformance.render.html.folder import add_summary
     from attnspec.conformance.render.markdown import to_markdown
     from attnspec.conformance.results import read
 

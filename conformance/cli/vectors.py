@@ -32,8 +32,7 @@ def write(folder: Path, only_check: bool, only: str | None) -> None:
             click.echo(f"{file.path.name}: VALUE CHANGED: {changed}", err=True)
         if file.stale and not only_check:
             file.path.write_text(file.text, encoding="utf-8", newline="\n")
-        state = "unchanged" if not file.stale else "would change" if only_check else "rewritten"
-        click.echo(f"{file.path.name}: {state}")
+        click.echo(f"{file.path.name}: {_state(changed=file.stale, only_check=only_check)}")
     if stale and only_check:
         raise click.ClickException(
             "vectors: expected the files to be up to date, got other bytes; run `nox -s vectors`"
@@ -45,7 +44,10 @@ def write(folder: Path, only_check: bool, only: str | None) -> None:
 @click.option("--check", "only_check", is_flag=True, help="Write nothing; fail if a byte would change.")
 @click.option("--only", metavar="CHAPTER", help="Compute only the values of this chapter.")
 def expected(folder: Path, only_check: bool, only: str | None) -> None:
-    """Compute the expected values of the generated cases with both oracles, a file for each chapter."""
+    """Compute the expected values of the generated cases with both oracles, a file for each chapter.
+
+    The index of the suite, by which runs are planned, is written with them.
+    """
     from attnspec import CHAPTERS
     from attnspec.conformance.judge.regenerate import chapters, values_by_fingerprint
     from attnspec.conformance.judge.store import FOLDER, encode
@@ -62,14 +64,24 @@ def expected(folder: Path, only_check: bool, only: str | None) -> None:
         if changed and not only_check:
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(data)
-        state = "unchanged" if not changed else "would change" if only_check else "rewritten"
-        click.echo(f"{path.name}: {state}")
+        click.echo(f"{path.name}: {_state(changed=changed, only_check=only_check)}")
+    if only is None:
+        from attnspec.conformance.run.index import write as write_index
+        from attnspec.conformance.run.plan import PATH
+
+        changed = write_index(folder / PATH.name, only_check=only_check)
+        stale |= changed
+        click.echo(f"{PATH.name}: {_state(changed=changed, only_check=only_check)}")
     for path in sorted(others):
         click.echo(f"{path.name}: of no chapter, {'would go' if only_check else 'removed'}")
         if not only_check:
             path.unlink()
     if only_check and (stale or others):
         raise click.ClickException("vectors: expected the files to be up to date, got other bytes")
+
+
+def _state(*, changed: bool, only_check: bool) -> str:
+    return "unchanged" if not changed else "would change" if only_check else "rewritten"
 
 
 @vectors.command("lint")

@@ -4,10 +4,40 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, base, wrong
+from attnspec.conformance.gallery.entry import Array, base, rows, wrong
 from attnspec.reference.call import Call
 from attnspec.reference.errors import need
 from attnspec.reference.notation import Attention
+
+ENTRIES = rows(
+    ("appended_at_the_first_length", "appended", "CACHE-1", "H",
+     lambda call, cache, new, lengths: base.appended(call, cache, new, np.asarray(lengths).ravel()[:1].sum()),
+     "Write for all batch entries where the first one ends."),
+    ("appended_first_position_alone", "appended", "CACHE-1", "G",
+     lambda call, cache, new, lengths: base.appended(call, cache, new[..., :1, :], lengths),
+     "Write a single position, as in decoding."),
+    ("rest_of_the_cache_read_by_one_query", "by_key_lengths", "CACHE-3", "G",
+     lambda call: True if call.queries == 1 else base.by_key_lengths(call),
+     "Read the whole cache in a step of one query."),
+    ("pages_in_order_of_memory", "check_pages", "CACHE-4", "V",
+     lambda call, pages, block_table: np.sort(base.check_pages(call, pages, block_table), axis=-1),
+     "Sort the pages of a sequence."),
+    ("page_clamped_to_the_last", "check_pages", "CACHE-5", "V",
+     lambda call, pages, block_table: base.check_pages(call, pages, np.minimum(block_table, len(pages) - 1)),
+     "Read the last page for one past it."),
+    ("third_part_dropped", "merged", "CACHE-6", "I",
+     lambda call, outputs, lses: base.merged(call, outputs[:2], lses[:2]),
+     "Merge two parts, however many there are.", "Dao-AILab/flash-attention#1973"),
+    ("merged_lse_is_the_largest", "merged", "CACHE-6", "I",
+     lambda call, outputs, lses: (base.merged(call, outputs, lses)[0], lses.max(axis=0, initial=-np.inf)),
+     "Return the largest lse of the parts."),
+    ("empty_part_counts_as_zero", "merged", "CACHE-7", "I",
+     lambda call, outputs, lses: base.merged(call, outputs, np.where(lses == -np.inf, 0, lses)),
+     "Take the lse of an empty part for 0."),
+    ("part_of_nan_left_out", "merged", "CACHE-9", "C",
+     lambda call, outputs, lses: base.merged(call, outputs, np.where(np.isfinite(lses), lses, -np.inf)),
+     "Take a part whose lse is no finite number for an empty one."),
+)  # fmt: skip
 
 
 @wrong("appended", "CACHE-1", "A")
@@ -15,18 +45,6 @@ def appended_one_late(call: Call, cache: Array, new: Array, lengths: Any) -> Any
     """Leave a place free before the new positions, where there is one."""
     late = np.minimum(np.asarray(lengths) + 1, cache.shape[-2] - new.shape[-2])
     return base.appended(call, cache, new, late)
-
-
-@wrong("appended", "CACHE-1", "H")
-def appended_at_the_first_length(call: Call, cache: Array, new: Array, lengths: Any) -> Any:
-    """Write for all batch entries where the first one ends."""
-    return base.appended(call, cache, new, np.asarray(lengths).ravel()[:1].sum())
-
-
-@wrong("appended", "CACHE-1", "G")
-def appended_first_position_alone(call: Call, cache: Array, new: Array, lengths: Any) -> Any:
-    """Write a single position, as in decoding."""
-    return base.appended(call, cache, new[..., :1, :], lengths)
 
 
 @wrong("check_append", "CACHE-2", "V")
@@ -68,23 +86,11 @@ def step_not_causal_in_itself(call: Attention) -> Any:
     return call.j <= base.position(last) - call.i
 
 
-@wrong("by_key_lengths", "CACHE-3", "G")
-def rest_of_the_cache_read_by_one_query(call: Attention) -> Any:
-    """Read the whole cache in a step of one query."""
-    return True if call.queries == 1 else base.by_key_lengths(call)
-
-
 @wrong("check_pages", "CACHE-4", "H")
 def pages_of_the_first_sequence(call: Call, pages: Array, block_table: Array) -> Any:
     """Let all sequences have the pages of the first."""
     table = base.check_pages(call, pages, block_table)
     return np.broadcast_to(table[:1], table.shape) if table.ndim > 1 else table
-
-
-@wrong("check_pages", "CACHE-4", "V")
-def pages_in_order_of_memory(call: Call, pages: Array, block_table: Array) -> Any:
-    """Sort the pages of a sequence."""
-    return np.sort(base.check_pages(call, pages, block_table), axis=-1)
 
 
 @wrong("gathered", "CACHE-4", "H")
@@ -99,12 +105,6 @@ def page_counted_from_the_end(call: Call, pages: Array, block_table: Array) -> A
     """Take a negative page for one from the end."""
     table = np.where(block_table < 0, block_table + len(pages), block_table)
     return base.check_pages(call, pages, table)
-
-
-@wrong("check_pages", "CACHE-5", "V")
-def page_clamped_to_the_last(call: Call, pages: Array, block_table: Array) -> Any:
-    """Read the last page for one past it."""
-    return base.check_pages(call, pages, np.minimum(block_table, len(pages) - 1))
 
 
 @wrong("merged", "CACHE-6", "I")
@@ -132,18 +132,6 @@ def parts_merged_without_a_shift(_call: Call, outputs: Array, lses: Array) -> An
     return output, np.log(total)
 
 
-@wrong("merged", "CACHE-6", "I", "Dao-AILab/flash-attention#1973")
-def third_part_dropped(call: Call, outputs: Array, lses: Array) -> Any:
-    """Merge two parts, however many there are."""
-    return base.merged(call, outputs[:2], lses[:2])
-
-
-@wrong("merged", "CACHE-6", "I")
-def merged_lse_is_the_largest(call: Call, outputs: Array, lses: Array) -> Any:
-    """Return the largest lse of the parts."""
-    return base.merged(call, outputs, lses)[0], lses.max(axis=0, initial=-np.inf)
-
-
 @wrong("merged", "CACHE-7", "B")
 def empty_part_in_the_sum(call: Call, outputs: Array, lses: Array) -> Any:
     """Multiply the output of an empty part by 0, whatever it holds."""
@@ -160,12 +148,6 @@ def nothing_in_any_part_is_nan(call: Call, outputs: Array, lses: Array) -> Any:
     return np.where(none[..., None], np.nan, output), lse
 
 
-@wrong("merged", "CACHE-7", "I")
-def empty_part_counts_as_zero(call: Call, outputs: Array, lses: Array) -> Any:
-    """Take the lse of an empty part for 0."""
-    return base.merged(call, outputs, np.where(lses == -np.inf, 0, lses))
-
-
 @wrong("check_partials", "CACHE-6", "I")
 def merged_in_one_shape(_call: Call, outputs: Array, _lses: Array) -> None:
     """Refuse parts with more axes than one of heads."""
@@ -179,12 +161,6 @@ def one_length_that_is_too_large_clamped(call: Call, cache: Array, new: Array, l
     if array.ndim:
         lengths = np.clip(array, 0, cache.shape[-2] - new.shape[-2]).astype(array.dtype)
     return base.check_append(call, cache, new, lengths)
-
-
-@wrong("merged", "CACHE-9", "C")
-def part_of_nan_left_out(call: Call, outputs: Array, lses: Array) -> Any:
-    """Take a part whose lse is no finite number for an empty one."""
-    return base.merged(call, outputs, np.where(np.isfinite(lses), lses, -np.inf))
 
 
 @wrong("merged", "CACHE-10", "I")

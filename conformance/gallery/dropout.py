@@ -4,9 +4,65 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, altered, base, first, wrong
+from attnspec.conformance.gallery.entry import Array, altered, base, first, rows, wrong
 from attnspec.reference.notation import Attention
-from attnspec.reference.seeded_dropout import Seeded, SeededGradients
+from attnspec.reference.seeded_dropout import Seeded
+
+ENTRIES = rows(
+    ("kept_and_dropped_exchanged", "dropped", "DROP-1", "J",
+     lambda call, p: base.dropped(altered(call, dropout_mask=np.logical_not), p),
+     "Drop where the mask is True."),
+    ("dropout_of_the_first_head", "dropped", "DROP-1", "H",
+     lambda call, p: base.dropped(altered(call, dropout_mask=lambda mask: first(mask, -3)), p),
+     "Let all heads have the dropout mask of the first."),
+    ("kept_weights_left_as_they_are", "dropped", "DROP-2", "J",
+     lambda call, p: base.dropped(call.but(dropout_rate=0.0), p),
+     "Forget to raise the kept weights."),
+    ("rate_without_a_mask_ignored", "check_rate", "DROP-4", "J",
+     lambda call: base.check_rate(call if call.dropout_mask is not None else call.but(dropout_rate=0.0)),
+     "Drop nothing if only a rate is given.", "pytorch/pytorch#124464"),
+    ("seeded_weights_left_as_they_are", "with_mask", "DROP-5", "J",
+     lambda call: base.with_mask(call).but(dropout_rate=0.0),
+     "Drop weights, and forget to divide the others."),
+    ("a_tenth_more_is_dropped", "mask_of_seed", "DROP-7", "J",
+     lambda call: base.mask_of_seed(call.but(dropout_p=min(1.1 * call.dropout_p, 1.0))),
+     "Drop a tenth more weights than asked."),
+    ("kept_with_the_probability", "mask_of_seed", "DROP-7", "J",
+     lambda call: base.mask_of_seed(call.but(dropout_p=1 - call.dropout_p)),
+     "Keep weights with the probability with which they are to be dropped."),
+    ("probability_in_sixteenths", "mask_of_seed", "DROP-7", "J",
+     lambda call: base.mask_of_seed(call.but(dropout_p=np.round(16 * call.dropout_p) / 16)),
+     "Compare four random bits with the probability."),
+    ("one_seeded_mask_for_all_heads", "mask_of_seed", "DROP-8", "J",
+     lambda call: _repeated(base.mask_of_seed(call), -3, 1),
+     "Start the generator again for each head."),
+    ("one_seeded_mask_for_all_entries", "mask_of_seed", "DROP-8", "J",
+     lambda call: _repeated(base.mask_of_seed(call), -4, 1),
+     "Start the generator again for each batch entry."),
+    ("one_seeded_mask_for_all_queries", "mask_of_seed", "DROP-8", "J",
+     lambda call: _repeated(base.mask_of_seed(call), -2, 1),
+     "Draw one mask for each head, and broadcast it along the queries.", "NVIDIA/TransformerEngine#227"),
+    ("seeded_mask_repeated_every_64_keys", "mask_of_seed", "DROP-8", "G",
+     lambda call: _repeated(base.mask_of_seed(call), -1, 64),
+     "Start the generator again for each tile of 64 keys."),
+    ("seeded_mask_repeated_every_64_queries", "mask_of_seed", "DROP-8", "G",
+     lambda call: _repeated(base.mask_of_seed(call), -2, 64),
+     "Start the generator again for each tile of 64 queries."),
+    ("seed_without_effect", "mask_of_seed", "DROP-9", "J", lambda call: base.mask_of_seed(call.but(seed=0)),
+     "Draw the same mask for every seed."),
+    ("seed_in_sixteen_bits", "mask_of_seed", "DROP-9", "N",
+     lambda call: base.mask_of_seed(call.but(seed=call.seed % 2**16)),
+     "Keep the lower sixteen bits of the seed."),
+    ("another_mask_for_the_gradients", "with_mask_again", "DROP-11", "W",
+     lambda call: base.with_mask_again(call.but(seed=call.seed + 1)),
+     "Draw another mask for the backward pass.", "Dao-AILab/flash-attention#1251"),
+    ("gradients_without_seeded_dropout", "with_mask_again", "DROP-11", "W",
+     lambda call: base.with_mask_again(call.but(dropout_p=0.0)),
+     "Forget dropout in the backward pass."),
+    ("seed_cut_to_an_integer", "check_seed", "DROP-12", "U",
+     lambda call: base.check_seed(call.but(seed=int(call.seed)) if isinstance(call.seed, float) else call),
+     "Drop the fraction of a seed."),
+)  # fmt: skip
 
 
 @wrong("allowed", "DROP-1", "J")
@@ -17,29 +73,11 @@ def dropped_before_the_softmax(call: Attention) -> Any:
 
 
 @wrong("dropped", "DROP-1", "J")
-def kept_and_dropped_exchanged(call: Attention, p: Array) -> Any:
-    """Drop where the mask is True."""
-    return base.dropped(altered(call, dropout_mask=np.logical_not), p)
-
-
-@wrong("dropped", "DROP-1", "H")
-def dropout_of_the_first_head(call: Attention, p: Array) -> Any:
-    """Let all heads have the dropout mask of the first."""
-    return base.dropped(altered(call, dropout_mask=lambda mask: first(mask, -3)), p)
-
-
-@wrong("dropped", "DROP-1", "J")
 def dropped_weights_shared_out(call: Attention, p: Array) -> Any:
     """Normalise again after dropping."""
     kept = base.dropped(call, p)
     total = kept.sum(axis=-1, keepdims=True)
     return kept if call.dropout_mask is None else kept / np.where(total == 0, 1, total)
-
-
-@wrong("dropped", "DROP-2", "J")
-def kept_weights_left_as_they_are(call: Attention, p: Array) -> Any:
-    """Forget to raise the kept weights."""
-    return base.dropped(call.but(dropout_rate=0.0), p)
 
 
 @wrong("dropped", "DROP-2", "J", "NVIDIA/apex#816")
@@ -70,12 +108,6 @@ def lse_of_the_rate(call: Attention) -> Any:
     return output, lse + np.log(1 - call.dropout_rate).astype(lse.dtype), p
 
 
-@wrong("check_rate", "DROP-4", "J", "pytorch/pytorch#124464")
-def rate_without_a_mask_ignored(call: Attention) -> Any:
-    """Drop nothing if only a rate is given."""
-    return base.check_rate(call if call.dropout_mask is not None else call.but(dropout_rate=0.0))
-
-
 @wrong("check_rate", "DROP-4", "U")
 def rate_of_one_taken(call: Attention) -> Any:
     """Keep nothing at a rate of 1, and divide by 0."""
@@ -95,12 +127,6 @@ def raised_by_the_share_that_was_kept(call: Attention, p: Array) -> Any:
 def _repeated(kept: Array, axis: int, size: int) -> Array:
     """Repeat the first entries of an axis along it."""
     return kept.take(np.arange(kept.shape[axis]) % size, axis) if kept.ndim >= -axis else kept
-
-
-@wrong("with_mask", "DROP-5", "J")
-def seeded_weights_left_as_they_are(call: Seeded) -> Any:
-    """Drop weights, and forget to divide the others."""
-    return base.with_mask(call).but(dropout_rate=0.0)
 
 
 @wrong("with_mask", "DROP-5", "J")
@@ -129,71 +155,11 @@ def seed_moves_with_each_call(call: Seeded) -> Any:
     return base.mask_of_seed(call.but(seed=call.seed + 1000 * made))
 
 
-@wrong("mask_of_seed", "DROP-7", "J")
-def a_tenth_more_is_dropped(call: Seeded) -> Any:
-    """Drop a tenth more weights than asked."""
-    return base.mask_of_seed(call.but(dropout_p=min(1.1 * call.dropout_p, 1.0)))
-
-
-@wrong("mask_of_seed", "DROP-7", "J")
-def kept_with_the_probability(call: Seeded) -> Any:
-    """Keep weights with the probability with which they are to be dropped."""
-    return base.mask_of_seed(call.but(dropout_p=1 - call.dropout_p))
-
-
-@wrong("mask_of_seed", "DROP-7", "J")
-def probability_in_sixteenths(call: Seeded) -> Any:
-    """Compare four random bits with the probability."""
-    return base.mask_of_seed(call.but(dropout_p=np.round(16 * call.dropout_p) / 16))
-
-
-@wrong("mask_of_seed", "DROP-8", "J")
-def one_seeded_mask_for_all_heads(call: Seeded) -> Any:
-    """Start the generator again for each head."""
-    return _repeated(base.mask_of_seed(call), -3, 1)
-
-
-@wrong("mask_of_seed", "DROP-8", "J")
-def one_seeded_mask_for_all_entries(call: Seeded) -> Any:
-    """Start the generator again for each batch entry."""
-    return _repeated(base.mask_of_seed(call), -4, 1)
-
-
-@wrong("mask_of_seed", "DROP-8", "J", "NVIDIA/TransformerEngine#227")
-def one_seeded_mask_for_all_queries(call: Seeded) -> Any:
-    """Draw one mask for each head, and broadcast it along the queries."""
-    return _repeated(base.mask_of_seed(call), -2, 1)
-
-
-@wrong("mask_of_seed", "DROP-8", "G")
-def seeded_mask_repeated_every_64_keys(call: Seeded) -> Any:
-    """Start the generator again for each tile of 64 keys."""
-    return _repeated(base.mask_of_seed(call), -1, 64)
-
-
-@wrong("mask_of_seed", "DROP-8", "G")
-def seeded_mask_repeated_every_64_queries(call: Seeded) -> Any:
-    """Start the generator again for each tile of 64 queries."""
-    return _repeated(base.mask_of_seed(call), -2, 64)
-
-
 @wrong("mask_of_seed", "DROP-8", "J")
 def neighbouring_keys_share_a_draw(call: Seeded) -> Any:
     """Use one random number for two neighbouring keys."""
     kept = base.mask_of_seed(call)
     return kept.take(np.arange(kept.shape[-1]) // 2, -1)
-
-
-@wrong("mask_of_seed", "DROP-9", "J")
-def seed_without_effect(call: Seeded) -> Any:
-    """Draw the same mask for every seed."""
-    return base.mask_of_seed(call.but(seed=0))
-
-
-@wrong("mask_of_seed", "DROP-9", "N")
-def seed_in_sixteen_bits(call: Seeded) -> Any:
-    """Keep the lower sixteen bits of the seed."""
-    return base.mask_of_seed(call.but(seed=call.seed % 2**16))
 
 
 @wrong("with_mask", "DROP-10", "J")
@@ -203,27 +169,9 @@ def nothing_divided_by_nothing(call: Seeded) -> Any:
     return made.but(dropout_rate=1.0) if call.dropout_p == 1 else made
 
 
-@wrong("with_mask_again", "DROP-11", "W", "Dao-AILab/flash-attention#1251")
-def another_mask_for_the_gradients(call: SeededGradients) -> Any:
-    """Draw another mask for the backward pass."""
-    return base.with_mask_again(call.but(seed=call.seed + 1))
-
-
-@wrong("with_mask_again", "DROP-11", "W")
-def gradients_without_seeded_dropout(call: SeededGradients) -> Any:
-    """Forget dropout in the backward pass."""
-    return base.with_mask_again(call.but(dropout_p=0.0))
-
-
 @wrong("check_seed", "DROP-12", "U")
 def probability_not_checked(call: Seeded) -> Any:
     """Take any probability, and use the nearest one from 0 to 1."""
     p = call.dropout_p
     real = isinstance(p, float | int) and not np.isnan(p)
     return base.check_seed(call.but(dropout_p=min(max(p, 0.0), 1.0)) if real else call)
-
-
-@wrong("check_seed", "DROP-12", "U")
-def seed_cut_to_an_integer(call: Seeded) -> Any:
-    """Drop the fraction of a seed."""
-    return base.check_seed(call.but(seed=int(call.seed)) if isinstance(call.seed, float) else call)

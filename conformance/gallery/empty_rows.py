@@ -4,15 +4,38 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, base, wrong
+from attnspec.conformance.gallery.entry import Array, base, rows, wrong
 from attnspec.reference.call import Mask
 from attnspec.reference.notation import Attention
 
-
-@wrong("normalised", "MASK-6", "B", "openvinotoolkit/openvino#35959")
-def empty_rows_are_nan(_call: Attention, e: Array, total: Array) -> Any:
-    """Divide by the denominator, whatever it is."""
-    return e / total
+ENTRIES = rows(
+    ("empty_rows_are_nan", "normalised", "MASK-6", "B", lambda _call, e, total: e / total,
+     "Divide by the denominator, whatever it is.", "openvinotoolkit/openvino#35959"),
+    ("lse_of_empty_rows_is_plus_infinity", "lse", "SOFT-7", "I",
+     lambda call, top, total: np.where(total[..., 0] == 0, np.inf, base.lse(call, top, total)),
+     "Mark a row with nothing to attend to by plus infinity."),
+    ("lse_of_empty_rows_is_zero", "lse", "SOFT-7", "I",
+     lambda call, top, total: np.where(total[..., 0] == 0, 0, base.lse(call, top, total)),
+     "Leave the lse of a row with nothing to attend to as the buffer was.", "pytorch/pytorch#134650"),
+    ("lse_of_empty_rows_is_low", "lse", "SOFT-7", "I",
+     lambda call, top, total: base.lse(call, top, np.where(total == 0, np.finfo(total.dtype).tiny, total)),
+     "Take the logarithm of a denominator that is kept from 0."),
+    ("maximum_of_disallowed_keys_too", "top", "MASK-12", "C",
+     lambda call, s, allowed: base.top(call, s, np.ones_like(allowed)),
+     "Shift by the largest of all scores, disallowed ones included."),
+    ("disallowed_scores_lowered", "exponentials", "MASK-12", "C",
+     lambda _call, s, allowed, top: np.exp(np.where(allowed, s, s - np.float32(1e9)) - top),
+     "Take a large number away from the scores of disallowed keys."),
+    ("disallowed_values_multiplied", "weighted", "MASK-13", "G",
+     lambda call, p, _allowed: p @ base.shared(call, call.value),
+     "Multiply the values of disallowed keys by 0.", "Dao-AILab/flash-attention#2374"),
+    ("minus_infinity_added", "exponentials", "MASK-13", "G",
+     lambda _call, s, allowed, top: np.exp(s + np.where(allowed, 0, -np.inf).astype(s.dtype) - top),
+     "Add minus infinity to the scores of disallowed keys, which leaves NaN as it is."),
+    ("lse_of_empty_rows_is_nan", "lse", "SOFT-7", "I",
+     lambda call, top, total: np.where(total[..., 0] == 0, np.nan, base.lse(call, top, total)),
+     "Take minus infinity from minus infinity in the lse of a row with nothing to attend to."),
+)  # fmt: skip
 
 
 @wrong("attend", "MASK-6", "B")
@@ -67,24 +90,6 @@ def padded_queries_are_the_mean(call: Attention, p: Array, allowed: Mask) -> Any
     return np.where(past, mean, output)
 
 
-@wrong("lse", "SOFT-7", "I")
-def lse_of_empty_rows_is_plus_infinity(call: Attention, top: Array, total: Array) -> Any:
-    """Mark a row with nothing to attend to by plus infinity."""
-    return np.where(total[..., 0] == 0, np.inf, base.lse(call, top, total))
-
-
-@wrong("lse", "SOFT-7", "I", "pytorch/pytorch#134650")
-def lse_of_empty_rows_is_zero(call: Attention, top: Array, total: Array) -> Any:
-    """Leave the lse of a row with nothing to attend to as the buffer was."""
-    return np.where(total[..., 0] == 0, 0, base.lse(call, top, total))
-
-
-@wrong("lse", "SOFT-7", "I")
-def lse_of_empty_rows_is_low(call: Attention, top: Array, total: Array) -> Any:
-    """Take the logarithm of a denominator that is kept from 0."""
-    return base.lse(call, top, np.where(total == 0, np.finfo(total.dtype).tiny, total))
-
-
 @wrong("attend", "SOFT-7", "M", "ikawrakow/ik_llama.cpp#2344")
 def lse_of_empty_rows_without_the_sink(call: Attention) -> Any:
     """Give a row without keys the lse minus infinity, though it has a sink."""
@@ -92,35 +97,11 @@ def lse_of_empty_rows_without_the_sink(call: Attention) -> Any:
     return output, np.where(base.allowed(call).any(axis=-1), lse, -np.inf), p
 
 
-@wrong("top", "MASK-12", "C")
-def maximum_of_disallowed_keys_too(call: Attention, s: Array, allowed: Mask) -> Any:
-    """Shift by the largest of all scores, disallowed ones included."""
-    return base.top(call, s, np.ones_like(allowed))
-
-
-@wrong("exponentials", "MASK-12", "C")
-def disallowed_scores_lowered(_call: Attention, s: Array, allowed: Mask, top: Array) -> Any:
-    """Take a large number away from the scores of disallowed keys."""
-    return np.exp(np.where(allowed, s, s - np.float32(1e9)) - top)
-
-
 @wrong("product", "MASK-12", "C")
 def keys_scaled_by_the_largest(call: Attention) -> Any:
     """Divide all keys by the largest number among them, disallowed ones included, as for a short format."""
     most = np.abs(call.key).max(initial=0) or 1
     return base.product(call.but(key=call.key / most)) * most
-
-
-@wrong("weighted", "MASK-13", "G", "Dao-AILab/flash-attention#2374")
-def disallowed_values_multiplied(call: Attention, p: Array, _allowed: Mask) -> Any:
-    """Multiply the values of disallowed keys by 0."""
-    return p @ base.shared(call, call.value)
-
-
-@wrong("exponentials", "MASK-13", "G")
-def minus_infinity_added(_call: Attention, s: Array, allowed: Mask, top: Array) -> Any:
-    """Add minus infinity to the scores of disallowed keys, which leaves NaN as it is."""
-    return np.exp(s + np.where(allowed, 0, -np.inf).astype(s.dtype) - top)
 
 
 @wrong("attend", "MASK-6", "B")
@@ -137,12 +118,6 @@ def empty_rows_are_nan_unless_all_are(call: Attention, e: Array, total: Array) -
     """Look for rows with nothing to attend to by looking at all of a head."""
     nothing = ~(total > 0).any(axis=-2, keepdims=True)
     return np.where(nothing, base.normalised(call, e, total), e / total)
-
-
-@wrong("lse", "SOFT-7", "I")
-def lse_of_empty_rows_is_nan(call: Attention, top: Array, total: Array) -> Any:
-    """Take minus infinity from minus infinity in the lse of a row with nothing to attend to."""
-    return np.where(total[..., 0] == 0, np.nan, base.lse(call, top, total))
 
 
 @wrong("lse", "SOFT-7", "I")

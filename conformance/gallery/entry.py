@@ -115,7 +115,7 @@ class Entry:
 
     def _backend(self, steps: Mapping[str, Step]) -> Backend:
         operations: dict[str, Any] = dict(functions(steps))
-        for function in operations.values():
+        for function in operations.values() if self.lacks else ():
             whole = signature(function)
             kept = [parameter for name, parameter in whole.parameters.items() if name not in self.lacks]
             function.__signature__ = whole.replace(parameters=kept)
@@ -124,6 +124,7 @@ class Entry:
         return Backend(f"{PLACE}:{self.name}", library, run, DTYPES, operations, claims=self.claims)
 
 
+Row = tuple[str, str, str, str, Step, str] | tuple[str, str, str, str, Step, str, str]
 A = TypeVar("A", bound=Attention)
 
 #: The classes of bugs, by letter.
@@ -179,13 +180,30 @@ def wrong(step: str, rule: str, kind: str, seen: str = "") -> Callable[[Step], E
     >>> inverted.name, inverted.sentence
     ('inverted', 'Take True for ignore.')
     """
+    return lambda function: _wrong(function.__name__, step, rule, kind, function, sentence_of(function), seen)
 
-    def entered(function: Step) -> Entry:
-        steps = {known(step): function}
-        claims = tuple(one for one in claimable() if one == rule)
-        return Entry(function.__name__, sentence_of(function), steps, rule, kind, seen, claims=claims)
 
-    return entered
+def rows(*table: Row) -> tuple[Entry, ...]:
+    """Make an entry from each row of a table.
+
+    A row has the name, the step, the rule, the kind, the function that replaces the step, the sentence that
+    says what it does wrong, and the public thread if there is one.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.gallery.entry import rows
+    >>> (inverted,) = rows(("inverted", "by_mask", "MASK-1", "R", lambda call: ~call.mask, "Invert it."))
+    >>> inverted.name, inverted.sentence
+    ('inverted', 'Invert it.')
+    """
+    return tuple(_wrong(*row) for row in table)
+
+
+def _wrong(
+    name: str, step: str, rule: str, kind: str, function: Step, sentence: str, seen: str = ""
+) -> Entry:
+    claims = (rule,) if rule in claimable() else ()
+    return Entry(name, sentence, {known(step): function}, rule, kind, seen, claims=claims)
 
 
 def family(

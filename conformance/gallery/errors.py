@@ -5,13 +5,57 @@ from typing import Any
 import numpy as np
 
 from attnspec.backends import DTYPES
-from attnspec.conformance.gallery.entry import Array, altered, base, wrong
+from attnspec.conformance.gallery.entry import Array, altered, base, rows, wrong
 from attnspec.reference.call import Mask
 from attnspec.reference.errors import ArgumentError, need
 from attnspec.reference.notation import Attention
 
 _ARRAYS = ("query", "key", "value")
 _PER_ENTRY = ("query_offset", "query_lengths", "key_lengths")
+
+
+ENTRIES = rows(
+    ("imaginary_part_dropped", "check_dtypes", "ERR-2", "L",
+     lambda call: base.check_dtypes(call.but(**{name: getattr(call, name).real for name in _ARRAYS})),
+     "Take the real part of complex numbers."),
+    ("any_scale_taken", "check_scale", "ERR-6", "K", lambda call: call,
+     "Multiply by whatever is given."),
+    ("softcap_without_effect", "capped", "ERR-3", "F", lambda _call, x: x,
+     "Accept a softcap and forget it.", "sgl-project/sgl-kernel-xpu#491"),
+    ("key_lengths_without_effect", "by_key_lengths", "ERR-3", "R", lambda _call: True,
+     "Accept lengths and forget them.", "jax-ml/jax#23349"),
+    ("dropout_without_effect", "dropped", "ERR-3", "J", lambda _call, p: p,
+     "Accept what to drop and forget it.", "pytorch/pytorch#184126"),
+    ("bias_without_effect", "biased", "ERR-3", "L", lambda _call, x: x,
+     "Accept a bias and forget what is finite of it."),
+    ("bias_and_its_mask_without_effect", "attend", "ERR-3", "L",
+     lambda call: base.attend(call.but(bias=None)),
+     "Accept a bias and forget it, minus infinity included."),
+    ("causal_flag_without_effect", "by_causality", "ERR-3", "A", lambda _call: True,
+     "Accept the causal flag and forget it."),
+    ("window_without_effect", "by_window", "ERR-3", "E", lambda _call: True,
+     "Accept a window and forget it."),
+    ("segments_without_effect", "by_segments", "ERR-3", "R", lambda _call: True,
+     "Accept segments and forget them."),
+    ("causal_dropped_beside_sinks", "by_causality", "ERR-3", "A",
+     lambda call: True if call.sinks is not None else base.by_causality(call),
+     "Forget the causal mask on the path for sinks."),
+    ("softcap_dropped_beside_sinks", "capped", "ERR-3", "F",
+     lambda call, x: base.capped(call if call.sinks is None else call.but(softcap=None), x),
+     "Forget the softcap on the path for sinks."),
+    ("bias_rounded_to_the_query", "biased", "ERR-14", "L",
+     lambda call, x: base.biased(altered(call, bias=lambda bias: bias.astype(call.storage)), x),
+     "Cast a bias to the dtype of the query."),
+    ("several_batch_axes_refused", "check_axes", "SHAPE-1", "H",
+     lambda call: _asking(call, "query", call.query.ndim <= 4, "four axes at most", "SHAPE-1"),
+     "Ask for one batch axis at most."),
+    ("no_keys_refused", "check_axes", "SHAPE-7", "O",
+     lambda call: _asking(call, "key", call.key.shape[-2] > 0, "a position or more", "SHAPE-7"),
+     "Ask for a key or more."),
+    ("no_queries_refused", "check_axes", "SHAPE-7", "O",
+     lambda call: _asking(call, "query", call.query.shape[-2] > 0, "a position or more", "SHAPE-7"),
+     "Ask for a query or more."),
+)  # fmt: skip
 
 
 @wrong("check_dtypes", "ERR-1", "L")
@@ -26,12 +70,6 @@ def integers_taken_for_numbers(call: Attention) -> Any:
     """Compute integers and booleans in float32."""
     whole = {name: getattr(call, name) for name in _ARRAYS if getattr(call, name).dtype.kind in "iub"}
     return base.check_dtypes(call.but(**{name: x.astype(np.float32) for name, x in whole.items()}))
-
-
-@wrong("check_dtypes", "ERR-2", "L")
-def imaginary_part_dropped(call: Attention) -> Any:
-    """Take the real part of complex numbers."""
-    return base.check_dtypes(call.but(**{name: getattr(call, name).real for name in _ARRAYS}))
 
 
 @wrong("check_masks", "ERR-4", "R")
@@ -51,12 +89,6 @@ def depth_of_zero_computed(call: Attention) -> Any:
     none = [name for name in _ARRAYS if getattr(call, name).ndim > 1 and getattr(call, name).shape[-1] == 0]
     zeros = {name: np.zeros((*getattr(call, name).shape[:-1], 1), call.query.dtype) for name in none}
     return base.check_axes(call.but(**zeros))
-
-
-@wrong("check_scale", "ERR-6", "K")
-def any_scale_taken(call: Attention) -> Any:
-    """Multiply by whatever is given."""
-    return call
 
 
 @wrong("check_window", "ERR-7", "E")
@@ -179,70 +211,10 @@ def _arrays(call: Attention) -> dict[str, Array]:
     return {name: getattr(call, name) for name in _ARRAYS}
 
 
-@wrong("capped", "ERR-3", "F", "sgl-project/sgl-kernel-xpu#491")
-def softcap_without_effect(_call: Attention, x: Array) -> Any:
-    """Accept a softcap and forget it."""
-    return x
-
-
-@wrong("by_key_lengths", "ERR-3", "R", "jax-ml/jax#23349")
-def key_lengths_without_effect(_call: Attention) -> Any:
-    """Accept lengths and forget them."""
-    return True
-
-
-@wrong("dropped", "ERR-3", "J", "pytorch/pytorch#184126")
-def dropout_without_effect(_call: Attention, p: Array) -> Any:
-    """Accept what to drop and forget it."""
-    return p
-
-
-@wrong("biased", "ERR-3", "L")
-def bias_without_effect(_call: Attention, x: Array) -> Any:
-    """Accept a bias and forget what is finite of it."""
-    return x
-
-
-@wrong("attend", "ERR-3", "L")
-def bias_and_its_mask_without_effect(call: Attention) -> Any:
-    """Accept a bias and forget it, minus infinity included."""
-    return base.attend(call.but(bias=None))
-
-
-@wrong("by_causality", "ERR-3", "A")
-def causal_flag_without_effect(_call: Attention) -> Any:
-    """Accept the causal flag and forget it."""
-    return True
-
-
-@wrong("by_window", "ERR-3", "E")
-def window_without_effect(_call: Attention) -> Any:
-    """Accept a window and forget it."""
-    return True
-
-
-@wrong("by_segments", "ERR-3", "R")
-def segments_without_effect(_call: Attention) -> Any:
-    """Accept segments and forget them."""
-    return True
-
-
-@wrong("by_causality", "ERR-3", "A")
-def causal_dropped_beside_sinks(call: Attention) -> Any:
-    """Forget the causal mask on the path for sinks."""
-    return True if call.sinks is not None else base.by_causality(call)
-
-
 @wrong("softmax_of", "ERR-3", "M", "kekzl/imp#1345")
 def sinks_dropped_beside_lengths(call: Attention, s: Array, allowed: Mask) -> Any:
     """Forget the sinks on the path for lengths of keys."""
     return base.softmax_of(call.but(sinks=None) if call.key_lengths is not None else call, s, allowed)
-
-
-@wrong("capped", "ERR-3", "F")
-def softcap_dropped_beside_sinks(call: Attention, x: Array) -> Any:
-    """Forget the softcap on the path for sinks."""
-    return base.capped(call if call.sinks is None else call.but(softcap=None), x)
 
 
 @wrong("biased", "ERR-3", "L")
@@ -283,12 +255,6 @@ def bits_of_the_bias_reread(call: Attention, x: Array) -> Any:
         return np.frombuffer(bias.tobytes(), call.storage)[: bias.size].reshape(bias.shape)
 
     return base.biased(altered(call, bias=reread), x)
-
-
-@wrong("biased", "ERR-14", "L")
-def bias_rounded_to_the_query(call: Attention, x: Array) -> Any:
-    """Cast a bias to the dtype of the query."""
-    return base.biased(altered(call, bias=lambda bias: bias.astype(call.storage)), x)
 
 
 @wrong("softmax_of", "ERR-14", "L")
@@ -355,24 +321,6 @@ def values_of_another_depth_refused(call: Attention) -> Any:
     """Ask for values as deep as the queries."""
     equal = call.value.shape[-1] == call.query.shape[-1]
     return _asking(call, "value", equal, "the depth of query", "SHAPE-3")
-
-
-@wrong("check_axes", "SHAPE-1", "H")
-def several_batch_axes_refused(call: Attention) -> Any:
-    """Ask for one batch axis at most."""
-    return _asking(call, "query", call.query.ndim <= 4, "four axes at most", "SHAPE-1")
-
-
-@wrong("check_axes", "SHAPE-7", "O")
-def no_keys_refused(call: Attention) -> Any:
-    """Ask for a key or more."""
-    return _asking(call, "key", call.key.shape[-2] > 0, "a position or more", "SHAPE-7")
-
-
-@wrong("check_axes", "SHAPE-7", "O")
-def no_queries_refused(call: Attention) -> Any:
-    """Ask for a query or more."""
-    return _asking(call, "query", call.query.shape[-2] > 0, "a position or more", "SHAPE-7")
 
 
 @wrong("check_heads", "HEAD-1", "D")

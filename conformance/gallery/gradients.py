@@ -4,30 +4,84 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, base, wrong
+from attnspec.conformance.gallery.entry import Array, base, rows, wrong
 from attnspec.reference.call import Call, Mask
 from attnspec.reference.gradients import Gradients
-from attnspec.reference.positions import Rotary
 
-
-@wrong("d_levels", "GRAD-21", "I")
-def cotangent_of_the_merged_lse_ignored(call: Call, w: Array, r: Array, delta: Array, h: Array) -> Any:
-    """Pass nothing of the merged lse's cotangent on to the lses of the parts."""
-    return base.d_levels(call, w, r, delta, np.zeros_like(h))
-
-
-@wrong("d_levels", "GRAD-21", "I")
-def cotangent_of_the_merged_lse_for_every_part(
-    _call: Call, w: Array, r: Array, delta: Array, h: Array
-) -> Any:
-    """Give each part the whole cotangent of the merged lse, without its share."""
-    return w * (r - delta) + h
-
-
-@wrong("d_levels", "GRAD-21", "I")
-def lses_taken_as_constants(call: Call, w: Array, r: Array, _delta: Array, h: Array) -> Any:
-    """Take the shares of the parts as constants, so that the output moves no lse."""
-    return base.d_levels(call, w, r, r, h)
+ENTRIES = rows(
+    ("cotangent_of_the_merged_lse_ignored", "d_levels", "GRAD-21", "I",
+     lambda call, w, r, delta, h: base.d_levels(call, w, r, delta, np.zeros_like(h)),
+     "Pass nothing of the merged lse's cotangent on to the lses of the parts."),
+    ("cotangent_of_the_merged_lse_for_every_part", "d_levels", "GRAD-21", "I",
+     lambda _call, w, r, delta, h: w * (r - delta) + h,
+     "Give each part the whole cotangent of the merged lse, without its share."),
+    ("lses_taken_as_constants", "d_levels", "GRAD-21", "I",
+     lambda call, w, r, _delta, h: base.d_levels(call, w, r, r, h),
+     "Take the shares of the parts as constants, so that the output moves no lse."),
+    ("cotangent_turned_forwards", "turned_back", "GRAD-22", "Q", base.rotated,
+     "Turn the cotangent by the angle of the features, and not by its negative."),
+    ("cotangent_past_the_rotary_depth_dropped", "turned_back", "GRAD-22", "Q",
+     lambda call, g: np.where(np.arange(g.shape[-1]) < call.depth, base.turned_back(call, g), 0),
+     "Give features past the rotary depth no gradient."),
+    ("cotangent_turned_from_position_0", "turned_back", "GRAD-22", "Q",
+     lambda call, g: base.turned_back(call.but(offset=0), g),
+     "Count positions from 0 in the backward pass, whatever the offset."),
+    ("cotangent_divided_by_the_factor", "turned_back", "GRAD-22", "Q",
+     lambda call, g: base.turned_back(call.but(attention_factor=1 / call.attention_factor), g),
+     "Invert the attention factor too, as if the gradient were the inverse of the rotation."),
+    ("cotangent_by_its_own_positions", "turned_back", "GRAD-22", "Q",
+     lambda call, g: base.turned_back(call.but(positions=None), g),
+     "Count positions from 0 in the backward pass, whatever positions are given."),
+    ("bias_of_the_first_entry", "d_shift", "GRAD-23", "H",
+     lambda call, d: base.d_shift(call, d[:1] if d.ndim > 2 else d),
+     "Sum the gradient of a bias over only the positions of the first batch entry."),
+    ("delta_left_out", "delta", "GRAD-1", "W", lambda _call, _p, r, _allowed: np.zeros_like(r[..., :1]),
+     "Multiply the weights by their gradients and subtract no mean."),
+    ("delta_of_the_next_row", "delta", "GRAD-1", "W",
+     lambda call, p, r, allowed: np.roll(base.delta(call, p, r, allowed), -1, axis=-2),
+     "Read the mean of the row after, and of the first row after the last."),
+    ("delta_added", "delta", "GRAD-1", "W", lambda call, p, r, allowed: -base.delta(call, p, r, allowed),
+     "Give the mean the other sign."),
+    ("diagonal_of_the_softmax", "d_scores", "GRAD-1", "W",
+     lambda call, p, r, _delta, allowed: np.where(allowed, p * (1 - p) * (r + call.d_lse), 0),
+     "Take the softmax for a function of each score alone, such as a sigmoid."),
+    ("weights_left_out_of_the_softmax", "d_scores", "GRAD-1", "W",
+     lambda call, _p, r, delta, allowed: np.where(allowed, r - delta + call.d_lse, 0),
+     "Take the gradients of the weights for those of the scores, less their mean."),
+    ("scale_left_out_of_d_query", "d_query", "GRAD-1", "K",
+     lambda call, u, allowed: base.d_query(call.but(scale=1.0), u, allowed),
+     "Scale only the gradient of the key."),
+    ("scale_left_out_of_d_key", "d_key", "GRAD-1", "K",
+     lambda call, u, allowed: base.d_key(call.but(scale=1.0), u, allowed),
+     "Scale only the gradient of the query."),
+    ("scale_twice_in_d_key", "d_key", "GRAD-1", "K",
+     lambda call, u, allowed: base.factor(call) * base.d_key(call, u, allowed),
+     "Multiply queries that are scaled already by the scale."),
+    ("default_scale_in_d_query", "d_query", "GRAD-1", "K",
+     lambda call, u, allowed: base.d_query(call.but(scale=None), u, allowed),
+     "Multiply by one over the root of the depth, whatever scale is given."),
+    ("weights_again_without_scale", "forward_again", "GRAD-1", "K",
+     lambda call: base.forward_again(call.but(scale=1.0)),
+     "Compute the weights for the backward pass from products that are not scaled."),
+    ("d_value_of_the_sum", "d_value", "GRAD-1", "W",
+     lambda call, p, allowed: base.d_value(call.but(d_output=np.ones_like(call.d_output)), p, allowed),
+     "Take the loss for the sum of all outputs in the gradient of the values."),
+    ("cotangent_of_the_lse_ignored", "given_cotangents", "GRAD-6", "I",
+     lambda call: base.given_cotangents(call.but(d_lse=None)),
+     "Accept a cotangent of the lse and forget it.", "Dao-AILab/flash-attention#889"),
+    ("cotangent_of_the_lse_subtracted", "d_scores", "GRAD-6", "I",
+     lambda call, p, r, delta, allowed: base.d_scores(call.but(d_lse=-call.d_lse), p, r, delta, allowed),
+     "Give the cotangent of the lse the other sign in the gradients of the scores."),
+    ("cotangent_of_the_lse_added_to_delta", "delta", "GRAD-6", "I",
+     lambda call, p, r, allowed: base.delta(call, p, r, allowed) + 2 * call.d_lse,
+     "Fold the cotangent of the lse into the mean, with the wrong sign."),
+    ("cotangent_of_the_lse_unweighted", "d_scores", "GRAD-6", "I",
+     lambda call, p, r, delta, allowed: np.where(allowed, p * (r - delta) + call.d_lse, 0),
+     "Add the cotangent of the lse to each score's gradient, without the weight."),
+    ("values_moved_by_the_lse", "d_value", "GRAD-14", "I",
+     lambda call, p, allowed: base.d_value(call.but(d_output=call.d_output + call.d_lse), p, allowed),
+     "Add the cotangent of the lse to that of each feature of the output."),
+)  # fmt: skip
 
 
 @wrong("parted", "GRAD-21", "I")
@@ -48,36 +102,6 @@ def outputs_of_empty_parts_in_the_gradient(
     return found[0], found[1] + np.where(np.isnan(poisoned), poisoned, 0)
 
 
-@wrong("turned_back", "GRAD-22", "Q")
-def cotangent_turned_forwards(call: Rotary, g: Array) -> Any:
-    """Turn the cotangent by the angle of the features, and not by its negative."""
-    return base.rotated(call, g)
-
-
-@wrong("turned_back", "GRAD-22", "Q")
-def cotangent_past_the_rotary_depth_dropped(call: Rotary, g: Array) -> Any:
-    """Give features past the rotary depth no gradient."""
-    return np.where(np.arange(g.shape[-1]) < call.depth, base.turned_back(call, g), 0)
-
-
-@wrong("turned_back", "GRAD-22", "Q")
-def cotangent_turned_from_position_0(call: Rotary, g: Array) -> Any:
-    """Count positions from 0 in the backward pass, whatever the offset."""
-    return base.turned_back(call.but(offset=0), g)
-
-
-@wrong("turned_back", "GRAD-22", "Q")
-def cotangent_divided_by_the_factor(call: Rotary, g: Array) -> Any:
-    """Invert the attention factor too, as if the gradient were the inverse of the rotation."""
-    return base.turned_back(call.but(attention_factor=1 / call.attention_factor), g)
-
-
-@wrong("turned_back", "GRAD-22", "Q")
-def cotangent_by_its_own_positions(call: Rotary, g: Array) -> Any:
-    """Count positions from 0 in the backward pass, whatever positions are given."""
-    return base.turned_back(call.but(positions=None), g)
-
-
 @wrong("collected", "GRAD-23", "V")
 def memory_without_its_keys(
     call: Call, by_query: Array, by_key: Array, by_value: Array, *, cross: bool
@@ -93,12 +117,6 @@ def tokens_from_queries_alone(
     """Take tokens without a memory for queries only."""
     found = base.collected(call, by_query, by_key, by_value, cross=cross)
     return found if cross else (by_query, None)
-
-
-@wrong("d_shift", "GRAD-23", "H")
-def bias_of_the_first_entry(call: Call, d: Array) -> Any:
-    """Sum the gradient of a bias over only the positions of the first batch entry."""
-    return base.d_shift(call, d[:1] if d.ndim > 2 else d)
 
 
 @wrong("d_weight", "GRAD-23", "V")
@@ -127,28 +145,10 @@ def square_weight_not_transposed_on_the_way_back(call: Call, d: Array, weight: A
 
 
 @wrong("delta", "GRAD-1", "W")
-def delta_left_out(_call: Gradients, _p: Array, r: Array, _allowed: Mask) -> Any:
-    """Multiply the weights by their gradients and subtract no mean."""
-    return np.zeros_like(r[..., :1])
-
-
-@wrong("delta", "GRAD-1", "W")
 def delta_as_a_plain_mean(_call: Gradients, _p: Array, r: Array, allowed: Mask) -> Any:
     """Subtract the mean of the gradients of the weights, without the weights."""
     count = np.maximum(allowed.sum(axis=-1, keepdims=True), 1)
     return np.where(allowed, r, 0).sum(axis=-1, keepdims=True) / count.astype(r.dtype)
-
-
-@wrong("delta", "GRAD-1", "W")
-def delta_of_the_next_row(call: Gradients, p: Array, r: Array, allowed: Mask) -> Any:
-    """Read the mean of the row after, and of the first row after the last."""
-    return np.roll(base.delta(call, p, r, allowed), -1, axis=-2)
-
-
-@wrong("delta", "GRAD-1", "W")
-def delta_added(call: Gradients, p: Array, r: Array, allowed: Mask) -> Any:
-    """Give the mean the other sign."""
-    return -base.delta(call, p, r, allowed)
 
 
 @wrong("delta", "GRAD-1", "P", "XunhaoLai/native-sparse-attention-triton#27")
@@ -161,53 +161,11 @@ def values_cut_to_the_depth_of_keys(call: Gradients, p: Array, r: Array, allowed
 
 
 @wrong("d_scores", "GRAD-1", "W")
-def diagonal_of_the_softmax(call: Gradients, p: Array, r: Array, _delta: Array, allowed: Mask) -> Any:
-    """Take the softmax for a function of each score alone, such as a sigmoid."""
-    return np.where(allowed, p * (1 - p) * (r + call.d_lse), 0)
-
-
-@wrong("d_scores", "GRAD-1", "W")
-def weights_left_out_of_the_softmax(call: Gradients, _p: Array, r: Array, delta: Array, allowed: Mask) -> Any:
-    """Take the gradients of the weights for those of the scores, less their mean."""
-    return np.where(allowed, r - delta + call.d_lse, 0)
-
-
-@wrong("d_scores", "GRAD-1", "W")
 def maximum_differentiated(call: Gradients, p: Array, r: Array, delta: Array, allowed: Mask) -> Any:
     """Let a derivative flow through the maximum in the numerators, and none in the denominator."""
     t = base.d_scores(call, p, r, delta, allowed)
     largest = (p == p.max(axis=-1, keepdims=True, initial=0)) & allowed
     return np.where(largest, t - delta, t)
-
-
-@wrong("d_query", "GRAD-1", "K")
-def scale_left_out_of_d_query(call: Gradients, u: Array, allowed: Mask) -> Any:
-    """Scale only the gradient of the key."""
-    return base.d_query(call.but(scale=1.0), u, allowed)
-
-
-@wrong("d_key", "GRAD-1", "K")
-def scale_left_out_of_d_key(call: Gradients, u: Array, allowed: Mask) -> Any:
-    """Scale only the gradient of the query."""
-    return base.d_key(call.but(scale=1.0), u, allowed)
-
-
-@wrong("d_key", "GRAD-1", "K")
-def scale_twice_in_d_key(call: Gradients, u: Array, allowed: Mask) -> Any:
-    """Multiply queries that are scaled already by the scale."""
-    return base.factor(call) * base.d_key(call, u, allowed)
-
-
-@wrong("d_query", "GRAD-1", "K")
-def default_scale_in_d_query(call: Gradients, u: Array, allowed: Mask) -> Any:
-    """Multiply by one over the root of the depth, whatever scale is given."""
-    return base.d_query(call.but(scale=None), u, allowed)
-
-
-@wrong("forward_again", "GRAD-1", "K")
-def weights_again_without_scale(call: Gradients) -> Any:
-    """Compute the weights for the backward pass from products that are not scaled."""
-    return base.forward_again(call.but(scale=1.0))
 
 
 @wrong("d_value", "GRAD-1", "W")
@@ -218,35 +176,11 @@ def square_weights_not_transposed(call: Gradients, p: Array, allowed: Mask) -> A
     return base.summed_heads(call, np.where(allowed, base.dropped(call, p), 0) @ call.d_output, call.value)
 
 
-@wrong("d_value", "GRAD-1", "W")
-def d_value_of_the_sum(call: Gradients, p: Array, allowed: Mask) -> Any:
-    """Take the loss for the sum of all outputs in the gradient of the values."""
-    return base.d_value(call.but(d_output=np.ones_like(call.d_output)), p, allowed)
-
-
 @wrong("given_cotangents", "GRAD-1", "W")
 def loss_of_the_sum(call: Gradients) -> Any:
     """Take the loss for the sum of all outputs, and put ones in the place of the cotangents."""
     given = base.given_cotangents(call)
     return given.but(d_output=np.ones_like(given.d_output))
-
-
-@wrong("given_cotangents", "GRAD-6", "I", "Dao-AILab/flash-attention#889")
-def cotangent_of_the_lse_ignored(call: Gradients) -> Any:
-    """Accept a cotangent of the lse and forget it."""
-    return base.given_cotangents(call.but(d_lse=None))
-
-
-@wrong("d_scores", "GRAD-6", "I")
-def cotangent_of_the_lse_subtracted(call: Gradients, p: Array, r: Array, delta: Array, allowed: Mask) -> Any:
-    """Give the cotangent of the lse the other sign in the gradients of the scores."""
-    return base.d_scores(call.but(d_lse=-call.d_lse), p, r, delta, allowed)
-
-
-@wrong("delta", "GRAD-6", "I")
-def cotangent_of_the_lse_added_to_delta(call: Gradients, p: Array, r: Array, allowed: Mask) -> Any:
-    """Fold the cotangent of the lse into the mean, with the wrong sign."""
-    return base.delta(call, p, r, allowed) + 2 * call.d_lse
 
 
 @wrong("given_cotangents", "GRAD-6", "I", "meta-pytorch/attention-gym#200")
@@ -256,23 +190,11 @@ def cotangent_of_the_lse_in_base_two(call: Gradients) -> Any:
     return given.but(d_lse=given.d_lse * np.log2(np.e).astype(given.d_lse.dtype))
 
 
-@wrong("d_scores", "GRAD-6", "I")
-def cotangent_of_the_lse_unweighted(call: Gradients, p: Array, r: Array, delta: Array, allowed: Mask) -> Any:
-    """Add the cotangent of the lse to each score's gradient, without the weight."""
-    return np.where(allowed, p * (r - delta) + call.d_lse, 0)
-
-
 @wrong("given_cotangents", "GRAD-6", "D")
 def cotangent_of_the_lse_of_the_first_head(call: Gradients) -> Any:
     """Let all heads have the cotangent of the lse of the first."""
     given = base.given_cotangents(call)
     return given.but(d_lse=np.broadcast_to(given.d_lse[..., :1, :, :], given.d_lse.shape))
-
-
-@wrong("d_value", "GRAD-14", "I")
-def values_moved_by_the_lse(call: Gradients, p: Array, allowed: Mask) -> Any:
-    """Add the cotangent of the lse to that of each feature of the output."""
-    return base.d_value(call.but(d_output=call.d_output + call.d_lse), p, allowed)
 
 
 @wrong("backward", "GRAD-13", "W")

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from attnspec.conformance.gallery.entry import Array, base, wrong
+from attnspec.conformance.gallery.entry import Array, base, rows, wrong
 from attnspec.reference.call import Mask
 from attnspec.reference.gradients import Gradients
 
@@ -15,22 +15,26 @@ def _in_tiles(count: int, size: int) -> int:
     return count - count % size or count
 
 
-@wrong("d_key", "GRAD-19", "G")
-def last_queries_lost_in_d_key(call: Gradients, u: Array, allowed: Mask) -> Any:
-    """Leave the queries after the last whole tile of 16 out of the sum for the keys."""
-    return base.d_key(call, np.where(call.i < _in_tiles(call.queries, 16), u, 0), allowed)
+ENTRIES = rows(
+    ("last_queries_lost_in_d_key", "d_key", "GRAD-19", "G",
+     lambda call, u, allowed: base.d_key(call, np.where(call.i < _in_tiles(call.queries, 16), u, 0), allowed),
+     "Leave the queries after the last whole tile of 16 out of the sum for the keys."),
+    ("last_keys_lost_in_d_query", "d_query", "GRAD-19", "G",
+     lambda call, u, allowed: base.d_query(call, np.where(call.j < _in_tiles(call.keys, 32), u, 0), allowed),
+     "Leave the keys after the last whole tile of 32 out of the sum for the queries."),
+    ("features_of_values_past_a_tile_lost", "d_weights", "GRAD-19", "G",
+     lambda call: base.d_weights(call.but(value=call.value[..., :64], d_output=call.d_output[..., :64])),
+     "Take the first 64 features of values and cotangents for the gradients of the weights."),
+    ("delta_of_the_first_tile", "delta", "GRAD-19", "G",
+     lambda call, p, r, allowed: base.delta(call, np.where(call.j < 32, p, 0), r, allowed),
+     "Take the mean over the first 32 keys."),
+)  # fmt: skip
 
 
 @wrong("d_value", "GRAD-19", "G")
 def last_queries_lost_in_d_value(call: Gradients, p: Array, allowed: Mask) -> Any:
     """Leave the queries after the last whole tile of 128 out of the sum for the values."""
     return base.d_value(call, np.where(call.i < _in_tiles(call.queries, 128), p, 0), allowed)
-
-
-@wrong("d_query", "GRAD-19", "G")
-def last_keys_lost_in_d_query(call: Gradients, u: Array, allowed: Mask) -> Any:
-    """Leave the keys after the last whole tile of 32 out of the sum for the queries."""
-    return base.d_query(call, np.where(call.j < _in_tiles(call.keys, 32), u, 0), allowed)
 
 
 @wrong("d_query", "GRAD-19", "G")
@@ -57,23 +61,11 @@ def last_features_lost_in_d_key(call: Gradients, u: Array, allowed: Mask) -> Any
     return np.where(np.arange(depth) < _in_tiles(depth, 16), base.d_key(call, u, allowed), 0)
 
 
-@wrong("d_weights", "GRAD-19", "G")
-def features_of_values_past_a_tile_lost(call: Gradients) -> Any:
-    """Take the first 64 features of values and cotangents for the gradients of the weights."""
-    return base.d_weights(call.but(value=call.value[..., :64], d_output=call.d_output[..., :64]))
-
-
 @wrong("d_key", "GRAD-1", "G", "NVIDIA/cudnn-frontend#1072")
 def d_key_of_one_query_nan(call: Gradients, u: Array, allowed: Mask) -> Any:
     """Return NaN for the gradient of the keys where there is one query."""
     found = base.d_key(call, u, allowed)
     return np.full_like(found, np.nan) if call.queries == 1 else found
-
-
-@wrong("delta", "GRAD-19", "G")
-def delta_of_the_first_tile(call: Gradients, p: Array, r: Array, allowed: Mask) -> Any:
-    """Take the mean over the first 32 keys."""
-    return base.delta(call, np.where(call.j < 32, p, 0), r, allowed)
 
 
 @wrong("forward_again", "GRAD-19", "C", "pytorch/pytorch#196678")

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, base, wrong
+from attnspec.conformance.gallery.entry import Array, base, rows, wrong
 from attnspec.conformance.gallery.numerics import in_half, truncated
 from attnspec.reference.call import Call, Mask
 from attnspec.reference.gradients import Gradients
@@ -21,6 +21,22 @@ def _attended(call: Gradients, allowed: Mask, array: Array) -> Array:
     some = allowed.any(axis=-2)[..., None]
     found: Array = base.summed_heads(call, some.astype(np.int64), array) > 0
     return found
+
+
+ENTRIES = rows(
+    ("nan_times_a_weight_of_zero", "meeting", "GRAD-12", "R",
+     lambda _call, weights, _pairs, array: weights @ array,
+     "Multiply NaN by weights of 0."),
+    ("masked_by_a_product", "d_scores", "GRAD-12", "R",
+     lambda call, p, r, delta, _allowed: p * (r - delta + call.d_lse),
+     "Trust that a weight of 0 removes the gradient of a disallowed pair, also of NaN."),
+    ("products_of_short_gradients", "d_query", "GRAD-19", "C",
+     lambda call, u, allowed: base.d_query(call, u.astype(np.float16).astype(u.dtype), allowed),
+     "Cut the gradients of scores to eleven digits before the product, in float32 too."),
+    ("gradients_in_the_working_precision", "narrow", "GRAD-2", "S",
+     lambda call, array, storage: array if isinstance(call, Gradients) else base.narrow(call, array, storage),
+     "Return gradients in float32 for inputs in half precision."),
+)  # fmt: skip
 
 
 @wrong("forward_again", "GRAD-10", "B", "pytorch/pytorch#41508")
@@ -82,18 +98,6 @@ def disallowed_pairs_move_by_delta(call: Gradients, p: Array, r: Array, delta: A
     """Subtract the mean from disallowed pairs too, with the smallest weight of a row for theirs."""
     least = np.where(allowed, p, 1).min(axis=-1, keepdims=True, initial=1)
     return np.where(allowed, p, least) * (r - delta + call.d_lse)
-
-
-@wrong("meeting", "GRAD-12", "R")
-def nan_times_a_weight_of_zero(_call: Gradients, weights: Array, _pairs: Mask, array: Array) -> Any:
-    """Multiply NaN by weights of 0."""
-    return weights @ array
-
-
-@wrong("d_scores", "GRAD-12", "R")
-def masked_by_a_product(call: Gradients, p: Array, r: Array, delta: Array, _allowed: Mask) -> Any:
-    """Trust that a weight of 0 removes the gradient of a disallowed pair, also of NaN."""
-    return p * (r - delta + call.d_lse)
 
 
 @wrong("meeting", "GRAD-18", "R")
@@ -208,12 +212,6 @@ def small_gradients_flushed(call: Gradients, p: Array, r: Array, delta: Array, a
     return np.where(np.abs(t) < 1e-4, 0, t)
 
 
-@wrong("d_query", "GRAD-19", "C")
-def products_of_short_gradients(call: Gradients, u: Array, allowed: Mask) -> Any:
-    """Cut the gradients of scores to eleven digits before the product, in float32 too."""
-    return base.d_query(call, u.astype(np.float16).astype(u.dtype), allowed)
-
-
 @wrong("backward", "NUM-2", "C")
 def float64_differentiated_in_float32(call: Gradients) -> Any:
     """Compute the gradients of float64 in float32."""
@@ -238,12 +236,6 @@ def weights_cut_off_for_d_value(call: Gradients, p: Array, allowed: Mask) -> Any
 def d_query_cut_off(call: Gradients, u: Array, allowed: Mask) -> Any:
     """Cut the digits of the gradient of the query in half precision instead of rounding them."""
     return in_half(call, base.d_query(call, u, allowed), lambda d: truncated(d, call.storage))
-
-
-@wrong("narrow", "GRAD-2", "S")
-def gradients_in_the_working_precision(call: Call, array: Array, storage: Any) -> Any:
-    """Return gradients in float32 for inputs in half precision."""
-    return array if isinstance(call, Gradients) else base.narrow(call, array, storage)
 
 
 @wrong("narrow", "GRAD-2", "L")

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, altered, base, first, wrong
+from attnspec.conformance.gallery.entry import Array, altered, base, first, rows, wrong
 from attnspec.reference.call import Mask
 from attnspec.reference.gradients import Gradients, summed_to
 
@@ -16,22 +16,122 @@ def of_groups(d: Array, like: Array, summed: Callable[[Array], Array]) -> Array:
     return summed(d.reshape(shape))
 
 
-@wrong("summed_heads", "GRAD-3", "D")
-def last_head_of_a_group_kept(_call: Gradients, d: Array, like: Array) -> Any:
-    """Write the gradient of a key head anew for each of its query heads."""
-    return of_groups(d, like, lambda parts: parts[..., -1, :, :])
-
-
-@wrong("summed_heads", "GRAD-3", "D")
-def first_head_of_a_group_kept(_call: Gradients, d: Array, like: Array) -> Any:
-    """Give a key head the gradient of its first query head."""
-    return of_groups(d, like, lambda parts: parts[..., 0, :, :])
-
-
-@wrong("summed_heads", "GRAD-3", "D", "marin-community/levanter#449")
-def mean_of_a_group(_call: Gradients, d: Array, like: Array) -> Any:
-    """Give a key head the mean of its query heads' gradients."""
-    return of_groups(d, like, lambda parts: parts.mean(axis=-3))
+ENTRIES = rows(
+    ("last_head_of_a_group_kept", "summed_heads", "GRAD-3", "D",
+     lambda _call, d, like: of_groups(d, like, lambda parts: parts[..., -1, :, :]),
+     "Write the gradient of a key head anew for each of its query heads."),
+    ("first_head_of_a_group_kept", "summed_heads", "GRAD-3", "D",
+     lambda _call, d, like: of_groups(d, like, lambda parts: parts[..., 0, :, :]),
+     "Give a key head the gradient of its first query head."),
+    ("mean_of_a_group", "summed_heads", "GRAD-3", "D",
+     lambda _call, d, like: of_groups(d, like, lambda parts: parts.mean(axis=-3)),
+     "Give a key head the mean of its query heads' gradients.", "marin-community/levanter#449"),
+    ("slope_of_the_softcap_left_out", "d_products", "GRAD-5", "F", lambda _call, t: t,
+     "Pass the gradients of the scores on as if there were no softcap."),
+    ("slope_from_the_capped_score", "d_products", "GRAD-5", "F",
+     lambda call, t: _steep(call, t, lambda: 1 - (call.softcap * _bent(call)) ** 2),
+     "Take one minus the square of the capped score, without dividing it by the softcap."),
+    ("slope_without_the_square", "d_products", "GRAD-5", "F",
+     lambda call, t: _steep(call, t, lambda: 1 - _bent(call)),
+     "Take one minus the hyperbolic tangent, not its square."),
+    ("slope_divided_by_the_softcap", "d_products", "GRAD-5", "F",
+     lambda call, t: _steep(call, t, lambda: (1 - _bent(call) ** 2) / call.softcap),
+     "Divide the slope by the softcap, and forget that the cap multiplies."),
+    ("slope_after_the_bias", "d_products", "GRAD-5", "F",
+     lambda call, t: _steep(call, t, lambda: 1 - (base.scored(call) / call.softcap) ** 2),
+     "Take the slope where the score is after the bias."),
+    ("slope_before_the_scale", "d_products", "GRAD-5", "F",
+     lambda call, t: _steep(call, t, lambda: 1 - np.tanh(base.product(call) / call.softcap) ** 2),
+     "Take the slope at the product that is not scaled yet."),
+    ("slope_in_the_bias", "d_bias", "GRAD-5", "F",
+     lambda call, t: base.d_bias(call, base.d_products(call, t)),
+     "Multiply the gradient of the bias by the slope of the softcap too."),
+    ("slope_twice_in_d_key", "d_key", "GRAD-5", "F",
+     lambda call, u, allowed: base.d_key(call, base.d_products(call, u), allowed),
+     "Multiply by the slope once more for the keys."),
+    ("slope_before_the_mean", "d_weights", "GRAD-5", "F",
+     lambda call: _steep(call, base.d_weights(call), lambda: 1 - _bent(call) ** 2),
+     "Multiply by the slope before the mean is subtracted, and again after it."),
+    ("softcap_only_forward", "forward_again", "GRAD-5", "F",
+     lambda call: base.forward_again(call.but(softcap=None)),
+     "Compute the weights for the backward pass without the softcap."),
+    ("dropped_weights_differentiated", "d_scores", "GRAD-8", "J",
+     lambda call, p, r, delta, allowed: base.d_scores(call, base.dropped(call, p), r, delta, allowed),
+     "Differentiate the softmax with the weights after dropout.", "aws-neuron/nki-samples#81"),
+    ("dropout_left_out_of_the_weights", "d_weights", "GRAD-8", "J",
+     lambda call: base.d_weights(call.but(dropout_mask=None)),
+     "Give the weights a gradient as if none were dropped.", "aws-neuron/nki-samples#81"),
+    ("dropout_left_out_of_d_value", "d_value", "GRAD-8", "J",
+     lambda call, p, allowed: base.d_value(call.but(dropout_mask=None), p, allowed),
+     "Give the values a gradient as if no weight were dropped."),
+    ("kept_gradients_left_as_they_are", "d_weights", "GRAD-8", "J",
+     lambda call: base.d_weights(call.but(dropout_rate=0.0)),
+     "Drop gradients of weights, and forget to raise the others."),
+    ("delta_of_dropped_weights", "delta", "GRAD-8", "J",
+     lambda call, p, r, allowed: base.delta(call, base.dropped(call, p), r, allowed),
+     "Take the mean with the weights after dropout, of gradients after dropout."),
+    ("delta_without_dropout", "delta", "GRAD-8", "J",
+     lambda call, p, _r, allowed: base.delta(call, p, base.d_weights(call.but(dropout_mask=None)), allowed),
+     "Take the mean of gradients without dropout."),
+    ("weights_dropped_as_in_the_first_head", "d_weights", "GRAD-8", "H",
+     lambda call: base.d_weights(altered(call, dropout_mask=lambda mask: first(mask, -3))),
+     "Let the gradients of all heads' weights have the dropout mask of the first."),
+    ("d_bias_of_all_scores", "d_bias", "GRAD-2", "L", lambda _call, t: t,
+     "Return the gradient of the bias in the shape of the scores."),
+    ("batch_left_out_of_a_broadcast_bias", "d_bias", "GRAD-4", "L",
+     lambda call, t: base.d_bias(call, t if call.bias.ndim == t.ndim and call.bias.shape[0] > 1 else t[:1]),
+     "Sum over heads, queries and keys, and take the first batch entry."),
+    ("d_bias_scaled", "d_bias", "GRAD-4", "K", lambda call, t: base.factor(call) * base.d_bias(call, t),
+     "Multiply the gradient of the bias by the scale, as that of the product."),
+    ("d_bias_nan_at_minus_infinity", "d_bias", "GRAD-11", "R",
+     lambda call, t: base.d_bias(call, t) + 0 * call.bias.astype(t.dtype),
+     "Multiply the bias by 0 on the way, which gives NaN where it is minus infinity."),
+    ("d_bias_silently_zero", "d_bias", "GRAD-17", "L",
+     lambda call, _t: np.zeros(call.bias.shape, call.query.dtype),
+     "Return zeros for the gradient of the bias.", "ml-explore/mlx#2909"),
+    ("d_sinks_silently_zero", "d_sinks", "GRAD-17", "M",
+     lambda call, _lse, _delta: np.zeros(call.query.shape[-3], call.query.dtype),
+     "Return zeros for the gradient of the sinks.", "ml-explore/mlx#2909"),
+    ("d_value_silently_zero", "d_value", "GRAD-17", "W", lambda call, _p, _allowed: np.zeros_like(call.value),
+     "Return zeros for the gradient of the value."),
+    ("d_sinks_of_other_sign", "d_sinks", "GRAD-7", "M",
+     lambda call, lse, delta: -base.d_sinks(call, lse, delta),
+     "Move the sinks the other way.", "NVIDIA/cudnn-frontend#676"),
+    ("d_sinks_without_the_lse", "d_sinks", "GRAD-7", "M",
+     lambda call, lse, delta: base.d_sinks(call.but(d_lse=np.zeros_like(call.d_lse)), lse, delta),
+     "Forget the cotangent of the lse for the sinks."),
+    ("d_sinks_without_their_weight", "d_sinks", "GRAD-7", "M",
+     lambda call, _lse, delta: summed_to(np, (call.d_lse - delta)[..., 0], (call.query.shape[-3], 1))[..., 0],
+     "Sum what moves the denominator, without the weight of the sink."),
+    ("mask_only_forward", "forward_again", "GRAD-9", "R", lambda call: again(call, call.but(mask=None)),
+     "Forget the mask in the backward pass."),
+    ("causal_only_forward", "forward_again", "GRAD-9", "A",
+     lambda call: again(call, call.but(is_causal=False)),
+     "Forget the causal mask in the backward pass."),
+    ("diagonal_only_forward", "forward_again", "GRAD-9", "A",
+     lambda call: again(call, call.but(query_offset=call.query_offset - 1) if call.is_causal else call),
+     "Let a query attend only to the keys before its own, in the backward pass."),
+    ("offset_only_forward", "forward_again", "GRAD-9", "A",
+     lambda call: again(call, call.but(query_offset=0)),
+     "Begin at position 0 in the backward pass, whatever the offset is.", "xlite-dev/ffpa-attn#300"),
+    ("window_only_forward", "forward_again", "GRAD-9", "E", lambda call: again(call, call.but(window=None)),
+     "Forget the window in the backward pass."),
+    ("window_to_the_right_only_forward", "forward_again", "GRAD-9", "E",
+     lambda call: again(call, altered(call, window=lambda window: (window[0], None))),
+     "Forget the right bound of the window in the backward pass.", "AMD-AGI/Primus-Turbo#262"),
+    ("key_lengths_only_forward", "forward_again", "GRAD-9", "R",
+     lambda call: again(call, call.but(key_lengths=None)),
+     "Forget the lengths of keys in the backward pass.", "Dao-AILab/flash-attention#2315"),
+    ("query_lengths_only_forward", "forward_again", "GRAD-9", "R",
+     lambda call: again(call, call.but(query_lengths=None)),
+     "Forget the lengths of queries in the backward pass.", "Dao-AILab/flash-attention#2167"),
+    ("segments_only_forward", "forward_again", "GRAD-9", "R",
+     lambda call: again(call, call.but(query_segment_ids=None, key_segment_ids=None)),
+     "Forget the segments in the backward pass."),
+    ("mask_of_the_first_head_backward", "forward_again", "GRAD-9", "H",
+     lambda call: again(call, altered(call, mask=lambda mask: first(mask, -3))),
+     "Take the mask of the first head for all, in the backward pass."),
+)  # fmt: skip
 
 
 @wrong("summed_heads", "GRAD-3", "D")
@@ -68,102 +168,6 @@ def _steep(call: Gradients, t: Array, slope: Callable[[], Array]) -> Any:
     return t if call.softcap is None else np.where(t == 0, 0, t * slope())
 
 
-@wrong("d_products", "GRAD-5", "F")
-def slope_of_the_softcap_left_out(_call: Gradients, t: Array) -> Any:
-    """Pass the gradients of the scores on as if there were no softcap."""
-    return t
-
-
-@wrong("d_products", "GRAD-5", "F")
-def slope_from_the_capped_score(call: Gradients, t: Array) -> Any:
-    """Take one minus the square of the capped score, without dividing it by the softcap."""
-    return _steep(call, t, lambda: 1 - (call.softcap * _bent(call)) ** 2)
-
-
-@wrong("d_products", "GRAD-5", "F")
-def slope_without_the_square(call: Gradients, t: Array) -> Any:
-    """Take one minus the hyperbolic tangent, not its square."""
-    return _steep(call, t, lambda: 1 - _bent(call))
-
-
-@wrong("d_products", "GRAD-5", "F")
-def slope_divided_by_the_softcap(call: Gradients, t: Array) -> Any:
-    """Divide the slope by the softcap, and forget that the cap multiplies."""
-    return _steep(call, t, lambda: (1 - _bent(call) ** 2) / call.softcap)
-
-
-@wrong("d_products", "GRAD-5", "F")
-def slope_after_the_bias(call: Gradients, t: Array) -> Any:
-    """Take the slope where the score is after the bias."""
-    return _steep(call, t, lambda: 1 - (base.scored(call) / call.softcap) ** 2)
-
-
-@wrong("d_products", "GRAD-5", "F")
-def slope_before_the_scale(call: Gradients, t: Array) -> Any:
-    """Take the slope at the product that is not scaled yet."""
-    return _steep(call, t, lambda: 1 - np.tanh(base.product(call) / call.softcap) ** 2)
-
-
-@wrong("d_bias", "GRAD-5", "F")
-def slope_in_the_bias(call: Gradients, t: Array) -> Any:
-    """Multiply the gradient of the bias by the slope of the softcap too."""
-    return base.d_bias(call, base.d_products(call, t))
-
-
-@wrong("d_key", "GRAD-5", "F")
-def slope_twice_in_d_key(call: Gradients, u: Array, allowed: Mask) -> Any:
-    """Multiply by the slope once more for the keys."""
-    return base.d_key(call, base.d_products(call, u), allowed)
-
-
-@wrong("d_weights", "GRAD-5", "F")
-def slope_before_the_mean(call: Gradients) -> Any:
-    """Multiply by the slope before the mean is subtracted, and again after it."""
-    return _steep(call, base.d_weights(call), lambda: 1 - _bent(call) ** 2)
-
-
-@wrong("forward_again", "GRAD-5", "F")
-def softcap_only_forward(call: Gradients) -> Any:
-    """Compute the weights for the backward pass without the softcap."""
-    return base.forward_again(call.but(softcap=None))
-
-
-@wrong("d_scores", "GRAD-8", "J", "aws-neuron/nki-samples#81")
-def dropped_weights_differentiated(call: Gradients, p: Array, r: Array, delta: Array, allowed: Mask) -> Any:
-    """Differentiate the softmax with the weights after dropout."""
-    return base.d_scores(call, base.dropped(call, p), r, delta, allowed)
-
-
-@wrong("d_weights", "GRAD-8", "J", "aws-neuron/nki-samples#81")
-def dropout_left_out_of_the_weights(call: Gradients) -> Any:
-    """Give the weights a gradient as if none were dropped."""
-    return base.d_weights(call.but(dropout_mask=None))
-
-
-@wrong("d_value", "GRAD-8", "J")
-def dropout_left_out_of_d_value(call: Gradients, p: Array, allowed: Mask) -> Any:
-    """Give the values a gradient as if no weight were dropped."""
-    return base.d_value(call.but(dropout_mask=None), p, allowed)
-
-
-@wrong("d_weights", "GRAD-8", "J")
-def kept_gradients_left_as_they_are(call: Gradients) -> Any:
-    """Drop gradients of weights, and forget to raise the others."""
-    return base.d_weights(call.but(dropout_rate=0.0))
-
-
-@wrong("delta", "GRAD-8", "J")
-def delta_of_dropped_weights(call: Gradients, p: Array, r: Array, allowed: Mask) -> Any:
-    """Take the mean with the weights after dropout, of gradients after dropout."""
-    return base.delta(call, base.dropped(call, p), r, allowed)
-
-
-@wrong("delta", "GRAD-8", "J")
-def delta_without_dropout(call: Gradients, p: Array, _r: Array, allowed: Mask) -> Any:
-    """Take the mean of gradients without dropout."""
-    return base.delta(call, p, base.d_weights(call.but(dropout_mask=None)), allowed)
-
-
 @wrong("backward", "GRAD-8", "J", "NVIDIA/TransformerEngine#1031")
 def dropped_anew(call: Gradients) -> Any:
     """Draw another dropout mask for the backward pass: here, that of the next query."""
@@ -172,18 +176,6 @@ def dropped_anew(call: Gradients) -> Any:
         return np.roll(np.broadcast_to(mask, call.shape), -1, axis=-2)
 
     return base.backward(altered(call, dropout_mask=later))
-
-
-@wrong("d_weights", "GRAD-8", "H")
-def weights_dropped_as_in_the_first_head(call: Gradients) -> Any:
-    """Let the gradients of all heads' weights have the dropout mask of the first."""
-    return base.d_weights(altered(call, dropout_mask=lambda mask: first(mask, -3)))
-
-
-@wrong("d_bias", "GRAD-2", "L")
-def d_bias_of_all_scores(_call: Gradients, t: Array) -> Any:
-    """Return the gradient of the bias in the shape of the scores."""
-    return t
 
 
 @wrong("d_bias", "GRAD-4", "L", "pytorch/pytorch#188302")
@@ -199,24 +191,12 @@ def mean_where_the_bias_is_broadcast(call: Gradients, t: Array) -> Any:
     return found * found.dtype.type(found.size / t.size) if t.size else found
 
 
-@wrong("d_bias", "GRAD-4", "L")
-def batch_left_out_of_a_broadcast_bias(call: Gradients, t: Array) -> Any:
-    """Sum over heads, queries and keys, and take the first batch entry."""
-    return base.d_bias(call, t if call.bias.ndim == t.ndim and call.bias.shape[0] > 1 else t[:1])
-
-
 @wrong("d_bias", "GRAD-4", "H")
 def bias_of_keys_summed_over_keys(call: Gradients, t: Array) -> Any:
     """Sum over keys for a bias that has none but keys, where there are as many queries."""
     only_keys = call.bias.ndim == 1 or (call.bias.ndim > 1 and call.bias.shape[-2] == 1)
     turned = only_keys and call.bias.shape[-1] == call.keys == call.queries
     return base.d_bias(call, np.swapaxes(t, -1, -2) if turned else t)
-
-
-@wrong("d_bias", "GRAD-4", "K")
-def d_bias_scaled(call: Gradients, t: Array) -> Any:
-    """Multiply the gradient of the bias by the scale, as that of the product."""
-    return base.factor(call) * base.d_bias(call, t)
 
 
 @wrong("d_bias", "GRAD-4", "K")
@@ -227,12 +207,6 @@ def d_bias_before_the_softmax_scale(call: Gradients, t: Array) -> Any:
 
 
 @wrong("d_bias", "GRAD-11", "R")
-def d_bias_nan_at_minus_infinity(call: Gradients, t: Array) -> Any:
-    """Multiply the bias by 0 on the way, which gives NaN where it is minus infinity."""
-    return base.d_bias(call, t) + 0 * call.bias.astype(t.dtype)
-
-
-@wrong("d_bias", "GRAD-11", "R")
 def d_bias_where_others_mask(call: Gradients, _t: Array) -> Any:
     """Give the bias a gradient wherever it is finite, masked or not."""
     p, lse, seen = base.forward_again(call)
@@ -240,30 +214,6 @@ def d_bias_where_others_mask(call: Gradients, _t: Array) -> Any:
     row = base.delta(call, p, r, seen)
     everywhere = np.exp(base.scored(call) - lse[..., None])
     return base.d_bias(call, base.d_scores(call, everywhere, r, row, True))
-
-
-@wrong("d_bias", "GRAD-17", "L", "ml-explore/mlx#2909")
-def d_bias_silently_zero(call: Gradients, _t: Array) -> Any:
-    """Return zeros for the gradient of the bias."""
-    return np.zeros(call.bias.shape, call.query.dtype)
-
-
-@wrong("d_sinks", "GRAD-17", "M", "ml-explore/mlx#2909")
-def d_sinks_silently_zero(call: Gradients, _lse: Array, _delta: Array) -> Any:
-    """Return zeros for the gradient of the sinks."""
-    return np.zeros(call.query.shape[-3], call.query.dtype)
-
-
-@wrong("d_value", "GRAD-17", "W")
-def d_value_silently_zero(call: Gradients, _p: Array, _allowed: Mask) -> Any:
-    """Return zeros for the gradient of the value."""
-    return np.zeros_like(call.value)
-
-
-@wrong("d_sinks", "GRAD-7", "M", "NVIDIA/cudnn-frontend#676")
-def d_sinks_of_other_sign(call: Gradients, lse: Array, delta: Array) -> Any:
-    """Move the sinks the other way."""
-    return -base.d_sinks(call, lse, delta)
 
 
 @wrong("d_sinks", "GRAD-7", "M")
@@ -278,18 +228,6 @@ def d_sinks_of_the_first_head(call: Gradients, lse: Array, delta: Array) -> Any:
     """Give all sinks the gradient of the first."""
     found = base.d_sinks(call, lse, delta)
     return np.broadcast_to(found[:1], found.shape)
-
-
-@wrong("d_sinks", "GRAD-7", "M")
-def d_sinks_without_the_lse(call: Gradients, lse: Array, delta: Array) -> Any:
-    """Forget the cotangent of the lse for the sinks."""
-    return base.d_sinks(call.but(d_lse=np.zeros_like(call.d_lse)), lse, delta)
-
-
-@wrong("d_sinks", "GRAD-7", "M")
-def d_sinks_without_their_weight(call: Gradients, _lse: Array, delta: Array) -> Any:
-    """Sum what moves the denominator, without the weight of the sink."""
-    return summed_to(np, (call.d_lse - delta)[..., 0], (call.query.shape[-3], 1))[..., 0]
 
 
 @wrong("d_sinks", "GRAD-7", "M")
@@ -334,35 +272,11 @@ def again(call: Gradients, other: Gradients) -> tuple[Array, Array, Mask]:
     return np.where(seen, np.exp(base.scored(call) - shift), 0), lse, seen
 
 
-@wrong("forward_again", "GRAD-9", "R")
-def mask_only_forward(call: Gradients) -> Any:
-    """Forget the mask in the backward pass."""
-    return again(call, call.but(mask=None))
-
-
-@wrong("forward_again", "GRAD-9", "A")
-def causal_only_forward(call: Gradients) -> Any:
-    """Forget the causal mask in the backward pass."""
-    return again(call, call.but(is_causal=False))
-
-
-@wrong("forward_again", "GRAD-9", "A")
-def diagonal_only_forward(call: Gradients) -> Any:
-    """Let a query attend only to the keys before its own, in the backward pass."""
-    return again(call, call.but(query_offset=call.query_offset - 1) if call.is_causal else call)
-
-
 @wrong("forward_again", "GRAD-9", "A")
 def backward_aligned_to_the_last_key(call: Gradients) -> Any:
     """Let the last query see the last key in the backward pass, as the forward pass does not."""
     moved = call.but(query_offset=call.query_offset + call.keys - call.queries)
     return again(call, moved if call.is_causal else call)
-
-
-@wrong("forward_again", "GRAD-9", "A", "xlite-dev/ffpa-attn#300")
-def offset_only_forward(call: Gradients) -> Any:
-    """Begin at position 0 in the backward pass, whatever the offset is."""
-    return again(call, call.but(query_offset=0))
 
 
 @wrong("forward_again", "GRAD-9", "A")
@@ -371,18 +285,6 @@ def offset_of_the_first_entry_backward(call: Gradients) -> Any:
     if isinstance(call.query_offset, int) or not call.query_offset.size:
         return base.forward_again(call)
     return again(call, call.but(query_offset=int(call.query_offset.ravel()[0])))
-
-
-@wrong("forward_again", "GRAD-9", "E")
-def window_only_forward(call: Gradients) -> Any:
-    """Forget the window in the backward pass."""
-    return again(call, call.but(window=None))
-
-
-@wrong("forward_again", "GRAD-9", "E", "AMD-AGI/Primus-Turbo#262")
-def window_to_the_right_only_forward(call: Gradients) -> Any:
-    """Forget the right bound of the window in the backward pass."""
-    return again(call, altered(call, window=lambda window: (window[0], None)))
 
 
 @wrong("forward_again", "GRAD-9", "E")
@@ -395,18 +297,6 @@ def window_narrower_backward(call: Gradients) -> Any:
     return again(call, altered(call, window=narrower))
 
 
-@wrong("forward_again", "GRAD-9", "R", "Dao-AILab/flash-attention#2315")
-def key_lengths_only_forward(call: Gradients) -> Any:
-    """Forget the lengths of keys in the backward pass."""
-    return again(call, call.but(key_lengths=None))
-
-
-@wrong("forward_again", "GRAD-9", "R", "Dao-AILab/flash-attention#2167")
-def query_lengths_only_forward(call: Gradients) -> Any:
-    """Forget the lengths of queries in the backward pass."""
-    return again(call, call.but(query_lengths=None))
-
-
 @wrong("forward_again", "GRAD-9", "R")
 def key_length_of_the_first_entry_backward(call: Gradients) -> Any:
     """Take the length of the first batch entry's keys for all, in the backward pass."""
@@ -414,18 +304,6 @@ def key_length_of_the_first_entry_backward(call: Gradients) -> Any:
     if call.key_lengths is None or not lengths.ndim or not lengths.size:
         return base.forward_again(call)
     return again(call, call.but(key_lengths=int(lengths.ravel()[0])))
-
-
-@wrong("forward_again", "GRAD-9", "R")
-def segments_only_forward(call: Gradients) -> Any:
-    """Forget the segments in the backward pass."""
-    return again(call, call.but(query_segment_ids=None, key_segment_ids=None))
-
-
-@wrong("forward_again", "GRAD-9", "H")
-def mask_of_the_first_head_backward(call: Gradients) -> Any:
-    """Take the mask of the first head for all, in the backward pass."""
-    return again(call, altered(call, mask=lambda mask: first(mask, -3)))
 
 
 @wrong("d_value", "GRAD-9", "R")

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, altered, base, wrong
+from attnspec.conformance.gallery.entry import Array, altered, base, rows, wrong
 from attnspec.reference.call import Call, Given, Mask
 from attnspec.reference.notation import Attention
 
@@ -13,10 +13,35 @@ def _groups(call: Attention, array: Array) -> int:
     return int(call.query.shape[-3] // array.shape[-3])
 
 
-@wrong("shared", "HEAD-1", "D", "onnx/onnx#7274")
-def key_heads_tiled(call: Attention, array: Array) -> Any:
-    """Repeat the key heads as a whole, so that query head h reads key head h % Hkv."""
-    return np.concatenate([array] * _groups(call, array), axis=-3)
+ENTRIES = rows(
+    ("key_heads_tiled", "shared", "HEAD-1", "D",
+     lambda call, array: np.concatenate([array] * _groups(call, array), axis=-3),
+     "Repeat the key heads as a whole, so that query head h reads key head h % Hkv.", "onnx/onnx#7274"),
+    ("features_dealt_out", "split", "HEAD-3", "H",
+     lambda _call, features, heads: np.stack([features[..., head::heads] for head in range(heads)], axis=-3),
+     "Give feature f to head f modulo the heads."),
+    ("heads_merged_from_the_last", "side_by_side", "HEAD-4", "H",
+     lambda call, split: base.side_by_side(call, split[..., ::-1, :, :]),
+     "Put the last head first."),
+    ("bias_of_the_output_dropped", "check_multi_head", "HEAD-6", "V",
+     lambda call, given: base.check_multi_head(call, given) | {"output_bias": None},
+     "Take a bias for the last projection and leave it out."),
+    ("many_heads_never_causal", "check_multi_head", "HEAD-6", "A",
+     lambda call, given: base.check_multi_head(call, given) | {"is_causal": False},
+     "Take the causal flag and leave it out.", "lablup/mlxcel#1001"),
+    ("bias_heads_folded_the_other_way", "attend", "HEAD-1", "D",
+     lambda call: base.attend(altered(call, bias=lambda bias: _turned(call, bias, -3))),
+     "Unfold the heads of a bias as groups of key heads, and not as key heads of groups."),
+    ("mask_heads_folded_the_other_way", "by_mask", "HEAD-1", "D",
+     lambda call: base.by_mask(altered(call, mask=lambda mask: _turned(call, mask, -3))),
+     "Unfold the heads of a mask as groups of key heads, and not as key heads of groups."),
+    ("dropout_heads_folded_the_other_way", "dropped", "DROP-1", "D",
+     lambda call, p: base.dropped(altered(call, dropout_mask=lambda mask: _turned(call, mask, -3)), p),
+     "Unfold the heads of a dropout mask as groups of key heads, and not as key heads of groups."),
+    ("lse_heads_folded_the_other_way", "lse", "SOFT-6", "D",
+     lambda call, top, total: _turned(call, base.lse(call, top, total), -2),
+     "Write the heads of the lse as groups of key heads."),
+)  # fmt: skip
 
 
 @wrong("shared", "HEAD-1", "D", "flashinfer-ai/flashinfer#1148")
@@ -95,23 +120,11 @@ def split_without_transposing(_call: Call, features: Array, heads: int) -> Any:
     return features.reshape(*features.shape[:-2], heads, features.shape[-2], features.shape[-1] // heads)
 
 
-@wrong("split", "HEAD-3", "H")
-def features_dealt_out(_call: Call, features: Array, heads: int) -> Any:
-    """Give feature f to head f modulo the heads."""
-    return np.stack([features[..., head::heads] for head in range(heads)], axis=-3)
-
-
 @wrong("side_by_side", "HEAD-4", "H")
 def merged_without_transposing(_call: Call, split: Array) -> Any:
     """Reshape (heads, positions, depth) straight to (positions, features)."""
     *batch, heads, count, depth = split.shape
     return split.reshape(*batch, count, heads * depth)
-
-
-@wrong("side_by_side", "HEAD-4", "H")
-def heads_merged_from_the_last(call: Call, split: Array) -> Any:
-    """Put the last head first."""
-    return base.side_by_side(call, split[..., ::-1, :, :])
 
 
 @wrong("check_split", "HEAD-5", "U")
@@ -128,24 +141,12 @@ def scale_of_the_model_depth(call: Call, given: Given) -> Any:
     return given if given["scale"] is not None else given | {"scale": depth**-0.5}
 
 
-@wrong("check_multi_head", "HEAD-6", "V")
-def bias_of_the_output_dropped(call: Call, given: Given) -> Any:
-    """Take a bias for the last projection and leave it out."""
-    return base.check_multi_head(call, given) | {"output_bias": None}
-
-
 @wrong("check_multi_head", "HEAD-6", "H")
 def mask_of_the_first_of_many_heads(call: Call, given: Given) -> Any:
     """Let all heads of multi-head attention have the mask of the first."""
     given = base.check_multi_head(call, given)
     many = given["mask"] is not None and given["mask"].ndim > 2
     return given | {"mask": given["mask"][..., :1, :, :]} if many else given
-
-
-@wrong("check_multi_head", "HEAD-6", "A", "lablup/mlxcel#1001")
-def many_heads_never_causal(call: Call, given: Given) -> Any:
-    """Take the causal flag and leave it out."""
-    return base.check_multi_head(call, given) | {"is_causal": False}
 
 
 @wrong("check_multi_head", "HEAD-7", "V")
@@ -173,24 +174,6 @@ def _turned(call: Attention, array: Array, axis: int) -> Array:
         return array
     order = np.arange(heads).reshape(heads // shared, shared).T.ravel()
     return np.take(array, order, axis=axis)
-
-
-@wrong("attend", "HEAD-1", "D")
-def bias_heads_folded_the_other_way(call: Attention) -> Any:
-    """Unfold the heads of a bias as groups of key heads, and not as key heads of groups."""
-    return base.attend(altered(call, bias=lambda bias: _turned(call, bias, -3)))
-
-
-@wrong("by_mask", "HEAD-1", "D")
-def mask_heads_folded_the_other_way(call: Attention) -> Any:
-    """Unfold the heads of a mask as groups of key heads, and not as key heads of groups."""
-    return base.by_mask(altered(call, mask=lambda mask: _turned(call, mask, -3)))
-
-
-@wrong("dropped", "DROP-1", "D")
-def dropout_heads_folded_the_other_way(call: Attention, p: Array) -> Any:
-    """Unfold the heads of a dropout mask as groups of key heads, and not as key heads of groups."""
-    return base.dropped(altered(call, dropout_mask=lambda mask: _turned(call, mask, -3)), p)
 
 
 @wrong("softmax_of", "SOFT-5", "D")
@@ -234,12 +217,6 @@ def results_folded_the_other_way(call: Attention) -> Any:
     """Write the heads of all results as groups of key heads."""
     output, lse, p = base.attend(call)
     return _turned(call, output, -3), _turned(call, lse, -2), _turned(call, p, -3)
-
-
-@wrong("lse", "SOFT-6", "D")
-def lse_heads_folded_the_other_way(call: Attention, top: Array, total: Array) -> Any:
-    """Write the heads of the lse as groups of key heads."""
-    return _turned(call, base.lse(call, top, total), -2)
 
 
 @wrong("attend", "SCORE-4", "D")

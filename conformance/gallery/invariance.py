@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, base, wrong
+from attnspec.conformance.gallery.entry import Array, base, rows, wrong
 from attnspec.reference.notation import Attention
 
 
@@ -62,10 +62,20 @@ def _entries(call: Attention) -> int:
     return int(np.prod(call.batch, dtype=int))
 
 
-@wrong("attend", "NUM-10", "X")
-def another_path_for_a_batch_of_one(call: Attention) -> Any:
-    """Split the keys in four where there is one batch entry."""
-    return in_splits(call, 4 if _entries(call) == 1 else 1)
+ENTRIES = rows(
+    ("another_path_for_a_batch_of_one", "attend", "NUM-10", "X",
+     lambda call: in_splits(call, 4 if _entries(call) == 1 else 1),
+     "Split the keys in four where there is one batch entry."),
+    ("splits_by_the_size_of_the_buffer", "attend", "INV-3", "X",
+     lambda call: in_splits(call, 1 + call.keys // 256),
+     "Split the array of keys, and not the part of it that is valid."),
+    ("one_query_split_over_the_keys", "attend", "INV-5", "X",
+     lambda call: in_splits(call, 4 if call.queries == 1 else 1),
+     "Split the keys in four where there is a single query."),
+    ("splits_by_the_number_of_heads", "attend", "INV-9", "X",
+     lambda call: in_splits(call, max(1, 4 // call.query.shape[-3])),
+     "Choose the number of splits by the number of query heads."),
+)  # fmt: skip
 
 
 @wrong("attend", "INV-1", "X")
@@ -93,22 +103,10 @@ def splits_by_the_longest_entry(call: Attention) -> Any:
     return in_splits(call, 1 + longest // 128)
 
 
-@wrong("attend", "INV-3", "X")
-def splits_by_the_size_of_the_buffer(call: Attention) -> Any:
-    """Split the array of keys, and not the part of it that is valid."""
-    return in_splits(call, 1 + call.keys // 256)
-
-
 @wrong("attend", "INV-4", "X", "flashinfer-ai/flashinfer#2424")
 def tile_by_the_number_of_queries(call: Attention) -> Any:
     """Take another tile for fewer than 64 queries, and split the keys in two there."""
     return in_splits(call, 1 if call.queries >= 64 else 2)
-
-
-@wrong("attend", "INV-5", "X")
-def one_query_split_over_the_keys(call: Attention) -> Any:
-    """Split the keys in four where there is a single query."""
-    return in_splits(call, 4 if call.queries == 1 else 1)
 
 
 @wrong("attend", "INV-6", "X")
@@ -140,12 +138,6 @@ def scratch_shared_by_threads(call: Attention) -> Any:
     kept = call.steps.memory.setdefault(call.query.shape, np.empty_like(call.query))
     kept[...] = call.query
     return in_splits(call.but(query=kept))
-
-
-@wrong("attend", "INV-9", "X")
-def splits_by_the_number_of_heads(call: Attention) -> Any:
-    """Choose the number of splits by the number of query heads."""
-    return in_splits(call, max(1, 4 // call.query.shape[-3]))
 
 
 @wrong("attend", "INV-9", "X")

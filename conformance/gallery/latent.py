@@ -6,8 +6,35 @@ from typing import Any
 import numpy as np
 
 from attnspec.conformance.gallery.correct import absorbed
-from attnspec.conformance.gallery.entry import base, wrong
+from attnspec.conformance.gallery.entry import base, rows, wrong
 from attnspec.reference.call import Call, Given
+
+ENTRIES = rows(
+    ("scale_reversed", "latent_scale", "LATENT-2", "K",
+     lambda call, given: 1 / base.latent_scale(call, given) if given["scale"] is None else given["scale"],
+     "Multiply by the root of the depth.", "AI-Hypercomputer/maxtext#1370"),
+    ("given_scale_ignored_beside_a_latent", "latent_scale", "LATENT-2", "K",
+     lambda call, given: base.latent_scale(call, given | {"scale": None}),
+     "Take the default scale, whatever scale is given.", "NVIDIA/Megatron-LM#3698"),
+    ("rotary_part_left_out", "latent_keys", "LATENT-1", "V",
+     lambda call, given: base.latent_keys(call, given | {"key_rotary": np.zeros_like(given["key_rotary"])}),
+     "Compare only the parts of queries and keys that are not rotated."),
+    ("value_weights_in_reverse", "latent_values", "LATENT-1", "V",
+     lambda call, given: base.latent_values(call, given | {"value_weight": given["value_weight"][::-1]}),
+     "Project the values of each head by the weight of another."),
+    ("softcap_ignored_beside_a_latent", "latent_attended", "LATENT-3", "F",
+     lambda call, given, storage: base.latent_attended(call, given | {"softcap": None}, storage),
+     "Leave the softcap out."),
+    ("sinks_ignored_beside_a_latent", "latent_attended", "LATENT-3", "M",
+     lambda call, given, storage: base.latent_attended(call, given | {"sinks": None}, storage),
+     "Leave the sinks out."),
+    ("key_lengths_ignored_beside_a_latent", "latent_attended", "LATENT-3", "G",
+     lambda call, given, storage: base.latent_attended(call, given | {"key_lengths": None}, storage),
+     "Attend to the part of the cache that is not filled."),
+    ("latent_window_ignored", "latent_attended", "LATENT-3", "E",
+     lambda call, given, storage: base.latent_attended(call, given | {"window": None}, storage),
+     "Attend to all keys, whatever the window."),
+)  # fmt: skip
 
 
 @wrong("latent_scale", "LATENT-2", "K", "ollama/ollama#13893")
@@ -23,24 +50,6 @@ def scale_without_the_rotary_depth(_call: Call, given: Given) -> Any:
     return 1 / math.sqrt(given["query"].shape[-1]) if given["scale"] is None else given["scale"]
 
 
-@wrong("latent_scale", "LATENT-2", "K", "AI-Hypercomputer/maxtext#1370")
-def scale_reversed(call: Call, given: Given) -> Any:
-    """Multiply by the root of the depth."""
-    return 1 / base.latent_scale(call, given) if given["scale"] is None else given["scale"]
-
-
-@wrong("latent_scale", "LATENT-2", "K", "NVIDIA/Megatron-LM#3698")
-def given_scale_ignored_beside_a_latent(call: Call, given: Given) -> Any:
-    """Take the default scale, whatever scale is given."""
-    return base.latent_scale(call, given | {"scale": None})
-
-
-@wrong("latent_keys", "LATENT-1", "V")
-def rotary_part_left_out(call: Call, given: Given) -> Any:
-    """Compare only the parts of queries and keys that are not rotated."""
-    return base.latent_keys(call, given | {"key_rotary": np.zeros_like(given["key_rotary"])})
-
-
 @wrong("latent_keys", "LATENT-1", "V")
 def rotary_part_for_the_first_head(call: Call, given: Given) -> Any:
     """Give the rotary part of the keys to the first head only."""
@@ -54,12 +63,6 @@ def key_weight_of_the_first_head(call: Call, given: Given) -> Any:
     """Project the keys of all heads by the weight of the first."""
     weight = given["key_weight"]
     return base.latent_keys(call, given | {"key_weight": np.broadcast_to(weight[:1], weight.shape)})
-
-
-@wrong("latent_values", "LATENT-1", "V")
-def value_weights_in_reverse(call: Call, given: Given) -> Any:
-    """Project the values of each head by the weight of another."""
-    return base.latent_values(call, given | {"value_weight": given["value_weight"][::-1]})
 
 
 @wrong("latent_attended", "LATENT-1", "V")
@@ -80,35 +83,11 @@ def rotary_part_before_the_latent(call: Call, given: Given, _storage: Any) -> An
     return absorbed(call, given, values=values)
 
 
-@wrong("latent_attended", "LATENT-3", "F")
-def softcap_ignored_beside_a_latent(call: Call, given: Given, storage: Any) -> Any:
-    """Leave the softcap out."""
-    return base.latent_attended(call, given | {"softcap": None}, storage)
-
-
-@wrong("latent_attended", "LATENT-3", "M")
-def sinks_ignored_beside_a_latent(call: Call, given: Given, storage: Any) -> Any:
-    """Leave the sinks out."""
-    return base.latent_attended(call, given | {"sinks": None}, storage)
-
-
-@wrong("latent_attended", "LATENT-3", "G")
-def key_lengths_ignored_beside_a_latent(call: Call, given: Given, storage: Any) -> Any:
-    """Attend to the part of the cache that is not filled."""
-    return base.latent_attended(call, given | {"key_lengths": None}, storage)
-
-
 @wrong("latent_attended", "LATENT-3", "A")
 def latent_causal_from_the_last_key(call: Call, given: Given, storage: Any) -> Any:
     """Align the last query with the last key, whatever the offset."""
     last = given["latent"].shape[-2] - given["query"].shape[-2]
     return base.latent_attended(call, given | ({"query_offset": last} if given["is_causal"] else {}), storage)
-
-
-@wrong("latent_attended", "LATENT-3", "E")
-def latent_window_ignored(call: Call, given: Given, storage: Any) -> Any:
-    """Attend to all keys, whatever the window."""
-    return base.latent_attended(call, given | {"window": None}, storage)
 
 
 @wrong("latent_attended", "LATENT-3", "I")

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from attnspec.conformance.gallery.entry import Array, altered, base, first, wrong
+from attnspec.conformance.gallery.entry import Array, altered, base, first, rows, wrong
 from attnspec.reference.call import Call, Mask
 from attnspec.reference.notation import Attention
 
@@ -39,22 +39,59 @@ def _largest(numbers: Any) -> int:
     return int(np.asarray(numbers).max(initial=0))
 
 
-@wrong("by_window", "MASK-8", "E")
-def window_by_the_offset_of_the_first_entry(call: Attention) -> Any:
-    """Let the windows of all batch entries have the offset of the first."""
-    return base.by_window(call.but(query_offset=_of_the_first(call.query_offset)))
-
-
-@wrong("by_causality", "MASK-7", "A")
-def causal_by_the_offset_of_the_first_entry(call: Attention) -> Any:
-    """Let the causal masks of all batch entries have the offset of the first."""
-    return base.by_causality(call.but(query_offset=_of_the_first(call.query_offset)))
-
-
-@wrong("position", "MASK-7", "A")
-def offset_of_the_last_batch_entry(call: Attention) -> Any:
-    """Let all batch entries have the offset of the last."""
-    return base.position(call.but(query_offset=_of_the_last(call.query_offset)))
+ENTRIES = rows(
+    ("window_by_the_offset_of_the_first_entry", "by_window", "MASK-8", "E",
+     lambda call: base.by_window(call.but(query_offset=_of_the_first(call.query_offset))),
+     "Let the windows of all batch entries have the offset of the first."),
+    ("causal_by_the_offset_of_the_first_entry", "by_causality", "MASK-7", "A",
+     lambda call: base.by_causality(call.but(query_offset=_of_the_first(call.query_offset))),
+     "Let the causal masks of all batch entries have the offset of the first."),
+    ("offset_of_the_last_batch_entry", "position", "MASK-7", "A",
+     lambda call: base.position(call.but(query_offset=_of_the_last(call.query_offset))),
+     "Let all batch entries have the offset of the last."),
+    ("offset_by_the_program", "position", "MASK-7", "A",
+     lambda call: call.i + _for_each_program(call, call.query_offset),
+     "Read the offset of the number of batch entry and head in one row, modulo the batch entries."),
+    ("key_length_by_the_program", "by_key_lengths", "MASK-9", "H",
+     lambda call: True if call.key_lengths is None else call.j < _for_each_program(call, call.key_lengths),
+     "Read the key length of the number of batch entry and head in one row, modulo the batch entries."),
+    ("key_length_of_the_last_batch_entry", "by_key_lengths", "MASK-9", "H",
+     lambda call: base.by_key_lengths(altered(call, key_lengths=_of_the_last)),
+     "Let all batch entries have the key length of the last."),
+    ("largest_key_length_for_all", "by_key_lengths", "MASK-9", "H",
+     lambda call: base.by_key_lengths(altered(call, key_lengths=_largest)),
+     "Cut the keys to the largest of the lengths, and mask no more."),
+    ("query_length_of_the_first_batch_entry", "by_query_lengths", "MASK-10", "H",
+     lambda call: base.by_query_lengths(altered(call, query_lengths=_of_the_first)),
+     "Let all batch entries have the query length of the first."),
+    ("largest_query_length_for_all", "by_query_lengths", "MASK-10", "H",
+     lambda call: base.by_query_lengths(altered(call, query_lengths=_largest)),
+     "Cut the queries to the largest of the lengths."),
+    ("mask_by_the_program", "by_mask", "MASK-1", "H",
+     lambda call: base.by_mask(altered(call, mask=lambda mask: _by_program(call, mask))),
+     "Read the plane of a mask by the number of batch entry and head in one row, modulo the planes."),
+    ("bias_by_the_program", "attend", "SCORE-4", "H",
+     lambda call: base.attend(altered(call, bias=lambda bias: _by_program(call, bias))),
+     "Read the plane of a bias by the number of batch entry and head in one row, modulo the planes."),
+    ("bias_of_the_first_batch_entry", "attend", "SCORE-4", "H",
+     lambda call: base.attend(altered(call, bias=lambda bias: first(bias, -4))),
+     "Let all batch entries have the bias of the first."),
+    ("dropout_by_the_program", "dropped", "DROP-1", "H",
+     lambda call, p: base.dropped(altered(call, dropout_mask=lambda mask: _by_program(call, mask)), p),
+     "Read the plane of a dropout mask by the number of batch entry and head, modulo the planes."),
+    ("dropout_of_the_first_batch_entry", "dropped", "DROP-1", "H",
+     lambda call, p: base.dropped(altered(call, dropout_mask=lambda mask: first(mask, -4)), p),
+     "Let all batch entries have the dropout mask of the first."),
+    ("dropout_of_the_first_query", "dropped", "DROP-1", "H",
+     lambda call, p: base.dropped(altered(call, dropout_mask=lambda mask: first(mask, -2)), p),
+     "Let all queries have the dropout mask of the first."),
+    ("read_in_the_order_of_memory", "wide", "NUM-8", "H",
+     lambda call, array: base.wide(call, array.ravel(order="K").reshape(array.shape)),
+     "Read a transposed array as if it were not.", "pytorch/pytorch#112577"),
+    ("mask_read_in_the_order_of_memory", "entered", "NUM-8", "H",
+     lambda call: base.entered(altered(call, mask=lambda mask: mask.ravel(order="K").reshape(mask.shape))),
+     "Read a transposed mask as if it were not.", "pytorch/pytorch#163597"),
+)  # fmt: skip
 
 
 @wrong("position", "MASK-7", "A")
@@ -62,42 +99,6 @@ def largest_offset_for_all(call: Attention) -> Any:
     """Let all batch entries have the largest of the offsets."""
     offset = np.asarray(call.query_offset)
     return base.position(call.but(query_offset=int(offset.max()) if offset.size else 0))
-
-
-@wrong("position", "MASK-7", "A")
-def offset_by_the_program(call: Attention) -> Any:
-    """Read the offset of the number of batch entry and head in one row, modulo the batch entries."""
-    return call.i + _for_each_program(call, call.query_offset)
-
-
-@wrong("by_key_lengths", "MASK-9", "H")
-def key_length_by_the_program(call: Attention) -> Any:
-    """Read the key length of the number of batch entry and head in one row, modulo the batch entries."""
-    return True if call.key_lengths is None else call.j < _for_each_program(call, call.key_lengths)
-
-
-@wrong("by_key_lengths", "MASK-9", "H")
-def key_length_of_the_last_batch_entry(call: Attention) -> Any:
-    """Let all batch entries have the key length of the last."""
-    return base.by_key_lengths(altered(call, key_lengths=_of_the_last))
-
-
-@wrong("by_key_lengths", "MASK-9", "H")
-def largest_key_length_for_all(call: Attention) -> Any:
-    """Cut the keys to the largest of the lengths, and mask no more."""
-    return base.by_key_lengths(altered(call, key_lengths=_largest))
-
-
-@wrong("by_query_lengths", "MASK-10", "H")
-def query_length_of_the_first_batch_entry(call: Attention) -> Any:
-    """Let all batch entries have the query length of the first."""
-    return base.by_query_lengths(altered(call, query_lengths=_of_the_first))
-
-
-@wrong("by_query_lengths", "MASK-10", "H")
-def largest_query_length_for_all(call: Attention) -> Any:
-    """Cut the queries to the largest of the lengths."""
-    return base.by_query_lengths(altered(call, query_lengths=_largest))
 
 
 @wrong("by_query_lengths", "MASK-10", "H")
@@ -123,42 +124,6 @@ def key_segments_of_the_first_batch_entry(call: Attention) -> Any:
     return base.by_segments(rows)
 
 
-@wrong("by_mask", "MASK-1", "H")
-def mask_by_the_program(call: Attention) -> Any:
-    """Read the plane of a mask by the number of batch entry and head in one row, modulo the planes."""
-    return base.by_mask(altered(call, mask=lambda mask: _by_program(call, mask)))
-
-
-@wrong("attend", "SCORE-4", "H")
-def bias_by_the_program(call: Attention) -> Any:
-    """Read the plane of a bias by the number of batch entry and head in one row, modulo the planes."""
-    return base.attend(altered(call, bias=lambda bias: _by_program(call, bias)))
-
-
-@wrong("attend", "SCORE-4", "H")
-def bias_of_the_first_batch_entry(call: Attention) -> Any:
-    """Let all batch entries have the bias of the first."""
-    return base.attend(altered(call, bias=lambda bias: first(bias, -4)))
-
-
-@wrong("dropped", "DROP-1", "H")
-def dropout_by_the_program(call: Attention, p: Array) -> Any:
-    """Read the plane of a dropout mask by the number of batch entry and head, modulo the planes."""
-    return base.dropped(altered(call, dropout_mask=lambda mask: _by_program(call, mask)), p)
-
-
-@wrong("dropped", "DROP-1", "H")
-def dropout_of_the_first_batch_entry(call: Attention, p: Array) -> Any:
-    """Let all batch entries have the dropout mask of the first."""
-    return base.dropped(altered(call, dropout_mask=lambda mask: first(mask, -4)), p)
-
-
-@wrong("dropped", "DROP-1", "H")
-def dropout_of_the_first_query(call: Attention, p: Array) -> Any:
-    """Let all queries have the dropout mask of the first."""
-    return base.dropped(altered(call, dropout_mask=lambda mask: first(mask, -2)), p)
-
-
 @wrong("softmax_of", "SOFT-5", "M")
 def sink_of_the_first_head(call: Attention, s: Array, allowed: Mask) -> Any:
     """Let all heads have the sink of the first."""
@@ -171,12 +136,6 @@ def values_of_the_first_batch_entry(call: Attention) -> Any:
     """Let every batch entry read the values of the first."""
     call = base.entered(call)
     return call.but(value=np.broadcast_to(call.value[:1], call.value.shape)) if call.value.ndim > 3 else call
-
-
-@wrong("wide", "NUM-8", "H", "pytorch/pytorch#112577")
-def read_in_the_order_of_memory(call: Call, array: Array) -> Any:
-    """Read a transposed array as if it were not."""
-    return base.wide(call, array.ravel(order="K").reshape(array.shape))
 
 
 @wrong("wide", "NUM-8", "H", "pytorch/pytorch#181133")
@@ -194,12 +153,6 @@ def beginning_of_a_view_forgotten(call: Call, array: Array) -> Any:
     if whole is None or not array.size or whole.ndim != array.ndim or min(array.strides) <= 0:
         return base.wide(call, array)
     return base.wide(call, as_strided(whole, array.shape, array.strides))
-
-
-@wrong("entered", "NUM-8", "H", "pytorch/pytorch#163597")
-def mask_read_in_the_order_of_memory(call: Attention) -> Any:
-    """Read a transposed mask as if it were not."""
-    return base.entered(altered(call, mask=lambda mask: mask.ravel(order="K").reshape(mask.shape)))
 
 
 @wrong("wide", "NUM-8", "H", "Dao-AILab/flash-attention#818")

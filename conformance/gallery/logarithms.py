@@ -4,8 +4,32 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, base, wrong
+from attnspec.conformance.gallery.entry import Array, base, rows, wrong
 from attnspec.reference.notation import Attention
+
+ENTRIES = rows(
+    ("lse_to_base_two_with_a_natural_sum", "lse", "SOFT-6", "I",
+     lambda call, top, total: base.lse(call, top, total) * np.log(2).astype(top.dtype),
+     "Multiply the lse by the natural logarithm of 2 once too often."),
+    ("lse_to_base_ten", "lse", "SOFT-6", "I",
+     lambda call, top, total: base.lse(call, top, total) / np.log(10).astype(top.dtype),
+     "Return the logarithm to base 10."),
+    ("lse_with_the_maximum_subtracted", "lse", "SOFT-6", "I",
+     lambda call, top, total: base.lse(call, -top, total),
+     "Subtract the maximum from the logarithm of the sum."),
+    ("denominator_returned_for_the_lse", "lse", "SOFT-6", "I",
+     lambda call, top, total: base.lse(call, top, total) * 0 + total[..., 0],
+     "Return the sum of the shifted exponentials, and no logarithm of it."),
+    ("lse_of_a_sum_kept_from_zero", "lse", "SOFT-6", "I",
+     lambda call, top, total: base.lse(call, top, total + total.dtype.type(1e-6)),
+     "Add 0.000001 to the sum before its logarithm is taken."),
+    ("lse_through_float32", "lse", "NUM-2", "C",
+     lambda call, top, total: base.lse(call, top, total).astype(np.float32).astype(top.dtype),
+     "Round the lse to float32, and return it in the dtype that it should have."),
+    ("lse_in_float32", "returned", "NUM-7", "S",
+     lambda call, output, lse, weights: base.returned(call, output, lse.astype(np.float32), weights),
+     "Return the lse in float32 whatever the inputs are."),
+)  # fmt: skip
 
 
 @wrong("lse", "SOFT-6", "I")
@@ -19,30 +43,6 @@ def lse_of_a_maximum_to_base_two(call: Attention, top: Array, total: Array) -> A
     """Add the natural logarithm of the sum to a maximum that is to base 2."""
     most = top[..., 0] / np.log(2).astype(top.dtype)
     return most + (base.lse(call, top, total) - top[..., 0])
-
-
-@wrong("lse", "SOFT-6", "I")
-def lse_to_base_two_with_a_natural_sum(call: Attention, top: Array, total: Array) -> Any:
-    """Multiply the lse by the natural logarithm of 2 once too often."""
-    return base.lse(call, top, total) * np.log(2).astype(top.dtype)
-
-
-@wrong("lse", "SOFT-6", "I")
-def lse_to_base_ten(call: Attention, top: Array, total: Array) -> Any:
-    """Return the logarithm to base 10."""
-    return base.lse(call, top, total) / np.log(10).astype(top.dtype)
-
-
-@wrong("lse", "SOFT-6", "I")
-def lse_with_the_maximum_subtracted(call: Attention, top: Array, total: Array) -> Any:
-    """Subtract the maximum from the logarithm of the sum."""
-    return base.lse(call, -top, total)
-
-
-@wrong("lse", "SOFT-6", "I")
-def denominator_returned_for_the_lse(call: Attention, top: Array, total: Array) -> Any:
-    """Return the sum of the shifted exponentials, and no logarithm of it."""
-    return base.lse(call, top, total) * 0 + total[..., 0]
 
 
 @wrong("lse", "SOFT-6", "I")
@@ -81,12 +81,6 @@ def lse_before_the_scale(call: Attention) -> Any:
     return output, base.softmax_of(bare, base.scored(bare), base.allowed(call))[1], p
 
 
-@wrong("lse", "SOFT-6", "I")
-def lse_of_a_sum_kept_from_zero(call: Attention, top: Array, total: Array) -> Any:
-    """Add 0.000001 to the sum before its logarithm is taken."""
-    return base.lse(call, top, total + total.dtype.type(1e-6))
-
-
 @wrong("attend", "DROP-3", "J")
 def lse_of_the_kept_keys(call: Attention) -> Any:
     """Take the lse over the keys that dropout keeps."""
@@ -94,18 +88,6 @@ def lse_of_the_kept_keys(call: Attention) -> Any:
     if call.dropout_mask is None:
         return output, lse, p
     return output, base.softmax_of(call, base.scored(call), base.allowed(call) & call.dropout_mask)[1], p
-
-
-@wrong("lse", "NUM-2", "C")
-def lse_through_float32(call: Attention, top: Array, total: Array) -> Any:
-    """Round the lse to float32, and return it in the dtype that it should have."""
-    return base.lse(call, top, total).astype(np.float32).astype(top.dtype)
-
-
-@wrong("returned", "NUM-7", "S")
-def lse_in_float32(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
-    """Return the lse in float32 whatever the inputs are."""
-    return base.returned(call, output, lse.astype(np.float32), weights)
 
 
 @wrong("returned", "SHAPE-8", "H")

@@ -4,21 +4,87 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, altered, base, first, wrong
+from attnspec.conformance.gallery.entry import Array, altered, base, first, rows, wrong
 from attnspec.reference.call import Mask
 from attnspec.reference.notation import Attention, of_batch
 
-
-@wrong("by_mask", "MASK-1", "R", "NVIDIA/TransformerEngine#818")
-def inverted_polarity(call: Attention) -> Any:
-    """Take True for ignore."""
-    return True if call.mask is None else ~call.mask
-
-
-@wrong("by_mask", "MASK-1", "R", "lucidrains/flamingo-pytorch#10")
-def mask_discarded(_call: Attention) -> Any:
-    """Fill the scores where the mask says so, and throw the result away."""
-    return True
+ENTRIES = rows(
+    ("inverted_polarity", "by_mask", "MASK-1", "R", lambda call: True if call.mask is None else ~call.mask,
+     "Take True for ignore.", "NVIDIA/TransformerEngine#818"),
+    ("mask_discarded", "by_mask", "MASK-1", "R", lambda _call: True,
+     "Fill the scores where the mask says so, and throw the result away.", "lucidrains/flamingo-pytorch#10"),
+    ("mask_of_the_first_head", "by_mask", "MASK-1", "H",
+     lambda call: base.by_mask(altered(call, mask=lambda mask: first(mask, -3))),
+     "Let all heads have the mask of the first."),
+    ("mask_of_the_first_batch_entry", "by_mask", "MASK-1", "H",
+     lambda call: base.by_mask(altered(call, mask=lambda mask: first(mask, -4))),
+     "Let all batch entries have the mask of the first."),
+    ("mask_of_the_first_query", "by_mask", "MASK-1", "H",
+     lambda call: base.by_mask(altered(call, mask=lambda mask: first(mask, -2))),
+     "Take a mask to be one of keys, the same for all queries."),
+    ("bias_merely_added", "by_bias", "MASK-13", "B", lambda _call: True,
+     "Add minus infinity like any number, so that NaN is left where it disallows."),
+    ("low_bias_disallows", "by_bias", "MASK-2", "C",
+     lambda call: True if call.bias is None else call.bias.astype(np.float64) > -10000,
+     "Take a bias below -10000 for minus infinity.", "flashinfer-ai/flashinfer#4401"),
+    ("causal_without_the_diagonal", "by_causality", "MASK-3", "A",
+     lambda call: call.j < base.position(call) if call.is_causal else True,
+     "Disallow the key at the query's own position."),
+    ("causal_reversed", "by_causality", "MASK-3", "A",
+     lambda call: call.j >= base.position(call) if call.is_causal else True,
+     "Allow what comes after the query."),
+    ("causal_dropped_for_one_query", "by_causality", "MASK-3", "A",
+     lambda call: True if call.queries == 1 else base.by_causality(call),
+     "Take a single query for the last one, which may attend to all keys.", "huggingface/transformers#30437"),
+    ("causal_forgotten_past_a_tile_of_queries", "by_causality", "MASK-3", "G",
+     lambda call: base.by_causality(call) | (call.i >= 16),
+     "Mask only the first tile of 16 queries."),
+    ("causal_dropped_beside_dropout", "allowed", "MASK-4", "A",
+     lambda call: base.allowed(call.but(is_causal=False) if call.dropout_mask is not None else call),
+     "Forget the causal mask on the path for dropout.", "keras-team/keras#23038"),
+    ("mask_replaces_causal", "allowed", "MASK-4", "R",
+     lambda call: base.allowed(call if call.mask is None else call.but(is_causal=False)),
+     "Ignore the causal flag if a mask is given."),
+    ("causal_replaces_mask", "allowed", "MASK-4", "R",
+     lambda call: base.allowed(call.but(mask=None) if call.is_causal else call),
+     "Pass over a mask where attention is causal."),
+    ("window_replaces_causal", "allowed", "MASK-4", "E",
+     lambda call: base.allowed(call if call.window is None else call.but(is_causal=False)),
+     "Take the right bound of a window for all that is said of keys after the query."),
+    ("key_lengths_dropped_beside_a_mask", "allowed", "MASK-4", "R",
+     lambda call: base.allowed(call if call.mask is None else call.but(key_lengths=None)),
+     "Ignore the key lengths if a mask is given, as if it contained them."),
+    ("segments_dropped_beside_a_bias", "allowed", "MASK-4", "R",
+     lambda call: base.allowed(call if call.bias is None else call.but(key_segment_ids=None)),
+     "Make an additive mask of the segments where there is no other."),
+    ("disallowed_keys_in_the_denominator", "exponentials", "MASK-5", "C",
+     lambda _call, s, _allowed, top: np.exp(s - top),
+     "Take the softmax over all keys that a row has, and mask after it."),
+    ("filled_with_the_smallest_number", "exponentials", "MASK-5", "C",
+     lambda _call, s, allowed, top: np.exp(np.where(allowed, s, np.finfo(s.dtype).tiny) - top),
+     "Fill with the smallest positive number, taken for the lowest."),
+    ("key_before_the_length_disallowed", "by_key_lengths", "MASK-9", "G",
+     lambda call: base.by_key_lengths(altered(call, key_lengths=lambda n: np.asarray(n) - 1)),
+     "Leave out the last key that a length allows."),
+    ("key_length_of_one_at_least", "by_key_lengths", "MASK-9", "B",
+     lambda call: base.by_key_lengths(altered(call, key_lengths=lambda n: np.maximum(np.asarray(n), 1))),
+     "Let a length of 0 leave one key."),
+    ("key_length_for_all_entries_alone", "by_key_lengths", "MASK-9", "H",
+     lambda call: base.by_key_lengths(call) if isinstance(call.key_lengths, int) else True,
+     "Take one length for all batch entries, and none where each has its own."),
+    ("query_lengths_cut_the_keys_alone", "by_query_lengths", "MASK-10", "R",
+     lambda call: True if call.query_lengths is None else call.j < of_batch(call.query_lengths),
+     "Take the lengths of queries for those of keys."),
+    ("last_query_before_the_length_dropped", "by_query_lengths", "MASK-10", "G",
+     lambda call: base.by_query_lengths(altered(call, query_lengths=lambda n: np.asarray(n) - 1)),
+     "Leave out the last query that a length allows."),
+    ("segments_inverted", "by_segments", "MASK-11", "R",
+     lambda call: ~np.asarray(base.by_segments(call)) if call.query_segment_ids is not None else True,
+     "Let queries attend to all segments but their own."),
+    ("mask_of_the_last_query", "by_mask", "MASK-1", "H",
+     lambda call: base.by_mask(altered(call, mask=lambda mask: mask[..., -1:, :] if mask.ndim > 1 else mask)),
+     "Let all queries have the mask of the last."),
+)  # fmt: skip
 
 
 @wrong("scored", "MASK-1", "R", "tinygrad/tinygrad#2425")
@@ -29,41 +95,11 @@ def mask_added_as_one(call: Attention) -> Any:
 
 
 @wrong("by_mask", "MASK-1", "H")
-def mask_of_the_first_head(call: Attention) -> Any:
-    """Let all heads have the mask of the first."""
-    return base.by_mask(altered(call, mask=lambda mask: first(mask, -3)))
-
-
-@wrong("by_mask", "MASK-1", "H")
-def mask_of_the_first_batch_entry(call: Attention) -> Any:
-    """Let all batch entries have the mask of the first."""
-    return base.by_mask(altered(call, mask=lambda mask: first(mask, -4)))
-
-
-@wrong("by_mask", "MASK-1", "H")
-def mask_of_the_first_query(call: Attention) -> Any:
-    """Take a mask to be one of keys, the same for all queries."""
-    return base.by_mask(altered(call, mask=lambda mask: first(mask, -2)))
-
-
-@wrong("by_mask", "MASK-1", "H")
 def square_mask_transposed(call: Attention) -> Any:
     """Read a mask by columns, where there are as many queries as keys."""
     square = call.queries == call.keys
     turned = altered(call, mask=lambda mask: np.swapaxes(mask, -1, -2) if mask.ndim > 1 else mask)
     return base.by_mask(turned if square else call)
-
-
-@wrong("by_bias", "MASK-13", "B")
-def bias_merely_added(_call: Attention) -> Any:
-    """Add minus infinity like any number, so that NaN is left where it disallows."""
-    return True
-
-
-@wrong("by_bias", "MASK-2", "C", "flashinfer-ai/flashinfer#4401")
-def low_bias_disallows(call: Attention) -> Any:
-    """Take a bias below -10000 for minus infinity."""
-    return True if call.bias is None else call.bias.astype(np.float64) > -10000
 
 
 @wrong("biased", "MASK-2", "C")
@@ -79,24 +115,6 @@ def causal_bottom_right(call: Attention) -> Any:
     return call.j <= base.position(call) + ends if call.is_causal else True
 
 
-@wrong("by_causality", "MASK-3", "A")
-def causal_without_the_diagonal(call: Attention) -> Any:
-    """Disallow the key at the query's own position."""
-    return call.j < base.position(call) if call.is_causal else True
-
-
-@wrong("by_causality", "MASK-3", "A")
-def causal_reversed(call: Attention) -> Any:
-    """Allow what comes after the query."""
-    return call.j >= base.position(call) if call.is_causal else True
-
-
-@wrong("by_causality", "MASK-3", "A", "huggingface/transformers#30437")
-def causal_dropped_for_one_query(call: Attention) -> Any:
-    """Take a single query for the last one, which may attend to all keys."""
-    return True if call.queries == 1 else base.by_causality(call)
-
-
 @wrong("by_causality", "MASK-3", "A", "pytorch/pytorch#195910")
 def causal_once_for_four_queries_in_half(call: Attention) -> Any:
     """Find the diagonal in half precision once for four queries."""
@@ -110,48 +128,6 @@ def causal_by_tiles_past_the_first(call: Attention) -> Any:
     """Allow the whole tile of 16 keys on the diagonal, but for the first."""
     start = np.where(call.j < 16, call.j, call.j // 16 * 16)
     return start <= base.position(call) if call.is_causal else True
-
-
-@wrong("by_causality", "MASK-3", "G")
-def causal_forgotten_past_a_tile_of_queries(call: Attention) -> Any:
-    """Mask only the first tile of 16 queries."""
-    return base.by_causality(call) | (call.i >= 16)
-
-
-@wrong("allowed", "MASK-4", "A", "keras-team/keras#23038")
-def causal_dropped_beside_dropout(call: Attention) -> Any:
-    """Forget the causal mask on the path for dropout."""
-    return base.allowed(call.but(is_causal=False) if call.dropout_mask is not None else call)
-
-
-@wrong("allowed", "MASK-4", "R")
-def mask_replaces_causal(call: Attention) -> Any:
-    """Ignore the causal flag if a mask is given."""
-    return base.allowed(call if call.mask is None else call.but(is_causal=False))
-
-
-@wrong("allowed", "MASK-4", "R")
-def causal_replaces_mask(call: Attention) -> Any:
-    """Pass over a mask where attention is causal."""
-    return base.allowed(call.but(mask=None) if call.is_causal else call)
-
-
-@wrong("allowed", "MASK-4", "E")
-def window_replaces_causal(call: Attention) -> Any:
-    """Take the right bound of a window for all that is said of keys after the query."""
-    return base.allowed(call if call.window is None else call.but(is_causal=False))
-
-
-@wrong("allowed", "MASK-4", "R")
-def key_lengths_dropped_beside_a_mask(call: Attention) -> Any:
-    """Ignore the key lengths if a mask is given, as if it contained them."""
-    return base.allowed(call if call.mask is None else call.but(key_lengths=None))
-
-
-@wrong("allowed", "MASK-4", "R")
-def segments_dropped_beside_a_bias(call: Attention) -> Any:
-    """Make an additive mask of the segments where there is no other."""
-    return base.allowed(call if call.bias is None else call.but(key_segment_ids=None))
 
 
 @wrong("allowed", "MASK-4", "R")
@@ -171,18 +147,6 @@ def filled_with_minus_ten_thousand(call: Attention) -> Any:
     return base.weighted(call, base.dropped(call, p), allowed), lse, base.dropped(call, p)
 
 
-@wrong("exponentials", "MASK-5", "C")
-def disallowed_keys_in_the_denominator(_call: Attention, s: Array, _allowed: Mask, top: Array) -> Any:
-    """Take the softmax over all keys that a row has, and mask after it."""
-    return np.exp(s - top)
-
-
-@wrong("exponentials", "MASK-5", "C")
-def filled_with_the_smallest_number(_call: Attention, s: Array, allowed: Mask, top: Array) -> Any:
-    """Fill with the smallest positive number, taken for the lowest."""
-    return np.exp(np.where(allowed, s, np.finfo(s.dtype).tiny) - top)
-
-
 @wrong("exponentials", "MASK-5", "G")
 def disallowed_keys_of_the_last_tile(_call: Attention, s: Array, allowed: Mask, top: Array) -> Any:
     """Mask only whole tiles of 16 keys, and allow the remainder."""
@@ -200,24 +164,6 @@ def last_key_of_an_odd_last_row(call: Attention) -> Any:
     return seen
 
 
-@wrong("by_key_lengths", "MASK-9", "G")
-def key_before_the_length_disallowed(call: Attention) -> Any:
-    """Leave out the last key that a length allows."""
-    return base.by_key_lengths(altered(call, key_lengths=lambda n: np.asarray(n) - 1))
-
-
-@wrong("by_key_lengths", "MASK-9", "B")
-def key_length_of_one_at_least(call: Attention) -> Any:
-    """Let a length of 0 leave one key."""
-    return base.by_key_lengths(altered(call, key_lengths=lambda n: np.maximum(np.asarray(n), 1)))
-
-
-@wrong("by_key_lengths", "MASK-9", "H")
-def key_length_for_all_entries_alone(call: Attention) -> Any:
-    """Take one length for all batch entries, and none where each has its own."""
-    return base.by_key_lengths(call) if isinstance(call.key_lengths, int) else True
-
-
 @wrong("by_key_lengths", "MASK-9", "A")
 def offset_taken_from_the_key_lengths(call: Attention) -> Any:
     """Take key lengths for positions after as many as the offset says."""
@@ -231,18 +177,6 @@ def query_lengths_cut_the_keys_too(call: Attention) -> Any:
     """Take the lengths of queries for those of keys too."""
     seen = base.by_query_lengths(call)
     return seen if call.query_lengths is None else seen & (call.j < of_batch(call.query_lengths))
-
-
-@wrong("by_query_lengths", "MASK-10", "R")
-def query_lengths_cut_the_keys_alone(call: Attention) -> Any:
-    """Take the lengths of queries for those of keys."""
-    return True if call.query_lengths is None else call.j < of_batch(call.query_lengths)
-
-
-@wrong("by_query_lengths", "MASK-10", "G")
-def last_query_before_the_length_dropped(call: Attention) -> Any:
-    """Leave out the last query that a length allows."""
-    return base.by_query_lengths(altered(call, query_lengths=lambda n: np.asarray(n) - 1))
 
 
 @wrong("attend", "SOFT-7", "B")
@@ -305,12 +239,6 @@ def segments_of_the_queries_for_keys(call: Attention) -> Any:
     return base.by_segments(call.but(key_segment_ids=np.take(ids, call.j % ids.shape[-1], axis=-1)))
 
 
-@wrong("by_segments", "MASK-11", "R")
-def segments_inverted(call: Attention) -> Any:
-    """Let queries attend to all segments but their own."""
-    return ~np.asarray(base.by_segments(call)) if call.query_segment_ids is not None else True
-
-
 @wrong("allowed", "MASK-4", "R")
 def mask_or_causal(call: Attention) -> Any:
     """Allow what mask or causal mask allows, where both are given."""
@@ -336,12 +264,6 @@ def scores_multiplied_by_the_mask(call: Attention) -> Any:
     p, lse = base.softmax_of(call, s, allowed)
     p = base.dropped(call, p)
     return base.weighted(call, p, allowed), lse, p
-
-
-@wrong("by_mask", "MASK-1", "H")
-def mask_of_the_last_query(call: Attention) -> Any:
-    """Let all queries have the mask of the last."""
-    return base.by_mask(altered(call, mask=lambda mask: mask[..., -1:, :] if mask.ndim > 1 else mask))
 
 
 @wrong("by_mask", "MASK-1", "H")

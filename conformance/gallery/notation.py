@@ -4,10 +4,25 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, base, wrong
+from attnspec.conformance.gallery.entry import Array, base, rows, wrong
 from attnspec.reference.call import Mask
 from attnspec.reference.errors import broadcasts, need
 from attnspec.reference.notation import Attention
+
+ENTRIES = rows(
+    ("output_transposed", "returned", "SHAPE-3", "H",
+     lambda call, output, lse, weights: base.returned(call, np.swapaxes(output, -1, -2), lse, weights),
+     "Return depth before positions."),
+    ("weights_transposed", "returned", "SHAPE-4", "H",
+     lambda call, output, lse, weights: base.returned(call, output, lse, np.swapaxes(weights, -1, -2)),
+     "Return a column for each query."),
+    ("keys_past_the_queries_dropped", "allowed", "SHAPE-5", "A",
+     lambda call: base.allowed(call) & (call.j < call.queries),
+     "Let the loop over the keys end with the queries.", "ml-explore/mlx#1999"),
+    ("lse_with_an_axis_of_one", "returned", "SHAPE-8", "H",
+     lambda call, output, lse, weights: base.returned(call, output, lse[..., None], weights),
+     "Keep the axis that the sum was taken over."),
+)  # fmt: skip
 
 
 @wrong("entered", "SHAPE-1", "H")
@@ -56,12 +71,6 @@ def two_axes_refused(call: Attention) -> Any:
     return base.check_axes(call)
 
 
-@wrong("returned", "SHAPE-3", "H")
-def output_transposed(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
-    """Return depth before positions."""
-    return base.returned(call, np.swapaxes(output, -1, -2), lse, weights)
-
-
 @wrong("returned", "SHAPE-3", "P")
 def output_as_deep_as_the_query(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
     """Make the output as the query is, whatever the depth of the values."""
@@ -69,18 +78,6 @@ def output_as_deep_as_the_query(call: Attention, output: Array, lse: Array, weig
     depth = min(output.shape[-1], like_query.shape[-1])
     like_query[..., :depth] = output[..., :depth]
     return base.returned(call, like_query, lse, weights)
-
-
-@wrong("returned", "SHAPE-4", "H")
-def weights_transposed(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
-    """Return a column for each query."""
-    return base.returned(call, output, lse, np.swapaxes(weights, -1, -2))
-
-
-@wrong("allowed", "SHAPE-5", "A", "ml-explore/mlx#1999")
-def keys_past_the_queries_dropped(call: Attention) -> Any:
-    """Let the loop over the keys end with the queries."""
-    return base.allowed(call) & (call.j < call.queries)
 
 
 @wrong("returned", "SHAPE-5", "G")
@@ -129,12 +126,6 @@ def no_batch_entries_refused(call: Attention) -> Any:
     """Divide the work by the number of batch entries and heads."""
     need("query", 0 not in call.query.shape[:-2], "a batch entry or more", call.query.shape, "SHAPE-7")
     return base.check_axes(call)
-
-
-@wrong("returned", "SHAPE-8", "H")
-def lse_with_an_axis_of_one(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
-    """Keep the axis that the sum was taken over."""
-    return base.returned(call, output, lse[..., None], weights)
 
 
 @wrong("entered", "SHAPE-9", "N")

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, altered, base, wrong
+from attnspec.conformance.gallery.entry import Array, altered, base, rows, wrong
 from attnspec.reference.call import Call, Mask
 from attnspec.reference.notation import Attention
 
@@ -17,10 +17,59 @@ def in_half(call: Attention, array: Array, change: Callable[[Array], Array] | No
     return array.astype(call.storage).astype(array.dtype) if change is None else change(array)
 
 
-@wrong("returned", "NUM-1", "S", "tinygrad/tinygrad#5100")
-def output_in_the_working_precision(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
-    """Return what was computed, in float32."""
-    return base.returned(call.but(storage=output.dtype), output, lse, weights)
+ENTRIES = rows(
+    ("output_in_the_working_precision", "returned", "NUM-1", "S",
+     lambda call, output, lse, weights: base.returned(call.but(storage=output.dtype), output, lse, weights),
+     "Return what was computed, in float32.", "tinygrad/tinygrad#5100"),
+    ("float64_in_float32", "wide", "NUM-2", "C", lambda _call, array: array.astype(np.float32),
+     "Compute everything in float32."),
+    ("scale_in_float32", "factor", "NUM-2", "K",
+     lambda call: call.query.dtype.type(np.float32(base.factor(call))),
+     "Hold the scale in float32."),
+    ("small_weights_flushed", "weighted", "NUM-3", "C",
+     lambda call, p, allowed: base.weighted(call, np.where(p < 1e-4, 0, p), allowed),
+     "Take weights below one in ten thousand for zero."),
+    ("scores_in_half", "scored", "NUM-5", "C", lambda call: in_half(call, base.scored(call)),
+     "Round the scores to half precision before the softmax.", "tinygrad/tinygrad#9213"),
+    ("products_in_half", "product", "NUM-5", "C", lambda call: in_half(call, base.product(call)),
+     "Round the dot products to half precision before they are scaled."),
+    ("exponentials_in_half", "exponentials", "NUM-5", "C",
+     lambda call, s, allowed, top: in_half(call, base.exponentials(call, s, allowed, top)),
+     "Round the exponentials to half precision before they are summed."),
+    ("scale_in_half", "factor", "NUM-5", "K",
+     lambda call: in_half(call, call.query.dtype.type(base.factor(call))),
+     "Hold the scale in half precision.", "ml-explore/mlx#3119"),
+    ("lse_in_the_dtype_of_the_query", "returned", "NUM-7", "I",
+     lambda call, output, lse, weights: base.returned(call, output, lse.astype(call.storage), weights),
+     "Return the lse in half precision too."),
+    ("lse_through_half", "lse", "NUM-7", "I",
+     lambda call, top, total: in_half(call, base.lse(call, top, total)),
+     "Round the lse to half precision and return it in float32."),
+    ("scores_through_float32", "scored", "NUM-2", "C", lambda call: _short(base.scored(call)),
+     "Round the scores to float32 whatever the inputs are."),
+    ("products_through_float32", "product", "NUM-2", "C", lambda call: _short(base.product(call)),
+     "Round the dot products to float32 whatever the inputs are."),
+    ("exponentials_through_float32", "exponentials", "NUM-2", "C",
+     lambda call, s, allowed, top: _short(base.exponentials(call, s, allowed, top)),
+     "Round the exponentials to float32 whatever the inputs are."),
+    ("output_through_float32", "weighted", "NUM-2", "C",
+     lambda call, p, allowed: _short(base.weighted(call, p, allowed)),
+     "Round the output to float32 whatever the inputs are."),
+    ("sums_through_float32", "total", "NUM-2", "C", lambda call, e, top: _short(base.total(call, e, top)),
+     "Round the denominator to float32 whatever the inputs are."),
+    ("maximum_kept_from_below", "top", "SOFT-2", "C",
+     lambda call, s, allowed: np.maximum(base.top(call, s, allowed), -10000),
+     "Begin the search for the largest score with -10000."),
+    ("bias_through_float32", "biased", "NUM-2", "L",
+     lambda call, x: base.biased(altered(call, bias=_short), x),
+     "Round the bias to float32 whatever the inputs are."),
+    ("values_through_float32", "weighted", "NUM-2", "C",
+     lambda call, p, allowed: base.weighted(call.but(value=_short(call.value)), p, allowed),
+     "Round the values to float32 whatever the inputs are."),
+    ("nan_scores_disallowed", "allowed", "NUM-11", "C",
+     lambda call: base.allowed(call) & ~np.isnan(base.scored(call)),
+     "Disallow keys whose score is NaN."),
+)  # fmt: skip
 
 
 @wrong("returned", "NUM-1", "S")
@@ -31,23 +80,11 @@ def weights_in_the_working_precision(call: Attention, output: Array, lse: Array,
     return (*results[:-1], wide[-1]) if call.return_weights else results
 
 
-@wrong("wide", "NUM-2", "C")
-def float64_in_float32(_call: Call, array: Array) -> Any:
-    """Compute everything in float32."""
-    return array.astype(np.float32)
-
-
 @wrong("softmax_of", "NUM-2", "C", "huggingface/transformers#48459")
 def softmax_in_float32(call: Attention, s: Array, allowed: Mask) -> Any:
     """Take the softmax in float32 whatever the inputs are."""
     p, lse = base.softmax_of(call, s.astype(np.float32), allowed)
     return p.astype(s.dtype), lse.astype(s.dtype)
-
-
-@wrong("factor", "NUM-2", "K")
-def scale_in_float32(call: Attention) -> Any:
-    """Hold the scale in float32."""
-    return call.query.dtype.type(np.float32(base.factor(call)))
 
 
 @wrong("exponentials", "NUM-3", "C")
@@ -74,12 +111,6 @@ def rough_reciprocal_past_a_tile(call: Attention, e: Array, total: Array) -> Any
     return base.normalised(call, e, rough if call.keys > 8 else total)
 
 
-@wrong("weighted", "NUM-3", "C")
-def small_weights_flushed(call: Attention, p: Array, allowed: Mask) -> Any:
-    """Take weights below one in ten thousand for zero."""
-    return base.weighted(call, np.where(p < 1e-4, 0, p), allowed)
-
-
 @wrong("entered", "NUM-4", "H")
 def query_scaled_in_place(call: Attention) -> Any:
     """Write the scaled query over the query."""
@@ -97,30 +128,6 @@ def mask_written_into_the_bias(call: Attention) -> Any:
     if bias is not None and mask is not None and bias.shape == mask.shape and bias.flags.writeable:
         bias[~mask] = -np.inf
     return base.entered(call)
-
-
-@wrong("scored", "NUM-5", "C", "tinygrad/tinygrad#9213")
-def scores_in_half(call: Attention) -> Any:
-    """Round the scores to half precision before the softmax."""
-    return in_half(call, base.scored(call))
-
-
-@wrong("product", "NUM-5", "C")
-def products_in_half(call: Attention) -> Any:
-    """Round the dot products to half precision before they are scaled."""
-    return in_half(call, base.product(call))
-
-
-@wrong("exponentials", "NUM-5", "C")
-def exponentials_in_half(call: Attention, s: Array, allowed: Mask, top: Array) -> Any:
-    """Round the exponentials to half precision before they are summed."""
-    return in_half(call, base.exponentials(call, s, allowed, top))
-
-
-@wrong("factor", "NUM-5", "K", "ml-explore/mlx#3119")
-def scale_in_half(call: Attention) -> Any:
-    """Hold the scale in half precision."""
-    return in_half(call, call.query.dtype.type(base.factor(call)))
 
 
 @wrong("normalised", "NUM-5", "C")
@@ -155,18 +162,6 @@ def results_cut_off(_call: Call, array: Array, storage: Any) -> Any:
 def weights_cut_off(call: Attention, p: Array, allowed: Mask) -> Any:
     """Cut the digits of the weights before they meet the values, in half precision."""
     return base.weighted(call, in_half(call, p, lambda p: truncated(p, call.storage)), allowed)
-
-
-@wrong("returned", "NUM-7", "I")
-def lse_in_the_dtype_of_the_query(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
-    """Return the lse in half precision too."""
-    return base.returned(call, output, lse.astype(call.storage), weights)
-
-
-@wrong("lse", "NUM-7", "I")
-def lse_through_half(call: Attention, top: Array, total: Array) -> Any:
-    """Round the lse to half precision and return it in float32."""
-    return in_half(call, base.lse(call, top, total))
 
 
 @wrong("attend", "NUM-9", "T", "Dao-AILab/flash-attention#414")
@@ -301,59 +296,11 @@ def _short(array: Array) -> Array:
         return array.astype(np.float32).astype(array.dtype)
 
 
-@wrong("scored", "NUM-2", "C")
-def scores_through_float32(call: Attention) -> Any:
-    """Round the scores to float32 whatever the inputs are."""
-    return _short(base.scored(call))
-
-
-@wrong("product", "NUM-2", "C")
-def products_through_float32(call: Attention) -> Any:
-    """Round the dot products to float32 whatever the inputs are."""
-    return _short(base.product(call))
-
-
 @wrong("softmax_of", "NUM-2", "C")
 def weights_through_float32(call: Attention, s: Array, allowed: Mask) -> Any:
     """Round the weights to float32 whatever the inputs are."""
     p, lse = base.softmax_of(call, s, allowed)
     return _short(p), lse
-
-
-@wrong("exponentials", "NUM-2", "C")
-def exponentials_through_float32(call: Attention, s: Array, allowed: Mask, top: Array) -> Any:
-    """Round the exponentials to float32 whatever the inputs are."""
-    return _short(base.exponentials(call, s, allowed, top))
-
-
-@wrong("weighted", "NUM-2", "C")
-def output_through_float32(call: Attention, p: Array, allowed: Mask) -> Any:
-    """Round the output to float32 whatever the inputs are."""
-    return _short(base.weighted(call, p, allowed))
-
-
-@wrong("total", "NUM-2", "C")
-def sums_through_float32(call: Attention, e: Array, top: Array) -> Any:
-    """Round the denominator to float32 whatever the inputs are."""
-    return _short(base.total(call, e, top))
-
-
-@wrong("top", "SOFT-2", "C")
-def maximum_kept_from_below(call: Attention, s: Array, allowed: Mask) -> Any:
-    """Begin the search for the largest score with -10000."""
-    return np.maximum(base.top(call, s, allowed), -10000)
-
-
-@wrong("biased", "NUM-2", "L")
-def bias_through_float32(call: Attention, x: Array) -> Any:
-    """Round the bias to float32 whatever the inputs are."""
-    return base.biased(altered(call, bias=_short), x)
-
-
-@wrong("weighted", "NUM-2", "C")
-def values_through_float32(call: Attention, p: Array, allowed: Mask) -> Any:
-    """Round the values to float32 whatever the inputs are."""
-    return base.weighted(call.but(value=_short(call.value)), p, allowed)
 
 
 @wrong("normalised", "NUM-11", "C")
@@ -368,9 +315,3 @@ def nan_scores_made_zero(call: Attention) -> Any:
     """Replace NaN in the scores by 0."""
     s = base.scored(call)
     return np.where(np.isnan(s), 0, s)
-
-
-@wrong("allowed", "NUM-11", "C")
-def nan_scores_disallowed(call: Attention) -> Any:
-    """Disallow keys whose score is NaN."""
-    return base.allowed(call) & ~np.isnan(base.scored(call))

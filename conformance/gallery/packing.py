@@ -4,10 +4,27 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, base, wrong
+from attnspec.conformance.gallery.entry import Array, base, rows, wrong
 from attnspec.reference.call import Call
-from attnspec.reference.gradients_of_forms import PackedGradients
+from attnspec.reference.gradients_of_packing import PackedGradients
 from attnspec.reference.packing import Packed
+
+ENTRIES = rows(
+    ("rows_past_the_end_in_the_last_sequence", "sequence_of_row", "PACK-3", "V",
+     lambda call, starts, rows: np.minimum(base.sequence_of_row(call, starts, rows), max(len(starts) - 2, 0)),
+     "Count rows past the last boundary to the last sequence.", "Dao-AILab/flash-attention#1661"),
+    ("sink_in_rows_past_the_end", "of_sequences", "PACK-3", "M",
+     lambda call, output, lse: (base.of_sequences(call, output, lse)[0], lse),
+     "Give rows of no sequence the lse of their sink."),
+    ("causal_from_the_beginning_of_the_row", "place_in_sequence", "PACK-5", "A",
+     lambda _call, _starts, rows: np.arange(rows),
+     "Count positions from the beginning of the row, for queries and keys."),
+    ("window_not_moved_by_the_offset", "by_window", "PACK-5", "E",
+     lambda call: base.by_window(call.but(offsets=0) if isinstance(call, Packed) else call),
+     "Apply the offsets of sequences to causality, and not to the window."),
+    ("cotangents_past_the_end_counted", "without_the_rest", "PACK-7", "W", base.within_sequences,
+     "Count the cotangents of the lse in rows of no sequence.", "NVIDIA/TransformerEngine#2186"),
+)  # fmt: skip
 
 
 @wrong("same_sequence", "PACK-1", "V", "pytorch/pytorch#177378")
@@ -97,18 +114,6 @@ def rows_past_the_end_not_written(call: Packed, output: Array, lse: Array) -> An
     return np.where(past[:, None], np.nan, output), lse
 
 
-@wrong("sequence_of_row", "PACK-3", "V", "Dao-AILab/flash-attention#1661")
-def rows_past_the_end_in_the_last_sequence(call: Packed, starts: Array, rows: int) -> Any:
-    """Count rows past the last boundary to the last sequence."""
-    return np.minimum(base.sequence_of_row(call, starts, rows), max(len(starts) - 2, 0))
-
-
-@wrong("of_sequences", "PACK-3", "M")
-def sink_in_rows_past_the_end(call: Packed, output: Array, lse: Array) -> Any:
-    """Give rows of no sequence the lse of their sink."""
-    return base.of_sequences(call, output, lse)[0], lse
-
-
 @wrong("of_sequences", "PACK-4", "G", "sgl-project/sglang#15757")
 def nan_of_the_row_in_every_sequence(call: Packed, output: Array, lse: Array) -> Any:
     """Multiply values of other sequences by weights of 0."""
@@ -126,12 +131,6 @@ def infinity_past_the_end_in_every_sequence(call: Packed, rows: Array, starts: A
     return base.cleared(call, rows, starts) + leak.astype(rows.dtype)
 
 
-@wrong("place_in_sequence", "PACK-5", "A")
-def causal_from_the_beginning_of_the_row(_call: Packed, _starts: Array, rows: int) -> Any:
-    """Count positions from the beginning of the row, for queries and keys."""
-    return np.arange(rows)
-
-
 @wrong("offset_of_row", "PACK-5", "A", "Dao-AILab/flash-attention#1778")
 def each_sequence_aligned_at_its_end(call: Packed, sequences: Array) -> Any:
     """Align the last query of each sequence with its last key, whatever the offset."""
@@ -144,12 +143,6 @@ def offset_of_the_first_sequence(call: Packed, sequences: Array) -> Any:
     """Move all sequences by the offset of the first."""
     first = np.asarray(call.offsets).ravel()[:1].sum()
     return np.full(sequences.shape, first, np.int64)
-
-
-@wrong("by_window", "PACK-5", "E")
-def window_not_moved_by_the_offset(call: Any) -> Any:
-    """Apply the offsets of sequences to causality, and not to the window."""
-    return base.by_window(call.but(offsets=0) if isinstance(call, Packed) else call)
 
 
 @wrong("check_starts", "PACK-6", "U")
@@ -181,12 +174,6 @@ def sink_collects_from_one_sequence(call: Any, lse: Array, delta: Array) -> Any:
     end = int(call.query_starts[1])
     first = call.but(d_lse=call.d_lse[..., :end, :])
     return base.d_sinks(first, lse[..., :end], delta[..., :end, :])
-
-
-@wrong("without_the_rest", "PACK-7", "W", "NVIDIA/TransformerEngine#2186")
-def cotangents_past_the_end_counted(call: Any) -> Any:
-    """Count the cotangents of the lse in rows of no sequence."""
-    return base.within_sequences(call)
 
 
 @wrong("d_key", "PACK-7", "W", "pytorch/pytorch#176793")

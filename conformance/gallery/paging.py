@@ -4,8 +4,24 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, base, wrong
+from attnspec.conformance.gallery.entry import Array, base, rows, wrong
 from attnspec.reference.call import Call, Given
+
+ENTRIES = rows(
+    ("new_positions_not_attended", "end_of_keys", "PAGE-2", "V", lambda _call, given: given["key_lengths"],
+     "Write the new positions and attend to those before them only."),
+    ("every_entry_looked_up", "read_entries", "PAGE-3", "V", lambda _call, given, _end: given["block_table"],
+     "Read the entries past the length too."),
+    ("left_padding_attended", "after_padding", "PAGE-6", "V",
+     lambda call, keys, _padding, like: base.after_padding(call, keys, 0, like),
+     "Take the left padding for keys.", "Dao-AILab/flash-attention#1788"),
+    ("queries_at_the_beginning", "offset_at_the_end", "PAGE-7", "A",
+     lambda _call, offset, _end, _queries: 0 if offset is None else offset,
+     "Put query 0 at key 0, unless there is an offset."),
+    ("all_queries_at_the_last_key", "offset_at_the_end", "PAGE-7", "A",
+     lambda call, offset, end, queries: base.offset_at_the_end(call, offset, end, min(queries, 1)),
+     "Put the first of several queries at the last key, as if it were the only one."),
+)  # fmt: skip
 
 
 @wrong("as_attention", "PAGE-1", "H")
@@ -70,12 +86,6 @@ def new_position_one_late(call: Call, pages: Array, table: Array, new: Any, leng
     return base.held(call, pages, table, new, np.minimum(np.asarray(lengths) + 1, room))
 
 
-@wrong("end_of_keys", "PAGE-2", "V")
-def new_positions_not_attended(_call: Call, given: Given) -> Any:
-    """Write the new positions and attend to those before them only."""
-    return given["key_lengths"]
-
-
 @wrong("held", "PAGE-2", "V")
 def new_positions_stay_in_their_page(call: Call, pages: Array, table: Array, new: Any, lengths: Any) -> Any:
     """Write new positions into the page of the first of them, over its beginning where they do not fit."""
@@ -88,12 +98,6 @@ def new_positions_stay_in_their_page(call: Call, pages: Array, table: Array, new
             page, place = divmod(int(starts[entry]), size)
             found[entry][:, page * size + (place + n) % size] = new[entry][:, n]
     return found
-
-
-@wrong("read_entries", "PAGE-3", "V")
-def every_entry_looked_up(_call: Call, given: Given, _end: Any) -> Any:
-    """Read the entries past the length too."""
-    return given["block_table"]
 
 
 @wrong("end_of_keys", "PAGE-4", "G")
@@ -111,29 +115,11 @@ def pages_multiplied_by_zero(call: Call, given: Given) -> Any:
     return plain | {"value": plain["value"] + leak.astype(plain["value"].dtype)}
 
 
-@wrong("after_padding", "PAGE-6", "V", "Dao-AILab/flash-attention#1788")
-def left_padding_attended(call: Call, keys: int, _padding: Any, like: Array) -> Any:
-    """Take the left padding for keys."""
-    return base.after_padding(call, keys, 0, like)
-
-
 @wrong("as_attention", "PAGE-6", "A")
 def positions_from_the_left_padding(call: Call, given: Given) -> Any:
     """Count positions from the end of the left padding, for a given offset."""
     plain, offset = base.as_attention(call, given), given["query_offset"]
     return plain if offset is None else plain | {"query_offset": offset + given["left_padding"]}
-
-
-@wrong("offset_at_the_end", "PAGE-7", "A")
-def queries_at_the_beginning(_call: Call, offset: Any, _end: Any, _queries: int) -> Any:
-    """Put query 0 at key 0, unless there is an offset."""
-    return 0 if offset is None else offset
-
-
-@wrong("offset_at_the_end", "PAGE-7", "A")
-def all_queries_at_the_last_key(call: Call, offset: Any, end: Any, queries: int) -> Any:
-    """Put the first of several queries at the last key, as if it were the only one."""
-    return base.offset_at_the_end(call, offset, end, min(queries, 1))
 
 
 @wrong("as_attention", "PAGE-7", "A")

@@ -5,17 +5,100 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, base, wrong
+from attnspec.conformance.gallery.entry import Array, base, rows, wrong
 from attnspec.reference.call import Call
 from attnspec.reference.frequencies import Frequencies
 from attnspec.reference.notation import Attention
 from attnspec.reference.positions import Rotary
 
-
-@wrong("turned", "POS-1", "Q")
-def turned_backwards(call: Call, a: Array, b: Array, cosine: Array, sine: Array) -> Any:
-    """Turn with the clock."""
-    return base.turned(call, a, b, cosine, -sine)
+ENTRIES = rows(
+    ("turned_backwards", "turned", "POS-1", "Q",
+     lambda call, a, b, cosine, sine: base.turned(call, a, b, cosine, -sine),
+     "Turn with the clock."),
+    ("angles_of_the_half_depth", "angles", "POS-1", "Q",
+     lambda call: base.angles(call.but(base=call.base**0.5)),
+     "Divide the exponent by the number of features instead of pairs."),
+    ("base_always_ten_thousand", "angles", "POS-1", "Q", lambda call: base.angles(call.but(base=10000.0)),
+     "Take the base for granted."),
+    ("rotary_offset_of_the_first_entry", "places", "POS-5", "Q",
+     lambda call: base.places(call.but(offset=int(np.asarray(call.offset).ravel()[:1].sum()))),
+     "Turn all batch entries by the offset of the first."),
+    ("one_sequence_of_slopes", "slopes", "POS-7", "Q",
+     lambda _call, heads: [2.0 ** (-8 * (h + 1) / heads) for h in range(heads)],
+     "Use the formula for powers of two for every number of heads.", "ml-explore/mlx#343"),
+    ("distance_with_its_sign", "distant", "POS-8", "Q", lambda _call, slopes, p, j: slopes * (j - p),
+     "Give keys after the query a positive bias."),
+    ("nearer_keys_taken_from", "distant", "POS-8", "Q", lambda _call, slopes, p, j: slopes * np.abs(p - j),
+     "Lose the minus."),
+    ("distance_of_indices", "distant", "POS-8", "A",
+     lambda call, slopes, p, j: base.distant(call, slopes, np.arange(p.shape[-2])[:, None] + 0 * p, j),
+     "Count distances from the index of the query and not from its position."),
+    ("base_made_positive", "check_rotary", "POS-9", "K",
+     lambda call: base.check_rotary(call.but(base=call.base if call.base > 0 else 1.0)),
+     "Take 1 for a base that is not positive."),
+    ("given_slopes_ignored", "each_slope", "POS-26", "Q",
+     lambda call, heads, _given: base.each_slope(call, heads, None),
+     "Compute the slopes of the number of heads, whatever slopes are given."),
+    ("position_ids_ignored", "places", "POS-10", "Q", lambda call: base.places(call.but(positions=None)),
+     "Count positions from 0, whatever positions are given.", "NVIDIA/Megatron-LM#453"),
+    ("offset_ignored_beside_positions", "places", "POS-10", "Q",
+     lambda call: base.places(call if call.positions is None else call.but(offset=0)),
+     "Leave the offset out where positions are given."),
+    ("given_frequencies_ignored", "frequencies", "POS-11", "Q",
+     lambda call: base.frequencies(call.but(inverse_frequencies=None)),
+     "Compute the frequencies from the base, whatever frequencies are given."),
+    ("table_ignored", "cosines_and_sines", "POS-12", "Q",
+     lambda call: base.cosines_and_sines(call.but(cosines=None, sines=None)),
+     "Compute the angles from the base, whatever table is given."),
+    ("attention_factor_ignored", "multiplied", "POS-14", "Q", lambda _call, cosine_or_sine: cosine_or_sine,
+     "Leave the attention factor out.", "vllm-project/vllm#46280"),
+    ("attention_factor_twice", "multiplied", "POS-14", "Q",
+     lambda call, cosine_or_sine: base.multiplied(call, base.multiplied(call, cosine_or_sine)),
+     "Multiply by the attention factor twice.", "sgl-project/sglang#33558"),
+    ("sections_in_reverse", "axis_of_pairs", "POS-15", "Q",
+     lambda call: len(call.sections) - 1 - base.axis_of_pairs(call),
+     "Take width, height and time for time, height and width."),
+    ("table_before_frequencies", "check_together", "POS-17", "U",
+     lambda call: call if call.cosines is not None and call.sines is not None else base.check_together(call),
+     "Use the table where frequencies are given too."),
+    ("exponents_of_the_whole_depth", "unstretched", "POS-18", "Q",
+     lambda call: call.base ** (-2 * call.pair / call.features.shape[-1]),
+     "Divide exponents by the depth, and not by the rotary depth."),
+    ("frequencies_multiplied", "linear", "POS-19", "Q", lambda call: base.unstretched(call) * call.factor,
+     "Multiply by the factor, which makes sequences shorter."),
+    ("factor_always_two", "stretched", "POS-19", "Q",
+     lambda call: base.stretched(call if call.factor is None else call.but(factor=2.0)),
+     "Divide by 2, whatever the factor.", "ml-explore/mlx-lm#1545"),
+    ("base_for_the_longest", "dynamic", "POS-20", "Q",
+     lambda call: base.dynamic(call.but(length=int(call.factor * call.original_length))),
+     "Compute the base for the longest sequence, whatever the length.", "vllm-project/vllm#41236"),
+    ("range_never_rounded", "yarn_range", "POS-21", "Q",
+     lambda call: base.yarn_range(call.but(truncate=False)),
+     "Round neither end of the ramp."),
+    ("range_always_rounded", "yarn_range", "POS-21", "Q",
+     lambda call: base.yarn_range(call.but(truncate=True)),
+     "Round both ends of the ramp, whatever is asked for."),
+    ("fast_and_slow_by_default", "yarn_range", "POS-21", "Q",
+     lambda call: base.yarn_range(call.but(beta_fast=32.0, beta_slow=1.0)),
+     "Take 32 and 1 rotations for granted."),
+    ("mscale_ignored", "attention_factor", "POS-22", "Q",
+     lambda call: base.attention_factor(call.but(mscale=1.0, mscale_all_depth=0.0)),
+     "Compute the attention factor from the factor alone.", "vllm-project/vllm#48623"),
+    ("attention_factor_of_yarn_one", "attention_factor", "POS-22", "Q",
+     lambda call: 1.0 if call.scaling == "yarn" else base.attention_factor(call),
+     "Leave the attention factor of YaRN out."),
+    ("logarithm_of_a_factor_below_one", "yarn_growth", "POS-22", "Q",
+     lambda call, mscale: 0.1 * mscale * math.log(call.factor) + 1,
+     "Lower the attention factor where sequences become shorter."),
+    ("long_factors_always", "longrope_factors", "POS-23", "Q", lambda call: call.long_factors,
+     "Use the long factors for every length.", "ml-explore/mlx-lm#660"),
+    ("long_factors_from_the_original_length", "longrope_factors", "POS-23", "Q",
+     lambda call: base.longrope_factors(call.but(length=call.length + 1)),
+     "Use the long factors for a sequence of exactly the original length.", "unslothai/unsloth#10681"),
+    ("growth_where_nothing_grows", "attention_factor", "POS-23", "Q",
+     lambda call: base.attention_factor(call) if call.scaling != "longrope" else _of_longrope(call),
+     "Use another attention factor than 1 where the factor is 1.", "ml-explore/mlx-lm#660"),
+)  # fmt: skip
 
 
 @wrong("turned", "POS-1", "Q")
@@ -23,18 +106,6 @@ def second_half_not_turned(_call: Call, a: Array, b: Array, cosine: Array, sine:
     """Overwrite the first of a pair before the second is computed from it."""
     a = a * cosine - b * sine
     return a, a * sine + b * cosine
-
-
-@wrong("angles", "POS-1", "Q")
-def angles_of_the_half_depth(call: Rotary) -> Any:
-    """Divide the exponent by the number of features instead of pairs."""
-    return base.angles(call.but(base=call.base**0.5))
-
-
-@wrong("angles", "POS-1", "Q")
-def base_always_ten_thousand(call: Rotary) -> Any:
-    """Take the base for granted."""
-    return base.angles(call.but(base=10000.0))
 
 
 @wrong("pairs", "POS-2", "Q")
@@ -65,12 +136,6 @@ def rest_of_the_features_dropped(call: Rotary, features: Array, **options: Any) 
 
 
 @wrong("places", "POS-5", "Q")
-def rotary_offset_of_the_first_entry(call: Rotary) -> Any:
-    """Turn all batch entries by the offset of the first."""
-    return base.places(call.but(offset=int(np.asarray(call.offset).ravel()[:1].sum())))
-
-
-@wrong("places", "POS-5", "Q")
 def positions_from_one(call: Rotary) -> Any:
     """Count positions from 1."""
     counted = call.positions is None and call.axis_positions is None
@@ -98,12 +163,6 @@ def rotary_depth_clipped(call: Rotary) -> Any:
     return base.check_rotary(call.but(rotary_depth=depth))
 
 
-@wrong("slopes", "POS-7", "Q", "ml-explore/mlx#343")
-def one_sequence_of_slopes(_call: Call, heads: int) -> Any:
-    """Use the formula for powers of two for every number of heads."""
-    return [2.0 ** (-8 * (h + 1) / heads) for h in range(heads)]
-
-
 @wrong("slopes", "POS-7", "Q", "huggingface/transformers#28380")
 def further_slopes_from_the_second(call: Call, heads: int) -> Any:
     """Begin with the second of the slopes that lie between the others."""
@@ -118,30 +177,6 @@ def slopes_from_one(call: Call, heads: int) -> Any:
     return [slope / ratio for slope in base.slopes(call, heads)]
 
 
-@wrong("distant", "POS-8", "Q")
-def distance_with_its_sign(_call: Call, slopes: Array, p: Array, j: Array) -> Any:
-    """Give keys after the query a positive bias."""
-    return slopes * (j - p)
-
-
-@wrong("distant", "POS-8", "Q")
-def nearer_keys_taken_from(_call: Call, slopes: Array, p: Array, j: Array) -> Any:
-    """Lose the minus."""
-    return slopes * np.abs(p - j)
-
-
-@wrong("distant", "POS-8", "A")
-def distance_of_indices(call: Call, slopes: Array, p: Array, j: Array) -> Any:
-    """Count distances from the index of the query and not from its position."""
-    return base.distant(call, slopes, np.arange(p.shape[-2])[:, None] + 0 * p, j)
-
-
-@wrong("check_rotary", "POS-9", "K")
-def base_made_positive(call: Rotary) -> Any:
-    """Take 1 for a base that is not positive."""
-    return base.check_rotary(call.but(base=call.base if call.base > 0 else 1.0))
-
-
 @wrong("check_rotary", "ERR-16", "U")
 def offset_cut_to_an_integer(call: Rotary) -> Any:
     """Take the whole part of an offset."""
@@ -149,22 +184,10 @@ def offset_cut_to_an_integer(call: Rotary) -> Any:
     return base.check_rotary(call.but(offset=whole))
 
 
-@wrong("each_slope", "POS-26", "Q")
-def given_slopes_ignored(call: Attention, heads: int, _given: Array) -> Any:
-    """Compute the slopes of the number of heads, whatever slopes are given."""
-    return base.each_slope(call, heads, None)
-
-
 @wrong("each_slope", "NUM-5", "C")
 def given_slopes_in_half(call: Attention, heads: int, given: Array) -> Any:
     """Round given slopes to the dtype of the query."""
     return base.each_slope(call, heads, given if given is None else given.astype(call.query.dtype))
-
-
-@wrong("places", "POS-10", "Q", "NVIDIA/Megatron-LM#453")
-def position_ids_ignored(call: Rotary) -> Any:
-    """Count positions from 0, whatever positions are given."""
-    return base.places(call.but(positions=None))
 
 
 @wrong("places", "POS-10", "Q", "unslothai/unsloth#3803")
@@ -185,18 +208,6 @@ def position_ids_counted_from_the_first(call: Rotary) -> Any:
     return base.places(call.but(positions=given if call.cosines is None else call.positions))
 
 
-@wrong("places", "POS-10", "Q")
-def offset_ignored_beside_positions(call: Rotary) -> Any:
-    """Leave the offset out where positions are given."""
-    return base.places(call if call.positions is None else call.but(offset=0))
-
-
-@wrong("frequencies", "POS-11", "Q")
-def given_frequencies_ignored(call: Rotary) -> Any:
-    """Compute the frequencies from the base, whatever frequencies are given."""
-    return base.frequencies(call.but(inverse_frequencies=None))
-
-
 @wrong("frequencies", "POS-11", "Q")
 def wavelengths_for_frequencies(call: Rotary) -> Any:
     """Divide by given frequencies, as if they were wavelengths."""
@@ -210,12 +221,6 @@ def given_frequencies_in_half(call: Rotary) -> Any:
     given = call.inverse_frequencies
     given = given if given is None else given.astype(call.features.dtype)
     return base.frequencies(call.but(inverse_frequencies=given))
-
-
-@wrong("cosines_and_sines", "POS-12", "Q")
-def table_ignored(call: Rotary) -> Any:
-    """Compute the angles from the base, whatever table is given."""
-    return base.cosines_and_sines(call.but(cosines=None, sines=None))
 
 
 @wrong("looked_up", "POS-12", "Q", "NVIDIA-NeMo/Automodel#2377")
@@ -244,18 +249,6 @@ def positions_clipped_to_the_table(call: Rotary, size: int) -> None:
     """Check nothing, and take the last row for later positions."""
 
 
-@wrong("multiplied", "POS-14", "Q", "vllm-project/vllm#46280")
-def attention_factor_ignored(_call: Rotary, cosine_or_sine: Array) -> Any:
-    """Leave the attention factor out."""
-    return cosine_or_sine
-
-
-@wrong("multiplied", "POS-14", "Q", "sgl-project/sglang#33558")
-def attention_factor_twice(call: Rotary, cosine_or_sine: Array) -> Any:
-    """Multiply by the attention factor twice."""
-    return base.multiplied(call, base.multiplied(call, cosine_or_sine))
-
-
 @wrong("rotated", "POS-14", "Q")
 def attention_factor_for_every_feature(call: Rotary, features: Array, **options: Any) -> Any:
     """Multiply the features past the rotary depth too."""
@@ -270,12 +263,6 @@ def sections_in_turn(call: Rotary) -> Any:
     count = len(call.sections)
     axis = np.arange(call.depth // 2) % count
     return np.where(np.arange(call.depth // 2) < count * call.sections[axis], axis, 0)
-
-
-@wrong("axis_of_pairs", "POS-15", "Q")
-def sections_in_reverse(call: Rotary) -> Any:
-    """Take width, height and time for time, height and width."""
-    return len(call.sections) - 1 - base.axis_of_pairs(call)
 
 
 @wrong("of_axes", "POS-15", "Q", "alibaba/MNN#3345")
@@ -298,36 +285,6 @@ def sections_not_counted(call: Rotary, sections: Array) -> None:
     """Give pairs past the last section to the last axis."""
 
 
-@wrong("check_together", "POS-17", "U")
-def table_before_frequencies(call: Rotary) -> Any:
-    """Use the table where frequencies are given too."""
-    return call if call.cosines is not None and call.sines is not None else base.check_together(call)
-
-
-@wrong("unstretched", "POS-18", "Q")
-def exponents_of_the_whole_depth(call: Frequencies) -> Any:
-    """Divide exponents by the depth, and not by the rotary depth."""
-    return call.base ** (-2 * call.pair / call.features.shape[-1])
-
-
-@wrong("linear", "POS-19", "Q")
-def frequencies_multiplied(call: Frequencies) -> Any:
-    """Multiply by the factor, which makes sequences shorter."""
-    return base.unstretched(call) * call.factor
-
-
-@wrong("stretched", "POS-19", "Q", "ml-explore/mlx-lm#1545")
-def factor_always_two(call: Frequencies) -> Any:
-    """Divide by 2, whatever the factor."""
-    return base.stretched(call if call.factor is None else call.but(factor=2.0))
-
-
-@wrong("dynamic", "POS-20", "Q", "vllm-project/vllm#41236")
-def base_for_the_longest(call: Frequencies) -> Any:
-    """Compute the base for the longest sequence, whatever the length."""
-    return base.dynamic(call.but(length=int(call.factor * call.original_length)))
-
-
 @wrong("dynamic", "POS-20", "Q", "vllm-project/vllm#52665")
 def base_for_short_sequences_too(call: Frequencies) -> Any:
     """Lower the base for sequences that are shorter than those of the training."""
@@ -342,65 +299,11 @@ def exponent_of_the_base_left_out(call: Frequencies) -> Any:
     return base.unstretched(call.but(base=call.base * ratio))
 
 
-@wrong("yarn_range", "POS-21", "Q")
-def range_never_rounded(call: Frequencies) -> Any:
-    """Round neither end of the ramp."""
-    return base.yarn_range(call.but(truncate=False))
-
-
-@wrong("yarn_range", "POS-21", "Q")
-def range_always_rounded(call: Frequencies) -> Any:
-    """Round both ends of the ramp, whatever is asked for."""
-    return base.yarn_range(call.but(truncate=True))
-
-
-@wrong("yarn_range", "POS-21", "Q")
-def fast_and_slow_by_default(call: Frequencies) -> Any:
-    """Take 32 and 1 rotations for granted."""
-    return base.yarn_range(call.but(beta_fast=32.0, beta_slow=1.0))
-
-
 @wrong("yarn", "POS-21", "Q")
 def ramp_the_other_way(call: Frequencies) -> Any:
     """Stretch fast pairs, and keep slow ones."""
     plain = base.unstretched(call)
     return plain + plain / call.factor - base.yarn(call)
-
-
-@wrong("attention_factor", "POS-22", "Q", "vllm-project/vllm#48623")
-def mscale_ignored(call: Frequencies) -> Any:
-    """Compute the attention factor from the factor alone."""
-    return base.attention_factor(call.but(mscale=1.0, mscale_all_depth=0.0))
-
-
-@wrong("attention_factor", "POS-22", "Q")
-def attention_factor_of_yarn_one(call: Frequencies) -> Any:
-    """Leave the attention factor of YaRN out."""
-    return 1.0 if call.scaling == "yarn" else base.attention_factor(call)
-
-
-@wrong("yarn_growth", "POS-22", "Q")
-def logarithm_of_a_factor_below_one(call: Frequencies, mscale: float) -> Any:
-    """Lower the attention factor where sequences become shorter."""
-    return 0.1 * mscale * math.log(call.factor) + 1
-
-
-@wrong("longrope_factors", "POS-23", "Q", "ml-explore/mlx-lm#660")
-def long_factors_always(call: Frequencies) -> Any:
-    """Use the long factors for every length."""
-    return call.long_factors
-
-
-@wrong("longrope_factors", "POS-23", "Q", "unslothai/unsloth#10681")
-def long_factors_from_the_original_length(call: Frequencies) -> Any:
-    """Use the long factors for a sequence of exactly the original length."""
-    return base.longrope_factors(call.but(length=call.length + 1))
-
-
-@wrong("attention_factor", "POS-23", "Q", "ml-explore/mlx-lm#660")
-def growth_where_nothing_grows(call: Frequencies) -> Any:
-    """Use another attention factor than 1 where the factor is 1."""
-    return base.attention_factor(call) if call.scaling != "longrope" else _of_longrope(call)
 
 
 def _of_longrope(call: Frequencies) -> float:

@@ -4,9 +4,18 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, base, wrong
+from attnspec.conformance.gallery.entry import Array, base, rows, wrong
 from attnspec.reference.call import Call, Given
 from attnspec.reference.projection import Convention
+
+ENTRIES = rows(
+    ("bias_of_the_key_for_the_query", "check_self", "PROJ-5", "V",
+     lambda _call, given: given | {"query_bias": given["key_bias"]},
+     "Add the bias of the keys to the queries too."),
+    ("bias_of_the_value_dropped", "check_self", "PROJ-5", "V",
+     lambda _call, given: given | {"value_bias": None},
+     "Take a bias for the values and leave it out."),
+)  # fmt: skip
 
 
 @wrong("projected", "PROJ-1", "V")
@@ -60,18 +69,6 @@ def weight_transposed_to_fit(
     depth = tokens.shape[-2 if convention == "column" else -1]
     fits = weight.shape[0 if convention == "row" else -1] == depth
     return base.check_projection(call, name, tokens, weight if fits else weight.T, bias, convention)
-
-
-@wrong("check_self", "PROJ-5", "V")
-def bias_of_the_key_for_the_query(_call: Call, given: Given) -> Any:
-    """Add the bias of the keys to the queries too."""
-    return given | {"query_bias": given["key_bias"]}
-
-
-@wrong("check_self", "PROJ-5", "V")
-def bias_of_the_value_dropped(_call: Call, given: Given) -> Any:
-    """Take a bias for the values and leave it out."""
-    return given | {"value_bias": None}
 
 
 @wrong("check_self", "PROJ-5", "K")

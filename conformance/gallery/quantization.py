@@ -6,9 +6,39 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, base, wrong
+from attnspec.conformance.gallery.entry import Array, base, rows, wrong
 from attnspec.reference.call import Call, Steps
 from attnspec.reference.quantized_attention import Quantised
+
+#: The largest number of each format of 8 bits.
+_LARGEST = {"float8_e4m3fn": 448, "float8_e5m2": 57344}
+
+ENTRIES = rows(
+    ("scales_of_codes_applied_twice", "scaled_codes", "QUANT-1", "Z",
+     lambda _call, numbers, scale: numbers * scale * scale,
+     "Multiply by the scale once when decoding, and once more."),
+    ("codes_divided_by_their_scale", "scaled_codes", "QUANT-1", "Z",
+     lambda _call, numbers, scale: numbers / scale,
+     "Take the factor by which numbers were multiplied when they were quantised."),
+    ("scales_rounded_to_bfloat16", "scaled_codes", "QUANT-1", "Z",
+     lambda _call, numbers, scale: numbers * scale.astype("bfloat16").astype(numbers.dtype),
+     "Round the scale to 8 digits before the product."),
+    ("decoded_through_bfloat16", "scaled_codes", "QUANT-1", "Z",
+     lambda _call, numbers, scale: (numbers * scale).astype("bfloat16").astype(numbers.dtype),
+     "Round the product to 8 digits before it is rounded to the dtype of the result."),
+    ("bytes_of_q8_0_read_as_unsigned", "unpacked", "QUANT-6", "Z",
+     lambda call, packed, blocks: packed if blocks == "q8_0" else base.unpacked(call, packed, blocks),
+     "Read the bytes of q8_0 without a sign."),
+    ("weights_of_eight_bits_not_raised", "attended_in_short", "QUANT-11", "Z",
+     lambda call, *arrays: base.attended_in_short(with_weights(call, lambda p: shortened(p, 1)), *arrays),
+     "Round weights to e4m3fn as they are, so that small ones vanish.", "flashinfer-ai/flashinfer#5020"),
+    ("weights_of_eight_bits_saturated", "attended_in_short", "QUANT-11", "Z",
+     lambda call, *arrays: base.attended_in_short(with_weights(call, lambda p: shortened(p, 4096)), *arrays),
+     "Raise weights so far that the largest are cut off at 448.", "Dao-AILab/flash-attention#2717"),
+    ("decoded_values_twice_as_large", "attended_in_short", "QUANT-10", "Z",
+     lambda call, query, key, value, *others: base.attended_in_short(call, query, key, 2 * value, *others),
+     "Apply half of a scale to the output.", "lightseekorg/tokenspeed#759"),
+)  # fmt: skip
 
 
 @wrong("decoded_codes", "QUANT-1", "Z")
@@ -16,30 +46,6 @@ def signed_codes_read_as_unsigned(call: Call, codes: Array, encoding: str, dtype
     """Read the integers of int8 as bytes without a sign."""
     numbers = base.decoded_codes(call, codes, encoding, dtype)
     return np.where(numbers < 0, numbers + 256, numbers) if encoding == "int8" else numbers
-
-
-@wrong("scaled_codes", "QUANT-1", "Z")
-def scales_of_codes_applied_twice(_call: Call, numbers: Array, scale: Array) -> Any:
-    """Multiply by the scale once when decoding, and once more."""
-    return numbers * scale * scale
-
-
-@wrong("scaled_codes", "QUANT-1", "Z")
-def codes_divided_by_their_scale(_call: Call, numbers: Array, scale: Array) -> Any:
-    """Take the factor by which numbers were multiplied when they were quantised."""
-    return numbers / scale
-
-
-@wrong("scaled_codes", "QUANT-1", "Z")
-def scales_rounded_to_bfloat16(_call: Call, numbers: Array, scale: Array) -> Any:
-    """Round the scale to 8 digits before the product."""
-    return numbers * scale.astype("bfloat16").astype(numbers.dtype)
-
-
-@wrong("scaled_codes", "QUANT-1", "Z")
-def decoded_through_bfloat16(_call: Call, numbers: Array, scale: Array) -> Any:
-    """Round the product to 8 digits before it is rounded to the dtype of the result."""
-    return (numbers * scale).astype("bfloat16").astype(numbers.dtype)
 
 
 @wrong("decoded", "QUANT-2", "Z")
@@ -149,12 +155,6 @@ def scales_of_tokens_one_late(call: Call, given: Array, full: tuple[int, ...]) -
     return base.by_blocks(call, np.roll(array, -1, axis=-2) if late else array, full)
 
 
-@wrong("unpacked", "QUANT-6", "Z")
-def bytes_of_q8_0_read_as_unsigned(call: Call, packed: Array, blocks: str) -> Any:
-    """Read the bytes of q8_0 without a sign."""
-    return packed if blocks == "q8_0" else base.unpacked(call, packed, blocks)
-
-
 @wrong("unpacked", "QUANT-7", "Z")
 def nibbles_of_q4_0_side_by_side(call: Call, packed: Array, blocks: str) -> Any:
     """Take the two codes of a byte for neighbours."""
@@ -235,10 +235,6 @@ def values_decoded_to_e4m3fn_again(
     return base.attended_by_codes(call, query, key, short, storage, options)
 
 
-#: The largest number of each format of 8 bits.
-_LARGEST = {"float8_e4m3fn": 448, "float8_e5m2": 57344}
-
-
 def shortened(p: Array, factor: float, name: str = "float8_e4m3fn") -> Array:
     """Multiply weights by a factor, round them to 8 bits, saturate, and divide by the factor."""
     raised = np.minimum(p * factor, _LARGEST[name]).astype(np.float32)
@@ -254,18 +250,6 @@ def with_weights(call: Call, change: Callable[[Array], Array]) -> Call:
         return base.weighted(inner, change(p), seen)
 
     return call.but(steps=Steps({**call.steps.replaced, "weighted": weighted}))
-
-
-@wrong("attended_in_short", "QUANT-11", "Z", "flashinfer-ai/flashinfer#5020")
-def weights_of_eight_bits_not_raised(call: Call, *arrays: Any) -> Any:
-    """Round weights to e4m3fn as they are, so that small ones vanish."""
-    return base.attended_in_short(with_weights(call, lambda p: shortened(p, 1)), *arrays)
-
-
-@wrong("attended_in_short", "QUANT-11", "Z", "Dao-AILab/flash-attention#2717")
-def weights_of_eight_bits_saturated(call: Call, *arrays: Any) -> Any:
-    """Raise weights so far that the largest are cut off at 448."""
-    return base.attended_in_short(with_weights(call, lambda p: shortened(p, 4096)), *arrays)
 
 
 @wrong("attended_in_short", "QUANT-11", "Z")
@@ -298,12 +282,6 @@ def decoded_query_normalised_to_one(call: Call, query: Array, *others: Any) -> A
     """Drop the scale of the query, here by making its largest number 1."""
     largest = np.abs(query).max(axis=(-2, -1), keepdims=True, initial=0)
     return base.attended_in_short(call, query / np.where(largest == 0, 1, largest), *others)
-
-
-@wrong("attended_in_short", "QUANT-10", "Z", "lightseekorg/tokenspeed#759")
-def decoded_values_twice_as_large(call: Call, query: Array, key: Array, value: Array, *others: Any) -> Any:
-    """Apply half of a scale to the output."""
-    return base.attended_in_short(call, query, key, 2 * value, *others)
 
 
 @wrong("attended_in_short", "QUANT-10", "Z")

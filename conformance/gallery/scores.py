@@ -4,16 +4,104 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, altered, base, family, first, wrong
+from attnspec.conformance.gallery.entry import Array, altered, base, family, first, rows, wrong
 from attnspec.reference.call import Step
 from attnspec.reference.errors import is_number
 from attnspec.reference.notation import Attention
 
+_LN2, _LOG2E = float(np.log(2)), float(1 / np.log(2))
 
-@wrong("product", "SCORE-1", "G")
-def absolute_scores(call: Attention) -> Any:
-    """Lose the sign of the dot products."""
-    return np.abs(base.product(call))
+ENTRIES = rows(
+    ("absolute_scores", "product", "SCORE-1", "G", lambda call: np.abs(base.product(call)),
+     "Lose the sign of the dot products."),
+    ("depth_past_sixteen_dropped", "product", "SCORE-1", "G",
+     lambda call: base.product(call.but(query=call.query[..., :16], key=call.key[..., :16])),
+     "Sum over the first 16 features."),
+    ("no_default_scale", "factor", "SCORE-2", "K",
+     lambda call: base.factor(call.but(scale=1.0 if call.scale is None else call.scale)),
+     "Leave the dot products as they are unless a scale is given."),
+    ("scale_without_the_root", "factor", "SCORE-2", "K",
+     lambda call: 1 / call.query.shape[-1] if call.scale is None else base.factor(call),
+     "Divide by the depth."),
+    ("scale_of_zero_is_the_default", "factor", "SCORE-3", "K",
+     lambda call: base.factor(call.but(scale=call.scale or None)),
+     "Ask whether a scale is given by asking whether it is true."),
+    ("scale_dropped_beside_a_mask", "factor", "ERR-3", "K",
+     lambda call: base.factor(call.but(scale=None) if call.mask is not None else call),
+     "Fall back to the default on the path for masks.", "pytorch/pytorch#174361"),
+    ("bias_before_the_scale", "scored", "SCORE-4", "L",
+     lambda call: base.capped(call, base.biased(call, base.product(call)) * base.factor(call)),
+     "Add the bias to the dot products and scale the sum."),
+    ("bias_of_the_first_head", "biased", "SCORE-4", "H",
+     lambda call, x: base.biased(altered(call, bias=lambda bias: first(bias, -3)), x),
+     "Let all heads have the bias of the first."),
+    ("bias_of_the_first_query", "biased", "SCORE-4", "H",
+     lambda call, x: base.biased(altered(call, bias=lambda bias: first(bias, -2)), x),
+     "Read the bias with a stride of 0 over the queries."),
+    ("positive_bias_dropped", "biased", "SCORE-4", "L",
+     lambda call, x: base.biased(altered(call, bias=lambda bias: np.minimum(bias.astype(x.dtype), 0)), x),
+     "Take a bias for an additive mask, which is never above zero."),
+    ("cap_after_the_bias", "scored", "SCORE-5", "F",
+     lambda call: base.capped(call, base.biased(call, base.product(call) * base.factor(call))),
+     "Cap the sum of score and bias.", "onnx/onnx#7867"),
+    ("cap_by_softsign", "capped", "SCORE-5", "F",
+     lambda call, x: x if call.softcap is None else x / (1 + np.abs(x) / x.dtype.type(call.softcap)),
+     "Squeeze by ``x / (1 + |x| / cap)``."),
+    ("cap_not_multiplied_back", "capped", "SCORE-5", "F",
+     lambda call, x: x if call.softcap is None else np.tanh(x / x.dtype.type(call.softcap)),
+     "Leave the scores between -1 and 1."),
+    ("cap_by_clipping", "capped", "SCORE-5", "F",
+     lambda call, x: x if call.softcap is None else np.clip(x, -call.softcap, call.softcap),
+     "Cut scores off at the cap."),
+    ("cap_before_the_scale", "scored", "SCORE-5", "F",
+     lambda call: base.biased(call, base.capped(call, base.product(call)) * base.factor(call)),
+     "Cap the dot products, and scale them after that."),
+    ("cap_dropped_for_one_query", "capped", "SCORE-5", "F",
+     lambda call, x: x if call.queries == 1 else base.capped(call, x),
+     "Forget the cap on the path for decoding."),
+    ("cap_of_zero_is_none", "check_softcap", "SCORE-6", "U",
+     lambda call: base.check_softcap(call.but(softcap=call.softcap or None)),
+     "Take 0 for no cap, as other libraries write it."),
+    ("sign_of_the_scale_lost", "factor", "SCORE-3", "K", lambda call: abs(base.factor(call)),
+     "Take the size of a negative scale."),
+    ("scale_applied_twice", "factor", "SCORE-3", "K", lambda call: base.factor(call) ** 2,
+     "Multiply queries and keys by the whole scale each."),
+    ("given_scale_divides", "factor", "SCORE-3", "K",
+     lambda call: base.factor(call) if not call.scale else 1 / call.scale,
+     "Divide by a scale that is given, unless it is 0."),
+    ("given_scale_without_effect", "factor", "SCORE-3", "K", lambda call: base.factor(call.but(scale=None)),
+     "Multiply by the default, whatever scale is given."),
+    ("scale_cut_to_an_integer", "factor", "SCORE-3", "K",
+     lambda call: base.factor(call) if call.scale is None else float(int(call.scale)),
+     "Cut a given scale to an integer."),
+    ("scale_of_the_number_of_keys", "factor", "SCORE-2", "K",
+     lambda call: max(call.keys, 1) ** -0.5 if call.scale is None else base.factor(call),
+     "Divide by the root of the number of keys."),
+    ("bias_not_to_base_two", "biased", "SCORE-4", "L",
+     lambda call, x: base.biased(altered(call, bias=lambda bias: bias * bias.dtype.type(_LN2)), x),
+     "Add the bias to scores that are to base 2."),
+    ("cap_to_base_two", "capped", "SCORE-5", "F",
+     lambda call, x: base.capped(call, x * x.dtype.type(_LOG2E)) / x.dtype.type(_LOG2E),
+     "Cap scores that are to base 2."),
+    ("cap_not_divided_by", "capped", "SCORE-5", "F",
+     lambda call, x: x if call.softcap is None else np.tanh(x) * x.dtype.type(call.softcap),
+     "Multiply the tangent by the cap, and divide by nothing inside of it."),
+    ("positive_scores_capped_alone", "capped", "SCORE-5", "F",
+     lambda call, x: np.where(x > 0, base.capped(call, x), x),
+     "Cap scores above 0, and leave those below as they are."),
+    ("dropout_mask_forgotten_at_a_rate_of_zero", "dropped", "DROP-1", "J",
+     lambda call, p: base.dropped(call, p) if call.dropout_rate else p,
+     "Drop nothing where the rate is 0, whatever the mask says."),
+    ("weights_raised_and_none_dropped", "dropped", "DROP-1", "J",
+     lambda call, p: base.dropped(altered(call, dropout_mask=np.ones_like), p),
+     "Divide by one minus the rate, and drop nothing."),
+    ("kept_weights_multiplied_by_the_rest_of_the_rate", "dropped", "DROP-2", "J",
+     lambda call, p: base.dropped(call, p) * p.dtype.type((1 - call.dropout_rate) ** 2),
+     "Multiply by one minus the rate instead of dividing."),
+    ("kept_weights_raised_twice", "dropped", "DROP-2", "J",
+     lambda call, p: base.dropped(call, p) / p.dtype.type(1 - call.dropout_rate),
+     "Divide by one minus the rate twice."),
+)  # fmt: skip
 
 
 @wrong("product", "SCORE-1", "H")
@@ -21,12 +109,6 @@ def scores_transposed(call: Attention) -> Any:
     """Exchange queries and keys, where there are as many of both."""
     x = base.product(call)
     return np.swapaxes(x, -1, -2) if call.queries == call.keys else x
-
-
-@wrong("product", "SCORE-1", "G")
-def depth_past_sixteen_dropped(call: Attention) -> Any:
-    """Sum over the first 16 features."""
-    return base.product(call.but(query=call.query[..., :16], key=call.key[..., :16]))
 
 
 @wrong("product", "SCORE-1", "G")
@@ -42,18 +124,6 @@ def keys_normalised(call: Attention) -> Any:
     """Divide each key by its length."""
     length = np.sqrt((call.key**2).sum(axis=-1, keepdims=True))
     return base.product(call.but(key=call.key / np.where(length == 0, 1, length)))
-
-
-@wrong("factor", "SCORE-2", "K")
-def no_default_scale(call: Attention) -> Any:
-    """Leave the dot products as they are unless a scale is given."""
-    return base.factor(call.but(scale=1.0 if call.scale is None else call.scale))
-
-
-@wrong("factor", "SCORE-2", "K")
-def scale_without_the_root(call: Attention) -> Any:
-    """Divide by the depth."""
-    return 1 / call.query.shape[-1] if call.scale is None else base.factor(call)
 
 
 @wrong("factor", "SCORE-2", "K", "vllm-project/vllm-ascend#1958")
@@ -77,12 +147,6 @@ def scale_of_all_heads(call: Attention) -> Any:
     return base.factor(call.but(scale=depth**-0.5 if call.scale is None else call.scale))
 
 
-@wrong("factor", "SCORE-3", "K")
-def scale_of_zero_is_the_default(call: Attention) -> Any:
-    """Ask whether a scale is given by asking whether it is true."""
-    return base.factor(call.but(scale=call.scale or None))
-
-
 @wrong("factor", "SCORE-3", "K", "pytorch/pytorch#105202")
 def negative_scale_by_its_root(call: Attention) -> Any:
     """Multiply both inputs by the root of the scale."""
@@ -97,47 +161,11 @@ def scale_on_top_of_the_default(call: Attention) -> Any:
     return default if call.scale is None else base.factor(call) * default
 
 
-@wrong("factor", "ERR-3", "K", "pytorch/pytorch#174361")
-def scale_dropped_beside_a_mask(call: Attention) -> Any:
-    """Fall back to the default on the path for masks."""
-    return base.factor(call.but(scale=None) if call.mask is not None else call)
-
-
-@wrong("scored", "SCORE-4", "L")
-def bias_before_the_scale(call: Attention) -> Any:
-    """Add the bias to the dot products and scale the sum."""
-    return base.capped(call, base.biased(call, base.product(call)) * base.factor(call))
-
-
-@wrong("biased", "SCORE-4", "H")
-def bias_of_the_first_head(call: Attention, x: Array) -> Any:
-    """Let all heads have the bias of the first."""
-    return base.biased(altered(call, bias=lambda bias: first(bias, -3)), x)
-
-
-@wrong("biased", "SCORE-4", "H")
-def bias_of_the_first_query(call: Attention, x: Array) -> Any:
-    """Read the bias with a stride of 0 over the queries."""
-    return base.biased(altered(call, bias=lambda bias: first(bias, -2)), x)
-
-
 @wrong("biased", "SCORE-4", "H")
 def bias_of_keys_along_the_queries(call: Attention, x: Array) -> Any:
     """Align a bias of one axis with the queries, where it fits there."""
     turned = altered(call, bias=lambda bias: bias[:, None] if bias.shape == (call.queries,) else bias)
     return base.biased(turned, x)
-
-
-@wrong("biased", "SCORE-4", "L")
-def positive_bias_dropped(call: Attention, x: Array) -> Any:
-    """Take a bias for an additive mask, which is never above zero."""
-    return base.biased(altered(call, bias=lambda bias: np.minimum(bias.astype(x.dtype), 0)), x)
-
-
-@wrong("scored", "SCORE-5", "F", "onnx/onnx#7867")
-def cap_after_the_bias(call: Attention) -> Any:
-    """Cap the sum of score and bias."""
-    return base.capped(call, base.biased(call, base.product(call) * base.factor(call)))
 
 
 @wrong("attend", "SCORE-5", "F", "ggml-org/llama.cpp#29034")
@@ -148,42 +176,6 @@ def cap_after_the_mask(call: Attention) -> Any:
     seen = s > -np.inf
     p, lse = base.softmax_of(call, s, seen)
     return base.weighted(call, base.dropped(call, p), seen), lse, base.dropped(call, p)
-
-
-@wrong("capped", "SCORE-5", "F")
-def cap_by_softsign(call: Attention, x: Array) -> Any:
-    """Squeeze by ``x / (1 + |x| / cap)``."""
-    return x if call.softcap is None else x / (1 + np.abs(x) / x.dtype.type(call.softcap))
-
-
-@wrong("capped", "SCORE-5", "F")
-def cap_not_multiplied_back(call: Attention, x: Array) -> Any:
-    """Leave the scores between -1 and 1."""
-    return x if call.softcap is None else np.tanh(x / x.dtype.type(call.softcap))
-
-
-@wrong("capped", "SCORE-5", "F")
-def cap_by_clipping(call: Attention, x: Array) -> Any:
-    """Cut scores off at the cap."""
-    return x if call.softcap is None else np.clip(x, -call.softcap, call.softcap)
-
-
-@wrong("scored", "SCORE-5", "F")
-def cap_before_the_scale(call: Attention) -> Any:
-    """Cap the dot products, and scale them after that."""
-    return base.biased(call, base.capped(call, base.product(call)) * base.factor(call))
-
-
-@wrong("capped", "SCORE-5", "F")
-def cap_dropped_for_one_query(call: Attention, x: Array) -> Any:
-    """Forget the cap on the path for decoding."""
-    return x if call.queries == 1 else base.capped(call, x)
-
-
-@wrong("check_softcap", "SCORE-6", "U")
-def cap_of_zero_is_none(call: Attention) -> Any:
-    """Take 0 for no cap, as other libraries write it."""
-    return base.check_softcap(call.but(softcap=call.softcap or None))
 
 
 @wrong("check_softcap", "SCORE-6", "U")
@@ -198,45 +190,6 @@ def sign_of_the_scale_lost_under_a_causal_mask(call: Attention) -> Any:
     """Take the size of a negative scale on the causal path."""
     found = base.factor(call)
     return abs(found) if call.is_causal else found
-
-
-_LN2, _LOG2E = float(np.log(2)), float(1 / np.log(2))
-
-
-@wrong("factor", "SCORE-3", "K")
-def sign_of_the_scale_lost(call: Attention) -> Any:
-    """Take the size of a negative scale."""
-    return abs(base.factor(call))
-
-
-@wrong("factor", "SCORE-3", "K")
-def scale_applied_twice(call: Attention) -> Any:
-    """Multiply queries and keys by the whole scale each."""
-    return base.factor(call) ** 2
-
-
-@wrong("factor", "SCORE-3", "K")
-def given_scale_divides(call: Attention) -> Any:
-    """Divide by a scale that is given, unless it is 0."""
-    return base.factor(call) if not call.scale else 1 / call.scale
-
-
-@wrong("factor", "SCORE-3", "K")
-def given_scale_without_effect(call: Attention) -> Any:
-    """Multiply by the default, whatever scale is given."""
-    return base.factor(call.but(scale=None))
-
-
-@wrong("factor", "SCORE-3", "K")
-def scale_cut_to_an_integer(call: Attention) -> Any:
-    """Cut a given scale to an integer."""
-    return base.factor(call) if call.scale is None else float(int(call.scale))
-
-
-@wrong("factor", "SCORE-2", "K")
-def scale_of_the_number_of_keys(call: Attention) -> Any:
-    """Divide by the root of the number of keys."""
-    return max(call.keys, 1) ** -0.5 if call.scale is None else base.factor(call)
 
 
 @wrong("factor", "SCORE-2", "K")
@@ -274,34 +227,10 @@ def bias_subtracted(call: Attention, x: Array) -> Any:
     return base.biased(altered(call, bias=lambda bias: np.where(np.isfinite(bias), -bias, bias)), x)
 
 
-@wrong("biased", "SCORE-4", "L")
-def bias_not_to_base_two(call: Attention, x: Array) -> Any:
-    """Add the bias to scores that are to base 2."""
-    return base.biased(altered(call, bias=lambda bias: bias * bias.dtype.type(_LN2)), x)
-
-
-@wrong("capped", "SCORE-5", "F")
-def cap_to_base_two(call: Attention, x: Array) -> Any:
-    """Cap scores that are to base 2."""
-    return base.capped(call, x * x.dtype.type(_LOG2E)) / x.dtype.type(_LOG2E)
-
-
-@wrong("capped", "SCORE-5", "F")
-def cap_not_divided_by(call: Attention, x: Array) -> Any:
-    """Multiply the tangent by the cap, and divide by nothing inside of it."""
-    return x if call.softcap is None else np.tanh(x) * x.dtype.type(call.softcap)
-
-
 @wrong("capped", "SCORE-5", "F")
 def cap_multiplied_inside(call: Attention, x: Array) -> Any:
     """Multiply by the cap inside of the tangent, and divide outside."""
     return x if call.softcap is None else np.tanh(x * x.dtype.type(call.softcap)) / x.dtype.type(call.softcap)
-
-
-@wrong("capped", "SCORE-5", "F")
-def positive_scores_capped_alone(call: Attention, x: Array) -> Any:
-    """Cap scores above 0, and leave those below as they are."""
-    return np.where(x > 0, base.capped(call, x), x)
 
 
 @wrong("normalised", "DROP-1", "J")
@@ -312,30 +241,6 @@ def dropped_keys_leave_the_denominator(call: Attention, e: Array, total: Array) 
     kept = np.where(call.dropout_mask, e, 0).sum(axis=-1, keepdims=True)
     sink = 0 if call.sinks is None else total - e.sum(axis=-1, keepdims=True)
     return base.normalised(call, e, kept + sink)
-
-
-@wrong("dropped", "DROP-1", "J")
-def dropout_mask_forgotten_at_a_rate_of_zero(call: Attention, p: Array) -> Any:
-    """Drop nothing where the rate is 0, whatever the mask says."""
-    return base.dropped(call, p) if call.dropout_rate else p
-
-
-@wrong("dropped", "DROP-1", "J")
-def weights_raised_and_none_dropped(call: Attention, p: Array) -> Any:
-    """Divide by one minus the rate, and drop nothing."""
-    return base.dropped(altered(call, dropout_mask=np.ones_like), p)
-
-
-@wrong("dropped", "DROP-2", "J")
-def kept_weights_multiplied_by_the_rest_of_the_rate(call: Attention, p: Array) -> Any:
-    """Multiply by one minus the rate instead of dividing."""
-    return base.dropped(call, p) * p.dtype.type((1 - call.dropout_rate) ** 2)
-
-
-@wrong("dropped", "DROP-2", "J")
-def kept_weights_raised_twice(call: Attention, p: Array) -> Any:
-    """Divide by one minus the rate twice."""
-    return base.dropped(call, p) / p.dtype.type(1 - call.dropout_rate)
 
 
 @wrong("scored", "DROP-1", "J")

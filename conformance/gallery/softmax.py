@@ -4,15 +4,78 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, altered, base, wrong
+from attnspec.conformance.gallery.entry import Array, altered, base, rows, wrong
 from attnspec.reference.call import Mask
 from attnspec.reference.notation import Attention
 
+#: The keys of a tile.
+_TILE = 16
+_LN2 = float(np.log(2))
 
-@wrong("total", "SOFT-1", "C")
-def sum_over_the_whole_matrix(_call: Attention, e: Array, _top: Array) -> Any:
-    """Divide by the sum over all queries and keys of a head."""
-    return np.broadcast_to(e.sum(axis=(-2, -1), keepdims=True), (*e.shape[:-1], 1))
+ENTRIES = rows(
+    ("sum_over_the_whole_matrix", "total", "SOFT-1", "C",
+     lambda _call, e, _top: np.broadcast_to(e.sum(axis=(-2, -1), keepdims=True), (*e.shape[:-1], 1)),
+     "Divide by the sum over all queries and keys of a head."),
+    ("powers_of_two", "exponentials", "SOFT-1", "I",
+     lambda _call, s, allowed, top: np.where(allowed, np.exp2(s - top), 0),
+     "Take powers of 2 and forget to multiply by log2(e).", "flashinfer-ai/flashinfer#787"),
+    ("one_more_in_the_denominator", "total", "SOFT-1", "M",
+     lambda call, e, top: base.total(call, e, top) + np.exp(-top),
+     "Add 1 to every denominator, as if there were a sink of 0."),
+    ("denominator_of_one_at_least", "normalised", "SOFT-1", "B",
+     lambda _call, e, total: e / (total + np.float32(1e-3)),
+     "Keep the denominator from 0 by a constant that can be seen."),
+    ("no_shift", "top", "SOFT-2", "C", lambda _call, s, _allowed: np.zeros_like(s[..., :1]),
+     "Take the exponentials of the scores as they are."),
+    ("scores_clipped", "scored", "SOFT-2", "C", lambda call: np.clip(base.scored(call), -80, 80),
+     "Keep scores between -80 and 80, so that no exponential overflows."),
+    ("maximum_of_zero_at_least", "top", "SOFT-2", "C",
+     lambda call, s, allowed: np.maximum(base.top(call, s, allowed), 0),
+     "Begin the search for the largest score with 0."),
+    ("maximum_of_the_first_tile", "top", "SOFT-2", "C",
+     lambda call, s, allowed: base.top(call, s[..., :4], allowed[..., :4]),
+     "Keep the maximum of the first 4 keys when a later one is larger."),
+    ("far_keys_skipped", "exponentials", "SOFT-2", "C",
+     lambda _call, s, allowed, top: np.where(allowed & (s > top - 8), np.exp(s - top), 0),
+     "Leave out keys whose scores are 8 below the largest."),
+    ("values_one_late", "weighted", "SOFT-3", "G",
+     lambda call, p, allowed: base.weighted(call.but(value=np.roll(call.value, 1, axis=-2)), p, allowed),
+     "Give each key the value of the one before."),
+    ("keys_past_sixty_four_dropped", "allowed", "SOFT-3", "G",
+     lambda call: base.allowed(call) & (call.j < 64),
+     "Read the first two tiles of 32 keys."),
+    ("value_index_in_a_byte", "weighted", "SOFT-3", "N",
+     lambda call, p, allowed: base.weighted(call.but(value=call.value[..., call.j % 256, :]), p, allowed),
+     "Count the values in eight bits, so that the one after 255 is the first again."),
+    ("causal_dropped_unless_weights_are_asked_for", "checked", "SOFT-4", "A",
+     lambda call: base.checked(call if call.return_weights else call.but(is_causal=False)),
+     "Forget the causal mask on the path that returns no weights.", "keras-team/keras#23040"),
+    ("small_exponentials_flushed", "exponentials", "SOFT-1", "C",
+     lambda call, s, allowed, top: np.where(s - top < -12, 0, base.exponentials(call, s, allowed, top)),
+     "Take an exponential of less than -12 for 0."),
+    ("sink_left_out_of_the_maximum", "top", "SOFT-5", "M",
+     lambda call, s, allowed: base.top(call.but(sinks=None), s, allowed),
+     "Shift by the largest score, so that a sink far above it overflows."),
+    ("lse_to_base_two", "lse", "SOFT-6", "I",
+     lambda call, top, total: base.lse(call, top, total) / np.log(2).astype(top.dtype),
+     "Return the logarithm to base 2.", "sgl-project/sglang#35045"),
+    ("lse_without_the_maximum", "lse", "SOFT-6", "I",
+     lambda call, top, total: base.lse(call, np.zeros_like(top), total),
+     "Return the logarithm of the shifted sum."),
+    ("lse_of_the_last_tile", "lse", "SOFT-6", "G",
+     lambda call, top, total: top[..., 0] if call.keys > 16 else base.lse(call, top, total),
+     "Return the largest score where there are more keys than a tile of 16."),
+    ("maximum_before_the_scale", "maxima", "SOFT-8", "I", lambda call: base.maxima(call.but(scale=1.0)),
+     "Return the largest dot product."),
+    ("maximum_before_the_softcap", "maxima", "SOFT-8", "F", lambda call: base.maxima(call.but(softcap=None)),
+     "Take the maximum before the softcap."),
+    ("sign_of_the_sink_lost", "softmax_of", "SOFT-5", "M",
+     lambda call, s, allowed: base.softmax_of(altered(call, sinks=np.negative), s, allowed),
+     "Take the sink with the other sign."),
+    ("sinks_without_effect", "softmax_of", "SOFT-5", "M",
+     lambda call, s, allowed: base.softmax_of(call.but(sinks=None), s, allowed),
+     "Accept sinks and forget them."),
+)  # fmt: skip
 
 
 @wrong("softmax_of", "SOFT-1", "C")
@@ -27,48 +90,6 @@ def sum_over_the_queries(_call: Attention, e: Array, _top: Array) -> Any:
     """Divide by the sum over the wrong axis, where there are as many queries as keys."""
     square = e.shape[-1] == e.shape[-2]
     return np.swapaxes(e.sum(axis=-2, keepdims=True), -1, -2) if square else e.sum(axis=-1, keepdims=True)
-
-
-@wrong("exponentials", "SOFT-1", "I", "flashinfer-ai/flashinfer#787")
-def powers_of_two(_call: Attention, s: Array, allowed: Mask, top: Array) -> Any:
-    """Take powers of 2 and forget to multiply by log2(e)."""
-    return np.where(allowed, np.exp2(s - top), 0)
-
-
-@wrong("total", "SOFT-1", "M")
-def one_more_in_the_denominator(call: Attention, e: Array, top: Array) -> Any:
-    """Add 1 to every denominator, as if there were a sink of 0."""
-    return base.total(call, e, top) + np.exp(-top)
-
-
-@wrong("normalised", "SOFT-1", "B")
-def denominator_of_one_at_least(_call: Attention, e: Array, total: Array) -> Any:
-    """Keep the denominator from 0 by a constant that can be seen."""
-    return e / (total + np.float32(1e-3))
-
-
-@wrong("top", "SOFT-2", "C")
-def no_shift(_call: Attention, s: Array, _allowed: Mask) -> Any:
-    """Take the exponentials of the scores as they are."""
-    return np.zeros_like(s[..., :1])
-
-
-@wrong("scored", "SOFT-2", "C")
-def scores_clipped(call: Attention) -> Any:
-    """Keep scores between -80 and 80, so that no exponential overflows."""
-    return np.clip(base.scored(call), -80, 80)
-
-
-@wrong("top", "SOFT-2", "C")
-def maximum_of_zero_at_least(call: Attention, s: Array, allowed: Mask) -> Any:
-    """Begin the search for the largest score with 0."""
-    return np.maximum(base.top(call, s, allowed), 0)
-
-
-@wrong("top", "SOFT-2", "C")
-def maximum_of_the_first_tile(call: Attention, s: Array, allowed: Mask) -> Any:
-    """Keep the maximum of the first 4 keys when a later one is larger."""
-    return base.top(call, s[..., :4], allowed[..., :4])
 
 
 @wrong("total", "SOFT-2", "G")
@@ -88,18 +109,6 @@ def maximum_of_the_matrix(call: Attention, s: Array, allowed: Mask) -> Any:
     return np.broadcast_to(most.max(axis=-2, keepdims=True, initial=-np.inf), most.shape)
 
 
-@wrong("exponentials", "SOFT-2", "C")
-def far_keys_skipped(_call: Attention, s: Array, allowed: Mask, top: Array) -> Any:
-    """Leave out keys whose scores are 8 below the largest."""
-    return np.where(allowed & (s > top - 8), np.exp(s - top), 0)
-
-
-@wrong("weighted", "SOFT-3", "G")
-def values_one_late(call: Attention, p: Array, allowed: Mask) -> Any:
-    """Give each key the value of the one before."""
-    return base.weighted(call.but(value=np.roll(call.value, 1, axis=-2)), p, allowed)
-
-
 @wrong("attend", "SOFT-3", "G", "pytorch/pytorch#191937")
 def last_key_after_full_tiles_dropped(call: Attention) -> Any:
     """Leave out a remainder of a single key after tiles of 32."""
@@ -108,12 +117,6 @@ def last_key_after_full_tiles_dropped(call: Attention) -> Any:
     kept = base.allowed(call) & (call.j < call.keys - 1)
     p, lse = base.softmax_of(call, base.scored(call), kept)
     return base.weighted(call, base.dropped(call, p), kept), lse, base.dropped(call, p)
-
-
-@wrong("allowed", "SOFT-3", "G")
-def keys_past_sixty_four_dropped(call: Attention) -> Any:
-    """Read the first two tiles of 32 keys."""
-    return base.allowed(call) & (call.j < 64)
 
 
 @wrong("weighted", "SOFT-3", "G")
@@ -129,12 +132,6 @@ def query_tiles_of_sixteen(call: Attention, p: Array, allowed: Mask) -> Any:
     """Leave the rows after the last whole tile of 16 queries as the buffer was."""
     output = base.weighted(call, p, allowed)
     return np.where(call.i < (call.queries // 16 * 16 or call.queries), output, 0)
-
-
-@wrong("weighted", "SOFT-3", "N")
-def value_index_in_a_byte(call: Attention, p: Array, allowed: Mask) -> Any:
-    """Count the values in eight bits, so that the one after 255 is the first again."""
-    return base.weighted(call.but(value=call.value[..., call.j % 256, :]), p, allowed)
 
 
 @wrong("returned", "SOFT-4", "J")
@@ -156,18 +153,6 @@ def weights_before_masking(call: Attention) -> Any:
     """Return the softmax over all keys."""
     output, lse, _ = base.attend(call)
     return output, lse, base.softmax_of(call, base.scored(call), np.ones(call.shape, dtype=bool))[0]
-
-
-@wrong("checked", "SOFT-4", "A", "keras-team/keras#23040")
-def causal_dropped_unless_weights_are_asked_for(call: Attention) -> Any:
-    """Forget the causal mask on the path that returns no weights."""
-    return base.checked(call if call.return_weights else call.but(is_causal=False))
-
-
-@wrong("exponentials", "SOFT-1", "C")
-def small_exponentials_flushed(call: Attention, s: Array, allowed: Mask, top: Array) -> Any:
-    """Take an exponential of less than -12 for 0."""
-    return np.where(s - top < -12, 0, base.exponentials(call, s, allowed, top))
 
 
 @wrong("attend", "SOFT-4", "D")
@@ -232,12 +217,6 @@ def sink_not_shifted(call: Attention, e: Array, _top: Array) -> Any:
     return total if call.sinks is None else total + np.exp(call.sink)
 
 
-@wrong("top", "SOFT-5", "M")
-def sink_left_out_of_the_maximum(call: Attention, s: Array, allowed: Mask) -> Any:
-    """Shift by the largest score, so that a sink far above it overflows."""
-    return base.top(call.but(sinks=None), s, allowed)
-
-
 @wrong("total", "SOFT-5", "M")
 def sink_masked_with_the_last_key(call: Attention, e: Array, top: Array) -> Any:
     """Leave the sink out where the last key is disallowed."""
@@ -245,18 +224,6 @@ def sink_masked_with_the_last_key(call: Attention, e: Array, top: Array) -> Any:
     if call.sinks is None or not call.keys:
         return base.total(call, e, top)
     return total + np.where(base.allowed(call)[..., -1:], np.exp(call.sink - top), 0)
-
-
-@wrong("lse", "SOFT-6", "I", "sgl-project/sglang#35045")
-def lse_to_base_two(call: Attention, top: Array, total: Array) -> Any:
-    """Return the logarithm to base 2."""
-    return base.lse(call, top, total) / np.log(2).astype(top.dtype)
-
-
-@wrong("lse", "SOFT-6", "I")
-def lse_without_the_maximum(call: Attention, top: Array, total: Array) -> Any:
-    """Return the logarithm of the shifted sum."""
-    return base.lse(call, np.zeros_like(top), total)
 
 
 @wrong("lse", "SOFT-6", "I")
@@ -290,28 +257,12 @@ def lse_before_the_bias(call: Attention) -> Any:
     return output, base.softmax_of(call, s, base.allowed(call))[1], p
 
 
-@wrong("lse", "SOFT-6", "G")
-def lse_of_the_last_tile(call: Attention, top: Array, total: Array) -> Any:
-    """Return the largest score where there are more keys than a tile of 16."""
-    return top[..., 0] if call.keys > 16 else base.lse(call, top, total)
-
-
 @wrong("attend", "SOFT-6", "F")
 def lse_before_the_cap(call: Attention) -> Any:
     """Return the lse of the scores without their cap."""
     output, _, p = base.attend(call)
     uncapped = call.but(softcap=None)
     return output, base.softmax_of(uncapped, base.scored(uncapped), base.allowed(call))[1], p
-
-
-#: The keys of a tile.
-_TILE = 16
-
-
-@wrong("maxima", "SOFT-8", "I")
-def maximum_before_the_scale(call: Attention) -> Any:
-    """Return the largest dot product."""
-    return base.maxima(call.but(scale=1.0))
 
 
 @wrong("maxima", "SOFT-8", "I", "sgl-project/sglang#40903")
@@ -342,12 +293,6 @@ def maximum_of_the_head(call: Attention) -> Any:
     most = base.maxima(call)
     whole = most.max(axis=-1, keepdims=True, initial=-np.inf)
     return np.where(most == -np.inf, most, whole)
-
-
-@wrong("maxima", "SOFT-8", "F")
-def maximum_before_the_softcap(call: Attention) -> Any:
-    """Take the maximum before the softcap."""
-    return base.maxima(call.but(softcap=None))
 
 
 @wrong("maxima", "SOFT-8", "L")
@@ -391,9 +336,6 @@ def maximum_of_nothing_is_the_sink(call: Attention) -> Any:
     return np.where(most == -np.inf, call.sink[..., 0], most).astype(most.dtype)
 
 
-_LN2 = float(np.log(2))
-
-
 @wrong("softmax_of", "SOFT-5", "M")
 def sinks_not_to_base_two(call: Attention, s: Array, allowed: Mask) -> Any:
     """Put the sinks beside scores that are to base 2."""
@@ -417,18 +359,6 @@ def sink_added_to_the_sum(call: Attention, e: Array, _top: Array) -> Any:
 def negative_sink_taken_for_none(call: Attention, s: Array, allowed: Mask) -> Any:
     """Let no sink be below 0."""
     return base.softmax_of(altered(call, sinks=lambda sinks: np.maximum(sinks, 0)), s, allowed)
-
-
-@wrong("softmax_of", "SOFT-5", "M")
-def sign_of_the_sink_lost(call: Attention, s: Array, allowed: Mask) -> Any:
-    """Take the sink with the other sign."""
-    return base.softmax_of(altered(call, sinks=np.negative), s, allowed)
-
-
-@wrong("softmax_of", "SOFT-5", "M")
-def sinks_without_effect(call: Attention, s: Array, allowed: Mask) -> Any:
-    """Accept sinks and forget them."""
-    return base.softmax_of(call.but(sinks=None), s, allowed)
 
 
 @wrong("attend", "SOFT-5", "M")

@@ -4,8 +4,41 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import Array, base, first, wrong
+from attnspec.conformance.gallery.entry import Array, base, first, rows, wrong
 from attnspec.reference.sparsity import Sparse
+
+#: A tile of a list.
+_TILE = 16
+
+ENTRIES = rows(
+    ("listed_blocks_past_the_count", "listed_blocks", "SPARSE-3", "G",
+     lambda call: base.listed_blocks(call.but(block_counts=np.full_like(call.block_counts, 2**31 - 1))),
+     "Read the whole list, whatever its count."),
+    ("first_listed_block_alone", "listed_blocks", "SPARSE-3", "G",
+     lambda call: base.listed_blocks(call.but(block_counts=np.minimum(call.block_counts, 1))),
+     "Read one block of each list."),
+    ("mask_of_blocks_ignored_beside_lists", "active", "SPARSE-3", "U",
+     lambda call: base.active(call if call.block_indices is None else call.but(block_mask=None)),
+     "Follow the lists alone if both lists and a mask of blocks are given.", "flashinfer-ai/flashinfer#4593"),
+    ("active_blocks_taken_for_full_ones", "meant", "SPARSE-4", "R",
+     lambda call: base.meant(call.but(mask=None)),
+     "Attend to every key of an active block, whatever the mask says."),
+    ("list_of_the_first_query", "listed_keys", "SPARSE-6", "H",
+     lambda call: base.listed_keys(call.but(key_indices=first(call.key_indices, -2))),
+     "Let all queries have the list of the first, as in decoding."),
+    ("lists_of_the_first_entry", "listed_keys", "SPARSE-6", "H",
+     lambda call: base.listed_keys(call.but(key_indices=first(call.key_indices, -4))),
+     "Let all batch entries have the lists of the first."),
+    ("no_key_taken_for_the_first", "listed_keys", "SPARSE-7", "V",
+     lambda call: base.listed_keys(call.but(key_indices=np.maximum(call.key_indices, 0))),
+     "Clamp an entry of -1 to key 0.", "NVIDIA/cudnn-frontend#298"),
+    ("places_past_the_number_of_keys_dropped", "listed_keys", "SPARSE-7", "G",
+     lambda call: base.listed_keys(call.but(key_indices=call.key_indices[..., : max(call.keys, 1)])),
+     "Read as many places of a list as there are keys.", "NVIDIA/cudnn-frontend#298"),
+    ("list_of_the_first_key_head", "listed_keys", "SPARSE-9", "D",
+     lambda call: base.listed_keys(call.but(key_indices=first(call.key_indices, -3))),
+     "Let all heads have the list of the first key head."),
+)  # fmt: skip
 
 
 @wrong("elements", "SPARSE-1", "H")
@@ -77,35 +110,11 @@ def last_block_padded_with_keys_of_zero(given: Sparse) -> Any:
 
 
 @wrong("listed_blocks", "SPARSE-3", "G")
-def listed_blocks_past_the_count(call: Sparse) -> Any:
-    """Read the whole list, whatever its count."""
-    return base.listed_blocks(call.but(block_counts=np.full_like(call.block_counts, 2**31 - 1)))
-
-
-@wrong("listed_blocks", "SPARSE-3", "G")
-def first_listed_block_alone(call: Sparse) -> Any:
-    """Read one block of each list."""
-    return base.listed_blocks(call.but(block_counts=np.minimum(call.block_counts, 1)))
-
-
-@wrong("listed_blocks", "SPARSE-3", "G")
 def lists_taken_for_ranges(call: Sparse) -> Any:
     """Read all blocks from the least to the largest that is listed."""
     found = base.listed_blocks(call)
     after = np.maximum.accumulate(found, axis=-1)
     return after & np.maximum.accumulate(found[..., ::-1], axis=-1)[..., ::-1]
-
-
-@wrong("active", "SPARSE-3", "U", "flashinfer-ai/flashinfer#4593")
-def mask_of_blocks_ignored_beside_lists(call: Sparse) -> Any:
-    """Follow the lists alone if both lists and a mask of blocks are given."""
-    return base.active(call if call.block_indices is None else call.but(block_mask=None))
-
-
-@wrong("meant", "SPARSE-4", "R")
-def active_blocks_taken_for_full_ones(call: Sparse) -> Any:
-    """Attend to every key of an active block, whatever the mask says."""
-    return base.meant(call.but(mask=None))
 
 
 @wrong("attended", "SPARSE-4", "A")
@@ -159,10 +168,6 @@ def listed_block_clamped(call: Sparse) -> Any:
     return base.check_blocks(call.but(block_indices=np.clip(call.block_indices, 0, max(blocks - 1, 0))))
 
 
-#: A tile of a list.
-_TILE = 16
-
-
 @wrong("listed_keys", "SPARSE-6", "V", "hw-native-sys/pypto-lib#158")
 def first_listed_key_taken_for_key_0(call: Sparse) -> Any:
     """Read key 0 for the first entry of a list, whatever it is."""
@@ -180,18 +185,6 @@ def rest_of_a_list_lost(call: Sparse) -> Any:
     return base.listed_keys(call.but(key_indices=call.key_indices[..., :kept]))
 
 
-@wrong("listed_keys", "SPARSE-6", "H")
-def list_of_the_first_query(call: Sparse) -> Any:
-    """Let all queries have the list of the first, as in decoding."""
-    return base.listed_keys(call.but(key_indices=first(call.key_indices, -2)))
-
-
-@wrong("listed_keys", "SPARSE-6", "H")
-def lists_of_the_first_entry(call: Sparse) -> Any:
-    """Let all batch entries have the lists of the first."""
-    return base.listed_keys(call.but(key_indices=first(call.key_indices, -4)))
-
-
 @wrong("listed_keys", "SPARSE-6", "N")
 def listed_keys_of_eight_bits(call: Sparse) -> Any:
     """Keep the numbers of keys in eight bits with a sign."""
@@ -206,23 +199,11 @@ def no_key_taken_for_the_last(call: Sparse) -> Any:
     return base.listed_keys(call.but(key_indices=np.where(indices < 0, call.keys - 1, indices)))
 
 
-@wrong("listed_keys", "SPARSE-7", "V", "NVIDIA/cudnn-frontend#298")
-def no_key_taken_for_the_first(call: Sparse) -> Any:
-    """Clamp an entry of -1 to key 0."""
-    return base.listed_keys(call.but(key_indices=np.maximum(call.key_indices, 0)))
-
-
 @wrong("listed_keys", "SPARSE-7", "G", "vllm-project/vllm-gaudi#1777")
 def list_ends_at_the_first_entry_of_no_key(call: Sparse) -> Any:
     """Stop reading a list at an entry of -1."""
     ended = np.maximum.accumulate(call.key_indices < 0, axis=-1)
     return base.listed_keys(call.but(key_indices=np.where(ended, -1, call.key_indices)))
-
-
-@wrong("listed_keys", "SPARSE-7", "G", "NVIDIA/cudnn-frontend#298")
-def places_past_the_number_of_keys_dropped(call: Sparse) -> Any:
-    """Read as many places of a list as there are keys."""
-    return base.listed_keys(call.but(key_indices=call.key_indices[..., : max(call.keys, 1)]))
 
 
 @wrong("attended", "SPARSE-8", "V")
@@ -236,12 +217,6 @@ def key_listed_twice_counts_twice(given: Sparse) -> Any:
         counts = np.repeat(counts, given.query.shape[-3] // given.key.shape[-3], axis=-3)
     more = np.log(np.maximum(counts, 1)).astype(given.query.dtype)
     return base.attended(given.but(bias=more if given.bias is None else more + given.bias))
-
-
-@wrong("listed_keys", "SPARSE-9", "D")
-def list_of_the_first_key_head(call: Sparse) -> Any:
-    """Let all heads have the list of the first key head."""
-    return base.listed_keys(call.but(key_indices=first(call.key_indices, -3)))
 
 
 @wrong("listed_keys", "SPARSE-9", "D")

@@ -8,6 +8,9 @@ from attnspec.conformance.gallery.entry import Array, altered, base, family
 from attnspec.reference.call import Mask, Step
 from attnspec.reference.notation import Attention
 
+#: Tiles of queries, and of keys.
+_PAIRS = ((32, 16), (64, 16), (64, 32), (128, 32), (128, 64))
+
 Named = tuple[str, str, Step]
 _SIZES = (16, 32, 64, 128)
 
@@ -96,10 +99,6 @@ QUERIES = family(_remainder_of_queries, "weighted", "SOFT-3", "G", 8, 32)
 PADDINGS = family(_padding, "attend", "SOFT-3", "G", *_SIZES)
 PADDINGS_ALWAYS = family(_padding_always, "attend", "SOFT-3", "G", 4, 8, *_SIZES)
 DEPTHS = family(_depth, "product", "SCORE-1", "G", 8, 32, 64)
-
-
-#: Tiles of queries, and of keys.
-_PAIRS = ((32, 16), (64, 16), (64, 32), (128, 32), (128, 64))
 
 
 def _first_tile_of(option: str) -> Any:

@@ -4,38 +4,125 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.conformance.gallery.entry import altered, base, wrong
+from attnspec.conformance.gallery.entry import altered, base, rows, wrong
 from attnspec.reference.notation import Attention, of_batch
 
-
-@wrong("position", "MASK-7", "A")
-def offset_of_the_first_batch_entry(call: Attention) -> Any:
-    """Let all batch entries have the offset of the first."""
-    return call.i + np.asarray(call.query_offset).ravel()[:1].sum()
-
-
-@wrong("position", "MASK-7", "A")
-def offset_subtracted(call: Attention) -> Any:
-    """Move the queries the other way."""
-    return call.i - of_batch(call.query_offset)
-
-
-@wrong("position", "MASK-7", "A")
-def negative_offset_taken_for_none(call: Attention) -> Any:
-    """Let no query stand before the first key."""
-    return call.i + np.maximum(of_batch(call.query_offset), 0)
-
-
-@wrong("position", "MASK-7", "A", "flashinfer-ai/flashinfer#4382")
-def offset_for_the_first_query_alone(call: Attention) -> Any:
-    """Count the further queries of a step from 0 again."""
-    return np.where(call.i == 0, of_batch(call.query_offset), call.i)
-
-
-@wrong("by_window", "MASK-8", "E")
-def window_without_the_offset(call: Attention) -> Any:
-    """Move the causal diagonal by the offset and forget the window."""
-    return base.by_window(call.but(query_offset=0))
+ENTRIES = rows(
+    ("offset_of_the_first_batch_entry", "position", "MASK-7", "A",
+     lambda call: call.i + np.asarray(call.query_offset).ravel()[:1].sum(),
+     "Let all batch entries have the offset of the first."),
+    ("offset_subtracted", "position", "MASK-7", "A", lambda call: call.i - of_batch(call.query_offset),
+     "Move the queries the other way."),
+    ("negative_offset_taken_for_none", "position", "MASK-7", "A",
+     lambda call: call.i + np.maximum(of_batch(call.query_offset), 0),
+     "Let no query stand before the first key."),
+    ("offset_for_the_first_query_alone", "position", "MASK-7", "A",
+     lambda call: np.where(call.i == 0, of_batch(call.query_offset), call.i),
+     "Count the further queries of a step from 0 again.", "flashinfer-ai/flashinfer#4382"),
+    ("window_without_the_offset", "by_window", "MASK-8", "E",
+     lambda call: base.by_window(call.but(query_offset=0)),
+     "Move the causal diagonal by the offset and forget the window."),
+    ("window_of_two_equal_sides", "by_window", "MASK-8", "E",
+     lambda call: base.by_window(altered(call, window=lambda window: (window[0], window[0]))),
+     "Take the left bound for both sides."),
+    ("window_implies_causal", "by_window", "MASK-8", "E",
+     lambda call: base.by_window(altered(call, window=lambda window: (window[0], 0))),
+     "Let no key after the query into a window."),
+    ("bound_of_zero_taken_for_none", "by_window", "MASK-8", "E",
+     lambda call: base.by_window(altered(call, window=lambda window: (window[0] or None, window[1] or None))),
+     "Ask whether a bound is given by asking whether it is true."),
+    ("key_at_the_length_allowed", "by_key_lengths", "MASK-9", "G",
+     lambda call: base.by_key_lengths(altered(call, key_lengths=lambda n: np.asarray(n) + 1)),
+     "Compare keys with their length by less or equal."),
+    ("key_length_of_the_first_batch_entry", "by_key_lengths", "MASK-9", "H",
+     lambda call: base.by_key_lengths(altered(call, key_lengths=lambda n: np.asarray(n).ravel()[:1].sum())),
+     "Let all batch entries have the length of the first."),
+    ("keys_counted_from_the_right", "by_key_lengths", "MASK-9", "A",
+     lambda call: True if call.key_lengths is None else call.j >= call.keys - of_batch(call.key_lengths),
+     "Take padding to stand on the left."),
+    ("key_lengths_by_pages_of_four", "by_key_lengths", "MASK-9", "G",
+     lambda call: base.by_key_lengths(altered(call, key_lengths=lambda n: -(-np.asarray(n) // 4) * 4)),
+     "Round lengths up to whole pages of four keys."),
+    ("query_lengths_dropped", "by_query_lengths", "MASK-10", "B", lambda _call: True,
+     "Compute padding like any query.", "jax-ml/jax#23349"),
+    ("query_at_the_length_computed", "by_query_lengths", "MASK-10", "G",
+     lambda call: base.by_query_lengths(altered(call, query_lengths=lambda n: np.asarray(n) + 1)),
+     "Compare queries with their length by less or equal."),
+    ("offset_in_thirty_two_bits", "position", "MASK-7", "N",
+     lambda call: _short(base.position(call), np.int32),
+     "Hold positions in 32 bits, which an offset may leave."),
+    ("key_length_in_a_byte", "by_key_lengths", "MASK-9", "N",
+     lambda call: base.by_key_lengths(altered(call, key_lengths=lambda n: _short(n, np.uint8))),
+     "Take a length modulo 256."),
+    ("query_length_in_a_byte", "by_query_lengths", "MASK-10", "N",
+     lambda call: base.by_query_lengths(altered(call, query_lengths=lambda n: _short(n, np.uint8))),
+     "Take the length of the queries modulo 256."),
+    ("right_bound_dropped_where_the_left_is_open", "by_window", "MASK-8", "E",
+     lambda call: True if _sides(call)[0] is None else base.by_window(call),
+     "Ask for the left bound first, and pass over the right one where there is none."),
+    ("left_bound_dropped_where_the_right_is_open", "by_window", "MASK-8", "E",
+     lambda call: True if _sides(call)[1] is None else base.by_window(call),
+     "Ask for the right bound first, and pass over the left one where there is none."),
+    ("right_bound_without_effect", "by_window", "MASK-8", "E",
+     lambda call: base.by_window(call.but(window=(_sides(call)[0], None))),
+     "Use only the left bound of a window."),
+    ("left_bound_without_effect", "by_window", "MASK-8", "E",
+     lambda call: base.by_window(call.but(window=(None, _sides(call)[1]))),
+     "Use only the right bound of a window."),
+    ("sides_of_the_window_exchanged", "by_window", "MASK-8", "E",
+     lambda call: base.by_window(altered(call, window=lambda pair: (pair[1], pair[0]))),
+     "Take the first bound for the right one."),
+    ("window_of_the_right_bound_on_both_sides", "by_window", "MASK-8", "E",
+     lambda call: base.by_window(altered(call, window=lambda pair: (pair[1], pair[1]))),
+     "Take the right bound for both sides."),
+    ("open_side_taken_for_zero", "by_window", "MASK-8", "E",
+     lambda call: base.by_window(altered(call, window=lambda pair: (pair[0] or 0, pair[1] or 0))),
+     "Take None for no keys on that side."),
+    ("open_left_side_taken_for_zero", "by_window", "MASK-8", "E",
+     lambda call: base.by_window(altered(call, window=lambda pair: (pair[0] or 0, pair[1]))),
+     "Take None on the left for no keys before the query."),
+    ("left_bound_of_zero_taken_for_none", "by_window", "MASK-8", "E",
+     lambda call: base.by_window(altered(call, window=lambda pair: (pair[0] or None, pair[1]))),
+     "Ask whether the left bound is given by asking whether it is true."),
+    ("right_bound_of_zero_taken_for_none", "by_window", "MASK-8", "E",
+     lambda call: base.by_window(altered(call, window=lambda pair: (pair[0], pair[1] or None))),
+     "Ask whether the right bound is given by asking whether it is true."),
+    ("window_dropped_unless_causal", "by_window", "MASK-8", "E",
+     lambda call: base.by_window(call) if call.is_causal else True,
+     "Apply a window only under a causal mask."),
+    ("window_or_causal", "by_window", "MASK-8", "E",
+     lambda call: base.by_window(call.but(window=(None, _sides(call)[1])) if call.is_causal else call),
+     "Leave the left bound out under a causal mask."),
+    ("window_by_the_offset_subtracted", "by_window", "MASK-8", "A",
+     lambda call: base.by_window(call.but(query_offset=-np.asarray(call.query_offset))),
+     "Move windows by the offset the other way."),
+    ("negative_offset_clipped_for_windows", "by_window", "MASK-7", "A",
+     lambda call: base.by_window(call.but(query_offset=np.maximum(np.asarray(call.query_offset), 0))),
+     "Take a negative offset for 0, as far as windows are concerned."),
+    ("negative_offset_clipped_under_a_causal_mask", "by_causality", "MASK-7", "A",
+     lambda call: base.by_causality(call.but(query_offset=np.maximum(np.asarray(call.query_offset), 0))),
+     "Take a negative offset for 0, as far as the causal mask is concerned."),
+    ("offset_without_effect", "position", "MASK-7", "A", lambda call: call.i,
+     "Accept an offset and forget it."),
+    ("offset_without_effect_on_causality", "by_causality", "MASK-7", "A",
+     lambda call: base.by_causality(call.but(query_offset=0)),
+     "Move windows by the offset and forget the causal diagonal."),
+    ("offset_for_all_entries_alone", "position", "MASK-7", "A",
+     lambda call: call.i + (of_batch(call.query_offset) if isinstance(call.query_offset, int) else 0),
+     "Take one offset for all batch entries, and none where each has its own."),
+    ("offset_for_each_entry_alone", "position", "MASK-7", "A",
+     lambda call: call.i + (0 if isinstance(call.query_offset, int) else of_batch(call.query_offset)),
+     "Take an offset for each batch entry, and none where there is one for all."),
+    ("size_of_a_negative_offset", "position", "MASK-7", "A",
+     lambda call: call.i + np.abs(of_batch(call.query_offset)),
+     "Lose the sign of an offset."),
+    ("causal_bottom_right_besides_the_offset", "by_causality", "MASK-3", "A",
+     lambda call: call.j <= base.position(call) + call.keys - call.queries if call.is_causal else True,
+     "Align the last query with the last key, and move the diagonal by the offset too."),
+    ("causal_one_too_far", "by_causality", "MASK-3", "A",
+     lambda call: call.j <= base.position(call) + 1 if call.is_causal else True,
+     "Allow the key after the query's own."),
+)  # fmt: skip
 
 
 @wrong("by_key_lengths", "MASK-9", "A")
@@ -65,24 +152,6 @@ def window_without_its_right_bound(call: Attention) -> Any:
     return base.by_window(call) & ~np.asarray(at)
 
 
-@wrong("by_window", "MASK-8", "E")
-def window_of_two_equal_sides(call: Attention) -> Any:
-    """Take the left bound for both sides."""
-    return base.by_window(altered(call, window=lambda window: (window[0], window[0])))
-
-
-@wrong("by_window", "MASK-8", "E")
-def window_implies_causal(call: Attention) -> Any:
-    """Let no key after the query into a window."""
-    return base.by_window(altered(call, window=lambda window: (window[0], 0)))
-
-
-@wrong("by_window", "MASK-8", "E")
-def bound_of_zero_taken_for_none(call: Attention) -> Any:
-    """Ask whether a bound is given by asking whether it is true."""
-    return base.by_window(altered(call, window=lambda window: (window[0] or None, window[1] or None)))
-
-
 @wrong("by_window", "MASK-8", "E", "jax-ml/jax#32357")
 def window_dropped_without_another_mask(call: Attention) -> Any:
     """Return early where neither mask nor causality is given."""
@@ -97,46 +166,10 @@ def window_bottom_right(call: Attention) -> Any:
     return base.by_window(call.but(query_offset=call.keys - call.queries) if none else call)
 
 
-@wrong("by_key_lengths", "MASK-9", "G")
-def key_at_the_length_allowed(call: Attention) -> Any:
-    """Compare keys with their length by less or equal."""
-    return base.by_key_lengths(altered(call, key_lengths=lambda n: np.asarray(n) + 1))
-
-
-@wrong("by_key_lengths", "MASK-9", "H")
-def key_length_of_the_first_batch_entry(call: Attention) -> Any:
-    """Let all batch entries have the length of the first."""
-    return base.by_key_lengths(altered(call, key_lengths=lambda n: np.asarray(n).ravel()[:1].sum()))
-
-
 @wrong("by_key_lengths", "MASK-9", "B")
 def key_length_of_zero_taken_for_none(call: Attention) -> Any:
     """Take a length of 0 for no length."""
     return base.by_key_lengths(call) | (of_batch(0 if call.key_lengths is None else call.key_lengths) == 0)
-
-
-@wrong("by_key_lengths", "MASK-9", "A")
-def keys_counted_from_the_right(call: Attention) -> Any:
-    """Take padding to stand on the left."""
-    return True if call.key_lengths is None else call.j >= call.keys - of_batch(call.key_lengths)
-
-
-@wrong("by_key_lengths", "MASK-9", "G")
-def key_lengths_by_pages_of_four(call: Attention) -> Any:
-    """Round lengths up to whole pages of four keys."""
-    return base.by_key_lengths(altered(call, key_lengths=lambda n: -(-np.asarray(n) // 4) * 4))
-
-
-@wrong("by_query_lengths", "MASK-10", "B", "jax-ml/jax#23349")
-def query_lengths_dropped(_call: Attention) -> Any:
-    """Compute padding like any query."""
-    return True
-
-
-@wrong("by_query_lengths", "MASK-10", "G")
-def query_at_the_length_computed(call: Attention) -> Any:
-    """Compare queries with their length by less or equal."""
-    return base.by_query_lengths(altered(call, query_lengths=lambda n: np.asarray(n) + 1))
 
 
 @wrong("by_query_lengths", "MASK-10", "H")
@@ -214,24 +247,6 @@ def window_positions_in_a_byte(call: Attention) -> Any:
     return after & (True if right is None else ahead <= right)
 
 
-@wrong("position", "MASK-7", "N")
-def offset_in_thirty_two_bits(call: Attention) -> Any:
-    """Hold positions in 32 bits, which an offset may leave."""
-    return _short(base.position(call), np.int32)
-
-
-@wrong("by_key_lengths", "MASK-9", "N")
-def key_length_in_a_byte(call: Attention) -> Any:
-    """Take a length modulo 256."""
-    return base.by_key_lengths(altered(call, key_lengths=lambda n: _short(n, np.uint8)))
-
-
-@wrong("by_query_lengths", "MASK-10", "N")
-def query_length_in_a_byte(call: Attention) -> Any:
-    """Take the length of the queries modulo 256."""
-    return base.by_query_lengths(altered(call, query_lengths=lambda n: _short(n, np.uint8)))
-
-
 @wrong("by_segments", "MASK-11", "N")
 def segments_in_half(call: Attention) -> Any:
     """Compare ids in half precision, which has no odd numbers past 2048."""
@@ -243,30 +258,6 @@ def segments_in_half(call: Attention) -> Any:
 def _sides(call: Attention) -> tuple[Any, Any]:
     left, right = call.window or (None, None)
     return left, right
-
-
-@wrong("by_window", "MASK-8", "E")
-def right_bound_dropped_where_the_left_is_open(call: Attention) -> Any:
-    """Ask for the left bound first, and pass over the right one where there is none."""
-    return True if _sides(call)[0] is None else base.by_window(call)
-
-
-@wrong("by_window", "MASK-8", "E")
-def left_bound_dropped_where_the_right_is_open(call: Attention) -> Any:
-    """Ask for the right bound first, and pass over the left one where there is none."""
-    return True if _sides(call)[1] is None else base.by_window(call)
-
-
-@wrong("by_window", "MASK-8", "E")
-def right_bound_without_effect(call: Attention) -> Any:
-    """Use only the left bound of a window."""
-    return base.by_window(call.but(window=(_sides(call)[0], None)))
-
-
-@wrong("by_window", "MASK-8", "E")
-def left_bound_without_effect(call: Attention) -> Any:
-    """Use only the right bound of a window."""
-    return base.by_window(call.but(window=(None, _sides(call)[1])))
 
 
 @wrong("by_window", "MASK-8", "E")
@@ -293,107 +284,11 @@ def right_bound_one_too_near(call: Attention) -> Any:
 
 
 @wrong("by_window", "MASK-8", "E")
-def sides_of_the_window_exchanged(call: Attention) -> Any:
-    """Take the first bound for the right one."""
-    return base.by_window(altered(call, window=lambda pair: (pair[1], pair[0])))
-
-
-@wrong("by_window", "MASK-8", "E")
-def window_of_the_right_bound_on_both_sides(call: Attention) -> Any:
-    """Take the right bound for both sides."""
-    return base.by_window(altered(call, window=lambda pair: (pair[1], pair[1])))
-
-
-@wrong("by_window", "MASK-8", "E")
-def open_side_taken_for_zero(call: Attention) -> Any:
-    """Take None for no keys on that side."""
-    return base.by_window(altered(call, window=lambda pair: (pair[0] or 0, pair[1] or 0)))
-
-
-@wrong("by_window", "MASK-8", "E")
-def open_left_side_taken_for_zero(call: Attention) -> Any:
-    """Take None on the left for no keys before the query."""
-    return base.by_window(altered(call, window=lambda pair: (pair[0] or 0, pair[1])))
-
-
-@wrong("by_window", "MASK-8", "E")
-def left_bound_of_zero_taken_for_none(call: Attention) -> Any:
-    """Ask whether the left bound is given by asking whether it is true."""
-    return base.by_window(altered(call, window=lambda pair: (pair[0] or None, pair[1])))
-
-
-@wrong("by_window", "MASK-8", "E")
-def right_bound_of_zero_taken_for_none(call: Attention) -> Any:
-    """Ask whether the right bound is given by asking whether it is true."""
-    return base.by_window(altered(call, window=lambda pair: (pair[0], pair[1] or None)))
-
-
-@wrong("by_window", "MASK-8", "E")
 def window_of_the_larger_bound(call: Attention) -> Any:
     """Compare the distance of key and query with the larger bound."""
     left, right = _sides(call)
     most = None if left is None or right is None else max(left, right)
     return base.by_window(call.but(window=(most, most)))
-
-
-@wrong("by_window", "MASK-8", "E")
-def window_dropped_unless_causal(call: Attention) -> Any:
-    """Apply a window only under a causal mask."""
-    return base.by_window(call) if call.is_causal else True
-
-
-@wrong("by_window", "MASK-8", "E")
-def window_or_causal(call: Attention) -> Any:
-    """Leave the left bound out under a causal mask."""
-    return base.by_window(call.but(window=(None, _sides(call)[1])) if call.is_causal else call)
-
-
-@wrong("by_window", "MASK-8", "A")
-def window_by_the_offset_subtracted(call: Attention) -> Any:
-    """Move windows by the offset the other way."""
-    return base.by_window(call.but(query_offset=-np.asarray(call.query_offset)))
-
-
-@wrong("by_window", "MASK-7", "A")
-def negative_offset_clipped_for_windows(call: Attention) -> Any:
-    """Take a negative offset for 0, as far as windows are concerned."""
-    return base.by_window(call.but(query_offset=np.maximum(np.asarray(call.query_offset), 0)))
-
-
-@wrong("by_causality", "MASK-7", "A")
-def negative_offset_clipped_under_a_causal_mask(call: Attention) -> Any:
-    """Take a negative offset for 0, as far as the causal mask is concerned."""
-    return base.by_causality(call.but(query_offset=np.maximum(np.asarray(call.query_offset), 0)))
-
-
-@wrong("position", "MASK-7", "A")
-def offset_without_effect(call: Attention) -> Any:
-    """Accept an offset and forget it."""
-    return call.i
-
-
-@wrong("by_causality", "MASK-7", "A")
-def offset_without_effect_on_causality(call: Attention) -> Any:
-    """Move windows by the offset and forget the causal diagonal."""
-    return base.by_causality(call.but(query_offset=0))
-
-
-@wrong("position", "MASK-7", "A")
-def offset_for_all_entries_alone(call: Attention) -> Any:
-    """Take one offset for all batch entries, and none where each has its own."""
-    return call.i + (of_batch(call.query_offset) if isinstance(call.query_offset, int) else 0)
-
-
-@wrong("position", "MASK-7", "A")
-def offset_for_each_entry_alone(call: Attention) -> Any:
-    """Take an offset for each batch entry, and none where there is one for all."""
-    return call.i + (0 if isinstance(call.query_offset, int) else of_batch(call.query_offset))
-
-
-@wrong("position", "MASK-7", "A")
-def size_of_a_negative_offset(call: Attention) -> Any:
-    """Lose the sign of an offset."""
-    return call.i + np.abs(of_batch(call.query_offset))
 
 
 @wrong("position", "MASK-7", "A")
@@ -430,15 +325,3 @@ def causal_bottom_right_where_keys_are_more(call: Attention) -> Any:
     """Align the last query with the last key, where there are more keys than queries and no offset."""
     ends = max(call.keys - call.queries, 0) if np.all(np.asarray(call.query_offset) == 0) else 0
     return call.j <= base.position(call) + ends if call.is_causal else True
-
-
-@wrong("by_causality", "MASK-3", "A")
-def causal_bottom_right_besides_the_offset(call: Attention) -> Any:
-    """Align the last query with the last key, and move the diagonal by the offset too."""
-    return call.j <= base.position(call) + call.keys - call.queries if call.is_causal else True
-
-
-@wrong("by_causality", "MASK-3", "A")
-def causal_one_too_far(call: Attention) -> Any:
-    """Allow the key after the query's own."""
-    return call.j <= base.position(call) + 1 if call.is_causal else True

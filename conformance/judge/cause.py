@@ -22,7 +22,7 @@ from attnspec.conformance.verdict import Difference
 from attnspec.operations.gradients import primal
 from attnspec.reference import attention, attention_vjp
 from attnspec.reference.budget.budget import Budget, budget
-from attnspec.reference.rational.dialect import SHOWN
+from attnspec.reference.rational.scores import SHOWN
 
 #: Rules about the lse's dtype. In cases about other rules, an lse of too short a dtype is not judged.
 _OF_LSE = ("NUM-7", "SHAPE-8", "SOFT-6", "SOFT-7", "DROP-3", "CACHE-6", "CACHE-7")

@@ -11,7 +11,7 @@ from attnspec import Case
 from attnspec.backends import Backend, Deviation
 from attnspec.conformance.verdict import JUDGED, Verdict
 from attnspec.dialect import ROUTES, described
-from attnspec.reference.budget.formats import Budget
+from attnspec.reference.budget.arithmetic import Budget
 
 
 def declared_for(

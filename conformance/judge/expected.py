@@ -14,8 +14,8 @@ from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.dtypes import Outputs, accepted
 from attnspec.conformance.verdict import Difference
 from attnspec.reference.budget.budget import Budget
-from attnspec.reference.rational.dialect import SHOWN
 from attnspec.reference.rational.evaluate import evaluate
+from attnspec.reference.rational.scores import SHOWN
 
 #: Values that are not in a file and were computed before. One problem is judged in several dtypes.
 _KNOWN: dict[tuple[str, tuple[tuple[str, str], ...]], Outputs] = {}

@@ -9,7 +9,7 @@ from attnspec import Case
 from attnspec.backends import Backend
 from attnspec.conformance.judge.budget import in_plain_words, required
 from attnspec.conformance.judge.dtypes import Outputs
-from attnspec.reference.budget.range import overflowing_rows
+from attnspec.reference.budget.attention import overflowing_rows
 
 
 def without_overflow(

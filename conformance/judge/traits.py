@@ -37,6 +37,8 @@ from attnspec.reference.masking import allowed_keys
 
 #: A score above this, or a row of scores all below its negative, counts as large.
 _LARGE = 80.0
+#: Leaves room for what is rounded in a bound.
+_ROUNDED = 0.999
 #: More keys, or queries, than these fill a tile.
 _TILES = {TILED: 16, TILED_32: 32, TILED_64: 64}
 #: Options that are one number, or one number for each batch entry.
@@ -136,6 +138,8 @@ def _has_large_scores(arguments: Mapping[str, Any]) -> bool:
     if key.ndim > 2 and key.shape[-3] and query.shape[-3] % key.shape[-3] == 0:
         key = np.repeat(key, query.shape[-3] // key.shape[-3], axis=-3)
     try:
+        if bias is None and _are_small(query, key, scale):
+            return False
         with np.errstate(all="ignore"):
             products = query @ np.swapaxes(key, -1, -2)
             scores = scale * products + (0 if bias is None else bias)
@@ -143,6 +147,13 @@ def _has_large_scores(arguments: Mapping[str, Any]) -> bool:
         return False
     overflows = np.isfinite(query).all() and np.isfinite(key).all() and not np.isfinite(products).all()
     return bool(overflows or (np.abs(scores[np.isfinite(scores)]) > _LARGE).any())
+
+
+def _are_small(query: Any, key: Any, scale: Any) -> bool:
+    """Whether no score can be large, by the lengths of the vectors: a product of long arrays takes long."""
+    with np.errstate(all="ignore"):
+        longest = [np.sqrt((array * array).sum(axis=-1).max(initial=0)) for array in (query, key)]
+        return bool(np.all(np.abs(scale) * longest[0] * longest[1] < _LARGE * _ROUNDED))
 
 
 def _has_empty_row(shape: tuple[int, ...], arguments: Mapping[str, Any]) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from attnspec import OPERATIONS, Case
-from attnspec.reference.rational.dialect import SHOWN
+from attnspec.reference.rational.scores import SHOWN
 
 #: A variant changes nothing unless all of these arguments are given.
 _NEEDS: Mapping[str, tuple[str, ...]] = {

@@ -14,28 +14,27 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
-from functools import lru_cache
+from math import inf
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from attnspec import OPERATIONS, Case, SpecError, cases, find_rule
+from attnspec import OPERATIONS, SpecError
 from attnspec.backends import Backend, BackendError, load
 from attnspec.backends.constraints import ANY, Constraints
 from attnspec.backends.user.signature import explain_unknown_parameters
-from attnspec.case_json import read_cases
 from attnspec.conformance.judge.deviation import not_shown
-from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.outside import cut
 from attnspec.conformance.results import Subject
-from attnspec.conformance.run import untrusted
+from attnspec.conformance.run.cases import Cases, must_raise
 from attnspec.conformance.run.copies import can_be_copied, serve_in_copies, threads, write_all
-from attnspec.conformance.sizes import sized
+from attnspec.conformance.run.events import Loaded
+from attnspec.conformance.run.offer import offer_of
+from attnspec.conformance.run.selection import Selection
 from attnspec.conformance.sizes.limits import Limits, probe_of
-from attnspec.conformance.sizes.sized import GROUPS, Sized
-from attnspec.conformance.suite import constraints_in, groups, items, matches
+from attnspec.conformance.sizes.sized import Sized
 from attnspec.conformance.suite.group import Item
 from attnspec.conformance.verdict import Raise, Verdict, to_json
 
@@ -46,14 +45,13 @@ Answer = Callable[[str, Any], None]
 
 
 class Child:
-    """The state of the process: the backend, once it is loaded, and the planned cases."""
+    """The state of the process: the backend, once it is loaded, and the cases."""
 
     def __init__(self, seed: int | None, files: tuple[str, ...], answer: Answer) -> None:
-        self.seed = seed
-        self.files = files
         self.answer = answer
+        self._seed = seed
+        self._cases = Cases(seed, files)
         self._backend: Backend | None = None
-        self._planned: dict[str, Item | Sized] = {}
         self._limits = Limits(float("inf"))
 
     @property
@@ -64,26 +62,14 @@ class Child:
 
     def plan(self, selection: dict[str, Any]) -> None:
         """List the selected cases, before the backend is loaded."""
-        texts, fits = selection.pop("match"), selection.pop("fits")
-        del selection["within"], selection["memory"]  # `limit` sets them
-        selection["constraints"] = Constraints.of_suffix(fits) if fits else ANY
-        selection.pop("level")  # the selection has its rules
-        for rule in selection["rules"]:
-            find_rule(rule)
-        sizes, distrusted = selection.pop("sizes"), selection.pop("untrusted")
-        found: list[Item | Sized] = list(_sized(selection) if sizes else items(**_unchanged(selection)))
-        if distrusted and not sizes:
-            found = untrusted.planned(found, self.seed or 0, selection["names"])
-        named = {*self.files, *(name for item in found for name in (item.id, item.name))}
-        for name in selection["names"]:
-            if name not in named and not selection["rules"]:
-                raise SpecError(f"case: expected an id such as masking-empty-last, got {name!r}")
-        found = [item for item in found if not texts or any(matches(item, one) for one in texts)]
-        self._planned = {item.name: item for item in found}
-        for start in range(0, len(found), _IN_A_LINE):
-            part = found[start : start + _IN_A_LINE]
-            self.answer("planned", [_planned(one) for one in part])
-        self.answer("plan", len(found))
+        given: dict[str, Any] = {name: tuple(x) if type(x) is list else x for name, x in selection.items()}
+        chosen = Selection(**given)
+        constraints = Constraints.of_suffix(chosen.fits) if chosen.fits else ANY
+        plan = self._cases.plan(chosen, constraints)
+        for start in range(0, len(plan), _IN_A_LINE):
+            part = plan[start : start + _IN_A_LINE]
+            self.answer("planned", [[x.name, x.group, x.rules, x.dtype, x.refusal] for x in part])
+        self.answer("plan", len(plan))
 
     def limit(self, seconds: float, octets: float, each: float) -> None:
         """Set the limits of the sizes."""
@@ -92,48 +78,40 @@ class Child:
     def load(self, name: str) -> None:
         """Load the backend."""
         self._backend = load(name)
-        library = self.backend.array_library
+        loaded = loaded_of(name, self.backend)
         outputs = OPERATIONS["attention"].outputs
-        self.answer(
-            "loaded",
-            {
-                "subject": asdict(subject_of(name, self.backend)),
-                "compiles": bool(library.compile),
-                "fits": self.backend.constraints.suffix,
-                "returns": [one for one in outputs if self.backend.has("attention", f"return_{one}")],
-            },
-        )
+        returns = [output for output in outputs if self.backend.has("attention", f"return_{output}")]
+        self.answer("loaded", asdict(loaded) | {"returns": returns})
 
     def prepare(self, request: Mapping[str, Any]) -> None:
         """Make the case of a request without judging it."""
         if request["do"] == "judge":
-            self._item(request["name"], request["group"])
+            self._find(request["name"], request["group"])
 
     def judge(self, name: str, group: str) -> None:
         """Judge one case."""
-        item = self._item(name, group)
+        item = self._find(name, group)
         verdict = self._sized(item) if isinstance(item, Sized) else judged(self.backend, item)
         self.answer("verdict", to_json(verdict))
         self.backend.array_library.release()
 
-    def not_shown(self, shown: list[str]) -> None:
+    def missing(self, shown: list[str]) -> None:
         """Make an error for each declaration that no case has shown."""
         self.answer("verdicts", [to_json(verdict) for verdict in not_shown(self.backend, shown)])
 
-    def diagnose(self, failed: list[list[str]]) -> None:
+    def diagnose(self, cases: list[list[str]], seconds: float | None) -> None:
         """Find the gallery entries with the same results as the backend; None if there are none."""
         from attnspec.conformance.attribution.diagnosis import diagnose_run  # imports the gallery
 
-        asked = (self._item(name, group) for name, group in failed)
-        found = [item for item in asked if not isinstance(item, Sized)]
-        diagnosis = diagnose_run(self.backend, found) if found else None
+        found = [case for case in (self._find(*each) for each in cases) if not isinstance(case, Sized)]
+        diagnosis = diagnose_run(self.backend, found, inf if seconds is None else seconds)
         self.answer("diagnosis", asdict(diagnosis) if diagnosis else None)
 
     def search(self, number: int, folder: str) -> None:
         """Search for a failing call, and store it in a folder."""
         from attnspec.conformance.run.search import report, search  # imports Hypothesis
 
-        found = search(self.backend, number, self.seed)
+        found = search(self.backend, number, self._seed)
         text = report(self.backend, found, number, Path(folder))
         self.answer("searched", {"good": found is None, "text": text})
 
@@ -154,23 +132,14 @@ class Child:
             self._limits.took(item, verdict.seconds if timed else 0.0)
         return verdict
 
-    def _item(self, name: str, group: str) -> Item | Sized:
-        if name in self._planned:
-            return self._planned[name]
-        if group == untrusted.ROWS:
-            return next(item for item in untrusted.rows(self.seed or 0) if item.name == name)
-        if (original := untrusted.unchanged(name)) != name:
-            case = self._item(original, group)
-            assert isinstance(case, Case)  # noqa: S101 - for the type checker: only cases are copied
-            return untrusted.changed(case, self.seed or 0)
-        if group.startswith(GROUPS):
-            return next(item for item in sized() if item.name == name)
-        made = {}
-        if group:
-            drawn = constraints_in([name]) or self.backend.constraints
-            made = _of_group(group, self.seed, drawn.suffix)
-        known = made or _golden(name.rpartition("-")[0])
-        return known.get(name) or _of_files(self.files)[name]
+    def _find(self, name: str, group: str) -> Item | Sized:
+        return self._cases.find(name, group, self.backend.constraints)
+
+
+def loaded_of(name: str, backend: Backend) -> Loaded:
+    """Describe a loaded backend."""
+    compiles = bool(backend.array_library.compile)
+    return Loaded(subject_of(name, backend), compiles, backend.constraints.suffix, offer_of(backend))
 
 
 def subject_of(name: str, backend: Backend) -> Subject:
@@ -178,6 +147,10 @@ def subject_of(name: str, backend: Backend) -> Subject:
     unknown, notes = explain_unknown_parameters(backend), "; ".join(backend.notes)
     problem = f"backend {name}: {unknown}" if unknown else ""
     return Subject(name, backend.library, backend.version, problem, notes)
+
+
+def _not_judged(backend: Backend, item: Sized) -> Verdict:
+    return Verdict(backend.name, item.name, item.group, item.rules, "unsupported", item.dtype, item.operation)
 
 
 def _left_out(backend: Backend, item: Sized, reason: str) -> Verdict:
@@ -192,19 +165,6 @@ def _left_out(backend: Backend, item: Sized, reason: str) -> Verdict:
         reason=reason,
         code="left out",
     )
-
-
-def _unchanged(selection: Mapping[str, Any]) -> dict[str, Any]:
-    """Ask for the cases that copies with a changed number are made of."""
-    return {**selection, "names": [untrusted.unchanged(name) for name in selection["names"]]}
-
-
-def _sized(selection: Mapping[str, Any]) -> Iterator[Sized]:
-    """Select sized cases by their rules and names."""
-    rules, names = set(selection["rules"]), set(selection["names"])
-    for item in sized():
-        if (not rules or rules & set(item.rules)) and (not names or {item.id, item.name} & names):
-            yield item
 
 
 def _once(backend: Backend, item: Item | Sized) -> Verdict:
@@ -237,33 +197,7 @@ def judged(
     again = verdict.bad and put(backend, item).status != verdict.status
     seconds = round(time.perf_counter() - started, 4)
     reason = cut(verdict.reason)  # it may quote a long message
-    return replace(verdict, seconds=seconds, repeatable=not again, refusal=_is_refusal(item), reason=reason)
-
-
-def _planned(item: Item | Sized) -> list[Any]:
-    return [item.name, item.group, item.rules, item.dtype, _is_refusal(item)]
-
-
-def _is_refusal(item: Item | Sized) -> bool:
-    return isinstance(item, Case) and item.misuse is not None
-
-
-@lru_cache(maxsize=2)
-def _of_group(group: str, seed: int | None, fits: str) -> dict[str, Item]:
-    """Make the cases of a group; cached, because they are requested one after the other."""
-    constraints = Constraints.of_suffix(fits) if fits else ANY
-    return {item.name: item for one in groups() if one.name == group for item in one.items(seed, constraints)}
-
-
-@lru_cache(maxsize=8)
-def _golden(id_: str) -> dict[str, Item]:
-    """Return a golden vector in each of its dtypes; empty if the id is unknown."""
-    return {item.name: item for case in cases() if case.id == id_ for item in in_each(case)}
-
-
-@lru_cache(maxsize=1)
-def _of_files(files: tuple[str, ...]) -> dict[str, Item]:
-    return {case.name: case for file in files for case in read_cases(Path(file))}
+    return replace(verdict, seconds=seconds, repeatable=not again, refusal=must_raise(item), reason=reason)
 
 
 def _requests(requests: BinaryIO) -> Iterator[bytes]:

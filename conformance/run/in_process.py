@@ -3,19 +3,21 @@
 A crash or a hang of the function ends or blocks this process. ``attnspec check`` uses separate processes.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnspec import SpecError, __version__
+from attnspec.backends import Backend
 from attnspec.backends.user.function import describe
 from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.results import Footer, Header, Run, gathered
-from attnspec.conformance.run.child import judged, subject_of
+from attnspec.conformance.results import Header, Run, gathered
+from attnspec.conformance.run.cases import Cases
+from attnspec.conformance.run.child import judged, loaded_of
+from attnspec.conformance.run.events import Loaded, events
+from attnspec.conformance.run.plan import Outline, is_indexed, plan_of
 from attnspec.conformance.run.selection import Selection
-from attnspec.conformance.suite import items
-from attnspec.conformance.verdict import shown
+from attnspec.conformance.verdict import Verdict
 
 if TYPE_CHECKING:
     from attnspec.conformance.attribution.report import Report
@@ -97,18 +99,38 @@ def check(
     from attnspec.conformance.attribution.report import Report
 
     backend = describe(function, name=name, **said)
-    chosen = Selection(quick, tuple(rules), tuple(cases), seed=seed)
-    asked = [*items(quick=quick, rules=rules, names=cases, seed=seed, constraints=backend.constraints)]
-    named = {name for item in asked for name in (item.id, item.name)}
-    if unknown := [one for one in cases if one not in named and not rules]:
-        raise SpecError(f"cases: expected ids such as masking-empty-last, got {', '.join(unknown)}")
-    run = Run(Header(__version__, chosen.part, seed, tuple(item.name for item in asked)))
-    run.add(subject_of(backend.name, backend))
-    for item in asked:
-        # The same as in a separate process, except that an interrupt ends the run.
-        run.add(judged(backend, item, judge))
-        backend.array_library.release()
-    for verdict in not_shown(backend, shown(run.verdicts)) if chosen.part == "whole" else ():
-        run.add(verdict)
-    run.add(Footer(len(run.verdicts)))
+    selection = Selection(quick, tuple(rules), tuple(cases), seed=seed)
+    run = Run(Header(""))
+    for event in events(_Here(backend, Cases(seed, selection.files)), selection):
+        run.add(event)
     return Judged(Report(gathered([run])))
+
+
+@dataclass(frozen=True)
+class _Here:
+    """The place of a run in this process."""
+
+    backend: Backend
+    cases: Cases
+
+    @property
+    def name(self) -> str:
+        return self.backend.name
+
+    def plan(self, selection: Selection) -> tuple[Outline, ...]:
+        if is_indexed(selection):
+            return plan_of(selection)
+        return self.cases.plan(selection, self.backend.constraints)
+
+    def load(self) -> Loaded:
+        return loaded_of(self.name, self.backend)
+
+    def judge(self, plan: tuple[Outline, ...]) -> Iterator[Verdict]:
+        for outline in plan:
+            case = self.cases.find(outline.name, outline.group, self.backend.constraints)
+            # The same as in a separate process, except that an interrupt ends the run.
+            yield judged(self.backend, case, judge)
+            self.backend.array_library.release()
+
+    def missing(self, shown: set[str]) -> list[Verdict]:
+        return not_shown(self.backend, shown)

@@ -1,31 +1,31 @@
-"""Run the suite on one backend: plan the cases, judge them in processes, and yield the verdicts."""
+"""Judges the cases of one backend in other processes, several at once, and replaces those that end."""
 
 import os
 import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Self
 
-from attnspec import SpecError, __version__
+from attnspec import SpecError
 from attnspec.backends.errors import BackendError
 from attnspec.conformance.attribution.finding import Diagnosis
 from attnspec.conformance.judge.output_rules import of_outputs
-from attnspec.conformance.results import Footer, Header, Subject
+from attnspec.conformance.run.events import Abandoned, Loaded
+from attnspec.conformance.run.plan import Outline, is_indexed, plan_of
 from attnspec.conformance.run.selection import Selection
-from attnspec.conformance.run.worker import Gone, InternalError, Planned, Worker
-from attnspec.conformance.sizes.limits import memory
+from attnspec.conformance.run.worker import Ended, InternalError, Worker
 from attnspec.conformance.traits import ARBITRARY, REFUSED, RELATED
-from attnspec.conformance.verdict import Verdict, shown
+from attnspec.conformance.verdict import Verdict
 
 #: Number of cases requested ahead, so that a process does not wait for the next request.
 _AHEAD = 4
 #: Number of crashes after which a run is abandoned. Crashes of copies count only while no call has returned.
-MOST_ENDS = 200
+MOST_CRASHES = 200
 #: A run is abandoned after this number of hangs; after up to ten times as many that take less time than this.
 MOST_HANGS, HANG_LIMIT = 3, 900.0
 #: Calls whose verdict in a fresh process would say nothing: the judged rows are other ones there.
@@ -33,178 +33,165 @@ _NOT_ALONE = {RELATED, REFUSED, ARBITRARY}
 #: Number of failures, of different groups, that a fresh process repeats.
 _MOST_ALONE = 3
 
-Event = Header | Subject | Verdict | Footer
-
 
 @dataclass
 class Pool:
-    """The processes of a run."""
+    """The processes of a run, where the cases of one backend are judged."""
 
     name: str
     selection: Selection
     jobs: int = 1
     seconds: float = 300.0
     echo: bool = False
-    known: Mapping[str, Verdict] = field(default_factory=dict)
     _workers: list[Worker] = field(default_factory=list)
-    _found: "queue.Queue[Verdict | str | None]" = field(default_factory=queue.Queue)
+    _verdicts: "queue.Queue[Verdict | Abandoned | None]" = field(default_factory=queue.Queue)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _ends: int = 0
+    _crashes: int = 0
     _hangs: int = 0
-    _starts: int = 0
-    _returned: bool = False
-    _stopped: bool = False
-    _other: Worker | None = None
-    _groups: set[str] = field(default_factory=set)
+    _restarts: int = 0
+    _has_returned: bool = False
+    _is_stopped: bool = False
+    _fresh: Worker | None = None
+    _repeated: set[str] = field(default_factory=set)
     _internal: list[str] = field(default_factory=list)
-    _started: float = field(default_factory=time.monotonic)
-
-    def run(self, stop: Callable[[Verdict], bool] = lambda _: False) -> Iterator[Event]:
-        """Judge, and yield the header with the plan, the subject, each verdict, and the footer.
-
-        If there is no footer, the run was interrupted.
-        """
-        first = self._start()
-        plan = first.plan(self.selection)
-        if not plan:
-            raise SpecError("case: expected some that fit what was asked for, got none")
-        try:
-            loaded = first.load(self.name)
-        except BackendError as error:
-            yield self._header(plan)
-            yield Subject(self.name, "", "", str(error))
-            yield Footer(0)
-            return
-        if loaded.fits:  # planned by a process that has not loaded it
-            planner = self._start()
-            plan = planner.plan(replace(self.selection, fits=loaded.fits))
-            planner.stop()
-        yield self._header(plan)
-        subject = loaded.subject
-        yield subject
-        verdicts = [self.known[case.name] for case in plan if case.name in self.known]
-        yield from verdicts
-        left = tuple(case for case in plan if case.name not in self.known)
-        for found in self._judge(first, left, together=loaded.compiles):
-            problem = found if isinstance(found, str) else ""
-            if isinstance(found, Verdict):
-                verdicts.append(self._compared(found))
-                yield verdicts[-1]
-                problem = "stopped at the first failure" if stop(found) else ""
-            if problem:
-                yield replace(subject, problem=f"backend {self.name}: {problem}")
-                return
-        if self._internal:
-            more = f" (and {len(self._internal) - 1} more)" if self._internal[1:] else ""
-            yield replace(subject, problem=f"backend {self.name}: {self._internal[0]}{more}")
-            return
-        try:
-            missing = self._not_shown(verdicts)
-        except (BackendError, Gone) as error:
-            yield replace(subject, problem=f"backend {self.name}: what it declares was not judged: {error}")
-            return
-        yield from missing
-        yield Footer(len(verdicts) + len(missing))
-
-    def diagnose(self, failed: Iterable[tuple[str, str]], seconds: float) -> Diagnosis | None:
-        """Find the gallery entries with the same results as the backend; None if none is found in time."""
-        with suppress(BackendError, Gone):
-            return self._any().diagnose(failed, seconds)
-        return None
+    _began: float = field(default_factory=time.monotonic)
+    _loaded: Loaded | None = None
 
     def __enter__(self) -> Self:
+        worker = self._start()
+        if is_indexed(self.selection):
+            worker.request_load(self.name)  # while this process plans
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    def plan(self, selection: Selection) -> tuple[Outline, ...]:
+        """Plan here if the index has the cases, otherwise in a process that has not loaded the backend."""
+        plan = self._plan(selection)
+        if not plan:
+            raise SpecError("case: expected some that fit what was asked for, got none")
+        return plan
+
+    def _plan(self, selection: Selection) -> tuple[Outline, ...]:
+        if is_indexed(selection):
+            return plan_of(selection)
+        if not self._workers[0].is_loading:
+            return self._workers[0].plan(selection)
+        planner = self._start()
+        try:
+            return planner.plan(selection)
+        finally:
+            planner.stop()
+
+    def load(self) -> Loaded:
+        """Load the backend in the first process."""
+        self._loaded = self._workers[0].load(self.name)
+        return self._loaded
+
+    def judge(self, plan: tuple[Outline, ...]) -> Iterator[Verdict]:
+        """Judge cases, and yield the verdicts as they come in."""
+        queues = _queues(plan, self.jobs, together=bool(self._loaded and self._loaded.compiles))
+        threads = [
+            threading.Thread(target=self._drive, args=(own, queues, worker), daemon=True)
+            for own, worker in zip_longest(queues, self._workers[:1])
+        ]
+        for thread in threads:
+            thread.start()
+        running = len(threads)
+        while running:
+            verdict = self._verdicts.get()
+            if isinstance(verdict, Abandoned):
+                raise verdict
+            if verdict is None:
+                running -= 1
+            else:
+                yield self._compare(verdict)
+        if self._internal:
+            more = f" (and {len(self._internal) - 1} more)" if self._internal[1:] else ""
+            raise Abandoned(f"{self._internal[0]}{more}")
+
+    def missing(self, shown: set[str]) -> list[Verdict]:
+        """Make an error for each declaration that was not shown."""
+        try:
+            return self._idle().missing(shown)
+        except (BackendError, Ended) as error:
+            raise Abandoned(f"what it declares was not judged: {error}") from error
+
+    def diagnose(self, cases: Iterable[tuple[str, str]], seconds: float | None) -> Diagnosis | None:
+        """Find the gallery entries with the same results as the backend; None if none is found in time."""
+        with suppress(BackendError, Ended):
+            return self._idle().diagnose(cases, seconds)
+        return None
+
     def stop(self) -> None:
         """End all processes."""
         with self._lock:
-            self._stopped = True
+            self._is_stopped = True
             workers = list(self._workers)
         for worker in workers:
             worker.stop()
 
-    def _judge(self, first: Worker, plan: tuple[Planned, ...], *, together: bool) -> Iterator[Verdict | str]:
-        """Yield the verdicts as they come in, or the reason that no more will come."""
-        queues = _queues(plan, self.jobs, together=together)
-        threads = [
-            threading.Thread(target=self._drive, args=(own, queues, worker), daemon=True)
-            for own, worker in zip_longest(queues, [first])
-        ]
-        for thread in threads:
-            thread.start()
-        left = len(threads)
-        while left:
-            found = self._found.get()
-            if found is None:
-                left -= 1
-            else:
-                yield found
-
-    def _drive(self, own: deque[Planned], queues: list[deque[Planned]], worker: Worker | None) -> None:
+    def _drive(self, own: deque[Outline], queues: list[deque[Outline]], worker: Worker | None) -> None:
         """Judge cases in one process until none are left; replace the process when it ends."""
-        waiting: deque[Planned] = deque()
+        waiting: deque[Outline] = deque()
         try:
-            while not self._stopped:
+            while not self._is_stopped:
                 while len(waiting) < _AHEAD and (case := self._next(own, queues)) is not None:
                     waiting.append(case)
                     if worker is not None:
-                        worker.ask(case)
+                        worker.request(case)
                 if not waiting:
                     return
                 if worker is None:
-                    worker = self._start(copies=self._has_ended)
+                    worker = self._start(copies=bool(self._crashes or self._hangs))
                     worker.load(self.name)
                     for case in waiting:
-                        worker.ask(case)
-                worker, problem = self._heard(worker, waiting[0])
-                if problem:
-                    self._found.put(problem)
-                    return
+                        worker.request(case)
+                worker = self._receive(worker, waiting[0])
                 waiting.popleft()
+        except Abandoned as reason:
+            self._verdicts.put(reason)
         except BackendError as error:  # it could be loaded before
-            self._found.put(str(error))
+            self._verdicts.put(Abandoned(str(error)))
         finally:
-            self._found.put(None)
+            self._verdicts.put(None)
 
-    def _heard(self, worker: Worker, case: Planned) -> tuple[Worker | None, str]:
-        """Wait for a verdict. Return the process if it still runs, and the reason to start no other."""
+    def _receive(self, worker: Worker, case: Outline) -> Worker | None:
+        """Wait for a verdict. Return the process if it still runs."""
         try:
             verdict = worker.verdict(self.seconds)
-            self._returned |= verdict.status != "unsupported" and not verdict.refusal
-            self._found.put(verdict)
+            self._has_returned |= verdict.status != "unsupported" and not verdict.refusal
+            self._verdicts.put(verdict)
         except InternalError as error:  # the case has no verdict
             self._internal.append(str(error))
-        except Gone as gone:
-            self._found.put(lost(self.name, case, gone, worker.returns))
-            problem = self._too_many(gone, survived=worker.running)
-            return worker if worker.running else None, problem
-        return worker, ""
+        except Ended as end:
+            self._verdicts.put(verdict_of_end(self.name, case, end, worker.returns))
+            self._count(end, survived=worker.is_running)
+        return worker if worker.is_running else None
 
-    def _compared(self, verdict: Verdict) -> Verdict:
+    def _compare(self, verdict: Verdict) -> Verdict:
         """Repeat one of the first failures in a fresh process, where it may pass."""
-        again = Planned(verdict.case, verdict.group, verdict.rules, verdict.dtype)
-        asked = verdict.status == "fail" and verdict.repeatable and _NOT_ALONE.isdisjoint(verdict.traits)
-        if not asked or len(self._groups) >= _MOST_ALONE or again.group in self._groups:
+        again = Outline(verdict.case, verdict.group, verdict.rules, verdict.dtype)
+        may_pass = verdict.status == "fail" and verdict.repeatable and _NOT_ALONE.isdisjoint(verdict.traits)
+        if not may_pass or len(self._repeated) >= _MOST_ALONE or again.group in self._repeated:
             return verdict
-        self._groups.add(again.group)
+        self._repeated.add(again.group)
         try:
-            if self._other is None:
-                self._other = self._start()
-                self._other.load(self.name)
+            if self._fresh is None:
+                self._fresh = self._start()
+                self._fresh.load(self.name)
             for _ in range(2):  # an unrepeatable failure may pass once by chance
-                self._other.ask(again)
-                repeated = self._other.verdict(self.seconds)
+                self._fresh.request(again)
+                repeated = self._fresh.verdict(self.seconds)
                 if repeated.bad or repeated.code == "left out":
                     return verdict
-        except (BackendError, Gone):
-            self._groups.update(map(str, range(_MOST_ALONE)))  # repeat no other failure
+        except (BackendError, Ended):
+            self._repeated.update(map(str, range(_MOST_ALONE)))  # repeat no other failure
             return verdict
         return replace(verdict, alone=False)
 
-    def _next(self, own: deque[Planned], queues: list[deque[Planned]]) -> Planned | None:
+    def _next(self, own: deque[Outline], queues: list[deque[Outline]]) -> Outline | None:
         """Take the next case of a queue; if it is empty, the last case of the longest queue."""
         with self._lock:
             if own:
@@ -212,72 +199,56 @@ class Pool:
             longest = max(queues, key=len)
             return longest.pop() if longest else None
 
-    @property
-    def _has_ended(self) -> bool:
-        """Whether a process has ended in a call, or was ended. The next ones make calls in copies."""
-        return bool(self._ends or self._hangs)
-
-    def _too_many(self, gone: Gone, *, survived: bool) -> str:
-        """Count an end, and return the reason to abandon the run; empty if it goes on."""
+    def _count(self, end: Ended, *, survived: bool) -> None:
+        """Count the end of a process, and abandon the run after too many."""
         with self._lock:
-            self._ends += not gone.hung
-            self._starts += not gone.hung and not survived
-            self._hangs += gone.hung
+            self._crashes += not end.hung
+            self._restarts += not end.hung and not survived
+            self._hangs += end.hung
         most = min(max(MOST_HANGS, int(HANG_LIMIT // self.seconds)), 10 * MOST_HANGS)
         if self._hangs >= most:
-            return f"abandoned after {self._hangs} cases that did not end"
-        if self._starts >= MOST_ENDS or (self._ends >= MOST_ENDS and not self._returned):
-            returned = "" if self._returned else ", and no call returned"
-            return f"abandoned after its process ended {self._ends} times{returned}"
-        return ""
+            raise Abandoned(f"abandoned after {self._hangs} cases that did not end")
+        if self._restarts >= MOST_CRASHES or (self._crashes >= MOST_CRASHES and not self._has_returned):
+            returned = "" if self._has_returned else ", and no call returned"
+            raise Abandoned(f"abandoned after its process ended {self._crashes} times{returned}")
 
     def _start(self, *, copies: bool = False) -> Worker:
         """Start a process; `copies` is for one that replaces a process that has ended."""
-        worker = Worker(self.selection, threads=_share(self.jobs), echo=self.echo, copies=copies)
+        worker = Worker(self.selection, threads=_threads(self.jobs), echo=self.echo, copies=copies)
         if self.selection.sizes:
-            left = self.selection.within - (time.monotonic() - self._started)
+            from attnspec.conformance.sizes.limits import memory
+
+            left = self.selection.within - (time.monotonic() - self._began)
             octets = self.selection.memory * 2**30 or memory() / 2
             worker.limit(max(left, 0.0), octets / self.jobs, self.seconds)
         with self._lock:
             self._workers.append(worker)
         return worker
 
-    def _not_shown(self, verdicts: list[Verdict]) -> list[Verdict]:
-        """Make an error for each declaration that the run must show, and that no case has shown."""
-        if self.selection.part not in ("whole", "level"):
-            return []
-        missing = self._any().not_shown(shown(verdicts))
-        return [one for one in missing if self.selection.shows(one.rule)]
-
-    def _header(self, plan: tuple[Planned, ...]) -> Header:
-        cases = tuple(case.name for case in plan)
-        chosen = self.selection
-        return Header(__version__, chosen.part, chosen.seed, cases, level=chosen.level, choice=chosen.choice)
-
-    def _any(self) -> Worker:
+    def _idle(self) -> Worker:
         """Return an idle process that has loaded the backend, or start one."""
         for worker in self._workers:
-            if worker.idle:
+            if worker.is_idle:
                 return worker
         worker = self._start()
         worker.load(self.name)
         return worker
 
 
-def _queues(plan: tuple[Planned, ...], jobs: int, *, together: bool) -> list[deque[Planned]]:
+def _queues(plan: tuple[Outline, ...], jobs: int, *, together: bool) -> list[deque[Outline]]:
     """Distribute the cases over the processes.
 
     A group stays in one process. If the library compiles for each dtype, a dtype does instead.
     """
     keys = dict.fromkeys(case.dtype if together else (case.group or case.name) for case in plan)
     place = {key: number % jobs for number, key in enumerate(keys)}
-    queues: list[deque[Planned]] = [deque() for _ in range(min(jobs, max(1, len(keys))))]
+    queues: list[deque[Outline]] = [deque() for _ in range(min(jobs, max(1, len(keys))))]
     for case in plan:
         queues[place[case.dtype if together else (case.group or case.name)]].append(case)
     return queues
 
 
-def _share(jobs: int) -> int:
+def _threads(jobs: int) -> int:
     """Return the number of threads for each process; 0 lets the libraries choose.
 
     With more threads than cores, a run on PyTorch took six times as long.
@@ -285,7 +256,7 @@ def _share(jobs: int) -> int:
     return max(1, (os.cpu_count() or 1) // jobs) if jobs > 1 else 0
 
 
-def lost(backend: str, case: Planned, gone: Gone, returns: tuple[str, ...]) -> Verdict:
+def verdict_of_end(backend: str, case: Outline, end: Ended, returns: tuple[str, ...]) -> Verdict:
     """Make the verdict on the case that was being judged when its process ended."""
     return Verdict(
         backend,
@@ -295,8 +266,8 @@ def lost(backend: str, case: Planned, gone: Gone, returns: tuple[str, ...]) -> V
         "error",
         case.dtype,
         rule=case.rules[0],
-        reason=str(gone),
-        raised=gone.raised,
-        code="hung" if gone.hung else "ended",
+        reason=str(end),
+        raised=end.raised,
         refusal=case.refusal,
+        code="hung" if end.hung else "ended",
     )

@@ -15,14 +15,15 @@ from attnspec.conformance.attribution.finding import Diagnosis, cases_to_diagnos
 from attnspec.conformance.attribution.report import Outcome
 from attnspec.conformance.outside import plain
 from attnspec.conformance.results import Footer, Header, Results, Run, Subject, gathered, line
-from attnspec.conformance.run.pool import Event, Pool
+from attnspec.conformance.run.events import Event, events
+from attnspec.conformance.run.pool import Pool
 from attnspec.conformance.run.progress import Progress
 from attnspec.conformance.run.selection import Selection
-from attnspec.conformance.run.worker import Gone, Worker
+from attnspec.conformance.run.worker import Ended, Worker
 from attnspec.conformance.verdict import Verdict
 
-#: Time limit of a diagnosis in seconds.
-_DIAGNOSIS_LIMIT = 30.0
+#: The seconds that a diagnosis takes at most, if it is not asked for.
+DIAGNOSIS_SECONDS = 1.0
 
 
 class Interrupted(BaseException):
@@ -39,8 +40,8 @@ class Interrupted(BaseException):
 
 
 @dataclass(frozen=True)
-class Ran:
-    """The outcome of the runs.
+class Runs:
+    """What the runs gave.
 
     Attributes
     ----------
@@ -70,10 +71,12 @@ def run_all(
     fails: Callable[[Verdict], bool] = lambda verdict: verdict.bad,
     stop: bool = False,
     known: Iterable[Verdict] = (),
-) -> Ran:
+    explain: bool = False,
+) -> Runs:
     """Run the suite on backends.
 
-    If a run ends early, the verdicts up to then are returned, and are in the file.
+    If a run ends early, the verdicts up to then are returned, and are in the file. A diagnosis takes a second
+    at most, unless `explain` allows more.
     """
     known = tuple(known)
     runs: list[Run] = []
@@ -81,24 +84,33 @@ def run_all(
     number = 0
     lines = Lines(path)
     try:
-        with _told_to_end():
+        with _interruptible():
             for name in dict.fromkeys(names):
-                before = {one.case: one for one in known if one.backend == name}
-                with Pool(name, selection, jobs, seconds, echo, before) as pool:
-                    run = _one(pool, runs, lines.write, fails if stop else lambda _: False)
-                    returned = any(fails(one) and not one.ended for one in run.verdicts)
-                    if returned and not never_returns(run.verdicts):
-                        told = [one for one in run.verdicts if not one.bad or fails(one)]
-                        diagnosis = pool.diagnose(cases_to_diagnose(told), _DIAGNOSIS_LIMIT)
-                        if diagnosis:
-                            diagnoses[name] = diagnosis
+                before = {verdict.case: verdict for verdict in known if verdict.backend == name}
+                with Pool(name, selection, jobs, seconds, echo) as pool:
+                    run = _run(pool, runs, lines.write, before, fails if stop else lambda _: False)
+                    if diagnosis := _diagnose(
+                        pool, run.verdicts, fails, None if explain else DIAGNOSIS_SECONDS
+                    ):
+                        diagnoses[name] = diagnosis
     except Interrupted as interrupted:
         number = interrupted.signal
     finally:
         for event in _not_reached(known, selection, runs):
             lines.write(event)
         lines.close()
-    return Ran(gathered(runs), diagnoses, number, lines.problem)
+    return Runs(gathered(runs), diagnoses, number, lines.problem)
+
+
+def _diagnose(
+    pool: Pool, verdicts: Sequence[Verdict], fails: Callable[[Verdict], bool], seconds: float | None
+) -> Diagnosis | None:
+    """Find the gallery entries that a backend resembles, unless all failures are known or no call returns."""
+    returned = any(fails(verdict) and not verdict.ended for verdict in verdicts)
+    if not returned or never_returns(verdicts):
+        return None
+    telling = [verdict for verdict in verdicts if not verdict.bad or fails(verdict)]
+    return pool.diagnose(cases_to_diagnose(telling), seconds)
 
 
 def search_all(
@@ -116,26 +128,31 @@ def search_all(
         except BackendError as error:
             tell(plain(f"error: {error}"))
             outcomes.append(Outcome.NOT_LOADED)
-        except Gone as gone:
-            place = f", at {gone.raised.file}, line {gone.raised.line}" if gone.raised else ""
-            tell(plain(f"error: {name}: the search did not finish: {gone}{place}"))
+        except Ended as end:
+            place = f", at {end.raised.file}, line {end.raised.line}" if end.raised else ""
+            tell(plain(f"error: {name}: the search did not finish: {end}{place}"))
             outcomes.append(Outcome.NOT_WHOLE)
         finally:
             worker.stop()
-    return max(outcomes, key=lambda one: one.status)
+    return max(outcomes, key=lambda outcome: outcome.status)
 
 
-def _one(pool: Pool, runs: list[Run], write: Callable[[Event], None], stop: Callable[[Verdict], bool]) -> Run:
+def _run(
+    pool: Pool,
+    runs: list[Run],
+    write: Callable[[Event], None],
+    known: Mapping[str, Verdict],
+    stop: Callable[[Verdict], bool],
+) -> Run:
     """Run the suite on one backend, and add the run to `runs` at its start."""
     progress = Progress(plain(pool.name), 0)
     try:
-        for event in pool.run(stop):
+        for event in events(pool, pool.selection, known, stop):
             write(event)
             if isinstance(event, Header):
                 runs.append(Run(event, [Subject(pool.name, "", "")]))
                 progress.planned = len(event.cases)
-            else:
-                runs[-1].add(event)
+            runs[-1].add(event)
             if isinstance(event, Verdict):
                 progress.add(failing=event.bad)
     finally:
@@ -145,11 +162,11 @@ def _one(pool: Pool, runs: list[Run], write: Callable[[Event], None], stop: Call
 
 def _not_reached(known: Iterable[Verdict], selection: Selection, runs: Iterable[Run]) -> Iterator[Event]:
     """Yield the verdicts of an earlier run that this run did not repeat, as runs that were cut off."""
-    told = {(one.backend, one.case) for run in runs for one in run.verdicts}
-    left = [one for one in known if (one.backend, one.case) not in told]
-    for name in dict.fromkeys(one.backend for one in left):
-        own = [one for one in left if one.backend == name]
-        cases = tuple(one.case for one in own)
+    reached = {(verdict.backend, verdict.case) for run in runs for verdict in run.verdicts}
+    left = [verdict for verdict in known if (verdict.backend, verdict.case) not in reached]
+    for name in dict.fromkeys(verdict.backend for verdict in left):
+        own = [verdict for verdict in left if verdict.backend == name]
+        cases = tuple(verdict.case for verdict in own)
         yield Header(__version__, selection.part, selection.seed, cases, selection.level, selection.choice)
         yield Subject(name, "", "")
         yield from own
@@ -187,12 +204,12 @@ _KINDS = {Header: "header", Subject: "subject", Verdict: "verdict", Footer: "foo
 
 
 @contextmanager
-def _told_to_end() -> Iterator[None]:
+def _interruptible() -> Iterator[None]:
     """Raise `Interrupted` at the first signal that asks the process to end."""
 
     def interrupt(number: int, _: FrameType | None) -> None:
-        for one in _SIGNALS:
-            signal.signal(one, signal.SIG_IGN)
+        for each in _SIGNALS:
+            signal.signal(each, signal.SIG_IGN)
         raise Interrupted(number)
 
     before = {number: signal.signal(number, interrupt) for number in _SIGNALS}

@@ -1,22 +1,27 @@
 """The suite under pytest: an item for each case and backend, judged in a process for each backend."""
 
+from collections import deque
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from attnspec import SpecError, __version__
+from attnspec import SpecError
 from attnspec.backends import BackendError, expand
 from attnspec.conformance.attribution.levels import check_required, rule_results, rules_of
 from attnspec.conformance.attribution.report import Report
-from attnspec.conformance.results import Footer, Header, Run, gathered
+from attnspec.conformance.results import Header, Run, gathered
+from attnspec.conformance.run.events import Event, Loaded, events
+from attnspec.conformance.run.offer import Offer
+from attnspec.conformance.run.plan import Outline, is_indexed, plan_of
 from attnspec.conformance.run.plugin import SUITE
-from attnspec.conformance.run.pool import lost
+from attnspec.conformance.run.pool import verdict_of_end
 from attnspec.conformance.run.selection import Selection
-from attnspec.conformance.run.worker import Gone, Loaded, Planned, Worker
-from attnspec.conformance.verdict import Verdict, from_json, shown, to_json
+from attnspec.conformance.run.worker import Ended, Worker
+from attnspec.conformance.verdict import Verdict, from_json, to_json
 
 #: The property of an item's report that holds its verdict, also from an xdist worker.
 _PROPERTY = "attnspec.verdict"
@@ -29,8 +34,8 @@ class Suite(pytest.Directory):
 
     def collect(self) -> Iterator["CaseItem"]:
         """Make an item for each case and backend."""
-        for name in self.session_.names:
-            for case in self.session_.plans[name]:
+        for name, plan in self.session_.plans.items():
+            for case in plan:
                 yield CaseItem.from_parent(self, name=f"{case.name}[{name}]", backend=name, case=case)
 
 
@@ -41,7 +46,7 @@ class Failed(Exception):  # noqa: N818 - it carries a verdict
 class CaseItem(pytest.Item):
     """One case or relation on one backend."""
 
-    def __init__(self, *, backend: str, case: Planned, **kwargs: Any) -> None:
+    def __init__(self, *, backend: str, case: Outline, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.backend = backend
         self.case = case
@@ -51,7 +56,7 @@ class CaseItem(pytest.Item):
         """Judge the case."""
         suite = self.parent
         assert isinstance(suite, Suite)  # noqa: S101 - for the type checker: it makes the items
-        verdict = suite.session_.judged(self.backend, self.case)
+        verdict = suite.session_.items[self.backend].verdict(self.case)
         self.user_properties.append((_PROPERTY, to_json(verdict)))
         if verdict.bad and suite.session_.is_outside(verdict):
             from attnspec.conformance.render.text import verdict_line
@@ -75,6 +80,85 @@ class CaseItem(pytest.Item):
         return SUITE, None, self.name
 
 
+@dataclass
+class Items:
+    """The items of one backend: where its cases are judged, one at a time, as pytest asks for them."""
+
+    name: str
+    selection: Selection
+    seconds: float
+    #: The verdicts that came in, also from xdist workers, and were not taken yet.
+    verdicts: deque[Verdict] = field(default_factory=deque)
+    #: The cases that pytest has selected. None before it has.
+    cases: tuple[Outline, ...] | None = None
+    #: Whether pytest has selected every case of the plan, and judged the last one.
+    is_whole: bool = True
+    _worker: Worker | None = None
+    _has_ended: bool = False
+    _loaded: Loaded | None = None
+    _offer: Offer | None = None
+
+    def plan(self, selection: Selection) -> tuple[Outline, ...]:
+        """Plan the selected cases in this process, or in one that has loaded no backend."""
+        if self.cases is not None:
+            return self.cases
+        if is_indexed(selection):
+            return plan_of(selection)
+        planner = Worker(self.selection)
+        try:
+            return planner.plan(selection)
+        finally:
+            planner.stop()
+
+    def load(self) -> Loaded:
+        """Load the backend in a new process, which then judges it, unless that is done."""
+        if self._loaded is None:
+            loaded = self._start().load(self.name)
+            self._offer = loaded.offer
+            # Every item has its own verdict, also on a case that the backend does not offer.
+            self._loaded = replace(loaded, offer=None)
+        return self._loaded
+
+    def _start(self) -> Worker:
+        """Start a process. The calls after one that ended its process are made in copies of another."""
+        self._worker = Worker(self.selection, copies=self._has_ended)
+        return self._worker
+
+    def verdict(self, case: Outline) -> Verdict:
+        """Judge a case."""
+        if self._offer is not None and (verdict := self._offer.verdict(case)):
+            return verdict
+        worker = self._running()
+        worker.request(case)
+        try:
+            return worker.verdict(self.seconds)
+        except Ended as end:
+            self._has_ended = True
+            return verdict_of_end(self.name, case, end, worker.returns)
+
+    def _running(self) -> Worker:
+        """Return a process that has loaded the backend."""
+        if self._worker is None or not self._worker.is_running:
+            self._start().load(self.name)
+        assert self._worker is not None  # noqa: S101 - for the type checker: it has just been started
+        return self._worker
+
+    def judge(self, plan: tuple[Outline, ...]) -> Iterator[Verdict]:
+        """Yield the verdicts that came in."""
+        del plan  # pytest keeps it
+        while self.verdicts:
+            yield self.verdicts.popleft()
+
+    def missing(self, shown: set[str]) -> list[Verdict]:
+        """Make an error for each declaration that was not shown."""
+        return self._running().missing(shown) if self.is_whole else []
+
+    def stop(self) -> None:
+        """End the process."""
+        if self._worker is not None:
+            self._worker.stop()
+
+
 class Session:
     """The state of a run under pytest."""
 
@@ -82,9 +166,6 @@ class Session:
         option = config.getoption
         self.config = config
         self.required = option("--require")
-        self.workers: dict[str, Worker] = {}
-        #: The backends whose process has ended in a call.
-        self.ended: set[str] = set()
         if not option("--backend"):
             raise pytest.UsageError("--backend: expected the name of a backend, got nothing")
         try:
@@ -92,27 +173,23 @@ class Session:
             check_required(self.required, self.selection.part, self.selection.level)
             level = self.required or self.selection.level
             self.counted = frozenset(rules_of(level) if level else ())
-            self.names = list(dict.fromkeys(name for given in option("--backend") for name in expand(given)))
-            self.loaded = {name: self._load(name) for name in self.names}
-            limits = dict.fromkeys(one.fits for one in self.loaded.values())
-            planned = {fits: self._planned(fits) for fits in limits}
-            self.plans = {name: planned[one.fits] for name, one in self.loaded.items()}
+            names = dict.fromkeys(name for given in option("--backend") for name in expand(given))
+            seconds = option("--time-limit")
+            self.items = {name: Items(name, self.selection, seconds) for name in names}
+            self.plans = self._plans()
         except (BackendError, SpecError) as error:
             raise pytest.UsageError(str(error)) from None
         self.runs: dict[str, Run] = {}
+        self._events: dict[str, Iterator[Event]] = {}
 
-    def _load(self, name: str) -> Loaded:
-        """Load a backend in a new process, which then judges it."""
-        self.workers[name] = Worker(self.selection, copies=name in self.ended)
-        return self.workers[name].load(name)
-
-    def _planned(self, fits: str) -> tuple[Planned, ...]:
-        """Plan the cases for backends with constraints, in a process that has loaded no backend."""
-        planner = Worker(self.selection)
-        try:
-            return planner.plan(replace(self.selection, fits=fits))
-        finally:
-            planner.stop()
+    def _plans(self) -> dict[str, tuple[Outline, ...]]:
+        """Plan the cases of each backend. Those with equal constraints share a plan."""
+        plans: dict[str, tuple[Outline, ...]] = {}
+        for items in self.items.values():
+            fits = items.load().fits
+            if fits not in plans:
+                plans[fits] = items.plan(replace(self.selection, fits=fits))
+        return {name: plans[items.load().fits] for name, items in self.items.items()}
 
     def is_outside(self, verdict: Verdict) -> bool:
         """Whether a verdict concerns no rule of the level that is required or selected."""
@@ -122,20 +199,6 @@ class Session:
     def controls(self) -> bool:
         """Whether this process is not an xdist worker."""
         return not hasattr(self.config, "workerinput")
-
-    def judged(self, name: str, case: Planned) -> Verdict:
-        """Judge a case; if its process has ended, the next ones are judged in copies of another."""
-        if name not in self.workers:
-            self._load(name)
-        worker = self.workers[name]
-        worker.ask(case)
-        try:
-            return worker.verdict(self.config.getoption("--time-limit"))
-        except Gone as gone:
-            self.ended.add(name)
-            if not worker.running:
-                del self.workers[name]
-            return lost(name, case, gone, worker.returns)
 
     def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         """Collect the folder of the suite as the suite."""
@@ -147,14 +210,16 @@ class Session:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Load the backends before the first item; with xdist this process runs no items."""
-        items = [item for item in session.items if isinstance(item, CaseItem)]
-        selection = self.selection if len(items) == sum(map(len, self.plans.values())) else _CHOSEN
-        for name in self.names if self.controls else ():
-            cases = tuple(item.case.name for item in items if item.backend == name)
-            own = self.selection
-            header = Header(__version__, selection.part, own.seed, cases, selection.level, own.choice)
-            run = self.runs[name] = Run(header)
-            run.add(self.loaded[name].subject)
+        chosen = [item for item in session.items if isinstance(item, CaseItem)]
+        is_whole = len(chosen) == sum(map(len, self.plans.values()))
+        for name, items in self.items.items() if self.controls else ():
+            items.is_whole = is_whole
+            items.cases = tuple(item.case for item in chosen if item.backend == name)
+            self._events[name] = events(items, self.selection)
+            header, subject = islice(self._events[name], 2)
+            assert isinstance(header, Header)  # noqa: S101 - for the type checker: it is the first
+            self.runs[name] = Run(header if is_whole else replace(header, part="chosen", level=""))
+            self.runs[name].add(subject)
 
     def pytest_report_header(self) -> str:
         """Print the part and the seed, so that the run can be repeated."""
@@ -167,26 +232,23 @@ class Session:
             for name, entry in report.user_properties:
                 if name == _PROPERTY and isinstance(entry, dict):
                     verdict = from_json(entry)
-                    self.runs[verdict.backend].add(verdict)
+                    self.items[verdict.backend].verdicts.append(verdict)
+                    self.runs[verdict.backend].add(next(self._events[verdict.backend]))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Fail a run that has judged less than its plan, or has not shown every declaration."""
+        stopped = (
+            session.shouldfail or session.shouldstop or session.exitstatus > pytest.ExitCode.TESTS_FAILED
+        )
         for name, run in self.runs.items():
-            stopped = (
-                session.shouldfail or session.shouldstop or session.exitstatus > pytest.ExitCode.TESTS_FAILED
-            )
-            if run.header.part in ("whole", "level") and not stopped:
-                if name not in self.workers:  # the last case ended its process
-                    self._load(name)
-                for verdict in self.workers[name].not_shown(shown(run.verdicts)):
-                    if self.selection.shows(verdict.rule):
-                        run.add(verdict)
-            run.add(Footer(len(run.verdicts)))
+            self.items[name].is_whole &= not stopped
+            for event in self._events[name]:
+                run.add(event)
         if self.runs and session.exitstatus == pytest.ExitCode.OK and self.report.outcome.status:
             session.exitstatus = self.report.outcome.status
-        for worker in self.workers.values():
-            worker.stop()
+        for items in self.items.values():
+            items.stop()
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print failures by rule and the table."""
@@ -211,7 +273,3 @@ def _selected(config: pytest.Config) -> Selection:
     return Selection(
         option("--quick"), rules, tuple(option("--case")), level=level or "", seed=option("--seed")
     )
-
-
-#: The selection of a run in which pytest has deselected cases.
-_CHOSEN = Selection(match=("-k",))

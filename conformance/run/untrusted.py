@@ -19,7 +19,7 @@ from attnspec.conformance.judge.layout import OF_ANY_NUMBERS
 from attnspec.conformance.sizes.sized import Sized
 from attnspec.conformance.suite.group import Item
 from attnspec.formula import Formula
-from attnspec.reference.rational.dialect import SHOWN
+from attnspec.reference.rational.scores import SHOWN
 
 #: The end of the id of a copy with a changed number.
 CHANGED = "-changed"

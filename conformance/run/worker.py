@@ -6,7 +6,7 @@ import re
 import sys
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,16 @@ from attnspec.backends.program.process import Process
 from attnspec.conformance.attribution.finding import Diagnosis
 from attnspec.conformance.judge.failure import OURS, Place, own_place
 from attnspec.conformance.results import Subject
+from attnspec.conformance.run.events import Loaded
+from attnspec.conformance.run.offer import Offer
+from attnspec.conformance.run.plan import Outline
 from attnspec.conformance.run.selection import Selection
 from attnspec.conformance.verdict import Raise, Verdict, from_json
 
 #: Time limits in seconds of the plan and of the import of a backend. PyTorch takes about ten.
 PLAN_LIMIT, IMPORT_LIMIT = 120.0, 120.0
+#: Time limit of a diagnosis in seconds, after which its process is ended.
+DIAGNOSIS_LIMIT = 30.0
 #: Time limit of a search in seconds.
 SEARCH_LIMIT = 3600.0
 #: Seconds to wait for the stack of a process that hangs.
@@ -29,36 +34,7 @@ _TRACE_LIMIT = 0.5
 _FRAME = re.compile(r'^  File "(.*)", line ([0-9]+) in (.*)$', re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class Planned:
-    """A case in the plan of a run."""
-
-    name: str
-    group: str
-    rules: tuple[str, ...]
-    dtype: str
-    refusal: bool = False
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """A loaded backend.
-
-    Attributes
-    ----------
-    subject : Subject
-    compiles : bool
-        Whether its library compiles for each dtype.
-    fits : str
-        The suffix of its constraints; empty without constraints.
-    """
-
-    subject: Subject
-    compiles: bool
-    fits: str
-
-
-class Gone(Broken):
+class Ended(Broken):
     """The process ended, or was killed, before it answered.
 
     Attributes
@@ -105,85 +81,101 @@ class Worker:
     def __init__(
         self, selection: Selection, *, threads: int = 0, echo: bool = False, copies: bool = False
     ) -> None:
-        told = json.dumps([copies, selection.seed, *selection.files])
+        settings = json.dumps([copies, selection.seed, *selection.files])
         # -P: a module in the current folder must not hide one of the standard library.
-        command = [sys.executable, "-P", "-m", "attnspec.conformance.run.child", told]
+        command = [sys.executable, "-P", "-m", "attnspec.conformance.run.child", settings]
         # OpenBLAS and PyTorch read this variable, too.
         environment = {"OMP_NUM_THREADS": str(threads), **os.environ} if threads else None
         self._process = Process(command, environment=environment, leads=True, echo=echo)
-        self._asked: deque[str] = deque()
+        self._waiting: deque[str] = deque()
+        self._is_loading = False
         self.returns: tuple[str, ...] = ()
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         """Whether it has not ended."""
         return self._process.running
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether it is running and has answered all requests."""
-        return self._process.running and not self._asked
+        return self._process.running and not self._waiting
 
-    def plan(self, selection: Selection) -> tuple[Planned, ...]:
+    def plan(self, selection: Selection) -> tuple[Outline, ...]:
         """Request the selected cases."""
         self._send("plan", selection=asdict(selection))
-        found: list[Planned] = []
+        plan: list[Outline] = []
         while True:
             kind, thing = self._receive(PLAN_LIMIT)
             if kind == "problem":
                 raise SpecError(thing)
             if kind == "plan":
-                return tuple(found)
-            found += [Planned(name, group, tuple(rules), *rest) for name, group, rules, *rest in thing]
+                return tuple(plan)
+            plan += [Outline(name, group, tuple(rules), *rest) for name, group, rules, *rest in thing]
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether it was asked to load a backend."""
+        return self._is_loading
+
+    def request_load(self, name: str) -> None:
+        """Request that the backend is loaded, for which `load` waits."""
+        self._is_loading = True
+        self._send("load", name=name)
 
     def load(self, name: str) -> Loaded:
         """Load the backend, and describe it."""
-        self._send("load", name=name)
+        if not self._is_loading:
+            self.request_load(name)
         try:
             kind, thing = self._receive(IMPORT_LIMIT)
-        except Gone as gone:
-            how = f"no end in {IMPORT_LIMIT:g} s" if gone.hung else str(gone)
-            raise BackendError(f"backend {name}: expected it to be imported, got {how}") from gone
+        except Ended as end:
+            how = f"no end in {IMPORT_LIMIT:g} s" if end.hung else str(end)
+            raise BackendError(f"backend {name}: expected it to be imported, got {how}") from end
         if kind == "problem":
             raise BackendError(thing)
         self.returns = tuple(thing["returns"])
-        return Loaded(Subject(**thing["subject"]), thing["compiles"], thing["fits"])
+        offer = Offer(**thing["offer"]) if thing["offer"] else None
+        return Loaded(Subject(**thing["subject"]), thing["compiles"], thing["fits"], offer)
 
     def limit(self, seconds: float, octets: float, each: float) -> None:
         """Set the limits of the sizes."""
         self._send("limit", seconds=seconds, octets=octets, each=each)
 
-    def ask(self, case: Planned) -> None:
+    def request(self, case: Outline) -> None:
         """Request a verdict, for which `verdict` waits; several requests may be pending."""
-        self._asked.append(case.name)
+        self._waiting.append(case.name)
         self._send("judge", name=case.name, group=case.group)
 
     def verdict(self, seconds: float) -> Verdict:
         """Wait for the next verdict."""
         try:
             kind, thing = self._receive(seconds)
-        except (InternalError, Gone):
-            self._asked.popleft()
+        except (InternalError, Ended):
+            self._waiting.popleft()
             raise
-        expected = self._asked.popleft()
+        expected = self._waiting.popleft()
         if kind != "verdict" or thing.get("case") != expected:
             self.stop()  # a child process of it may have answered
-            raise Gone("its process answered to another question", None, hung=False)
+            raise Ended("its process answered to another question", None, hung=False)
         try:
             return from_json(thing)
         except (TypeError, ValueError):
             self.stop()
-            raise Gone("its process wrote what is no verdict", None, hung=False) from None
+            raise Ended("its process wrote what is no verdict", None, hung=False) from None
 
-    def not_shown(self, shown: set[str]) -> list[Verdict]:
+    def missing(self, shown: set[str]) -> list[Verdict]:
         """Request an error for each declaration that was not shown."""
-        self._send("not_shown", shown=sorted(shown))
+        self._send("missing", shown=sorted(shown))
         return [from_json(entry) for entry in self._receive(IMPORT_LIMIT)[1]]
 
-    def diagnose(self, failed: Iterable[tuple[str, str]], seconds: float) -> Diagnosis | None:
-        """Request the gallery entries with the same results as the backend."""
-        self._send("diagnose", failed=list(failed))
-        kind, thing = self._receive(seconds)
+    def diagnose(self, cases: Iterable[tuple[str, str]], seconds: float | None) -> Diagnosis | None:
+        """Request the gallery entries with the same results as the backend; None if there are none.
+
+        It is searched for some seconds. Without a limit, every call tells.
+        """
+        self._send("diagnose", cases=list(cases), seconds=seconds)
+        kind, thing = self._receive(DIAGNOSIS_LIMIT)
         return Diagnosis.from_json(thing) if kind == "diagnosis" and thing else None
 
     def search(self, number: int, folder: Path) -> tuple[bool, str]:
@@ -209,14 +201,14 @@ class Worker:
             how = f"did not end in {seconds:g} s" if hung else f"its process {self._process.ended()}"
             stack = self._process.errors
             self.stop()
-            raise Gone(how, _place_of(stack), hung=hung) from None
+            raise Ended(how, _place_of(stack), hung=hung) from None
         try:
             ((kind, thing),) = json.loads(line).items()
         except (ValueError, AttributeError):
             self.stop()
-            raise Gone("its process wrote what is no verdict", None, hung=False) from None
+            raise Ended("its process wrote what is no verdict", None, hung=False) from None
         if kind == "ended":  # a copy of it
-            raise Gone(f"its process {thing['how']}", _place_of(thing["stack"]), hung=False)
+            raise Ended(f"its process {thing['how']}", _place_of(thing["stack"]), hung=False)
         if kind == "internal":
             raise InternalError(f"internal error of attnspec, {thing}")
         return kind, thing

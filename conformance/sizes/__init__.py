@@ -12,9 +12,10 @@ from attnspec.conformance.sizes.heads import heads
 from attnspec.conformance.sizes.long import long
 from attnspec.conformance.sizes.problem import Asked
 from attnspec.conformance.sizes.sampled import sampled
-from attnspec.conformance.sizes.sized import CHAPTER, GROUPS, Sized
+from attnspec.conformance.sizes.sized import CHAPTER, Sized
 from attnspec.conformance.sizes.views import views
 from attnspec.conformance.suite.options import OPTIONS
+from attnspec.conformance.traits import SIZED_GROUPS
 from attnspec.operations.gradients import primal
 
 #: The groups, each with a function that yields its problems.
@@ -59,7 +60,7 @@ def _of_group(group: str, asked: Iterator[Asked]) -> Iterator[Sized]:
     numbers = count(1)
     for one in asked:
         title = " ".join((_GROUPS[group].__doc__ or "").split())
-        name = f"{GROUPS}{group}"
+        name = f"{SIZED_GROUPS}{group}"
         yield Sized(
             f"{CHAPTER}-{group}-{one.name or next(numbers)}",
             title,

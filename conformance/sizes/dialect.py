@@ -12,8 +12,8 @@ from attnspec.conformance.judge.expected import of_values
 from attnspec.conformance.judge.failure import Missing
 from attnspec.dtypes import SHORT
 from attnspec.formula import Formula
-from attnspec.reference.budget.formats import Accuracy
-from attnspec.reference.codebook.intervals import intervals
+from attnspec.reference.budget.arithmetic import Accuracy
+from attnspec.reference.codebook.words import intervals
 
 #: Variants about rows without an allowed key. These rows are not compared in such a dialect.
 _OF_EMPTY_ROWS = ("MASK-6", "SOFT-7")

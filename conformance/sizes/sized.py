@@ -19,8 +19,6 @@ from attnspec.operations.gradients import primal
 OUTPUTS = ("output", "lse")
 #: The chapter of such a case, which has no rules of its own.
 CHAPTER = "sizes"
-#: How the names of groups of such cases begin. A group of the suite may begin with the word.
-GROUPS = f"{CHAPTER}: "
 #: The sizes above which kernels take other paths, and those that they divide into.
 _TILES = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 _EDGES = {

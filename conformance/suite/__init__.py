@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -12,7 +11,6 @@ from attnspec.backends.constraints import ANY, Constraints
 from attnspec.case_json import read_cases
 from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.sizes.sized import CHAPTER as SIZES
-from attnspec.conformance.sizes.sized import Sized
 from attnspec.conformance.suite.group import FITTED, Chapter, Group, Item
 from attnspec.dtypes import DTYPES
 
@@ -43,14 +41,18 @@ QUICK_DTYPE = "float32"
 _FEW = 6
 
 
-@cache
 def groups() -> tuple[Group, ...]:
     """List every group of generated cases, chapter by chapter."""
+    return tuple(group for chapter in CHAPTERS for group in groups_of(chapter))
+
+
+@cache
+def groups_of(chapter: str) -> tuple[Group, ...]:
+    """List the groups of a chapter; empty if there is no such chapter."""
     found: list[Group] = []
-    for chapter in CHAPTERS:
-        for file in FILES[chapter]:
-            module = import_module(f"attnspec.conformance.suite.{file}")
-            found += next(thing for thing in vars(module).values() if isinstance(thing, Chapter))
+    for file in FILES.get(chapter, ()):
+        module = import_module(f"attnspec.conformance.suite.{file}")
+        found += next(thing for thing in vars(module).values() if isinstance(thing, Chapter))
     return tuple(found)
 
 
@@ -120,8 +122,8 @@ def _of_chapter(
         if case.chapter == chapter and _may_be_of(case.id, names):
             found = in_each(case)
             yield from found if not quick or chapter == "numerics" else _in_one_dtype(found)
-    for group in groups():
-        if group.chapter == chapter and _may_be_of(group.id, names):
+    for group in groups_of(chapter):
+        if _may_be_of(group.id, names):
             made = tuple(group.items(seed, constraints))
             yield from _quick_part(made) if quick else made
 
@@ -140,23 +142,6 @@ def _in_one_dtype(found: tuple[Item, ...]) -> tuple[Item, ...]:
 def _may_be_of(beginning: str, names: Collection[str]) -> bool:
     """Whether one of some names may have this beginning. Other groups need not be generated."""
     return not names or any(name.startswith(beginning) for name in names)
-
-
-def matches(item: Item | Sized, text: str) -> bool:
-    """Whether the name of a case, its group or one of its rules contains a text or matches a pattern.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.suite import find, matches
-    >>> case = find("masking-empty-last-float32")
-    >>> matches(case, "empty"), matches(case, "masking-*-float32"), matches(case, "mask-6")
-    (True, True, True)
-    """
-    wanted = text.lower()
-    return any(
-        wanted in name.lower() or fnmatchcase(name.lower(), wanted)
-        for name in (item.name, item.group, *item.rules)
-    )
 
 
 def find(name: str, seed: int | None = None) -> Item:

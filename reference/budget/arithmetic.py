@@ -1,14 +1,28 @@
-"""Profiles of arithmetic, and the unit roundoffs that they have."""
+"""The arithmetic of a call, on which its budget depends besides its arguments."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnspec.dtypes import SHORT, Format
-from attnspec.reference.budget.formats import Accuracy
+
+Accuracy = Literal["full", "cast", "storage"]
+Budget = NDArray[np.floating[Any]]
+
+
+def rounded(value: Budget, error: Budget, storage: Format) -> Budget:
+    """Add the rounding of the result: relative, or half the spacing of the subnormals."""
+    with np.errstate(invalid="ignore"):
+        # Where a value is not finite, results are compared as patterns, not by budget.
+        final = np.maximum(storage.unit * np.abs(value) + storage.unit * error, storage.subnormal / 2)
+        if not np.all(value):
+            final = np.where((value == 0) & (error == 0), 0, final)
+        found = error + final
+        return found if np.isfinite(value).all() else np.where(np.isfinite(value), found, 0)
 
 
 @dataclass(frozen=True)
@@ -126,3 +140,43 @@ class Arithmetic:
     def casts(self) -> bool:
         """Whether intermediate results are rounded to a shorter format."""
         return self.accuracy == "cast" and self.storage.unit > self.work.unit
+
+
+#: The largest part of a denominator that roundings to 0 may take: beyond it the bound is not derived.
+MOST = 0.5
+
+
+def short_weights(profile: Profile, weights: Budget, kept: Budget, value: Budget, output: Budget) -> Budget:
+    """Return what the rounding of weights adds to the error of an output.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.reference.budget.arithmetic import PROFILES
+    >>> from attnspec.reference.budget.arithmetic import short_weights
+    >>> two, value = np.array([[0.5, 0.5]]), np.array([[1.0], [1.0]])
+    >>> found = short_weights(PROFILES["fp8"]["float16"], two, np.ones((1, 2)), value, np.array([[1.0]]))
+    >>> 1 / 16 < float(found[0, 0]) < 1.01 / 16
+    True
+    """
+    keys = kept.shape[-1]
+    there = (weights > 0).sum(axis=-1, keepdims=True)
+    # A weight of 1 is not changed by its rounding, but 1 divided by a rate of keeping is.
+    inexact = (there > 1) | (kept.max(axis=-1, keepdims=True, initial=0.0) > 1)
+    p = weights[..., :keys] * inexact
+    most = weights.max(axis=-1, keepdims=True, initial=0.0)
+    absolute = profile.least * (most / RAISED + 1 / NORMALISED) * (p > 0)  # (*B, Hq, L, S)
+    lost = np.minimum(absolute.sum(axis=-1, keepdims=True), MOST)
+    moved = profile.weights * p + absolute
+    size = (kept * moved) @ np.abs(value)
+    found: Budget = np.maximum(size, spread_of(moved, kept, value, output)) / (1 - lost)
+    return found
+
+
+def spread_of(moved: Budget, kept: Budget, value: Budget, output: Budget) -> Budget:
+    """Sum ``moved[i, j] * |kept[i, j] value[j, c] - output[i, c]|`` over j, one column at a time."""
+    spread = np.empty_like(output)
+    for c in range(value.shape[-1]):
+        distance = np.abs(kept * value[..., None, :, c] - output[..., :, None, c])  # (*B, Hq, L, S)
+        spread[..., c] = (moved * distance).sum(axis=-1)
+    return spread

@@ -1,57 +1,24 @@
 """Error budgets of scores and of attention: the formulas of the chapter `numerics`."""
 
 from collections.abc import Mapping
+from math import e, log2
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec.dtypes import Format
+from attnspec.dtypes import FORMATS, Format
 from attnspec.operations import OPERATIONS
-from attnspec.reference.budget.arithmetic import NORMALISED, RAISED, Arithmetic, Profile
-from attnspec.reference.budget.formats import Budget, rounded
+from attnspec.reference.budget.arithmetic import (
+    Arithmetic,
+    Budget,
+    Profile,
+    rounded,
+    short_weights,
+    spread_of,
+)
 from attnspec.reference.masking import allowed_keys
 from attnspec.reference.softmax import log_sum_exp, softmax
-
-#: The largest part of a denominator that roundings to 0 may take: beyond it the bound is not derived.
-MOST = 0.5
-
-
-def short_weights(profile: Profile, weights: Budget, kept: Budget, value: Budget, output: Budget) -> Budget:
-    """Return what the rounding of weights adds to the error of an output.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.reference.budget.profile import PROFILES
-    >>> from attnspec.reference.budget.attention import short_weights
-    >>> two, value = np.array([[0.5, 0.5]]), np.array([[1.0], [1.0]])
-    >>> found = short_weights(PROFILES["fp8"]["float16"], two, np.ones((1, 2)), value, np.array([[1.0]]))
-    >>> 1 / 16 < float(found[0, 0]) < 1.01 / 16
-    True
-    """
-    keys = kept.shape[-1]
-    there = (weights > 0).sum(axis=-1, keepdims=True)
-    # A weight of 1 is not changed by its rounding, but 1 divided by a rate of keeping is.
-    inexact = (there > 1) | (kept.max(axis=-1, keepdims=True, initial=0.0) > 1)
-    p = weights[..., :keys] * inexact
-    most = weights.max(axis=-1, keepdims=True, initial=0.0)
-    absolute = profile.least * (most / RAISED + 1 / NORMALISED) * (p > 0)  # (*B, Hq, L, S)
-    lost = np.minimum(absolute.sum(axis=-1, keepdims=True), MOST)
-    moved = profile.weights * p + absolute
-    size = (kept * moved) @ np.abs(value)
-    found: Budget = np.maximum(size, spread_of(moved, kept, value, output)) / (1 - lost)
-    return found
-
-
-def spread_of(moved: Budget, kept: Budget, value: Budget, output: Budget) -> Budget:
-    """Sum ``moved[i, j] * |kept[i, j] value[j, c] - output[i, c]|`` over j, one column at a time."""
-    spread = np.empty_like(output)
-    for c in range(value.shape[-1]):
-        distance = np.abs(kept * value[..., None, :, c] - output[..., :, None, c])  # (*B, Hq, L, S)
-        spread[..., c] = (moved * distance).sum(axis=-1)
-    return spread
-
 
 #: Relative error of a library's exponential, logarithm or other such function: two units in the last place.
 EXPONENTIAL = 4
@@ -331,3 +298,45 @@ def _farthest(
         distance = np.abs(kept * value[..., None, :, c] - output[..., :, None, c])  # (*B, Hq, L, S)
         most[..., c] = np.maximum(most[..., c], np.where(allowed, distance, 0).max(axis=-1, initial=0.0))
     return most
+
+
+def overflowing_rows(
+    arguments: Mapping[str, Any], dtype: str, *, capped_bias: bool = False
+) -> NDArray[np.bool_]:
+    """Find the rows of attention in which a computation in a dtype may exceed its largest number.
+
+    Products and their partial sums may, scores before and after scale, bias and conversion to
+    base 2, and sums of exponentials and of their products with the values.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec.reference.budget.attention import overflowing_rows
+    >>> query, key = np.array([[100.0], [1.0]]), np.array([[700.0], [2.0]])
+    >>> arrays = {"query": query, "key": key, "value": key}
+    >>> overflowing_rows(arrays, "float16").tolist(), overflowing_rows(arrays, "float32").tolist()
+    ([True, False], [False, False])
+    """
+    storage = FORMATS[dtype]
+    query, key, value = (_finite(arguments[name]) for name in ("query", "key", "value"))
+    depth = query.shape[-1]
+    size = np.abs(query) @ np.swapaxes(repeat_heads(np.abs(key), query.shape), -1, -2)  # (*B, Hq, L, S)
+    scale, softcap, bias = (arguments.get(name) for name in ("scale", "softcap", "bias"))
+    scaled = size * (1 / np.sqrt(depth) if scale is None else abs(float(scale)))
+    added = np.zeros(()) if bias is None else np.abs(_finite(bias))
+    before = scaled + added if capped_bias else scaled
+    capped = before if softcap is None else np.minimum(before, float(softcap))
+    score = capped if capped_bias else capped + added
+    most = np.maximum(np.maximum(size, before), log2(e) * score) * (1 + (depth + SCALING) * storage.unit)
+    given = {name: arguments[name] for name in MASKING if arguments.get(name) is not None}
+    allowed = allowed_keys(size.shape, **given)
+    keys = allowed.sum(axis=-1)
+    sums = (allowed @ repeat_heads(np.abs(value), size.shape)).max(axis=-1, initial=0.0)
+    largest = np.where(allowed, most, 0).max(axis=-1, initial=0.0)
+    found: NDArray[np.bool_] = np.maximum(largest, np.maximum(keys, sums)) > storage.largest
+    return found
+
+
+def _finite(array: NDArray[Any]) -> NDArray[np.float64]:
+    wide: NDArray[np.float64] = array.astype(np.float64)
+    return np.where(np.isfinite(wide), wide, 0)

@@ -15,7 +15,7 @@ from attnspec.dtypes import FORMATS
 from attnspec.operations import OPERATIONS, Argument
 from attnspec.operations.gradients import primal
 from attnspec.reference.alibi import alibi_bias
-from attnspec.reference.budget.arithmetic import PLAIN, PROFILES, Arithmetic
+from attnspec.reference.budget.arithmetic import PLAIN, PROFILES, Accuracy, Arithmetic, Budget, rounded
 from attnspec.reference.budget.attention import (
     EXPONENTIAL,
     attention_budget,
@@ -25,11 +25,9 @@ from attnspec.reference.budget.companions import (
     merge_budget,
     merge_gradient_budget,
     multi_head_budget,
-    multi_head_gradient_budget,
     projected_budget,
     self_attention_budget,
 )
-from attnspec.reference.budget.formats import Accuracy, Budget, rounded
 from attnspec.reference.budget.forms import (
     blocks_budget,
     dequantized_budget,
@@ -42,6 +40,7 @@ from attnspec.reference.budget.forms import (
     seeded_gradient_budget,
 )
 from attnspec.reference.budget.gradients import gradient_budget
+from attnspec.reference.budget.gradients_of_companions import multi_head_gradient_budget
 from attnspec.reference.budget.positions import frequencies_budget, rotary_budget, rotary_gradient_budget
 from attnspec.reference.heads import merge_heads, split_heads
 from attnspec.reference.sparsity import as_attention

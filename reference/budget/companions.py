@@ -1,13 +1,12 @@
-"""The budgets of companions: merging, projection, multi-head attention and its gradients."""
+"""Error budgets of projections, multi-head attention and the merging of partial results."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from attnspec.dtypes import FORMATS
 from attnspec.operations import OPERATIONS
-from attnspec.reference.budget.arithmetic import Arithmetic
+from attnspec.reference.budget.arithmetic import Arithmetic, Budget, rounded
 from attnspec.reference.budget.attention import (
     EXPONENTIAL,
     LOGARITHM,
@@ -15,9 +14,80 @@ from attnspec.reference.budget.attention import (
     SHIFTING,
     attention_budget,
 )
-from attnspec.reference.budget.formats import Budget, rounded
-from attnspec.reference.budget.gradients import CONVERTING, DIFFERENCE, DIVIDING, LARGEST, gradient_budget
+from attnspec.reference.budget.gradients import CONVERTING, DIFFERENCE, DIVIDING, LARGEST
 from attnspec.reference.heads import merge_heads, split_heads
+
+
+def projected_budget(
+    tokens: Budget, weight: Budget, bias: Budget | None, given: Mapping[str, Any], arithmetic: Arithmetic
+) -> tuple[Budget, Budget]:
+    """Return the projection, and its error before it is rounded."""
+    columns = given.get("convention", "row") == "column"
+    left, right = (weight, tokens) if columns else (tokens, weight)
+    value, size = left @ right, np.abs(left) @ np.abs(right)
+    work, profile = arithmetic.work, arithmetic.profile
+    depth = left.shape[-1]
+    relative = profile.summing(depth, work.unit) + profile.product
+    if bias is not None:
+        added = bias[:, None] if columns else bias
+        value, size, relative = value + added, size + np.abs(added), relative + work.unit
+    return value, relative * size + (depth + 1) * work.normal * (size > 0)
+
+
+def projections(
+    given: Mapping[str, Any], arithmetic: Arithmetic, heads: Mapping[str, int | None]
+) -> tuple[tuple[Budget, Budget, Budget], tuple[Budget, Budget, Budget]]:
+    """Project to queries, keys and values, split into heads if there are any, and return their errors."""
+    values, errors = [], []
+    for name in ("query", "key", "value"):
+        source = given["tokens"] if name == "query" else given.get("memory", given["tokens"])
+        value, error = projected_budget(
+            source, given[f"{name}_weight"], given.get(f"{name}_bias"), given, arithmetic
+        )
+        # A projection may be stored, and so rounded, in the storage dtype.
+        pair = [value, rounded(value, error, arithmetic.storage)]
+        if given.get("convention", "row") == "column":
+            pair = [np.swapaxes(array, -1, -2) for array in pair]
+        count = heads.get(name)
+        if count is not None:
+            pair = [split_heads(array, heads=count) for array in pair]
+        values.append(pair[0])
+        errors.append(pair[1])
+    return (values[0], values[1], values[2]), (errors[0], errors[1], errors[2])
+
+
+def self_attention_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+    """Return the budget of the output of self-attention."""
+    # An explicit axis of one head lets tokens have batch axes.
+    values, errors = projections(given, arithmetic, {"query": 1, "key": 1, "value": 1})
+    mask = given.get("mask")
+    if mask is not None and np.ndim(mask) > 2:
+        given = {**given, "mask": np.asarray(mask)[..., None, :, :]}
+    output = attention_budget(values, given, arithmetic, errors)["output"][..., 0, :, :]
+    columns = given.get("convention", "row") == "column"
+    return {"output": np.swapaxes(output, -1, -2) if columns else output}
+
+
+#: The options that multi-head attention passes on to attention.
+PASSED_ON = tuple(
+    name for name in OPERATIONS["multi_head_attention"].options if name in OPERATIONS["attention"].options
+)
+
+
+def multi_head_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+    """Return the budget of the output of multi-head attention."""
+    from attnspec.reference.attention import attention
+
+    count = given["heads"]
+    key_count = given.get("key_heads") or count
+    values, errors = projections(given, arithmetic, {"query": count, "key": key_count, "value": key_count})
+    attended = attention_budget(values, given, arithmetic, errors)["output"]
+    options = {name: given[name] for name in PASSED_ON if name in given}
+    output = merge_heads(attention(*values, **options))  # (*B, L, heads * Dv)
+    weight = given["output_weight"]
+    value, error = projected_budget(output, weight, given.get("output_bias"), {}, arithmetic)
+    error = error + merge_heads(attended) @ np.abs(weight)
+    return {"output": rounded(value, error, arithmetic.storage)}
 
 
 def merge_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
@@ -125,171 +195,3 @@ def _shares(lses: Budget) -> tuple[Budget, Budget]:
     total = rates.sum(axis=0)
     some = np.where(total == 0, 1, total)
     return rates / some, shift + np.log(some)
-
-
-def projected_budget(
-    tokens: Budget, weight: Budget, bias: Budget | None, given: Mapping[str, Any], arithmetic: Arithmetic
-) -> tuple[Budget, Budget]:
-    """Return the projection, and its error before it is rounded."""
-    columns = given.get("convention", "row") == "column"
-    left, right = (weight, tokens) if columns else (tokens, weight)
-    value, size = left @ right, np.abs(left) @ np.abs(right)
-    work, profile = arithmetic.work, arithmetic.profile
-    depth = left.shape[-1]
-    relative = profile.summing(depth, work.unit) + profile.product
-    if bias is not None:
-        added = bias[:, None] if columns else bias
-        value, size, relative = value + added, size + np.abs(added), relative + work.unit
-    return value, relative * size + (depth + 1) * work.normal * (size > 0)
-
-
-def projections(
-    given: Mapping[str, Any], arithmetic: Arithmetic, heads: Mapping[str, int | None]
-) -> tuple[tuple[Budget, Budget, Budget], tuple[Budget, Budget, Budget]]:
-    """Project to queries, keys and values, split into heads if there are any, and return their errors."""
-    values, errors = [], []
-    for name in ("query", "key", "value"):
-        source = given["tokens"] if name == "query" else given.get("memory", given["tokens"])
-        value, error = projected_budget(
-            source, given[f"{name}_weight"], given.get(f"{name}_bias"), given, arithmetic
-        )
-        # A projection may be stored, and so rounded, in the storage dtype.
-        pair = [value, rounded(value, error, arithmetic.storage)]
-        if given.get("convention", "row") == "column":
-            pair = [np.swapaxes(array, -1, -2) for array in pair]
-        count = heads.get(name)
-        if count is not None:
-            pair = [split_heads(array, heads=count) for array in pair]
-        values.append(pair[0])
-        errors.append(pair[1])
-    return (values[0], values[1], values[2]), (errors[0], errors[1], errors[2])
-
-
-def self_attention_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
-    """Return the budget of the output of self-attention."""
-    # An explicit axis of one head lets tokens have batch axes.
-    values, errors = projections(given, arithmetic, {"query": 1, "key": 1, "value": 1})
-    mask = given.get("mask")
-    if mask is not None and np.ndim(mask) > 2:
-        given = {**given, "mask": np.asarray(mask)[..., None, :, :]}
-    output = attention_budget(values, given, arithmetic, errors)["output"][..., 0, :, :]
-    columns = given.get("convention", "row") == "column"
-    return {"output": np.swapaxes(output, -1, -2) if columns else output}
-
-
-#: The options that multi-head attention passes on to attention.
-PASSED_ON = tuple(
-    name for name in OPERATIONS["multi_head_attention"].options if name in OPERATIONS["attention"].options
-)
-
-
-def multi_head_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
-    """Return the budget of the output of multi-head attention."""
-    from attnspec.reference.attention import attention
-
-    count = given["heads"]
-    key_count = given.get("key_heads") or count
-    values, errors = projections(given, arithmetic, {"query": count, "key": key_count, "value": key_count})
-    attended = attention_budget(values, given, arithmetic, errors)["output"]
-    options = {name: given[name] for name in PASSED_ON if name in given}
-    output = merge_heads(attention(*values, **options))  # (*B, L, heads * Dv)
-    weight = given["output_weight"]
-    value, error = projected_budget(output, weight, given.get("output_bias"), {}, arithmetic)
-    error = error + merge_heads(attended) @ np.abs(weight)
-    return {"output": rounded(value, error, arithmetic.storage)}
-
-
-#: A number and its error, element by element.
-_Pair = tuple[Budget, Budget]
-_NAMES = ("query", "key", "value")
-
-
-def multi_head_gradient_budget(
-    given: Mapping[str, Any], dtypes: Mapping[str, str], arithmetic: Arithmetic
-) -> dict[str, Budget]:
-    """Return the budgets of the gradients of tokens, weights, memory and biases, in the row convention.
-
-    The gradients of attention inherit the errors of the projections of queries, keys, values and the
-    cotangent. Each of these, and each product of the backward pass, may be stored, and so rounded, in the
-    storage dtype.
-    """
-    from attnspec.reference.attention import attention
-    from attnspec.reference.gradients import attention_vjp
-
-    count = given["heads"]
-    key_count = given.get("key_heads") or count
-    heads = {"query": count, "key": key_count, "value": key_count}
-    values, errors = projections(given, arithmetic, heads)
-    g = given["d_output"]
-    weight = given["output_weight"]
-    back, back_error = projected_budget(g, weight.T, None, {}, arithmetic)
-    cotangent, cotangent_error = (
-        split_heads(x, heads=count) for x in (back, rounded(back, back_error, arithmetic.storage))
-    )
-    options = {name: given[name] for name in PASSED_ON if name in given}
-    call = {**dict(zip(_NAMES, values, strict=True)), "d_output": cotangent, **options}
-    call |= {name: given[name] for name in ("uniform_rows", "capped_bias", "capped_infinity")}
-    budgets = gradient_budget(call, {}, arithmetic, (*errors, cotangent_error))
-    exact = attention_vjp(*values, cotangent, **options)
-    ds = {
-        name: (merge_heads(value), merge_heads(budgets[f"d_{name}"]))
-        for name, value in zip(_NAMES, exact, strict=True)
-    }
-    ds["output"] = g, np.zeros(g.shape)
-    merged = merge_heads(attention(*values, **options))
-    merged_error = merge_heads(attention_budget(values, call, arithmetic, errors)["output"])
-
-    tokens, source = given["tokens"], given.get("memory", given["tokens"])
-    inputs: dict[str, _Pair] = {
-        "query": (tokens, np.zeros(tokens.shape)),
-        "key": (source, np.zeros(source.shape)),
-        "value": (source, np.zeros(source.shape)),
-        "output": (merged, merged_error),
-    }
-    found: dict[str, _Pair] = {}
-    for name, d in ds.items():
-        found[f"{name}_weight"] = _product(_turned(_rows(inputs[name])), _rows(d), arithmetic)
-        ones = np.ones((1, _rows(d)[0].shape[0]))
-        shift = _product((ones, np.zeros(ones.shape)), _rows(d), arithmetic)
-        found[f"{name}_bias"] = shift[0][0], shift[1][0]
-    parts = []
-    for name in _NAMES:
-        matrix = given[f"{name}_weight"].T
-        part = _product(ds[name], (matrix, np.zeros(matrix.shape)), arithmetic)
-        parts.append((part[0], rounded(*part, arithmetic.storage)))
-    if "memory" in given:
-        found["tokens"], found["memory"] = parts[0], _summed(parts[1:], arithmetic)
-    else:
-        found["tokens"] = _summed(parts, arithmetic)
-    return {
-        f"d_{name}": rounded(*found[name], FORMATS[dtypes[name]])
-        for name in found
-        if given.get(name) is not None
-    }
-
-
-def _rows(pair: _Pair) -> _Pair:
-    """Concatenate the positions of all batch entries."""
-    width = pair[0].shape[-1]
-    return pair[0].reshape(-1, width), pair[1].reshape(-1, width)
-
-
-def _turned(pair: _Pair) -> _Pair:
-    return pair[0].T, pair[1].T
-
-
-def _product(left: _Pair, right: _Pair, arithmetic: Arithmetic) -> _Pair:
-    """Multiply two matrices with errors."""
-    work, profile, depth = arithmetic.work, arithmetic.profile, left[0].shape[-1]
-    size = (np.abs(left[0]) + left[1]) @ (np.abs(right[0]) + right[1])
-    error = left[1] @ (np.abs(right[0]) + right[1]) + np.abs(left[0]) @ right[1]
-    error = error + (profile.summing(depth, work.unit) + profile.product) * size
-    return left[0] @ right[0], error + (depth + 1) * work.normal * (size > 0)
-
-
-def _summed(parts: list[_Pair], arithmetic: Arithmetic) -> _Pair:
-    """Add up gradients. Each sum of two is stored."""
-    value = sum((one[0] for one in parts), np.zeros(()))
-    size = sum((np.abs(one[0]) + one[1] for one in parts), np.zeros(()))
-    error = sum((one[1] for one in parts), np.zeros(()))
-    return value, error + (len(parts) - 1) * arithmetic.storage.unit * size

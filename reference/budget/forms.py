@@ -1,4 +1,4 @@
-"""The budgets of the forms of attention: over codes, latent, packed, paged, and with dropout by a seed."""
+"""Error budgets of the forms of attention: those of attention over the arrays that a form stands for."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,15 +8,82 @@ import array_api_compat.numpy as xp
 import numpy as np
 from numpy.typing import NDArray
 
+from attnspec.dtypes import Format
 from attnspec.operations import OPERATIONS
-from attnspec.reference.budget.arithmetic import Arithmetic, with_short_weights
+from attnspec.reference.budget.arithmetic import Arithmetic, Budget, rounded, with_short_weights
 from attnspec.reference.budget.attention import attention_budget
 from attnspec.reference.budget.companions import projected_budget
-from attnspec.reference.budget.formats import Budget, Format, rounded
 from attnspec.reference.budget.gradients import gradient_budget
 from attnspec.reference.call import Call, Steps
 from attnspec.reference.masking import allowed_keys
 from attnspec.reference.quantization import dequantize, dequantize_blocks
+
+_MASKING = ("is_causal", "window")
+_FORM = ("query_starts", "key_starts", "query_offset")
+
+
+def packed_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+    """Return the budgets of output and lse. Rows of no sequence are 0 and minus infinity, without error."""
+    found = attention_budget(
+        (given["query"], given["key"], given["value"]), _within_sequences(given), arithmetic
+    )
+    inside = _rows(given)
+    return {
+        "output": np.where(inside[:, None], found["output"], 0),
+        "lse": np.where(inside, found["lse"], 0),
+    }
+
+
+def packed_gradient_budget(
+    given: Mapping[str, Any], dtypes: Mapping[str, str], arithmetic: Arithmetic
+) -> dict[str, Budget]:
+    """Return the budgets of the gradients."""
+    inside = _rows(given)
+    plain = _within_sequences(given) | {"d_output": np.where(inside[:, None], given["d_output"], 0)}
+    if "d_lse" in given:
+        plain["d_lse"] = np.where(inside, given["d_lse"], 0)
+    return gradient_budget(plain, dtypes, arithmetic)
+
+
+def _within_sequences(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Rewrite a call as one of attention: the pairs of a sequence are those that a mask allows."""
+    queries, keys = given["query"].shape[-2], given["key"].shape[-2]
+    allowed, own = np.zeros((queries, keys), bool), np.zeros((queries, keys), bool)
+    masking = {name: given[name] for name in _MASKING if name in given}
+    starts, ends = (given[f"{of}_starts"].tolist() for of in ("query", "key"))
+    count = len(starts) - 1
+    offsets = np.broadcast_to(given.get("query_offset", 0), (count,)).tolist()
+    for g in range(count):
+        block = slice(starts[g], starts[g + 1]), slice(ends[g], ends[g + 1])
+        shape = allowed[block].shape
+        allowed[block] = allowed_keys(shape, query_offset=offsets[g], **masking)
+        own[block] = True
+    plain = {name: thing for name, thing in given.items() if name not in (*_MASKING, *_FORM)}
+    # In the variant `uniform`, a row is the mean over the keys of its sequence.
+    return {**plain, "mask": allowed, "uniform_rows": np.any(given["uniform_rows"]) & own}
+
+
+def _rows(given: Mapping[str, Any]) -> NDArray[np.bool_]:
+    """Whether each row of queries belongs to a sequence, ``(L,)``."""
+    rows: NDArray[np.bool_] = np.arange(given["query"].shape[-2]) < given["query_starts"][-1]
+    return rows
+
+
+_NAMES = {"key_pages": "key", "value_pages": "value"}
+
+
+def paged_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
+    """Return the budgets of output and lse."""
+    from attnspec.reference.paging import as_attention
+
+    whole = {name: one.default for name, one in OPERATIONS["paged_attention"].arguments.items()} | dict(given)
+    renamed = {_NAMES.get(name, name): thing for name, thing in whole.items()}
+    plain = as_attention(Call(Steps(), xp, np.dtype(np.float64)), renamed)
+    asked = {name: thing for name, thing in plain.items() if thing is not None}
+    words = {name: given[name] for name in ("uniform_rows", "capped_bias")}
+    found = attention_budget((plain["query"], plain["key"], plain["value"]), {**asked, **words}, arithmetic)
+    return {name: found[name] for name in ("output", "lse")}
+
 
 #: Roundings of a decoded number: its product with the scale, and the scale where it is multiplied by another.
 DECODING = 2
@@ -131,74 +198,9 @@ def _absorbed(given: Mapping[str, Any], arithmetic: Arithmetic) -> Mapping[str, 
     return {"output": rounded(value, error, arithmetic.storage), "lse": found["lse"]}
 
 
-_MASKING = ("is_causal", "window")
-_FORM = ("query_starts", "key_starts", "query_offset")
-
-
-def packed_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
-    """Return the budgets of output and lse. Rows of no sequence are 0 and minus infinity, without error."""
-    found = attention_budget((given["query"], given["key"], given["value"]), _plain(given), arithmetic)
-    inside = _rows(given)
-    return {
-        "output": np.where(inside[:, None], found["output"], 0),
-        "lse": np.where(inside, found["lse"], 0),
-    }
-
-
-def packed_gradient_budget(
-    given: Mapping[str, Any], dtypes: Mapping[str, str], arithmetic: Arithmetic
-) -> dict[str, Budget]:
-    """Return the budgets of the gradients."""
-    inside = _rows(given)
-    plain = _plain(given) | {"d_output": np.where(inside[:, None], given["d_output"], 0)}
-    if "d_lse" in given:
-        plain["d_lse"] = np.where(inside, given["d_lse"], 0)
-    return gradient_budget(plain, dtypes, arithmetic)
-
-
-def _plain(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Rewrite a call as one of attention: the pairs of a sequence are those that a mask allows."""
-    queries, keys = given["query"].shape[-2], given["key"].shape[-2]
-    allowed, own = np.zeros((queries, keys), bool), np.zeros((queries, keys), bool)
-    masking = {name: given[name] for name in _MASKING if name in given}
-    starts, ends = (given[f"{of}_starts"].tolist() for of in ("query", "key"))
-    count = len(starts) - 1
-    offsets = np.broadcast_to(given.get("query_offset", 0), (count,)).tolist()
-    for g in range(count):
-        block = slice(starts[g], starts[g + 1]), slice(ends[g], ends[g + 1])
-        shape = allowed[block].shape
-        allowed[block] = allowed_keys(shape, query_offset=offsets[g], **masking)
-        own[block] = True
-    plain = {name: thing for name, thing in given.items() if name not in (*_MASKING, *_FORM)}
-    # In the variant `uniform`, a row is the mean over the keys of its sequence.
-    return {**plain, "mask": allowed, "uniform_rows": np.any(given["uniform_rows"]) & own}
-
-
-def _rows(given: Mapping[str, Any]) -> NDArray[np.bool_]:
-    """Whether each row of queries belongs to a sequence, ``(L,)``."""
-    rows: NDArray[np.bool_] = np.arange(given["query"].shape[-2]) < given["query_starts"][-1]
-    return rows
-
-
-_NAMES = {"key_pages": "key", "value_pages": "value"}
-
-
-def paged_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
-    """Return the budgets of output and lse."""
-    from attnspec.reference.paging import as_attention
-
-    whole = {name: one.default for name, one in OPERATIONS["paged_attention"].arguments.items()} | dict(given)
-    renamed = {_NAMES.get(name, name): thing for name, thing in whole.items()}
-    plain = as_attention(Call(Steps(), xp, np.dtype(np.float64)), renamed)
-    asked = {name: thing for name, thing in plain.items() if thing is not None}
-    words = {name: given[name] for name in ("uniform_rows", "capped_bias")}
-    found = attention_budget((plain["query"], plain["key"], plain["value"]), {**asked, **words}, arithmetic)
-    return {name: found[name] for name in ("output", "lse")}
-
-
 def seeded_budget(given: Mapping[str, Any], arithmetic: Arithmetic) -> dict[str, Budget]:
     """Return the budgets of output and lse."""
-    found = attention_budget((given["query"], given["key"], given["value"]), _without_seed(given), arithmetic)
+    found = attention_budget((given["query"], given["key"], given["value"]), _with_mask(given), arithmetic)
     return {name: found[name] for name in ("output", "lse")}
 
 
@@ -206,10 +208,10 @@ def seeded_gradient_budget(
     given: Mapping[str, Any], dtypes: Mapping[str, str], arithmetic: Arithmetic
 ) -> dict[str, Budget]:
     """Return the budgets of the gradients."""
-    return gradient_budget(_without_seed(given), dtypes, arithmetic)
+    return gradient_budget(_with_mask(given), dtypes, arithmetic)
 
 
-def _without_seed(given: Mapping[str, Any]) -> dict[str, Any]:
+def _with_mask(given: Mapping[str, Any]) -> dict[str, Any]:
     """Rewrite a call as one of attention: at a probability of 1 nothing is kept, below it everything."""
     plain = {name: thing for name, thing in given.items() if name not in ("dropout_p", "seed")}
     return plain | {"dropout_mask": np.full((1, 1), given["dropout_p"] < 1)}

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.dtypes import FORMATS
-from attnspec.reference.budget.arithmetic import Arithmetic
+from attnspec.reference.budget.arithmetic import Arithmetic, Budget, rounded
 from attnspec.reference.budget.attention import (
     APPROXIMATE,
     CAPPING,
@@ -22,7 +22,6 @@ from attnspec.reference.budget.attention import (
     repeat_heads,
     scores_and_errors,
 )
-from attnspec.reference.budget.formats import Budget, rounded
 from attnspec.reference.softmax import log_sum_exp, softmax
 
 #: Roundings of an exponent at the size of the lse, if score and lse are converted to base 2 one by one.

@@ -16,17 +16,15 @@ from numpy.typing import NDArray
 
 from attnspec.dtypes import FORMATS
 from attnspec.formula import Formula
-from attnspec.reference.budget.arithmetic import PLAIN, PROFILES, Arithmetic
+from attnspec.reference.budget.arithmetic import PLAIN, PROFILES, Accuracy, Arithmetic, Budget, rounded
 from attnspec.reference.budget.attention import scores_and_errors
-from attnspec.reference.budget.formats import Accuracy, Budget, rounded
 from attnspec.reference.budget.gradients import slope_and_error
-from attnspec.reference.codebook import gradient_budget as budgets
+from attnspec.reference.codebook import budget as budgets
+from attnspec.reference.codebook.budget import Rows, Slopes
 from attnspec.reference.codebook.exponentials import Numbers, table
-from attnspec.reference.codebook.gradient_budget import Rows, Slopes
-from attnspec.reference.codebook.intervals import intervals, intervals_of_keys
 from attnspec.reference.codebook.rows import tasks as forward_tasks
 from attnspec.reference.codebook.sums import TILE
-from attnspec.reference.codebook.words import Sources, Targets, by_word
+from attnspec.reference.codebook.words import Sources, Targets, by_word, intervals, intervals_of_keys
 
 #: The options that the sums do not allow.
 PAIRED = ("mask", "bias", "dropout_mask", "dropout_rate")

@@ -11,14 +11,12 @@ from numpy.typing import NDArray
 
 from attnspec.dtypes import FORMATS
 from attnspec.formula import Formula
-from attnspec.reference.budget.arithmetic import PLAIN, PROFILES, Arithmetic
+from attnspec.reference.budget.arithmetic import PLAIN, PROFILES, Accuracy, Arithmetic, Budget
 from attnspec.reference.budget.attention import scores_and_errors
-from attnspec.reference.budget.formats import Accuracy, Budget
 from attnspec.reference.codebook.budget import Moments, Terms, budgets_of_rows
 from attnspec.reference.codebook.exponentials import Numbers, Split, Table, table
-from attnspec.reference.codebook.intervals import intervals
-from attnspec.reference.codebook.quotient import quotient
-from attnspec.reference.codebook.sums import TILE, Keys, Rows, Sums, keys_of, over, sizes_of
+from attnspec.reference.codebook.sums import TILE, Keys, Rows, Sums, keys_of, over, quotient, sizes_of
+from attnspec.reference.codebook.words import intervals
 
 #: The most rows of a block, and the most pairs of a row and a key.
 _ROWS, _PAIRS = 1024, 2**20

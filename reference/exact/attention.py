@@ -11,15 +11,16 @@ from attnspec.dtypes import FORMATS
 from attnspec.reference.exact.balls import OracleError, Settled, settle
 from attnspec.reference.exact.head import (
     Head,
+    allowed_pairs,
     exact_lse,
     exact_mean,
     key_head,
     matrix,
+    past_the_length,
     rational,
     scale_of,
     weights_and_lse,
 )
-from attnspec.reference.exact.masking import allowed_pairs, past_the_length
 from attnspec.reference.exact.non_finite import Special, clean, special_of
 
 

@@ -9,8 +9,7 @@ import numpy as np
 from flint import arb, arb_mat, fmpq, fmpq_mat
 
 from attnspec.reference.exact.attention import head_of
-from attnspec.reference.exact.head import Head, key_head, matrix, rational
-from attnspec.reference.exact.masking import allowed_pairs
+from attnspec.reference.exact.head import Head, allowed_pairs, key_head, matrix, rational
 from attnspec.reference.exact.quotients import ONE, SINK, Row, Term, row_of, slope_symbol
 
 Index = tuple[int, ...]

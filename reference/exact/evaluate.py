@@ -19,6 +19,8 @@ from attnspec.reference.exact.attention import attend, evaluate_attention, evalu
 from attnspec.reference.exact.balls import OracleError, Settled, nearest, settle
 from attnspec.reference.exact.companions import COMPANIONS, Evaluate, block, projected
 from attnspec.reference.exact.forms import (
+    dequantize,
+    dequantize_blocks,
     evaluate_latent,
     evaluate_packed,
     evaluate_packed_gradients,
@@ -27,6 +29,7 @@ from attnspec.reference.exact.forms import (
     evaluate_seeded_gradients,
     evaluate_sparse,
     evaluate_sparse_gradients,
+    quantized_attention,
 )
 from attnspec.reference.exact.gradients import evaluate_gradients
 from attnspec.reference.exact.gradients_of_companions import (
@@ -34,7 +37,6 @@ from attnspec.reference.exact.gradients_of_companions import (
     evaluate_multi_head_gradients,
 )
 from attnspec.reference.exact.head import Head, exact_mean, matrix, rational, weights_and_lse
-from attnspec.reference.exact.quantization import dequantize, dequantize_blocks, quantized_attention
 
 #: The variants whose values the oracle computes.
 VARIANTS = (

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.reference.exact.balls import OracleError
-from attnspec.reference.exact.head import key_head
-from attnspec.reference.exact.masking import allowed_pairs
+from attnspec.reference.exact.head import allowed_pairs, key_head
 
 
 @dataclass(frozen=True)

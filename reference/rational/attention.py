@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.dialect import of_routes
-from attnspec.reference.rational.masking import of_head, sources
 from attnspec.reference.rational.numbers import Matrix, exact, rounded
-from attnspec.reference.rational.scores import Key, Scores, head_scores
+from attnspec.reference.rational.scores import Key, Scores, head_scores, of_head, sources
 from attnspec.reference.rational.softmax import Kept, Row, attend
 
 Arguments = Mapping[str, Any]

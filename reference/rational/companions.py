@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.reference.rational.attention import Arguments, Dialect, Index, head, indices
-from attnspec.reference.rational.masking import of_entry
 from attnspec.reference.rational.numbers import Matrix, Number, combined, dot, exact, quotient, rounded, sign
-from attnspec.reference.rational.scores import Key, Scale, Scores
+from attnspec.reference.rational.scores import Key, Scale, Scores, of_entry
 from attnspec.reference.rational.softmax import Kept, attend
 
 Arrays = dict[str, NDArray[np.float64]]

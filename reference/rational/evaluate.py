@@ -24,16 +24,18 @@ from attnspec.reference.rational.companions import (
     self_attention,
     split_heads,
 )
-from attnspec.reference.rational.dialect import checked
 from attnspec.reference.rational.forms import (
     block_sparse_attention,
     block_sparse_attention_vjp,
+    dequantize,
+    dequantize_blocks,
     latent_attention,
     listed_attention,
     listed_attention_vjp,
     packed_attention,
     packed_attention_vjp,
     paged_attention,
+    quantized_attention,
     seeded_dropout_attention,
     seeded_dropout_attention_vjp,
 )
@@ -44,7 +46,7 @@ from attnspec.reference.rational.gradients_of_companions import (
     rotary_vjp,
 )
 from attnspec.reference.rational.positions import alibi_bias, rotary, rotary_frequencies
-from attnspec.reference.rational.quantization import dequantize, dequantize_blocks, quantized_attention
+from attnspec.reference.rational.scores import checked
 
 #: The number of digits. Exponents are unbounded for practical purposes.
 _CONTEXT = Context(prec=60, Emin=-(10**15), Emax=10**15)

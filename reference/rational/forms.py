@@ -1,10 +1,12 @@
-"""The forms of attention for the second oracle: packed, paged, sparse, latent, and with dropout by a seed."""
+"""The forms of attention for the second oracle: packed, paged, sparse, latent, of codes, dropout by seed."""
 
 import itertools
 import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,8 +14,8 @@ from numpy.typing import NDArray
 
 from attnspec.reference.rational.attention import attention, head, indices
 from attnspec.reference.rational.gradients import attention_vjp, heads_of, of_gradients, run
-from attnspec.reference.rational.masking import of_entry
 from attnspec.reference.rational.numbers import Matrix, combined, dot, exact, rounded
+from attnspec.reference.rational.scores import of_entry
 from attnspec.reference.rational.tape import Head
 
 Arguments = Mapping[str, Any]
@@ -65,9 +67,9 @@ def packed_attention_vjp(arguments: Arguments, dialect: Dialect) -> Arrays:
         shape = (cut["query"].shape[0], len(one.rows), len(one.keys))
         # The numbers of the whole row that the numbers of the sequence are.
         placed = one.of(numbers)
-        for sequence_head in heads_of(own, cut, shown, shape):
-            places = {name: placed[name].ravel()[its] for name, its in sequence_head.places.items()}
-            heads.append(replace(sequence_head, places=places))
+        for each in heads_of(own, cut, shown, shape):
+            places = {name: placed[name].ravel()[its] for name, its in each.places.items()}
+            heads.append(replace(each, places=places))
     return run(arguments, shown, arrays, heads)
 
 
@@ -94,7 +96,7 @@ def _within(dialect: Dialect) -> dict[str, str]:
     return {rule: variant for rule, variant in dialect.items() if rule not in ("PACK-5", "MASK-3")}
 
 
-_PAGED_OPTIONS = ("scale", "softcap", "is_causal", "window", "sinks")
+_OPTIONS = ("scale", "softcap", "is_causal", "window", "sinks")
 
 
 def paged_attention(arguments: Arguments, dialect: Mapping[str, str]) -> Arrays:
@@ -126,7 +128,7 @@ def paged_attention(arguments: Arguments, dialect: Mapping[str, str]) -> Arrays:
                     entry
                 ]
             rows[:, :padding] = 0
-    plain |= {name: arguments[name] for name in _PAGED_OPTIONS if arguments.get(name) is not None}
+    plain |= {name: arguments[name] for name in _OPTIONS if arguments.get(name) is not None}
     offset: Any = offsets if batch else int(offsets)
     shown = {rule: variant for rule, variant in dialect.items() if rule != "MASK-3"}
     found = attention({**plain, "mask": mask, "query_offset": offset}, shown)
@@ -214,8 +216,8 @@ def _pairs_of_lists(arguments: Arguments) -> Iterator[Index]:
             yield (i, int(j))
             continue
         group = outer[-1] // key_outer[-1]
-        for query_head in range(place[-1] * group, (place[-1] + 1) * group):
-            yield (*place[:-1], query_head, i, int(j))
+        for h in range(place[-1] * group, (place[-1] + 1) * group):
+            yield (*place[:-1], h, i, int(j))
 
 
 def latent_attention(arguments: Arguments, dialect: Mapping[str, str]) -> dict[str, NDArray[np.float64]]:
@@ -225,7 +227,7 @@ def latent_attention(arguments: Arguments, dialect: Mapping[str, str]) -> dict[s
     shape = (*query.shape[:-1], latent.shape[-2])
     result = {"output": np.zeros((*query.shape[:-1], weight.shape[-1])), "lse": np.zeros(shape[:-1])}
     depth = query.shape[-1] + rotary.shape[-1]
-    given = {name: thing for name, thing in arguments.items() if name in _LATENT_OPTIONS}
+    given = {name: thing for name, thing in arguments.items() if name in _OPTIONS_LATENT}
     for index in indices(shape):
         *batch, h = index
         shared = exact(latent[tuple(batch)])
@@ -244,7 +246,7 @@ def latent_attention(arguments: Arguments, dialect: Mapping[str, str]) -> dict[s
     return result
 
 
-_LATENT_OPTIONS = ("scale", "softcap", "mask", "is_causal", "query_offset", "window", "key_lengths", "sinks")
+_OPTIONS_LATENT = ("scale", "softcap", "mask", "is_causal", "query_offset", "window", "key_lengths", "sinks")
 
 
 def _product(left: Matrix, right: Matrix) -> Matrix:
@@ -284,3 +286,85 @@ def _without_chance(arguments: Arguments) -> dict[str, Any]:
     pairs = (np.shape(call["query"])[-2], np.shape(call["key"])[-2])
     call["dropout_mask"] = np.full(pairs, chance < 1)
     return call
+
+
+#: The smallest positive number, how many numbers lie between two powers of 2, and how many codes are numbers.
+_LADDERS = {"e4m3fn": (Fraction(1, 512), 8, 127), "e5m2": (Fraction(1, 65536), 4, 124)}
+
+
+@cache
+def _ladder(encoding: str) -> tuple[Any, ...]:
+    """List the numbers of the codes from 0 to 255, as fractions where they are finite and not 0."""
+    step, count, finite = _LADDERS[encoding]
+    numbers: list[Any] = [Fraction(0)]
+    while len(numbers) < finite:
+        if len(numbers) > 2 * count and len(numbers) % count == 1:
+            step *= 2
+        numbers.append(numbers[-1] + step)
+    numbers += [math.inf] * (encoding == "e5m2")
+    numbers += [math.nan] * (128 - len(numbers))
+    return (*numbers, *(-number for number in numbers))
+
+
+def _all(arguments: Arguments, of: str) -> NDArray[Any]:
+    """Decode every code into a fraction or a float."""
+    codes = np.asarray(arguments[f"{of}codes"])
+    encoding = arguments.get("encoding") or "int8"
+    numbers = np.empty(codes.shape, dtype=object)
+    for place, code in np.ndenumerate(codes):
+        numbers[place] = Fraction(int(code)) if encoding == "int8" else _ladder(encoding)[int(code) & 255]
+    for name, apply in (("zero_points", _less), ("scales", _times)):
+        other = arguments.get(f"{of}{name}")
+        if other is not None:
+            whole = _repeated(np.asarray(other), codes.shape)
+            for place in np.ndindex(*codes.shape):
+                numbers[place] = apply(numbers[place], whole[place])
+    return numbers
+
+
+def _repeated(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    array = array.reshape((1,) * (len(shape) - array.ndim) + array.shape)
+    for axis, size in enumerate(shape):
+        if array.shape[axis] > 1 or size == 0:
+            array = np.repeat(array, size // max(array.shape[axis], 1), axis=axis)
+    return np.broadcast_to(array, shape)
+
+
+def _less(number: Any, other: Any) -> Any:
+    return number - int(other)
+
+
+def _times(number: Any, other: Any) -> Any:
+    scale = float(other)
+    return number * (Fraction(scale) if math.isfinite(scale) and isinstance(number, Fraction) else scale)
+
+
+def _floats(numbers: NDArray[Any]) -> NDArray[np.float64]:
+    values = [rounded(x) if isinstance(x, Fraction) else x for x in numbers.reshape(-1)]
+    return np.array(values, dtype=np.float64).reshape(numbers.shape)
+
+
+def dequantize(arguments: Arguments) -> Arrays:
+    """Decode every code."""
+    return {"dequantized": _floats(_all(arguments, ""))}
+
+
+def dequantize_blocks(arguments: Arguments) -> Arrays:
+    """Unpack every block."""
+    scales, packed = np.asarray(arguments["scales"]), np.asarray(arguments["packed"])
+    found = np.empty((*scales.shape, 32), dtype=object)
+    for place, factor in np.ndenumerate(scales):
+        block = [int(byte) & 255 for byte in packed[place]]
+        if (arguments.get("blocks") or "q8_0") == "q8_0":
+            numbers = [byte - 2 * (byte & 128) for byte in block]
+        else:
+            numbers = [(byte & 15) - 8 for byte in block] + [(byte >> 4) - 8 for byte in block]
+        found[place] = [_times(Fraction(number), factor) for number in numbers]
+    return {"dequantized": _floats(found.reshape(*scales.shape[:-1], -1))}
+
+
+def quantized_attention(arguments: Arguments, dialect: Mapping[str, str]) -> Arrays:
+    """Attend with what is decoded of queries, keys and values."""
+    names = [name for name in ("query", "key", "value") if f"{name}_codes" in arguments]
+    decoded = {name: _floats(_all(arguments, f"{name}_")) for name in names}
+    return attention({**arguments, **decoded}, dialect)

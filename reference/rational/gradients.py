@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.reference.rational.attention import indices, shared_head
-from attnspec.reference.rational.masking import of_head, sources
+from attnspec.reference.rational.scores import of_head, sources
 from attnspec.reference.rational.tape import (
     Head,
     Leaves,

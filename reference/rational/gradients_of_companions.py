@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from attnspec.reference.rational.attention import indices, shared_head
 from attnspec.reference.rational.gradients import CLEAR, DEEPEST, GUARD, of_gradients
-from attnspec.reference.rational.masking import sources
 from attnspec.reference.rational.positions import turn
+from attnspec.reference.rational.scores import sources
 from attnspec.reference.rational.tape import (
     Leaves,
     Node,

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec.reference.rational.masking import of_entry
 from attnspec.reference.rational.numbers import cosine_and_sine, pi
+from attnspec.reference.rational.scores import of_entry
 
 Arguments = Mapping[str, Any]
 

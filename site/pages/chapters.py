@@ -8,7 +8,7 @@ from attnspec import CHAPTERS
 from pages.known import Known
 from pages.links import GUIDES, relinked
 from pages.page import Name, Page, Part
-from pages.words import plain
+from pages.search import plain
 
 #: The pages beside the chapters, in the order of the table of contents.
 BESIDE = (

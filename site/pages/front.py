@@ -5,7 +5,7 @@ from attnspec.backends.names import LIBRARY_NAMES
 from pages.chapters import BESIDE, asked
 from pages.known import Known
 from pages.links import GUIDES
-from pages.page import Name, Page, Part, escaped, filter_of, inline, link, plural, raw, rule_link, table
+from pages.page import Name, Page, Part, page
 
 #: Questions of readers, with the rules that answer them.
 _QUESTIONS = (
@@ -25,10 +25,9 @@ _QUESTIONS = (
 )
 
 
-def front(known: Known, *, results: bool) -> Part:
-    """Return the front page and the page about citing."""
-    head = "---\nhide-toc: true\n---\n\n# attnspec\n"
-    text = "\n".join([head, raw(_body(known, results=results)), *_contents(results=results)])
+def front(known: Known) -> Part:
+    """Return the front page, the page of questions, and the page about citing."""
+    results = bool(known.columns)
     names = [
         Name("page", "front", "index.html", "the front page"),
         Name("page", "citing", "citing.html", "how to cite a rule"),
@@ -39,40 +38,35 @@ def front(known: Known, *, results: bool) -> Part:
         Name("page", "Gallery", "gallery/index.html", "wrong implementations, and what finds each"),
         Name("page", "Findings", "findings/index.html", "bugs of released libraries"),
         Name("page", "Libraries", "libraries/index.html", "levels, deviations and findings of libraries"),
-        *(
-            [
-                Name("page", "Results", "results/index.html", "what each library passes, rule by rule"),
-                Name("page", "Compare", "results/compare.html", "two runs, or your own results file"),
-            ]
-            if results
-            else []
-        ),
     ]
-    pages = [Page("index", text), Page("citing", _CITING), _questions(known)]
+    pages = [_front(known), Page("citing", _CITING), _questions(known)]
     if results:
-        stub = (
-            "# Can I use\n\nThe matrix of rules by library and version: what passes, "
-            "fails, deviates, is not offered or was not run."
+        names += [
+            Name("page", "Results", "results/index.html", "what each library passes, rule by rule"),
+            Name("page", "Compare", "results/compare.html", "two runs, or your own results file"),
+        ]
+        # The page of the matrix takes its place. Sphinx lists it in the contents.
+        pages.append(
+            Page(
+                "results/index",
+                "# Can I use\n\nThe matrix of rules by library and version: what passes, fails, deviates, "
+                "is not offered or was not run.\n",
+            )
         )
-        pages.append(Page("results/index", stub + "\n"))
     return Part(tuple(pages), tuple(names))
 
 
 def _questions(known: Known) -> Page:
     """Return the page of the frequently asked questions of the standard."""
     readme = (known.root / "spec" / "README.md").read_text(encoding="utf-8")
-    rows = [
-        (inline(question), inline(answer), ", ".join(rule_link(rule, "") for rule in rules))
-        for question, answer, rules in asked(readme)
-    ]
-    text = raw(
-        filter_of("questions", "questions", "mask, lse, gradient"),
-        table(("question", "answer", "rules"), rows, label="Questions", kind="questions stack"),
+    return page("questions", "questions.md", questions=asked(readme))
+
+
+def _front(known: Known) -> Page:
+    matrix = (
+        ("results/index.html", "Can I use", "what each library and version passes, rule by rule"),
+        ("results/compare.html", "Compare", "two libraries, two versions, or your own results file"),
     )
-    return Page("questions", f"# Questions\n\n{text}")
-
-
-def _body(known: Known, *, results: bool) -> str:
     cards = [
         (
             "spec/index.html",
@@ -84,14 +78,7 @@ def _body(known: Known, *, results: bool) -> str:
             "Rules",
             "one page each: reasons, variants, vectors, tests, wrong implementations, findings",
         ),
-        *(
-            [
-                ("results/index.html", "Can I use", "what each library and version passes, rule by rule"),
-                ("results/compare.html", "Compare", "two libraries, two versions, or your own results file"),
-            ]
-            if results
-            else []
-        ),
+        *(matrix if known.columns else ()),
         (
             "libraries/index.html",
             "Libraries",
@@ -115,60 +102,44 @@ def _body(known: Known, *, results: bool) -> str:
             f"{len(known.entries):,} wrong implementations, and what finds them",
         ),
     ]
-    grid = "".join(
-        f'<a class="card" href="{address}"><strong>{title}</strong><span>{escaped(said)}</span></a>'
-        for address, title, said in cards
-    )
-    asked = "".join(
-        f"<li>{escaped(question)} <strong>{escaped(answer)}</strong> "
-        f"<span>{', '.join(rule_link(rule, '') for rule in rules)}</span></li>"
-        for question, answer, rules in _QUESTIONS
-    )
-    chapters = " ".join(link(f"spec/{name}.html", name) for name in CHAPTERS)
-    return (
-        '<p class="lead">A standard for scaled dot-product attention with numbered '
-        "rules, proven values, and a suite that "
-        "tests any implementation against them.</p>"
-        '<form class="find" action="search.html" method="get" role="search"><input '
-        'name="q" type="search" id="find" '
-        'aria-label="Find a rule, an argument, a library or a word" autocomplete="off" '
-        'placeholder="MASK-6, softmax_scale, OpenVINO, empty row"><button>Find</button></form>'
-        f'<div class="cards">{grid}</div>'
-        '<h2 id="questions">Questions<a class="headerlink" href="#questions" title="Link '
-        'to this heading">¶</a></h2>'
-        f'<ul class="questions">{asked}</ul>'
-        f"<p>{link('questions.html', 'More questions')}. "
-        f"Chapters: {chapters}.</p>"
-        f'<p class="about">Version {__version__}: {link("changes.html", "what changed")}. '
-        f"{plural(len(known.cases), 'golden vector')}, {sum(one.number for one in known.counts):,} "
-        "generated cases.</p>"
+    return page(
+        "index",
+        "front.md",
+        cards=cards,
+        questions=_QUESTIONS,
+        chapters=CHAPTERS,
+        version=__version__,
+        vectors=len(known.cases),
+        generated=sum(count.number for count in known.counts),
+        contents=_contents(results=bool(known.columns)),
     )
 
 
-def _contents(*, results: bool) -> list[str]:
-    guides = [page for page in GUIDES.values() if page != "changes"]
-    look_up = [
-        "rules/index",
-        "questions",
-        "operations/index",
-        "spec/levels",
-        "spec/glossary",
-        "cases/index",
-        "gallery/index",
-        "pictures",
-    ]
-    tables = ["results/index"] if results else []
+def _contents(*, results: bool) -> dict[str, list[str]]:
+    """Return the pages of each part of the table of contents."""
+    guides = [guide for guide in GUIDES.values() if guide != "changes"]
     beside = [name for name in BESIDE if name not in ("levels", "glossary", "calls", "dialects")]
-    parts = {
-        "Look up": look_up,
-        "Libraries": [*tables, "libraries/index", "findings/index", "spec/calls", "spec/dialects"],
+    return {
+        "Look up": [
+            "rules/index",
+            "questions",
+            "operations/index",
+            "spec/levels",
+            "spec/glossary",
+            "cases/index",
+            "gallery/index",
+            "pictures",
+        ],
+        "Libraries": [
+            *(["results/index"] if results else []),
+            "libraries/index",
+            "findings/index",
+            "spec/calls",
+            "spec/dialects",
+        ],
         "The standard": ["spec/index", *(f"spec/{name}" for name in (*CHAPTERS, *beside))],
         "Use it": [*guides, "changes", "citing"],
     }
-    return [
-        "```{toctree}\n:hidden:\n:titlesonly:\n:caption: " + caption + "\n\n" + "\n".join(pages) + "\n```\n"
-        for caption, pages in parts.items()
-    ]
 
 
 _CITING = """# Cite a rule

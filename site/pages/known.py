@@ -1,6 +1,5 @@
 """What the package and the repository know, by rule and by library."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from attnspec import Case, ConformanceLevel, Rule, cases, levels, rules
 from attnspec.conformance.gallery import wrong_entries
 from attnspec.conformance.gallery.entry import Entry
 from attnspec.conformance.gallery.kills import Kill, read_kills
+from attnspec.conformance.render.html.column import Column
 from attnspec.conformance.suite import groups, items
 from attnspec.conformance.suite.group import Group
 from tools.findings import Finding, Seen, last_seen, read_finding
@@ -27,24 +27,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Known:
-    """Everything that pages are made of.
-
-    Attributes
-    ----------
-    root : Path
-        The folder of the repository.
-    rules : mapping of str to Rule
-    cases : tuple of Case
-        The golden vectors.
-    counts : tuple of Count
-        The groups of generated cases.
-    entries : tuple of Entry
-        The wrong implementations.
-    kills : mapping of str to Kill
-    findings : tuple of Finding
-    seen : mapping of str to Seen
-    levels : tuple of ConformanceLevel
-    """
+    """Everything that pages are made of: the golden vectors are `cases`, the generated ones `counts`."""
 
     root: Path
     rules: Mapping[str, Rule]
@@ -55,19 +38,22 @@ class Known:
     findings: tuple[Finding, ...]
     seen: Mapping[str, Seen]
     levels: tuple[ConformanceLevel, ...]
-
-    @property
-    def ids(self) -> frozenset[str]:
-        """The ids of all rules."""
-        return frozenset(self.rules)
+    columns: tuple[Column, ...] = ()
 
     def levels_of(self, rule_id: str) -> tuple[str, ...]:
         """Name the levels that list a rule."""
-        return tuple(one.name for one in self.levels if rule_id in (*one.rules, *one.where_offered))
+        return tuple(level.name for level in self.levels if rule_id in (*level.rules, *level.where_offered))
+
+    def chapters(self) -> dict[str, list[Rule]]:
+        """Return the rules of each chapter."""
+        found: dict[str, list[Rule]] = {}
+        for rule in self.rules.values():
+            found.setdefault(rule.chapter, []).append(rule)
+        return found
 
 
-def gathered(root: Path) -> Known:
-    """Gather everything from the package and from a clone of the repository."""
+def known_of(root: Path, columns: tuple[Column, ...] = ()) -> Known:
+    """Gather everything from the package, from a clone of the repository, and from stored results."""
     folder = root / "backends" / "findings"
     return Known(
         root,
@@ -79,15 +65,8 @@ def gathered(root: Path) -> Known:
         tuple(read_finding(path) for path in sorted(folder.glob("*/*.py"))),
         last_seen(folder),
         levels(),
+        columns,
     )
-
-
-def acceptance(root: Path) -> Mapping[str, Mapping[str, str]]:
-    """Read what each acceptance rule says of each entry of the gallery."""
-    found: Mapping[str, Mapping[str, str]] = json.loads(
-        (root / "conformance" / "acceptance.json").read_text(encoding="utf-8")
-    )
-    return found
 
 
 def _counts() -> tuple[Count, ...]:
@@ -102,8 +81,8 @@ def _counts() -> tuple[Count, ...]:
         ids.setdefault(key, {})[item.id] = None
         number[key] += 1
         tested.setdefault(key, Counter()).update(item.rules)
-    found = []
-    for group in groups():
-        key = f"{group.chapter}: {group.name}"
-        found.append(Count(group, tuple(ids.get(key, ())), number[key], tested.get(key, Counter())))
-    return tuple(found)
+    keys = {f"{group.chapter}: {group.name}": group for group in groups()}
+    return tuple(
+        Count(group, tuple(ids.get(key, ())), number[key], tested.get(key, Counter()))
+        for key, group in keys.items()
+    )

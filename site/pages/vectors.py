@@ -1,61 +1,266 @@
-"""Golden vectors as HTML: inputs and proven values, and buttons that copy them as code."""
+"""Golden vectors: their numbers on a page, the errors that the judge allows, and code to copy.
+
+The code is NumPy, PyTorch, JAX, C and JSON, in each dtype that holds the inputs.
+"""
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec import Case
-from pages.allowed import in_dtypes, preferred
-from pages.page import code, escaped, inline, plural, raw, rule_link
-from pages.snippets import FORMATS
+from attnspec import Case, find_case
+from attnspec.case_json import spelled, to_json
+from attnspec.conformance.export.judged import Judged, judged
+from attnspec.conformance.judge.dtypes import in_each
+
+#: The allowed errors of a call, by output.
+Allowed = Mapping[str, NDArray[np.float64]]
+
+
+@cache
+def in_dtypes(case_id: str) -> Mapping[str, tuple[Case, Allowed]]:
+    """Return a golden vector in each dtype, with the errors that the judge allows in it.
+
+    They are those of the files of ``attnspec export``: the class ``full`` in float32 and float64, and the
+    class ``cast`` in half precision.
+    """
+    found = {}
+    for case in in_each(find_case(case_id)):
+        calls = [one for one in judged([case]) if isinstance(one, Judged) and one.name == case.name]
+        outputs = {output.name: output.allowed for one in calls for output in one.outputs}
+        found[case.dtype] = (case, {name: outputs[name] for name in case.expected if name in outputs})
+    return found
+
+
+def preferred(case_id: str) -> str:
+    """Return the dtype that a page shows first: float32, or the first that holds the inputs."""
+    found = in_dtypes(case_id)
+    return "float32" if "float32" in found else next(iter(found))
+
 
 #: An array with more elements is shown folded.
 _MOST = 160
+_C_TYPES = {"float64": "double", "int64": "int64_t", "int32": "int32_t", "bool": "bool"}
+_WIDTH = 100
+_NONE: Allowed = {}
 
 
-def shown(case: Case, known: frozenset[str]) -> str:
-    """Return a golden vector as a section of the page of its first rule."""
-    others = [rule for rule in case.rules[1:] if rule in known]
-    about = [f"<code>{case.id}</code>", f'<a href="../operations/{case.operation}.html">{case.operation}</a>']
-    if others:
-        about.append(f"also tests {', '.join(rule_link(rule) for rule in others)}")
-    buttons = "".join(
-        f'<button type="button" data-case="{case.id}" data-format="{name}">{label}</button>'
-        for name, (label, _) in FORMATS.items()
-    )
-    parts = [
-        f'<p class="about">{" · ".join(about)}</p>',
-        (
-            f'<p class="copy" role="group" aria-label="Copy {case.id} as code"><span>Copy as</span>{buttons}'
-            f"{_choice(case)}</p>"
+def in_json(case: Case, allowed: Allowed = _NONE) -> str:
+    """Write a case as an entry of a vector file, with its allowed errors."""
+    more = {"allowed": spelled(allowed)} if allowed else {}
+    return json.dumps(to_json(case) | more, indent=1, allow_nan=False) + "\n"
+
+
+def in_numpy(case: Case, allowed: Allowed = _NONE) -> str:
+    """Write a case as Python with arrays of NumPy."""
+    short = any(str(one.dtype) == "bfloat16" for one in _arrays(case.arguments))
+    return _python(
+        case,
+        allowed,
+        ["import numpy as np", *(["import ml_dtypes"] if short else [])],
+        lambda array: (
+            f"np.array({_nested(array, 'np.nan', 'np.inf')}, dtype="
+            f"{'ml_dtypes' if str(array.dtype) == 'bfloat16' else 'np'}.{_dtype(array)})"
+            f"{_reshaped(array)}"
         ),
-        _values("Arguments", case.arguments),
-    ]
-    if case.expected:
-        parts += [_values("Proven values", case.expected, "proven"), _allowed(case)]
-    if case.misuse:
-        names = " or ".join(code(name) for name in (case.misuse.argument, *case.misuse.named))
-        may = "may" if case.misuse.allowed else "must"
-        parts.append(f'<p class="refused">The call {may} be refused. The error names {names}.</p>')
-    for other in case.alternatives:
-        title = (
-            f'Variant <a href="{other.rule}.html#{other.variant}"><code>{other.variant}</code></a>'
-            f" of {other.rule}, which a conforming implementation does not give"
-        )
-        parts.append(_values(title, other.expected, "variant"))
-    parts.append(
-        f'<p class="about">Source: {inline(case.provenance.source)}. '
-        f"Inputs: {inline(case.provenance.inputs)}.</p>"
     )
-    about, *inner = parts
-    given = ", ".join(code(name) for name in case.arguments)
-    folded = f'<details class="vector"><summary>Numbers of {given}, and code to copy</summary>'
-    head = f"({case.id})=\n### {case.title[:1].upper()}{case.title[1:]}\n"
-    return f"{head}\n{raw(about, folded, *inner, '</details>')}"
+
+
+def in_torch(case: Case, allowed: Allowed = _NONE) -> str:
+    """Write a case as Python with tensors of PyTorch."""
+    return _python(
+        case,
+        allowed,
+        ["import torch"],
+        lambda array: (
+            f"torch.tensor({_nested(array, 'torch.nan', 'torch.inf')}, dtype=torch.{array.dtype})"
+            f"{_reshaped(array)}"
+        ),
+    )
+
+
+def in_jax(case: Case, allowed: Allowed = _NONE) -> str:
+    """Write a case as Python with arrays of JAX."""
+    return _python(
+        case,
+        allowed,
+        ["import jax", "import jax.numpy as jnp", "", 'jax.config.update("jax_enable_x64", True)'],
+        lambda array: (
+            f"jnp.array({_nested(array, 'jnp.nan', 'jnp.inf')}, dtype=jnp.{_dtype(array)}){_reshaped(array)}"
+        ),
+    )
+
+
+def in_c(case: Case, allowed: Allowed = _NONE) -> str:
+    """Write a case as C: constants, with the shape of each array in a comment."""
+    lines = [
+        f"/* {case.id}: {case.title} */",
+        "#include <math.h>",
+        "#include <stdbool.h>",
+        "#include <stdint.h>",
+    ]
+    lines += ["", f"/* arguments of {case.operation} */"]
+    for name, thing in case.arguments.items():
+        lines += _of_c(name, thing)
+    if case.misuse:
+        lines += ["", f"/* {_must_refuse(case)} */"]
+    for name, array in case.expected.items():
+        lines += ["", "/* proven: each number is the float64 nearest to the exact value */"]
+        lines += _of_c(f"expected_{name}", array)
+    for name, array in allowed.items():
+        lines += ["", f"/* {_meaning(case.dtype)} */"]
+        lines += _of_c(f"allowed_{name}", array)
+    return "\n".join(lines) + "\n"
+
+
+#: How each format is called, and the function that writes it.
+FORMATS: Mapping[str, tuple[str, Callable[[Case, Allowed], str]]] = {
+    "numpy": ("NumPy", in_numpy),
+    "torch": ("PyTorch", in_torch),
+    "jax": ("JAX", in_jax),
+    "c": ("C", in_c),
+    "json": ("JSON", in_json),
+}
+
+
+def _python(case: Case, allowed: Allowed, imports: list[str], array: Callable[[NDArray[Any]], str]) -> str:
+    lines = [f"# {case.id}: {case.title}", *imports, ""]
+    for name, thing in case.arguments.items():
+        lines.append(f"{name} = {array(thing) if isinstance(thing, np.ndarray) else _plain(thing)}")
+    call = ", ".join(f"{name}={name}" for name in case.arguments)
+    if case.misuse:
+        lines += ["", f"# {_must_refuse(case)}", f"# {case.operation}({call})"]
+    if case.expected:
+        lines += ["", "# proven: each number is the float64 nearest to the exact value"]
+        lines.append("expected = {")
+        lines += [f'    "{name}": {array(values)},' for name, values in case.expected.items()]
+        lines += ["}"]
+    if allowed:
+        lines += ["", f"# {_meaning(case.dtype)}", "allowed = {"]
+        lines += [f'    "{name}": {array(values)},' for name, values in allowed.items()]
+        lines += ["}"]
+    if case.expected:
+        lines += [f"# got = {case.operation}({call})"]
+    return "\n".join(lines) + "\n"
+
+
+def _meaning(dtype: str) -> str:
+    return f"the largest error of each element in {dtype}; nan: not compared; inf: nan is accepted too"
+
+
+def _must_refuse(case: Case) -> str:
+    misuse = case.misuse
+    names = (misuse.argument, *misuse.named) if misuse else ()
+    may = "may refuse" if misuse and misuse.allowed else "must refuse"
+    return f"an implementation {may} this call, and the error names {' or '.join(names)}"
+
+
+def _arrays(group: Mapping[str, Any]) -> list[NDArray[Any]]:
+    return [thing for thing in group.values() if isinstance(thing, np.ndarray)]
+
+
+def _dtype(array: NDArray[Any]) -> str:
+    return "bool_" if array.dtype == bool else str(array.dtype)
+
+
+def _plain(thing: Any) -> str:
+    if isinstance(thing, float) and not math.isfinite(thing):
+        return f'float("{thing}")'
+    return repr(thing.item() if isinstance(thing, np.generic) else thing)
+
+
+def _reshaped(array: NDArray[Any]) -> str:
+    """Give an array without elements its shape, which a nested list does not show."""
+    return f".reshape({array.shape})" if array.size == 0 and array.ndim > 1 else ""
+
+
+def number(x: Any) -> str:
+    """Write a number so that it is read as the same float64."""
+    return (
+        repr(x)
+        if isinstance(x, bool | int)
+        else repr(float(x)).removesuffix(".0")
+        + ("." if float(x).is_integer() and "e" not in repr(float(x)) else "")
+    )
+
+
+def _nested(array: NDArray[Any], nan: str, infinity: str) -> str:
+    """Write an array as nested lists."""
+    if array.size == 0:
+        return "[]"
+    plain = array if array.dtype.kind in "biu" else array.astype(np.float64)
+
+    def written(part: Any) -> str:
+        if isinstance(part, list):
+            return f"[{', '.join(map(written, part))}]"
+        if isinstance(part, float):
+            if math.isnan(part):
+                return nan
+            if math.isinf(part):
+                return infinity if part > 0 else f"-{infinity}"
+        return number(part)
+
+    whole = written(plain.tolist())
+    if len(whole) <= _WIDTH:
+        return whole
+    return whole.replace("], [", "],\n    [")
+
+
+def _of_c(name: str, thing: Any) -> list[str]:
+    """Declare one argument or result in C."""
+    if isinstance(thing, np.ndarray):
+        kind = _C_TYPES.get(str(thing.dtype), "float")
+        note = f"{thing.dtype}, shape ({', '.join(map(str, thing.shape))})"
+        if thing.size == 0:
+            return [f"/* {name}: {note}, no element */"]
+        plain = thing if thing.dtype.kind in "biu" else thing.astype(np.float64)
+        numbers = [_c_number(x) for x in plain.ravel().tolist()]
+        lines = [f"static const {kind} {name}[{thing.size}] = {{ /* {note} */"]
+        lines += [f"    {', '.join(numbers[at : at + 6])}," for at in range(0, len(numbers), 6)]
+        return [*lines, "};"]
+    if isinstance(thing, bool | np.bool_):
+        return [f"static const bool {name} = {str(bool(thing)).lower()};"]
+    if isinstance(thing, int | np.integer):
+        return [f"static const int64_t {name} = {int(thing)};"]
+    if isinstance(thing, float | np.floating):
+        return [f"static const double {name} = {_c_number(float(thing))};"]
+    if isinstance(thing, str):
+        return [f"static const char {name}[] = {json.dumps(thing)};"]
+    if isinstance(thing, tuple):
+        return [f"/* {name}: {thing!r}, where None is an open side */"]
+    return [f"/* {name}: not given */"]
+
+
+def _c_number(x: Any) -> str:
+    if isinstance(x, bool):
+        return str(x).lower()
+    if isinstance(x, int):
+        return f"INT64_C({x})" if abs(x) >= 2**31 else str(x)
+    if math.isnan(x):
+        return "NAN"
+    if math.isinf(x):
+        return "INFINITY" if x > 0 else "-INFINITY"
+    return repr(x)
+
+
+def vector(case: Case) -> dict[str, Any]:
+    """Return what the page of its first rule shows of a golden vector."""
+    return {
+        "case": case,
+        "most": _MOST,
+        "others": case.rules[1:],
+        "formats": [(name, label) for name, (label, _) in FORMATS.items()],
+        "dtypes": [*in_dtypes(case.id)],
+        "preferred": preferred(case.id),
+        "arguments": _rows(case.arguments),
+        "expected": _rows(case.expected),
+        "allowed": _largest(case) if case.expected else [],
+        "alternatives": [(other, _rows(other.expected)) for other in case.alternatives],
+    }
 
 
 def script(case: Case) -> str:
@@ -68,28 +273,14 @@ def script(case: Case) -> str:
     return f"attnspecCase({json.dumps(case.id)}, {json.dumps(texts)});\n"
 
 
-def _choice(case: Case) -> str:
-    """Offer the dtypes in which a case is copied, and in which its allowed errors are shown."""
-    first = preferred(case.id)
-    options = "".join(
-        f"<option{' selected' if dtype == first else ''}>{dtype}</option>" for dtype in in_dtypes(case.id)
-    )
-    return f'<label>in <select data-dtype="{case.id}">{options}</select></label>'
-
-
-def _allowed(case: Case) -> str:
-    """Say the largest allowed error of each dtype, and fold those of the elements, which a script brings."""
-    most = {}
+def _largest(case: Case) -> list[str]:
+    """Return the largest allowed error in each dtype."""
+    most = []
     for dtype, (_, allowed) in in_dtypes(case.id).items():
         finite = [x[np.isfinite(x)].max(initial=0) for x in allowed.values() if x.size]
         if finite:
-            most[dtype] = f"{dtype} {_up(float(max(finite)))}"
-    if not most:
-        return ""
-    return (
-        f'<details class="allowed" data-allowed="{case.id}"><summary>Allowed error, at most: '
-        f"{', '.join(most.values())}. Of each element</summary><pre></pre></details>"
-    )
+            most.append(f"{dtype} {_up(float(max(finite)))}")
+    return most
 
 
 def _rounded(array: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -105,22 +296,14 @@ def _up(x: float) -> str:
     return f"{float(text):g}"
 
 
-def _values(title: str, group: Mapping[str, Any], kind: str = "") -> str:
-    rows = []
-    for name, thing in group.items():
-        if isinstance(thing, np.ndarray):
-            what = f"{thing.dtype} ({', '.join(map(str, thing.shape))})"
-            said = f"<pre>{escaped(_grid(thing))}</pre>"
-            if thing.size > _MOST:
-                said = f"<details><summary>{plural(thing.size, 'number')}</summary>{said}</details>"
-        else:
-            what, said = "", code(repr(thing))
-        rows.append(f'<tr><th scope="row"><code>{name}</code></th><td>{what}</td><td>{said}</td></tr>')
-    own = f" {kind}" if kind else ""
-    return (
-        f'<div class="wide" tabindex="0" role="region" aria-label="values"><table class="values{own}">'
-        f"<caption>{title}</caption>{''.join(rows)}</table></div>"
-    )
+def _rows(group: Mapping[str, Any]) -> list[tuple[str, str, int, str]]:
+    """Return of each argument or output its name, what array it is, its size, and its numbers."""
+    return [
+        (name, f"{thing.dtype} ({', '.join(map(str, thing.shape))})", thing.size, _grid(thing))
+        if isinstance(thing, np.ndarray)
+        else (name, "", 0, repr(thing))
+        for name, thing in group.items()
+    ]
 
 
 def _grid(array: NDArray[Any]) -> str:

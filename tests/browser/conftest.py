@@ -3,19 +3,13 @@
 import shutil
 
 import pytest
-from html_results import write_all
-
-from attnspec.conformance.render.html import write
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    results = tmp_path_factory.mktemp("results")
-    target = tmp_path_factory.mktemp("pages")
-    write(write_all(results), target, rule_page=lambda rule: f"https://example.org/{rule}")
-    return target
+@pytest.fixture(scope="session")
+def folder(results_folder):
+    return results_folder
 
 
 @pytest.fixture(scope="module")

@@ -3,12 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from html_results import HOSTILE, every_rule, verdict, verdicts, write_run
-from opened import go
+from html_results import HOSTILE, every_rule, go, verdict, verdicts, write_run
 
 from attnspec import levels, rules
-from attnspec.conformance.render.html.column import columns_of
-from attnspec.conformance.results import read
+from attnspec.conformance.render.html.folder import read_columns
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright: pip install playwright")
 
@@ -146,7 +144,7 @@ def test_a_chosen_file_has_the_letters_that_the_command_line_gives_it(page, fold
         ("two", mixed[len(rules()) :]),
     ):
         path = write_run(tmp_path / f"{name}.jsonl", "own:f", judged=judged)
-        (column,) = columns_of(read([path]), "2026-01-01")
+        (column,) = read_columns([path])
         go(page, folder, "compare.html")
         page.set_input_files('input[type="file"]', path)
         playwright.expect(page.locator("#count")).to_contain_text(f"{name}.jsonl")

@@ -1,16 +1,17 @@
 """Wrong in decoding: one query has a path of its own, with splits, a tail, grouped heads, and merging."""
 
-from typing import Any
-
 import numpy as np
 
 from attnspec.conformance.gallery.bases import splitting
 from attnspec.conformance.gallery.bases.online import Tile, cut
 from attnspec.conformance.gallery.bases.splitting import DECODING, FEW, Splits
-from attnspec.conformance.gallery.edges.entries import on
+from attnspec.conformance.gallery.edges.entries import for_options, on, without
 from attnspec.conformance.gallery.entry import Array, Entry, altered, base
 from attnspec.reference.call import Mask
 from attnspec.reference.notation import Attention
+
+Lists = tuple[list[Array], list[Array]]
+Merged = tuple[Array, Array]
 
 _SMALL, _MIDDLE, _LARGE = DECODING
 
@@ -76,44 +77,31 @@ def ninth_query_of_a_group_and_later_read_the_next(tile: Tile) -> Attention:
 
 def _without(option: str, rule: str, kind: str) -> tuple[Entry, ...]:
     words = option.replace("_", " ")
-    default: Any = {"query_offset": 0, "is_causal": False, "dropout_rate": 0.0}.get(option)
 
     def always(tile: Tile) -> Attention:
-        return cut(tile.whole.but(**{option: default}), tile.rows, tile.keys)
+        return cut(without(tile.whole, option), tile.rows, tile.keys)
 
     def tail(tile: Tile) -> Attention:
-        return cut(tile.whole.but(**{option: default}), tile.rows, tile.keys) if tile.is_last else tile.call
+        return cut(without(tile.whole, option), tile.rows, tile.keys) if tile.is_last else tile.call
 
     always.__name__ = f"{option}_without_effect"
     always.__doc__ = f"Forget the {words} on the path for one query."
     tail.__name__ = f"{option}_without_effect_in_the_tail"
     tail.__doc__ = f"Forget the {words} in the last of several splits."
-    return (
-        *on("part", rule, kind, _LARGE)(always),
-        *on("part", rule, kind, _LARGE)(tail),
-    )
+    return (*on("part", rule, kind, _LARGE)(always), *on("part", rule, kind, _LARGE)(tail))
 
 
-SCALE = _without("scale", "SCORE-3", "K")
-SOFTCAP = _without("softcap", "SCORE-5", "F")
-BIAS = _without("bias", "SCORE-4", "L")
-MASK = _without("mask", "MASK-1", "R")
-CAUSAL = _without("is_causal", "MASK-3", "A")
-OFFSET = _without("query_offset", "MASK-7", "A")
-WINDOW = _without("window", "MASK-8", "E")
-QUERY_LENGTHS = _without("query_lengths", "MASK-10", "G")
-KEY_LENGTHS = _without("key_lengths", "MASK-9", "G")
-DROPOUT = _without("dropout_mask", "DROP-1", "J")
-
-
-def _without_segments(tile: Tile) -> Attention:
-    return tile.call.but(query_segment_ids=None, key_segment_ids=None) if tile.is_last else tile.call
+FORGOTTEN = for_options(
+    _without,
+    *("scale", "softcap", "bias", "mask", "is_causal", "query_offset", "window"),
+    *("query_lengths", "key_lengths", "dropout_mask"),
+)
 
 
 @on("part", "MASK-11", "R", _MIDDLE, _LARGE)
 def segments_without_effect_in_the_tail(tile: Tile) -> Attention:
     """Forget the segments in the last of several splits."""
-    return _without_segments(tile)
+    return without(tile.call, "segments") if tile.is_last else tile.call
 
 
 @on("seen", "MASK-9", "G", _SMALL, _LARGE)
@@ -142,10 +130,6 @@ def columns_past_64_of_later_splits_dropped(tile: Tile, call: Attention, p: Arra
     if tile.number:
         found[..., 64:] = 0
     return found
-
-
-Lists = tuple[list[Array], list[Array]]
-Merged = tuple[Array, Array]
 
 
 @on("sunk", "SOFT-5", "M", *DECODING, FEW)

@@ -14,6 +14,11 @@ from attnspec.conformance.suite.edges import AT_EDGES
 from attnspec.conformance.suite.options import Options
 from attnspec.conformance.suite.problem import Shape, problem_of
 from attnspec.reference.call import Step
+from attnspec.reference.notation import Attention
+
+FILE = Path(__file__).with_name("needs.json")
+_READ: dict[str, list[Any]] = json.loads(FILE.read_text(encoding="utf-8"))
+Base = Online | Splits
 
 
 @dataclass(frozen=True)
@@ -32,10 +37,6 @@ class Sized:
         return arguments | {"return_lse": True, "return_weights": True}
 
 
-FILE = Path(__file__).with_name("needs.json")
-_READ: dict[str, list[Any]] = json.loads(FILE.read_text(encoding="utf-8"))
-
-
 def _sized(outer: list[int], *sizes: int, options: str) -> Sized:
     return Sized(Shape(tuple(outer), *sizes), options)
 
@@ -48,11 +49,40 @@ CALLS: Mapping[Sized, tuple[str, ...]] = MappingProxyType(
 #: The call for each of these entries.
 SHOWN: Mapping[str, Sized] = MappingProxyType({name: call for call, names in CALLS.items() for name in names})
 
+#: The rule of each option, and the class of a bug that forgets it.
+OPTION_BUGS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "scale": ("SCORE-3", "K"),
+        "softcap": ("SCORE-5", "F"),
+        "bias": ("SCORE-4", "L"),
+        "mask": ("MASK-1", "R"),
+        "is_causal": ("MASK-3", "A"),
+        "query_offset": ("MASK-7", "A"),
+        "window": ("MASK-8", "E"),
+        "query_lengths": ("MASK-10", "G"),
+        "key_lengths": ("MASK-9", "G"),
+        "segments": ("MASK-11", "R"),
+        "sinks": ("SOFT-5", "M"),
+        "dropout_mask": ("DROP-1", "J"),
+        "dropout_rate": ("DROP-2", "J"),
+    }
+)
+
+
+def without(call: Attention, option: str) -> Attention:
+    """Set an option of `OPTION_BUGS` to its default."""
+    names = ("query_segment_ids", "key_segment_ids") if option == "segments" else (option,)
+    defaults: dict[str, Any] = {"is_causal": False, "query_offset": 0, "dropout_rate": 0.0}
+    return call.but(**{name: defaults.get(name) for name in names})
+
+
+def for_options(make: Callable[[str, str, str], tuple[Entry, ...]], *options: str) -> tuple[Entry, ...]:
+    """Make the entries of some options from a function that takes an option, its rule and its class."""
+    return tuple(entry for option in options for entry in make(option, *OPTION_BUGS[option]))
+
+
 #: By the names of entries: a word of `NEEDS` of `gallery.entry`.
 NEEDED: Mapping[str, str] = MappingProxyType(dict.fromkeys(SHOWN, "sizes"))
-
-
-Base = Online | Splits
 
 
 def on(step: str, rule: str, kind: str, *bases: Base) -> Callable[[Callable[..., Any]], tuple[Entry, ...]]:

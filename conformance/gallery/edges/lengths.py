@@ -6,41 +6,27 @@ import numpy as np
 
 from attnspec.conformance.gallery.bases import online
 from attnspec.conformance.gallery.bases.online import SQUARE, TALL, TILED, WIDE, State, Tile
-from attnspec.conformance.gallery.edges.entries import around, at, on
+from attnspec.conformance.gallery.edges.entries import OPTION_BUGS, around, at, for_options, on, without
 from attnspec.conformance.gallery.entry import Array, Entry, base
 from attnspec.reference.call import Step
 from attnspec.reference.notation import Attention
+
+_SHORT = 2**-8
 
 #: The numbers of keys above which the second path is taken.
 _LENGTHS = (256, 1024)
 
 
-def _forgotten(names: tuple[str, ...], rule: str, kind: str) -> tuple[Entry, ...]:
-    defaults = {"is_causal": False, "query_offset": 0, "dropout_rate": 0.0}
-    words = names[0].replace("query_segment_ids", "segments")
-
+def _without(option: str, rule: str, kind: str) -> tuple[Entry, ...]:
     def attend(length: int, call: Attention) -> Any:
-        changes: dict[str, Any] = {name: defaults.get(name) for name in names}
-        return WIDE.attend(call.but(**changes)) if call.keys > length else base.attend(call)
+        return WIDE.attend(without(call, option)) if call.keys > length else base.attend(call)
 
-    attend.__name__ = f"{words}_without_effect_past_some_keys"
-    attend.__doc__ = f"Forget the {words.replace('_', ' ')} on the path for more than {{}} keys."
+    attend.__name__ = f"{option}_without_effect_past_some_keys"
+    attend.__doc__ = f"Forget the {option.replace('_', ' ')} on the path for more than {{}} keys."
     return at("attend", rule, kind, *_LENGTHS)(attend)
 
 
-SCALE = _forgotten(("scale",), "SCORE-3", "K")
-SOFTCAP = _forgotten(("softcap",), "SCORE-5", "F")
-BIAS = _forgotten(("bias",), "SCORE-4", "L")
-MASK = _forgotten(("mask",), "MASK-1", "R")
-CAUSAL = _forgotten(("is_causal",), "MASK-3", "A")
-OFFSET = _forgotten(("query_offset",), "MASK-7", "A")
-WINDOW = _forgotten(("window",), "MASK-8", "E")
-QUERY_LENGTHS = _forgotten(("query_lengths",), "MASK-10", "G")
-KEY_LENGTHS = _forgotten(("key_lengths",), "MASK-9", "G")
-SEGMENTS = _forgotten(("query_segment_ids", "key_segment_ids"), "MASK-11", "R")
-SINKS = _forgotten(("sinks",), "SOFT-5", "M")
-DROPOUT = _forgotten(("dropout_mask",), "DROP-1", "J")
-RATE = _forgotten(("dropout_rate",), "DROP-2", "J")
+FORGOTTEN = for_options(_without, *OPTION_BUGS)
 
 
 @at("attend", "SOFT-6", "I", 128, 512)
@@ -130,7 +116,6 @@ def causal_without_effect_for_few_queries(attend: Step, call: Attention) -> Any:
     return attend(call.but(is_causal=False) if few else call)
 
 
-_SHORT = 2**-8
 #: Options with which float64 is computed in float32.
 _OPTIONS = (
     "scale",

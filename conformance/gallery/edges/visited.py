@@ -18,7 +18,7 @@ from attnspec.conformance.gallery.bases.online import (
     Tile,
     cut,
 )
-from attnspec.conformance.gallery.edges.entries import on
+from attnspec.conformance.gallery.edges.entries import for_options, on, without
 from attnspec.conformance.gallery.entry import Array, Entry, altered, base
 from attnspec.reference.call import Mask
 from attnspec.reference.notation import Attention
@@ -250,32 +250,34 @@ def _without(option: str, rule: str, kind: str) -> tuple[Entry, ...]:
     words = option.replace("_", " ")
 
     def rows(tile: Tile) -> Attention:
-        default: Any = {"query_offset": 0, "is_causal": False, "dropout_rate": 0.0}.get(option)
-        whole = tile.whole.but(**{option: default}) if _has_short_rows(tile) else tile.whole
+        whole = without(tile.whole, option) if _has_short_rows(tile) else tile.whole
+        return cut(whole, tile.rows, tile.keys)
+
+    def keys(tile: Tile) -> Attention:
+        whole = without(tile.whole, option) if tile.is_short else tile.whole
         return cut(whole, tile.rows, tile.keys)
 
     rows.__name__ = f"{option}_forgotten_in_the_last_rows"
     rows.__doc__ = f"Forget the {words} in the last tile of queries, where it is a remainder."
-
-    def keys(tile: Tile) -> Attention:
-        default: Any = {"query_offset": 0, "is_causal": False, "dropout_rate": 0.0}.get(option)
-        whole = tile.whole.but(**{option: default}) if tile.is_short else tile.whole
-        return cut(whole, tile.rows, tile.keys)
-
     keys.__name__ = f"{option}_forgotten_in_the_last_keys"
     keys.__doc__ = f"Forget the {words} in the last tile of keys, where it is a remainder."
     return (*on("part", rule, kind, WIDE)(rows), *on("part", rule, kind, SQUARE)(keys))
 
 
-SCALE = _without("scale", "SCORE-3", "K")
-SOFTCAP = _without("softcap", "SCORE-5", "F")
-BIAS = _without("bias", "SCORE-4", "L")
-MASK = _without("mask", "MASK-1", "R")
-CAUSAL = _without("is_causal", "MASK-3", "A")
-WINDOW = _without("window", "MASK-8", "E")
-DROPOUT = _without("dropout_mask", "DROP-1", "J")
-RATE = _without("dropout_rate", "DROP-2", "J")
-LENGTHS = _without("key_lengths", "MASK-9", "G")
+FORGOTTEN = for_options(
+    _without,
+    *(
+        "scale",
+        "softcap",
+        "bias",
+        "mask",
+        "is_causal",
+        "window",
+        "dropout_mask",
+        "dropout_rate",
+        "key_lengths",
+    ),
+)
 
 
 @on("scored", "SCORE-5", "F", SQUARE, WIDE)

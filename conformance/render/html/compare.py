@@ -1,56 +1,89 @@
-"""The page that compares two runs, or a run with a results file that a reader drops on it."""
+"""Comparisons of runs: the page that compares two, the history of a backend, and the feed of changes."""
 
-from collections.abc import Sequence
-from html import escape
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from uuid import NAMESPACE_URL, uuid5
 
-from attnspec.conformance.render.html.backend import symbol
-from attnspec.conformance.render.html.column import Column
-from attnspec.conformance.render.html.folder import newest, page_of, run_page, runs_of_backend
-from attnspec.conformance.render.html.marks import MARKS
-from attnspec.conformance.render.html.matrix import SCRIPTS
-from attnspec.conformance.render.html.page import Links, frame
+from attnspec import levels, rules
+from attnspec.conformance.render.html.column import Column, newest, page_of, run_page, runs_of_backend
+from attnspec.conformance.render.html.marks import MARK, MARKS
+from attnspec.conformance.render.html.page import Links, Page, render
 
-
-def compare_page(columns: Sequence[Column], links: Links) -> str:
-    """Return the page. The comparison is made by its script; the history is in the page."""
-    return frame(
-        "Compare results",
-        f"""<h1>Compare results</h1>
-<p class="lead">Choose two runs, or drop your own results file anywhere on this page. The file is read in the
-browser and is sent nowhere. <code>attnspec check BACKEND --results FILE.jsonl</code> writes one.</p>
-<form id="chosen" class="filters" aria-label="Runs to compare" hidden></form>
-<p id="count" class="count" role="status"></p>
-<div id="comparison"></div>
-<aside id="detail" class="detail" aria-labelledby="detail-title" tabindex="-1" hidden></aside>
-<h2 id="history">History</h2>
-<p>The rules of each stored run by their result, the newest version of a library first.</p>
-{_history(columns)}
-""",
-        home=links.home,
-        scripts=(*SCRIPTS, "dropped.js", "compare.js", "data/matrix.js"),
-    )
+#: The largest number of entries of the feed.
+_MOST = 200
 
 
-def _history(columns: Sequence[Column]) -> str:
-    heads = "".join(f'<th scope="col">{symbol(mark.letter)}</th>' for mark in reversed(MARKS))
-    rows = []
+@dataclass(frozen=True)
+class Run:
+    """A run, the run of the same backend before it, and the addresses of its pages."""
+
+    column: Column
+    before: Column | None
+    page: str
+    address: str
+
+    @property
+    def name(self) -> str:
+        """The version of the library."""
+        return f"{self.column.library} {self.column.version}"
+
+
+def history(columns: Sequence[Column]) -> list[Run]:
+    """Return the runs of each backend, the newest version first."""
+    runs = []
     for last in newest(columns):
-        runs = runs_of_backend(last.backend, columns)
-        for index in reversed(range(len(runs))):
-            one = runs[index]
-            letters = [*one.letters.values()]
-            numbers = "".join(f"<td>{letters.count(mark.letter)}</td>" for mark in reversed(MARKS))
-            changed = ""
-            if index:
-                changed = f'<a href="#left={runs[index - 1].slug}&amp;right={one.slug}">what changed</a>'
-            name = f'<a href="{escape(page_of(one, columns))}">{escape(one.label)}</a>'
-            run = f'<a href="{run_page(one)}">{one.date}</a>'
-            rows.append(
-                f'<tr><th scope="row">{name}</th><td>{escape(one.library)} {escape(one.version)}</td>'
-                f'<td class="nowrap">{run}</td>{numbers}<td>{changed}</td></tr>'
-            )
-    return (
-        '<div class="wide" tabindex="0" role="region" aria-label="History"><table class="plain"><thead><tr>'
-        '<th scope="col">backend</th><th scope="col">version</th><th scope="col">run of</th>'
-        f"{heads}<td></td></tr></thead>\n<tbody>{''.join(rows)}</tbody></table></div>"
+        own = runs_of_backend(last.backend, columns)
+        pairs = zip(own, (None, *own), strict=False)
+        runs += [Run(run, before, page_of(run, columns), run_page(run)) for run, before in pairs][::-1]
+    return runs
+
+
+def compare_page(columns: Sequence[Column], links: Links) -> Page:
+    """Return the page. The comparison is made by its script; the history is in the page."""
+    body = render("compare.html", links=links, runs=history(columns), marks=MARKS[::-1])
+    return Page("compare.html", "Compare results", body)
+
+
+def feed(columns: Sequence[Column]) -> str:
+    """Return the changes as an Atom feed, the newest run first.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.render.html.compare import feed
+    >>> "<entry>" in feed([])
+    False
+    """
+    # Of one day, the runs are in the order of their backends and versions.
+    runs = [run for last in newest(columns) for run in _oldest_first(last.backend, columns)]
+    runs.sort(key=lambda run: run.column.date, reverse=True)
+    return render(
+        "feed.xml",
+        updated=runs[0].column.date if runs else "1970-01-01",
+        entries=[(run, *_entry(run)) for run in islice(runs, _MOST)],
+        id_of=lambda name: f"urn:uuid:{uuid5(NAMESPACE_URL, f'attnspec/results/{name}')}",
     )
+
+
+def _oldest_first(backend: str, columns: Sequence[Column]) -> list[Run]:
+    return [run for run in history(columns) if run.column.backend == backend][::-1]
+
+
+def _entry(run: Run) -> tuple[str, list[str]]:
+    """Return the title of an entry, and its lines."""
+    if run.before is None:
+        return f"{run.column.title}: first results", [run.column.headline]
+    title = f"{run.column.title}: compared with {run.before.version} of {run.before.date}"
+    return title, [*_changes(run.before, run.column)] or ["no rule has another result"]
+
+
+def _changes(before: Column, after: Column) -> Iterator[str]:
+    """Yield what changed between two runs of a backend, by level and then by rule."""
+    for level in levels():
+        was, now = before.letter_of_level(level.name), after.letter_of_level(level.name)
+        if (was == "p") != (now == "p"):
+            yield f"level {level.name}: {'reached' if now == 'p' else 'no longer reached'}"
+    for rule in rules():
+        was, now = before.letters[rule.id], after.letters[rule.id]
+        if was != now:
+            yield f"{rule.id} {rule.title}: {MARK[was].name} \u2192 {MARK[now].name}"

@@ -1,82 +1,169 @@
-"""The order of columns, and the names of their pages in the folder."""
+"""The folder of pages of results, and the summary of a CI run that leads to it."""
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import TypeVar
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
 
-from packaging.version import InvalidVersion, Version
+from markupsafe import Markup, escape
 
-from attnspec.backends.names import ADAPTERS, PORTABLE, SEPARATE
-from attnspec.conformance.render.html.column import Column, slug_of
+from attnspec import SpecError, levels, rules
+from attnspec.conformance.attribution.report import Report
+from attnspec.conformance.files import write_whole
+from attnspec.conformance.packed import bare
+from attnspec.conformance.render.html.backend import backend_page, badge, badge_path
+from attnspec.conformance.render.html.column import Column, columns_of, in_order, newest, run_page
+from attnspec.conformance.render.html.compare import compare_page, feed
+from attnspec.conformance.render.html.matrix import (
+    all_json,
+    case_names,
+    column_data,
+    levels_csv,
+    matrix_data,
+    matrix_page,
+    packed,
+    rules_csv,
+)
+from attnspec.conformance.render.html.page import ASSETS, Links, Page, alone, render, script
+from attnspec.conformance.render.markdown import code, pages_line
+from attnspec.conformance.render.summary import backend_headline
+from attnspec.conformance.render.text import web_address
+from attnspec.conformance.results import Results, gathered
+from attnspec.conformance.results_file import runs_of
 
-#: Names of other pages, which no backend may have.
-_TAKEN = frozenset({"index", "compare", "matrix", "levels", "rules"})
-_Key = TypeVar("_Key")
-_ORDER = {name: index for index, name in enumerate((*ADAPTERS, *SEPARATE))}
-#: The number of the backends of readers: after those of libraries, before the portable ones.
-_OWN = len(_ORDER)
-_ORDER |= {name: _OWN + 1 + index for index, name in enumerate(PORTABLE)}
+#: The variable that names the file of the summary in a GitHub workflow.
+SUMMARY = "GITHUB_STEP_SUMMARY"
+_DAY = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])$")
 
 
-def placed(columns: Iterable[Column]) -> list[Column]:
-    """Return columns in the order of backends, versions and days, each with names for its pages.
+def write(results: Iterable[Path | Results], folder: Path) -> Path:
+    """Write pages of results, which need no server and load nothing from elsewhere; return the first.
 
-    Portable code is last, because it is no attention of the library that it runs on.
+    The day of a file of results is the end of its name, as in ``numpy-2.4-2026-01-31.jsonl.xz``, or that of
+    its last change.
 
     Examples
     --------
-    >>> from attnspec.conformance.render.html.folder import placed
-    >>> placed([])
-    []
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from attnspec.conformance.render.html import write
+    >>> from attnspec.conformance.results import Header, Results, Subject
+    >>> from attnspec.conformance.verdict import Verdict
+    >>> verdict = Verdict("b", "c-float32", "", ("MASK-1",), "pass")
+    >>> results = Results((Subject("b", "numpy", "2"),), (verdict,), (Header("1", cases=("c-float32",)),))
+    >>> with tempfile.TemporaryDirectory() as name:
+    ...     first = write([results], Path(name))
+    ...     first.name, "MASK-1" in Path(name, "matrix.csv").read_text()
+    ('index.html', True)
     """
-    ordered = sorted(columns, key=_order)
-    stems = _unique({one.backend: slug_of(one.backend) for one in ordered}, _TAKEN)
-    slugs = _unique(
-        {
-            index: f"{stems[one.backend]}-{slug_of(one.version)}-{one.date}"
-            for index, one in enumerate(ordered)
-        }
-    )
-    return [replace(one, stem=stems[one.backend], slug=slugs[index]) for index, one in enumerate(ordered)]
+    columns = read_columns(results)
+    if not columns:
+        raise SpecError("results: expected the results of a backend, got none")
+    for name, content in files(columns, Links(lambda rule: f"rules.html#{rule}")):
+        _put(folder / name, alone(content) if isinstance(content, Page) else content)
+    page = _rules_page()
+    _put(folder / page.path, alone(page))
+    for asset in sorted(ASSETS.iterdir()):
+        _put(folder / "_static" / asset.name, asset.read_text(encoding="utf-8"))
+    _put(folder / "_static" / "names.js", script("attnspecNames", _names(columns)))
+    return folder / "index.html"
 
 
-def _order(column: Column) -> tuple[int, str, bool, Version | str, str]:
-    number = _ORDER.get(column.backend, _OWN)
-    try:
-        return number, column.backend, True, Version(column.version), column.date
-    except InvalidVersion:
-        return number, column.backend, False, column.version, column.date
+def read_columns(results: Iterable[Path | Results]) -> list[Column]:
+    """Read results files, one by one, or take results, and return their columns in order."""
+    return in_order(column for each in results for column in _columns(each))
 
 
-def _unique(names: Mapping[_Key, str], taken: Collection[str] = ()) -> dict[_Key, str]:
-    """Make names unique by a number, where capital letters make no difference."""
-    seen = Counter(taken)
-    found = {}
-    for key, name in names.items():
-        seen[name.lower()] += 1
-        number = seen[name.lower()]
-        found[key] = name if number == 1 else f"{name}.{number}"
-    return found
+def files(columns: Sequence[Column], links: Links) -> Iterator[tuple[str, str | Page]]:
+    """Yield the name of each file with its text, or with a page that has no shell yet."""
+    names = case_names(columns)
+    parts = [*packed(names)]
+    for page in (matrix_page(columns, links), compare_page(columns, links)):
+        yield page.path, page
+    yield "data/matrix.js", _data("matrix", matrix_data(columns, links) | {"parts": len(parts)})
+    yield "data/rules.js", _data("rules", {rule.id: rule.sentence for rule in rules()})
+    for index, part in enumerate(parts):
+        yield f"data/cases-{index}.js", _data(f"cases-{index}", part)
+    for column in columns:
+        yield f"data/{column.slug}.js", _data(column.slug, column_data(column, names, links))
+        yield run_page(column), backend_page(run_page(column), column, columns, links)
+    for column in newest(columns):
+        path = f"{column.stem}.html"
+        yield path, backend_page(path, column, columns, links)
+        for level in levels():
+            yield badge_path(column, level.name), badge(column, level.name)
+    yield "matrix.csv", rules_csv(columns)
+    yield "levels.csv", levels_csv(columns)
+    yield "matrix.json", all_json(columns)
+    yield "feed.xml", feed(columns)
 
 
-def runs_of_backend(backend: str, columns: Sequence[Column]) -> list[Column]:
-    """Return the runs of one backend, the oldest first."""
-    return [one for one in columns if one.backend == backend]
+def add_summary(results: Sequence[Path], first: Path) -> None:
+    """Add each backend's result and the link to the pages to the summary of a CI run, if there is one."""
+    if target := os.environ.get(SUMMARY):
+        lines = ("## attnspec", "", *_headlines(results), "", pages_line(first), "")
+        with Path(target).open("a", encoding="utf-8") as file:
+            file.write("\n".join(lines))
 
 
-def newest(columns: Sequence[Column]) -> list[Column]:
-    """Return the newest run of each backend."""
-    return [*{one.backend: one for one in columns}.values()]
+def _headlines(results: Sequence[Path]) -> Iterator[str]:
+    for path in results:
+        for run in runs_of(path):
+            report = Report(gathered([run]))
+            for subject in report.results.subjects:
+                library = code(f"{subject.library} {subject.version}")
+                yield f"- {code(subject.name)} ({library}): {code(backend_headline(report, subject))}"
 
 
-def page_of(column: Column, columns: Sequence[Column]) -> str:
-    """Return the address of the page of a run. That of the newest run is the page of the backend."""
-    if runs_of_backend(column.backend, columns)[-1] is column:
-        return f"{column.stem}.html"
-    return run_page(column)
+def _put(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, text)
 
 
-def run_page(column: Column) -> str:
-    """Return the permanent address of the page of a run."""
-    return f"runs/{column.slug}.html"
+def _data(name: str, data: object) -> str:
+    return script("attnspec.put", name, data)
+
+
+def _columns(results: Path | Results) -> Iterator[Column]:
+    if isinstance(results, Results):
+        yield from columns_of(results, f"{datetime.now(UTC):%Y-%m-%d}")
+        return
+    for run in runs_of(results):
+        yield from columns_of(gathered([run]), _day_of(results))
+
+
+def _day_of(path: Path) -> str:
+    """Return the day of a file: the end of its name, or that of its last change."""
+    if day := _DAY.search(bare(path)):
+        return day[0]
+    return f"{datetime.fromtimestamp(path.stat().st_mtime, UTC):%Y-%m-%d}"
+
+
+def _rules_page() -> Page:
+    """Return the page of all rules, with their variants, for a folder that has no site around it."""
+    chapters = [
+        (name, [(rule, web_address(rule)) for rule in own])
+        for name, own in groupby(rules(), key=lambda rule: rule.chapter)
+    ]
+    return Page("rules.html", "Rules", render("rules.html", chapters=chapters, prose=_prose))
+
+
+def _prose(text: str) -> Markup:
+    """Return a text of the standard as HTML: code, and links by their text."""
+    without = re.sub(r"\[((?:[^\]`]|`[^`]*`)*)\]\[[^\]]*\]", r"\1", text)
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(without))))  # noqa: S704 - it is escaped
+
+
+def _names(columns: Sequence[Column]) -> list[list[str]]:
+    """Return what the search of the folder finds: kind, name, title, address, other names and text."""
+    found = [
+        ["rule", rule.id, rule.title.replace("`", ""), f"rules.html#{rule.id}", "", rule.sentence]
+        for rule in rules()
+    ]
+    found += [
+        ["library", column.backend, f"{column.library} {column.version}", f"{column.stem}.html", "", ""]
+        for column in newest(columns)
+    ]
+    return [*found, ["page", "Compare", "two runs, or your own results file", "compare.html", "", ""]]

@@ -12,18 +12,7 @@ from attnspec.conformance.render.screen import cell
 class Mark:
     """One result of a rule or a level.
 
-    Attributes
-    ----------
-    letter : str
-        Its letter in the data of the pages, which is also a part of its class in the style sheet.
-    symbol : str
-        Its symbol in a cell.
-    name : str
-        Its name in words, for filters and screen readers.
-    text : str
-        What it means, for the legend.
-    short : str
-        The same in a few words, for the line of signs above the matrix.
+    `letter` is also its class in the style sheet; `short` is `text` in a few words.
     """
 
     letter: str
@@ -57,6 +46,8 @@ MARKS = (
     ),
     Mark("p", "\u2713", "pass", "every judged case of the rule passes", "every judged case passes"),
 )
+#: The marks by letter.
+MARK = {mark.letter: mark for mark in MARKS}
 _LETTERS = {
     "fail": "f",
     "error": "f",
@@ -70,43 +61,19 @@ _LETTERS = {
 
 
 def letter_of(counts: Mapping[str, int]) -> str:
-    """Return the letter of a rule from the counts of its results. Without any verdict it is not a pass.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.render.html.marks import letter_of
-    >>> letter_of({"pass": 3, "fail": 1}), letter_of({"pass": 3, "unsupported": 1}), letter_of({})
-    ('f', 'p', 'n')
-    """
+    """Return the letter of a rule from the counts of its results. Without any verdict it is not a pass."""
     return _LETTERS[cell(counts)[1]] if counts else "n"
 
 
 def letter_of_case(status: str, rule: str) -> str:
-    """Return the letter of one case. An error has its own, and so has a MAY that does not hold.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.render.html.marks import letter_of_case
-    >>> letter_of_case("error", ""), letter_of_case("unsupported", "NUM-10"), letter_of_case("pass", "")
-    ('e', 'm', 'p')
-    """
+    """Return the letter of one case. An error has its own, and so has a MAY that does not hold."""
     if status == "unsupported":
         return "m" if rule else "u"
     return "e" if status == "error" else _LETTERS[status]
 
 
 def letter_of_level(standing: Standing | None) -> str:
-    """Return the letter of a level: that of its own rules if they are not offered, else the gravest.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.render.html.marks import letter_of_level
-    >>> from attnspec.conformance.attribution.levels import Standing
-    >>> letter_of_level(Standing("core", {})), letter_of_level(Standing("core", {"SOFT-1": "error"}))
-    ('p', 'f')
-    >>> letter_of_level(None), letter_of_level(Standing("exact", {"NUM-3": "class cast in float32"}))
-    ('n', 's')
-    """
+    """Return the letter of a level: that of its own rules if they are not offered, else the gravest."""
     if standing is None:
         return "n"
     if standing.reached:

@@ -1,61 +1,87 @@
-"""The matrix of rules by backend and version: its page, and its data for the scripts."""
+"""The matrix of rules by backend and version: its page, its data for the scripts, as CSV and as JSON."""
 
+import csv
+import io
+import json
 from collections import Counter
-from collections.abc import Sequence
-from html import escape
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, pairwise, takewhile
 from typing import Any
 
 from attnspec import __version__, levels, rules
 from attnspec.backends.names import PORTABLE
-from attnspec.conformance.render.html.cases import run_length
-from attnspec.conformance.render.html.column import Column
-from attnspec.conformance.render.html.folder import newest, page_of
+from attnspec.conformance.render.html.column import NOTE, Column, newest, page_of, without_run
 from attnspec.conformance.render.html.marks import MARKS
-from attnspec.conformance.render.html.page import Links, frame, link
-from attnspec.conformance.render.html.portable import NOTE, without_run
+from attnspec.conformance.render.html.page import Links, Page, render
+from attnspec.conformance.render.screen import cell
 
-SCRIPTS = ("shared.js", "detail.js")
+_NAMES = {mark.letter: mark.name for mark in MARKS}
+#: The largest number of characters of one part of the names of cases.
+_PART = 200_000
+#: One character for each length from 0 to 61.
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+def matrix_page(columns: Sequence[Column], links: Links) -> Page:
+    """Return the page of the matrix. The table is made by its script; without it, links remain."""
+    title = "Results by rule and library"
+    backends = {column.backend for column in columns}
+    body = render(
+        "matrix.html",
+        links=links,
+        rules=len(rules()),
+        runs=len(columns),
+        newest=[(column, page_of(column, columns)) for column in newest(columns)],
+        portable=NOTE if backends & PORTABLE.keys() else "",
+        absent=without_run(backends) if links.library else (),
+        marks=MARKS[::-1],
+    )
+    return Page("index.html", title, body)
 
 
 def matrix_data(columns: Sequence[Column], links: Links) -> dict[str, Any]:
     """Return the rules, the levels and the letters of all columns, as JSON."""
     known = rules()
     number = {rule.id: index for index, rule in enumerate(known)}
-    latest = {one.slug for one in newest(columns)}
+    latest = {column.slug for column in newest(columns)}
     return {
         "standard": __version__,
         "marks": [[mark.letter, mark.symbol, mark.name, mark.text] for mark in MARKS],
-        "rules": [[one.id, one.level, one.chapter, one.title, links.rule(one.id)] for one in known],
+        "rules": [[rule.id, rule.level, rule.chapter, rule.title, links.rule(rule.id)] for rule in known],
         "levels": [
             {
-                "name": one.name,
-                "rules": [number[rule] for rule in one.rules],
-                "offered": [number[rule] for rule in one.where_offered],
-                "on": one.builds_on,
-                "accuracy": one.accuracy,
+                "name": level.name,
+                "rules": [number[rule] for rule in level.rules],
+                "offered": [number[rule] for rule in level.where_offered],
+                "on": level.builds_on,
+                "accuracy": level.accuracy,
             }
-            for one in levels()
+            for level in levels()
         ],
         "columns": [
             {
-                "slug": one.slug,
-                "backend": one.backend,
-                "label": one.label,
-                "library": one.library,
-                "version": one.version,
-                "date": one.date,
-                "attnspec": one.attnspec,
-                "part": one.part,
-                "headline": one.headline,
-                "newest": one.slug in latest,
-                "page": page_of(one, columns),
-                "letters": "".join(one.letters[rule.id] for rule in known),
-                "levels": "".join(one.letter_of_level(level.name) for level in levels()),
-                "bad": [_not_holding(one, rule.id) for rule in known],
-                "judged": [_judged(one, rule.id) for rule in known],
-                "shown": {rule: text for rule, text in one.shown.items() if one.letters[rule] == "d"},
+                "slug": column.slug,
+                "backend": column.backend,
+                "label": column.label,
+                "library": column.library,
+                "version": column.version,
+                "date": column.date,
+                "attnspec": column.attnspec,
+                "part": column.part,
+                "headline": column.headline,
+                "newest": column.slug in latest,
+                "page": page_of(column, columns),
+                "letters": "".join(column.letters[rule.id] for rule in known),
+                "levels": "".join(column.letter_of_level(level.name) for level in levels()),
+                "bad": [_number(column, rule.id, without=("pass", "unsupported")) for rule in known],
+                "judged": [_number(column, rule.id, without=("unsupported",)) for rule in known],
+                "shown": {
+                    rule: text
+                    for rule in column.ways
+                    if column.letters[rule] == "d" and (text := column.deviations(rule))
+                },
             }
-            for one in columns
+            for column in columns
         ],
     }
 
@@ -63,11 +89,10 @@ def matrix_data(columns: Sequence[Column], links: Links) -> dict[str, Any]:
 def column_data(column: Column, names: Sequence[str], links: Links) -> dict[str, Any]:
     """Return the cells of one column and the letters of its cases, as JSON."""
     about: dict[str, list[int]] = {}
-    found = links.finding
     declared = {
         text.rpartition(" ")[2]
-        for detail in column.details.values()
-        for example in detail.get("examples", ())
+        for each in column.cells.values()
+        for example in each.get("examples", ())
         for text in example.get("declared", ())
         if "/" in text
     }
@@ -78,85 +103,125 @@ def column_data(column: Column, names: Sequence[str], links: Links) -> dict[str,
         if rule:
             about.setdefault(rule, []).append(index)
     return {
-        "cells": column.details,
-        "levels": {name: dict(one.missing) for name, one in column.standings.items()},
-        "cases": run_length(letters),
-        "about": {rule: _steps(found) for rule, found in about.items()},
+        "cells": column.cells,
+        "levels": {name: dict(standing.missing) for name, standing in column.standings.items()},
+        "cases": _run_length(letters),
+        "about": {
+            rule: [after - before for before, after in pairwise((0, *places))]
+            for rule, places in about.items()
+        },
         "notes": column.notes,
-        "findings": {name: found(name) for name in sorted(declared)} if found else {},
+        "findings": {name: links.finding(name) for name in sorted(declared)} if links.finding else {},
     }
 
 
-def matrix_page(columns: Sequence[Column], links: Links) -> str:
-    """Return the page of the matrix. The table is made by its script; without it, links remain."""
-    legend = "".join(
-        f'<li><span class="k {mark.letter}" aria-hidden="true">{mark.symbol}</span> '
-        f"<b>{escape(mark.name)}</b> {escape(mark.text)}</li>"
-        for mark in reversed(MARKS)
-    )
-    signs = "".join(
-        f'<li><span class="k {mark.letter}" aria-hidden="true">{mark.symbol}</span> '
-        f"<b>{escape(mark.name)}</b>: {escape(mark.short)}</li>"
-        for mark in reversed(MARKS)
-    )
-    pages = "".join(
-        f'<li><a href="{escape(page_of(one, columns))}">{escape(one.title)}</a>: {escape(one.headline)}</li>'
-        for one in newest(columns)
-    )
-    backends = len(newest(columns))
-    return frame(
-        "Results by rule and library",
-        f"""<h1>Results by rule and library</h1>
-<p class="lead">{len(rules())} rules, {backends} backend{"s" * (backends != 1)},
-{len(columns)} run{"s" * (len(columns) != 1)}. A cell shows what was got, expected and allowed, and a script.
-As data: <a href="matrix.csv">rules</a> and <a href="levels.csv">levels</a> as CSV,
-<a href="matrix.json">all as JSON</a>.</p>
-{_notes(columns, links)}
-<ul class="signs" aria-label="Signs">{signs}</ul>
-<form id="filters" class="filters" aria-label="Filters" hidden></form>
-<p id="count" class="count" role="status"></p>
-<div id="matrix" class="scroll"></div>
-<aside id="detail" class="detail" aria-labelledby="detail-title" tabindex="-1" hidden></aside>
-<h2 id="legend">Legend</h2>
-<ul class="legend">{legend}</ul>
-<p>Only judged cases count: a pass means that every judged case of the rule passed. A level that is reached
-has the mark of a pass. Otherwise its mark is that of the gravest result among the rules that it lacks, or
-<i>not offered</i> if its own rules are not offered.</p>
-<p>Move in the table with the arrow keys, open a cell with Enter and close it with Escape. The address of the
-page contains the filters and the open cell.</p>
-<h2 id="backends">Backends</h2>
-<ul class="backends">{pages}</ul>
-""",
-        home=links.home,
-        scripts=(*SCRIPTS, "matrix.js", "data/matrix.js"),
-    )
+def case_names(columns: Iterable[Column]) -> list[str]:
+    """Return the names of all cases, sorted, so that neighbours have much in common."""
+    return sorted({name for column in columns for name in column.cases})
 
 
-def _notes(columns: Sequence[Column], links: Links) -> str:
-    """Say what portable code is, and on pages with libraries, which backends of theirs were not run."""
-    run = {one.backend for one in columns}
-    found = []
-    if run & PORTABLE.keys():
-        found.append(f"{escape(NOTE)} These columns are the last.")
-    if links.library is not None and (missing := without_run(run)):
-        names = ", ".join(link(links.library(name), name) for name in missing)
-        found.append(
-            f"Not run: {names}. No results of these backends are stored: neither a pass nor a failure."
-        )
-    return "".join(f'<p class="note">{one}</p>' for one in found)
+def packed(names: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the names in parts. Of each, the length of what the one before it shares is followed by the rest.
+
+    There are some ten thousand for a backend. The length is one character of `_DIGITS`.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.render.html.matrix import packed
+    >>> list(packed(["mask-1-float16", "mask-1-float32", "sinks-1-float16"]))
+    [['0mask-1-float16', 'c32', '0sinks-1-float16']]
+    """
+    part: list[str] = []
+    size, before = 0, ""
+    for name in names:
+        pairs = zip(before[: len(_DIGITS) - 1], name, strict=False) if part else ()
+        shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        part.append(f"{_DIGITS[shared]}{name[shared:]}")
+        size, before = size + len(part[-1]) + 3, name
+        if size > _PART:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
 
 
-def _not_holding(column: Column, rule: str) -> int:
-    """Count the results of a rule that are not a pass."""
+def rules_csv(columns: Sequence[Column]) -> str:
+    """Return a row for each rule, with the result in each column."""
+    rows = [["rule", "level", "chapter", "title", *_heads(columns)]]
+    for rule in rules():
+        texts = [_text(column.counts.get(rule.id)) for column in columns]
+        rows.append([rule.id, rule.level, rule.chapter, rule.title, *texts])
+    return _csv(rows)
+
+
+def levels_csv(columns: Sequence[Column]) -> str:
+    """Return a row for each level, with the result in each column."""
+    rows = (
+        [level.name, *(_level_text(column.letter_of_level(level.name)) for column in columns)]
+        for level in levels()
+    )
+    return _csv([["level", *_heads(columns)], *rows])
+
+
+def all_json(columns: Sequence[Column]) -> str:
+    """Return everything that the matrix shows as one JSON."""
+    runs = [
+        {
+            "backend": column.backend,
+            "library": column.library,
+            "version": column.version,
+            "date": column.date,
+            "attnspec": column.attnspec,
+            "part": column.part,
+            "headline": column.headline,
+            "notes": column.notes,
+            "cases": column.totals,
+            "levels": {
+                level.name: {"result": _level_text(letter)}
+                | ({"lacks": dict(column.standings[level.name].missing)} if letter not in "pn" else {})
+                for level in levels()
+                for letter in (column.letter_of_level(level.name),)
+            },
+            "rules": {
+                rule.id: {"result": _NAMES[column.letters[rule.id]], "cases": column.counts.get(rule.id, {})}
+                for rule in rules()
+            },
+        }
+        for column in columns
+    ]
+    return json.dumps({"attnspec": __version__, "runs": runs}, separators=(",", ":")) + "\n"
+
+
+def _number(column: Column, rule: str, *, without: tuple[str, ...]) -> int:
+    """Count the results of a rule, without those of some statuses."""
     counts = column.counts.get(rule, Counter())
-    return counts.total() - counts["pass"] - counts["unsupported"]
+    return counts.total() - sum(counts[status] for status in without)
 
 
-def _judged(column: Column, rule: str) -> int:
-    counts = column.counts.get(rule, Counter())
-    return counts.total() - counts["unsupported"]
+def _run_length(letters: Iterable[str]) -> str:
+    """Return letters with repetitions counted: `p3f` for `pppf`."""
+    counted = ((letter, len(list(same))) for letter, same in groupby(letters))
+    return "".join(f"{letter}{number if number > 1 else ''}" for letter, number in counted)
 
 
-def _steps(found: Sequence[int]) -> list[int]:
-    """Return the first of some growing numbers, and the steps between them."""
-    return [after - before for before, after in zip((0, *found), found, strict=False)]
+def _heads(columns: Iterable[Column]) -> list[str]:
+    return [f"{column.backend} {column.version} {column.date}" for column in columns]
+
+
+def _text(counts: Mapping[str, int] | None) -> str:
+    return cell(counts)[0] if counts else _NAMES["n"]
+
+
+def _level_text(letter: str) -> str:
+    return "reached" if letter == "p" else _NAMES[letter]
+
+
+def _csv(rows: Iterable[Iterable[str]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([_inert(value) for value in row] for row in rows)
+    return text.getvalue()
+
+
+def _inert(text: str) -> str:
+    """Return a text that a spreadsheet does not take for a formula."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text

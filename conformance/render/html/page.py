@@ -1,77 +1,84 @@
-"""The frame of a page, and the addresses that its links use."""
+"""The pages of this project: templates with one shell, and the addresses that links use."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from html import escape
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+import jinja2
+from markupsafe import Markup
+
+#: The style sheet and the scripts, which every page loads from its own folder.
+ASSETS = Path(__file__).parent / "assets"
+_TEMPLATES = Path(__file__).parent / "templates"
 #: What a page may load: its own folder. It cannot send anything anywhere.
-_POLICY = (
-    "default-src 'none'; script-src 'self' file:; style-src 'self' file: 'unsafe-inline'; "
-    "img-src 'self' file: data:; connect-src 'none'; form-action 'none'; base-uri 'none'"
+POLICY = (
+    "default-src 'none'; script-src 'self' file:{scripts}; style-src 'self' file: 'unsafe-inline'; "
+    "img-src 'self' file: data:; connect-src 'none'; form-action {forms}; base-uri 'none'"
 )
-_NAVIGATION = (("index.html", "Results"), ("compare.html", "Compare"), ("feed.xml", "Changes"))
 
 
 @dataclass(frozen=True)
 class Links:
-    """The addresses of pages outside of the folder, relative to it.
+    """The addresses of pages beside those of results, relative to their folder.
 
-    Attributes
-    ----------
-    rule : callable
-        The address of the page of a rule, by its id.
-    finding : callable or None
-        That of a finding, by ``library/name``.
-    library : callable or None
-        That of a library, by its name.
-    home : str
-        That of the front page. Empty for none.
+    They are of a rule by its id, of a finding by ``library/name`` and of a library by its name. The last is
+    that of the folder of the style sheet and the scripts.
     """
 
     rule: Callable[[str], str]
     finding: Callable[[str], str] | None = None
     library: Callable[[str], str] | None = None
-    home: str = ""
+    assets: str = "_static/"
 
 
-def frame(title: str, body: str, *, root: str = "", home: str = "", scripts: Iterable[str] = ()) -> str:
-    """Return a whole page.
+@dataclass(frozen=True)
+class Page:
+    """A page without its shell, at its path in the folder, with the scripts that it needs."""
+
+    path: str
+    title: str
+    body: Markup
+
+    @property
+    def root(self) -> str:
+        """The way from the page to the folder."""
+        return "../" * self.path.count("/")
+
+
+@cache
+def environment(*folders: Path) -> jinja2.Environment:
+    """Return the templates, with those of other folders. Every value is escaped that is no markup."""
+    found = jinja2.Environment(
+        loader=jinja2.FileSystemLoader([*folders, _TEMPLATES]),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    found.globals["at"] = at
+    return found
+
+
+def render(template: str, **values: Any) -> Markup:
+    """Fill a template."""
+    return Markup(environment().get_template(template).render(values))  # noqa: S704 - templates escape
+
+
+def alone(page: Page) -> str:
+    """Return a whole page of a folder that has no site around it.
 
     Examples
     --------
-    >>> from attnspec.conformance.render.html.page import frame
-    >>> "<title>a &lt;b&gt; \u00b7 attnspec</title>" in frame("a <b>", "<p>text</p>")
+    >>> from markupsafe import Markup
+    >>> from attnspec.conformance.render.html.page import Page, alone
+    >>> "<title>a &lt;b&gt; \u00b7 attnspec</title>" in alone(Page("a.html", "a <b>", Markup("<p>text</p>")))
     True
     """
-    links = [(at(root, home), "attnspec")] if home else []
-    links += [(f"{root}{address}", name) for address, name in _NAVIGATION]
-    navigation = "".join(f'<a href="{escape(address)}">{escape(name)}</a>' for address, name in links)
-    loaded = "".join(f'<script defer src="{escape(root + one)}"></script>' for one in scripts)
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta name="referrer" content="no-referrer">
-<title>{escape(title)} \u00b7 attnspec</title>
-<link rel="icon" href="data:,">
-<link rel="alternate" type="application/atom+xml" title="Changes" href="{root}feed.xml">
-<link rel="stylesheet" href="{root}results.css">
-{loaded}
-</head>
-<body data-root="{root}">
-<a class="skip" href="#main">Skip to content</a>
-<header><nav aria-label="Results">{navigation}</nav></header>
-<main id="main">
-{body}
-</main>
-</body>
-</html>
-"""
+    return render("shell.html", page=page, policy=POLICY.format(scripts="", forms="'none'"))
 
 
 def at(root: str, address: str) -> str:
@@ -87,21 +94,16 @@ def at(root: str, address: str) -> str:
     return address if scheme or address.startswith("/") else f"{root}{address}"
 
 
-def link(address: str, text: str) -> str:
-    """Return a link, or the text alone if there is no address."""
-    return f'<a href="{escape(address)}">{escape(text)}</a>' if address else escape(text)
-
-
-def script(name: str, data: Any) -> str:
-    r"""Return data as a script, because a page that is opened as a file cannot fetch it.
+def script(function: str, *values: Any) -> str:
+    r"""Return a call of a function as a script, because a page that is opened as a file cannot fetch data.
 
     Examples
     --------
     >>> from attnspec.conformance.render.html.page import script
-    >>> script("matrix", {"a": "</script>"})
-    'attnspec.put("matrix",{"a":"\\u003c/script>"})\n'
+    >>> script("attnspec.put", "matrix", {"a": "</script>"})
+    'attnspec.put("matrix",{"a":"\\u003c/script>"});\n'
     """
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    text = ",".join(json.dumps(value, ensure_ascii=False, separators=(",", ":")) for value in values)
     for letter in "<\u2028\u2029":  # `<` would end the script where it is embedded
         text = text.replace(letter, f"\\u{ord(letter):04x}")
-    return f"attnspec.put({json.dumps(name)},{text})\n"
+    return f"{function}({text});\n"

@@ -1,0 +1,102 @@
+"""The cases of a run: makes the plans that the index does not have, and each case when it is judged."""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+from attnspec import Case, cases, find_rule
+from attnspec.backends.constraints import ANY, Constraints
+from attnspec.case_json import read_cases
+from attnspec.conformance.judge.dtypes import in_each
+from attnspec.conformance.run import untrusted
+from attnspec.conformance.run.plan import Outline, matches, require
+from attnspec.conformance.run.selection import Selection
+from attnspec.conformance.sizes import sized
+from attnspec.conformance.sizes.sized import Sized
+from attnspec.conformance.suite import constraints_in, groups_of, items
+from attnspec.conformance.suite.group import Item
+from attnspec.conformance.traits import SIZED_GROUPS
+
+
+class Cases:
+    """Finds cases by their names. Those of a plan that it has made are kept."""
+
+    def __init__(self, seed: int | None = None, files: tuple[str, ...] = ()) -> None:
+        self.seed = seed
+        self.files = files
+        self._planned: dict[str, Item | Sized] = {}
+
+    def plan(self, selection: Selection, constraints: Constraints = ANY) -> tuple[Outline, ...]:
+        """Make the selected cases."""
+        for rule in selection.rules:
+            find_rule(rule)
+        made = [*(_sized(selection) if selection.sizes else self._made(selection, constraints))]
+        if selection.untrusted and not selection.sizes:
+            made = untrusted.planned(made, self.seed or 0, selection.names)
+        require(selection, {*self.files, *(name for case in made for name in (case.id, case.name))})
+        made = [case for case in made if matches(case, selection.match)]
+        self._planned = {case.name: case for case in made}
+        return tuple(
+            Outline(case.name, case.group, case.rules, case.dtype, must_raise(case)) for case in made
+        )
+
+    def _made(self, selection: Selection, constraints: Constraints) -> Iterator[Item]:
+        # A copy with a changed number is made of a case without it.
+        names = [untrusted.unchanged(name) for name in selection.names]
+        rules, quick = selection.rules, selection.quick
+        return items(quick=quick, rules=rules, names=names, seed=self.seed, constraints=constraints)
+
+    def find(self, name: str, group: str, constraints: Constraints = ANY) -> Item | Sized:
+        """Make a case, unless it is kept."""
+        if name in self._planned:
+            return self._planned[name]
+        if group == untrusted.ROWS:
+            return next(case for case in untrusted.rows(self.seed or 0) if case.name == name)
+        if (original := untrusted.unchanged(name)) != name:
+            case = self.find(original, group, constraints)
+            assert isinstance(case, Case)  # noqa: S101 - for the type checker: only cases are copied
+            return untrusted.changed(case, self.seed or 0)
+        if group.startswith(SIZED_GROUPS):
+            return next(case for case in sized() if case.name == name)
+        made = {}
+        if group:
+            suffix = (constraints_in([name]) or constraints).suffix
+            made = _of_group(name.partition("-")[0], group, self.seed, suffix)
+        known = made or _golden(name.rpartition("-")[0])
+        return known.get(name) or _of_files(self.files)[name]
+
+
+def must_raise(case: Item | Sized) -> bool:
+    """Whether a call must be refused, or may be."""
+    return isinstance(case, Case) and case.misuse is not None
+
+
+def _sized(selection: Selection) -> Iterator[Sized]:
+    """Select sized cases by their rules and names."""
+    rules, names = set(selection.rules), set(selection.names)
+    for case in sized():
+        if (not rules or rules & set(case.rules)) and (not names or {case.id, case.name} & names):
+            yield case
+
+
+@lru_cache(maxsize=2)
+def _of_group(chapter: str, group: str, seed: int | None, suffix: str) -> dict[str, Item]:
+    """Make the cases of a group; cached, because they are requested one after the other."""
+    constraints = Constraints.of_suffix(suffix) if suffix else ANY
+    return {
+        case.name: case
+        for each in groups_of(chapter)
+        if each.name == group
+        for case in each.items(seed, constraints)
+    }
+
+
+@lru_cache(maxsize=8)
+def _golden(id_: str) -> dict[str, Item]:
+    """Return a golden vector in each of its dtypes; empty if the id is unknown."""
+    return {item.name: item for case in cases() if case.id == id_ for item in in_each(case)}
+
+
+@lru_cache(maxsize=1)
+def _of_files(files: tuple[str, ...]) -> dict[str, Item]:
+    return {case.name: case for file in files for case in read_cases(Path(file))}

@@ -1,0 +1,74 @@
+"""The stored outlines of the suite, and the verdicts that are made from them alone."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from attnspec import reference
+from attnspec.backends import load
+from attnspec.backends.user.function import describe
+from attnspec.conformance import items
+from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.run.cases import Cases
+from attnspec.conformance.run.index import outline_of, write
+from attnspec.conformance.run.offer import offer_of
+from attnspec.conformance.run.plan import PATH, index, plan_of
+from attnspec.conformance.run.selection import Selection
+
+#: Some cases of every chapter, and of every operation.
+SOME = index()[::35]
+
+
+@pytest.fixture(scope="module")
+def cases():
+    return Cases()
+
+
+def test_outlines_are_those_of_the_cases(cases):
+    for outline in SOME:
+        assert replace(outline, quick=0) == outline_of(cases.find(outline.name, outline.group))
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_the_plan_is_the_suite_in_its_order(quick):
+    assert [case.name for case in plan_of(Selection(quick))] == [case.name for case in items(quick=quick)]
+
+
+@pytest.mark.exhaustive
+def test_the_index_would_not_change():
+    """It is rewritten by ``attnspec vectors expected``."""
+    assert not write(PATH, only_check=True)
+
+
+def plain(query, key, value, *, scale=None, mask=None):
+    return reference.attention(query, key, value, scale=scale, mask=mask, dtype=query.dtype)
+
+
+def scaled(query, key, value, *, is_causal=False, return_lse=False):
+    options = {"is_causal": is_causal, "return_lse": return_lse}
+    return reference.attention(query, key, value, dtype=query.dtype, **options)
+
+
+BACKENDS = {
+    "few arguments": lambda: describe(plain),
+    "an lse, in one dtype": lambda: describe(scaled, dtypes=["float32"]),
+    "without a default": lambda: replace(describe(plain), given=("scale",)),
+    "constrained": lambda: describe(plain, depths=[64]),
+    "no companions": lambda: replace(load("numpy-portable"), companions={}),
+}
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_what_is_not_offered_has_the_verdict_of_the_judge(name, cases):
+    backend = BACKENDS[name]()
+    offer = offer_of(backend)
+    number = 0
+    for outline in SOME:
+        verdict = offer.verdict(outline)
+        if verdict is not None:
+            number += 1
+            with np.errstate(all="ignore"):
+                judged = judge(backend, cases.find(outline.name, outline.group))
+            assert verdict == replace(judged, refusal=outline.refusal)
+    assert number > len(SOME) / 4
