@@ -2,48 +2,18 @@
 
 from typing import Any
 
-import numpy as np
 from array_api_compat import device
-from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from attnspec.reference.call import Array, Call, part, step
 from attnspec.reference.errors import check_lse_dtype, need
-from attnspec.reference.evaluate import evaluate
+from attnspec.reference.functions import public
 from attnspec.reference.heads import check_heads
 from attnspec.reference.masking import check_integers, position
 from attnspec.reference.notation import Attention, check_axes, check_dtypes, narrow, stored
 
 
-def alibi_bias(
-    query: ArrayLike,
-    key: ArrayLike,
-    *,
-    query_offset: ArrayLike = 0,
-    slopes: ArrayLike | None = None,
-    dtype: DTypeLike = np.float64,
-) -> NDArray[Any]:
+def alibi_bias_of(call: Call, query: Array, key: Array, *, query_offset: Any, slopes: Array) -> Array:
     """Return the bias of ALiBi, which decreases with the distance of query and key.
-
-    Parameters
-    ----------
-    query : (*B, Hq, L, D) or (L, D)
-    key : (*B, Hkv, S, D) or (S, D)
-        Only the shapes are used.
-    query_offset : int or (*B), optional
-        Position of query 0 among the keys.
-    slopes : (Hq,), optional
-        Slope of each head, by default those of POS-7.
-    dtype : data type, optional
-        Dtype of the result.
-
-    Returns
-    -------
-    (*B, Hq, L, S)
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is refused.
 
     Notes
     -----
@@ -56,18 +26,15 @@ def alibi_bias(
     >>> alibi_bias(np.ones((1, 1, 2)), np.ones((1, 3, 2)), query_offset=1).tolist()
     [[[-0.00390625, -0.0, -0.00390625]]]
     """
-    result: NDArray[Any] = evaluate(alibi_bias_of, locals())
-    return result
-
-
-def alibi_bias_of(call: Call, query: Array, key: Array, *, query_offset: Any, slopes: Array) -> Array:
-    """Check the arguments, and compute the bias."""
     each = Attention(call.steps, call.xp, call.dtype, query, key, key, query_offset=query_offset)
     for check in (check_dtypes, check_axes, check_heads, check_integers):
         each = check(each)
     if slopes is not None:
         check_slopes(each, slopes)
     return _alibi_bias(each, slopes)
+
+
+alibi_bias = public(alibi_bias_of)
 
 
 @step

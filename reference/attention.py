@@ -2,94 +2,19 @@
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
-
 from attnspec.reference.call import Array, Call, part, step
 from attnspec.reference.dropout import check_rate, dropped
 from attnspec.reference.errors import flag
-from attnspec.reference.evaluate import evaluate
+from attnspec.reference.functions import public
 from attnspec.reference.heads import check_heads
 from attnspec.reference.masking import MASK_CHECKS, allowed
-from attnspec.reference.notation import Attention, Window, check_axes, check_dtypes, entered, returned
+from attnspec.reference.notation import Attention, check_axes, check_dtypes, entered, returned
 from attnspec.reference.scores import check_bias, check_scale, check_softcap, scored
 from attnspec.reference.softmax import check_sinks, maxima, softmax_of, weighted
 
 
-def attention(
-    query: ArrayLike,
-    key: ArrayLike,
-    value: ArrayLike,
-    *,
-    scale: float | None = None,
-    softcap: float | None = None,
-    bias: ArrayLike | None = None,
-    mask: ArrayLike | None = None,
-    is_causal: bool = False,
-    query_offset: ArrayLike = 0,
-    window: Window | None = None,
-    query_lengths: ArrayLike | None = None,
-    key_lengths: ArrayLike | None = None,
-    query_segment_ids: ArrayLike | None = None,
-    key_segment_ids: ArrayLike | None = None,
-    sinks: ArrayLike | None = None,
-    dropout_mask: ArrayLike | None = None,
-    dropout_rate: float = 0.0,
-    return_lse: bool = False,
-    return_weights: bool = False,
-    return_max: bool = False,
-    dtype: DTypeLike = np.float64,
-) -> Any:
+def attention_of(call: Call, query: Array, key: Array, value: Array, **options: Any) -> Any:
     """Scaled dot-product attention.
-
-    Parameters
-    ----------
-    query : (*B, Hq, L, D) or (L, D)
-    key : (*B, Hkv, S, D) or (S, D)
-    value : (*B, Hkv, S, Dv) or (S, Dv)
-    scale : float, optional
-        Factor of the dot products, by default ``1 / sqrt(D)`` (SCORE-2).
-    softcap : float, optional
-        Bound that the scaled scores approach (SCORE-5).
-    bias : broadcasts to (*B, Hq, L, S), optional
-        Added to the scaled scores (SCORE-4); minus infinity masks (MASK-2).
-    mask : bool, broadcasts to (*B, Hq, L, S), optional
-        True where the query may attend to the key (MASK-1).
-    is_causal : bool, optional
-        Disallow keys after the query (MASK-3).
-    query_offset : int or (*B), optional
-        Position of query 0 among the keys (MASK-7).
-    window : pair of int or None, optional
-        Bounds to the left and right of the query's position, inclusive (MASK-8).
-    query_lengths, key_lengths : int or (*B), optional
-        Number of valid queries and of valid keys (MASK-10, MASK-9).
-    query_segment_ids, key_segment_ids : (*B, L) and (*B, S), optional
-        A query attends only to keys with its own id (MASK-11).
-    sinks : (Hq,), optional
-        One more logit for each head in the denominator (SOFT-5).
-    dropout_mask : bool, broadcasts to (*B, Hq, L, S), optional
-        True where a weight is kept (DROP-1).
-    dropout_rate : float, optional
-        Kept weights are divided by 1 minus this rate (DROP-2).
-    return_lse, return_weights, return_max : bool, optional
-        Return the lse, the weights and the maxima too.
-    dtype : data type, optional
-        Working precision and dtype of the results.
-
-    Returns
-    -------
-    output : (*B, Hq, L, Dv) or (L, Dv)
-    lse : (*B, Hq, L) or (L,)
-        Only with ``return_lse``.
-    weights : (*B, Hq, L, S) or (L, S)
-        Only with ``return_weights``.
-    max : (*B, Hq, L) or (L,)
-        Only with ``return_max``: the largest score of each row (SOFT-8).
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is refused.
 
     Notes
     -----
@@ -101,12 +26,10 @@ def attention(
     >>> attention([[0.0]], [[1.0], [2.0]], [[3.0], [5.0]]).tolist()
     [[4.0]]
     """
-    return evaluate(attention_of, locals())
-
-
-def attention_of(call: Call, query: Array, key: Array, value: Array, **options: Any) -> Any:
-    """Check the arguments, and compute."""
     return computed(checked(Attention(call.steps, call.xp, call.dtype, query, key, value, **options)))
+
+
+attention = public(attention_of)
 
 
 @part

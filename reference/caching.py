@@ -3,38 +3,14 @@
 import math
 from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
-
 from attnspec.reference.call import Array, Call, part, step
 from attnspec.reference.errors import array, check_lse_dtype, flag, integers, need, real, same_dtype, within
-from attnspec.reference.evaluate import evaluate
+from attnspec.reference.functions import public
 from attnspec.reference.notation import count, largest, narrow, of_batch, reshaped, stored, wide
 
 
-def append_cache(
-    cache: ArrayLike, new: ArrayLike, *, lengths: ArrayLike, dtype: DTypeLike = np.float64
-) -> NDArray[Any]:
+def append_cache_of(call: Call, cache: Array, new: Array, *, lengths: Any) -> Array:
     """Append positions to a cache.
-
-    Parameters
-    ----------
-    cache : (*B, H, C, D) or (C, D)
-    new : (*B, H, N, D) or (N, D)
-    lengths : int or (*B)
-        Number of positions that the cache holds.
-    dtype : data type, optional
-        Dtype of the result.
-
-    Returns
-    -------
-    (*B, H, C, D)
-        A new cache. The given cache does not change.
-
-    Raises
-    ------
-    ArgumentError
-        If shapes differ, or the cache has too little room.
 
     Notes
     -----
@@ -46,13 +22,10 @@ def append_cache(
     >>> append_cache([[1.0], [0.0], [0.0]], [[5.0]], lengths=1).tolist()
     [[1.0], [5.0], [0.0]]
     """
-    result: NDArray[Any] = evaluate(append_cache_of, locals())
-    return result
-
-
-def append_cache_of(call: Call, cache: Array, new: Array, *, lengths: Any) -> Array:
-    """Check the arguments, and append."""
     return appended(call, cache, new, check_append(call, cache, new, lengths))
+
+
+append_cache = public(append_cache_of)
 
 
 @step
@@ -84,25 +57,8 @@ def appended(call: Call, cache: Array, new: Array, lengths: Any) -> Array:
     return xp.where((place >= 0) & (place < added), xp.take_along_axis(new, index, axis=-2), cache)
 
 
-def gather_pages(pages: ArrayLike, block_table: ArrayLike, *, dtype: DTypeLike = np.float64) -> NDArray[Any]:
+def gather_pages_of(call: Call, pages: Array, block_table: Array) -> Array:
     """Concatenate the pages of each sequence.
-
-    Parameters
-    ----------
-    pages : (P, H, K, D)
-    block_table : int (*B, T)
-        The pages of each sequence.
-    dtype : data type, optional
-        Dtype of the result.
-
-    Returns
-    -------
-    (*B, H, T * K, D)
-
-    Raises
-    ------
-    ArgumentError
-        If shapes do not fit, or a page does not exist.
 
     Notes
     -----
@@ -116,13 +72,10 @@ def gather_pages(pages: ArrayLike, block_table: ArrayLike, *, dtype: DTypeLike =
     >>> gather_pages(pages, [1, 0]).ravel().tolist()
     [3.0, 4.0, 1.0, 2.0]
     """
-    result: NDArray[Any] = evaluate(gather_pages_of, locals())
-    return result
-
-
-def gather_pages_of(call: Call, pages: Array, block_table: Array) -> Array:
-    """Check the arguments, and gather."""
     return gathered(call, pages, check_pages(call, pages, block_table))
+
+
+gather_pages = public(gather_pages_of)
 
 
 @step
@@ -151,30 +104,8 @@ def gathered(call: Call, pages: Array, table: Array) -> Array:
     return narrow(call, taken, stored(call, pages))
 
 
-def merge_partials(
-    outputs: ArrayLike, lses: ArrayLike, *, return_lse: bool = False, dtype: DTypeLike = np.float64
-) -> Any:
+def merge_partials_of(call: Call, outputs: Array, lses: Array, *, return_lse: bool) -> Any:
     """Merge the results over parts of the keys into the result over all keys.
-
-    Parameters
-    ----------
-    outputs : (N, *B, H, L, Dv)
-    lses : (N, *B, H, L)
-    return_lse : bool, optional
-        Return the merged lse too.
-    dtype : data type, optional
-        Working precision and dtype of the results.
-
-    Returns
-    -------
-    output : (*B, H, L, Dv)
-    lse : (*B, H, L)
-        Only with ``return_lse``.
-
-    Raises
-    ------
-    ArgumentError
-        If shapes do not fit.
 
     Notes
     -----
@@ -187,14 +118,12 @@ def merge_partials(
     >>> merge_partials([[[1.0]], [[5.0]]], np.log([[3.0], [1.0]])).round(9).tolist()
     [[2.0]]
     """
-    return evaluate(merge_partials_of, locals())
-
-
-def merge_partials_of(call: Call, outputs: Array, lses: Array, *, return_lse: bool) -> Any:
-    """Check the arguments, and merge. The lse keeps its dtype (NUM-7)."""
     check_partials(call, outputs, lses)
     output, lse = _merge(call, outputs, lses)
     return (output, lse) if flag("return_lse", return_lse) else output
+
+
+merge_partials = public(merge_partials_of)
 
 
 @step

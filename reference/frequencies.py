@@ -2,17 +2,15 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
 from array_api_compat import device
-from numpy.typing import ArrayLike, DTypeLike
 
 from attnspec.dtypes import FORMATS
 from attnspec.operations import OPERATIONS
 from attnspec.reference.call import Array, Call, step
 from attnspec.reference.errors import dtype_name, flag, is_integer, need, number, real
-from attnspec.reference.evaluate import evaluate
+from attnspec.reference.functions import public
 from attnspec.reference.notation import count, narrow
 from attnspec.reference.positions import check_base, check_depth, check_of_pairs
 
@@ -56,60 +54,8 @@ class Frequencies(Call):
         return xp.astype(count(xp, self.rotary_depth // 2, self.features), xp.float64)
 
 
-def rotary_frequencies(
-    features: ArrayLike,
-    *,
-    base: float = 10000.0,
-    rotary_depth: int | None = None,
-    scaling: Literal["none", "linear", "dynamic", "yarn", "longrope", "llama3"] = "none",
-    factor: float | None = None,
-    original_length: int | None = None,
-    length: int | None = None,
-    beta_fast: float = 32.0,
-    beta_slow: float = 1.0,
-    truncate: bool = True,
-    mscale: float = 1.0,
-    mscale_all_depth: float = 0.0,
-    short_factors: ArrayLike | None = None,
-    long_factors: ArrayLike | None = None,
-    low_frequency_factor: float = 1.0,
-    high_frequency_factor: float = 4.0,
-    return_attention_factor: bool = False,
-    dtype: DTypeLike = np.float64,
-) -> Any:
+def rotary_frequencies_of(call: Call, features: Array, **options: Any) -> Any:
     """Return the angle of each pair at position 1, and the factor of rotated features.
-
-    Parameters
-    ----------
-    features : (*B, H, N, D) or (N, D)
-        Only the shape and the dtype are used.
-    base, rotary_depth
-        As in `rotary`.
-    scaling : {"none", "linear", "dynamic", "yarn", "longrope", "llama3"}
-        How the frequencies are stretched.
-    factor : float, optional
-        How many times longer sequences become.
-    original_length, length : int, optional
-        Length of the sequences of the training, and of the sequence at hand.
-    beta_fast, beta_slow, truncate, mscale, mscale_all_depth : optional
-        Options of ``yarn``.
-    short_factors, long_factors : (R / 2,), optional
-        Options of ``longrope``.
-    low_frequency_factor, high_frequency_factor : float, optional
-        Options of ``llama3``.
-    return_attention_factor : bool, optional
-    dtype : data type, optional
-        Dtype of the results.
-
-    Returns
-    -------
-    inverse_frequencies : (R / 2,)
-    attention_factor : (), if asked for
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is refused.
 
     Notes
     -----
@@ -122,12 +68,10 @@ def rotary_frequencies(
     >>> rotary_frequencies(np.ones((1, 4)), base=100.0, scaling="linear", factor=4.0).round(6).tolist()
     [0.25, 0.025]
     """
-    return evaluate(rotary_frequencies_of, locals())
-
-
-def rotary_frequencies_of(call: Call, features: Array, **options: Any) -> Any:
-    """Check the arguments, and compute in float64. Results have the dtype of an lse."""
     return _computed(check_scaling(Frequencies(call.steps, call.xp, call.dtype, features, **options)))
+
+
+rotary_frequencies = public(rotary_frequencies_of)
 
 
 @step

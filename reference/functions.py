@@ -1,106 +1,95 @@
-"""The operations as functions of arrays of any library."""
+"""The operations as functions: of anything that NumPy converts, and of arrays of any library."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
-from inspect import Signature, signature
+from inspect import Parameter, Signature
+from textwrap import dedent
 from types import MappingProxyType
 from typing import Any
 
+import array_api_compat.numpy as xp
+import ml_dtypes  # noqa: F401 - makes "bfloat16" a name that NumPy knows
 import numpy as np
 from array_api_compat import array_namespace, is_array_api_obj
 
-from attnspec import OPERATIONS
-from attnspec.reference.alibi import alibi_bias, alibi_bias_of
-from attnspec.reference.attention import attention, attention_of
-from attnspec.reference.caching import (
-    append_cache,
-    append_cache_of,
-    gather_pages,
-    gather_pages_of,
-    merge_partials,
-    merge_partials_of,
-)
+from attnspec import OPERATIONS, Operation
+from attnspec.dtypes import FORMATS
+from attnspec.operations import Argument, Output
+from attnspec.operations.letters import BATCH
 from attnspec.reference.call import STEPS, Call, Step, Steps
-from attnspec.reference.errors import described, need
-from attnspec.reference.frequencies import rotary_frequencies, rotary_frequencies_of
-from attnspec.reference.gradients import attention_vjp, attention_vjp_of
-from attnspec.reference.gradients_of_companions import merge_partials_vjp, merge_partials_vjp_of
-from attnspec.reference.gradients_of_multi_head import (
-    multi_head_attention_vjp,
-    multi_head_attention_vjp_of,
-)
-from attnspec.reference.gradients_of_packing import packed_attention_vjp, packed_attention_vjp_of
-from attnspec.reference.gradients_of_positions import rotary_vjp, rotary_vjp_of
-from attnspec.reference.gradients_of_sparsity import (
-    block_sparse_attention_vjp,
-    block_sparse_attention_vjp_of,
-    listed_attention_vjp,
-    listed_attention_vjp_of,
-)
-from attnspec.reference.heads import merge_heads, merge_heads_of, split_heads, split_heads_of
-from attnspec.reference.latent import latent_attention, latent_attention_of
-from attnspec.reference.low_precision import low_precision_attention, low_precision_attention_of
-from attnspec.reference.multi_head import multi_head_attention, multi_head_attention_of
-from attnspec.reference.packing import packed_attention, packed_attention_of
-from attnspec.reference.paging import paged_attention, paged_attention_of
-from attnspec.reference.positions import rotary, rotary_of
-from attnspec.reference.projection import projection, projection_of
-from attnspec.reference.quantization import (
-    dequantize,
-    dequantize_blocks,
-    dequantize_blocks_of,
-    dequantize_of,
-)
-from attnspec.reference.quantized_attention import quantized_attention, quantized_attention_of
-from attnspec.reference.scores import scores, scores_of
-from attnspec.reference.seeded_dropout import (
-    seeded_dropout_attention,
-    seeded_dropout_attention_of,
-    seeded_dropout_attention_vjp,
-    seeded_dropout_attention_vjp_of,
-)
-from attnspec.reference.self_attention import self_attention, self_attention_of
-from attnspec.reference.sparsity import (
-    block_sparse_attention,
-    block_sparse_attention_of,
-    listed_attention,
-    listed_attention_of,
-)
+from attnspec.reference.errors import ArgumentError, described, need
+from attnspec.tables import kind_of, shape_of
 
-#: For each operation, the NumPy function that users call, which has the signature, and the step that it runs.
-_OPERATIONS: tuple[tuple[Step, Step], ...] = (
-    (projection, projection_of),
-    (scores, scores_of),
-    (attention, attention_of),
-    (attention_vjp, attention_vjp_of),
-    (self_attention, self_attention_of),
-    (split_heads, split_heads_of),
-    (merge_heads, merge_heads_of),
-    (multi_head_attention, multi_head_attention_of),
-    (multi_head_attention_vjp, multi_head_attention_vjp_of),
-    (latent_attention, latent_attention_of),
-    (seeded_dropout_attention, seeded_dropout_attention_of),
-    (seeded_dropout_attention_vjp, seeded_dropout_attention_vjp_of),
-    (append_cache, append_cache_of),
-    (gather_pages, gather_pages_of),
-    (dequantize, dequantize_of),
-    (dequantize_blocks, dequantize_blocks_of),
-    (quantized_attention, quantized_attention_of),
-    (low_precision_attention, low_precision_attention_of),
-    (merge_partials, merge_partials_of),
-    (merge_partials_vjp, merge_partials_vjp_of),
-    (packed_attention, packed_attention_of),
-    (packed_attention_vjp, packed_attention_vjp_of),
-    (paged_attention, paged_attention_of),
-    (block_sparse_attention, block_sparse_attention_of),
-    (block_sparse_attention_vjp, block_sparse_attention_vjp_of),
-    (listed_attention, listed_attention_of),
-    (listed_attention_vjp, listed_attention_vjp_of),
-    (rotary, rotary_of),
-    (rotary_vjp, rotary_vjp_of),
-    (rotary_frequencies, rotary_frequencies_of),
-    (alibi_bias, alibi_bias_of),
+_KINDS = {name: argument.kind for form in OPERATIONS.values() for name, argument in form.arguments.items()}
+#: Arguments that are never arrays: numbers, flags, words and pairs of numbers.
+_PLAIN = frozenset(name for name, kind in _KINDS.items() if kind not in ("array", "integers"))
+#: Arguments that are one integer or an array of integers.
+_PER_ENTRY = frozenset(name for name, kind in _KINDS.items() if kind == "integers")
+
+#: The annotation of each kind of argument, as help shows it.
+_ANNOTATIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "array": "ArrayLike",
+        "integers": "ArrayLike",
+        "number": "float",
+        "integer": "int",
+        "flag": "bool",
+        "window": "tuple[int | None, int | None]",
+        "word": "str",
+    }
 )
+#: The function of a call that computes each operation.
+_COMPUTES: dict[str, Step] = {}
+
+
+def public(compute: Step) -> Callable[..., Any]:
+    """Return the function of an operation that users call, with the signature of the declaration.
+
+    It takes everything that NumPy converts to arrays, and the dtype in which to compute. The name of
+    `compute` is the name of the operation and ``_of``. Its docstring has the first sentence, the notes and
+    the examples.
+    """
+    name = compute.__name__.removesuffix("_of")
+    signature = _signature(name, with_dtype=True)
+    _COMPUTES[name] = compute
+
+    def run(*arrays: Any, **options: Any) -> Any:
+        return evaluate(compute, _bound(name, signature, arrays, options))
+
+    run.__name__ = run.__qualname__ = name
+    run.__module__ = compute.__module__
+    run.__doc__ = _docstring(OPERATIONS[name], compute.__doc__ or "")
+    run.__signature__ = signature  # type: ignore[attr-defined] # read by inspect.signature
+    return run
+
+
+def evaluate(compute: Step, arguments: Mapping[str, Any]) -> Any:
+    """Compute with NumPy arrays or nested lists, in the precision of the argument ``dtype``.
+
+    Examples
+    --------
+    >>> from attnspec.reference.functions import evaluate
+    >>> evaluate(lambda call, features: features + 1, {"features": [1.0], "dtype": "float32"})
+    array([2.], dtype=float32)
+    """
+    dtype = np.dtype(arguments["dtype"])
+    dtypes = (getattr(argument, "dtype", None) for argument in arguments.values())
+    leading = next((each for each in dtypes if str(each) in FORMATS), dtype)
+    arrays = {name: _array(name, x, leading) for name, x in arguments.items() if name != "dtype"}
+    with np.errstate(all="ignore"):  # NUM-11 to NUM-14 define non-finite results
+        return compute(Call(Steps(), xp, dtype), **arrays)
+
+
+def _array(name: str, x: Any, leading: Any) -> Any:
+    """Convert an argument to an array. A list, which has no dtype, takes the dtype of the others."""
+    if x is None or name in _PLAIN or (name in _PER_ENTRY and not isinstance(x, list | tuple)):
+        return x
+    try:
+        array = np.array(x)  # a copy, so that a result never shares memory with an input (NUM-4)
+    except ValueError as error:  # ragged nested lists
+        raise ArgumentError(f"{name}: expected an array, got {type(x).__name__} ({error})") from error
+    return array.astype(leading) if array.dtype.kind == "f" and not hasattr(x, "dtype") else array
 
 
 def functions(
@@ -144,44 +133,100 @@ def functions(
     >>> import numpy as np
     >>> from attnspec.reference import functions
     >>> from attnspec.reference.masking import by_mask
-    >>> one, mask = np.ones((2, 1), np.float32), np.array([True, False])
-    >>> functions()["attention"](one[:1], one, np.array([[1.0], [3.0]], np.float32), mask=mask)
+    >>> ones, mask = np.ones((2, 1), np.float32), np.array([True, False])
+    >>> functions()["attention"](ones[:1], ones, np.array([[1.0], [3.0]], np.float32), mask=mask)
     array([[1.]], dtype=float32)
     >>> inverted = functions({"by_mask": lambda call: ~by_mask(call)})
-    >>> inverted["attention"](one[:1], one, np.array([[1.0], [3.0]], np.float32), mask=mask)
+    >>> inverted["attention"](ones[:1], ones, np.array([[1.0], [3.0]], np.float32), mask=mask)
     array([[3.]], dtype=float32)
     """
     replaced = dict(steps or {})
     unknown = replaced.keys() - STEPS.keys()
     if unknown:
         raise KeyError(f"steps: expected some of {', '.join(STEPS)}, got {', '.join(sorted(unknown))}")
-    own = Steps(replaced, compiler, constant)
-    return MappingProxyType(
-        {public.__name__: _function(public, operation, own) for public, operation in _OPERATIONS}
-    )
+    shared = Steps(replaced, compiler, constant)
+    return MappingProxyType({name: _function(name, shared) for name in OPERATIONS})
+
+
+def _function(name: str, steps: Steps) -> Step:
+    compute, signature, first = _COMPUTES[name], _signature(name), OPERATIONS[name].arrays[0]
+
+    def run(*arrays: Any, **options: Any) -> Any:
+        arguments = _bound(name, signature, arrays, options)
+        leading = arguments[first]
+        need(first, is_array_api_obj(leading), "an array", described(leading), "ERR-2")
+        with np.errstate(all="ignore"):  # NUM-11 to NUM-14 define non-finite results
+            return compute(Call(steps, array_namespace(leading), None), **arguments)
+
+    run.__name__ = run.__qualname__ = name
+    run.__doc__ = (compute.__doc__ or "").partition("\n")[0]
+    run.__signature__ = signature  # type: ignore[attr-defined] # read by inspect.signature
+    return run
+
+
+def _bound(
+    name: str, signature: Signature, arrays: tuple[Any, ...], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return all arguments of a call by name, with those that are not given at their defaults."""
+    try:
+        bound = signature.bind(*arrays, **options)
+    except TypeError as error:
+        raise TypeError(f"{name}(): {error}") from None
+    bound.apply_defaults()
+    return bound.arguments
 
 
 @cache
-def _canonical(public: Step) -> Signature:
-    """Return the signature of an operation; cached, because each entry of the gallery has every operation."""
-    known = signature(public)
-    parameters = [each.replace(annotation=Any) for each in known.parameters.values() if each.name != "dtype"]
-    return known.replace(parameters=parameters, return_annotation=Any)
+def _signature(name: str, *, with_dtype: bool = False) -> Signature:
+    form = OPERATIONS[name]
+    parameters = [
+        Parameter(
+            argument.name,
+            Parameter.POSITIONAL_OR_KEYWORD if argument in form.positional else Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if argument.required else argument.default,
+            annotation=_ANNOTATIONS[argument.kind] + (" | None" if argument.default is None else ""),
+        )
+        for argument in form.arguments.values()
+    ]
+    if with_dtype:
+        dtype = Parameter("dtype", Parameter.KEYWORD_ONLY, default=np.float64, annotation="DTypeLike")
+        parameters.append(dtype)
+    return Signature(parameters, return_annotation="Any")
 
 
-def _function(public: Step, operation: Step, steps: Steps) -> Step:
-    canonical = _canonical(public)
-    first = OPERATIONS[public.__name__].arrays[0]
+def _docstring(form: Operation, text: str) -> str:
+    """Insert what follows from the declaration before the notes and the examples of a docstring."""
+    summary, heading, rest = dedent(f"    {text}").partition("Notes\n-----\n")
+    if not heading:
+        summary, heading, rest = summary.partition("Examples\n--------\n")
+    lines = ["Parameters", "----------"]
+    for argument in form.arguments.values():
+        optional = "" if argument.required else ", optional"
+        default = (
+            f"; {argument.default!r} by default" if optional and argument.default not in (None, False) else ""
+        )
+        lines.append(f"{argument.name} : {_holds(argument, form)}{optional}")
+        lines.append(f"    {argument.meaning[0].upper()}{argument.meaning[1:]}{default} ({argument.rule}).")
+    lines += ["dtype : data type, optional", "    Working precision and dtype of the results.", ""]
+    lines += ["Returns", "-------"]
+    for output in form.results:
+        condition = output.option or (output.of if output.of in form.options else "")
+        lines.append(f"{output.name} : {_shape(output, form)}")
+        lines.append(f"    {f'Only with ``{condition}`` ' if condition else 'Always '}({output.rule}).")
+    lines += ["", "Raises", "------", "ArgumentError"]
+    lines += ["    If an argument is refused. The message names the argument and the rule.", "", ""]
+    return summary + "\n".join(lines) + heading + rest
 
-    def run(*arrays: Any, **options: Any) -> Any:
-        given = canonical.bind(*arrays, **options)
-        given.apply_defaults()
-        leading = given.arguments[first]
-        need(first, is_array_api_obj(leading), "an array", described(leading), "ERR-2")
-        with np.errstate(all="ignore"):  # NUM-11 to NUM-14 define non-finite results
-            return operation(Call(steps, array_namespace(leading), None), **given.arguments)
 
-    run.__name__ = run.__qualname__ = public.__name__
-    run.__doc__ = (public.__doc__ or "").partition("\n")[0]
-    run.__signature__ = canonical  # type: ignore[attr-defined] # read by inspect.signature
-    return run
+def _holds(argument: Argument, form: Operation) -> str:
+    """Return what an argument holds, and its shape: ``booleans, broadcasts to (*B, Hq, L, S)``."""
+    broadcasts = f", broadcasts{' by blocks' if argument.by_blocks else ''} to" if argument.broadcasts else ""
+    return f"{kind_of(argument)}{broadcasts} {_shape(argument, form)}".rstrip()
+
+
+def _shape(array: Argument | Output, form: Operation) -> str:
+    """Return the shape of an array, and that of one head without the axes of batch and heads."""
+    shapes = [shape_of(array)]
+    if form.headless and array.shape[:1] == (BATCH,) and len(array.shape) > 2:
+        shapes.append(shape_of(replace(array, shape=array.shape[2:])))
+    return " or ".join(shapes)

@@ -4,17 +4,14 @@ import math
 from dataclasses import dataclass
 from typing import Any, cast
 
-import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
-
 from attnspec.reference.attention import checked
 from attnspec.reference.call import Array, Call, Mask, part, step
 from attnspec.reference.dropout import dropped
 from attnspec.reference.errors import Shape, check_lse_dtype, dtype_name, need, real
-from attnspec.reference.evaluate import evaluate
+from attnspec.reference.functions import public
 from attnspec.reference.heads import shared
 from attnspec.reference.masking import allowed
-from attnspec.reference.notation import Attention, Window, entered, narrow, reshaped, stored, wide
+from attnspec.reference.notation import Attention, entered, narrow, reshaped, stored, wide
 from attnspec.reference.scores import factor, product, scored
 from attnspec.reference.softmax import softmax_of
 
@@ -27,56 +24,10 @@ class Gradients(Attention):
     d_lse: Array = None  # (*B, Hq, L)
 
 
-def attention_vjp(
-    query: ArrayLike,
-    key: ArrayLike,
-    value: ArrayLike,
-    d_output: ArrayLike,
-    *,
-    d_lse: ArrayLike | None = None,
-    scale: float | None = None,
-    softcap: float | None = None,
-    bias: ArrayLike | None = None,
-    mask: ArrayLike | None = None,
-    is_causal: bool = False,
-    query_offset: ArrayLike = 0,
-    window: Window | None = None,
-    query_lengths: ArrayLike | None = None,
-    key_lengths: ArrayLike | None = None,
-    query_segment_ids: ArrayLike | None = None,
-    key_segment_ids: ArrayLike | None = None,
-    sinks: ArrayLike | None = None,
-    dropout_mask: ArrayLike | None = None,
-    dropout_rate: float = 0.0,
-    dtype: DTypeLike = np.float64,
-) -> Any:
+def attention_vjp_of(
+    call: Call, query: Array, key: Array, value: Array, d_output: Array, **options: Any
+) -> tuple[Array, ...]:
     """Gradients of attention for given cotangents: its vector-Jacobian product.
-
-    Parameters
-    ----------
-    query, key, value
-        As in `attention`, like all options that are not listed here.
-    d_output : (*B, Hq, L, Dv) or (L, Dv)
-        Cotangent of the output.
-    d_lse : (*B, Hq, L) or (L,), optional
-        Cotangent of the lse (GRAD-6). The default is 0.
-    dtype : data type, optional
-        Working precision and dtype of the results.
-
-    Returns
-    -------
-    d_query : (*B, Hq, L, D) or (L, D)
-    d_key : (*B, Hkv, S, D) or (S, D)
-    d_value : (*B, Hkv, S, Dv) or (S, Dv)
-    d_bias : as the bias
-        Only with ``bias``.
-    d_sinks : (Hq,)
-        Only with ``sinks``.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is refused.
 
     Notes
     -----
@@ -89,15 +40,11 @@ def attention_vjp(
     >>> d_query.tolist(), d_value.tolist()
     ([[2.0]], [[0.5], [0.5]])
     """
-    return evaluate(attention_vjp_of, locals())
-
-
-def attention_vjp_of(
-    call: Call, query: Array, key: Array, value: Array, d_output: Array, **options: Any
-) -> tuple[Array, ...]:
-    """Check the arguments, and compute."""
     given = Gradients(call.steps, call.xp, call.dtype, query, key, value, d_output=d_output, **options)
     return attention_vjp_part(check_cotangents(cast("Gradients", checked(given))))
+
+
+attention_vjp = public(attention_vjp_of)
 
 
 @step

@@ -1,48 +1,18 @@
 """The gradients of the merging of partial results."""
 
 import math
-from typing import Any
-
-import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from attnspec.reference.caching import check_partials
 from attnspec.reference.call import Array, Call, part, step
 from attnspec.reference.errors import Shape, check_lse_dtype, dtype_name, need, real
-from attnspec.reference.evaluate import evaluate
+from attnspec.reference.functions import public
 from attnspec.reference.notation import largest, narrow, stored, wide
 
 
-def merge_partials_vjp(
-    outputs: ArrayLike,
-    lses: ArrayLike,
-    d_output: ArrayLike,
-    *,
-    d_lse: ArrayLike | None = None,
-    dtype: DTypeLike = np.float64,
-) -> tuple[NDArray[Any], NDArray[Any]]:
+def merge_partials_vjp_of(
+    call: Call, outputs: Array, lses: Array, d_output: Array, *, d_lse: Array
+) -> tuple[Array, Array]:
     """Gradients of the merging of partial results, for given cotangents.
-
-    Parameters
-    ----------
-    outputs : (M, *B, H, L, Dv)
-    lses : (M, *B, H, L)
-    d_output : (*B, H, L, Dv)
-        Cotangent of the merged output.
-    d_lse : (*B, H, L), optional
-        Cotangent of the merged lse. The default is 0.
-    dtype : data type, optional
-        Working precision and dtype of the results.
-
-    Returns
-    -------
-    d_outputs : (M, *B, H, L, Dv)
-    d_lses : (M, *B, H, L)
-
-    Raises
-    ------
-    ArgumentError
-        If shapes do not fit.
 
     Notes
     -----
@@ -57,14 +27,6 @@ def merge_partials_vjp(
     >>> [d.round(9).tolist() for d in found]
     [[[[1.5]], [[0.5]]], [[-1.5], [1.5]]]
     """
-    found: tuple[NDArray[Any], NDArray[Any]] = evaluate(merge_partials_vjp_of, locals())
-    return found
-
-
-def merge_partials_vjp_of(
-    call: Call, outputs: Array, lses: Array, d_output: Array, *, d_lse: Array
-) -> tuple[Array, Array]:
-    """Check the arguments, and compute. Each gradient has the dtype of its array (GRAD-2)."""
     check_partials(call, outputs, lses)
     shape = tuple(outputs.shape[1:])
     check_cotangent(call, "d_output", d_output, outputs, shape)
@@ -72,6 +34,9 @@ def merge_partials_vjp_of(
         check_lse_dtype(call, "d_lse", d_lse, outputs)
         need("d_lse", tuple(d_lse.shape) == shape[:-1], f"shape {shape[:-1]}", tuple(d_lse.shape), "GRAD-16")
     return _parted(call, outputs, lses, d_output, d_lse)
+
+
+merge_partials_vjp = public(merge_partials_vjp_of)
 
 
 @step

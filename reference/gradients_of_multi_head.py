@@ -1,13 +1,10 @@
 """The gradients of multi-head attention: the chain rule through its projections (GRAD-23)."""
 
-from typing import Any, Literal
-
-import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from typing import Any
 
 from attnspec.reference.attention import attention_of
 from attnspec.reference.call import Array, Call, Given, step
-from attnspec.reference.evaluate import evaluate
+from attnspec.reference.functions import public
 from attnspec.reference.gradients import attention_vjp_of, summed_to
 from attnspec.reference.gradients_of_companions import check_cotangent
 from attnspec.reference.heads import merge_heads_of, split_heads_of
@@ -18,52 +15,8 @@ from attnspec.reference.projection import check_projection, project
 _OPTIONS = ("scale", "mask", "is_causal")
 
 
-def multi_head_attention_vjp(
-    tokens: ArrayLike,
-    query_weight: ArrayLike,
-    key_weight: ArrayLike,
-    value_weight: ArrayLike,
-    output_weight: ArrayLike,
-    d_output: ArrayLike,
-    *,
-    heads: int,
-    key_heads: int | None = None,
-    memory: ArrayLike | None = None,
-    query_bias: ArrayLike | None = None,
-    key_bias: ArrayLike | None = None,
-    value_bias: ArrayLike | None = None,
-    output_bias: ArrayLike | None = None,
-    convention: Literal["row", "linear"] = "row",
-    scale: float | None = None,
-    mask: ArrayLike | None = None,
-    is_causal: bool = False,
-    dtype: DTypeLike = np.float64,
-) -> tuple[NDArray[Any], ...]:
+def multi_head_attention_vjp_of(call: Call, **given: Any) -> tuple[Array, ...]:
     """Gradients of multi-head attention, for a given cotangent of its output.
-
-    Parameters
-    ----------
-    tokens, query_weight, key_weight, value_weight, output_weight
-        As in `multi_head_attention`, like all options.
-    d_output : (*B, L, F)
-        Cotangent of the output.
-    dtype : data type, optional
-        Working precision and dtype of the results.
-
-    Returns
-    -------
-    d_tokens : (*B, L, E)
-    d_query_weight, d_key_weight, d_value_weight, d_output_weight
-        As the weights.
-    d_memory : (*B, S, E')
-        Only with ``memory``.
-    d_query_bias, d_key_bias, d_value_bias, d_output_bias
-        As the biases; each only with that bias.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is refused.
 
     Notes
     -----
@@ -79,12 +32,6 @@ def multi_head_attention_vjp(
     >>> found[0].tolist()  # both tokens have a weight of one half
     [[0.5, 1.0], [0.5, 1.0]]
     """
-    found: tuple[NDArray[Any], ...] = evaluate(multi_head_attention_vjp_of, locals())
-    return found
-
-
-def multi_head_attention_vjp_of(call: Call, **given: Any) -> tuple[Array, ...]:
-    """Compute the forward pass, then the gradients. Each gradient has the dtype of its array (GRAD-2)."""
     source = given["tokens"] if given["memory"] is None else given["memory"]
     key_heads = given["heads"] if given["key_heads"] is None else given["key_heads"]
     given = check_multi_head(call, given | {"source": source, "key_heads": key_heads})
@@ -108,6 +55,9 @@ def multi_head_attention_vjp_of(call: Call, **given: Any) -> tuple[Array, ...]:
     names = ("tokens", *(f"{name}_weight" for name in ds), "memory", *(f"{name}_bias" for name in ds))
     there = [name for name in names if given[name] is not None]
     return tuple(narrow(call, gradients[name], stored(call, given[name])) for name in there)
+
+
+multi_head_attention_vjp = public(multi_head_attention_vjp_of)
 
 
 def _rows(call: Call, name: str, given: Given) -> Array:

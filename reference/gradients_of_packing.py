@@ -3,14 +3,10 @@
 from dataclasses import dataclass
 from typing import Any, cast
 
-import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
-
 from attnspec.reference.attention import checked
 from attnspec.reference.call import Array, Call, step
-from attnspec.reference.evaluate import evaluate
+from attnspec.reference.functions import public
 from attnspec.reference.gradients import Gradients, attention_vjp_part, check_cotangents
-from attnspec.reference.notation import Window
 from attnspec.reference.packing import Packed, check_packed, check_row, sequence_of_row, within_sequences
 
 
@@ -19,48 +15,10 @@ class PackedGradients(Packed, Gradients):
     """A call of packed attention, with the cotangents of its outputs."""
 
 
-def packed_attention_vjp(
-    query: ArrayLike,
-    key: ArrayLike,
-    value: ArrayLike,
-    d_output: ArrayLike,
-    *,
-    d_lse: ArrayLike | None = None,
-    query_starts: ArrayLike,
-    key_starts: ArrayLike,
-    scale: float | None = None,
-    softcap: float | None = None,
-    is_causal: bool = False,
-    query_offset: ArrayLike = 0,
-    window: Window | None = None,
-    sinks: ArrayLike | None = None,
-    dtype: DTypeLike = np.float64,
-) -> Any:
+def packed_attention_vjp_of(
+    call: Call, query: Array, key: Array, value: Array, d_output: Array, **options: Any
+) -> tuple[Array, ...]:
     """Gradients of packed attention for given cotangents.
-
-    Parameters
-    ----------
-    query, key, value
-        As in `packed_attention`, like all options.
-    d_output : (Hq, L, Dv)
-        Cotangent of the output.
-    d_lse : (Hq, L), optional
-        Cotangent of the lse. The default is 0.
-    dtype : data type, optional
-        Working precision and dtype of the results.
-
-    Returns
-    -------
-    d_query : (Hq, L, D)
-    d_key : (Hkv, S, D)
-    d_value : (Hkv, S, Dv)
-    d_sinks : (Hq,)
-        Only with ``sinks``.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is refused.
 
     Notes
     -----
@@ -76,18 +34,14 @@ def packed_attention_vjp(
     >>> found[2].tolist()  # both keys of the second sequence have a weight of one half
     [[[1.0], [3.0], [3.0]]]
     """
-    return evaluate(packed_attention_vjp_of, locals())
-
-
-def packed_attention_vjp_of(
-    call: Call, query: Array, key: Array, value: Array, d_output: Array, **options: Any
-) -> tuple[Array, ...]:
-    """Check the arguments, and compute."""
     options = {**options, "offsets": options["query_offset"], "query_offset": 0, "d_output": d_output}
     given = PackedGradients(call.steps, call.xp, call.dtype, query, key, value, **options)
     packed = cast("PackedGradients", check_packed(cast("Packed", checked(check_row(given)))))
     packed = cast("PackedGradients", check_cotangents(packed))
     return attention_vjp_part(cast("Gradients", without_the_rest(packed)))
+
+
+packed_attention_vjp = public(packed_attention_vjp_of)
 
 
 @step

@@ -1,34 +1,13 @@
 """Grouped heads, and splitting and merging of heads: the chapter `heads`."""
 
-from typing import Any
-
-import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
-
 from attnspec.reference.call import Array, Call, part, step
 from attnspec.reference.errors import need, real, whole
-from attnspec.reference.evaluate import evaluate
+from attnspec.reference.functions import public
 from attnspec.reference.notation import Attention, narrow, reshaped, stored
 
 
-def split_heads(features: ArrayLike, *, heads: int, dtype: DTypeLike = np.float64) -> NDArray[Any]:
+def split_heads_of(call: Call, features: Array, *, heads: int) -> Array:
     """Split features into consecutive blocks, one for each head.
-
-    Parameters
-    ----------
-    features : (*B, N, heads * D)
-    heads : int
-    dtype : data type, optional
-        Dtype of the result.
-
-    Returns
-    -------
-    (*B, heads, N, D)
-
-    Raises
-    ------
-    ArgumentError
-        If the number of features is not a multiple of `heads`.
 
     Notes
     -----
@@ -40,13 +19,10 @@ def split_heads(features: ArrayLike, *, heads: int, dtype: DTypeLike = np.float6
     >>> split_heads([[1.0, 2.0], [3.0, 4.0]], heads=2).tolist()
     [[[1.0], [3.0]], [[2.0], [4.0]]]
     """
-    result: NDArray[Any] = evaluate(split_heads_of, locals())
-    return result
-
-
-def split_heads_of(call: Call, features: Array, *, heads: int) -> Array:
-    """Check the arguments, and split."""
     return split(call, features, check_split(call, features, heads))
+
+
+split_heads = public(split_heads_of)
 
 
 @step
@@ -68,23 +44,8 @@ def split(call: Call, features: Array, heads: int) -> Array:
     return narrow(call, call.xp.moveaxis(blocks, -2, -3), stored(call, features))
 
 
-def merge_heads(split: ArrayLike, *, dtype: DTypeLike = np.float64) -> NDArray[Any]:
+def merge_heads_of(call: Call, split: Array) -> Array:
     """Put the heads of each position side by side: the inverse of `split_heads`.
-
-    Parameters
-    ----------
-    split : (*B, heads, N, D)
-    dtype : data type, optional
-        Dtype of the result.
-
-    Returns
-    -------
-    (*B, N, heads * D)
-
-    Raises
-    ------
-    ArgumentError
-        If there is no axis of heads.
 
     Notes
     -----
@@ -96,15 +57,12 @@ def merge_heads(split: ArrayLike, *, dtype: DTypeLike = np.float64) -> NDArray[A
     >>> merge_heads([[[1.0], [3.0]], [[2.0], [4.0]]]).tolist()
     [[1.0, 2.0], [3.0, 4.0]]
     """
-    result: NDArray[Any] = evaluate(merge_heads_of, locals())
-    return result
-
-
-def merge_heads_of(call: Call, split: Array) -> Array:
-    """Check the argument, and merge."""
     shape = tuple(real(call, "split", split, "ERR-2").shape)
     need("split", len(shape) >= 3, "three axes or more", f"shape {shape}", "ERR-16")
     return side_by_side(call, split)
+
+
+merge_heads = public(merge_heads_of)
 
 
 @step

@@ -3,66 +3,18 @@
 import math
 from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
-
 from attnspec.reference.attention import attention_of
 from attnspec.reference.call import Array, Call, Given, step
 from attnspec.reference.errors import need, same_dtype
-from attnspec.reference.evaluate import evaluate
+from attnspec.reference.functions import public
 from attnspec.reference.notation import narrow, stored, wide
 
 #: The arrays, in order.
 ARRAYS = ("query", "query_rotary", "latent", "key_rotary", "key_weight", "value_weight")
 
 
-def latent_attention(
-    query: ArrayLike,
-    query_rotary: ArrayLike,
-    latent: ArrayLike,
-    key_rotary: ArrayLike,
-    key_weight: ArrayLike,
-    value_weight: ArrayLike,
-    *,
-    scale: float | None = None,
-    softcap: float | None = None,
-    mask: ArrayLike | None = None,
-    is_causal: bool = False,
-    query_offset: ArrayLike = 0,
-    window: tuple[int | None, int | None] | None = None,
-    key_lengths: ArrayLike | None = None,
-    sinks: ArrayLike | None = None,
-    return_lse: bool = False,
-    dtype: DTypeLike = np.float64,
-) -> Any:
+def latent_attention_of(call: Call, *arrays: Array, **given: Any) -> Any:
     """Attend with keys and values that are projections of one latent vector for each position.
-
-    Parameters
-    ----------
-    query : (*B, Hq, L, D)
-        Queries without their rotary part.
-    query_rotary : (*B, Hq, L, Dr)
-    latent : (*B, S, Dc)
-    key_rotary : (*B, S, Dr)
-        Shared by all heads.
-    key_weight : (Hq, Dc, D)
-    value_weight : (Hq, Dc, Dv)
-    scale : float, optional
-        By default ``1 / sqrt(D + Dr)``.
-    softcap, mask, is_causal, query_offset, window, key_lengths, sinks, return_lse
-        As in `attention`.
-    dtype : data type, optional
-        Working precision and dtype of the output.
-
-    Returns
-    -------
-    output : (*B, Hq, L, Dv)
-    lse : (*B, Hq, L), if asked for
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is refused.
 
     Notes
     -----
@@ -76,11 +28,6 @@ def latent_attention(
     >>> latent_attention(zero, zero, [[2.0], [4.0]], np.zeros((2, 1)), one, one).ravel().tolist()
     [3.0]
     """
-    return evaluate(latent_attention_of, locals())
-
-
-def latent_attention_of(call: Call, *arrays: Array, **given: Any) -> Any:
-    """Check the shapes, and attend in the working precision. The output is rounded once."""
     given = check_latent(call, dict(zip(ARRAYS, arrays, strict=False)) | given)
     storage = stored(call, given["query"])
     given |= {name: wide(call, given[name]) for name in ARRAYS}
@@ -88,6 +35,9 @@ def latent_attention_of(call: Call, *arrays: Array, **given: Any) -> Any:
     if not given["return_lse"]:
         return narrow(call, found, storage)
     return narrow(call, found[0], storage), found[1]
+
+
+latent_attention = public(latent_attention_of)
 
 
 @step

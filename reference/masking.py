@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnspec.reference.call import Array, Call, Mask, step
 from attnspec.reference.errors import booleans, described, flag, integers, is_integer, need, within
-from attnspec.reference.evaluate import evaluate
+from attnspec.reference.functions import evaluate
 from attnspec.reference.notation import Attention, Window, entered, of_batch
 from attnspec.reference.scores import check_bias
 

@@ -1,70 +1,18 @@
 """Multi-head attention, for self-attention and cross-attention (HEAD-6, HEAD-7)."""
 
-from typing import Any, Literal
-
-import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from typing import Any
 
 from attnspec.reference.attention import attention_of
 from attnspec.reference.call import Array, Call, Given, step
 from attnspec.reference.errors import need, same_dtype, whole
-from attnspec.reference.evaluate import evaluate
+from attnspec.reference.functions import public
 from attnspec.reference.heads import merge_heads_of, split_heads_of
 from attnspec.reference.notation import narrow, stored
 from attnspec.reference.projection import project
 
 
-def multi_head_attention(
-    tokens: ArrayLike,
-    query_weight: ArrayLike,
-    key_weight: ArrayLike,
-    value_weight: ArrayLike,
-    output_weight: ArrayLike,
-    *,
-    heads: int,
-    key_heads: int | None = None,
-    memory: ArrayLike | None = None,
-    query_bias: ArrayLike | None = None,
-    key_bias: ArrayLike | None = None,
-    value_bias: ArrayLike | None = None,
-    output_bias: ArrayLike | None = None,
-    convention: Literal["row", "linear"] = "row",
-    scale: float | None = None,
-    mask: ArrayLike | None = None,
-    is_causal: bool = False,
-    dtype: DTypeLike = np.float64,
-) -> NDArray[Any]:
+def multi_head_attention_of(call: Call, **given: Any) -> Array:
     """Project tokens, attend head by head, and project the merged result.
-
-    Parameters
-    ----------
-    tokens : (*B, L, E)
-    query_weight : (E, heads * D)
-    key_weight : (E, key_heads * D)
-    value_weight : (E, key_heads * Dv)
-    output_weight : (heads * Dv, F)
-    heads : int
-    key_heads : int, optional
-        By default equal to `heads`.
-    memory : (*B, S, E'), optional
-        Tokens that keys and values are projected from, by default `tokens`.
-    query_bias, key_bias, value_bias, output_bias : optional
-        One number for each feature that the weight of the same name produces.
-    convention : {"row", "linear"}
-        ``row``: weights have the shapes above. ``linear``: each weight is transposed, as in linear layers.
-    scale, mask, is_causal
-        As in `attention`; the mask broadcasts to (*B, heads, L, S).
-    dtype : data type, optional
-        Working precision and dtype of the result.
-
-    Returns
-    -------
-    (*B, L, F)
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is refused.
 
     Notes
     -----
@@ -79,12 +27,6 @@ def multi_head_attention(
     >>> multi_head_attention(tokens, zero, identity, identity, identity, heads=2).tolist()
     [[2.0, 20.0], [2.0, 20.0]]
     """
-    result: NDArray[Any] = evaluate(multi_head_attention_of, locals())
-    return result
-
-
-def multi_head_attention_of(call: Call, **given: Any) -> Array:
-    """Project, split, attend, merge and project in the working precision, and round once."""
     source = given["tokens"] if given["memory"] is None else given["memory"]
     key_heads = given["heads"] if given["key_heads"] is None else given["key_heads"]
     given = check_multi_head(call, given | {"source": source, "key_heads": key_heads})
@@ -101,6 +43,9 @@ def multi_head_attention_of(call: Call, **given: Any) -> Array:
     options = {name: given[name] for name in ("scale", "mask", "is_causal")}
     merged = merge_heads_of(call, attention_of(call, query, key, value, **options))
     return narrow(call, rows("output", merged), stored(call, given["tokens"]))
+
+
+multi_head_attention = public(multi_head_attention_of)
 
 
 @step

@@ -4,14 +4,11 @@ import math
 from dataclasses import dataclass
 from typing import Any, cast
 
-import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
-
 from attnspec.reference.attention import attend, checked
 from attnspec.reference.call import Array, Call, Mask, part, step
 from attnspec.reference.errors import Shape, array, integers, need
-from attnspec.reference.evaluate import evaluate
-from attnspec.reference.notation import Attention, Window, count, entered, returned
+from attnspec.reference.functions import public
+from attnspec.reference.notation import Attention, count, entered, returned
 
 
 @dataclass(frozen=True)
@@ -40,48 +37,8 @@ class Packed(Attention):
         return place_in_sequence(self, self.key_starts, self.keys)
 
 
-def packed_attention(
-    query: ArrayLike,
-    key: ArrayLike,
-    value: ArrayLike,
-    *,
-    query_starts: ArrayLike,
-    key_starts: ArrayLike,
-    scale: float | None = None,
-    softcap: float | None = None,
-    is_causal: bool = False,
-    query_offset: ArrayLike = 0,
-    window: Window | None = None,
-    sinks: ArrayLike | None = None,
-    return_lse: bool = False,
-    dtype: DTypeLike = np.float64,
-) -> Any:
+def packed_attention_of(call: Call, query: Array, key: Array, value: Array, **options: Any) -> Any:
     """Attention over several sequences that lie one after the other, without padding.
-
-    Parameters
-    ----------
-    query : (Hq, L, D)
-    key : (Hkv, S, D)
-    value : (Hkv, S, Dv)
-    query_starts, key_starts : (G + 1,)
-        The row at which the queries and the keys of each sequence begin, and the end of the last.
-    query_offset : int or (G,), optional
-        Position of query 0 of a sequence among its keys (PACK-5).
-    scale, softcap, is_causal, window, sinks, return_lse
-        As in `attention`.
-    dtype : data type, optional
-        Working precision and dtype of the results.
-
-    Returns
-    -------
-    output : (Hq, L, Dv)
-    lse : (Hq, L)
-        Only with ``return_lse``.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is refused.
 
     Notes
     -----
@@ -94,14 +51,12 @@ def packed_attention(
     >>> packed_attention(zeros, zeros, value, query_starts=[0, 1, 3], key_starts=[0, 2, 3]).tolist()
     [[[2.0], [5.0], [5.0]]]
     """
-    return evaluate(packed_attention_of, locals())
-
-
-def packed_attention_of(call: Call, query: Array, key: Array, value: Array, **options: Any) -> Any:
-    """Check the arguments, and compute."""
     offsets = options.pop("query_offset")
     given = Packed(call.steps, call.xp, call.dtype, query, key, value, offsets=offsets, **options)
     return _packed(check_packed(cast("Packed", checked(check_row(given)))))
+
+
+packed_attention = public(packed_attention_of)
 
 
 @step

@@ -2,72 +2,20 @@
 
 from typing import Any
 
-import numpy as np
 from array_api_compat import device
-from numpy.typing import ArrayLike, DTypeLike
 
 from attnspec.reference.attention import attention_of
 from attnspec.reference.caching import appended, gathered
 from attnspec.reference.call import Array, Call, Given, Mask, step
 from attnspec.reference.errors import array, integers, need, same_dtype, within
-from attnspec.reference.evaluate import evaluate
-from attnspec.reference.notation import Window, count, of_batch
+from attnspec.reference.functions import public
+from attnspec.reference.notation import count, of_batch
 
 _OPTIONS = ("scale", "softcap", "is_causal", "window", "sinks", "return_lse")
 
 
-def paged_attention(
-    query: ArrayLike,
-    key_pages: ArrayLike,
-    value_pages: ArrayLike,
-    *,
-    block_table: ArrayLike,
-    key_lengths: ArrayLike,
-    new_key: ArrayLike | None = None,
-    new_value: ArrayLike | None = None,
-    left_padding: ArrayLike = 0,
-    scale: float | None = None,
-    softcap: float | None = None,
-    is_causal: bool = False,
-    query_offset: ArrayLike | None = None,
-    window: Window | None = None,
-    sinks: ArrayLike | None = None,
-    return_lse: bool = False,
-    dtype: DTypeLike = np.float64,
-) -> Any:
+def paged_attention_of(call: Call, query: Array, key_pages: Array, value_pages: Array, **given: Any) -> Any:
     """Attention over keys and values that lie in pages.
-
-    Parameters
-    ----------
-    query : (*B, Hq, L, D)
-    key_pages : (P, Hkv, K, D)
-    value_pages : (P, Hkv, K, Dv)
-    block_table : (*B, T)
-        Page numbers of each sequence, in order.
-    key_lengths : int or (*B)
-        Number of positions that the pages of a sequence hold.
-    new_key : (*B, Hkv, N, D), optional
-    new_value : (*B, Hkv, N, Dv), optional
-        Keys and values of the positions after those that the pages hold (PAGE-2).
-    left_padding : int or (*B), optional
-        Number of positions at the beginning that are not keys (PAGE-6).
-    query_offset : int or (*B), optional
-        Position of query 0. By default the last query is at the last key (PAGE-7).
-    scale, softcap, is_causal, window, sinks, return_lse
-        As in `attention`.
-    dtype : data type, optional
-        Working precision and dtype of the results.
-
-    Returns
-    -------
-    output : (*B, Hq, L, Dv)
-    lse : (*B, Hq, L)
-        Only with ``return_lse``.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is refused.
 
     Notes
     -----
@@ -82,13 +30,11 @@ def paged_attention(
     >>> paged_attention(query, 0 * pages, pages, block_table=[1, 0], key_lengths=3).tolist()
     [[[4.333333333333333]]]
     """
-    return evaluate(paged_attention_of, locals())
-
-
-def paged_attention_of(call: Call, query: Array, key_pages: Array, value_pages: Array, **given: Any) -> Any:
-    """Check the arguments, gather the pages, append the new positions, and attend."""
     given = given | {"query": query, "key": key_pages, "value": value_pages}
     return attention_of(call, **as_attention(call, check_paged(call, check_paged_arrays(call, given))))
+
+
+paged_attention = public(paged_attention_of)
 
 
 @step

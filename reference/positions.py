@@ -3,9 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from array_api_compat import device
-from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from attnspec.operations import OPERATIONS
 from attnspec.reference.call import Array, Call, part, step
@@ -22,7 +20,7 @@ from attnspec.reference.errors import (
     same_dtype,
     within,
 )
-from attnspec.reference.evaluate import evaluate
+from attnspec.reference.functions import public
 from attnspec.reference.notation import count, narrow, reshaped, stored, wide
 
 
@@ -54,58 +52,8 @@ class Rotary(Call):
         return (*self.features.shape[:-3], self.features.shape[-2])
 
 
-def rotary(
-    features: ArrayLike,
-    *,
-    positions: ArrayLike | None = None,
-    offset: ArrayLike = 0,
-    base: float = 10000.0,
-    inverse_frequencies: ArrayLike | None = None,
-    attention_factor: float = 1.0,
-    cosines: ArrayLike | None = None,
-    sines: ArrayLike | None = None,
-    axis_positions: ArrayLike | None = None,
-    sections: ArrayLike | None = None,
-    interleaved: bool = False,
-    rotary_depth: int | None = None,
-    dtype: DTypeLike = np.float64,
-) -> NDArray[Any]:
+def rotary_of(call: Call, features: Array, **options: Any) -> Array:
     """Rotate pairs of features by angles that are proportional to their position.
-
-    Parameters
-    ----------
-    features : (*B, H, N, D) or (N, D)
-    positions : int (*B, N), optional
-        Position of each row. By default row ``n`` has position ``n``.
-    offset : int or (*B), optional
-        Added to every position.
-    base : float, optional
-        Pair ``k`` is rotated by ``base ** (-2 k / R)`` radians for each position.
-    inverse_frequencies : (R / 2,), optional
-        Radians of each pair for each position, instead of those of the base.
-    attention_factor : float, optional
-        The rotated features are multiplied by it.
-    cosines, sines : (C, R / 2), optional
-        Cosine and sine of each pair at each position, instead of those of the angles.
-    axis_positions : int (A, *B, N), optional
-        Positions of each row on several axes.
-    sections : int (A,), optional
-        Number of pairs that take their position from each axis.
-    interleaved : bool, optional
-        Whether pairs are adjacent features, and not features half the rotary depth apart.
-    rotary_depth : int, optional
-        Number of features that are rotated, ``R``; by default all.
-    dtype : data type, optional
-        Working precision and dtype of the result.
-
-    Returns
-    -------
-    (*B, H, N, D)
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is refused.
 
     Notes
     -----
@@ -119,14 +67,11 @@ def rotary(
     >>> rotary([[1.0, 0.0]] * 3, positions=[2, 0, 2]).round(4).tolist()
     [[-0.4161, 0.9093], [1.0, 0.0], [-0.4161, 0.9093]]
     """
-    result: NDArray[Any] = evaluate(rotary_of, locals())
-    return result
-
-
-def rotary_of(call: Call, features: Array, **options: Any) -> Array:
-    """Check the arguments, and rotate."""
     checked = check_rotary(Rotary(call.steps, call.xp, call.dtype, features, **options))
     return rotated(checked, checked.features)
+
+
+rotary = public(rotary_of)
 
 
 @step

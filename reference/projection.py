@@ -1,45 +1,17 @@
 """Projection of tokens: the chapter `projection`."""
 
-from typing import Any, Literal
-
-import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from typing import Literal
 
 from attnspec.reference.call import Array, Call, part, step
 from attnspec.reference.errors import need, real, same_dtype
-from attnspec.reference.evaluate import evaluate
+from attnspec.reference.functions import public
 from attnspec.reference.notation import narrow, stored, wide
 
 Convention = Literal["row", "column", "linear"]
 
 
-def projection(
-    tokens: ArrayLike,
-    weight: ArrayLike,
-    *,
-    bias: ArrayLike | None = None,
-    convention: Convention = "row",
-    dtype: DTypeLike = np.float64,
-) -> NDArray[Any]:
+def projection_of(call: Call, tokens: Array, weight: Array, *, bias: Array, convention: Convention) -> Array:
     """Project tokens by a weight: ``tokens W + b``, ``W tokens + b`` or ``tokens W^T + b``.
-
-    Parameters
-    ----------
-    tokens : (*B, N, E), or (*B, E, N) in the column convention
-    weight : (E, F), or (F, E) in the column and the linear convention
-    bias : (F,), optional
-    convention : {"row", "column", "linear"}
-    dtype : data type, optional
-        Working precision and dtype of the result.
-
-    Returns
-    -------
-    (*B, N, F), or (*B, F, N) in the column convention
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is refused. A weight is never transposed to make it fit.
 
     Notes
     -----
@@ -51,15 +23,12 @@ def projection(
     >>> projection([[1.0, 2.0]], [[3.0], [4.0]], bias=[0.5]).tolist()
     [[11.5]]
     """
-    result: NDArray[Any] = evaluate(projection_of, locals())
-    return result
-
-
-def projection_of(call: Call, tokens: Array, weight: Array, *, bias: Array, convention: Convention) -> Array:
-    """Check the arguments, project, and round to the dtype of the tokens."""
     same_dtype(call, tokens=tokens, weight=weight)
     projected = project(call, "", tokens, weight, bias, convention)
     return narrow(call, projected, stored(call, tokens))
+
+
+projection = public(projection_of)
 
 
 def project(

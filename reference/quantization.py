@@ -5,13 +5,13 @@ from typing import Any, Literal
 
 import numpy as np
 from array_api_compat import device
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from attnspec.dtypes import FORMATS
 from attnspec.operations.quantization import BLOCKS, ENCODINGS, OF_BLOCK
 from attnspec.reference.call import Array, Call, part, step
 from attnspec.reference.errors import array, dtype_name, need
-from attnspec.reference.evaluate import evaluate
+from attnspec.reference.functions import public
 from attnspec.reference.notation import narrow, reshaped, stored, wide
 
 #: The word for an encoding of codes.
@@ -20,36 +20,8 @@ Encoding = Literal["int8", "e4m3fn", "e5m2"]
 _FLOATS = {"e4m3fn": (3, 7), "e5m2": (2, 15)}
 
 
-def dequantize(
-    scales: ArrayLike,
-    codes: ArrayLike,
-    *,
-    zero_points: ArrayLike | None = None,
-    encoding: Encoding = "int8",
-    dtype: DTypeLike = np.float64,
-) -> NDArray[Any]:
+def dequantize_of(call: Call, scales: Array, codes: Array, *, zero_points: Array, encoding: str) -> Array:
     """Decode codes, and multiply by their scale.
-
-    Parameters
-    ----------
-    scales : broadcasts by blocks to (*B, H, N, D)
-        One number for all codes, or one for each head, position, feature or block of them (QUANT-5).
-    codes : int (*B, H, N, D) or (N, D)
-    zero_points : int, broadcasts by blocks to (*B, H, N, D), optional
-        Subtracted before the scale (QUANT-2).
-    encoding : {"int8", "e4m3fn", "e5m2"}, optional
-        What the codes stand for. Codes of 8-bit floating-point numbers are their bits, from 0 to 255.
-    dtype : data type, optional
-        Dtype of the result.
-
-    Returns
-    -------
-    (*B, H, N, D) or (N, D)
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is refused.
 
     Notes
     -----
@@ -63,15 +35,12 @@ def dequantize(
     >>> dequantize([[0.5], [1.0]], [[0x38, 0x01], [0x7E, 0xFF]], encoding="e4m3fn").tolist()
     [[0.5, 0.0009765625], [448.0, nan]]
     """
-    result: NDArray[Any] = evaluate(dequantize_of, locals())
-    return result
-
-
-def dequantize_of(call: Call, scales: Array, codes: Array, *, zero_points: Array, encoding: str) -> Array:
-    """Check the arguments, and decode."""
     _floats(call, "scales", scales)
     check_codes(call, "", codes, scales, zero_points, encoding)
     return narrow(call, decoded(call, codes, scales, zero_points, encoding, scales), stored(call, scales))
+
+
+dequantize = public(dequantize_of)
 
 
 @step
@@ -176,33 +145,8 @@ def numbers_of_codes(encoding: str) -> NDArray[np.float64]:
     return signed
 
 
-def dequantize_blocks(
-    scales: ArrayLike,
-    packed: ArrayLike,
-    *,
-    blocks: Literal["q8_0", "q4_0"] = "q8_0",
-    dtype: DTypeLike = np.float64,
-) -> NDArray[Any]:
+def dequantize_blocks_of(call: Call, scales: Array, packed: Array, *, blocks: str) -> Array:
     """Decode blocks of 32 codes as gguf packs them.
-
-    Parameters
-    ----------
-    scales : (*B, N, U)
-    packed : int (*B, N, U, 32) or (*B, N, U, 16)
-        The bytes of each block that follow its scale.
-    blocks : {"q8_0", "q4_0"}, optional
-        A byte for each code, or a byte for two.
-    dtype : data type, optional
-        Dtype of the result.
-
-    Returns
-    -------
-    (*B, N, U * 32)
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is refused.
 
     Notes
     -----
@@ -216,18 +160,15 @@ def dequantize_blocks(
     >>> dequantize_blocks([[0.5]], packed, blocks="q4_0")[0, [0, 1, 16, 17]].tolist()
     [-4.0, 0.0, 3.5, 0.0]
     """
-    result: NDArray[Any] = evaluate(dequantize_blocks_of, locals())
-    return result
-
-
-def dequantize_blocks_of(call: Call, scales: Array, packed: Array, *, blocks: str) -> Array:
-    """Check the arguments, and decode."""
     need("blocks", blocks in BLOCKS, " or ".join(map(repr, BLOCKS)), repr(blocks), "ERR-16")
     shape = tuple(_floats(call, "scales", scales).shape)
     need("scales", len(shape) >= 2, "two axes or more", f"shape {shape}", "QUANT-9")
     wanted, own = (*shape, BLOCKS[blocks]), tuple(_integers(call, "packed", packed).shape)
     need("packed", own == wanted, f"shape {wanted}", own, "QUANT-9")
     return _dequantize_blocks(call, scales, packed, blocks)
+
+
+dequantize_blocks = public(dequantize_blocks_of)
 
 
 @part

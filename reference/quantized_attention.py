@@ -2,80 +2,21 @@
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
-
 from attnspec.reference.attention import attention_of
 from attnspec.reference.call import Array, Call, step
 from attnspec.reference.errors import array, need, real
-from attnspec.reference.evaluate import evaluate
-from attnspec.reference.notation import Window, narrow, stored, wide
-from attnspec.reference.quantization import Encoding, check_codes, decoded
+from attnspec.reference.functions import public
+from attnspec.reference.notation import narrow, stored, wide
+from attnspec.reference.quantization import check_codes, decoded
 
 #: Codes, their scales and their zero points.
 Quantised = tuple[Array, Array, Array]
 
 
-def quantized_attention(
-    query: ArrayLike,
-    key_codes: ArrayLike,
-    value_codes: ArrayLike,
-    *,
-    key_scales: ArrayLike | None = None,
-    value_scales: ArrayLike | None = None,
-    key_zero_points: ArrayLike | None = None,
-    value_zero_points: ArrayLike | None = None,
-    encoding: Encoding = "int8",
-    scale: float | None = None,
-    softcap: float | None = None,
-    bias: ArrayLike | None = None,
-    mask: ArrayLike | None = None,
-    is_causal: bool = False,
-    query_offset: ArrayLike = 0,
-    window: Window | None = None,
-    query_lengths: ArrayLike | None = None,
-    key_lengths: ArrayLike | None = None,
-    query_segment_ids: ArrayLike | None = None,
-    key_segment_ids: ArrayLike | None = None,
-    sinks: ArrayLike | None = None,
-    dropout_mask: ArrayLike | None = None,
-    dropout_rate: float = 0.0,
-    return_lse: bool = False,
-    return_weights: bool = False,
-    return_max: bool = False,
-    dtype: DTypeLike = np.float64,
+def quantized_attention_of(
+    call: Call, query: Array, key_codes: Array, value_codes: Array, *, encoding: str, **options: Any
 ) -> Any:
     """Attention over quantised keys and values.
-
-    Parameters
-    ----------
-    query : (*B, Hq, L, D) or (L, D)
-    key_codes : int (*B, Hkv, S, D) or (S, D)
-    value_codes : int (*B, Hkv, S, Dv) or (S, Dv)
-    key_scales, value_scales : optional
-        Broadcast by blocks to the codes of the same name; 1 by default.
-    key_zero_points, value_zero_points : int, optional
-        Likewise; 0 by default.
-    encoding : {"int8", "e4m3fn", "e5m2"}, optional
-        As in `dequantize`.
-    scale, softcap, bias, mask, is_causal, query_offset, window, query_lengths, key_lengths
-        As in `attention`.
-    query_segment_ids, key_segment_ids, sinks, dropout_mask, dropout_rate
-        As in `attention`.
-    return_lse, return_weights, return_max
-        As in `attention`.
-    dtype : data type, optional
-        Working precision and dtype of the results.
-
-    Returns
-    -------
-    output, lse, weights
-        As those of `attention`.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is refused.
 
     Notes
     -----
@@ -87,13 +28,6 @@ def quantized_attention(
     >>> quantized_attention([[0.0]], [[1], [2]], [[3], [5]], value_scales=[0.5]).tolist()
     [[2.0]]
     """
-    return evaluate(quantized_attention_of, locals())
-
-
-def quantized_attention_of(
-    call: Call, query: Array, key_codes: Array, value_codes: Array, *, encoding: str, **options: Any
-) -> Any:
-    """Check the arguments, decode, and attend in the working precision; round once."""
     real(call, "query", query, "ERR-2")
     check_quantized(call, query, key_codes, value_codes)
     given = []
@@ -103,6 +37,9 @@ def quantized_attention_of(
         given.append((codes, *own))
     key, value = keys_and_values(call, query, given[0], given[1], encoding)
     return attended_by_codes(call, wide(call, query), key, value, stored(call, query), options)
+
+
+quantized_attention = public(quantized_attention_of)
 
 
 @step

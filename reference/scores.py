@@ -3,48 +3,16 @@
 import math
 from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
-
 from attnspec.dtypes import FORMATS
 from attnspec.reference.call import Array, Call, part, step
 from attnspec.reference.errors import dtype_name, fitting, need, number, real
-from attnspec.reference.evaluate import evaluate
+from attnspec.reference.functions import public
 from attnspec.reference.heads import check_heads, shared
 from attnspec.reference.notation import Attention, check_axes, check_dtypes, entered, narrow, wide
 
 
-def scores(
-    query: ArrayLike,
-    key: ArrayLike,
-    *,
-    scale: float | None = None,
-    softcap: float | None = None,
-    bias: ArrayLike | None = None,
-    dtype: DTypeLike = np.float64,
-) -> NDArray[Any]:
+def scores_of(call: Call, query: Array, key: Array, **options: Any) -> Array:
     """Return the scaled dot products of queries and keys, with softcap and bias.
-
-    Parameters
-    ----------
-    query : (*B, Hq, L, D) or (L, D)
-    key : (*B, Hkv, S, D) or (S, D)
-    scale : float, optional
-        Factor of the dot products, by default ``1 / sqrt(D)``.
-    softcap : float, optional
-        Bound that the scaled scores approach, before the bias.
-    bias : broadcasts to (*B, Hq, L, S), optional
-    dtype : data type, optional
-        Working precision and dtype of the result.
-
-    Returns
-    -------
-    (*B, Hq, L, S)
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is refused.
 
     Notes
     -----
@@ -56,16 +24,13 @@ def scores(
     >>> scores([[1.0, 1.0]], [[2.0, 3.0], [4.0, 5.0]], scale=1.0).tolist()
     [[5.0, 9.0]]
     """
-    result: NDArray[Any] = evaluate(scores_of, locals())
-    return result
-
-
-def scores_of(call: Call, query: Array, key: Array, **options: Any) -> Array:
-    """Compute the scores in the same way as attention."""
     each = Attention(call.steps, call.xp, call.dtype, query, key, key, **options)
     for check in (check_dtypes, check_axes, check_heads, check_scale, check_softcap, check_bias):
         each = check(each)
     return _scores(each)
+
+
+scores = public(scores_of)
 
 
 @part

@@ -5,14 +5,13 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 from array_api_compat import device
-from numpy.typing import ArrayLike, DTypeLike
 
 from attnspec.reference.attention import checked, computed
 from attnspec.reference.call import Array, Call, Mask, step
 from attnspec.reference.errors import described, is_integer, need, number
-from attnspec.reference.evaluate import evaluate
+from attnspec.reference.functions import public
 from attnspec.reference.gradients import Gradients, attention_vjp_part, check_cotangents
-from attnspec.reference.notation import Attention, Window
+from attnspec.reference.notation import Attention
 
 
 @dataclass(frozen=True)
@@ -31,51 +30,8 @@ class SeededGradients(Seeded, Gradients):
 S = TypeVar("S", bound=Seeded)
 
 
-def seeded_dropout_attention(
-    query: ArrayLike,
-    key: ArrayLike,
-    value: ArrayLike,
-    *,
-    dropout_p: float,
-    seed: int,
-    scale: float | None = None,
-    softcap: float | None = None,
-    bias: ArrayLike | None = None,
-    mask: ArrayLike | None = None,
-    is_causal: bool = False,
-    query_offset: ArrayLike = 0,
-    window: Window | None = None,
-    key_lengths: ArrayLike | None = None,
-    sinks: ArrayLike | None = None,
-    return_lse: bool = False,
-    dtype: DTypeLike = np.float64,
-) -> Any:
+def seeded_dropout_attention_of(call: Call, query: Array, key: Array, value: Array, **options: Any) -> Any:
     """Attention that drops weights at random, with a given seed.
-
-    Parameters
-    ----------
-    query : (*B, Hq, L, D) or (L, D)
-    key : (*B, Hkv, S, D) or (S, D)
-    value : (*B, Hkv, S, Dv) or (S, Dv)
-    dropout_p : float
-        Probability with which a weight is dropped (DROP-7), from 0 to 1.
-    seed : int
-        Determines the choice, with the probability and the shapes (DROP-6).
-    scale, softcap, bias, mask, is_causal, query_offset, window, key_lengths, sinks, return_lse
-        As in `attention`.
-    dtype : data type, optional
-        Working precision and dtype of the results.
-
-    Returns
-    -------
-    output : (*B, Hq, L, Dv) or (L, Dv)
-    lse : (*B, Hq, L) or (L,)
-        Only with ``return_lse``.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is refused.
 
     Notes
     -----
@@ -91,58 +47,17 @@ def seeded_dropout_attention(
     >>> seeded_dropout_attention(zeros[:1], zeros, value, dropout_p=1.0, seed=7).tolist()
     [[0.0]]
     """
-    return evaluate(seeded_dropout_attention_of, locals())
-
-
-def seeded_dropout_attention_of(call: Call, query: Array, key: Array, value: Array, **options: Any) -> Any:
-    """Check the arguments, and compute."""
     given = Seeded(call.steps, call.xp, call.dtype, query, key, value, **options)
     return computed(with_mask(cast("Seeded", checked(check_seed(given)))))
 
 
-def seeded_dropout_attention_vjp(
-    query: ArrayLike,
-    key: ArrayLike,
-    value: ArrayLike,
-    d_output: ArrayLike,
-    *,
-    d_lse: ArrayLike | None = None,
-    dropout_p: float,
-    seed: int,
-    scale: float | None = None,
-    softcap: float | None = None,
-    bias: ArrayLike | None = None,
-    mask: ArrayLike | None = None,
-    is_causal: bool = False,
-    query_offset: ArrayLike = 0,
-    window: Window | None = None,
-    key_lengths: ArrayLike | None = None,
-    sinks: ArrayLike | None = None,
-    dtype: DTypeLike = np.float64,
-) -> Any:
+seeded_dropout_attention = public(seeded_dropout_attention_of)
+
+
+def seeded_dropout_attention_vjp_of(
+    call: Call, query: Array, key: Array, value: Array, d_output: Array, **options: Any
+) -> tuple[Array, ...]:
     """Gradients of attention with dropout by a seed, for given cotangents.
-
-    Parameters
-    ----------
-    query, key, value
-        As in `seeded_dropout_attention`, like all options that are not listed here.
-    d_output : (*B, Hq, L, Dv) or (L, Dv)
-        Cotangent of the output.
-    d_lse : (*B, Hq, L) or (L,), optional
-        Cotangent of the lse. The default is 0.
-    dtype : data type, optional
-        Working precision and dtype of the results.
-
-    Returns
-    -------
-    d_query, d_key, d_value : arrays of the shapes of query, key and value
-    d_bias, d_sinks : arrays of the shapes of bias and sinks
-        Only if these are given.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is refused.
 
     Notes
     -----
@@ -155,16 +70,12 @@ def seeded_dropout_attention_vjp(
     >>> seeded_dropout_attention_vjp(one, one, one, one, dropout_p=0.0, seed=7)[2].tolist()
     [[1.0]]
     """
-    return evaluate(seeded_dropout_attention_vjp_of, locals())
-
-
-def seeded_dropout_attention_vjp_of(
-    call: Call, query: Array, key: Array, value: Array, d_output: Array, **options: Any
-) -> tuple[Array, ...]:
-    """Check the arguments, and compute."""
     given = SeededGradients(call.steps, call.xp, call.dtype, query, key, value, d_output=d_output, **options)
     good = check_cotangents(cast("Gradients", checked(check_seed(given))))
     return attention_vjp_part(with_mask_again(cast("SeededGradients", good)))
+
+
+seeded_dropout_attention_vjp = public(seeded_dropout_attention_vjp_of)
 
 
 @step

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnspec.reference.call import Array, Call, Mask, step
 from attnspec.reference.errors import need, real
-from attnspec.reference.evaluate import evaluate
+from attnspec.reference.functions import evaluate
 from attnspec.reference.heads import shared
 from attnspec.reference.masking import allowed
 from attnspec.reference.notation import Attention, entered, largest

@@ -5,15 +5,14 @@ from dataclasses import dataclass, fields
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
 
 from attnspec import OPERATIONS
 from attnspec.operations.gradients import primal
 from attnspec.reference.attention import checked, computed
 from attnspec.reference.call import Array, Call, Mask, part, step
 from attnspec.reference.errors import Shape, array, booleans, dtype_name, fitting, need, whole, within
-from attnspec.reference.evaluate import evaluate
-from attnspec.reference.notation import Attention, Window, count
+from attnspec.reference.functions import evaluate, public
+from attnspec.reference.notation import Attention, count
 
 
 @dataclass(frozen=True)
@@ -34,55 +33,8 @@ class Sparse(Attention):
         return (*self.shape[:-2], rows, columns)
 
 
-def block_sparse_attention(
-    query: ArrayLike,
-    key: ArrayLike,
-    value: ArrayLike,
-    *,
-    query_block: int,
-    key_block: int,
-    block_mask: ArrayLike | None = None,
-    block_counts: ArrayLike | None = None,
-    block_indices: ArrayLike | None = None,
-    scale: float | None = None,
-    softcap: float | None = None,
-    bias: ArrayLike | None = None,
-    mask: ArrayLike | None = None,
-    is_causal: bool = False,
-    query_offset: ArrayLike = 0,
-    window: Window | None = None,
-    key_lengths: ArrayLike | None = None,
-    sinks: ArrayLike | None = None,
-    return_lse: bool = False,
-    dtype: DTypeLike = np.float64,
-) -> Any:
+def block_sparse_attention_of(call: Call, query: Array, key: Array, value: Array, **options: Any) -> Any:
     """Attention in which blocks of queries attend to blocks of keys.
-
-    Parameters
-    ----------
-    query, key, value
-        As in `attention`, like all options that are not listed here.
-    query_block, key_block : int
-        The sizes of a block in queries and in keys. The last block may be smaller.
-    block_mask : bool, broadcasts to (*B, Hq, ceil(L / query_block), ceil(S / key_block)), optional
-        True where the queries of a block may attend to the keys of a block.
-    block_counts : int, broadcasts to (*B, Hq, ceil(L / query_block)), optional
-        The number of blocks of keys that are listed for each block of queries.
-    block_indices : int, broadcasts to (*B, Hq, ceil(L / query_block), W), optional
-        The blocks of keys that are listed. What follows the count is not used.
-    dtype : data type, optional
-        Working precision and dtype of the results.
-
-    Returns
-    -------
-    output : (*B, Hq, L, Dv) or (L, Dv)
-    lse : (*B, Hq, L) or (L,)
-        Only with ``return_lse``.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is refused.
 
     Notes
     -----
@@ -97,53 +49,14 @@ def block_sparse_attention(
     ... ).tolist()
     [[2.0]]
     """
-    return evaluate(block_sparse_attention_of, locals())
-
-
-def block_sparse_attention_of(call: Call, query: Array, key: Array, value: Array, **options: Any) -> Any:
-    """Check the arguments, and attend with the mask that the blocks stand for."""
     return attended(check_blocks(sparse(call, query, key, value, options)))
 
 
-def listed_attention(
-    query: ArrayLike,
-    key: ArrayLike,
-    value: ArrayLike,
-    *,
-    key_indices: ArrayLike,
-    scale: float | None = None,
-    softcap: float | None = None,
-    bias: ArrayLike | None = None,
-    mask: ArrayLike | None = None,
-    is_causal: bool = False,
-    query_offset: ArrayLike = 0,
-    window: Window | None = None,
-    key_lengths: ArrayLike | None = None,
-    sinks: ArrayLike | None = None,
-    return_lse: bool = False,
-    dtype: DTypeLike = np.float64,
-) -> Any:
+block_sparse_attention = public(block_sparse_attention_of)
+
+
+def listed_attention_of(call: Call, query: Array, key: Array, value: Array, **options: Any) -> Any:
     """Attention in which each query attends to a list of keys.
-
-    Parameters
-    ----------
-    query, key, value
-        As in `attention`, like all options that are not listed here.
-    key_indices : int, broadcasts to (*B, Hkv, L, W)
-        The keys that each query may attend to, in any order; -1 is no key.
-    dtype : data type, optional
-        Working precision and dtype of the results.
-
-    Returns
-    -------
-    output : (*B, Hq, L, Dv) or (L, Dv)
-    lse : (*B, Hq, L) or (L,)
-        Only with ``return_lse``.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is refused.
 
     Notes
     -----
@@ -156,12 +69,10 @@ def listed_attention(
     >>> listed_attention([[0.0]], [[0.0]] * 3, values, key_indices=[[2, 0, -1]]).tolist()
     [[4.0]]
     """
-    return evaluate(listed_attention_of, locals())
-
-
-def listed_attention_of(call: Call, query: Array, key: Array, value: Array, **options: Any) -> Any:
-    """Check the arguments, and attend with the mask that the lists stand for."""
     return attended(check_lists(sparse(call, query, key, value, options)))
+
+
+listed_attention = public(listed_attention_of)
 
 
 def sparse(call: Call, query: Array, key: Array, value: Array, options: Mapping[str, Any]) -> Sparse:

@@ -46,6 +46,22 @@ def test_the_sources_take_these_arguments_in_this_order(operation):
             assert (one.default is one.empty) if default is REQUIRED else one.default == default, name
 
 
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_help_lists_every_argument_and_every_output_with_its_rule(operation):
+    text, form = inspect.getdoc(getattr(reference, operation)), OPERATIONS[operation]
+    for argument in form.arguments.values():
+        assert re.search(rf"^{argument.name} : .*\n    .*\({argument.rule}\)\.$", text, re.M), argument.name
+    for output in form.results:
+        assert re.search(rf"^{output.name} : .*\n    .*\({output.rule}\)\.$", text, re.M), output.name
+    assert text.index("ArgumentError") < text.index(f">>> from attnspec.reference import {operation}")
+
+
+def test_a_call_without_a_required_argument_names_the_operation():
+    for function in public("attention"):
+        with pytest.raises(TypeError, match=r"^attention\(\): missing a required argument: 'value'$"):
+            function(np.ones((1, 1)), np.ones((1, 1)))
+
+
 def test_every_public_function_of_the_reference_is_an_operation():
     """But for parts of attention, which take the scores or their shape, and what makes them all."""
     functions = {name for name in reference.__all__ if inspect.isfunction(getattr(reference, name))}
