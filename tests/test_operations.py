@@ -49,10 +49,8 @@ def test_the_sources_take_these_arguments_in_this_order(operation):
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_help_lists_every_argument_and_every_output_with_its_rule(operation):
     text, form = inspect.getdoc(getattr(reference, operation)), OPERATIONS[operation]
-    for argument in form.arguments.values():
-        assert re.search(rf"^{argument.name} : .*\n    .*\({argument.rule}\)\.$", text, re.M), argument.name
-    for output in form.results:
-        assert re.search(rf"^{output.name} : .*\n    .*\({output.rule}\)\.$", text, re.M), output.name
+    for entry in (*form.arguments.values(), *form.results):
+        assert re.search(rf"(?m)^{entry.name} : .*\n    .*\({entry.rule}\)\.$", text), entry.name
     assert text.index("ArgumentError") < text.index(f">>> from attnspec.reference import {operation}")
 
 
