@@ -21,8 +21,6 @@ from attnspec.conformance.render.finding import cause_lines, finding_text, trait
 from attnspec.conformance.suite import find
 from attnspec.conformance.verdict import Difference, Raise, Verdict
 
-SHORT = ("bfloat16", "float16")
-
 PORTABLE = load("numpy-portable")
 #: A difference that says nothing of its size; a large one, one of a few budgets, one of a rounding, a trace.
 OFF = Difference("value", "output", share=1e6)
@@ -31,27 +29,41 @@ SLIGHT = Difference("value", "output", (0,), 1.01, 1.0, share=1.2)
 ROUNDED = Difference("value", "output", got=1.0, expected=1.0 + 1e-7, share=2.0)
 TRACE = Difference("value", "weights", (0,), 1.6e-28, 0.0)
 NAN = Difference("pattern", "output", (0,), float("nan"), 0.0)
-SHAPE = Difference("shape", "output", got="(2, 4)", expected="(2, 5)")
 RAISED = Raise("ValueError", "no", "/m.py", 3, "f")
+DIFFERENCES = {
+    "wrong": WRONG,
+    "slight": SLIGHT,
+    "as-slight": replace(SLIGHT, share=1e5),
+    "slighter": replace(SLIGHT, share=1e5, got=1.0001),
+    "rounded": ROUNDED,
+    "half": replace(OFF, share=900.0),
+    "few-budgets": replace(OFF, share=15.0),
+    "trace": TRACE,
+    "trace-of-allowed": replace(TRACE, expected=1e-40),
+    "tiny": replace(TRACE, got=6e-29, expected=1e-30, share=9.0),
+    "nan": NAN,
+    "bits": replace(OFF, kind="bits"),
+    "shape": Difference("shape", "output", got="(2, 4)", expected="(2, 5)"),
+    "dtype": Difference("dtype", "output", got="float64"),
+    "lse": Difference("pattern", "lse", (), 1.0, 2.0),
+    "lse-of-nothing": Difference("pattern", "lse", (), 1.0, -np.inf),
+}
+#: The values of fields that are no text.
+VALUES = {"no": False, "yes": True, "many": 99} | {
+    rules: tuple(rules.split(",")) for rules in ("MASK-1,ERR-3", "GRAD-9,MASK-1")
+}
 
 
 def fail(number, rule, *having, name="", dtype="float32", **fields):
     """Failures under a rule, of calls with some traits. They differ in their case alone."""
     fields = {"status": "fail", "rule": rule, "rules": (rule,), "difference": OFF, "group": "g"} | fields
-    return [
-        Verdict("b", f"{name or rule}-{n}-{dtype}", dtype=dtype, traits=having, **fields)
-        for n in range(number)
-    ]
+    cases = [f"{name or rule}-{n}-{dtype}" for n in range(number)]
+    return [Verdict("b", case, dtype=dtype, traits=having, **fields) for case in cases]
 
 
-def ok(number, *having, rule="SOFT-1"):
+def ok(number, *having, rule="SOFT-1", **fields):
     """Passing calls with some traits."""
-    return fail(number, rule, *having, name=f"ok {having}", status="pass", difference=None)
-
-
-def half(number, *having, name="MASK-3", dtype="float16"):
-    """Calls whose short result is slightly beyond its budget."""
-    return fail(number, "NUM-5", *having, name=name, dtype=dtype, difference=SLIGHT, precision=dtype)
+    return fail(number, rule, *having, name=f"ok {having}", status="pass", difference=None, **fields)
 
 
 def error(number, message, *having, rule="SHAPE-5", name="", **fields):
@@ -70,242 +82,217 @@ def refused(number, rule, **fields):
     return fail(number, rule, "refused", difference=None, reason="expected an error, got output", **fields)
 
 
+def half(number, *having, dtype="float16", **fields):
+    """Calls whose short result is slightly beyond its budget."""
+    fields = {"name": "MASK-3", "difference": SLIGHT, "precision": dtype} | fields
+    return fail(number, "NUM-5", *having, dtype=dtype, **fields)
+
+
+def changed(number):
+    """Calls that change an input."""
+    return fail(number, "NUM-4", difference=None, reason="query: expected to be unchanged")
+
+
+KINDS = {"ok": ok, "half": half, "raise": error, "ended": ended, "refused": refused, "changed": changed}
+SIGNS = {"~": "difference", "@": "dtype", "#": "name"}
+
+
+def verdicts(text):
+    """Verdicts from text: ``9 MASK-1 (traits) ~difference @dtype #name field=value; raise 2 "message"``."""
+    for group in text.split("; "):
+        words = re.findall(r"\([^)]*\)|\"[^\"]*\"|\S+", group)
+        kind = KINDS[words.pop(0)] if words[0].isalpha() else fail
+        arguments, having, fields = [int(words.pop(0))], [], {}
+        for word in words:
+            if word[0] == "(":
+                having = word[1:-1].split(", ")
+            elif word[0] in SIGNS:
+                fields[SIGNS[word[0]]] = DIFFERENCES.get(word[1:], word[1:])
+            elif "=" in word:
+                name, _, value = word.partition("=")
+                fields[name] = VALUES.get(value, value)
+            elif kind in (ok, error) and word[0] != '"':
+                fields["rule"] = word
+            else:
+                arguments.append(word.strip('"'))
+        yield from kind(*arguments, *having, **fields)
+
+
 def found(*groups):
-    every = [verdict for group in groups for verdict in group]
+    """The findings of groups of verdicts, some of them as text."""
+    lists = [verdicts(group) if isinstance(group, str) else group for group in groups]
+    every = [verdict for group in lists for verdict in group]
     return findings([verdict for verdict in every if verdict.bad], every)
 
 
-#: What is judged, and the kind, the rule and the number of failures of each finding.
-CAUSES = {
-    "common traits give the rule, and take what follows from it": (
-        [
-            fail(3, "SHAPE-1", "no scale"),
-            fail(4, "SOFT-1", "mask", "no scale"),
-            ok(9, "scale"),
-            fail(1, "NUM-9", "no scale", "related"),
-            ok(2, "no scale"),
-        ],
-        [("", "SCORE-2", 8)],
-    ),
-    "without common traits, the rule whose own cases fail": (
-        [fail(5, "SOFT-2"), fail(1, "MASK-3"), ok(5), ok(9, rule="MASK-3")],
-        [("", "SOFT-2", 6)],
-    ),
-    "most values of one variant name their rule": (
-        [fail(6, "HEAD-1", "mask", variant="tiled"), fail(2, "SOFT-1", "mask")],
-        [("", "HEAD-1", 8)],
-    ),
-    "large errors tell the cause beside many roundings": (
-        [fail(9, "SOFT-2", "bias", "large scores", difference=WRONG), ok(3, "large scores")]
-        + [fail(20, "MASK-3", trait, difference=ROUNDED) for trait in ("mask", "window")]
-        + [ok(90, trait) for trait in ("bias", "mask", "window", "sinks")],
-        [("", "SOFT-2", 9), ("", "NUM-3", 40)],
-    ),
-    "roundings stand behind wrong values": (
-        [
-            fail(9, "NUM-9", "mask", difference=ROUNDED),
-            fail(3, "SOFT-5", "sinks", difference=NAN),
-            ok(30, "mask"),
-            ok(30, "sinks"),
-        ],
-        [("", "SOFT-5", 3), ("", "NUM-3", 9)],
-    ),
-    "an lse that is not minus infinity is that of an empty row": (
-        [
-            fail(9, "MASK-10", "query_lengths", difference=Difference("pattern", "lse", (), 1.0, -np.inf)),
-            ok(20),
-        ],
-        [("", "SOFT-7", 9)],
-    ),
-    "any other lse": (
-        [fail(9, "MASK-10", "query_lengths", difference=Difference("pattern", "lse", (), 1.0, 2.0)), ok(20)],
-        [("", "SOFT-6", 9)],
-    ),
-    "a single call has the rule of its case": (
-        [fail(1, "MASK-3", "is_causal", "shared heads", "tiles of 64"), ok(20, "is_causal"), ok(3)],
-        [("", "MASK-3", 1)],
-    ),
-    "two bugs are two findings": (
-        [fail(9, "MASK-1", "mask"), fail(3, "SOFT-5", "sinks"), ok(20), ok(9, "window")],
-        [("", "MASK-1", 9), ("", "SOFT-5", 3)],
-    ),
-    "kinds are separate and in order": (
-        [
-            refused(5, "ERR-1"),
-            fail(3, "MASK-1", "mask"),
-            error(2, "no"),
-            ended(2),
-            fail(2, "NUM-1", difference=Difference("dtype", "output", got="float64")),
-            fail(2, "NUM-4", difference=None, reason="query: expected to be unchanged"),
-        ],
-        [
-            ("ended", "NUM-3", 2),
-            ("changed", "NUM-4", 2),
-            ("", "MASK-1", 3),
-            ("", "NUM-1", 2),
-            ("raised", "SHAPE-5", 2),
-            ("refused", "ERR-1", 5),
-        ],
-    ),
-    "what is not repeatable": (
-        [fail(5, "SOFT-1", "mask"), fail(1, "MASK-3", repeatable=False), refused(5, "ERR-1")],
-        [("repeated", "NUM-9", 6), ("refused", "ERR-1", 5)],
-    ),
-    "what passes as the first call of a process": (
-        [fail(5, "MASK-1", "mask"), fail(1, "SOFT-1", alone=False)],
-        [("earlier", "ERR-13", 6)],
-    ),
-    "many ways to end are a few findings": (
-        [ok(1), *(ended(1, f"answered {n}") for n in range(90))],
-        [("ended", "NUM-3", n) for n in (87, 1, 1, 1)],
-    ),
-    "a wrong shape is no wrong value": (
-        [
-            fail(5, "SHAPE-3", "other value depth", "shared heads", difference=SHAPE),
-            ok(20),
-            fail(9, "HEAD-1", "shared heads"),
-            ok(9, "other value depth", rule="SHAPE-3"),
-        ],
-        [("", "HEAD-1", 9), ("", "SHAPE-3", 5)],
-    ),
-    "some shapes are right by chance": (
-        [
-            fail(5, "SHAPE-3", "other value depth", "shared heads", difference=SHAPE),
-            ok(20),
-            fail(2, "HEAD-1", "other value depth", "shared heads"),
-            fail(2, "HEAD-1", "mask"),
-            ok(9, "other value depth", rule="SHAPE-3"),
-        ],
-        [("", "SHAPE-3", 7), ("", "MASK-1", 2)],
-    ),
-    "what cannot write to an input would change it": (
-        [
-            fail(9, "NUM-4", difference=None, reason="key: expected to be unchanged"),
-            ok(9, rule="NUM-8"),
-            error(2, "output array is read-only", "layout", rule="NUM-8"),
-        ],
-        [("changed", "NUM-4", 11)],
-    ),
-    "the same call in another dtype": (
-        [fail(9, "NUM-3", dtype="float64"), fail(2, "NUM-3", dtype="float32"), ok(40, rule="NUM-3")],
-        [("", "NUM-3", 11)],
-    ),
-    "a larger cause takes in one whose calls are all of its kind": (
-        [
-            fail(9, "SHAPE-3", "mask", difference=SHAPE),
-            error(2, "no", "empty axes", "mask", rule="SHAPE-7"),
-            ok(9),
-            ok(9, "empty axes"),
-        ],
-        [("", "SHAPE-3", 11)],
-    ),
-    "but no other one": (
-        [
-            fail(9, "SHAPE-3", "mask", difference=SHAPE),
-            error(2, "no", "empty axes", "mask", rule="SHAPE-7"),
-            error(2, "no", "empty axes", rule="SHAPE-7"),
-            ok(9),
-            ok(9, "empty axes"),
-        ],
-        [("", "SHAPE-3", 9), ("raised", "SHAPE-7", 4)],
-    ),
-    "a wrong mask stands before a slight lack of precision": (
-        [
-            fail(9, "MASK-3", "is_causal", difference=WRONG),
-            half(30, "is_causal"),
-            half(30, name="SOFT-1"),
-            ok(20, "mask"),
-        ],
-        [("", "MASK-3", 9), ("precise", "NUM-5", 60)],
-    ),
-    "a call as wrong in float32 is no lack of precision": (
-        [half(9), fail(9, "MASK-3", difference=replace(SLIGHT, share=1e5))],
-        [("", "MASK-3", 18)],
-    ),
-    "but one that is less wrong there is": (
-        [half(9), fail(9, "NUM-3", name="MASK-3", difference=replace(SLIGHT, share=1e5, got=1.0001))],
-        [("", "NUM-3", 9), ("precise", "NUM-5", 9)],
-    ),
-    "some errors of a bug in half precision are small by chance": (
-        [
-            fail(20, "MASK-3", "is_causal", name="other", dtype="float16", difference=WRONG),
-            half(5, "is_causal"),
-            ok(20),
-        ],
-        [("", "MASK-3", 25)],
-    ),
-    "slight errors and an overflow are a lack of precision": (
-        [
-            half(9),
-            fail(3, "SOFT-1", dtype="float16", difference=SLIGHT),
-            fail(3, "SOFT-2", "large scores", dtype="float16", difference=NAN),
-        ],
-        [("precise", "NUM-5", 15)],
-    ),
-    "an overflow in float32 too is none": (
-        [half(9)]
-        + [fail(3, "SOFT-2", "large scores", dtype=each, difference=NAN) for each in ("float16", "float32")],
-        [("", "SOFT-2", 6), ("precise", "NUM-5", 9)],
-    ),
-    "float64 computed in float32": (
-        [
-            half(9),
-            fail(9, "NUM-2", name="MASK-3", dtype="float64", precision="float32", difference=ROUNDED),
-            fail(5, "MASK-1", "mask", difference=WRONG),
-            ok(9),
-        ],
-        [("", "MASK-1", 5), ("precise", "NUM-2", 9), ("precise", "NUM-5", 9)],
-    ),
-    "traces of weights hide no other cause": (
-        [fail(5, f"MASK-{n + 1}", difference=TRACE) for n in range(8)]
-        + [fail(9, "MASK-6", "empty row", difference=NAN), ok(20)],
-        [("", "MASK-6", 9), ("traces", "MASK-5", 40)],
-    ),
-    "traces of allowed keys are those of the softmax": (
-        [fail(9, "MASK-1", difference=TRACE), fail(9, "NUM-3", difference=replace(TRACE, expected=1e-40))],
-        [("traces", "SOFT-1", 18)],
-    ),
-    "few small errors beside many large ones are no traces": (
-        [fail(90, "MASK-1", "mask", difference=WRONG), fail(6, "MASK-5", "mask", difference=TRACE), ok(20)],
-        [("", "MASK-1", 96)],
-    ),
-    "small weights in half precision are no traces": (
-        [
-            fail(
-                9,
-                "NUM-5",
-                dtype="bfloat16",
-                precision="bfloat16",
-                difference=replace(TRACE, got=6e-29, share=9.0),
-            )
-        ],
-        [("precise", "NUM-5", 9)],
-    ),
-    "other words are another exception": (
-        [error(9, "scale 0 is not positive"), error(4, "no keys"), ok(9)],
-        [("raised", "SHAPE-5", 9), ("raised", "SHAPE-5", 4)],
-    ),
-    "other numbers are not": (
-        [error(9, "scale 0 is not positive"), error(4, "scale -1.5 is not positive"), ok(9)],
-        [("raised", "SHAPE-5", 13)],
-    ),
-    "an option that lowers scores by a finite number": (
-        [fail(26, "MASK-6", "empty row", "is_causal"), fail(6, "SOFT-2", "is_causal", "large scores")]
-        + [ok(90, trait) for trait in ("is_causal", "empty row", "large scores")],
-        [("", "MASK-6", 32)],
-    ),
-    "two options of which each does one of this": (
-        [fail(26, "MASK-6", "empty row", "is_causal"), fail(6, "SOFT-2", "large scores", "mask")]
-        + [ok(90, trait) for trait in ("is_causal", "empty row", "large scores", "mask")],
-        [("", "MASK-6", 26), ("", "SOFT-2", 6)],
-    ),
-}
+def table(text):
+    """Rows of a table in text: a title, verdicts in lines, and lines that begin with a sign."""
+    rows = []
+    for row in text.strip().split("\n\n"):
+        title, *lines = row.splitlines()
+        judged = "; ".join(line.strip() for line in lines if line.startswith("    ") and line[4] not in "=+-")
+        signs = {sign: [line[6:] for line in lines if line[4] == sign] for sign in "=+-"}
+        rows.append(pytest.param(judged, signs, id=title.strip()))
+    return rows
 
 
-@pytest.mark.parametrize(("groups", "expected"), CAUSES.values(), ids=CAUSES)
-def test_failures_are_grouped_by_cause(groups, expected):
-    causes = found(*groups)
-    assert [(cause.kind, cause.rule, len(cause.failures)) for cause in causes] == expected
+#: Verdicts, and the kind, the rule and the number of failures of each finding.
+CAUSES = """
+common traits give the rule, and take what follows from it
+    3 SHAPE-1 (no scale); 4 SOFT-1 (mask, no scale); 1 NUM-9 (no scale, related)
+    ok 9 (scale); ok 2 (no scale)
+    = SCORE-2 8
+
+without common traits, the rule whose own cases fail
+    5 SOFT-2; 1 MASK-3; ok 5; ok 9 MASK-3
+    = SOFT-2 6
+
+most values of one variant name their rule
+    6 HEAD-1 (mask) variant=tiled; 2 SOFT-1 (mask)
+    = HEAD-1 8
+
+large errors tell the cause beside many roundings
+    9 SOFT-2 (bias, large scores) ~wrong; 20 MASK-3 (mask) ~rounded; 20 MASK-3 (window) ~rounded
+    ok 90 (bias); ok 90 (mask); ok 90 (window); ok 90 (sinks); ok 3 (large scores)
+    = SOFT-2 9; NUM-3 40
+
+roundings stand behind wrong values
+    9 NUM-9 (mask) ~rounded; 3 SOFT-5 (sinks) ~nan; ok 30 (mask); ok 30 (sinks)
+    = SOFT-5 3; NUM-3 9
+
+an lse that is not minus infinity is that of an empty row
+    9 MASK-10 (query_lengths) ~lse-of-nothing; ok 20
+    = SOFT-7 9
+
+any other lse
+    9 MASK-10 (query_lengths) ~lse; ok 20
+    = SOFT-6 9
+
+a single call has the rule of its case
+    1 MASK-3 (is_causal, shared heads, tiles of 64); ok 20 (is_causal); ok 3
+    = MASK-3 1
+
+two bugs are two findings
+    9 MASK-1 (mask); 3 SOFT-5 (sinks); ok 20; ok 9 (window)
+    = MASK-1 9; SOFT-5 3
+
+kinds are separate and in order
+    refused 5 ERR-1; 3 MASK-1 (mask); raise 2 "no"; 2 NUM-1 ~dtype; changed 2; ended 2
+    = ended NUM-3 2; changed NUM-4 2; MASK-1 3; NUM-1 2; raised SHAPE-5 2; refused ERR-1 5
+
+what is not repeatable
+    5 SOFT-1 (mask); 1 MASK-3 repeatable=no; refused 5 ERR-1
+    = repeated NUM-9 6; refused ERR-1 5
+
+what passes as the first call of a process
+    5 MASK-1 (mask); 1 SOFT-1 alone=no
+    = earlier ERR-13 6
+
+a wrong shape is no wrong value
+    5 SHAPE-3 (other value depth, shared heads) ~shape; 9 HEAD-1 (shared heads)
+    ok 20; ok 9 SHAPE-3 (other value depth)
+    = HEAD-1 9; SHAPE-3 5
+
+some shapes are right by chance
+    5 SHAPE-3 (other value depth, shared heads) ~shape; 2 HEAD-1 (other value depth, shared heads)
+    2 HEAD-1 (mask); ok 20; ok 9 SHAPE-3 (other value depth)
+    = SHAPE-3 7; MASK-1 2
+
+what cannot write to an input would change it
+    changed 9; raise 2 NUM-8 (layout) "output array is read-only"; ok 9 NUM-8
+    = changed NUM-4 11
+
+the same call in another dtype
+    9 NUM-3 @float64; 2 NUM-3 @float32; ok 40 NUM-3
+    = NUM-3 11
+
+a larger cause takes in one whose calls are all of its kind
+    9 SHAPE-3 (mask) ~shape; raise 2 SHAPE-7 (empty axes, mask) "no"; ok 9; ok 9 (empty axes)
+    = SHAPE-3 11
+
+but no other one
+    9 SHAPE-3 (mask) ~shape; raise 2 SHAPE-7 (empty axes, mask) "no"
+    raise 2 SHAPE-7 (empty axes) "no"; ok 9; ok 9 (empty axes)
+    = SHAPE-3 9; raised SHAPE-7 4
+
+a wrong mask stands before a slight lack of precision
+    9 MASK-3 (is_causal) ~wrong; half 30 (is_causal); half 30 #SOFT-1; ok 20 (mask)
+    = MASK-3 9; precise NUM-5 60
+
+a call as wrong in float32 is no lack of precision
+    half 9; 9 MASK-3 ~as-slight
+    = MASK-3 18
+
+but one that is less wrong there is
+    half 9; 9 NUM-3 #MASK-3 ~slighter
+    = NUM-3 9; precise NUM-5 9
+
+some errors of a bug in half precision are small by chance
+    20 MASK-3 (is_causal) #other @float16 ~wrong; half 5 (is_causal); ok 20
+    = MASK-3 25
+
+slight errors and an overflow are a lack of precision
+    half 9; 3 SOFT-1 @float16 ~slight; 3 SOFT-2 (large scores) @float16 ~nan
+    = precise NUM-5 15
+
+an overflow in float32 too is none
+    half 9; 3 SOFT-2 (large scores) @float16 ~nan; 3 SOFT-2 (large scores) ~nan
+    = SOFT-2 6; precise NUM-5 9
+
+float64 computed in float32
+    half 9; 9 NUM-2 #MASK-3 @float64 precision=float32 ~rounded; 5 MASK-1 (mask) ~wrong; ok 9
+    = MASK-1 5; precise NUM-2 9; precise NUM-5 9
+
+traces of weights hide no other cause
+    20 MASK-1 ~trace; 20 MASK-2 ~trace; 9 MASK-6 (empty row) ~nan; ok 20
+    = MASK-6 9; traces MASK-5 40
+
+traces of allowed keys are those of the softmax
+    9 MASK-1 ~trace; 9 NUM-3 ~trace-of-allowed
+    = traces SOFT-1 18
+
+few small errors beside many large ones are no traces
+    90 MASK-1 (mask) ~wrong; 6 MASK-5 (mask) ~trace; ok 20
+    = MASK-1 96
+
+small weights in half precision are no traces
+    9 NUM-5 @bfloat16 precision=bfloat16 ~tiny
+    = precise NUM-5 9
+
+other words are another exception
+    raise 9 "scale 0 is not positive"; raise 4 "no keys"; ok 9
+    = raised SHAPE-5 9; raised SHAPE-5 4
+
+other numbers are not
+    raise 9 "scale 0 is not positive"; raise 4 "scale -1.5 is not positive"; ok 9
+    = raised SHAPE-5 13
+
+several causes without clear traits, where all calls of a kind fail
+    12 SCORE-3 (scale, scale of 0) ignored=scale; 29 MASK-4 (is_causal); 60 MASK-6 (empty row)
+    ok 85 (is_causal); ok 300 (scale); ok 600 (mask); ok 1 (scale of 0)
+    = MASK-6 60; SCORE-3 12; MASK-3 29
+
+an option that lowers scores by a finite number
+    26 MASK-6 (empty row, is_causal); 6 SOFT-2 (is_causal, large scores)
+    ok 90 (is_causal); ok 90 (empty row); ok 90 (large scores)
+    = MASK-6 32
+
+two options of which each does one of this
+    26 MASK-6 (empty row, is_causal); 6 SOFT-2 (large scores, mask)
+    ok 90 (is_causal); ok 90 (empty row); ok 90 (large scores); ok 90 (mask)
+    = MASK-6 26; SOFT-2 6
+"""
+
+
+@pytest.mark.parametrize(("judged", "signs"), table(CAUSES))
+def test_failures_are_grouped_by_cause(judged, signs):
+    words = [f"{cause.kind} {cause.rule} {len(cause.failures)}".strip() for cause in found(judged)]
+    assert ["; ".join(words)] == signs["="]
+
+
+def test_many_ways_to_end_are_a_few_findings():
+    causes = found(ok(1), *(ended(1, f"answered {n}") for n in range(90)))
+    assert [(cause.kind, len(cause.failures)) for cause in causes] == [("ended", n) for n in (87, 1, 1, 1)]
 
 
 @pytest.mark.parametrize(
@@ -331,61 +318,53 @@ def test_common_traits_have_a_rule(having, rule):
     assert cause.rule == rule
 
 
-#: What is judged, and the lines about the first cause.
-LINES = {
-    "a few calls with an option": (
-        [fail(8, "SCORE-3", "scale"), ok(46, "scale"), ok(300)],
-        ["fails: 8 of 54 calls with `scale`, 0 of 300 others"],
-    ),
-    "what all calls have tells nothing": ([fail(8, "SCORE-3", "scale"), ok(46, "scale")], []),
-    "two kinds of calls under one rule": (
-        [fail(9, "MASK-4", "is_causal", "key_lengths"), fail(3, "MASK-4", "key_lengths", "window")]
-        + [ok(90, trait) for trait in ("is_causal", "key_lengths", "window")],
-        [
-            "fails: 9 of 9 calls with `is_causal` with `key_lengths`, 3 of 273 others",
-            "fails: 3 of 3 calls with `key_lengths` with `window`, 0 of 270 others",
-        ],
-    ),
-    "beside a lack of precision": (
-        [
-            fail(9, "MASK-3", "is_causal", difference=WRONG),
-            half(30, "is_causal"),
-            half(30, name="SOFT-1"),
-            ok(20, "mask"),
-        ],
-        ["fails: 9 of 39 calls with `is_causal`, 0 of 50 others"],
-    ),
-    "the largest error of each dtype": (
-        [half(9), half(9, "mask", dtype="bfloat16")],
-        [f"all failures are due to the precision: {', '.join(f'up to 1.2 budgets in {x}' for x in SHORT)}"],
-    ),
-    "traces": (
-        [fail(5, f"MASK-{n + 1}", difference=TRACE) for n in range(8)],
-        ["all errors are at most 1.6e-28: weights that should be 0, or nearly 0, are larger"],
-    ),
-    "half precision": (
-        [fail(9, "SOFT-1", difference=replace(OFF, share=900.0))],
-        ["all failures are within the budget of float16: some step may be computed in it"],
-    ),
-    "a few budgets are not half precision": ([fail(9, "SOFT-1", difference=replace(OFF, share=15.0))], []),
-    "nor are any errors": ([fail(9, "SOFT-1", difference=replace(OFF, share=900.0)), fail(9, "SOFT-1")], []),
-    "all calls of one kind among several causes": (
-        [
-            fail(12, "SCORE-3", "scale", "scale of 0", ignored="scale"),
-            fail(29, "MASK-4", "is_causal"),
-            ok(85, "is_causal"),
-            ok(300, "scale"),
-            ok(600, "mask"),
-            ok(1, "scale of 0"),
-        ],
-        ["fails: 12 of 13 calls with `scale` of 0, 29 of 1014 others"],
-    ),
-}
+#: Verdicts, and the lines about the first cause.
+LINES = """
+a few calls with an option
+    8 SCORE-3 (scale); ok 46 (scale); ok 300
+    = fails: 8 of 54 calls with `scale`, 0 of 300 others
+
+what all calls have tells nothing
+    8 SCORE-3 (scale); ok 46 (scale)
+
+two kinds of calls under one rule
+    9 MASK-4 (is_causal, key_lengths); 3 MASK-4 (key_lengths, window)
+    ok 90 (is_causal); ok 90 (key_lengths); ok 90 (window)
+    = fails: 9 of 9 calls with `is_causal` with `key_lengths`, 3 of 273 others
+    = fails: 3 of 3 calls with `key_lengths` with `window`, 0 of 270 others
+
+beside a lack of precision
+    9 MASK-3 (is_causal) ~wrong; half 30 (is_causal); half 30 #SOFT-1; ok 20 (mask)
+    = fails: 9 of 39 calls with `is_causal`, 0 of 50 others
+
+the largest error of each dtype
+    half 9; half 9 (mask) @bfloat16
+    = all failures are due to the precision: up to 1.2 budgets in bfloat16, up to 1.2 budgets in float16
+
+traces
+    20 MASK-1 ~trace; 20 MASK-2 ~trace
+    = all errors are at most 1.6e-28: weights that should be 0, or nearly 0, are larger
+
+half precision
+    9 SOFT-1 ~half
+    = all failures are within the budget of float16: some step may be computed in it
+
+a few budgets are not half precision
+    9 SOFT-1 ~few-budgets
+
+nor are any errors
+    9 SOFT-1 ~half; 9 SOFT-1
+
+all calls of one kind among several causes
+    12 SCORE-3 (scale, scale of 0) ignored=scale; 29 MASK-4 (is_causal)
+    ok 85 (is_causal); ok 300 (scale); ok 600 (mask); ok 1 (scale of 0)
+    = fails: 12 of 13 calls with `scale` of 0, 29 of 1014 others
+"""
 
 
-@pytest.mark.parametrize(("groups", "lines"), LINES.values(), ids=LINES)
-def test_what_is_common_is_said_with_numbers(groups, lines):
-    assert [*cause_lines(found(*groups)[0])] == lines
+@pytest.mark.parametrize(("judged", "signs"), table(LINES))
+def test_what_is_common_is_said_with_numbers(judged, signs):
+    assert [*cause_lines(found(judged)[0])] == signs["="]
 
 
 def test_of_two_traits_that_tell_as_well_the_one_whose_cases_fail_is_named():
@@ -413,106 +392,75 @@ def test_the_failure_that_is_shown():
     assert [finding.backend for finding in found([FAIL, ERROR, PASS], other)] == ["m:f", "m:f", "c"]
 
 
-#: What is judged, and what the text of the only finding has, and has not.
-TEXTS = {
-    "repeated": (
-        [fail(5, "SOFT-1", "mask"), fail(1, "MASK-3", repeatable=False)],
-        [
-            "NUM-9 A repeated call gives the same bits\n",
-            "not repeatable",
-            "also: 5 cases under another rule, with the same cause: SOFT-1",
-        ],
-        [],
-    ),
-    "an argument that all calls ignore": (
-        [fail(3, "MASK-1", "mask", ignored="mask")],
-        ["equals the result without `mask`"],
-        [],
-    ),
-    "an argument that some calls ignore": (
-        [fail(3, "MASK-1", "mask", ignored="mask"), fail(3, "MASK-4", "mask")],
-        [],
-        ["equals the result without"],
-    ),
-    "weights that are not returned": (
-        [fail(1, "MASK-1", difference=replace(TRACE, got=1.0), probed=True)],
-        ["they were determined by calls with the identity as value"],
-        [],
-    ),
-    "a variant of all failures": (
-        [fail(3, "SOFT-6", variant="base-2")],
-        ["equals the variant `base-2` of SOFT-6"],
-        ["failing calls under"],
-    ),
-    "a variant of some failures, among those that are compared": (
-        [
-            fail(7, "MASK-3", "is_causal", variant="bottom-right"),
-            fail(3, "MASK-3", "is_causal", name="other"),
-            fail(2, "MASK-3", "is_causal", name="golden", group=""),
-            fail(2, "MASK-3", "is_causal", name="same", ignored="is_causal"),
-            fail(1, "MASK-3", "is_causal", name="bits", difference=replace(OFF, kind="bits")),
-        ],
-        [
-            "equals the variant `bottom-right` of MASK-3",
-            "the variant `bottom-right`: 7 of 10 failing calls under MASK-3 equal it",
-        ],
-        [],
-    ),
-    "a variant that fits by chance": (
-        [fail(1, "SOFT-6", variant="base-2"), fail(4, "SOFT-6", name="other")],
-        [],
-        ["variant"],
-    ),
-    "the call that equals the variant is shown, none of gradients": (
-        [
-            fail(2, "HEAD-1", "gradient", "shared heads", name="a", variant="tiled"),
-            fail(1, "HEAD-1", "shared heads", name="b", precision="float16"),
-            fail(2, "HEAD-1", "shared heads", name="z", numbers=99, variant="tiled"),
-        ],
-        ["case z-0, float32", "equals the variant `tiled` of HEAD-1"],
-        [],
-    ),
-    "unless there are only gradients": (
-        [fail(2, "HEAD-1", "gradient", "shared heads", name="a", variant="tiled")],
-        ["equals the variant `tiled` of HEAD-1"],
-        [],
-    ),
-    "an argument that most calls ignore": (
-        [
-            fail(6, "ERR-3", "is_causal", ignored="is_causal"),
-            fail(1, "NUM-11", "is_causal"),
-            ok(40),
-            fail(2, "MASK-3", "is_causal", name="golden", group=""),
-        ],
-        ["MASK-3 ", "the result is the same without `is_causal` in 6 of 7 failing calls with it"],
-        [],
-    ),
-    "an argument that few calls ignore": (
-        [fail(6, "ERR-3", "is_causal", ignored="is_causal"), fail(8, "MASK-3", "is_causal"), ok(40)],
-        [],
-        ["the result is the same without"],
-    ),
-    "errors under each rule of their cases": (
-        [
-            error(3, "mask must have two axes", "mask", rule="", rules=("MASK-1", "ERR-3"), name="a"),
-            error(2, "mask must have two axes", "mask", rule="", rules=("GRAD-9", "MASK-1"), name="b"),
-            ok(9),
-        ],
-        [
-            "(and 2 more of b under MASK-1)",
-            "the table counts an error under each rule of its case: 5 under MASK-1, 3 under ERR-3",
-        ],
-        [],
-    ),
-}
+#: Verdicts, and what the text of the only finding has (+), and has not (-).
+TEXTS = """
+repeated
+    5 SOFT-1 (mask); 1 MASK-3 repeatable=no
+    + NUM-9 A repeated call gives the same bits
+    + not repeatable
+    + also: 5 cases under another rule, with the same cause: SOFT-1
+
+an argument that all calls ignore
+    3 MASK-1 (mask) ignored=mask
+    + equals the result without `mask`
+
+an argument that some calls ignore
+    3 MASK-1 (mask) ignored=mask; 3 MASK-4 (mask)
+    - equals the result without
+
+weights that are not returned
+    1 MASK-1 ~trace probed=yes
+    + they were determined by calls with the identity as value
+
+a variant of all failures
+    3 SOFT-6 variant=base-2
+    + equals the variant `base-2` of SOFT-6
+    - failing calls under
+
+a variant of some failures, among those that are compared
+    7 MASK-3 (is_causal) variant=bottom-right; 3 MASK-3 (is_causal) #other
+    2 MASK-3 (is_causal) #golden group=; 2 MASK-3 (is_causal) #same ignored=is_causal
+    1 MASK-3 (is_causal) #bits ~bits
+    + equals the variant `bottom-right` of MASK-3
+    + the variant `bottom-right`: 7 of 10 failing calls under MASK-3 equal it
+
+a variant that fits by chance
+    1 SOFT-6 variant=base-2; 4 SOFT-6 #other
+    - variant
+
+the call that equals the variant is shown, none of gradients
+    2 HEAD-1 (gradient, shared heads) #a variant=tiled; 1 HEAD-1 (shared heads) #b precision=float16
+    2 HEAD-1 (shared heads) #z numbers=many variant=tiled
+    + case z-0, float32
+    + equals the variant `tiled` of HEAD-1
+
+unless there are only gradients
+    2 HEAD-1 (gradient, shared heads) #a variant=tiled
+    + equals the variant `tiled` of HEAD-1
+
+an argument that most calls ignore
+    6 ERR-3 (is_causal) ignored=is_causal; 2 MASK-3 (is_causal) #golden group=; 1 NUM-11 (is_causal); ok 40
+    + MASK-3 Causal means not after the query
+    + the result is the same without `is_causal` in 6 of 7 failing calls with it
+
+an argument that few calls ignore
+    6 ERR-3 (is_causal) ignored=is_causal; 8 MASK-3 (is_causal); ok 40
+    - the result is the same without
+
+errors under each rule of their cases
+    raise 3 (mask) "two axes" rule= rules=MASK-1,ERR-3 #a
+    raise 2 (mask) "two axes" rule= rules=GRAD-9,MASK-1 #b; ok 9
+    + (and 2 more of b under MASK-1)
+    + the table counts an error under each rule of its case: 5 under MASK-1, 3 under ERR-3
+"""
 
 
-@pytest.mark.parametrize(("groups", "has", "has_not"), TEXTS.values(), ids=TEXTS)
-def test_the_text_of_a_finding(groups, has, has_not):
-    (finding,) = found(*groups)
+@pytest.mark.parametrize(("judged", "signs"), table(TEXTS))
+def test_the_text_of_a_finding(judged, signs):
+    (finding,) = found(judged)
     text = finding_text(finding)
-    assert [part for part in has if part not in text] == []
-    assert [part for part in has_not if part in text] == []
+    assert [part for part in signs["+"] if part not in text] == []
+    assert [part for part in signs["-"] if part in text] == []
 
 
 def test_failures_that_are_left_over_may_have_several_causes():
