@@ -14,7 +14,7 @@ ENDED = replace(ERROR, raised=replace(ERROR.raised, type=""))
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "sort"),
+    ("before", "after", "kind"),
     [
         (PASS, PASS, ""),
         (PASS, FAIL, "regressions"),
@@ -37,8 +37,8 @@ ENDED = replace(ERROR, raised=replace(ERROR.raised, type=""))
         (None, None, ""),
     ],
 )
-def test_what_is_worse_what_is_better_and_what_is_neither(before, after, sort):
-    assert Change("c", before, after).sort == sort
+def test_what_is_worse_what_is_better_and_what_is_neither(before, after, kind):
+    assert Change("c", before, after).kind == kind
 
 
 def run(path, verdicts, *, cases=(), seed=None, subjects=(SUBJECT,), ends=True):

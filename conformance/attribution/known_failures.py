@@ -21,33 +21,10 @@ _WILD = frozenset("*?[")
 
 @dataclass(frozen=True)
 class Known:
-    """Cases that are known to fail under one rule, in one way, on one backend.
+    """Cases that are known to fail under one rule, in one way (one of `KINDS`), on one backend.
 
-    Attributes
-    ----------
-    rule : str
-    backend : str
-        Its name, or a pattern.
-    status : str
-        One of `KINDS`.
-    reason : str
-        Why, in a sentence.
-    link : str
-        A link to the issue, or empty.
-    cases : tuple of str
-        The names of the cases, or patterns. Empty for all that fail under the rule.
-    part : str
-        The part of the suite that the file was written from. Empty for the whole suite, or if unknown.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.attribution.known_failures import Known
-    >>> from attnspec.conformance.verdict import Verdict
-    >>> entry = Known("MASK-6", "m:f", "fail", "filled with -1e9", cases=("masking-*",))
-    >>> wrong = Verdict("m:f", "masking-empty-last-float32", "", ("MASK-6",), "fail", rule="MASK-6")
-    >>> crashed = Verdict("m:f", "masking-empty-last-float32", "", ("MASK-6",), "error", rule="MASK-6")
-    >>> entry.holds_of(wrong), entry.holds_of(crashed)
-    (True, False)
+    Names of the backend and of cases may be patterns. Without cases, all that fail under the rule are known.
+    `part` is the part of the suite that the file was written from. Empty for the whole suite, or if unknown.
     """
 
     rule: str
@@ -64,22 +41,17 @@ class Known:
 
     def holds_of(self, verdict: Verdict) -> bool:
         """Whether it applies to a verdict."""
-        same = (self.rule, self.status) == (verdict.main_rule, kind(verdict)) and self.is_of(verdict.backend)
+        same = (self.rule, self.status) == (verdict.main_rule, failure_kind(verdict)) and self.is_of(
+            verdict.backend
+        )
         return same and (not self.cases or any(fits(verdict.case, case) for case in self.cases))
 
 
 @dataclass(frozen=True)
 class Stale:
-    """Cases to which entries no longer apply.
+    """Cases to which entries no longer apply, and how they fail now, such as ``MASK-5 (fail)``.
 
-    Attributes
-    ----------
-    rule, backend, status : str
-        Those of the entries. The status is empty if nothing fails any more.
-    cases : tuple of str
-        The names of the cases, or patterns.
-    now : tuple of str
-        How the cases fail now, such as ``MASK-5 (fail)``. Empty if they pass.
+    If nothing fails any more, the status of the entries is empty, and so is `now`.
     """
 
     rule: str
@@ -90,19 +62,11 @@ class Stale:
 
 
 @dataclass(frozen=True)
-class Sorted:
-    """Failures, sorted into new and known ones.
+class SortedFailures:
+    """Failures, sorted into new and known ones, and the entries that no longer apply.
 
-    Attributes
-    ----------
-    new : tuple of Verdict
-        The failures that are not known.
-    known : tuple of (Verdict, Known)
-    stale : tuple of Stale
-        Entries that no longer apply, by rule and backend.
-    parts : (str, str) or None
-        The part of the suite that the file was written from, and that of the run, if they differ: failures
-        may be new only because of this.
+    `parts` is the part of the suite that the file was written from, and that of the run, if they differ:
+    failures may be new only because of this.
     """
 
     new: tuple[Verdict, ...]
@@ -111,7 +75,7 @@ class Sorted:
     parts: tuple[str, str] | None = None
 
 
-def kind(verdict: Verdict) -> str:
+def failure_kind(verdict: Verdict) -> str:
     """Return how a case fails, as one of `KINDS`. Empty for a verdict that is not a failure."""
     if not verdict.bad:
         return ""
@@ -133,23 +97,12 @@ def find_known(verdict: Verdict, known: Iterable[Known]) -> Known | None:
     return next((entry for entry in known if entry.holds_of(verdict)), None)
 
 
-def sort_failures(results: Results, known: Iterable[Known]) -> Sorted:
-    """Separate new failures from known ones, and find the entries that no longer apply.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.attribution.known_failures import Known, sort_failures
-    >>> from attnspec.conformance.results import Results
-    >>> from attnspec.conformance.verdict import Verdict
-    >>> verdict = Verdict("b", "masking-empty-last-float32", "", ("MASK-6",), "fail", rule="MASK-6")
-    >>> entry = Known("MASK-6", "b", "fail", "filled with -1e9")
-    >>> sort_failures(Results((), (verdict,)), [entry]).new
-    ()
-    """
+def sort_failures(results: Results, known: Iterable[Known]) -> SortedFailures:
+    """Separate new failures from known ones, and find the entries that no longer apply."""
     entries = tuple(known)
     pairs = [(verdict, find_known(verdict, entries)) for verdict in results.verdicts if verdict.bad]
     new = tuple(verdict for verdict, entry in pairs if entry is None)
-    return Sorted(
+    return SortedFailures(
         new,
         tuple((verdict, entry) for verdict, entry in pairs if entry is not None),
         tuple(_stale(results, entries)),
@@ -182,7 +135,7 @@ def _stale(results: Results, entries: Iterable[Known]) -> Iterator[Stale]:
                 verdict for verdict in verdicts if entry.is_of(verdict.backend) and fits(verdict.case, case)
             ]
             if own and not any(map(entry.holds_of, own)):
-                now = {f"{verdict.main_rule} ({kind(verdict)})" for verdict in own if verdict.bad}
+                now = {f"{verdict.main_rule} ({failure_kind(verdict)})" for verdict in own if verdict.bad}
                 now = set() if is_pattern(case) else now
                 key = entry.rule, entry.backend, entry.status if now else "", tuple(sorted(now))
                 groups.setdefault(key, []).append(case)
@@ -254,9 +207,9 @@ def write_known(
     other backend, nothing is written.
     """
     subjects = results.subjects
-    cut = [one for one in subjects if one.problem or results.missing.get(one.name)]
-    problems = tuple(one.problem or f"backend {one.name}: it was not judged whole" for one in cut)
-    judged = {one.name for one in subjects if one not in cut}
+    cut = [subject for subject in subjects if subject.problem or results.missing.get(subject.name)]
+    problems = tuple(subject.problem or f"backend {subject.name}: it was not judged whole" for subject in cut)
+    judged = {subject.name for subject in subjects if subject not in cut}
     if not judged:
         return 0, problems
     verdicts = [verdict for verdict in results.verdicts if verdict.backend in judged]
@@ -264,7 +217,7 @@ def write_known(
     kept = [*_kept(dict.fromkeys(before), judged, verdicts, whole=whole)]
     failing = [verdict for verdict in verdicts if verdict.bad and verdict.main_rule]
     entries = (*kept, *_new([verdict for verdict in failing if find_known(verdict, kept) is None], describe))
-    part = next((one.part for one in before), _part(results)) if not results.whole else ""
+    part = next((entry.part for entry in before), _part(results)) if not results.whole else ""
     head = [_HEAD, *([f'part = "{part}"  # of the suite, that this was written from', ""] if part else [])]
     write_whole(path, "\n".join([*head, *(line for entry in entries for line in _lines(entry))]))
     return len(entries), problems
@@ -284,14 +237,14 @@ def _kept(
         if not any(map(entry.is_of, judged)):
             yield entry
             continue
-        its = [verdict for verdict in verdicts if entry.is_of(verdict.backend)]
-        holding = [verdict.case for verdict in its if entry.holds_of(verdict)]
-        came_to = {verdict.case for verdict in its}
+        own = [verdict for verdict in verdicts if entry.is_of(verdict.backend)]
+        holding = [verdict.case for verdict in own if entry.holds_of(verdict)]
+        covered = {verdict.case for verdict in own}
         cases = tuple(
             case
             for case in entry.cases or ("*",)
-            if any(fits(one, case) for one in holding)
-            or (not whole and (is_pattern(case) or case not in came_to))
+            if any(fits(name, case) for name in holding)
+            or (not whole and (is_pattern(case) or case not in covered))
         )
         if cases:
             yield replace(entry, cases=cases if entry.cases else ())
@@ -301,10 +254,10 @@ def _new(failing: Sequence[Verdict], describe: Callable[[Verdict], str]) -> Iter
     """Make an entry of the cases that fail on one backend under one rule in one way."""
     groups: dict[tuple[str, str, str], list[Verdict]] = {}
     for verdict in failing:
-        groups.setdefault((verdict.main_rule, verdict.backend, kind(verdict)), []).append(verdict)
-    for (rule, backend, status), its in groups.items():
-        reason = f"not looked into yet: {(describe(its[0]) or status)[:120]}"
-        cases = tuple(sorted({verdict.case for verdict in its if verdict.case}))
+        groups.setdefault((verdict.main_rule, verdict.backend, failure_kind(verdict)), []).append(verdict)
+    for (rule, backend, status), own in groups.items():
+        reason = f"not looked into yet: {(describe(own[0]) or status)[:120]}"
+        cases = tuple(sorted({verdict.case for verdict in own if verdict.case}))
         yield Known(rule, backend, status, reason, "", cases)
 
 

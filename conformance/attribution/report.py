@@ -8,7 +8,7 @@ from pathlib import Path
 
 from attnspec.conformance.attribution.causes import findings, unmet
 from attnspec.conformance.attribution.finding import Diagnosis, Finding
-from attnspec.conformance.attribution.known_failures import Known, Sorted, sort_failures
+from attnspec.conformance.attribution.known_failures import Known, SortedFailures, sort_failures
 from attnspec.conformance.attribution.levels import Standing, chain, rule_results, rules_of, standings
 from attnspec.conformance.results import Results, Subject
 from attnspec.conformance.verdict import Verdict
@@ -67,7 +67,7 @@ class Report:
         )
 
     @cached_property
-    def failures(self) -> Sorted:
+    def failures(self) -> SortedFailures:
         """The new and known failures, and the stale entries."""
         return sort_failures(self.reported, self.known)
 

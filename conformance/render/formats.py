@@ -13,18 +13,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Format:
-    """One format of a report.
+    """One format of a report: an option of the command line, and the required suffix of its files, or empty.
 
-    Attributes
-    ----------
-    option : str
-        The option of the command line that selects it.
-    suffix : str
-        The required suffix of its files, or empty.
-    function : str
-        The function that writes it, as ``module:function``. It takes a `Report`. It is loaded on demand.
-    text : str
-        The help text.
+    The function, as ``module:function``, takes a `Report`. It is loaded on demand.
     """
 
     option: str
@@ -48,14 +39,7 @@ FORMATS = (
 
 
 def options() -> dict[str, str]:
-    """Return the help text of each option of the command line.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.render.formats import options
-    >>> list(options())
-    ['junit', 'markdown', 'badge']
-    """
+    """Return the help text of each option of the command line."""
     texts: dict[str, list[str]] = {}
     for one in FORMATS:
         texts.setdefault(one.option, []).append(one.text + (f" ({one.suffix})" if one.suffix else ""))
@@ -63,15 +47,7 @@ def options() -> dict[str, str]:
 
 
 def find_format(option: str, path: Path) -> Format:
-    """Find the format for an option and the name of a file.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from attnspec.conformance.render.formats import find_format
-    >>> find_format("badge", Path("badge.svg")).function
-    'badge:to_svg'
-    """
+    """Find the format for an option and the name of a file."""
     found = [one for one in FORMATS if one.option == option]
     for one in found:
         if one.suffix in ("", path.suffix):

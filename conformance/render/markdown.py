@@ -31,19 +31,7 @@ _ADDRESS = re.compile(r"https?://[\w.~:/?#@!$&'*+,;=%-]+")
 
 
 def to_markdown(report: Report) -> str:
-    """Write the result, a table of the backends, a failure for each broken rule, and known failures.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.attribution.report import Outcome, Report
-    >>> from attnspec.conformance.render.markdown import to_markdown
-    >>> from attnspec.conformance.results import Header, Results, Subject
-    >>> from attnspec.conformance.verdict import Verdict
-    >>> verdict = Verdict("b", "masking-004-float32", "", ("MASK-1",), "pass")
-    >>> results = Results((Subject("b", "numpy", "2"),), (verdict,), (Header("1", "quick"),))
-    >>> print(to_markdown(Report(results)).splitlines()[0])
-    ## attnspec: passes the part of the suite that was run; only a whole run reaches levels
-    """
+    """Write the result, a table of the backends, a failure for each broken rule, and known failures."""
     lines = [f"## attnspec: {_text(headline(report))}", "", *_table(report), ""]
     for subject in report.results.subjects:
         lines += _backend_lines(report, subject)
