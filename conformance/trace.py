@@ -16,28 +16,15 @@ from attnspec.conformance.suite import groups
 
 @dataclass(frozen=True)
 class Trace:
-    """The cases, groups, entries and backends of one rule.
-
-    Attributes
-    ----------
-    rule, level, chapter : str
-    cases : tuple of str
-        Golden vectors that test it.
-    groups : tuple of str
-        Groups of generated cases that test it, by chapter and name.
-    entries : tuple of str
-        Wrong implementations of the gallery that break it.
-    backends : tuple of str
-        Backends that declare a deviation from it.
-    """
+    """The cases, groups, entries and backends of one rule."""
 
     rule: str
     level: str
     chapter: str
-    cases: tuple[str, ...]
-    groups: tuple[str, ...]
-    entries: tuple[str, ...]
-    backends: tuple[str, ...]
+    cases: tuple[str, ...]  # golden vectors that test it
+    groups: tuple[str, ...]  # groups of generated cases that test it, by chapter and name
+    entries: tuple[str, ...]  # wrong implementations of the gallery that break it
+    backends: tuple[str, ...]  # backends that declare a deviation from it
 
 
 @cache

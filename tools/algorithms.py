@@ -24,23 +24,14 @@ Function = Callable[[Array], Array]
 
 @dataclass(frozen=True)
 class Algorithm:
-    """A way to compute attention, and the class of budget that it must meet.
+    """A way to compute attention, and the class of budget that it must meet."""
 
-    Attributes
-    ----------
-    function : callable
-        Takes query, key, value in the working precision, the allowed keys, and by name the scale and the
-        storage dtype. `run` rounds its result.
-    accuracy : {"full", "cast", "storage"}
-    dtypes : tuple of str
-        The dtypes for which it is accurate enough.
-    output : {"output", "lse"}
-        The result that it computes.
-    """
-
+    #: Takes query, key, value in the working precision, the allowed keys, and by name the scale and the
+    #: storage dtype. `run` rounds its result.
     function: Callable[..., Array]
     accuracy: Accuracy = "full"
-    dtypes: tuple[str, ...] = DTYPES
+    dtypes: tuple[str, ...] = DTYPES  # the dtypes for which it is accurate enough
+    #: The result that it computes, `output` or `lse`.
     output: str = "output"
 
 

@@ -86,18 +86,10 @@ SIZE_CLASSES: Mapping[str, Callable[[Sizes], bool]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Form:
-    """One form of an option.
+    """One form of an option."""
 
-    Attributes
-    ----------
-    given : frozenset of str
-        The optional arguments that a call of this form gives.
-    holds : callable
-        Whether their values have this form.
-    """
-
-    given: frozenset[str]
-    holds: Callable[[Case], bool] = lambda _: True
+    given: frozenset[str]  # the optional arguments that a call of this form gives
+    holds: Callable[[Case], bool] = lambda _: True  # whether their values have this form
 
 
 def _form(*given: str, holds: Callable[[Case], bool] = lambda _: True) -> Form:

@@ -35,26 +35,16 @@ _RETURNED: Mapping[str, Any] = {"return_lse": True, "return_weights": True}
 
 @dataclass(frozen=True)
 class Subject:
-    """An algorithm, a library or a fault that computes attention.
-
-    Attributes
-    ----------
-    name : str
-    accuracy : {"full", "cast", "storage"} or None
-        The class that it must meet. None for a fault.
-    compute : callable
-        Takes a problem and returns the result in its dtype, or None if it does not apply.
-    output : {"output", "lse"}
-        The result that it computes.
-    profile : str
-        The profile that it is judged by, a name in `PROFILES`.
-    """
+    """An algorithm, a library or a fault that computes attention."""
 
     name: str
+    #: The class that it must meet. None for a fault.
     accuracy: Accuracy | None
+    #: Takes a problem and returns the result in its dtype, or None if it does not apply.
     compute: Callable[[Problem], Array | None]
+    #: The result that it computes, `output` or `lse`.
     output: str = "output"
-    profile: str = ""
+    profile: str = ""  # the profile that it is judged by, a name in `PROFILES`
 
 
 @dataclass(frozen=True)

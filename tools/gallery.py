@@ -23,18 +23,10 @@ from tools.kill_matrix import Finding, kills_elsewhere, matrix, problems, summar
 
 @dataclass(frozen=True)
 class Measurement:
-    """The results of one measurement of the whole gallery.
+    """The results of one measurement of the whole gallery."""
 
-    Attributes
-    ----------
-    kills : mapping of str to Kill
-        The kills, by the names of the wrong entries.
-    diagnosis : Counts
-        The numbers of wrong entries that are named rightly and wrongly.
-    """
-
-    kills: Mapping[str, Kill]
-    diagnosis: Counts
+    kills: Mapping[str, Kill]  # the kills, by the names of the wrong entries
+    diagnosis: Counts  # the numbers of wrong entries that are named rightly and wrongly
 
 
 def kills(findings: Iterable[Finding], quick: Iterable[Finding]) -> dict[str, Kill]:

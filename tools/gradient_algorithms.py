@@ -138,25 +138,15 @@ def _as_it_is(array: Array) -> Array:
 
 @dataclass(frozen=True)
 class Backward:
-    """A way to compute gradients, and the class or profile that it must meet.
+    """A way to compute gradients, and the class or profile that it must meet."""
 
-    Attributes
-    ----------
-    function : callable
-        Takes a `Call` and returns the gradients by name, in the dtypes of their arrays.
-    accuracy : {"full", "cast", "storage"} or None
-        None for a fault.
-    dtypes : tuple of str
-        The dtypes that it supports.
-    profile : str
-    products : int
-        The largest number of products that a problem may need, because simulated arithmetic is slow.
-    """
-
+    #: Takes a `Call` and returns the gradients by name, in the dtypes of their arrays.
     function: Callable[[Call], dict[str, Array]]
+    #: None for a fault.
     accuracy: Accuracy | None = "full"
-    dtypes: tuple[str, ...] = DTYPES
+    dtypes: tuple[str, ...] = DTYPES  # the dtypes that it supports
     profile: str = ""
+    #: The largest number of products that a problem may need, because simulated arithmetic is slow.
     products: int = 2**40
 
 

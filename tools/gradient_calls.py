@@ -22,41 +22,25 @@ _MASKING = OPERATIONS["attention"].names("masks")
 
 @dataclass(frozen=True)
 class Call:
-    """A call in a working precision, a key head for each query head.
+    """A call in a working precision, a key head for each query head."""
 
-    Attributes
-    ----------
-    query, key, value, g : (B, Hq, L, D), (B, Hq, S, D), (B, Hq, S, Dv), (B, Hq, L, Dv)
-    h : (B, Hq, L, 1)
-        The cotangents of the lse, or zeros.
-    sink : (Hq, 1, 1)
-        Minus infinity if there is none.
-    bias : array or None
-        Broadcasts to (B, Hq, L, S).
-    kept : (B, Hq, L, S)
-        The factors of the weights by dropout.
-    allowed : (B, Hq, L, S)
-    scale : float
-    softcap : float or None
-    dtype : str
-        The dtype of the inputs.
-    given : mapping
-        The given arguments.
-    """
-
-    query: Array
-    key: Array
-    value: Array
-    g: Array
+    query: Array  # (B, Hq, L, D)
+    key: Array  # (B, Hq, S, D)
+    value: Array  # (B, Hq, S, Dv)
+    g: Array  # (B, Hq, L, Dv)
+    #: (B, Hq, L, 1). The cotangents of the lse, or zeros.
     h: Array
+    #: (Hq, 1, 1). Minus infinity if there is none.
     sink: Array
+    #: Broadcasts to (B, Hq, L, S).
     bias: Array | None
+    #: (B, Hq, L, S). The factors of the weights by dropout.
     kept: Array
-    allowed: Mask
+    allowed: Mask  # (B, Hq, L, S)
     scale: float
     softcap: float | None
-    dtype: str
-    given: Mapping[str, Any]
+    dtype: str  # the dtype of the inputs
+    given: Mapping[str, Any]  # the given arguments
 
     @property
     def storage(self) -> Any:
@@ -192,23 +176,12 @@ AMPLITUDES = (0.1, 4.0, 16.0)
 
 @dataclass(frozen=True)
 class Problem:
-    """A call to differentiate.
+    """A call to differentiate."""
 
-    Attributes
-    ----------
-    dataset : str
-        A name in `DATASETS`.
-    size : tuple of int
-        As in `SIZES`.
-    seed : int
-    arguments : mapping
-        The arguments of `attention_vjp`, with arrays in their dtypes.
-    """
-
-    dataset: str
-    size: tuple[int, ...]
+    dataset: str  # a name in `DATASETS`
+    size: tuple[int, ...]  # as in `SIZES`
     seed: int
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, Any]  # the arguments of `attention_vjp`, with arrays in their dtypes
 
     @property
     def dtype(self) -> str:

@@ -34,21 +34,13 @@ EXCEEDING = (*IN_USE, NAMES[1])
 
 @dataclass(frozen=True)
 class Trial:
-    """One backward pass on one problem.
-
-    Attributes
-    ----------
-    name : str
-    one : Backward
-    problem : Problem
-    shares : mapping of str to mapping
-        By rule and by gradient: the largest error divided by the error that the rule allows. The rule
-        ``own`` is the budget of its class or profile.
-    """
+    """One backward pass on one problem."""
 
     name: str
     one: Backward
     problem: Problem
+    #: By rule and by gradient: the largest error divided by the error that the rule allows. The rule
+    #: ``own`` is the budget of its class or profile.
     shares: Mapping[str, Mapping[str, float]]
 
     def most(self, rule: str = "own") -> float:

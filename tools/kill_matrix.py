@@ -34,33 +34,19 @@ _PARTS = 24
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of the suite for one entry.
-
-    Attributes
-    ----------
-    entry : str
-    rule : str
-        The rule that the entry breaks. Empty for a correct entry.
-    killed_by : str
-        The cheapest case that reports that this rule is broken. Empty if none does.
-    tried : int
-        The number of cases that were judged.
-    first_failure : float
-        Seconds until the first case that fails, under any rule.
-    broken : dict of str to str
-        Other rules that were reported as broken before, each with the first of these cases.
-    seconds : float
-    needs : str
-        What the entry needs if these cases do not kill it, as in `Entry`. Empty if they must kill it.
-    """
+    """The result of the suite for one entry."""
 
     entry: str
+    #: The rule that the entry breaks. Empty for a correct entry.
     rule: str
+    #: The cheapest case that reports that this rule is broken. Empty if none does.
     killed_by: str
-    tried: int
-    first_failure: float
+    tried: int  # the number of cases that were judged
+    first_failure: float  # seconds until the first case that fails, under any rule
+    #: Other rules that were reported as broken before, each with the first of these cases.
     broken: dict[str, str]
     seconds: float
+    #: What the entry needs if these cases do not kill it, as in `Entry`. Empty if they must kill it.
     needs: str = ""
 
     @property

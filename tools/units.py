@@ -24,21 +24,12 @@ Split = Callable[[Array, Array], list[tuple[Array, Array]]]
 
 @dataclass(frozen=True)
 class Unit:
-    """An algorithm on matrix units, in the form of those of `tools.algorithms`.
-
-    Attributes
-    ----------
-    function : callable
-    profile : str
-        The profile that it is judged by, a name in `PROFILES`.
-    dtypes : tuple of str
-    accuracy : {"full", "cast"} or None
-        None if it is faulty.
-    """
+    """An algorithm on matrix units, in the form of those of `tools.algorithms`."""
 
     function: Callable[..., Array]
-    profile: str
+    profile: str  # the profile that it is judged by, a name in `PROFILES`
     dtypes: tuple[str, ...] = ("float32",)
+    #: None if it is faulty.
     accuracy: Accuracy | None = "full"
 
 

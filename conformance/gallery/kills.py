@@ -13,24 +13,15 @@ FILE = Path(__file__).with_name("kills.json")
 
 @dataclass(frozen=True)
 class Kill:
-    """What kills an entry.
+    """What kills an entry."""
 
-    Attributes
-    ----------
-    case : str
-        The cheapest case that reports the rule that it breaks. Empty if none does.
-    quick : bool
-        Whether the quick part of the suite kills it too.
-    other : str
-        A case that reports another rule, of the ordinary run or of ``--sizes``. Only if there is no `case`.
-    reported : str
-        The rule that this case reports.
-    """
-
+    #: The cheapest case that reports the rule that it breaks. Empty if none does.
     case: str
-    quick: bool
+    quick: bool  # whether the quick part of the suite kills it too
+    #: A case that reports another rule, of the ordinary run or of ``--sizes``. Only if there is no
+    #: `case`.
     other: str = ""
-    reported: str = ""
+    reported: str = ""  # the rule that this case reports
 
     @property
     def ordinary(self) -> bool:

@@ -44,17 +44,11 @@ def own_cheats() -> set[str]:
 
 @dataclass(frozen=True)
 class Judged:
-    """What a rule says of a subject.
-
-    Attributes
-    ----------
-    accepted : bool
-    off : bool
-        Whether the largest error of a result was over ten times that of the correct implementation, or of
-        rounding to the dtype.
-    """
+    """What a rule says of a subject."""
 
     accepted: bool
+    #: Whether the largest error of a result was over ten times that of the correct implementation, or
+    #: of rounding to the dtype.
     off: bool
 
 

@@ -23,13 +23,7 @@ OWN = "attnspec"
 
 @dataclass(frozen=True)
 class Figures:
-    """The letters of all subjects, in the order of the rules.
-
-    Attributes
-    ----------
-    rules : tuple of str
-    wrong, cheats, correct : mapping of str to str
-    """
+    """The letters of all subjects, in the order of the rules."""
 
     rules: tuple[str, ...]
     wrong: Mapping[str, str]

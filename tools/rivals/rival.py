@@ -16,21 +16,11 @@ Given = Mapping[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """One call.
+    """One call."""
 
-    Attributes
-    ----------
-    given : mapping of str to array or option
-        The arguments of attention.
-    data : tuple of array, optional
-        The expected results, if the source stores them.
-    again : bool
-        Whether it differs from the trial before only in the random numbers.
-    """
-
-    given: Given
-    data: tuple[Array, ...] = ()
-    again: bool = False
+    given: Given  # the arguments of attention
+    data: tuple[Array, ...] = ()  # the expected results, if the source stores them
+    again: bool = False  # whether it differs from the trial before only in the random numbers
 
     @cached_property
     def exact(self) -> tuple[Array, ...]:
@@ -56,29 +46,14 @@ Draw = Callable[[], list[Trial]]
 
 @dataclass(frozen=True)
 class Rival:
-    """A rule, with its inputs.
+    """A rule, with its inputs."""
 
-    Attributes
-    ----------
-    name : str
-        The project, and what tells the rule from its others.
-    source : str
-        The address of the file that has the rule, at a commit or version.
-    rule : str
-        A description of the rule.
-    inputs : str
-        A description of the inputs that are used here, and of those of the source that are not.
-    draw : callable
-        Draws the trials.
-    accepts : callable
-        Takes the results of a call and its trial. An implementation is accepted if all its results are.
-    """
-
-    name: str
-    source: str
-    rule: str
-    inputs: str
-    draw: Draw
+    name: str  # the project, and what tells the rule from its others
+    source: str  # the address of the file that has the rule, at a commit or version
+    rule: str  # a description of the rule
+    inputs: str  # a description of the inputs that are used here, and of those of the source that are not
+    draw: Draw  # draws the trials
+    #: Takes the results of a call and its trial. An implementation is accepted if all its results are.
     accepts: Accepts
 
 

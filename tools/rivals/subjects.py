@@ -17,23 +17,13 @@ from tools.rivals.rival import Array, Given
 
 @dataclass(frozen=True)
 class Subject:
-    """An implementation to judge.
-
-    Attributes
-    ----------
-    name : str
-    make : callable
-        Makes the function, with a memory of its own.
-    steps : frozenset of str
-        The steps of the reference that it replaces. Empty if it is not an entry of the gallery.
-    lacks : tuple of str
-        The arguments that it does not take.
-    """
+    """An implementation to judge."""
 
     name: str
-    make: Callable[[], Callable[..., Any]]
+    make: Callable[[], Callable[..., Any]]  # makes the function, with a memory of its own
+    #: The steps of the reference that it replaces. Empty if it is not an entry of the gallery.
     steps: frozenset[str] = frozenset()
-    lacks: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()  # the arguments that it does not take
 
 
 def wrong() -> tuple[Subject, ...]:
