@@ -1,7 +1,7 @@
 """Verdicts: the result of one case on one backend, as data."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
@@ -55,6 +55,19 @@ NO_GRADIENT = "computes no gradient"
 
 #: How the reason of a verdict on a case begins that the limits of a run did not allow.
 LEFT_OUT = "left out:"
+
+#: The output that a backend must return for a rule to be tested.
+OUTPUT_OF = {
+    "SHAPE-4": "weights",
+    "SOFT-4": "weights",
+    "SHAPE-8": "lse",
+    "SOFT-6": "lse",
+    "SOFT-7": "lse",
+    "DROP-3": "lse",
+    "NUM-7": "lse",
+    "SOFT-8": "max",
+    "SOFT-9": "max",
+}
 
 #: The kind of a difference.
 Kind = Literal["shape", "dtype", "pattern", "value", "bits"]
@@ -244,6 +257,19 @@ def shown(verdicts: Iterable[Verdict]) -> set[str]:
     deviations = {text for text, _ in told} | {f"{text} {dtype}" for text, dtype in told}
     judged = {rule for verdict in found if verdict.status in ("pass", *BAD) for rule in verdict.rules}
     return deviations | {f"{JUDGED}{rule}" for rule in judged & set(claimable())}
+
+
+def rules_with_outputs(rules: tuple[str, ...], returns: Collection[str]) -> tuple[str, ...]:
+    """Leave out rules about outputs that are not returned, except the first rule of the case.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.verdict import rules_with_outputs
+    >>> rules_with_outputs(("MASK-6", "SOFT-7"), ()), rules_with_outputs(("MASK-6", "SOFT-7"), ("lse",))
+    (('MASK-6',), ('MASK-6', 'SOFT-7'))
+    """
+    first, *others = rules
+    return first, *(rule for rule in others if OUTPUT_OF.get(rule, "") in ("", *returns))
 
 
 def to_json(thing: Any) -> Any:

@@ -22,6 +22,9 @@ class Provenance:
     inputs: str
 
 
+#: The chapter of cases by formula, which has no rules of its own.
+SIZES = "sizes"
+
 GENERATED = Provenance("the suite", "drawn by a seeded generator")
 
 
@@ -159,6 +162,26 @@ class Case:
     def name(self) -> str:
         """Its id and its dtype, which together are unique."""
         return f"{self.id}-{self.dtype}"
+
+    @property
+    def calls(self) -> "tuple[Case, ...]":
+        """Its one call, as a relation has several."""
+        return (self,)
+
+    @property
+    def live(self) -> bool:
+        """Whether stored answers cannot show it, because it needs arrays in other memory layouts."""
+        return bool(self.layout)
+
+    @property
+    def refusal(self) -> bool:
+        """Whether the call may or must be refused."""
+        return self.misuse is not None
+
+    @property
+    def must_raise(self) -> bool:
+        """Whether the call must be refused."""
+        return self.misuse is not None and not self.misuse.allowed
 
     @cached_property
     def fingerprint(self) -> str:

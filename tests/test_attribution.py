@@ -11,15 +11,15 @@ from attnspec.backends import load
 from attnspec.backends.user.adapter import adapt
 from attnspec.backends.user.convention import Convention
 from attnspec.conformance.judge.budget import budgets_of
-from attnspec.conformance.judge.call import observe
+from attnspec.conformance.judge.call import observe, without
 from attnspec.conformance.judge.dtypes import accepted, arguments_of, dtypes_of, in_dtype
 from attnspec.conformance.judge.expected import exact
 from attnspec.conformance.judge.failure import Missing
-from attnspec.conformance.judge.hidden import without
-from attnspec.conformance.judge.judge import asked, judge, of_outputs
+from attnspec.conformance.judge.judge import applicable_rules, judge
 from attnspec.conformance.judge.refusal import FITTING
 from attnspec.conformance.suite import find
 from attnspec.conformance.suite.problem import MASKED, problem_of
+from attnspec.conformance.verdict import rules_with_outputs
 
 PORTABLE = load("numpy-portable")
 PROBLEM = problem_of(MASKED[0], "float32", 1)
@@ -282,12 +282,12 @@ def test_a_golden_vector_asks_for_what_its_rules_are_about():
 
     mute = replace(PORTABLE, attention=plain)
     case = replace(find_case("softmax-000"), rules=("SOFT-1", "SOFT-6", "NUM-5"))
-    assert asked(PORTABLE, case) == ("SOFT-1", "SOFT-6")
-    assert asked(mute, case) == ("SOFT-1",)
+    assert applicable_rules(PORTABLE, case) == ("SOFT-1", "SOFT-6")
+    assert applicable_rules(mute, case) == ("SOFT-1",)
     with pytest.raises(Missing, match="does not return what SOFT-6 is about"):
-        asked(mute, replace(case, rules=("SOFT-6",)))
+        applicable_rules(mute, replace(case, rules=("SOFT-6",)))
     half = replace(case, arguments=in_dtype(case.arguments, "float16"))
-    assert asked(mute, half) == ("SOFT-1", "NUM-5")
+    assert applicable_rules(mute, half) == ("SOFT-1", "NUM-5")
 
 
 def test_weights_that_are_not_returned_are_told_to_be_seen_otherwise():
@@ -305,11 +305,11 @@ def test_weights_that_are_not_returned_are_told_to_be_seen_otherwise():
 
 
 def test_rules_on_an_lse_are_not_asked_where_none_is_returned():
-    assert of_outputs(("SHAPE-7", "SOFT-7"), ()) == ("SHAPE-7",)
+    assert rules_with_outputs(("SHAPE-7", "SOFT-7"), ()) == ("SHAPE-7",)
     relation = find("numerics-call-repeated-plain-1-float32")
     wide = replace(relation, rules=("NUM-9", "SOFT-6"))
-    assert asked(without(PORTABLE, "return_lse"), wide) == ("NUM-9",)
-    assert asked(PORTABLE, wide) == ("NUM-9", "SOFT-6")
+    assert wide.applicable_rules(without(PORTABLE, "return_lse")) == ("NUM-9",)
+    assert wide.applicable_rules(PORTABLE) == ("NUM-9", "SOFT-6")
 
 
 def test_a_variant_that_has_the_values_of_the_standard_is_not_named():

@@ -15,7 +15,7 @@ from attnspec.conformance.attribution.finding import Common, Finding
 from attnspec.conformance.attribution.levels import count_by_rule
 from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.failure import own_place
-from attnspec.conformance.judge.judge import judge
+from attnspec.conformance.judge.judge import judge, procedure_of
 from attnspec.conformance.judge.traits import numbers, traits
 from attnspec.conformance.render.finding import cause_lines, finding_text, trait_text
 from attnspec.conformance.suite import find
@@ -573,14 +573,14 @@ def test_traits_of_numbers_and_sizes():
     assert "large scores" in of(**large), "they overflow"
     case = find_case("masking-empty-last")
     assert traits(case) == ("empty row", "mask", "no scale")
-    assert numbers(case) == sum(array.size for array in case.arguments.values())
+    assert numbers(case.calls) == sum(array.size for array in case.arguments.values())
     for name, trait in (
         ("errors-depth-float32", "refused"),
         ("numerics-number-that-is-none-query-7-float32", "special numbers"),
         ("notation-lse-float32", "shared heads"),
         ("errors-earlier-calls-mask-1-float32", "related"),
     ):
-        assert trait in traits(find(name))
+        assert trait in procedure_of(find(name)).traits
 
 
 OWN = ("/me/a.py", 9, "f")

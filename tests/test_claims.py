@@ -17,8 +17,8 @@ from attnspec.conformance import check
 from attnspec.conformance.attribution.levels import rule_results
 from attnspec.conformance.attribution.report import Outcome, Report
 from attnspec.conformance.gallery import entry
+from attnspec.conformance.judge.call import without
 from attnspec.conformance.judge.deviation import not_shown
-from attnspec.conformance.judge.hidden import without
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.render.summary import missing_rules
 from attnspec.conformance.render.text import verdict_text

@@ -13,7 +13,7 @@ import pytest
 from attnspec import SpecError, find_rule
 from attnspec.backends import Backend, load, load_library
 from attnspec.case_json import array as array_of
-from attnspec.conformance.export import raw
+from attnspec.conformance.export.formats import HEADER
 from attnspec.conformance.export.judged import Judged, judged
 from attnspec.conformance.export.write import FORMATS, write
 from attnspec.conformance.judge.judge import judge
@@ -72,7 +72,7 @@ def compiled(folder, source, *words):
     path = folder / "wrapped.c"
     path.write_text(source, encoding="ascii")
     subprocess.run(
-        [CC, *STRICT, *words, "-I", raw.HEADER.parent, "-o", folder / "made", path, "-lm"],
+        [CC, *STRICT, *words, "-I", HEADER.parent, "-o", folder / "made", path, "-lm"],
         check=True,
     )
     return folder / "made"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from attnspec import Figure, cases
-from attnspec.conformance.judge.figure import misprint
+from attnspec.conformance.judge.comparison import misprint
 from attnspec.reference.budget.budget import budget
 
 FIGURES = Path(__file__).parent / "figures"

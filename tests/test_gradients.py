@@ -18,8 +18,7 @@ from attnspec.backends import implementation, load, load_library
 from attnspec.backends.backend import Backend
 from attnspec.backends.user.signature import unknown_parameters
 from attnspec.conformance import check
-from attnspec.conformance.judge.expected import exact
-from attnspec.conformance.judge.forward import forward_results
+from attnspec.conformance.judge.expected import exact, forward_results
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.run.offline import export_calls
 from attnspec.conformance.suite import find

@@ -12,8 +12,8 @@ from attnspec.backends import load
 from attnspec.backends.constraints import Constraints
 from attnspec.conformance.gallery import correct_entries, entry, invariance
 from attnspec.conformance.gallery.entry import entries_of
+from attnspec.conformance.judge.call import without
 from attnspec.conformance.judge.comparison import same_bits
-from attnspec.conformance.judge.hidden import without
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.judge.regenerate import chapters
 from attnspec.conformance.relations.bits import ALL, Part, same_as_the_whole

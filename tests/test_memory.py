@@ -3,6 +3,7 @@
 import inspect
 import threading
 import time
+import weakref
 from dataclasses import replace
 from functools import wraps
 
@@ -86,13 +87,16 @@ def kept_by_the_object(name):
 
 
 def kept_by_the_address(name):
-    """Keep a copy of an argument by an address that another array has later."""
+    """Keep a copy of an argument by an address that another array of its shape has once it is freed."""
 
     def copy_by_the_address(kept, every):
         array = every.get(name)
         if not isinstance(array, np.ndarray):
             return {}
-        return {name: kept.setdefault((array.ctypes.data, array.shape), array.copy())}
+        earlier = kept.setdefault(array.shape, [])
+        freed = next((copy for original, copy in earlier if original() is None), None)
+        earlier.append((weakref.ref(array), array.copy()))
+        return {name: array if freed is None else freed}
 
     return wrong(copy_by_the_address)
 

@@ -80,7 +80,7 @@ def test_the_element_of_a_batch_is_counted_in_the_batch():
     ],
 )
 def test_a_relation_about_what_is_not_there_is_unsupported(name, lacks, reason):
-    from attnspec.conformance.judge.hidden import without
+    from attnspec.conformance.judge.call import without
 
     verdict = judge(without(PORTABLE, lacks), find(name))
     assert verdict.status == "unsupported"

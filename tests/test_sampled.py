@@ -11,11 +11,11 @@ from sized_results import PORTABLE, changed, right
 
 from attnspec.backends import load
 from attnspec.conformance.attribution.causes import causes
+from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.render.reproduction import reproduction
 from attnspec.conformance.run.child import judged
 from attnspec.conformance.sizes import sized
-from attnspec.conformance.sizes.judge import judge_sized
-from attnspec.conformance.sizes.rows import ROWS, chosen_rows, exact_row, row_of
+from attnspec.conformance.sizes.chosen import ROWS, chosen_rows, exact_row, row_of
 from attnspec.conformance.sizes.sized import Sized
 from attnspec.formula import Formula
 from attnspec.reference.budget.budget import budget
@@ -130,7 +130,7 @@ def test_a_kernel_that_is_wrong_in_half_of_its_rows_fails_repeatably():
     assert all(one.repeatable for one in verdicts)
     assert all(one.difference.element[2] % 2 for one in failing)
     assert len({one.difference.element for one in failing}) > 3
-    assert len({judge_sized(changed(half), drawn).difference for _ in range(5)}) == 1
+    assert len({judge(changed(half), drawn).difference for _ in range(5)}) == 1
     (cause,) = causes(failing, verdicts)
     assert (cause.rule, {one.rule for one in failing}) == ("MASK-7", {"MASK-7"})
 
@@ -146,7 +146,7 @@ def test_a_wrong_last_row_always_fails():
 
     for change, name in ((last, "output"), (last_lse, "lse")):
         for _ in range(5):
-            verdict = judge_sized(changed(change), replace(ITEM))
+            verdict = judge(changed(change), replace(ITEM))
             assert (verdict.status, verdict.rule, verdict.difference.output) == ("fail", "MASK-7", name)
             assert verdict.difference.element[:3] == (1, 3, 40)
 
@@ -173,7 +173,7 @@ def test_the_printed_reproduction_prints_two_numbers_of_a_row(output, tmp_path, 
     (tmp_path / f"{name}.py").write_text(HALF.format(wrong=WRONG[output]))
     monkeypatch.syspath_prepend(tmp_path)
     item = next(one for one in sized() if one.sampled and "is_causal" in one.named and one.formula.keys < 999)
-    verdict = judge_sized(load(f"{name}:half"), item)
+    verdict = judge(load(f"{name}:half"), item)
     assert (verdict.status, verdict.difference.output) == ("fail", output)
     script = reproduction(verdict)
     assert "exact_row(" in script  # all rows would take too long
@@ -190,7 +190,7 @@ def test_the_printed_reproduction_prints_two_numbers_of_a_row(output, tmp_path, 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_the_portable_backend_passes_in_each_dtype(dtype):
     for formula in PROBLEMS.values():
-        verdict = judge_sized(PORTABLE, Sized("one", "", ("SOFT-3",), "sizes: sampled", formula, dtype))
+        verdict = judge(PORTABLE, Sized("one", "", ("SOFT-3",), "sizes: sampled", formula, dtype))
         assert (verdict.status, verdict.difference) == ("pass", None), formula
         assert 0 <= verdict.share <= 1
 
@@ -204,10 +204,10 @@ def test_a_declared_variant_is_judged_by_its_own_rows():
     aligned = replace(PORTABLE, name="own", attention=bottom_right)
     item = replace(ITEM, rules=("MASK-3",), formula=replace(ITEM.formula, options={"is_causal": True}))
     declared = replace(aligned, dialect={"MASK-3": "bottom-right"})
-    verdict = judge_sized(declared, replace(item))
+    verdict = judge(declared, replace(item))
     assert (verdict.status, verdict.rule, verdict.variant) == ("deviation", "MASK-3", "bottom-right")
-    assert judge_sized(aligned, replace(item)).status == "fail"
-    assert judge_sized(replace(PORTABLE, dialect={"MASK-3": "bottom-right"}), replace(item)).status == "fail"
+    assert judge(aligned, replace(item)).status == "fail"
+    assert judge(replace(PORTABLE, dialect={"MASK-3": "bottom-right"}), replace(item)).status == "fail"
 
 
 def test_an_lse_in_base_2_is_verified():
@@ -218,10 +218,10 @@ def test_an_lse_in_base_2_is_verified():
         return output, lse / 2
 
     base = {"SOFT-6": "base-2"}
-    assert judge_sized(changed(halved), replace(ITEM)).difference.output == "lse"
-    verdict = judge_sized(changed(halved, dialect=base), replace(ITEM))
+    assert judge(changed(halved), replace(ITEM)).difference.output == "lse"
+    verdict = judge(changed(halved, dialect=base), replace(ITEM))
     assert (verdict.status, verdict.rule) == ("deviation", "SOFT-6")
-    assert judge_sized(changed(off, dialect=base), replace(ITEM)).difference.output == "lse"
+    assert judge(changed(off, dialect=base), replace(ITEM)).difference.output == "lse"
 
 
 def test_rows_without_a_key_are_compared_unless_a_variant_is_declared():
@@ -233,6 +233,6 @@ def test_rows_without_a_key_are_compared_unless_a_variant_is_declared():
     item.__dict__["seed"] = next(  # some of the chosen rows are in the first entry, which has no key
         seed for seed in range(99) if any(row[0] == 0 for row in chosen_rows((2, 4, 41), seed))
     )
-    verdict = judge_sized(changed(nan), item)
+    verdict = judge(changed(nan), item)
     assert (verdict.status, verdict.difference.kind, verdict.difference.element[0]) == ("fail", "pattern", 0)
-    assert judge_sized(changed(nan, dialect={"MASK-6": "nan"}), item).status == "pass"
+    assert judge(changed(nan, dialect={"MASK-6": "nan"}), item).status == "pass"

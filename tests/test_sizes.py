@@ -12,7 +12,6 @@ from attnspec.backends import Unsupported, load
 from attnspec.backends.constraints import Constraints
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.sizes import sized
-from attnspec.conformance.sizes.judge import judge_sized
 from attnspec.formula import Formula
 
 portable = load("numpy-portable")
@@ -42,7 +41,7 @@ def test_correct_functions_pass_in_each_dtype(name, group):
     backend, judged = load(name), []
     for dtype in DTYPES:
         for item in sample(group, dtype):
-            verdict = judge_sized(backend, replace(item))
+            verdict = judge(backend, replace(item))
             assert verdict.status in ("pass", "unsupported"), (verdict, verdict.difference)
             assert verdict.traits == item.traits
             judged += [dtype] if verdict.status == "pass" else []
@@ -57,7 +56,7 @@ def test_correct_functions_pass_in_each_dtype(name, group):
 
 def changed(change, item=ITEM):
     """Judge the portable backend with changed results."""
-    return judge_sized(sized_results.changed(change), item)
+    return judge(sized_results.changed(change), item)
 
 
 def test_the_unchanged_function_passes():
@@ -188,13 +187,13 @@ def test_what_is_not_offered_is_unsupported_before_arrays_are_made(monkeypatch):
         "depth": replace(portable, constraints=Constraints(depths=(64,))),
     }
     for reason, backend in cases.items():
-        verdict = judge_sized(backend, replace(ITEM))
+        verdict = judge(backend, replace(ITEM))
         assert verdict.status == "unsupported"
         assert reason in verdict.reason
 
 
 def test_one_whose_lse_is_not_offered_is_judged_by_its_output():
-    assert judge_sized(replace(portable, attention=without_lse), ITEM).status == "pass"
+    assert judge(replace(portable, attention=without_lse), ITEM).status == "pass"
 
 
 @pytest.mark.parametrize("item", [one for one in sized() if one.layout][:12], ids=lambda one: one.id)
@@ -206,11 +205,7 @@ def test_layouts_reach_the_function(item):
         options = {"is_causal": is_causal, "query_offset": query_offset, "key_lengths": key_lengths}
         return right(query, key, value, **options)
 
-    verdict = judge_sized(replace(portable, attention=attention), item)
+    verdict = judge(replace(portable, attention=attention), item)
     assert verdict.status == "pass", verdict
     for name, array in seen.items():
         assert (array.base is None) == (name not in item.layout), name
-
-
-def test_the_judge_of_all_cases_judges_sized_ones():
-    assert judge(portable, ITEM) == judge_sized(portable, ITEM)

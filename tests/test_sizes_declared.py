@@ -7,12 +7,12 @@ import pytest
 from sized_results import ITEM, PORTABLE, changed, right, unchanged, without_lse
 
 from attnspec.backends import Deviation
-from attnspec.conformance.sizes.judge import judge_sized
+from attnspec.conformance.judge.judge import judge
 
 
-def judge(change, item=ITEM, **options):
+def judge_changed(change, item=ITEM, **options):
     """Judge the portable backend with changed results."""
-    return judge_sized(changed(change, **options), item)
+    return judge(changed(change, **options), item)
 
 
 SHORT = replace(ITEM, formula=replace(ITEM.formula, options={"is_causal": True}))
@@ -25,16 +25,16 @@ def bottom_right(query, key, value, *, is_causal=False, return_lse=False):
 
 def test_a_variant_fails_undeclared_and_is_a_deviation_declared():
     backend = replace(PORTABLE, name="own", attention=bottom_right)
-    verdict = judge_sized(backend, SHORT)
+    verdict = judge(backend, SHORT)
     assert (verdict.status, verdict.rule, verdict.difference.output) == ("fail", "MASK-3", "output")
-    declared = judge_sized(replace(backend, dialect={"MASK-3": "bottom-right"}), SHORT)
+    declared = judge(replace(backend, dialect={"MASK-3": "bottom-right"}), SHORT)
     assert (declared.status, declared.rule, declared.variant) == ("deviation", "MASK-3", "bottom-right")
     assert "MASK-3" in declared.rules
     # Where the variant is what the rule says, it is no deviation.
     square = replace(SHORT, formula=replace(SHORT.formula, keys=40))
-    assert judge_sized(replace(backend, dialect={"MASK-3": "bottom-right"}), square).status == "pass"
+    assert judge(replace(backend, dialect={"MASK-3": "bottom-right"}), square).status == "pass"
     # What is declared and not done fails.
-    assert judge_sized(replace(PORTABLE, dialect={"MASK-3": "bottom-right"}), SHORT).status == "fail"
+    assert judge(replace(PORTABLE, dialect={"MASK-3": "bottom-right"}), SHORT).status == "fail"
 
 
 EMPTY = replace(ITEM, rules=("MASK-9",), formula=replace(ITEM.formula, options={"key_lengths": (0, 600)}))
@@ -49,11 +49,11 @@ def test_rows_without_a_key_are_compared_unless_a_variant_is_declared():
         output[0], output[1, 0, 0] = np.nan, 7
         return output, lse
 
-    assert judge(unchanged, EMPTY).status == "pass"
-    verdict = judge(nan, EMPTY)
+    assert judge_changed(unchanged, EMPTY).status == "pass"
+    verdict = judge_changed(nan, EMPTY)
     assert (verdict.status, verdict.difference.kind, verdict.difference.element[0]) == ("fail", "pattern", 0)
-    assert judge(nan, EMPTY, dialect={"MASK-6": "nan"}).status in ("pass", "deviation")
-    other = judge(wrong, EMPTY, dialect={"MASK-6": "nan"})
+    assert judge_changed(nan, EMPTY, dialect={"MASK-6": "nan"}).status in ("pass", "deviation")
+    other = judge_changed(wrong, EMPTY, dialect={"MASK-6": "nan"})
     assert (other.status, other.difference.element[:3]) == ("fail", (1, 0, 0))
 
 
@@ -65,15 +65,15 @@ def test_an_lse_in_base_2():
     def halved(output, lse, _):
         return output, lse / np.log(np.float32(2))
 
-    assert judge(halved).difference.output == "lse"
+    assert judge_changed(halved).difference.output == "lse"
     base = {"SOFT-6": "base-2"}
-    declared = judge(halved, dialect=base)
+    declared = judge_changed(halved, dialect=base)
     assert (declared.status, declared.rule) == ("deviation", "SOFT-6")
-    assert judge(unchanged, dialect=base).status == "fail"
+    assert judge_changed(unchanged, dialect=base).status == "fail"
     # Without an lse, its unit makes no difference.
-    assert judge_sized(replace(PORTABLE, attention=without_lse, dialect=base), ITEM).status == "pass"
+    assert judge(replace(PORTABLE, attention=without_lse, dialect=base), ITEM).status == "pass"
     aligned = replace(PORTABLE, attention=bottom_right_without_lse, dialect=base | {"MASK-3": "bottom-right"})
-    found = judge_sized(aligned, SHORT)
+    found = judge(aligned, SHORT)
     assert (found.status, found.rule, found.variant) == ("deviation", "MASK-3", "bottom-right")
 
 
@@ -82,9 +82,9 @@ def test_a_declared_deviation_covers_its_rule_alone():
         return output + 1, lse
 
     covers, other = (Deviation((rule,), "it is off", "one") for rule in ("MASK-3", "SOFT-5"))
-    verdict = judge(wrong, deviations=(covers,))
+    verdict = judge_changed(wrong, deviations=(covers,))
     assert (verdict.status, verdict.reason, verdict.declared) == ("deviation", "it is off", (covers.id,))
-    assert judge(wrong, deviations=(other,)).status == "fail"
+    assert judge_changed(wrong, deviations=(other,)).status == "fail"
 
 
 def test_beside_a_declared_output_the_other_one_is_judged():
@@ -103,17 +103,19 @@ def test_beside_a_declared_output_the_other_one_is_judged():
 
     lse = Deviation(("NUM-7",), "its lse is short", "one", outputs=("lse",))
     # A wrong dtype is seen before any number is, so the number is looked for afterwards.
-    verdict = judge(both, deviations=(lse,))
+    verdict = judge_changed(both, deviations=(lse,))
     assert (verdict.status, verdict.rule, verdict.difference.output) == ("fail", "MASK-3", "output")
     assert verdict.difference.element[:3] == (1, 3, 39)
-    declared = judge(narrow, deviations=(lse,))
+    declared = judge_changed(narrow, deviations=(lse,))
     assert (declared.status, declared.rule, declared.declared) == ("deviation", "NUM-7", (lse.id,))
     assert 0 < declared.share < 1  # of the output
     output = Deviation(("MASK-3",), "it is off", "two", outputs=("output",))
-    verdict = judge(of_output, deviations=(output,))
+    verdict = judge_changed(of_output, deviations=(output,))
     assert (verdict.status, verdict.rule, verdict.difference.output) == ("fail", "MASK-3", "lse")
     # Each output may deviate as declared.
-    several = judge(lambda found, lse, _: (found + 1, lse.astype(np.float16)), deviations=(lse, output))
+    several = judge_changed(
+        lambda found, lse, _: (found + 1, lse.astype(np.float16)), deviations=(lse, output)
+    )
     assert (several.status, set(several.declared)) == ("deviation", {lse.id, output.id})
 
 
@@ -151,24 +153,24 @@ def test_a_declared_precision_has_its_own_budgets(rule):
     """Where it is declared, and only there, a result may be off as far as the precision allows."""
     variant, dtype, narrow = PRECISIONS[rule]
     item, dialect = replace(ITEM, dtype=dtype), {rule: variant}
-    assert judge(narrow, item).status == "fail"
-    verdict = judge(narrow, item, dialect=dialect)
+    assert judge_changed(narrow, item).status == "fail"
+    verdict = judge_changed(narrow, item, dialect=dialect)
     assert (verdict.status, verdict.rule, verdict.variant) == ("deviation", rule, variant)
     assert rule in verdict.rules
     assert verdict.accuracy == ("storage" if rule == "NUM-5" else "full")
     # It makes no difference to another dtype, nor where a result is better than declared.
-    assert judge(unchanged, ITEM, dialect=dialect).status == "pass"
-    assert judge(unchanged, item, dialect=dialect).status == "pass"
+    assert judge_changed(unchanged, ITEM, dialect=dialect).status == "pass"
+    assert judge_changed(unchanged, item, dialect=dialect).status == "pass"
 
     def wrong(output, lse, every):
         output, lse = narrow(output, lse, every)
         output[1, 3, 17] += 1
         return output, lse
 
-    assert judge(wrong, item, dialect=dialect).status == "fail"
+    assert judge_changed(wrong, item, dialect=dialect).status == "fail"
 
 
 def test_a_precision_below_the_declared_one_fails():
     item = replace(ITEM, dtype="float64")
-    verdict = judge(in_float16, item, dialect={"NUM-2": "float32"})
+    verdict = judge_changed(in_float16, item, dialect={"NUM-2": "float32"})
     assert (verdict.status, verdict.difference.output) == ("fail", "output")

@@ -7,14 +7,15 @@ import pytest
 from sized_results import PORTABLE
 
 from attnspec.conformance import expected, find
+from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.sizes import sized
-from attnspec.conformance.sizes.judge import judge_sized, values_of
-from attnspec.conformance.sizes.sampled_gradients import (
+from attnspec.conformance.sizes.chosen import (
     chosen_heads,
     gradients_in_float64,
     gradients_of_heads,
     of_head,
 )
+from attnspec.conformance.sizes.judge import values_of
 from attnspec.conformance.sizes.sized import Sized
 from attnspec.formula import Formula
 from attnspec.reference.budget.budget import budget
@@ -53,7 +54,7 @@ def backend(change, **options):
 
 
 def test_the_unchanged_function_passes():
-    verdict = judge_sized(backend(lambda *found: found), ITEM)
+    verdict = judge(backend(lambda *found: found), ITEM)
     assert (verdict.status, verdict.operation) == ("pass", "attention_vjp")
     assert 0 < verdict.share < 1
 
@@ -65,7 +66,7 @@ def test_one_wrong_number_is_counted_and_named(place, number):
         found[place][1, 1, 130, 5] += number
         return found
 
-    verdict = judge_sized(backend(wrong), ITEM)
+    verdict = judge(backend(wrong), ITEM)
     name = ("d_query", "d_key", "d_value")[place]
     difference = verdict.difference
     assert (verdict.status, verdict.rule, difference.output) == ("fail", "GRAD-19", name)
@@ -94,7 +95,7 @@ def test_what_is_lost_is_told(lost):
 
     attention_vjp.__wrapped__ = right
     companions = {**PORTABLE.companions, "attention_vjp": attention_vjp}
-    verdict = judge_sized(replace(PORTABLE, companions=companions), ITEM)
+    verdict = judge(replace(PORTABLE, companions=companions), ITEM)
     assert (verdict.status, verdict.rule) == ("fail", "GRAD-19")
     assert verdict.difference.output == ("d_query" if lost == "key" else "d_key")
     if lost == "head":
@@ -104,9 +105,9 @@ def test_what_is_lost_is_told(lost):
 
 
 def test_shapes_and_dtypes_come_before_values():
-    cut = judge_sized(backend(lambda q, k, v: (q, k[..., :-1, :], v + 1)), ITEM)
+    cut = judge(backend(lambda q, k, v: (q, k[..., :-1, :], v + 1)), ITEM)
     assert (cut.rule, cut.difference.kind, cut.difference.output) == ("GRAD-2", "shape", "d_key")
-    wide = judge_sized(backend(lambda q, k, v: (q, k, v.astype(np.float64))), ITEM)
+    wide = judge(backend(lambda q, k, v: (q, k, v.astype(np.float64))), ITEM)
     assert (wide.rule, wide.difference.kind, wide.difference.got) == ("GRAD-2", "dtype", "float64")
 
 
@@ -114,10 +115,10 @@ def test_a_function_without_gradients_is_unsupported():
     def raising(*_):
         raise TypeError("no gradients")
 
-    verdict = judge_sized(backend(raising), ITEM)
+    verdict = judge(backend(raising), ITEM)
     assert verdict.status == "unsupported"
     assert "no gradients" in verdict.reason
-    none = judge_sized(replace(PORTABLE, companions={}), ITEM)
+    none = judge(replace(PORTABLE, companions={}), ITEM)
     assert none.status == "unsupported"
 
 
@@ -127,7 +128,7 @@ def test_a_function_that_raises_only_here_is_an_error():
             raise ValueError("too many")
         return d_query, *rest
 
-    verdict = judge_sized(backend(raising), ITEM)
+    verdict = judge(backend(raising), ITEM)
     assert (verdict.status, verdict.raised.message) == ("error", "too many")
 
 
@@ -139,7 +140,7 @@ def test_results_of_the_forward_pass_are_those_of_the_oracle():
         return right(query, key, value, d_output, is_causal=is_causal, query_offset=query_offset)
 
     companions = {**PORTABLE.companions, "attention_vjp": taking}
-    assert judge_sized(replace(PORTABLE, companions=companions), ITEM).status == "pass"
+    assert judge(replace(PORTABLE, companions=companions), ITEM).status == "pass"
     for name, values in values_of(FORMULA).items():
         np.testing.assert_array_equal(seen[name], values.astype(np.float32))
 
@@ -152,20 +153,20 @@ def test_a_declared_variant_of_the_lse_is_verified():
 
     companions = {**PORTABLE.companions, "attention_vjp": ignoring}
     found = replace(PORTABLE, companions=companions)
-    assert judge_sized(found, item).status == "fail"
-    declared = judge_sized(replace(found, dialect={"GRAD-6": "ignored"}), item)
+    assert judge(found, item).status == "fail"
+    declared = judge(replace(found, dialect={"GRAD-6": "ignored"}), item)
     assert (declared.status, declared.rule, declared.variant) == ("deviation", "GRAD-6", "ignored")
-    assert judge_sized(replace(PORTABLE, dialect={"GRAD-6": "ignored"}), item).status == "fail"
+    assert judge(replace(PORTABLE, dialect={"GRAD-6": "ignored"}), item).status == "fail"
 
 
 def test_empty_rows_in_a_variant_are_left_out():
     dialect = replace(PORTABLE, dialect={"GRAD-10": "nan"})
-    assert judge_sized(dialect, ITEM).status == "pass"  # no row is empty
+    assert judge(dialect, ITEM).status == "pass"  # no row is empty
     empty = replace(ITEM, formula=replace(FORMULA, options={"query_lengths": (3, 9)}))
-    assert "GRAD-10" in judge_sized(dialect, empty).reason
+    assert "GRAD-10" in judge(dialect, empty).reason
     masked = replace(SAMPLED, options={"mask": ("S",), "key_lengths": (0, 9)})
-    assert "GRAD-10" in judge_sized(dialect, replace(ITEM, formula=masked)).reason
-    assert judge_sized(PORTABLE, empty).status == "pass"
+    assert "GRAD-10" in judge(dialect, replace(ITEM, formula=masked)).reason
+    assert judge(PORTABLE, empty).status == "pass"
 
 
 @pytest.mark.parametrize("options", PAIRED, ids="-".join)
@@ -189,7 +190,7 @@ def test_the_gradients_of_a_head_are_those_of_the_whole_problem(options):
 def test_the_portable_backend_passes_with_options_of_pairs(options):
     for dtype in ("float32", "float64", "bfloat16"):
         item = replace(ITEM, formula=replace(SAMPLED, options=options), dtype=dtype)
-        verdict = judge_sized(PORTABLE, item)
+        verdict = judge(PORTABLE, item)
         assert verdict.status == "pass", verdict
 
 
@@ -202,7 +203,7 @@ def test_a_wrong_head_is_told_by_the_heads_that_are_drawn():
             d_key[head] *= 1.01
             return d_query, d_key, d_value
 
-        told.append({judge_sized(backend(wrong), replace(item)).status for _ in range(60)})
+        told.append({judge(backend(wrong), replace(item)).status for _ in range(60)})
     assert told[3] == {"fail"}  # the last head is always judged
     assert all(one == {"pass", "fail"} for one in told[:3])
 

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.backends import NAMES
-from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.results import read
 from attnspec.conformance.sizes.dialect import Dialect, Precision
 from attnspec.conformance.sizes.judge import compared, values_of
@@ -258,7 +257,7 @@ def forward_cases(*, quick: bool = False) -> list[str]:
 
 
 def _operation(item: Any) -> str:
-    return str(item.calls[0].operation if isinstance(item, Relation) else item.operation)
+    return item.operation
 
 
 def checks(

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attnspec import OPERATIONS, Case
-from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.suite.group import Item
 from attnspec.dtypes import SHORT
 
@@ -243,7 +242,7 @@ def why_impossible(form: str, size_class: str) -> str:
 def calls_of(items: Iterable[Item]) -> Iterator[Case]:
     """Yield the calls of attention among some items that have to be computed."""
     for item in items:
-        for case in item.calls if isinstance(item, Relation) else (item,):
+        for case in item.calls:
             if case.operation == "attention" and (case.misuse is None or case.misuse.allowed):
                 yield case
 

@@ -21,7 +21,7 @@ from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.judge.expected import exact
 from attnspec.conformance.judge.failure import Declined, Failure, Missing, Raised
-from attnspec.conformance.judge.judge import asked
+from attnspec.conformance.judge.judge import applicable_rules
 from attnspec.conformance.results import Results, read
 from attnspec.conformance.verdict import Verdict
 from attnspec.dialect import described
@@ -134,7 +134,7 @@ def _takes(backend: Backend, rule: Rule, case: Case) -> bool:
 
 def _is_asked(backend: Backend, rule: Rule, case: Case) -> bool:
     try:
-        return rule.id in asked(backend, case)
+        return rule.id in applicable_rules(backend, case)
     except Unsupported:
         return False
 

@@ -21,7 +21,6 @@ from attnspec.conformance.gallery.kills import Kill, broken_rule
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.sizes import sized
-from attnspec.conformance.sizes.judge import judge_sized
 from attnspec.conformance.sizes.sized import Sized
 from attnspec.conformance.suite import items
 from attnspec.conformance.suite.group import Item
@@ -148,15 +147,14 @@ def _begin(quick: bool) -> None:  # noqa: FBT001 - a pool passes by position
 
 def _cost(item: Item) -> tuple[int, int, int, str]:
     """Order cases: golden vectors by size and dtype, then generated ones, then relations."""
-    calls = item.calls if isinstance(item, Relation) else (item,)
-    size = sum(int(np.size(thing)) for case in calls for thing in case.arguments.values())
+    size = sum(int(np.size(thing)) for case in item.calls for thing in case.arguments.values())
     kind = 2 if isinstance(item, Relation) else int(bool(item.group))
     return kind, size, DTYPES.index(item.dtype) if item.dtype in DTYPES else 0, item.name
 
 
 def _judge(backend: Backend, item: Item | Sized) -> Verdict:
     try:
-        return judge_sized(backend, item) if isinstance(item, Sized) else judge(backend, item)
+        return judge(backend, item)
     except Exception as error:
         error.add_note(f"while judging {backend.name} by {item.name}")
         raise

@@ -117,7 +117,7 @@ def tally_entries(
     tallies = [Tally(entry) for entry in gallery.entries]
     # Failing calls exclude most entries at once. Plain calls exclude more entries, and small ones are faster.
     calls = [(bad, call) for bad, group in ((True, failing), (False, passing)) for call in group]
-    calls.sort(key=lambda item: (not item[0], bool(item[1][0] & EDGES), count_numbers(item[1][1])))
+    calls.sort(key=lambda item: (not item[0], bool(item[1][0] & EDGES), count_numbers(item[1][1].calls)))
     for bad, (kinds, case, outputs) in calls:
         if monotonic() > until:
             raise TimeoutError

@@ -15,8 +15,7 @@ from attnspec.backends.program.protocol import as_function
 from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.call import observe
 from attnspec.conformance.judge.dtypes import accepted, own_dtypes
-from attnspec.conformance.judge.expected import expected
-from attnspec.conformance.judge.forward import forward_results
+from attnspec.conformance.judge.expected import expected, forward_results
 from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.suite.group import Item
 from attnspec.reference.budget.budget import Budget

@@ -7,8 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from attnspec import SpecError
-from attnspec.conformance.export import nodes, raw, tensors
-from attnspec.conformance.export.index import head
+from attnspec.conformance.export import formats
 from attnspec.conformance.export.judged import Judged, judged
 from attnspec.conformance.sizes import sized
 from attnspec.conformance.suite.group import Item
@@ -18,11 +17,11 @@ SIZES, LEFT_OUT = "sizes.json", "left_out.txt"
 #: The forms, by name. Each writes cases to a folder and returns their number.
 FORMATS: Mapping[str, Callable[[Iterable[Judged], Path], int]] = MappingProxyType(
     {
-        "raw": raw.write,
-        "json": tensors.write_lines,
-        "npz": tensors.write_npz,
-        "safetensors": tensors.write_safetensors,
-        "onnx": nodes.write_onnx,
+        "raw": formats.write_raw,
+        "json": formats.write_lines,
+        "npz": formats.write_npz,
+        "safetensors": formats.write_safetensors,
+        "onnx": formats.write_onnx,
     }
 )
 
@@ -91,4 +90,4 @@ def _write_sizes(path: Path) -> None:
         }
         for item in sized()
     ]
-    path.write_text(json.dumps({**head(), "cases": entries}) + "\n", encoding="ascii", newline="\n")
+    path.write_text(json.dumps({**formats.head(), "cases": entries}) + "\n", encoding="ascii", newline="\n")

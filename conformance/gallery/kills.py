@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnspec.conformance.sizes.sized import CHAPTER
+from attnspec.case import SIZES as CHAPTER
 from attnspec.conformance.verdict import Verdict
 
 FILE = Path(__file__).with_name("kills.json")

@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from attnspec import OPERATIONS, Case
 from attnspec.backends import Backend
+from attnspec.conformance.judge.dtypes import Outputs
 from attnspec.dialect import ROUTES, of_routes
 from attnspec.dtypes import SHORT
 from attnspec.operations.gradients import primal
-from attnspec.reference.budget.attention import MASKING
+from attnspec.reference.budget.attention import MASKING, overflowing_rows
 from attnspec.reference.budget.budget import Accuracy, Budget, budget, plain
 from attnspec.reference.masking import allowed_keys
 
@@ -186,3 +187,33 @@ def _minus_infinite(arguments: Mapping[str, Any]) -> NDArray[np.bool_] | None:
 def _also(arguments: Mapping[str, Any], allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
     mask = arguments.get("mask")
     return allowed if mask is None else allowed & mask
+
+
+def without_overflow(
+    backend: Backend, case: Case, values: Mapping[str, Any], outputs: Outputs
+) -> Mapping[str, Any]:
+    """Replace the expected values of rows that overflow by the returned ones, because they may be anything.
+
+    Examples
+    --------
+    >>> from attnspec import find_case
+    >>> from attnspec.backends import load
+    >>> from attnspec.conformance.judge.budget import without_overflow
+    >>> case = find_case("masking-empty-last")
+    >>> without_overflow(load("numpy-portable"), case, case.expected, {}) is case.expected
+    True
+    """
+    if case.operation != "attention" or required(backend, case.dtype) != "storage":
+        return values
+    arguments = in_plain_words(case.arguments, backend.dialect)
+    rows = overflowing_rows(
+        arguments, case.dtype, capped_bias=backend.dialect.get("SCORE-5") == "after-bias"
+    )  # (*B, Hq, L)
+    if not rows.any():
+        return values
+    found = dict(values)
+    for name, got in outputs.items():
+        if name in values and got.shape == values[name].shape:
+            where = rows if name == "lse" else rows[..., None]
+            found[name] = np.where(where, got.astype(np.float64), values[name])
+    return found

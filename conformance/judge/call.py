@@ -3,6 +3,9 @@
 import warnings
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from dataclasses import replace
+from functools import wraps
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -11,11 +14,33 @@ from numpy.typing import NDArray
 from attnspec import OPERATIONS, Case
 from attnspec.backends import Backend, Broken, Unsupported
 from attnspec.backends.errors import ConversionError
+from attnspec.case import SIZES
 from attnspec.conformance.judge.dtypes import Outputs, is_real
+from attnspec.conformance.judge.expected import forward_results
 from attnspec.conformance.judge.failure import Declined, Failure, Missing, Raised
-from attnspec.conformance.judge.forward import forward_results
 from attnspec.conformance.judge.layout import LAYOUTS, OF_ANY_NUMBERS, needs_strides
-from attnspec.conformance.sizes.sized import CHAPTER as SIZES
+
+
+def without(backend: Backend, *arguments: str) -> Backend:
+    """Hide arguments of attention by removing them from the signature, which lists the capabilities.
+
+    Examples
+    --------
+    >>> from attnspec.backends import load
+    >>> from attnspec.conformance.judge.call import without
+    >>> without(load("numpy-portable"), "return_lse").has("attention", "return_lse")
+    False
+    """
+    function = backend.attention
+
+    @wraps(function)
+    def run(*arrays: Any, **options: Any) -> Any:
+        return function(*arrays, **options)
+
+    whole = signature(function)
+    kept = [parameter for name, parameter in whole.parameters.items() if name not in arguments]
+    run.__signature__ = whole.replace(parameters=kept)  # type: ignore[attr-defined] # read by inspect.signature
+    return replace(backend, attention=run)
 
 
 def call(
@@ -115,7 +140,7 @@ def observe(backend: Backend, case: Case) -> Outputs:
     # The weights of a problem by formula may need too much memory.
     only = case.outputs if case.chapter == SIZES else ()
     outputs = call(backend, case.operation, arguments, case.layout, only)
-    if case.misuse is not None and not case.misuse.allowed:
+    if case.must_raise:
         return outputs  # a call that must raise has no weights
     value = arguments.get("value")
     if case.operation != "attention" or "weights" in outputs or not _is_finite(arguments):

@@ -1,6 +1,6 @@
 """The cause of a failure: the rule that a difference breaks, and what the result resembles."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -10,22 +10,130 @@ from numpy.typing import NDArray
 
 from attnspec import OPERATIONS, Case, find_rule
 from attnspec.backends import Backend
-from attnspec.conformance.judge.budget import budgets_of
+from attnspec.conformance.judge.budget import budgets_of, in_plain_words, without_overflow
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.dtypes import LSES, Outputs, accepted, is_real
-from attnspec.conformance.judge.emptied import rule_of_emptied_rows
 from attnspec.conformance.judge.expected import differ, differences, expected, left_open, of_values
-from attnspec.conformance.judge.overflow import without_overflow
-from attnspec.conformance.judge.variants import can_show
-from attnspec.conformance.relations.shapes import RULES
 from attnspec.conformance.verdict import Difference
 from attnspec.operations.gradients import primal
 from attnspec.reference import attention, attention_vjp
+from attnspec.reference.budget.attention import budgeted_keys
 from attnspec.reference.budget.budget import Budget, budget
 from attnspec.reference.rational.scores import SHOWN
 
+#: A variant changes nothing unless all of these arguments are given.
+_NEEDS: Mapping[str, tuple[str, ...]] = {
+    "SCORE-5": ("softcap", "bias"),
+    "MASK-2": ("bias",),
+    "MASK-3": ("is_causal",),
+    "MASK-8": ("window",),
+}
+#: Variants of one operation.
+_OF_OPERATION: Mapping[str, str] = {
+    "POS-8": "alibi_bias",
+    "POS-15": "rotary",
+    "POS-21": "rotary_frequencies",
+    "POS-22": "rotary_frequencies",
+}
+#: Variants that change only the lse.
+_OF_LSE = ("SOFT-6", "SOFT-7")
+
+
+def can_show(case: Case, values: Mapping[str, Any], off: str) -> Iterator[tuple[str, str]]:
+    """List the variants, with their rules, that may explain the output that differs.
+
+    Examples
+    --------
+    >>> from attnspec import find_case
+    >>> from attnspec.conformance.judge.cause import can_show
+    >>> case = find_case("masking-empty-last")
+    >>> list(can_show(case, case.expected, "output"))
+    [('SCORE-2', 'one'), ('MASK-6', 'nan'), ('MASK-6', 'uniform')]
+    """
+    for rule, variants in SHOWN.items():
+        if _changes(rule, case, values, off):
+            yield from ((rule, variant) for variant in variants)
+
+
+def _changes(rule: str, case: Case, values: Mapping[str, Any], off: str) -> bool:
+    if rule.startswith("GRAD-"):
+        return case.operation == "attention_vjp" and (rule != "GRAD-6" or "d_lse" in case.arguments)
+    if rule == "SCORE-2":
+        return "scale" in OPERATIONS[case.operation].arguments and case.arguments.get("scale") is None
+    if rule in _NEEDS:
+        return all(name in case.arguments for name in _NEEDS[rule])
+    if rule in _OF_OPERATION:
+        return case.operation == _OF_OPERATION[rule]
+    if rule == "PACK-5":
+        return "query_starts" in case.arguments
+    if rule == "HEAD-1":
+        shapes = [case.arguments[name].shape[:-2] for name in ("query", "key") if name in case.arguments]
+        return len(shapes) < 2 or shapes[0] != shapes[1]
+    if OPERATIONS[case.operation].differentiates:
+        return False  # the gradients of the other rules' rows are named by GRAD-10
+    lse, weights = values.get("lse"), values.get("weights")
+    if rule in _OF_LSE:
+        return off == "lse" and (rule == "SOFT-6" or lse is None or bool((lse == -np.inf).any()))
+    return weights is None or bool((weights == 0).all(axis=-1).any())
+
+
+#: The rule about an empty row, by output with an axis of queries.
+_RULES: Mapping[str, str] = MappingProxyType(
+    {"output": "MASK-6", "weights": "MASK-6", "lse": "SOFT-7", "d_query": "GRAD-10"}
+)
+#: The operations that have these rows and no others.
+_OPERATIONS = ("attention", "attention_vjp")
+
+
+def rule_of_emptied_rows(
+    case: Case,
+    dialect: Mapping[str, str],
+    difference: Difference,
+    outputs: Outputs,
+    values: tuple[Mapping[str, Any], Mapping[str, Any]],
+    budgets: Mapping[str, Budget],
+) -> str:
+    """Return the rule about empty rows if a result differs only in empty rows that the dialect changes.
+
+    Such a row has an allowed key without the dialect, or other values. In any other empty row the rules of
+    the case apply: an implementation that gives a key a weight there may break any of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnspec import find_case
+    >>> from attnspec.conformance.judge.cause import rule_of_emptied_rows
+    >>> from attnspec.conformance.verdict import Difference
+    >>> case, dialect = find_case("masking-causal-more-queries"), {"MASK-3": "bottom-right"}
+    >>> values = {"lse": np.array([-np.inf, -np.inf, -np.inf, 1.0, 2.0])}
+    >>> outputs, off = {"lse": np.array([0.0, 0.0, 0.0, 1.0, 2.0])}, Difference("pattern", "lse")
+    >>> rule_of_emptied_rows(case, dialect, off, outputs, (values, case.expected), {"lse": np.zeros(5)})
+    'SOFT-7'
+    """
+    name = difference.output
+    if case.operation not in _OPERATIONS or difference.kind not in ("value", "pattern"):
+        return ""
+    if name not in _RULES or any(name not in of for of in values):
+        return ""
+    inside, outside = (of[name] for of in values)
+    other = (inside != outside) & ~(np.isnan(inside) & np.isnan(outside))
+    other = other if name == "lse" else other.any(axis=-1)
+    changed = _empty(case.arguments, dialect) & (other | ~_empty(case.arguments, {}))
+    where = ~changed if name == "lse" else ~changed[..., None]
+    others = compare(name, outputs[name], inside, budgets[name], *accepted(name, case.dtype), where=where)
+    return "" if isinstance(others, Difference) else _RULES[name]
+
+
+def _empty(arguments: Mapping[str, Any], dialect: Mapping[str, str]) -> NDArray[np.bool_]:
+    """Find the rows without an allowed key in a dialect."""
+    shape = (*arguments["query"].shape[:-1], arguments["key"].shape[-2])  # (*B, Hq, L, S)
+    capped = dialect.get("SCORE-5") == "after-bias" and dialect.get("MASK-2") == "added"
+    plain = in_plain_words(arguments, dialect) | {"capped_infinity": capped}
+    return ~np.asarray(budgeted_keys(shape, plain).any(axis=-1))  # (*B, Hq, L)
+
+
 #: Rules about the lse's dtype. In cases about other rules, an lse of too short a dtype is not judged.
-_OF_LSE = ("NUM-7", "SHAPE-8", "SOFT-6", "SOFT-7", "DROP-3", "CACHE-6", "CACHE-7")
+_OF_LSE_CAUSE = ("NUM-7", "SHAPE-8", "SOFT-6", "SOFT-7", "DROP-3", "CACHE-6", "CACHE-7")
 #: An error larger than this share of the largest number is not due to rounding.
 _FAR = 0.25
 #: A rounding to float32 is 2^29 times as large as one to float64. Smaller errors have other causes.
@@ -34,6 +142,8 @@ _OF_FLOAT32 = 2.0**10
 _SLACK = 8
 
 
+#: The rule that a wrong shape of an output of attention breaks.
+SHAPE_RULES = {output.name: output.rule for output in OPERATIONS["attention"].results}
 #: The rules about dtypes of outputs; that of the others is NUM-1.
 _DTYPES: Mapping[str, str] = MappingProxyType({"lse": "NUM-7", "max": "SOFT-8"})
 
@@ -52,7 +162,7 @@ def looked_at(outputs: Outputs, case: Case) -> Outputs:
     """Leave out an lse of a dtype that is too short, unless the case is about that dtype."""
     found = {name: x for name, x in outputs.items() if not case.outputs or name in case.outputs}
     lse = found.get("lse")
-    if lse is None or str(lse.dtype) in accepted("lse", case.dtype) or set(case.rules) & set(_OF_LSE):
+    if lse is None or str(lse.dtype) in accepted("lse", case.dtype) or set(case.rules) & set(_OF_LSE_CAUSE):
         return found
     return {name: array for name, array in found.items() if name != "lse"}
 
@@ -63,7 +173,7 @@ def cause_of(
     """Determine which rule a difference breaks, and what the outputs resemble."""
     rule = case.rules[0]
     if difference.kind == "shape" and case.operation == "attention" and case.misuse is None:
-        return Cause(RULES[difference.output])
+        return Cause(SHAPE_RULES[difference.output])
     computed = case.misuse is None or case.misuse.allowed
     if difference.kind in ("shape", "dtype") and _differentiates(case) and computed:
         return Cause("GRAD-2")

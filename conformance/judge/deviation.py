@@ -1,7 +1,8 @@
 """Declarations: finds the deviation that covers a failure, and what a run did not show of all of them."""
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,29 @@ def declared_for(
         ):
             return deviation
     return None
+
+
+def declared_deviation(backend: Backend, calls: Iterable[Case], verdict: Verdict) -> Verdict | None:
+    """Turn a failure or an error that a backend declares into a deviation. Return None if it does not."""
+    output = verdict.difference.output if verdict.difference else ""
+    for case in calls:
+        deviation = declared_for(backend, verdict.rule, case, output)
+        if deviation is not None:
+            return as_deviation(verdict, verdict.rule, [deviation])
+    return None
+
+
+def as_deviation(verdict: Verdict, rule: str, deviations: Sequence[Deviation]) -> Verdict:
+    """Turn a verdict into one on declared deviations, under a rule that they are about."""
+    return replace(
+        verdict,
+        status="deviation",
+        rules=tuple(dict.fromkeys((*verdict.rules, rule))),
+        rule=rule,
+        reason=deviations[0].reason,
+        declared=tuple(dict.fromkeys(deviation.id for deviation in deviations)),
+        code="deviation",
+    )
 
 
 def largest_error(got: NDArray[Any], expected: NDArray[Any], allowed: Budget) -> float:

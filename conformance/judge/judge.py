@@ -1,9 +1,9 @@
-"""The judge: runs one case or relation on one backend, and compares the result with the expected one."""
+"""The judge: calls one backend as an item asks, and turns what happens into a verdict."""
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -11,24 +11,17 @@ from attnspec import Case, find_rule
 from attnspec.backends import DTYPES, Backend, Broken, Unsupported
 from attnspec.backends.backend import in_one_dtype
 from attnspec.backends.constraints import fits
-from attnspec.conformance.judge.budget import budgets_of, required
+from attnspec.conformance.judge.budget import budgets_of, required, without_overflow
 from attnspec.conformance.judge.call import observe
-from attnspec.conformance.judge.cause import Cause, cause_of, looked_at
-from attnspec.conformance.judge.deviation import declared_for, largest_error
+from attnspec.conformance.judge.cause import cause_of, looked_at
+from attnspec.conformance.judge.comparison import misprint
+from attnspec.conformance.judge.deviation import as_deviation, declared_deviation, declared_for, largest_error
 from attnspec.conformance.judge.dtypes import LSES, Outputs, is_real, own_dtypes
 from attnspec.conformance.judge.expected import declared, differ, differences
 from attnspec.conformance.judge.failure import Failure, Missing, Raised, code_of, lacking_of
-from attnspec.conformance.judge.figure import misprint
-from attnspec.conformance.judge.lacking import gradient_lacking
-from attnspec.conformance.judge.output_rules import OUTPUT_OF, of_outputs
-from attnspec.conformance.judge.overflow import without_overflow
-from attnspec.conformance.judge.refusal import refused
+from attnspec.conformance.judge.refusal import Lacking, gradient_lacking, refused
 from attnspec.conformance.judge.traits import numbers, traits
-from attnspec.conformance.relations.relation import Relation
-from attnspec.conformance.relations.shapes import misshapen
-from attnspec.conformance.sizes.judge import judge_sized
-from attnspec.conformance.sizes.sized import Sized
-from attnspec.conformance.verdict import CLASSES, Code, Difference, Verdict
+from attnspec.conformance.verdict import CLASSES, OUTPUT_OF, Difference, Verdict
 from attnspec.dtypes import SHORT
 from attnspec.operations.gradients import primal
 from attnspec.reference.budget.arithmetic import PROFILES
@@ -44,8 +37,65 @@ CLAIMED = "the implementation claims this rule"
 _DEFAULTS = {"SCORE-2": "scale"}
 
 
-def judge(backend: Backend, item: Case | Relation | Sized) -> Verdict:
-    """Judge one case or relation on one backend.
+class Item(Protocol):
+    """What has a verdict: a case, a relation between calls, or a call by formula."""
+
+    @property
+    def id(self) -> str:
+        """Its permanent id."""
+
+    @property
+    def name(self) -> str:
+        """Its id and its dtype."""
+
+    @property
+    def group(self) -> str:
+        """Its group; empty for a golden vector."""
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The rules that it tests, the main one first."""
+
+    @property
+    def dtype(self) -> str:
+        """The dtype in which it is judged."""
+
+    @property
+    def operation(self) -> str:
+        """The operation of its first call."""
+
+    @property
+    def calls(self) -> tuple[Case, ...]:
+        """Its calls."""
+
+
+class Procedure(Protocol):
+    """How an item is judged."""
+
+    @property
+    def traits(self) -> tuple[str, ...]:
+        """Its options, and other properties that a bug may depend on."""
+
+    @property
+    def numbers(self) -> int:
+        """The number of numbers in its arrays."""
+
+    def require(self, backend: Backend) -> None:
+        """Raise `Missing` if the backend does not offer the calls."""
+
+    def applicable_rules(self, backend: Backend) -> tuple[str, ...]:
+        """Return the rules that it tests on a backend."""
+
+    def judge(self, backend: Backend, verdict: Verdict) -> Verdict:
+        """Make the calls, and complete the verdict, which is a pass so far."""
+
+
+class Judgeable(Item, Procedure, Protocol):
+    """An item that knows how it is judged: a relation, or a call by formula."""
+
+
+def judge(backend: Backend, item: Case | Judgeable) -> Verdict:
+    """Judge one item on one backend. Here is the only place that turns exceptions into verdicts.
 
     Examples
     --------
@@ -56,63 +106,34 @@ def judge(backend: Backend, item: Case | Relation | Sized) -> Verdict:
     'pass'
     """
     backend = in_one_dtype(backend, item.dtype)
-    if isinstance(item, Sized):
-        return judge_sized(backend, item)
-    verdict = _judged(backend, item)
-    seen = verdict.difference is not None and verdict.difference.output == "weights"
-    return replace(verdict, probed=seen and not backend.has("attention", "return_weights"))
-
-
-def _judged(backend: Backend, item: Case | Relation) -> Verdict:
-    verdict = _of_nothing(backend, item)
-    verdict = replace(verdict, traits=traits(item), numbers=numbers(item))
+    procedure = procedure_of(item)
+    verdict = replace(passing(backend, item), traits=procedure.traits, numbers=procedure.numbers)
     try:
-        _require(backend, item)
-        verdict = replace(verdict, rules=asked(backend, item))
-        if isinstance(item, Relation):
-            return _judge_relation(backend, item, verdict)
-        # A rule about an output that is not returned cannot be the broken one.
-        item = replace(item, rules=verdict.rules)
-        if item.misuse is not None and not _has_variant(backend, item):
-            computed = refused(backend, item)
-            if computed is None:
-                return verdict
-            return _judge_values(backend, item, verdict, computed)
-        return _judge_values(backend, item, verdict, observe(backend, item))
-    except Unsupported as unsupported:
-        lacking = gradient_lacking(backend, item, unsupported)
-        declined = not lacking and not isinstance(unsupported, Missing)
-        return replace(
-            verdict,
-            status="unsupported",
-            reason=lacking.reason if lacking else str(unsupported),
-            declined=declined,
-            lacks=lacking_of(unsupported),
-            code=lacking.code if lacking else code_of(unsupported),
-        )
+        procedure.require(backend)
+        verdict = replace(verdict, rules=procedure.applicable_rules(backend))
+        verdict = procedure.judge(backend, verdict)
+    except (Unsupported, Raised) as error:
+        lacking = None if isinstance(error, Missing) else gradient_lacking(backend, item.calls, error)
+        if isinstance(error, Raised) and lacking is None:
+            wrong = replace(verdict, status="error", rule=item.rules[0], raised=error.data, code="raised")
+            verdict = settle(backend, item, wrong)
+        else:
+            verdict = _unsupported(verdict, error, lacking)
     except Broken as broken:  # whatever the level of the rule
-        return replace(verdict, status="error", rule=item.rules[0], reason=str(broken), code="broken")
-    except Raised as raised:
-        if lacking := gradient_lacking(backend, item, raised):
-            return replace(verdict, status="unsupported", reason=lacking.reason, code=lacking.code)
-        return _weighed(
-            backend,
-            item,
-            replace(verdict, status="error", rule=item.rules[0], raised=raised.data, code="raised"),
-        )
+        verdict = replace(verdict, status="error", rule=item.rules[0], reason=str(broken), code="broken")
     except Failure as failure:
-        found = replace(
-            verdict,
-            status="fail",
-            rule=failure.rule,
-            reason=failure.reason,
-            difference=failure.difference,
-            code=failure.code,
-        )
-        return _weighed(backend, item, found)
+        wrong = replace(verdict, status="fail", rule=failure.rule, reason=failure.reason, code=failure.code)
+        verdict = settle(backend, item, replace(wrong, difference=failure.difference))
+    observed = verdict.difference is not None and verdict.difference.output == "weights"
+    return replace(verdict, probed=observed and not backend.has("attention", "return_weights"))
 
 
-def _of_nothing(backend: Backend, item: Case | Relation) -> Verdict:
+def procedure_of(item: Case | Judgeable) -> Procedure:
+    """Return how an item is judged."""
+    return _OfCase(item) if isinstance(item, Case) else item
+
+
+def passing(backend: Backend, item: Item) -> Verdict:
     """Make the verdict on an item of which nothing is known to be wrong."""
     return Verdict(backend.name, item.name, item.group, item.rules, "pass", item.dtype, item.operation)
 
@@ -120,49 +141,44 @@ def _of_nothing(backend: Backend, item: Case | Relation) -> Verdict:
 def judge_outputs(backend: Backend, case: Case, outputs: Outputs) -> Verdict:
     """Judge the outputs that a call gave."""
     backend = in_one_dtype(backend, case.dtype)
-    return _judge_values(backend, case, _of_nothing(backend, case), outputs)
+    return _judge_values(backend, case, passing(backend, case), outputs)
 
 
-def asked(backend: Backend, item: Case | Relation) -> tuple[str, ...]:
-    """Return the rules of a case that are tested on a backend."""
-    if isinstance(item, Relation):
-        returns = [name for name in OUTPUT_OF.values() if backend.has("attention", f"return_{name}")]
-        return of_outputs(item.rules, returns)
-    rules = tuple(rule for rule in item.rules if _is_asked(rule, backend, item))
-    if not rules:
-        hidden = dict.fromkeys(OUTPUT_OF[rule] for rule in item.rules if rule in OUTPUT_OF)
-        raise Missing(_why_none(backend, item), *(f"output {name}" for name in hidden))
-    return rules
+def _unsupported(verdict: Verdict, error: Unsupported | Raised, lacking: Lacking | None) -> Verdict:
+    verdict = replace(verdict, status="unsupported")
+    if lacking is not None:
+        return replace(verdict, reason=lacking.reason, code=lacking.code)
+    assert isinstance(error, Unsupported)  # noqa: S101 - for the type checker: the caller has seen
+    return replace(
+        verdict,
+        reason=str(error),
+        declined=not isinstance(error, Missing),
+        lacks=lacking_of(error),
+        code=code_of(error),
+    )
 
 
-def _is_asked(rule: str, backend: Backend, case: Case) -> bool:
-    if rule in ("NUM-5", "NUM-6"):
-        return case.dtype in SHORT
-    if _without_default(rule, backend, case):
-        return False
-    output = OUTPUT_OF.get(rule)
-    return output is None or case.misuse is not None or backend.has(case.operation, f"return_{output}")
+def settle(backend: Backend, item: Item, verdict: Verdict) -> Verdict:
+    """Turn a failure or an error that the backend declares into a deviation; otherwise apply the level."""
+    return declared_deviation(backend, item.calls, verdict) or _by_level(backend, verdict)
 
 
-def _without_default(rule: str, backend: Backend, case: Case) -> str:
-    """Return the option whose default a rule defines, if the backend has no default for it."""
-    option = _DEFAULTS.get(rule, "")
-    return option if primal(case.operation) == "attention" and option in backend.given else ""
+def _by_level(backend: Backend, verdict: Verdict) -> Verdict:
+    """Set the status of a failure by the level of its rule. Only a broken MUST or claim is a failure."""
+    level = find_rule(verdict.rule).level
+    if level == "MUST":
+        return verdict
+    if verdict.rule in backend.claims:
+        return replace(verdict, reason="; ".join(filter(None, (verdict.reason, CLAIMED))))
+    return replace(verdict, status="should not met" if level == "SHOULD" else "unsupported")
 
 
-def _why_none(backend: Backend, case: Case) -> str:
-    options = [option for rule in case.rules if (option := _without_default(rule, backend, case))]
-    if options:
-        return f"{backend.name} is always given {', '.join(options)}, and shows no default"
-    return f"{backend.name} does not return what {', '.join(case.rules)} is about"
-
-
-def _require(backend: Backend, item: Case | Relation) -> None:
-    """Raise `Missing` if the backend does not offer the case."""
+def require_calls(backend: Backend, item: Item) -> None:
+    """Raise `Missing` if the backend does not offer the calls of a case or a relation."""
     if backend.cases and item.name not in backend.cases:
         raise Missing(f"{backend.name} has no answers to {item.id}")
     needed = {item.dtype} & set(DTYPES)
-    for case in item.calls if isinstance(item, Relation) else (item,):
+    for case in item.calls:
         if backend.function("attention") is None and backend.function(case.operation) is None:
             raise Missing(f"{backend.name} has no {case.operation}", f"operation {case.operation}")
         misfit = fits(backend.constraints, case.arguments) if primal(case.operation) == "attention" else ""
@@ -177,9 +193,63 @@ def _require(backend: Backend, item: Case | Relation) -> None:
         raise Missing(f"{backend.name} has no {', '.join(missing)}", *(f"dtype {one}" for one in missing))
 
 
-def _has_variant(backend: Backend, case: Case) -> bool:
-    """Whether a backend declares a variant that computes a misuse, and the case has the values."""
-    return any(backend.dialect.get(other.rule) == other.variant for other in case.alternatives)
+@dataclass(frozen=True)
+class _OfCase:
+    """How a case is judged."""
+
+    case: Case
+
+    @property
+    def traits(self) -> tuple[str, ...]:
+        return traits(self.case)
+
+    @property
+    def numbers(self) -> int:
+        return numbers(self.case.calls)
+
+    def require(self, backend: Backend) -> None:
+        require_calls(backend, self.case)
+
+    def applicable_rules(self, backend: Backend) -> tuple[str, ...]:
+        return applicable_rules(backend, self.case)
+
+    def judge(self, backend: Backend, verdict: Verdict) -> Verdict:
+        # A rule about an output that is not returned cannot be the broken one.
+        case = replace(self.case, rules=verdict.rules)
+        declares = any(backend.dialect.get(other.rule) == other.variant for other in case.alternatives)
+        outputs = observe(backend, case) if case.misuse is None or declares else refused(backend, case)
+        return verdict if outputs is None else _judge_values(backend, case, verdict, outputs)
+
+
+def applicable_rules(backend: Backend, case: Case) -> tuple[str, ...]:
+    """Return the rules of a case that are tested on a backend."""
+    rules = tuple(rule for rule in case.rules if _is_tested(rule, backend, case))
+    if not rules:
+        hidden = dict.fromkeys(OUTPUT_OF[rule] for rule in case.rules if rule in OUTPUT_OF)
+        raise Missing(_why_untested(backend, case), *(f"output {name}" for name in hidden))
+    return rules
+
+
+def _is_tested(rule: str, backend: Backend, case: Case) -> bool:
+    if rule in ("NUM-5", "NUM-6"):
+        return case.dtype in SHORT
+    if _without_default(rule, backend, case):
+        return False
+    output = OUTPUT_OF.get(rule)
+    return output is None or case.misuse is not None or backend.has(case.operation, f"return_{output}")
+
+
+def _without_default(rule: str, backend: Backend, case: Case) -> str:
+    """Return the option whose default a rule defines, if the backend has no default for it."""
+    option = _DEFAULTS.get(rule, "")
+    return option if primal(case.operation) == "attention" and option in backend.given else ""
+
+
+def _why_untested(backend: Backend, case: Case) -> str:
+    options = [option for rule in case.rules if (option := _without_default(rule, backend, case))]
+    if options:
+        return f"{backend.name} is always given {', '.join(options)}, and shows no default"
+    return f"{backend.name} does not return what {', '.join(case.rules)} is about"
 
 
 def _judge_values(backend: Backend, case: Case, verdict: Verdict, observed: Outputs) -> Verdict:
@@ -191,7 +261,7 @@ def _judge_values(backend: Backend, case: Case, verdict: Verdict, observed: Outp
     if not set(values) & set(outputs):
         lacks = [f"output {name}" for name in values]
         raise Missing(f"{backend.name} does not return {', '.join(values)}", *lacks)
-    worst, shown, found = 0.0, outputs, []
+    worst, conforming, deviations = 0.0, outputs, []
     for compared in differences(outputs, values, budgets, case.dtype, own_dtypes(case)):
         if not isinstance(compared, Difference):
             worst = max(worst, compared)
@@ -203,37 +273,25 @@ def _judge_values(backend: Backend, case: Case, verdict: Verdict, observed: Outp
             error = largest_error(outputs[name], values[name], budgets[name])
         deviation = declared_for(backend, cause.rule, case, compared.output, error)
         if deviation is None:
-            return _failed(backend, verdict, cause, compared)
-        found.append(deviation)
-        shown = {name: array for name, array in shown.items() if name != compared.output}
+            wrong = replace(verdict, status="fail", difference=compared, code="differs", **vars(cause))
+            return _by_level(backend, wrong)
+        deviations.append(deviation)
+        conforming = {name: array for name, array in conforming.items() if name != compared.output}
     for figure in () if deviates else case.figures:
-        if figure.of in shown and (problem := misprint(figure, outputs, budgets)):
+        if figure.of in conforming and (problem := misprint(figure, outputs, budgets)):
             raise Failure(case.rules[0], problem, code="misprint")
-    accuracy = _tightest(backend, case, shown, values)
+    accuracy = _tightest_class(backend, case, conforming, values)
     verdict = replace(verdict, share=worst, accuracy=accuracy)
-    deviates = deviates or _of_precision(backend, case, shown, values)
-    if found:
-        rule = found[0].rules[0]
-        rules = tuple(dict.fromkeys((*verdict.rules, rule)))
-        ids = tuple(dict.fromkeys(one.id for one in found))
-        return replace(
-            verdict,
-            status="deviation",
-            rules=rules,
-            rule=rule,
-            reason=found[0].reason,
-            declared=ids,
-            code="deviation",
-        )
+    deviates = deviates or _declared_precision(backend, case, conforming, values)
+    if deviations:
+        return as_deviation(verdict, deviations[0].rules[0], deviations)
     if deviates:
-        rules = tuple(dict.fromkeys((*verdict.rules, deviates)))
-        variant = backend.dialect[deviates]
         return replace(
             verdict,
             status="deviation",
-            rules=rules,
+            rules=tuple(dict.fromkeys((*verdict.rules, deviates))),
             rule=deviates,
-            variant=variant,
+            variant=backend.dialect[deviates],
             declared=shown_rules[1:],
             code="variant",
         )
@@ -244,7 +302,7 @@ def _expected(
     backend: Backend, case: Case, budgets: Mapping[str, Budget], outputs: Outputs
 ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
     """Return the expected values, and the rules whose declared variants change them."""
-    if case.misuse is not None and not case.misuse.allowed:
+    if case.must_raise:
         (other,) = case.alternatives
         return other.expected, (other.rule,)
     exact, rules = declared(backend, case, budgets, outputs)
@@ -253,76 +311,7 @@ def _expected(
     return values, (*rules, "NUM-5") if overflow else rules
 
 
-def _failed(backend: Backend, verdict: Verdict, cause: Cause, difference: Difference) -> Verdict:
-    found = replace(
-        verdict,
-        status="fail",
-        rule=cause.rule,
-        difference=difference,
-        variant=cause.variant,
-        ignored=cause.ignored,
-        precision=cause.precision,
-        code="differs",
-    )
-    return _by_level(backend, found)
-
-
-def _judge_relation(backend: Backend, relation: Relation, verdict: Verdict) -> Verdict:
-    try:
-        found = relation.holds(backend)
-    except (ValueError, IndexError):  # the relation cannot combine results whose shapes differ
-        if (wrong := misshapen(backend, relation.calls)) is None:
-            raise
-        raise wrong from None
-    if found is None:
-        return verdict
-    if isinstance(found, Verdict):  # one of the cases of a sequence
-        return replace(
-            found,
-            case=verdict.case,
-            group=verdict.group,
-            traits=verdict.traits,
-            numbers=verdict.numbers,
-            rules=tuple(dict.fromkeys((*verdict.rules, *found.rules))),
-        )
-    reason, difference = ("", found) if isinstance(found, Difference) else (found, None)
-    code: Code = "differs" if difference else "relation"
-    failed = replace(
-        verdict, status="fail", rule=relation.rules[0], reason=reason, difference=difference, code=code
-    )
-    return _weighed(backend, relation, failed)
-
-
-def _weighed(backend: Backend, item: Case | Relation, verdict: Verdict) -> Verdict:
-    """Turn a failure or an error that the backend declares into a deviation."""
-    cases = item.calls if isinstance(item, Relation) else (item,)
-    output = verdict.difference.output if verdict.difference else ""
-    for case in cases:
-        deviation = declared_for(backend, verdict.rule, case, output)
-        if deviation is not None:
-            rules = tuple(dict.fromkeys((*verdict.rules, verdict.rule)))
-            return replace(
-                verdict,
-                status="deviation",
-                rules=rules,
-                reason=deviation.reason,
-                declared=(deviation.id,),
-                code="deviation",
-            )
-    return _by_level(backend, verdict)
-
-
-def _by_level(backend: Backend, verdict: Verdict) -> Verdict:
-    """Set the status of a failure by the level of its rule. Only a broken MUST or claim is a failure."""
-    level = find_rule(verdict.rule).level
-    if level == "MUST":
-        return verdict
-    if verdict.rule in backend.claims:
-        return replace(verdict, reason="; ".join(filter(None, (verdict.reason, CLAIMED))))
-    return replace(verdict, status="should not met" if level == "SHOULD" else "unsupported")
-
-
-def _tightest(backend: Backend, case: Case, outputs: Outputs, values: Mapping[str, Any]) -> str:
+def _tightest_class(backend: Backend, case: Case, outputs: Outputs, values: Mapping[str, Any]) -> str:
     """Find the tightest class that the outputs meet, given that they meet the required one.
 
     If the dtype has only one class and the outputs need a profile, return the name of the profile.
@@ -337,7 +326,7 @@ def _tightest(backend: Backend, case: Case, outputs: Outputs, values: Mapping[st
     return last
 
 
-def _of_precision(backend: Backend, case: Case, outputs: Outputs, values: Mapping[str, Any]) -> str:
+def _declared_precision(backend: Backend, case: Case, outputs: Outputs, values: Mapping[str, Any]) -> str:
     """Return the rule about precision whose declared variant a case shows, or an empty string."""
     for rule, variant in _PRECISIONS.items():
         applies = case.dtype == "float64" if rule == "NUM-2" else case.dtype in SHORT
@@ -352,4 +341,6 @@ def _of_precision(backend: Backend, case: Case, outputs: Outputs, values: Mappin
 
 def _within(outputs: Outputs, values: Mapping[str, Any], budgets: Mapping[str, Budget], dtype: str) -> bool:
     shown = {name: np.asarray(array) for name, array in outputs.items() if name in budgets}
-    return not any(isinstance(one, Difference) for one in differences(shown, values, budgets, dtype))
+    return not any(
+        isinstance(compared, Difference) for compared in differences(shown, values, budgets, dtype)
+    )

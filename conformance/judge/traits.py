@@ -1,6 +1,6 @@
 """The traits of a call: its options, and other properties that a bug may depend on."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from inspect import signature
 from typing import Any
 
@@ -8,7 +8,6 @@ import numpy as np
 
 from attnspec import OPERATIONS, Case, SpecError
 from attnspec.conformance.judge.dtypes import is_real
-from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.traits import (
     EMPTY,
     GRADIENT,
@@ -50,11 +49,8 @@ _MASKING = tuple(
 )
 
 
-def traits(item: Case | Relation) -> tuple[str, ...]:
-    """Return the traits of a call. A relation has the traits of all of its calls.
-
-    The calls of a relation between bits have large arrays with alike numbers, so that only the options
-    of the later calls are looked at.
+def traits(case: Case) -> tuple[str, ...]:
+    """Return the traits of a call.
 
     Examples
     --------
@@ -63,24 +59,31 @@ def traits(item: Case | Relation) -> tuple[str, ...]:
     >>> traits(find_case("masking-empty-last"))
     ('empty row', 'mask', 'no scale')
     """
-    if isinstance(item, Relation):
-        later = item.calls[1:] if item.bits else ()
-        found = {RELATED, *(name for case in later for name in _options_of(case))}
-        first = item.calls[: len(item.calls) - len(later)]
-        return tuple(sorted(found.union(*map(_of_call, first))))
-    return tuple(sorted(_of_call(item)))
+    return tuple(sorted(traits_of_call(case)))
 
 
-def numbers(item: Case | Relation) -> int:
-    """Count the numbers in the arrays of its calls. A failure with fewer numbers is easier to debug."""
-    calls = item.calls if isinstance(item, Relation) else (item,)
+def traits_of_relation(calls: tuple[Case, ...], *, bits: bool) -> tuple[str, ...]:
+    """Return the traits of all calls of a relation.
+
+    The calls of a relation between bits have large arrays with alike numbers, so that only the options
+    of the later calls are looked at.
+    """
+    later = calls[1:] if bits else ()
+    found = {RELATED, *(name for case in later for name in options(case))}
+    first = calls[: len(calls) - len(later)]
+    return tuple(sorted(found.union(*map(traits_of_call, first))))
+
+
+def numbers(calls: Iterable[Case]) -> int:
+    """Count the numbers in the arrays of calls. A failure with fewer numbers is easier to debug."""
     return sum(np.asarray(thing).size for case in calls for thing in case.arguments.values())
 
 
-def _of_call(case: Case) -> set[str]:
+def traits_of_call(case: Case) -> set[str]:
+    """Return the traits of a call, without an order."""
     operation = OPERATIONS[case.operation]
-    found = _options_of(case)
-    if case.misuse is not None and not case.misuse.allowed:
+    found = options(case)
+    if case.must_raise:
         return found | {REFUSED}
     if any(is_real(x) and not _is_plain(name, x) for name, x in case.arguments.items()):
         found.add(SPECIAL)
@@ -90,7 +93,8 @@ def _of_call(case: Case) -> set[str]:
     return found | _of_attention(case.arguments) if primal(case.operation) == "attention" else found
 
 
-def _options_of(case: Case) -> set[str]:
+def options(case: Case) -> set[str]:
+    """Return the names of the options of a call."""
     return {name for name in case.arguments if name not in OPERATIONS[case.operation].arrays}
 
 

@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 
 from attnspec import Case
 from attnspec.backends import Backend
-from attnspec.conformance.judge.call import call
+from attnspec.conformance.judge.call import call, without
 from attnspec.conformance.judge.comparison import same_bits
 from attnspec.conformance.judge.dtypes import Outputs
 from attnspec.conformance.judge.failure import Missing
-from attnspec.conformance.judge.hidden import without
 from attnspec.conformance.relations.relation import Found
 
 #: Batch entries, heads and queries.

@@ -10,11 +10,10 @@ from typing import Any
 
 from attnspec import Case
 from attnspec.backends import Backend, Unsupported
-from attnspec.conformance.judge.call import call
+from attnspec.conformance.judge.call import call, without
 from attnspec.conformance.judge.comparison import same_bits
 from attnspec.conformance.judge.dtypes import Outputs
 from attnspec.conformance.judge.failure import Failure, Missing, Raised
-from attnspec.conformance.judge.hidden import without
 from attnspec.conformance.relations.bits import keeping, switching_often
 from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.verdict import Verdict

@@ -67,7 +67,7 @@ def _of_a_row(difference: Difference, backend: str, case: str) -> tuple[list[str
     """Compute one row of the exact values, because all of them would take too long."""
     imports = [
         "from attnspec.conformance import find, observe",
-        "from attnspec.conformance.sizes.rows import exact_row",
+        "from attnspec.conformance.sizes.chosen import exact_row",
     ]
     row = difference.element if difference.output == "lse" else difference.element[:-1]
     rest = difference.element[len(row) :]

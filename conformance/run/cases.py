@@ -36,9 +36,7 @@ class Cases:
         require(selection, {*self.files, *(name for case in made for name in (case.id, case.name))})
         made = [case for case in made if matches(case, selection.match)]
         self._planned = {case.name: case for case in made}
-        return tuple(
-            Outline(case.name, case.group, case.rules, case.dtype, must_raise(case)) for case in made
-        )
+        return tuple(Outline(case.name, case.group, case.rules, case.dtype, case.refusal) for case in made)
 
     def _made(self, selection: Selection, constraints: Constraints) -> Iterator[Item]:
         # A copy with a changed number is made of a case without it.
@@ -64,11 +62,6 @@ class Cases:
             made = _of_group(name.partition("-")[0], group, self.seed, suffix)
         known = made or _golden(name.rpartition("-")[0])
         return known.get(name) or _of_files(self.files)[name]
-
-
-def must_raise(case: Item | Sized) -> bool:
-    """Whether a call must be refused, or may be."""
-    return isinstance(case, Case) and case.misuse is not None
 
 
 def _sized(selection: Selection) -> Iterator[Sized]:

@@ -28,7 +28,7 @@ from attnspec.conformance.judge.deviation import not_shown
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.outside import cut
 from attnspec.conformance.results import Subject
-from attnspec.conformance.run.cases import Cases, must_raise
+from attnspec.conformance.run.cases import Cases
 from attnspec.conformance.run.copies import can_be_copied, serve_in_copies, threads, write_all
 from attnspec.conformance.run.events import Loaded
 from attnspec.conformance.run.offer import offer_of
@@ -197,7 +197,7 @@ def judged(
     again = verdict.bad and put(backend, item).status != verdict.status
     seconds = round(time.perf_counter() - started, 4)
     reason = cut(verdict.reason)  # it may quote a long message
-    return replace(verdict, seconds=seconds, repeatable=not again, refusal=must_raise(item), reason=reason)
+    return replace(verdict, seconds=seconds, repeatable=not again, refusal=item.refusal, reason=reason)
 
 
 def _requests(requests: BinaryIO) -> Iterator[bytes]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from attnspec.conformance.judge.dtypes import LSES, is_real
-from attnspec.conformance.judge.traits import numbers, traits
+from attnspec.conformance.judge.judge import procedure_of
 from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.run.plan import CallOutline, Outline
 from attnspec.conformance.suite import items
@@ -56,7 +56,7 @@ def encode() -> str:
 
 def outline_of(item: Item) -> Outline:
     """Make the outline of a case. Whether it is in the quick part, only all cases of its group tell."""
-    calls = item.calls if isinstance(item, Relation) else (item,)
+    procedure = procedure_of(item)
     misuse = None if isinstance(item, Relation) else item.misuse
     return Outline(
         item.name,
@@ -64,13 +64,13 @@ def outline_of(item: Item) -> Outline:
         item.rules,
         item.dtype,
         misuse is not None,
-        tuple(CallOutline(call.operation, tuple(call.arguments)) for call in calls),
+        tuple(CallOutline(call.operation, tuple(call.arguments)) for call in item.calls),
         isinstance(item, Relation),
         _dtypes(item),
         misuse.argument if misuse else "",
         not isinstance(item, Relation) and bool(item.alternatives),
-        traits(item),
-        numbers(item),
+        procedure.traits,
+        procedure.numbers,
     )
 
 
@@ -86,8 +86,9 @@ def _later(names: list[str], place: Mapping[str, int]) -> set[str]:
 
 def _dtypes(item: Item) -> tuple[str, ...]:
     """Return the dtypes that a backend needs: for a golden vector, that of its first array."""
-    calls = item.calls if isinstance(item, Relation) else (item,)
-    arrays = [pair for call in calls if call.group for pair in call.arguments.items() if is_real(pair[1])]
+    arrays = [
+        pair for call in item.calls if call.group for pair in call.arguments.items() if is_real(pair[1])
+    ]
     # An lse has a dtype that any backend takes, unless its half precision is the fault of the call.
     own = {str(x.dtype) for name, x in arrays if name not in LSES or str(x.dtype) in SHORT}
     return tuple(sorted(own | ({item.dtype} & {*DTYPES})))

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from attnspec import OPERATIONS
-from attnspec.conformance.judge.output_rules import OUTPUT_OF
 from attnspec.conformance.outside import cut
 from attnspec.conformance.run.plan import Outline
-from attnspec.conformance.verdict import Verdict
+from attnspec.conformance.verdict import OUTPUT_OF, Verdict
 from attnspec.dtypes import SHORT
 from attnspec.operations.gradients import primal
 

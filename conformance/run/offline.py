@@ -29,7 +29,6 @@ from attnspec.conformance.judge.call import call, observe
 from attnspec.conformance.judge.dtypes import in_dtype
 from attnspec.conformance.judge.failure import Failure, Raised
 from attnspec.conformance.judge.refusal import FITTING
-from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.suite.group import Item
 from attnspec.sizes import output_shapes
 
@@ -78,7 +77,7 @@ def export_calls(
     for item in found:
         if item.dtype in DTYPES and item.dtype not in dtypes:
             continue
-        if not _is_shown(item):
+        if item.live:
             left_out += 1
             continue
         asked.append(item.name)
@@ -111,18 +110,13 @@ def dump_case(item: Item, folder: Path, backend: Backend | None = None) -> int:
         hello = Handshake("", "", backend.dtypes, offered)
     recorder = _Recorder(folder)
     asked = _backend(recorder, hello, hello.dtypes, ())
-    for case in item.calls if isinstance(item, Relation) else (item,):
+    for case in item.calls:
         with suppress(Unsupported, Raised, Failure):
             call(asked, case.operation, case.arguments)
     folder.mkdir(parents=True, exist_ok=True)
     text = "".join(f"{line}\n" for line in (HELLO, *recorder.lines, STOP))
     (folder / CALLS).write_text(text, encoding="ascii", newline="\n")
     return len(recorder.lines)
-
-
-def _is_shown(item: Item) -> bool:
-    """Whether files can show a case: they have no strides and no live results."""
-    return not item.live if isinstance(item, Relation) else not item.layout
 
 
 class _Recorder:
@@ -138,8 +132,7 @@ class _Recorder:
     def ask(self, backend: Backend, item: Item) -> None:
         """Make the calls of a case or a relation."""
         self._for = item.name
-        cases = item.calls if isinstance(item, Relation) else (item,)
-        for case in cases:
+        for case in item.calls:
             computed = case.misuse is None or case.misuse.allowed
             with suppress(Unsupported, Raised, Failure):
                 observe(backend, case) if computed else call(backend, case.operation, case.arguments)

@@ -14,13 +14,12 @@ from typing import Self
 from attnspec import SpecError
 from attnspec.backends.errors import BackendError
 from attnspec.conformance.attribution.finding import Diagnosis
-from attnspec.conformance.judge.output_rules import of_outputs
 from attnspec.conformance.run.events import Abandoned, Loaded
 from attnspec.conformance.run.plan import Outline, is_indexed, plan_of
 from attnspec.conformance.run.selection import Selection
 from attnspec.conformance.run.worker import Ended, InternalError, Worker
 from attnspec.conformance.traits import ARBITRARY, REFUSED, RELATED
-from attnspec.conformance.verdict import Verdict
+from attnspec.conformance.verdict import Verdict, rules_with_outputs
 
 #: Number of cases requested ahead, so that a process does not wait for the next request.
 _AHEAD = 4
@@ -262,7 +261,7 @@ def verdict_of_end(backend: str, case: Outline, end: Ended, returns: tuple[str, 
         backend,
         case.name,
         case.group,
-        of_outputs(case.rules, returns),
+        rules_with_outputs(case.rules, returns),
         "error",
         case.dtype,
         rule=case.rules[0],

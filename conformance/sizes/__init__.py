@@ -4,16 +4,20 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import count
 
-from attnspec.conformance.sizes.addresses import addresses
-from attnspec.conformance.sizes.backward import backward, backward_of_some
-from attnspec.conformance.sizes.covering import covering
-from attnspec.conformance.sizes.decode import decode
-from attnspec.conformance.sizes.heads import heads
-from attnspec.conformance.sizes.long import long
-from attnspec.conformance.sizes.problem import Asked
-from attnspec.conformance.sizes.sampled import sampled
-from attnspec.conformance.sizes.sized import CHAPTER, Sized
-from attnspec.conformance.sizes.views import views
+from attnspec.case import SIZES
+from attnspec.conformance.sizes.groups import (
+    Problem,
+    addresses,
+    backward,
+    backward_of_some,
+    covering,
+    decode,
+    heads,
+    long,
+    sampled,
+    views,
+)
+from attnspec.conformance.sizes.sized import Sized
 from attnspec.conformance.suite.options import OPTIONS
 from attnspec.conformance.traits import SIZED_GROUPS
 from attnspec.operations.gradients import primal
@@ -56,13 +60,13 @@ def sized() -> tuple[Sized, ...]:
     return tuple(sorted(found, key=lambda item: item.work))
 
 
-def _of_group(group: str, asked: Iterator[Asked]) -> Iterator[Sized]:
+def _of_group(group: str, asked: Iterator[Problem]) -> Iterator[Sized]:
     numbers = count(1)
     for one in asked:
         title = " ".join((_GROUPS[group].__doc__ or "").split())
         name = f"{SIZED_GROUPS}{group}"
         yield Sized(
-            f"{CHAPTER}-{group}-{one.name or next(numbers)}",
+            f"{SIZES}-{group}-{one.name or next(numbers)}",
             title,
             _rules(one),
             name,
@@ -73,7 +77,7 @@ def _of_group(group: str, asked: Iterator[Asked]) -> Iterator[Sized]:
         )
 
 
-def _rules(one: Asked) -> tuple[str, ...]:
+def _rules(one: Problem) -> tuple[str, ...]:
     """Return the rules of the options, with MASK-4 first if several of them mask; or those of gradients."""
     options = one.formula.options
     if one.operation != primal(one.operation):

@@ -1,21 +1,23 @@
 """Judges sized cases: every row of a result against the codebook oracle, block by block."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
-from attnspec.backends import DTYPES, Backend, Broken, Unsupported
+from attnspec import OPERATIONS
+from attnspec.backends import Backend
 from attnspec.conformance.judge.call import call
+from attnspec.conformance.judge.cause import SHAPE_RULES
 from attnspec.conformance.judge.comparison import compare
-from attnspec.conformance.judge.deviation import declared_for
-from attnspec.conformance.judge.dtypes import Outputs, accepted
-from attnspec.conformance.judge.failure import Failure, Missing, Raised, code_of, lacking_of
-from attnspec.conformance.judge.lacking import Lacking, gradient_lacking
-from attnspec.conformance.judge.parallel import mapped
-from attnspec.conformance.relations.shapes import RULES
+from attnspec.conformance.judge.deviation import declared_deviation
+from attnspec.conformance.judge.dtypes import Outputs, accepted, lse_dtype
+from attnspec.conformance.sizes.chosen import chosen_heads, chosen_rows, compared_rows, gradients_of_heads
 from attnspec.conformance.sizes.dialect import (
     Dialect,
     Precision,
@@ -23,12 +25,143 @@ from attnspec.conformance.sizes.dialect import (
     in_dialect,
     precisions,
 )
-from attnspec.conformance.sizes.judge_gradients import compared_gradients, forward_of
-from attnspec.conformance.sizes.rows import chosen_rows, compared_rows
 from attnspec.conformance.sizes.sized import OUTPUTS, Sized
 from attnspec.conformance.verdict import Difference, Verdict
 from attnspec.formula import Formula
+from attnspec.reference.codebook.gradients import Part, gradients
 from attnspec.reference.codebook.rows import Block, tasks
+
+#: The libraries whose threads are limited.
+_LIBRARIES = ThreadpoolController()
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+
+def mapped(function: Callable[[T], S], things: Iterable[T], threads: int = 0) -> Iterator[S]:
+    """Call a function with each of several things, in as many threads as there are processors.
+
+    Each thread multiplies small matrices. Several threads in each product would wait for each other.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.sizes.judge import mapped
+    >>> list(mapped(abs, [-1, 2]))
+    [1, 2]
+    """
+    with _LIBRARIES.limit(limits=1, user_api="blas"), ThreadPoolExecutor(threads or _processors()) as pool:
+        yield from pool.map(function, things)
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+_VJP = OPERATIONS["attention_vjp"]
+
+
+def shapes_of(formula: Formula) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the gradients that are judged.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.sizes.judge import shapes_of
+    >>> from attnspec.formula import Formula
+    >>> shapes_of(Formula(queries=2, keys=3, depth=4, value_depth=5))["d_value"]
+    (1, 1, 3, 5)
+    """
+    heads, keys = (*formula.batch, formula.heads), (*formula.batch, formula.key_heads, formula.keys)
+    found: dict[str, tuple[int, ...]] = {
+        "d_query": (*heads, formula.queries, formula.depth),
+        "d_key": (*keys, formula.depth),
+        "d_value": (*keys, formula.value_depth),
+    }
+    return found | ({"d_sinks": (formula.heads,)} if "sinks" in formula.options and formula.words else {})
+
+
+def values_of_gradients(formula: Formula) -> dict[str, NDArray[np.float64]]:
+    """Compute the gradients of a problem as whole arrays.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.sizes.judge import values_of_gradients
+    >>> from attnspec.formula import Formula
+    >>> values_of_gradients(Formula(queries=1, keys=1, depth=4, value_depth=1))["d_query"].tolist()
+    [[[[0.0, 0.0, 0.0, 0.0]]]]
+    """
+    found = {name: np.zeros(shape) for name, shape in shapes_of(formula).items()}
+    for part in gradients(formula, "float64", run=_threads()):
+        found[part.name][part.head] = part.values
+    return found
+
+
+def forward_of(backend: Backend, item: Sized, dialect: Dialect) -> Outputs:
+    """Compute the results of the forward pass that a function of gradients takes, by the codebook oracle."""
+    names = [one.name for one in _VJP.forward if backend.has(item.operation, one.name)]
+    if not names or not dialect.formula.words:
+        return {}
+    formula = dialect.formula
+    rows = (*formula.batch, formula.heads, formula.queries)
+    found = {"output": np.zeros((*rows, formula.value_depth)), "lse": np.zeros(rows)}
+    for block in mapped(_called, tasks(formula, item.dtype)):
+        found["output"][block.head][block.rows] = block.output
+        found["lse"][block.head][block.rows] = block.lse / dialect.unit
+    dtypes = {"output": item.dtype, "lse": lse_dtype(item.dtype)}
+    return {name: found[name].astype(dtypes[name]) for name in names}
+
+
+def compared_gradients(
+    item: Sized, dialect: Dialect, outputs: Outputs, precision: Precision, threads: int = 0
+) -> Difference | float:
+    """Compare gradients with their exact values."""
+    shapes, dtype = shapes_of(dialect.formula), item.dtype
+    looked = {name: outputs[name] for name in shapes if name in outputs}
+    for name, got in looked.items():
+        if got.shape != shapes[name]:
+            return Difference("shape", name, (), str(got.shape), str(shapes[name]))
+        if str(got.dtype) not in accepted(name, dtype):
+            return Difference("dtype", name, (), str(got.dtype), " or ".join(accepted(name, dtype)))
+    options: dict[str, Any] = {
+        "accuracy": precision.accuracy,
+        "working": precision.working,
+        "profile": precision.profile,
+    }
+    parts: Iterable[Part]
+    if item.sampled:
+        arguments = {**item.case.arguments, **dialect.formula.given(dtype)}
+        heads = chosen_heads(shapes["d_key"][:-2], item.seed)
+        parts = gradients_of_heads(arguments, dtype, heads, **options)
+    else:
+        parts = gradients(dialect.formula, dtype, run=_threads(threads), **options)
+    return _worst(parts, looked)
+
+
+def _worst(parts: Iterable[Part], outputs: Mapping[str, NDArray[Any]]) -> Difference | float:
+    """Compare each part with that of an output."""
+    share, differences = 0.0, []
+    for part in parts:
+        if part.name not in outputs:
+            continue
+        got = outputs[part.name][part.head]
+        found = compare(part.name, np.asarray(got), part.values, part.budget, str(got.dtype))
+        if isinstance(found, Difference):
+            differences.append(replace(found, element=(*part.head, *found.element)))
+        else:
+            share = max(share, found)
+    if not differences:
+        return share
+    first = min(differences, key=lambda one: list(outputs).index(one.output)).output
+    same = [one for one in differences if one.output == first]
+    worst = max(same, key=lambda one: (one.kind == "pattern", one.share))
+    return replace(worst, count=sum(one.count for one in same), size=outputs[first].size)
+
+
+def _threads(threads: int = 0) -> Callable[[Iterable[Callable[[], Any]]], Iterator[Any]]:
+    return lambda calls: mapped(_called, calls, threads)
+
+
+def _called(call: Callable[[], Any]) -> Any:
+    return call()
 
 
 def values_of(formula: Formula) -> dict[str, NDArray[np.float64]]:
@@ -48,81 +181,17 @@ def values_of(formula: Formula) -> dict[str, NDArray[np.float64]]:
     return {"output": output, "lse": lse}
 
 
-def judge_sized(backend: Backend, item: Sized, threads: int = 0) -> Verdict:
-    """Judge a sized case on a backend.
-
-    Examples
-    --------
-    >>> from attnspec.backends import load
-    >>> from attnspec.conformance.sizes.judge import judge_sized
-    >>> from attnspec.conformance.sizes.sized import Sized
-    >>> from attnspec.formula import Formula
-    >>> problem = Formula(queries=300, keys=300, depth=8, value_depth=8, options={"is_causal": True})
-    >>> item = Sized("one", "", ("MASK-3",), "", problem, "float32")
-    >>> judge_sized(load("numpy-portable"), item).status
-    'pass'
-    """
-    verdict = Verdict(
-        backend.name,
-        item.name,
-        item.group,
-        item.rules,
-        "pass",
-        item.dtype,
-        item.operation,
-        traits=item.traits,
-        numbers=item.numbers,
-    )
-    try:
-        _require(backend, item)
-        dialect, arguments = _in_dialect(backend, item), item.case.arguments
-        if item.gradients:
-            arguments = {**arguments, **forward_of(backend, item, dialect)}
-        outputs = call(backend, item.operation, arguments, item.layout, item.outputs)
-        return _of_outputs(backend, item, verdict, dialect, outputs, threads)
-    except Unsupported as unsupported:
-        lacking = _lacking(backend, item, unsupported)
-        declined = not lacking and not isinstance(unsupported, Missing)
-        return replace(
-            verdict,
-            status="unsupported",
-            reason=lacking.reason if lacking else str(unsupported),
-            declined=declined,
-            lacks=lacking_of(unsupported),
-            code=lacking.code if lacking else code_of(unsupported),
-        )
-    except Broken as broken:
-        return replace(verdict, status="error", rule=item.rules[0], reason=str(broken), code="broken")
-    except Raised as raised:
-        if lacking := _lacking(backend, item, raised):
-            return replace(verdict, status="unsupported", reason=lacking.reason, code=lacking.code)
-        return _declared(
-            backend,
-            item,
-            replace(verdict, status="error", rule=item.rules[0], raised=raised.data, code="raised"),
-        )
-    except Failure as failure:
-        wrong = replace(
-            verdict,
-            rule=failure.rule,
-            reason=failure.reason,
-            difference=failure.difference,
-            code=failure.code,
-        )
-        return _declared(backend, item, replace(wrong, status="fail"))
-
-
-def _in_dialect(backend: Backend, item: Sized) -> Dialect:
+def judge_sized(backend: Backend, item: Sized, verdict: Verdict, threads: int = 0) -> Verdict:
+    """Make the call of a sized case, and complete the verdict on it."""
     if item.gradients:
-        return gradients_in_dialect(item.formula, backend.dialect)
-    return in_dialect(item.formula, backend.dialect, lse=backend.has(item.operation, "return_lse"))
-
-
-def _lacking(backend: Backend, item: Sized, error: Exception) -> Lacking | None:
-    """Name the gradient that a function does not compute, if it raised because of it."""
-    if not item.gradients or isinstance(error, Missing):
-        return None
-    return gradient_lacking(backend, item.case, error)
+        dialect = gradients_in_dialect(item.formula, backend.dialect)
+    else:
+        dialect = in_dialect(item.formula, backend.dialect, lse=backend.has(item.operation, "return_lse"))
+    arguments = item.case.arguments
+    if item.gradients:
+        arguments = {**arguments, **forward_of(backend, item, dialect)}
+    outputs = call(backend, item.operation, arguments, item.layout, item.outputs)
+    return _of_outputs(backend, item, verdict, dialect, outputs, threads)
 
 
 def _of_outputs(
@@ -140,10 +209,10 @@ def _of_outputs(
             verdict = replace(verdict, share=found, accuracy=precision.accuracy)
             break
         wrong = replace(verdict, status="fail", rule=_rule(item, found), difference=found, code="differs")
-        settled = _declared(backend, item, wrong)
-        if settled.status == "fail":
-            return settled
-        deviations.append(replace(settled, difference=None))
+        declared = declared_deviation(backend, item.calls, wrong)
+        if declared is None:
+            return wrong
+        deviations.append(replace(declared, difference=None))
         del looked[found.output]
     if deviations:
         first, ids = deviations[0], (name for one in deviations for name in one.declared)
@@ -158,44 +227,14 @@ def _of_outputs(
     return verdict
 
 
-def _require(backend: Backend, item: Sized) -> None:
-    """Raise `Missing` if the backend does not offer the case, before its arrays are made."""
-    if item.dtype not in set(backend.dtypes) & set(DTYPES):
-        raise Missing(f"{backend.name} has no {item.dtype}", f"dtype {item.dtype}")
-    missing = [name for name in item.named if not backend.has(item.operation, name)]
-    if missing:
-        lacks = [f"argument {name}" for name in missing]
-        raise Missing(f"{backend.name} has no argument {', '.join(missing)}", *lacks)
-    misfit = item.misfit(backend.constraints)
-    if misfit:
-        raise Missing(f"{backend.name} {misfit}")
-
-
 def _rule(item: Sized, difference: Difference) -> str:
     if item.gradients and difference.kind in ("shape", "dtype"):
         return "GRAD-2"
     if difference.kind == "shape":
-        return RULES[difference.output]
+        return SHAPE_RULES[difference.output]
     if difference.kind == "dtype":
         return "NUM-7" if difference.output == "lse" else "NUM-1"
     return item.rules[0]
-
-
-def _declared(backend: Backend, item: Sized, verdict: Verdict) -> Verdict:
-    """Turn a failure that the backend declares into a deviation."""
-    output = verdict.difference.output if verdict.difference else ""
-    deviation = declared_for(backend, verdict.rule, item.case, output)
-    if deviation is None:
-        return verdict
-    rules = tuple(dict.fromkeys((*verdict.rules, verdict.rule)))
-    return replace(
-        verdict,
-        status="deviation",
-        rules=rules,
-        reason=deviation.reason,
-        declared=(deviation.id,),
-        code="deviation",
-    )
 
 
 def compared(

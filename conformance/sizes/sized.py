@@ -9,16 +9,17 @@ from secrets import randbits
 import numpy as np
 
 from attnspec import OPERATIONS, Case
+from attnspec.backends import DTYPES, Backend
 from attnspec.backends.constraints import Constraints, fits
-from attnspec.case import Provenance
+from attnspec.case import SIZES, Provenance
+from attnspec.conformance.judge.failure import Missing
 from attnspec.conformance.traits import ARBITRARY, MORE_THAN, NOT_A_MULTIPLE, ONE_QUERY, SHARED
+from attnspec.conformance.verdict import Verdict
 from attnspec.formula import Formula
 from attnspec.operations.gradients import primal
 
 #: The outputs that are judged. The weights would need too much memory.
 OUTPUTS = ("output", "lse")
-#: The chapter of such a case, which has no rules of its own.
-CHAPTER = "sizes"
 #: The sizes above which kernels take other paths, and those that they divide into.
 _TILES = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 _EDGES = {
@@ -69,6 +70,38 @@ class Sized:
     def name(self) -> str:
         """Its id and its dtype."""
         return f"{self.id}-{self.dtype}"
+
+    @property
+    def calls(self) -> tuple[Case, ...]:
+        """Its one call, whose arrays are made when it is asked for."""
+        return (self.case,)
+
+    @property
+    def refusal(self) -> bool:
+        """A sized case is no call that must be refused."""
+        return False
+
+    def require(self, backend: Backend) -> None:
+        """Raise `Missing` if the backend does not offer the call, before its arrays are made."""
+        if self.dtype not in set(backend.dtypes) & set(DTYPES):
+            raise Missing(f"{backend.name} has no {self.dtype}", f"dtype {self.dtype}")
+        missing = [name for name in self.named if not backend.has(self.operation, name)]
+        if missing:
+            lacks = [f"argument {name}" for name in missing]
+            raise Missing(f"{backend.name} has no argument {', '.join(missing)}", *lacks)
+        misfit = self.misfit(backend.constraints)
+        if misfit:
+            raise Missing(f"{backend.name} {misfit}")
+
+    def applicable_rules(self, _: Backend) -> tuple[str, ...]:
+        """Return all of its rules."""
+        return self.rules
+
+    def judge(self, backend: Backend, verdict: Verdict) -> Verdict:
+        """Make the call, and compare every row, or some rows of arbitrary numbers."""
+        from attnspec.conformance.sizes.judge import judge_sized  # it imports this module
+
+        return judge_sized(backend, self, verdict)
 
     @property
     def gradients(self) -> bool:
@@ -176,7 +209,7 @@ class Sized:
         return Case(
             self.id,
             self.title,
-            CHAPTER,
+            SIZES,
             self.operation,
             self.rules,
             one.arguments_of_gradients(self.dtype) if self.gradients else one.arguments(self.dtype),

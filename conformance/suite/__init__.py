@@ -8,9 +8,9 @@ from pathlib import Path
 
 from attnspec import CHAPTERS, Case, SpecError, cases
 from attnspec.backends.constraints import ANY, Constraints
+from attnspec.case import SIZES
 from attnspec.case_json import read_cases
 from attnspec.conformance.judge.dtypes import in_each
-from attnspec.conformance.sizes.sized import CHAPTER as SIZES
 from attnspec.conformance.suite.group import FITTED, Chapter, Group, Item
 from attnspec.dtypes import DTYPES
 
@@ -167,8 +167,7 @@ def find(name: str, seed: int | None = None) -> Item:
 def _of_sizes(name: str) -> Case:
     """Make the arrays of a sized case, and its expected values if all rows are judged."""
     from attnspec.conformance.sizes import sized
-    from attnspec.conformance.sizes.judge import values_of
-    from attnspec.conformance.sizes.judge_gradients import values_of_gradients
+    from attnspec.conformance.sizes.judge import values_of, values_of_gradients
 
     for item in sized():
         if name in (item.id, item.name):

@@ -11,9 +11,9 @@ from attnspec.backends import Backend
 from attnspec.conformance.judge.budget import required
 from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.expected import expected
+from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.relations.rounding_bias import signed_sum
-from attnspec.conformance.sizes.judge import judge_sized
 from attnspec.conformance.sizes.sized import Sized
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.problem import Shape
@@ -126,6 +126,4 @@ def longer_than_tiles(draw: Draw) -> Iterator[Yielded]:
 def _by_formula(formula: Formula, dtype: str, backend: Backend, cases: tuple[Case, ...]) -> Found:
     """Judge the call by the codebook oracle."""
     (case,) = cases
-    return judge_sized(
-        backend, Sized(case.id, case.title, case.rules, case.group, formula, dtype, operation=_VJP)
-    )
+    return judge(backend, Sized(case.id, case.title, case.rules, case.group, formula, dtype, operation=_VJP))

@@ -11,10 +11,9 @@ from attnspec import Case
 from attnspec.backends import Backend
 from attnspec.backends.constraints import ANY
 from attnspec.conformance.judge.budget import budgets_of
-from attnspec.conformance.judge.call import observe
+from attnspec.conformance.judge.call import observe, without
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.failure import Missing
-from attnspec.conformance.judge.hidden import without
 from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import OPTIONS, draw_option, dropout, sinks

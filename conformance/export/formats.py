@@ -1,0 +1,321 @@
+"""The formats of exported cases: text with raw arrays, JSON, npz, safetensors and ONNX."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec import SpecError, __version__, find_rule, levels
+from attnspec.backends import Unsupported
+from attnspec.case_json import spelled
+from attnspec.citations import anchor
+from attnspec.conformance.export.judged import Judged
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Cited:
+    """A rule as files cite it.
+
+    Attributes
+    ----------
+    id, level, link : str
+        The link is relative to the repository.
+    levels : tuple of str
+        The levels of the standard that list the rule.
+    """
+
+    id: str
+    level: str
+    link: str
+    levels: tuple[str, ...]
+
+
+def cited(rule: str) -> Cited:
+    """Return how files cite a rule.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.export.formats import cited
+    >>> cited("MASK-6").level, cited("MASK-6").levels
+    ('MUST', ('masked',))
+    """
+    found = find_rule(rule)
+    own = tuple(level.name for level in levels() if rule in (*level.rules, *level.where_offered))
+    return Cited(found.id, found.level, f"spec/{found.chapter}.md#{anchor(found)}", own)
+
+
+def options(one: Judged) -> Iterator[tuple[str, str, Any]]:
+    """Yield the name, the kind and the value of each argument that is no array and not None.
+
+    The kinds are ``flag``, ``integer``, ``number``, ``word`` and ``pair``.
+    """
+    for name, given in one.arguments.items():
+        if isinstance(given, np.ndarray) or given is None:
+            continue
+        thing = given.item() if isinstance(given, np.generic) else given
+        kind = next(
+            word
+            for kinds, word in (
+                (bool, "flag"),
+                (int, "integer"),
+                (float, "number"),
+                (str, "word"),
+                (tuple | list, "pair"),
+            )
+            if isinstance(thing, kinds)
+        )
+        yield name, kind, thing
+
+
+def arrays(one: Judged) -> Mapping[str, np.ndarray[Any, Any]]:
+    """Return the arguments that are arrays."""
+    return {name: thing for name, thing in one.arguments.items() if isinstance(thing, np.ndarray)}
+
+
+def head() -> Mapping[str, Any]:
+    """Return what an index says about the export."""
+    return {"format": VERSION, "attnspec": __version__}
+
+
+INDEX, ARRAYS = "cases.txt", "arrays.bin"
+HEADER = Path(__file__).with_name("attnspec.h")
+#: Each array starts at a multiple of this number of octets, so that a program can map the file.
+_ALIGNED = 16
+
+
+def write_raw(found: Iterable[Judged], folder: Path) -> int:
+    """Write cases to a folder, with the header that reads them, and return their number.
+
+    Parameters
+    ----------
+    found : iterable of Judged
+    folder : Path
+        Exists.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from attnspec.conformance.export.judged import judged
+    >>> from attnspec.conformance.export.formats import write_raw
+    >>> from attnspec.conformance.suite import find
+    >>> with TemporaryDirectory() as folder:
+    ...     number = write_raw(judged([find("masking-no-keys-float32")]), Path(folder))
+    ...     lines = (Path(folder) / "cases.txt").read_text().splitlines()
+    >>> lines[1]
+    'case masking-no-keys-float32 attention float32'
+    """
+    number = 0
+    with (
+        (folder / INDEX).open("w", encoding="ascii", newline="\n") as index,
+        (folder / ARRAYS).open("wb") as to,
+    ):
+        index.write(f"attnspec {head()['format']} {head()['attnspec']}\n")
+        for one in found:
+            number += 1
+            index.writelines(f"{line}\n" for line in _lines(one, to))
+        index.write(f"cases {number}\n")
+    (folder / HEADER.name).write_bytes(HEADER.read_bytes())
+    return number
+
+
+def _lines(one: Judged, to: BinaryIO) -> Iterator[str]:
+    yield f"case {one.name} {one.operation} {one.dtype}"
+    for rule in map(cited, one.rules):
+        yield f"rule {rule.id} {rule.level} {rule.link} {' '.join(rule.levels)}".rstrip()
+    yield " ".join(("refusal", one.refusal, *one.at_fault))
+    for name, kind, thing in options(one):
+        yield f"{kind} {name} {_word(thing)}"
+    for name, array in arrays(one).items():
+        yield f"array {name} {array.dtype.name} {_place(array, to)} {_shape(array)}"
+    for output in one.outputs:
+        places = f"{_place(output.expected, to)} {_place(output.allowed, to)}"
+        yield f"output {output.name} {','.join(output.dtypes)} {places} {_shape(output.expected)}"
+    yield "end"
+
+
+def _word(thing: Any) -> str:
+    """Write a value as C reads it: 1 or 0 for a flag, two words for a pair, none for no bound."""
+    if isinstance(thing, tuple | list):
+        return " ".join(map(_word, thing))
+    if isinstance(thing, bool):
+        return str(int(thing))
+    return "none" if thing is None else str(thing)
+
+
+def _shape(array: NDArray[Any]) -> str:
+    return " ".join(map(str, (array.ndim, *array.shape)))
+
+
+def _place(array: NDArray[Any], to: BinaryIO) -> int:
+    """Write the elements of an array, little-endian and row-major, and return where they start."""
+    to.write(bytes(-to.tell() % _ALIGNED))
+    place = to.tell()
+    little = array if array.dtype.byteorder != ">" else array.astype(array.dtype.newbyteorder("<"))
+    to.write(np.ascontiguousarray(little).tobytes())
+    return place
+
+
+INDEX_TENSORS = "cases.json"
+LINES = "cases.jsonl"
+
+
+def write_lines(found: Iterable[Judged], folder: Path) -> int:
+    """Write each case as a line of JSON with all its arrays, and return the number of cases."""
+    number = 0
+    with (folder / LINES).open("w", encoding="ascii", newline="\n") as to:
+        to.write(json.dumps(head()) + "\n")
+        for one in found:
+            number += 1
+            entry = described(one) | {"arrays": spelled(arrays(one))}
+            for output in one.outputs:
+                values = {"expected": output.expected, "allowed": output.allowed}
+                entry["outputs"][output.name] |= spelled(values)
+            to.write(json.dumps(entry, allow_nan=False) + "\n")
+    return number
+
+
+def write_npz(found: Iterable[Judged], folder: Path) -> int:
+    """Write the arrays of each chapter as one file of NumPy, and an index.
+
+    NumPy reads a bfloat16 array back as two bytes for each element.
+    """
+    return _write(
+        found, folder, "npz", lambda path, tensors: np.savez(path, allow_pickle=False, **dict(tensors))
+    )
+
+
+def write_safetensors(found: Iterable[Judged], folder: Path) -> int:
+    """Write the arrays of each chapter as one file of safetensors, and an index."""
+    try:
+        from safetensors.numpy import save_file
+    except ModuleNotFoundError as error:
+        raise SpecError("format: safetensors is not installed; pip install 'attnspec[vectors]'") from error
+    return _write(found, folder, "safetensors", lambda path, tensors: save_file(dict(tensors), path))
+
+
+def described(one: Judged) -> dict[str, Any]:
+    """Describe a case without its arrays.
+
+    Examples
+    --------
+    >>> from attnspec.conformance.export.judged import judged
+    >>> from attnspec.conformance.export.formats import described
+    >>> from attnspec.conformance.suite import find
+    >>> case, *_ = judged([find("masking-causal-square-float32")])
+    >>> described(case)["options"], described(case)["rules"][0]["id"]
+    ({'is_causal': True}, 'MASK-3')
+    """
+    return {
+        "name": one.name,
+        "title": one.title,
+        "operation": one.operation,
+        "dtype": one.dtype,
+        "rules": [
+            {"id": rule.id, "level": rule.level, "link": rule.link, "levels": list(rule.levels)}
+            for rule in map(cited, one.rules)
+        ],
+        "refusal": one.refusal,
+        "at_fault": list(one.at_fault),
+        "options": spelled({name: thing for name, _, thing in options(one)}),
+        "outputs": {output.name: {"dtypes": list(output.dtypes)} for output in one.outputs},
+    }
+
+
+def _write(
+    found: Iterable[Judged],
+    folder: Path,
+    kind: str,
+    save: Callable[[Path, Mapping[str, NDArray[Any]]], None],
+) -> int:
+    entries = []
+    for chapter, cases in groupby(found, key=lambda one: one.name.partition("-")[0]):
+        tensors: dict[str, NDArray[Any]] = {}
+        place = folder / f"{chapter}.{kind}"
+        for one in cases:
+            entries.append(described(one) | {"file": place.name})
+            parts = {f"arguments/{name}": array for name, array in arrays(one).items()}
+            for output in one.outputs:
+                parts[f"expected/{output.name}"] = output.expected
+                parts[f"allowed/{output.name}"] = output.allowed
+            tensors |= {f"{one.name}/{name}": np.array(array, order="C") for name, array in parts.items()}
+        if place.exists():
+            raise SpecError(
+                f"cases: expected those of {chapter} one after the other, got others between them"
+            )
+        save(place, tensors)
+    (folder / INDEX_TENSORS).write_text(
+        json.dumps({**head(), "cases": entries}, indent=1, allow_nan=False) + "\n",
+        encoding="ascii",
+        newline="\n",
+    )
+    return len(entries)
+
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+#: The operator sets of Attention, the oldest first: a case is written in the first that has its options.
+_OPSETS = (23, 24, 25)
+_DATA = "test_data_set_0"
+
+
+def write_onnx(found: Iterable[Judged], folder: Path) -> int:
+    """Write the cases that the node Attention can express, and return their number.
+
+    Each folder has ``model.onnx`` and ``test_data_set_0`` with ``input_0.pb`` and so on, ``output_0.pb``, as
+    ONNX's own tests have, and ``allowed_0.pb`` beside it, the allowed error of each element in float64. The
+    expected output is rounded to the dtype of the output.
+    """
+    try:
+        import onnx
+        from onnx import numpy_helper
+    except ModuleNotFoundError as error:
+        raise SpecError("format: onnx is not installed; pip install onnx") from error
+    number = 0
+    for one in found:
+        made = _model(one)
+        if made is None:
+            continue
+        model, inputs = made
+        number += 1
+        data = folder / one.name / _DATA
+        data.mkdir(parents=True)
+        onnx.save(model, folder / one.name / "model.onnx")
+        (output,) = (output for output in one.outputs if output.name == "output")
+        with np.errstate(over="ignore"):
+            rounded = output.expected.astype(one.dtype)
+        tensors = {f"input_{place}": inputs[named.name] for place, named in enumerate(model.graph.input)}
+        tensors |= {"output_0": rounded, "allowed_0": output.allowed}
+        for name, array in tensors.items():
+            title = "Y" if name == "output_0" else name
+            octets = numpy_helper.from_array(np.ascontiguousarray(array), title).SerializeToString()
+            (data / f"{name}.pb").write_bytes(octets)
+        cited = f"{one.name}: {one.title}\nrules: {', '.join(one.rules)}\n"
+        (folder / one.name / "case.txt").write_text(cited, encoding="utf-8", newline="\n")
+    return number
+
+
+def _model(one: Judged) -> "tuple[ModelProto, dict[str, NDArray[Any]]] | None":
+    """Return the model of a case, or None if no node of ONNX can express the call."""
+    from attnspec.backends.adapters.onnx import onnx_model
+
+    judged = any(output.name == "output" for output in one.outputs)
+    if one.operation != "attention" or one.refusal != "never" or not judged:
+        return None
+    if any(np.ndim(one.arguments[name]) != 4 for name in ("query", "key", "value")):
+        return None
+    for opset in _OPSETS:
+        try:
+            # ONNX's reference does not repeat a mask along the axes of queries and keys as its text says.
+            return onnx_model(one.arguments, opset=opset, whole_masks=True)
+        except Unsupported:
+            continue
+    return None
