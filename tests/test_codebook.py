@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from attnspec.conformance.sizes.codebook.rows import Block, tasks
+from attnspec.conformance.sizes.codebook.words import intervals
 from attnspec.formula import Formula
 from attnspec.generator import octets
 from attnspec.reference.budget.budget import budget
-from attnspec.reference.codebook.rows import Block, tasks
-from attnspec.reference.codebook.words import intervals
 
 ROOT = Path(__file__).parents[1]
 OPTIONS: tuple[dict[str, Any], ...] = (

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from attnspec.reference.codebook.exponentials import Split
-from attnspec.reference.codebook.sums import Rows, keys_of, over
+from attnspec.conformance.sizes.codebook.exponentials import Split
+from attnspec.conformance.sizes.codebook.sums import Rows, keys_of, over
 
 
 @pytest.mark.parametrize(

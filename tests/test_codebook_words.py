@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attnspec.reference.codebook.words import Sources, Targets, by_word
+from attnspec.conformance.sizes.codebook.words import Sources, Targets, by_word
 
 WORDS = 3
 #: Intervals of single targets, and of many that share their tiles: within a tile, at its edges, over tiles.

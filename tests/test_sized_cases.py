@@ -10,13 +10,13 @@ from attnspec import find_rule
 from attnspec.backends import load
 from attnspec.conformance import expected, find, observe
 from attnspec.conformance.sizes import sized
+from attnspec.conformance.sizes.codebook.words import intervals
 from attnspec.conformance.sizes.dialect import Dialect, Precision
 from attnspec.conformance.sizes.groups import _FACTORS
 from attnspec.conformance.sizes.judge import compared, values_of
 from attnspec.conformance.suite.options import NAMES, edge, formula_option
 from attnspec.conformance.verdict import Difference
 from attnspec.formula import Formula
-from attnspec.reference.codebook.words import intervals
 
 portable = load("numpy-portable")
 SINGLE = tuple(chain.from_iterable(NAMES))

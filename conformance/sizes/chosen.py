@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.dtypes import Outputs, accepted
 from attnspec.conformance.judge.expected import exact
+from attnspec.conformance.sizes.codebook.gradients import Part
 from attnspec.conformance.sizes.sized import OUTPUTS
 from attnspec.conformance.verdict import Difference
 from attnspec.reference.budget.budget import Accuracy, budget
-from attnspec.reference.codebook.gradients import Part
 
 #: The number of rows that are chosen by chance, besides the last one.
 ROWS = 3

@@ -10,10 +10,10 @@ from attnspec.backends import Backend
 from attnspec.conformance.judge.budget import required
 from attnspec.conformance.judge.expected import of_values
 from attnspec.conformance.judge.failure import Missing
+from attnspec.conformance.sizes.codebook.words import intervals
 from attnspec.dtypes import SHORT
 from attnspec.formula import Formula
 from attnspec.reference.budget.arithmetic import Accuracy
-from attnspec.reference.codebook.words import intervals
 
 #: Variants about rows without an allowed key. These rows are not compared in such a dialect.
 _OF_EMPTY_ROWS = ("MASK-6", "SOFT-7")

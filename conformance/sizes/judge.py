@@ -18,6 +18,8 @@ from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.deviation import declared_deviation
 from attnspec.conformance.judge.dtypes import Outputs, accepted, lse_dtype
 from attnspec.conformance.sizes.chosen import chosen_heads, chosen_rows, compared_rows, gradients_of_heads
+from attnspec.conformance.sizes.codebook.gradients import Part, gradients
+from attnspec.conformance.sizes.codebook.rows import Block, tasks
 from attnspec.conformance.sizes.dialect import (
     Dialect,
     Precision,
@@ -28,8 +30,6 @@ from attnspec.conformance.sizes.dialect import (
 from attnspec.conformance.sizes.sized import OUTPUTS, Sized
 from attnspec.conformance.verdict import Difference, Verdict
 from attnspec.formula import Formula
-from attnspec.reference.codebook.gradients import Part, gradients
-from attnspec.reference.codebook.rows import Block, tasks
 
 #: The libraries whose threads are limited.
 _LIBRARIES = ThreadpoolController()

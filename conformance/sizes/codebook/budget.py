@@ -5,6 +5,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from attnspec.conformance.sizes.codebook.exponentials import Numbers
+from attnspec.conformance.sizes.codebook.words import ByWord, Whole
 from attnspec.reference.budget.arithmetic import MOST, NORMALISED, RAISED, Arithmetic, Budget, rounded
 from attnspec.reference.budget.attention import (
     APPROXIMATE,
@@ -16,8 +18,6 @@ from attnspec.reference.budget.attention import (
     SHIFTING,
 )
 from attnspec.reference.budget.gradients import CONVERTING, DIFFERENCE, DIVIDING, LARGEST
-from attnspec.reference.codebook.exponentials import Numbers
-from attnspec.reference.codebook.words import ByWord, Whole
 
 #: The sums of sizes are computed in float32.
 _SLACK = 2.0**-16

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec.reference.codebook.exponentials import Numbers, Split
+from attnspec.conformance.sizes.codebook.exponentials import Numbers, Split
 
 #: The number of keys between two stored sums.
 TILE = 128
@@ -169,7 +169,7 @@ def quotient(first: Numbers, rest: Numbers, by: Numbers, by_rest: Numbers) -> Nu
     Examples
     --------
     >>> import numpy as np
-    >>> from attnspec.reference.codebook.sums import quotient
+    >>> from attnspec.conformance.sizes.codebook.sums import quotient
     >>> two, small = np.array([2.0]), np.array([2.0**-60])
     >>> quotient(two, small, np.array([3.0]), small).tolist()
     [0.6666666666666666]

@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnspec.conformance.sizes.codebook import budget as budgets
+from attnspec.conformance.sizes.codebook.budget import Rows, Slopes
+from attnspec.conformance.sizes.codebook.exponentials import Numbers, table
+from attnspec.conformance.sizes.codebook.rows import tasks as forward_tasks
+from attnspec.conformance.sizes.codebook.sums import TILE
+from attnspec.conformance.sizes.codebook.words import Sources, Targets, by_word, intervals, intervals_of_keys
 from attnspec.dtypes import FORMATS
 from attnspec.formula import Formula
 from attnspec.reference.budget.arithmetic import PLAIN, PROFILES, Accuracy, Arithmetic, Budget, rounded
 from attnspec.reference.budget.attention import scores_and_errors
 from attnspec.reference.budget.gradients import slope_and_error
-from attnspec.reference.codebook import budget as budgets
-from attnspec.reference.codebook.budget import Rows, Slopes
-from attnspec.reference.codebook.exponentials import Numbers, table
-from attnspec.reference.codebook.rows import tasks as forward_tasks
-from attnspec.reference.codebook.sums import TILE
-from attnspec.reference.codebook.words import Sources, Targets, by_word, intervals, intervals_of_keys
 
 #: The options that the sums do not allow.
 PAIRED = ("mask", "bias", "dropout_mask", "dropout_rate")
@@ -106,7 +106,7 @@ def gradients(
     Examples
     --------
     >>> from attnspec.formula import Formula
-    >>> from attnspec.reference.codebook.gradients import gradients
+    >>> from attnspec.conformance.sizes.codebook.gradients import gradients
     >>> problem = Formula(queries=2, keys=1, depth=4, value_depth=1)
     >>> found = {part.name: part for part in gradients(problem, "float32")}
     >>> off = found["d_value"].values - problem.d_output[0, 0].sum(axis=0)

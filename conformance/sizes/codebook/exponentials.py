@@ -78,7 +78,7 @@ def table(codes: NDArray[Any], given: Mapping[str, Any], biases: Numbers) -> Tab
     Examples
     --------
     >>> import numpy as np
-    >>> from attnspec.reference.codebook.exponentials import table
+    >>> from attnspec.conformance.sizes.codebook.exponentials import table
     >>> found = table(np.array([[1.0], [-1.0]]), {}, np.zeros(1))
     >>> found.shift.tolist(), found.scores[:, :, 0].tolist()
     ([0.5, 0.5], [[0.5, -0.5], [-0.5, 0.5]])

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnspec.conformance.sizes.codebook.budget import Moments, Terms, budgets_of_rows
+from attnspec.conformance.sizes.codebook.exponentials import Numbers, Split, Table, table
+from attnspec.conformance.sizes.codebook.sums import TILE, Keys, Rows, Sums, keys_of, over, quotient, sizes_of
+from attnspec.conformance.sizes.codebook.words import intervals
 from attnspec.dtypes import FORMATS
 from attnspec.formula import Formula
 from attnspec.reference.budget.arithmetic import PLAIN, PROFILES, Accuracy, Arithmetic, Budget
 from attnspec.reference.budget.attention import scores_and_errors
-from attnspec.reference.codebook.budget import Moments, Terms, budgets_of_rows
-from attnspec.reference.codebook.exponentials import Numbers, Split, Table, table
-from attnspec.reference.codebook.sums import TILE, Keys, Rows, Sums, keys_of, over, quotient, sizes_of
-from attnspec.reference.codebook.words import intervals
 
 #: The most rows of a block, and the most pairs of a row and a key.
 _ROWS, _PAIRS = 1024, 2**20
@@ -71,7 +71,7 @@ def tasks(
     Examples
     --------
     >>> from attnspec.formula import Formula
-    >>> from attnspec.reference.codebook.rows import tasks
+    >>> from attnspec.conformance.sizes.codebook.rows import tasks
     >>> (task,) = tasks(Formula(queries=2, keys=1, depth=4, value_depth=4), "float32")
     >>> block = task()
     >>> block.rows.tolist(), block.output.shape

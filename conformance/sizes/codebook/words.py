@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec.reference.codebook.exponentials import Numbers
-from attnspec.reference.codebook.sums import TILE
+from attnspec.conformance.sizes.codebook.exponentials import Numbers
+from attnspec.conformance.sizes.codebook.sums import TILE
 
 Whole = NDArray[np.int64]
 
@@ -18,7 +18,7 @@ def intervals(options: Mapping[str, Any], queries: int, keys: int, entry: int) -
 
     Examples
     --------
-    >>> from attnspec.reference.codebook.words import intervals
+    >>> from attnspec.conformance.sizes.codebook.words import intervals
     >>> low, high = intervals({"is_causal": True, "window": (1, None)}, 3, 3, 0)
     >>> low.tolist(), high.tolist()
     ([0, 0, 1], [1, 2, 3])
@@ -53,7 +53,7 @@ def intervals_of_keys(options: Mapping[str, Any], queries: int, keys: int, entry
 
     Examples
     --------
-    >>> from attnspec.reference.codebook.words import intervals_of_keys
+    >>> from attnspec.conformance.sizes.codebook.words import intervals_of_keys
     >>> low, high = intervals_of_keys({"is_causal": True, "window": (1, None)}, 3, 3, 0)
     >>> low.tolist(), high.tolist()
     ([0, 1, 2], [2, 3, 3])
