@@ -10,7 +10,7 @@ import pytest
 from sized_results import PORTABLE, changed, right
 
 from attnspec.backends import load
-from attnspec.conformance.attribution.causes import causes
+from attnspec.conformance.attribution.causes import findings
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.render.reproduction import reproduction
 from attnspec.conformance.run.child import judged
@@ -131,7 +131,7 @@ def test_a_kernel_that_is_wrong_in_half_of_its_rows_fails_repeatably():
     assert all(one.difference.element[2] % 2 for one in failing)
     assert len({one.difference.element for one in failing}) > 3
     assert len({judge(changed(half), drawn).difference for _ in range(5)}) == 1
-    (cause,) = causes(failing, verdicts)
+    (cause,) = findings(failing, verdicts)
     assert (cause.rule, {one.rule for one in failing}) == ("MASK-7", {"MASK-7"})
 
 

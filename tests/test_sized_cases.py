@@ -13,7 +13,7 @@ from attnspec.conformance.sizes import sized
 from attnspec.conformance.sizes.codebook.words import intervals
 from attnspec.conformance.sizes.dialect import Dialect, Precision
 from attnspec.conformance.sizes.groups import _FACTORS
-from attnspec.conformance.sizes.judge import compared, values_of
+from attnspec.conformance.sizes.judge import compare_outputs, values_of
 from attnspec.conformance.suite.options import NAMES, edge, formula_option
 from attnspec.conformance.verdict import Difference
 from attnspec.formula import Formula
@@ -165,7 +165,7 @@ def test_a_small_fault_is_told_in_nearly_all_problems():
     for item in small:
         for fault, (output, lse) in (wrong_results(item) or {}).items():
             outputs = {"output": output.astype(np.float32), "lse": lse.astype(np.float32)}
-            found = compared(item, Dialect(item.formula), outputs, Precision("full"), threads=1)
+            found = compare_outputs(item, Dialect(item.formula), outputs, Precision("full"), threads=1)
             told[fault].append(isinstance(found, Difference))
     assert len(told["none"]) >= 40
     assert not any(told["none"])

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from attnspec.backends import NAMES
 from attnspec.conformance.results import read
 from attnspec.conformance.sizes.dialect import Dialect, Precision
-from attnspec.conformance.sizes.judge import compared, values_of
+from attnspec.conformance.sizes.judge import compare_outputs, values_of
 from attnspec.conformance.sizes.limits import forget_peak, peak_memory
 from attnspec.conformance.sizes.sized import Sized
 from attnspec.conformance.suite import items
@@ -222,7 +222,7 @@ def size_rows(powers: Iterable[int]) -> Iterable[tuple[str, ...]]:
         arguments, made, *_ = measure(partial(formula.arguments, "float32"))
         exact = {name: values.astype(np.float32) for name, values in values_of(formula).items()}
         item = Sized(f"of-{size}", "", ("MASK-3",), "", formula, "float32")
-        judge = measure(partial(compared, item, Dialect(formula), exact, Precision("full")))
+        judge = measure(partial(compare_outputs, item, Dialect(formula), exact, Precision("full")))
         accepted = not isinstance(judge[0], Difference)
         if not accepted:
             raise RuntimeError(f"judge: expected to accept the exact values, got {judge[0]}")

@@ -38,14 +38,7 @@ class Cited:
 
 
 def cited(rule: str) -> Cited:
-    """Return how files cite a rule.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.export.formats import cited
-    >>> cited("MASK-6").level, cited("MASK-6").levels
-    ('MUST', ('masked',))
-    """
+    """Return how files cite a rule."""
     found = find_rule(rule)
     own = tuple(level.name for level in levels() if rule in (*level.rules, *level.where_offered))
     return Cited(found.id, found.level, f"spec/{found.chapter}.md#{anchor(found)}", own)
@@ -98,19 +91,6 @@ def write_raw(found: Iterable[Judged], folder: Path) -> int:
     found : iterable of Judged
     folder : Path
         Exists.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from tempfile import TemporaryDirectory
-    >>> from attnspec.conformance.export.judged import judged
-    >>> from attnspec.conformance.export.formats import write_raw
-    >>> from attnspec.conformance.suite import find
-    >>> with TemporaryDirectory() as folder:
-    ...     number = write_raw(judged([find("masking-no-keys-float32")]), Path(folder))
-    ...     lines = (Path(folder) / "cases.txt").read_text().splitlines()
-    >>> lines[1]
-    'case masking-no-keys-float32 attention float32'
     """
     number = 0
     with (
@@ -202,17 +182,7 @@ def write_safetensors(found: Iterable[Judged], folder: Path) -> int:
 
 
 def described(one: Judged) -> dict[str, Any]:
-    """Describe a case without its arrays.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.export.judged import judged
-    >>> from attnspec.conformance.export.formats import described
-    >>> from attnspec.conformance.suite import find
-    >>> case, *_ = judged([find("masking-causal-square-float32")])
-    >>> described(case)["options"], described(case)["rules"][0]["id"]
-    ({'is_causal': True}, 'MASK-3')
-    """
+    """Describe a case without its arrays."""
     return {
         "name": one.name,
         "title": one.title,

@@ -23,15 +23,7 @@ _MOST_KNOWN = 64
 
 
 def required(backend: Backend, dtype: str) -> Accuracy:
-    """Return the accuracy class that a backend must meet in a dtype (NUM-3, NUM-5).
-
-    Examples
-    --------
-    >>> from attnspec.backends import load
-    >>> from attnspec.conformance.judge.budget import required
-    >>> required(load("numpy-portable"), "float16"), required(load("numpy-portable"), "float32")
-    ('cast', 'full')
-    """
+    """Return the accuracy class that a backend must meet in a dtype (NUM-3, NUM-5)."""
     if dtype not in SHORT:
         return "full"  # the working precision is that of the inputs, so all classes are the same
     if backend.dialect.get("NUM-5") == "storage":

@@ -40,16 +40,7 @@ _OF_LSE = ("SOFT-6", "SOFT-7")
 
 
 def can_show(case: Case, values: Mapping[str, Any], off: str) -> Iterator[tuple[str, str]]:
-    """List the variants, with their rules, that may explain the output that differs.
-
-    Examples
-    --------
-    >>> from attnspec import find_case
-    >>> from attnspec.conformance.judge.cause import can_show
-    >>> case = find_case("masking-empty-last")
-    >>> list(can_show(case, case.expected, "output"))
-    [('SCORE-2', 'one'), ('MASK-6', 'nan'), ('MASK-6', 'uniform')]
-    """
+    """List the variants, with their rules, that may explain the output that differs."""
     for rule, variants in SHOWN.items():
         if _changes(rule, case, values, off):
             yield from ((rule, variant) for variant in variants)

@@ -18,19 +18,7 @@ from attnspec.reference.budget.arithmetic import Budget
 def declared_for(
     backend: Backend, rule: str, case: Case, output: str = "", error: float = math.inf
 ) -> Deviation | None:
-    """Find the declared deviation that covers a broken rule in a case. Return None if there is none.
-
-    Examples
-    --------
-    >>> from dataclasses import replace
-    >>> from attnspec import find_case
-    >>> from attnspec.backends import Deviation, load
-    >>> from attnspec.conformance.judge.deviation import declared_for
-    >>> deviation = Deviation(("ERR-6",), "any scale is taken", "scale", dtypes=("float16",))
-    >>> backend = replace(load("numpy-portable"), deviations=(deviation,))
-    >>> declared_for(backend, "ERR-6", find_case("masking-empty-last")) is None  # in float64
-    True
-    """
+    """Find the declared deviation that covers a broken rule in a case. Return None if there is none."""
     for deviation in backend.deviations:
         if deviation.covers(
             rule, case.arguments, dtype=case.dtype, output=output, group=case.group, error=error
@@ -63,16 +51,7 @@ def as_deviation(verdict: Verdict, rule: str, deviations: Sequence[Deviation]) -
 
 
 def largest_error(got: NDArray[Any], expected: NDArray[Any], allowed: Budget) -> float:
-    """Return the largest absolute error beyond the budget; infinity if other elements are NaN or infinite.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.conformance.judge.deviation import largest_error
-    >>> exact, allowed = np.array([1.0, np.nan, 2.0]), np.array([0.0, 0.0, 1.0])
-    >>> largest_error(exact + [0.5, 0, 0.75], exact, allowed), largest_error(np.zeros(3), exact, allowed)
-    (0.5, inf)
-    """
+    """Return the largest absolute error beyond the budget; infinity if other elements are NaN or infinite."""
     if got.shape != expected.shape:
         return math.inf
     wide, finite = got.astype(np.float64), np.isfinite(expected)

@@ -33,26 +33,12 @@ def is_real(thing: Any) -> bool:
 
 
 def lse_dtype(dtype: str) -> str:
-    """Return the shortest dtype that an lse may have for inputs of a dtype (NUM-7).
-
-    Examples
-    --------
-    >>> from attnspec.conformance.judge.dtypes import lse_dtype
-    >>> lse_dtype("bfloat16"), lse_dtype("float64")
-    ('float32', 'float64')
-    """
+    """Return the shortest dtype that an lse may have for inputs of a dtype (NUM-7)."""
     return FORMATS[dtype].lse
 
 
 def accepted(output: str, dtype: str) -> tuple[str, ...]:
-    """List the dtypes that an output may have for inputs of a dtype (NUM-1, NUM-7, POS-8).
-
-    Examples
-    --------
-    >>> from attnspec.conformance.judge.dtypes import accepted
-    >>> accepted("output", "float32"), accepted("bias", "float32")
-    (('float32',), ('float32', 'float64'))
-    """
+    """List the dtypes that an output may have for inputs of a dtype (NUM-1, NUM-7, POS-8)."""
     if dtype not in FORMATS:  # the inputs are integers, which the implementation accepted
         return (dtype,)
     if output in PRECISE:
@@ -80,16 +66,7 @@ def dtype_of(operation: str, arguments: Mapping[str, Any]) -> str:
 
 
 def in_dtype(arguments: Mapping[str, Any], dtype: str) -> dict[str, Any]:
-    """Cast the floating-point arrays among some arguments, an lse to the dtype of an lse.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.conformance.judge.dtypes import in_dtype
-    >>> cast = in_dtype({"outputs": np.ones(1), "lses": np.ones(1), "ids": np.arange(2)}, "float16")
-    >>> {name: str(array.dtype) for name, array in cast.items()}
-    {'outputs': 'float16', 'lses': 'float32', 'ids': 'int64'}
-    """
+    """Cast the floating-point arrays among some arguments, an lse to the dtype of an lse."""
     return {
         name: _cast(x, lse_dtype(dtype) if name in LSES else dtype) if _is_cast(name, x) else x
         for name, x in arguments.items()

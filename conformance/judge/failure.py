@@ -130,14 +130,7 @@ def _message(error: BaseException) -> str:
 
 
 def definition(function: Callable[..., Any] | None) -> Place | None:
-    """Find where the function of a user is defined.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.judge.failure import definition
-    >>> definition(len) is None
-    True
-    """
+    """Find where the function of a user is defined."""
     original: Any = None if function is None else unwrap(function)
     while isinstance(original, partial):
         original = unwrap(original.func)

@@ -22,14 +22,7 @@ _AXES = 6
 
 
 def find(fingerprint: str) -> dict[str, Any] | None:
-    """Return the exact values of a call by its fingerprint, or None if no file has it.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.judge.store import find
-    >>> find("of no call") is None
-    True
-    """
+    """Return the exact values of a call by its fingerprint, or None if no file has it."""
     place = _index().get(fingerprint)
     if place is None:
         return None

@@ -50,15 +50,7 @@ _MASKING = tuple(
 
 
 def traits(case: Case) -> tuple[str, ...]:
-    """Return the traits of a call.
-
-    Examples
-    --------
-    >>> from attnspec import find_case
-    >>> from attnspec.conformance.judge.traits import traits
-    >>> traits(find_case("masking-empty-last"))
-    ('empty row', 'mask', 'no scale')
-    """
+    """Return the traits of a call."""
     return tuple(sorted(traits_of_call(case)))
 
 

@@ -48,14 +48,7 @@ _OF_GRADIENTS = {
 
 @cache
 def sized() -> tuple[Sized, ...]:
-    """List every sized case, those with the least work first.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.sizes import sized
-    >>> sized()[-1].formula.keys
-    1048576
-    """
+    """List every sized case, those with the least work first."""
     found = [item for group, make in _GROUPS.items() for item in _of_group(group, make())]
     return tuple(sorted(found, key=lambda item: item.work))
 

@@ -24,14 +24,7 @@ ROWS = 3
 
 
 def chosen_rows(shape: tuple[int, ...], seed: int) -> list[tuple[int, ...]]:
-    """Choose the last row and some others.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.sizes.chosen import chosen_rows
-    >>> chosen_rows((1, 1, 1), 7)
-    [(0, 0, 0)]
-    """
+    """Choose the last row and some others."""
     random = np.random.default_rng(seed)
     last = tuple(size - 1 for size in shape)
     others = (tuple(int(random.integers(size)) for size in shape) for _ in range(ROWS))
@@ -83,21 +76,11 @@ def row_of(arguments: Mapping[str, Any], index: tuple[int, ...]) -> dict[str, An
 
 
 def exact_row(arguments: Mapping[str, Any], index: tuple[int, ...]) -> dict[str, Any]:
-    """Compute the exact values of one row by the second oracle, without the axes before it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.conformance.sizes.chosen import exact_row
-    >>> query, key = np.ones((1, 2, 5, 1)), np.ones((1, 1, 3, 1))
-    >>> value = np.array([[[[1.0], [2.0], [6.0]]]])
-    >>> exact_row({"query": query, "key": key, "value": value}, (0, 1, 2))["output"].tolist()
-    [3.0]
-    """
+    """Compute the exact values of one row by the second oracle, without the axes before it."""
     return {name: values[0] for name, values in exact("attention", row_of(arguments, index)).items()}
 
 
-def compared_rows(
+def compare_rows(
     arguments: Mapping[str, Any],
     outputs: Outputs,
     dtype: str,
@@ -134,14 +117,7 @@ Numbers = NDArray[np.float64]
 
 
 def chosen_heads(shape: tuple[int, ...], seed: int) -> list[tuple[int, ...]]:
-    """Choose the last key head and another one, if there is one.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.sizes.chosen import chosen_heads
-    >>> chosen_heads((1, 1), 7)
-    [(0, 0)]
-    """
+    """Choose the last key head and another one, if there is one."""
     count = int(np.prod(shape))
     places = [count - 1]
     if count > 1:
@@ -150,16 +126,7 @@ def chosen_heads(shape: tuple[int, ...], seed: int) -> list[tuple[int, ...]]:
 
 
 def of_head(arguments: Mapping[str, Any], head: tuple[int, ...]) -> dict[str, Any]:
-    """Return the call of one key head and its query heads, with an axis of heads and none of batch entries.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.conformance.sizes.chosen import of_head
-    >>> query, key = np.ones((1, 6, 5, 4)), np.ones((1, 2, 3, 4))
-    >>> of_head({"query": query, "key": key, "value": key, "d_output": query}, (0, 1))["query"].shape
-    (3, 5, 4)
-    """
+    """Return the call of one key head and its query heads, without the axes of batch entries."""
     query, key = arguments["query"], arguments["key"]
     *entry, shared = head
     batch, group = query.shape[:-3], query.shape[-3] // key.shape[-3]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import log, prod
+from typing import Any
 
 import numpy as np
 
@@ -21,18 +22,10 @@ _OF_EMPTY_ROWS = ("MASK-6", "SOFT-7")
 
 @dataclass(frozen=True)
 class Dialect:
-    """A problem in the dialect of a backend.
+    """A problem in the dialect of a backend: the formula whose exact values the backend has to give.
 
-    Attributes
-    ----------
-    formula : Formula
-        The problem whose exact values the backend has to give.
-    rule : str
-        The rule whose declared variant makes a difference; empty if there is none.
-    unit : float
-        The unit of the lse.
-    empty : bool
-        Whether rows without an allowed key are compared.
+    `rule` is the rule whose declared variant makes a difference, if there is one, and `unit` that of the lse.
+    Rows without an allowed key are compared if `empty` is true.
     """
 
     formula: Formula
@@ -78,16 +71,7 @@ def in_dialect(formula: Formula, dialect: Mapping[str, str], *, lse: bool = True
 
 
 def gradients_in_dialect(formula: Formula, dialect: Mapping[str, str]) -> Dialect:
-    """Translate a problem of gradients into the dialect of a backend.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.sizes.dialect import gradients_in_dialect
-    >>> from attnspec.formula import Formula
-    >>> problem = Formula(queries=2, keys=5, depth=4, value_depth=4, options={"d_lse": True})
-    >>> dict(gradients_in_dialect(problem, {"GRAD-6": "ignored"}).formula.options)
-    {}
-    """
+    """Translate a problem of gradients into the dialect of a backend."""
     shown, of_lse = of_values(dialect), "d_lse" in formula.options
     if of_lse and "SOFT-6" in shown:
         raise Missing(f"a cotangent of the lse is not translated to SOFT-6 {shown['SOFT-6']}")
@@ -132,14 +116,7 @@ def _bears(rule: str, formula: Formula) -> bool:
 class Precision:
     """A precision whose budgets a result may stay within.
 
-    Attributes
-    ----------
-    accuracy : {"full", "cast", "storage"}
-    working : str or None
-        A working precision other than that of the standard.
-    profile : str
-    rule : str
-        The rule whose declared variant it is; empty for the precision of the standard.
+    `working` is a working precision other than that of the standard, `rule` that of a declared variant.
     """
 
     accuracy: Accuracy
@@ -147,17 +124,14 @@ class Precision:
     profile: str = ""
     rule: str = ""
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments of functions that compute budgets."""
+        return {"accuracy": self.accuracy, "working": self.working, "profile": self.profile}
+
 
 def precisions(backend: Backend, dtype: str) -> tuple[Precision, ...]:
-    """Return the precision of the standard, then that of a variant that a backend declares.
-
-    Examples
-    --------
-    >>> from attnspec.backends import load
-    >>> from attnspec.conformance.sizes.dialect import precisions
-    >>> precisions(load("numpy-portable"), "float32")
-    (Precision(accuracy='full', working=None, profile='', rule=''),)
-    """
+    """Return the precision of the standard, then that of a variant that a backend declares."""
     profile, plain = backend.profile, replace(backend, dialect={})
     standard = Precision(required(plain, dtype), None, profile)
     if dtype == "float64" and "NUM-2" in backend.dialect:

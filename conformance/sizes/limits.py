@@ -57,17 +57,7 @@ def forget_peak() -> bool:
 
 
 def probe_of(item: Sized) -> Sized | None:
-    """Return the same call with fewer rows, whose memory shows whether an implementation keeps all scores.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.sizes.sized import Sized
-    >>> from attnspec.conformance.sizes.limits import probe_of
-    >>> from attnspec.formula import Formula
-    >>> item = Sized("one", "", ("SOFT-3",), "", Formula(2**20, 2**20, 64, 64), "float32")
-    >>> probe_of(item).formula.queries
-    8192
-    """
+    """Return the same call with fewer rows, whose memory shows whether an implementation keeps all scores."""
     one = item.formula
     factor = isqrt(item.scores // (_SHOWS // 2))
     if factor < 2 or set(one.options) - _OF_ANY_LENGTH:
@@ -106,17 +96,7 @@ class Limits:
         )
 
     def left_out(self, item: Sized) -> str:
-        """Return the reason that a case is left out; empty if it is not.
-
-        Examples
-        --------
-        >>> from attnspec.conformance.sizes.sized import Sized
-        >>> from attnspec.conformance.sizes.limits import Limits
-        >>> from attnspec.formula import Formula
-        >>> item = Sized("one", "", ("SOFT-3",), "", Formula(2**20, 2**20, 64, 64), "float32")
-        >>> Limits(60.0, 2.0**33).left_out(item)
-        'left out: it needs about 12291.0 GiB of memory, and may use 8.0 (--memory)'
-        """
+        """Return the reason that a case is left out; empty if it is not."""
         keeps = self._keeps_scores.get(item.gradients, True)
         needed = _COPIES * item.octets + (_of_scores(item) if keeps else 0)
         if needed > self.octets:

@@ -167,12 +167,13 @@ def find(name: str, seed: int | None = None) -> Item:
 def _of_sizes(name: str) -> Case:
     """Make the arrays of a sized case, and its expected values if all rows are judged."""
     from attnspec.conformance.sizes import sized
-    from attnspec.conformance.sizes.judge import values_of, values_of_gradients
+    from attnspec.conformance.sizes.judge import values_of
 
     for item in sized():
         if name in (item.id, item.name):
-            values = values_of_gradients if item.gradients else values_of
-            return item.case if item.sampled else replace(item.case, expected=values(item.formula))
+            if item.sampled:
+                return item.case
+            return replace(item.case, expected=values_of(item.formula, of_gradients=item.gradients))
     raise SpecError(f"case: expected an id such as sizes-views-1, got {name!r}")
 
 

@@ -66,17 +66,7 @@ def tasks(
     working: str | None = None,
     profile: str = "",
 ) -> Iterator[Callable[[], Block]]:
-    """Yield a function for each block of rows of a problem. Threads may call them at once.
-
-    Examples
-    --------
-    >>> from attnspec.formula import Formula
-    >>> from attnspec.conformance.sizes.codebook.rows import tasks
-    >>> (task,) = tasks(Formula(queries=2, keys=1, depth=4, value_depth=4), "float32")
-    >>> block = task()
-    >>> block.rows.tolist(), block.output.shape
-    ([0, 1], (2, 4))
-    """
+    """Yield a function for each block of rows of a problem. Threads may call them at once."""
     storage = FORMATS[dtype]
     work = storage if accuracy == "storage" else FORMATS[working or storage.working]
     products = PROFILES[profile].get(dtype, PLAIN) if profile else PLAIN

@@ -49,15 +49,7 @@ def intervals(options: Mapping[str, Any], queries: int, keys: int, entry: int) -
 
 
 def intervals_of_keys(options: Mapping[str, Any], queries: int, keys: int, entry: int) -> tuple[Whole, Whole]:
-    """Return the first query that may attend to each key, and the first one after these queries.
-
-    Examples
-    --------
-    >>> from attnspec.conformance.sizes.codebook.words import intervals_of_keys
-    >>> low, high = intervals_of_keys({"is_causal": True, "window": (1, None)}, 3, 3, 0)
-    >>> low.tolist(), high.tolist()
-    ([0, 1, 2], [2, 3, 3])
-    """
+    """Return the first query that may attend to each key, and the first one after these queries."""
     key = np.arange(keys)
     at = key - (_of(options.get("query_offset"), entry) or 0)  # the query at the place of the key
     low, high = np.zeros(keys, dtype=np.int64), np.full(keys, queries)
