@@ -28,7 +28,7 @@ from pages.known import Known, known_of  # noqa: E402
 from pages.libraries import libraries  # noqa: E402
 from pages.links import addresses  # noqa: E402
 from pages.operations import operations  # noqa: E402
-from pages.page import Part, joined  # noqa: E402
+from pages.page import Part, join  # noqa: E402
 from pages.rules import rules  # noqa: E402
 from pages.search import names_script, with_words  # noqa: E402
 
@@ -38,7 +38,7 @@ from attnspec.conformance.render.html.folder import files, read_columns  # noqa:
 from attnspec.conformance.render.html.page import POLICY, Links, Page, render  # noqa: E402
 
 
-def everything(known: Known) -> Part:
+def site_parts(known: Known) -> Part:
     """Make all pages, names and files."""
     copied: dict[str, str | Path] = {}
     address = addresses(known.root, tuple(known.rules.values()), copied, results=bool(known.columns))
@@ -54,13 +54,13 @@ def everything(known: Known) -> Part:
         pictures(known),
         front(known),
     ]
-    whole = joined([*parts, Part(files=copied)])
+    whole = join([*parts, Part(files=copied)])
     return replace(whole, names=with_words(whole.names, terms_of(known)))
 
 
 def write_sources(out: Path, columns: Sequence[Column] = ()) -> Part:
     """Write the pages that Sphinx reads into `source`, and the other files beside its pages into `html`."""
-    part = everything(known_of(HERE.parent, tuple(columns)))
+    part = site_parts(known_of(HERE.parent, tuple(columns)))
     source, html = out / "source", out / "html"
     for folder in (source, html):
         shutil.rmtree(folder, ignore_errors=True)
@@ -138,26 +138,26 @@ def main() -> int:
         "--out", type=Path, default=HERE.parent / "build" / "site", help="the folder to build in"
     )
     parser.add_argument("--results", type=Path, default=HERE / "results", help="the folder of stored results")
-    given = parser.parse_args()
-    out = given.out.resolve()
+    options = parser.parse_args()
+    out = options.out.resolve()
     html = out / "html"
     started = time.perf_counter()
 
     def say(text: str) -> None:
         print(f"{time.perf_counter() - started:5.0f} s  {text}", flush=True)
 
-    columns = read_columns(sorted(given.results.glob("*.jsonl.xz")))
+    columns = read_columns(sorted(options.results.glob("*.jsonl.xz")))
     say(f"{len(columns)} stored results read")
     part = write_sources(out, columns)
     say(f"{len(part.pages)} pages written as Markdown")
     if status := make_html(out, columns):
         return status
     say("pages made by Sphinx")
-    found = problems(html, [name.address for name in part.names])
+    wrong = problems(html, [name.address for name in part.names])
     say(summary(html))
-    print("\n".join(found[:100]))
-    say(f"{len(found)} problems; the site is {html / 'index.html'}")
-    return bool(found)
+    print("\n".join(wrong[:100]))
+    say(f"{len(wrong)} problems; the site is {html / 'index.html'}")
+    return bool(wrong)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ _NAMED = {"search", "index", "next", "prev", "alternate", "canonical", "author"}
 
 
 @dataclass
-class _Read(HTMLParser):
+class _Reader(HTMLParser):
     """What a page links, loads and names."""
 
     links: list[str] = field(default_factory=list)
@@ -28,43 +28,43 @@ class _Read(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Note the addresses and the id of a tag."""
-        given = {name: value or "" for name, value in attrs}
-        if "id" in given:
-            self.ids.append(given["id"])
-        if tag == "a" and "href" in given:
-            self.links.append(given["href"])
-        for name, value in given.items():
-            if (tag, name) in _LOADS and not (tag == "link" and given.get("rel") in _NAMED):
+        values = {name: value or "" for name, value in attrs}
+        if "id" in values:
+            self.ids.append(values["id"])
+        if tag == "a" and "href" in values:
+            self.links.append(values["href"])
+        for name, value in values.items():
+            if (tag, name) in _LOADS and not (tag == "link" and values.get("rel") in _NAMED):
                 self.loads.append(value)
 
 
 def problems(html: Path, addresses: Sequence[str] = ()) -> list[str]:
     """List what is wrong with a site, and the addresses of names that lead nowhere."""
-    read = {}
+    pages = {}
     for path in sorted(html.rglob("*.html")):
-        one = _Read()
-        one.feed(path.read_text(encoding="utf-8"))
-        read[path] = one
-    ids = {path: frozenset(one.ids) for path, one in read.items()}
-    found = []
-    for path, one in read.items():
+        page = _Reader()
+        page.feed(path.read_text(encoding="utf-8"))
+        pages[path] = page
+    ids = {path: frozenset(page.ids) for path, page in pages.items()}
+    wrong = []
+    for path, page in pages.items():
         name = path.relative_to(html)
         if path.stat().st_size > LARGEST:
-            found.append(f"{name}: expected at most {LARGEST} bytes, got {path.stat().st_size}")
-        found += [f"{name}: the id {id_} occurs twice" for id_ in _twice(one.ids)]
-        found += [f"{name}: loads {address} from elsewhere" for address in one.loads if _outside(address)]
-        found += [
+            wrong.append(f"{name}: expected at most {LARGEST} bytes, got {path.stat().st_size}")
+        wrong += [f"{name}: the id {id_} occurs twice" for id_ in _duplicates(page.ids)]
+        wrong += [f"{name}: loads {address} from elsewhere" for address in page.loads if _outside(address)]
+        wrong += [
             f"{name}: {address} leads nowhere"
-            for address in dict.fromkeys([*one.links, *one.loads])
+            for address in dict.fromkeys([*page.links, *page.loads])
             if not _outside(address) and not address.startswith("data:") and not _leads(path, address, ids)
         ]
     start = html / "index.html"
-    found += [f"names: {address} leads nowhere" for address in addresses if not _leads(start, address, ids)]
+    wrong += [f"names: {address} leads nowhere" for address in addresses if not _leads(start, address, ids)]
     for path in sorted(html.rglob("*.css")):
         for address in re.findall(r"url\(['\"]?([^'\")]+)", path.read_text(encoding="utf-8")):
             if _outside(address):
-                found.append(f"{path.relative_to(html)}: loads {address} from elsewhere")
-    return found
+                wrong.append(f"{path.relative_to(html)}: loads {address} from elsewhere")
+    return wrong
 
 
 def summary(html: Path) -> str:
@@ -78,7 +78,7 @@ def summary(html: Path) -> str:
     )
 
 
-def _twice(ids: list[str]) -> list[str]:
+def _duplicates(ids: list[str]) -> list[str]:
     return sorted({id_ for id_ in ids if ids.count(id_) > 1}) if len(set(ids)) < len(ids) else []
 
 
@@ -86,11 +86,11 @@ def _outside(address: str) -> bool:
     return bool(re.match(r"(?!data:)[a-z]+:|//", address))
 
 
-def _leads(page: Path, address: str, ids: dict[Path, frozenset[str]]) -> bool:
+def _leads(path: Path, address: str, ids: dict[Path, frozenset[str]]) -> bool:
     where, _, place = address.partition("#")
     where = unquote(where.partition("?")[0])
-    path = (page.parent / where).resolve() if where else page
-    if path not in ids:
-        return path.is_file()
+    target = (path.parent / where).resolve() if where else path
+    if target not in ids:
+        return target.is_file()
     # An address with a state, such as #q=MASK-6, is read by the script of its page.
-    return not place or "=" in place or unquote(place) in ids[path]
+    return not place or "=" in place or unquote(place) in ids[target]

@@ -35,7 +35,7 @@ sys.path.append(str(SITE))
 
 if SITE.is_dir():
     from check import problems
-    from pages.links import relinked
+    from pages.links import relink
     from pages.page import sentence
 
 
@@ -270,7 +270,7 @@ def test_the_section_of_a_rule_ends_at_the_next_heading(site):
 
 def test_links_in_code_are_kept_and_others_lead_into_the_site():
     text = "`[x](y.md)`\n\n```python\na[0](b)\n```\n\n[a](masking.md)\n\n[MASK-6]: masking.md#m\n"
-    new = relinked(text, "spec/softmax.md", "rules/SOFT-1", lambda path, _place: path)
+    new = relink(text, "spec/softmax.md", "rules/SOFT-1", lambda path, _place: path)
     assert "`[x](y.md)`" in new
     assert "a[0](b)" in new
     assert "[a](../spec/masking.md)" in new

@@ -22,20 +22,20 @@ class Names(Domain):
 
     def get_objects(self) -> Iterator[tuple[str, str, str, str, str, int]]:
         """Yield every name. The search of the site has them from a file of its own."""
-        for one in _names(self.env):
-            if one["kind"] in KINDS:
-                page, _, place = one["address"].partition("#")
+        for entry in _names(self.env):
+            if entry["kind"] in KINDS:
+                page, _, place = entry["address"].partition("#")
                 # An empty anchor stands for the whole page.
-                yield one["name"], one["name"], one["kind"], page.removesuffix(".html"), place, -1
+                yield entry["name"], entry["name"], entry["kind"], page.removesuffix(".html"), place, -1
 
     def resolve_xref(
         self, env: Any, fromdocname: str, builder: Any, typ: str, target: str, node: Any, contnode: Any
     ) -> Any:
         """Link a name."""
         del node  # Sphinx passes it
-        for one in _names(env):
-            if (one["kind"], one["name"]) == (typ, target):
-                page, sign, place = one["address"].partition("#")
+        for entry in _names(env):
+            if (entry["kind"], entry["name"]) == (typ, target):
+                page, sign, place = entry["address"].partition("#")
                 address = builder.get_relative_uri(fromdocname, page.removesuffix(".html")) + sign + place
                 return nodes.reference("", "", contnode, internal=True, refuri=address)
         return None
@@ -50,19 +50,19 @@ class Names(Domain):
 
 def _names(env: Any) -> list[dict[str, str]]:
     path = Path(env.srcdir) / "names.json"
-    found: list[dict[str, str]] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    names: list[dict[str, str]] = json.loads(path.read_text(encoding="utf-8"))
+    return names
 
 
 def _labels(app: Any, env: Any) -> None:
     """Give each rule a label, so that `ref` cites it with its title."""
     del app  # Sphinx passes it
     standard = env.domains.standard_domain
-    for one in _names(env):
-        if one["kind"] == "rule":
-            page = one["address"].removesuffix(".html")
-            label = f"rule:{one['name']}".lower()
-            standard.labels[label] = (page, "", f"{one['name']} {one['title']}")
+    for entry in _names(env):
+        if entry["kind"] == "rule":
+            page = entry["address"].removesuffix(".html")
+            label = f"rule:{entry['name']}".lower()
+            standard.labels[label] = (page, "", f"{entry['name']} {entry['title']}")
             standard.anonlabels[label] = (page, "")
 
 

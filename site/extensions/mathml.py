@@ -40,21 +40,21 @@ def _whole(latex: str, *, block: bool) -> str:
             parts.append((edge["name"], latex[start : edge.start()]))
             last = edge.end()
     parts.append(latex[last:])
-    made = [
+    formulas = [
         _table(*part, block=block) if isinstance(part, tuple) else _inner(part, block=block)
         for part in parts
         if isinstance(part, tuple) or part.strip()
     ]
-    return made[0] if len(made) == 1 else f"<mrow>{''.join(made)}</mrow>"
+    return formulas[0] if len(formulas) == 1 else f"<mrow>{''.join(formulas)}</mrow>"
 
 
 def _inner(latex: str, *, block: bool) -> str:
     whole = convert(latex, display="block" if block else "inline")
-    found = _MATH.match(whole)
-    if found is None or "\\" in whole or "<mi>&</mi>" in whole:
+    match = _MATH.match(whole)
+    if match is None or "\\" in whole or "<mi>&</mi>" in whole:
         raise ValueError(f"formula: expected LaTeX that latex2mathml knows, got {latex!r}")
     # A word is one identifier, not a product of letters.
-    return _LETTERS.sub(lambda run: f"<mi>{re.sub('<[^>]+>', '', run[0])}</mi>", found[1])
+    return _LETTERS.sub(lambda run: f"<mi>{re.sub('<[^>]+>', '', run[0])}</mi>", match[1])
 
 
 def _table(kind: str, body: str, *, block: bool) -> str:
@@ -100,8 +100,10 @@ def setup(app: Any) -> dict[str, Any]:
     def block(self: Any, node: Any) -> None:
         from docutils import nodes
 
-        made = mathml(node.astext(), block=True)
-        self.body.append(f'<div class="formula" tabindex="0" role="region" aria-label="formula">{made}</div>')
+        formula = mathml(node.astext(), block=True)
+        self.body.append(
+            f'<div class="formula" tabindex="0" role="region" aria-label="formula">{formula}</div>'
+        )
         raise nodes.SkipNode
 
     app.add_html_math_renderer("mathml", (inline, None), (block, None))

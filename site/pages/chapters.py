@@ -6,7 +6,7 @@ from pathlib import Path
 
 from attnspec import CHAPTERS
 from pages.known import Known
-from pages.links import GUIDES, relinked
+from pages.links import GUIDES, relink
 from pages.page import Name, Page, Part
 from pages.search import plain
 
@@ -43,7 +43,7 @@ def chapters(known: Known, address: Address) -> Part:
         page = "spec/index" if name == "README" else f"spec/{name}"
         text = (known.root / source).read_text(encoding="utf-8")
         text = _with_pages_of_rules(text) if name in CHAPTERS else text
-        pages.append(Page(page, relinked(_COMMENT.sub("", text), source, page, address)))
+        pages.append(Page(page, relink(_COMMENT.sub("", text), source, page, address)))
         title = plain(text.splitlines()[0].lstrip("# "))
         names.append(Name("page", name, f"{page}.html", title, text=_start(text)))
         if name != "glossary":
@@ -67,7 +67,7 @@ def guides(known: Known, address: Address) -> Part:
             text = text.replace("# attnspec\n", "# Test your implementation\n", 1)
             text = text.replace("## Test your implementation\n", "## With the function as it is\n", 1)
             text = re.sub(r"^!\[[^]]*\]\(site/pictures/[^)]*\)\n+", "", text, flags=re.MULTILINE)
-        pages.append(Page(page, relinked(_COMMENT.sub("", text), source, page, address)))
+        pages.append(Page(page, relink(_COMMENT.sub("", text), source, page, address)))
         title = plain(text.splitlines()[0].lstrip("# "))
         names.append(
             Name("page", title, f"{page}.html", _start(text).partition(". ")[0], (source,), _start(text))
@@ -81,17 +81,17 @@ def _sections(page_title: str, page: str, text: str) -> list[Name]:
     """Return the sections of a page, each with its text. Rules are names of their own."""
     text = _FENCE.sub("", _COMMENT.sub("", text))
     heads = list(_SECTION.finditer(text))
-    found: dict[str, Name] = {}
+    names: dict[str, Name] = {}
     for head, after in zip(heads, [*heads[1:], None], strict=False):
         title = plain(head["title"])
         place = re.sub(r"[^a-z0-9]+", "-", title.lower()).lstrip("-0123456789").rstrip("-")
-        if not place or place in found or _HEADING.match(head[0]):
+        if not place or place in names or _HEADING.match(head[0]):
             continue
-        said = text[head.end() : after.start() if after else len(text)]
-        found[place] = Name(
-            "section", f"{page_title}: {title}", f"{page}.html#{place}", "", text=_words_of(said)
+        content = text[head.end() : after.start() if after else len(text)]
+        names[place] = Name(
+            "section", f"{page_title}: {title}", f"{page}.html#{place}", "", text=_words_of(content)
         )
-    return list(found.values())
+    return list(names.values())
 
 
 def _words_of(text: str) -> str:
@@ -105,36 +105,36 @@ def _words_of(text: str) -> str:
 def _start(text: str) -> str:
     """Return the first paragraph of a page."""
     paragraphs = _FENCE.sub("", _COMMENT.sub("", text)).split("\n\n")
-    return plain(next((one for one in paragraphs[1:] if one[:1].isalnum()), ""))
+    return plain(next((text for text in paragraphs[1:] if text[:1].isalnum()), ""))
 
 
 def _questions(readme: str) -> list[Name]:
-    """Return the frequently asked questions. Each leads to the rule that answers it."""
-    found = []
-    for question, answer, cited in asked(readme):
-        rule = cited[0]
-        said = f"{plain(answer)} ({', '.join(cited)})"
-        found.append(Name("question", plain(question), f"rules/{rule}.html", said))
-    return found
+    """Return the frequently questions_of questions. Each leads to the rule that answers it."""
+    names = []
+    for question, answer, rules in questions_of(readme):
+        rule = rules[0]
+        title = f"{plain(answer)} ({', '.join(rules)})"
+        names.append(Name("question", plain(question), f"rules/{rule}.html", title))
+    return names
 
 
-def asked(readme: str) -> list[tuple[str, str, list[str]]]:
-    """Read the frequently asked questions: question, answer, and the rules that answer it."""
-    found = []
+def questions_of(readme: str) -> list[tuple[str, str, list[str]]]:
+    """Read the frequently questions_of questions: question, answer, and the rules that answer it."""
+    questions = []
     for line in readme.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) == 3 and cells[0].endswith("?"):
-            found.append((cells[0], cells[1], re.findall(r"\[([A-Z]+-[0-9]+)\]", cells[2])))
-    return found
+            questions.append((cells[0], cells[1], re.findall(r"\[([A-Z]+-[0-9]+)\]", cells[2])))
+    return questions
 
 
 def terms_of(known: Known) -> dict[str, tuple[str, ...]]:
     """Return the terms that each rule is the first to define, with their other names."""
-    found: dict[str, tuple[str, ...]] = {}
+    terms: dict[str, tuple[str, ...]] = {}
     for match in _TERM.finditer((known.root / "spec" / "glossary.md").read_text(encoding="utf-8")):
         if rule := re.search(r"\[([A-Z]+-[0-9]+)\]", match["text"]):
-            found[rule[1]] = (*found.get(rule[1], ()), match["term"], *_also(match["text"]))
-    return found
+            terms[rule[1]] = (*terms.get(rule[1], ()), match["term"], *_also(match["text"]))
+    return terms
 
 
 def _also(text: str) -> tuple[str, ...]:
@@ -155,21 +155,21 @@ def section(known: Known, rule_id: str, chapter: str, address: Address) -> tuple
         for match in _DEFINITION.finditer(whole)
         if f"[{match['name']}]" in text or f"][{match['name']}]" in text
     ]
-    links = relinked("\n".join(used), source, f"rules/{rule_id}", address)
-    sentence, _, rest = relinked(text, source, f"rules/{rule_id}", address).partition("\n\n")
+    links = relink("\n".join(used), source, f"rules/{rule_id}", address)
+    sentence, _, rest = relink(text, source, f"rules/{rule_id}", address).partition("\n\n")
     return sentence, f"{rest}\n\n{links}\n"
 
 
 def _terms(glossary: str) -> list[Name]:
     """Return the terms of the glossary, with what it says of each."""
-    found = []
+    names = []
     for match in _TERM.finditer(glossary):
         place = re.sub(r"[^a-z0-9]+", "-", match["term"].lower()).strip("-")
-        said = plain(match["text"]).replace("*", "")
-        title = said.partition(". ")[0]
+        text = plain(match["text"]).replace("*", "")
+        title = text.partition(". ")[0]
         also = _also(match["text"])
-        found.append(Name("term", match["term"], f"spec/glossary.html#{place}", title, also, said))
-    return found
+        names.append(Name("term", match["term"], f"spec/glossary.html#{place}", title, also, text))
+    return names
 
 
 def _with_pages_of_rules(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from attnspec import CHAPTERS, __version__
 from attnspec.backends.names import LIBRARY_NAMES
-from pages.chapters import BESIDE, asked
+from pages.chapters import BESIDE, questions_of
 from pages.known import Known
 from pages.links import GUIDES
 from pages.page import Name, Page, Part, page
@@ -31,7 +31,7 @@ def front(known: Known) -> Part:
     names = [
         Name("page", "front", "index.html", "the front page"),
         Name("page", "citing", "citing.html", "how to cite a rule"),
-        Name("page", "Questions", "questions.html", "frequently asked questions, with answers"),
+        Name("page", "Questions", "questions.html", "frequently questions_of questions, with answers"),
         Name("page", "Rules", "rules/index.html", "all rules, by chapter"),
         Name("page", "Operations", "operations/index.html", "every argument, with its other names"),
         Name("page", "Cases", "cases/index.html", "golden vectors and generated cases, by chapter"),
@@ -57,9 +57,9 @@ def front(known: Known) -> Part:
 
 
 def _questions(known: Known) -> Page:
-    """Return the page of the frequently asked questions of the standard."""
+    """Return the page of the frequently questions_of questions of the standard."""
     readme = (known.root / "spec" / "README.md").read_text(encoding="utf-8")
-    return page("questions", "questions.md", questions=asked(readme))
+    return page("questions", "questions.md", questions=questions_of(readme))
 
 
 def _front(known: Known) -> Page:

@@ -53,7 +53,7 @@ def pictures(known: Known) -> Part:
         total[kind] += 1
         accepted.update((kind, place) for place, letter in enumerate(letters) if letter != "-")
     by_kind = {kind: [entry for entry in known.entries if entry.kind == kind] for kind in KINDS}
-    made = page(
+    drawn = page(
         "pictures",
         "pictures.md",
         masks=MASKS,
@@ -69,15 +69,17 @@ def pictures(known: Known) -> Part:
             if total[kind]
         ],
         kills=[
-            (KINDS[kind], len(entries), *_found(entries, known))
+            (KINDS[kind], len(entries), *_kills(entries, known))
             for kind, entries in by_kind.items()
             if entries
         ],
     )
-    return Part((made,), (Name("page", "pictures", "pictures.html", "masks, acceptance rules, kill matrix"),))
+    return Part(
+        (drawn,), (Name("page", "pictures", "pictures.html", "masks, acceptance rules, kill matrix"),)
+    )
 
 
-def _found(entries: list[Entry], known: Known) -> tuple[int, int]:
+def _kills(entries: list[Entry], known: Known) -> tuple[int, int]:
     """Count the entries found under the rule that they break, in a whole and in a quick run."""
     kills = [known.kills[entry.name] for entry in entries if entry.name in known.kills]
     return sum(bool(kill.case) for kill in kills), sum(kill.quick for kill in kills)
@@ -88,7 +90,7 @@ def _index(known: Known, by_rule: dict[str, list[Entry]]) -> Page:
         (
             chapter,
             [
-                (rule, len(by_rule[rule.id]), *_found(by_rule[rule.id], known))
+                (rule, len(by_rule[rule.id]), *_kills(by_rule[rule.id], known))
                 for rule in rules
                 if rule.id in by_rule
             ],
@@ -100,6 +102,6 @@ def _index(known: Known, by_rule: dict[str, list[Entry]]) -> Page:
         "gallery.md",
         entries=known.entries,
         correct=correct_entries(),
-        killed=_found([*known.entries], known)[0],
+        killed=_kills([*known.entries], known)[0],
         chapters=chapters,
     )

@@ -46,10 +46,10 @@ class Known:
 
     def chapters(self) -> dict[str, list[Rule]]:
         """Return the rules of each chapter."""
-        found: dict[str, list[Rule]] = {}
+        chapters: dict[str, list[Rule]] = {}
         for rule in self.rules.values():
-            found.setdefault(rule.chapter, []).append(rule)
-        return found
+            chapters.setdefault(rule.chapter, []).append(rule)
+        return chapters
 
 
 def known_of(root: Path, columns: tuple[Column, ...] = ()) -> Known:

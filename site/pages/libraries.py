@@ -38,7 +38,7 @@ def _row(library: str, known: Known, *, portable: bool) -> dict[str, Any]:
     backends = [name for name in backends_of(library) if (name in PORTABLE) == portable]
     columns = [column for column in known.columns if column.backend in backends]
     run = {column.backend for column in columns}
-    levels = dict.fromkeys(level for column in columns for level in _reached(column))
+    levels = dict.fromkeys(level for column in columns for level in _levels(column))
     if not backends:
         return {}
     return {
@@ -62,14 +62,14 @@ def _page(library: str, known: Known) -> Page:
         columns=columns,
         rows=_results(backends, columns),
         note=NOTE if any(column.backend in PORTABLE for column in columns) else "",
-        declared=_declared(columns, known),
+        declared=_deviations(columns, known),
         findings=[row(finding, known) for finding in known.findings if finding.library == library],
         portable=PORTABLE,
         label_of=label_of,
     )
 
 
-def _reached(column: Column) -> tuple[str, ...]:
+def _levels(column: Column) -> tuple[str, ...]:
     return tuple(level for level, standing in column.standings.items() if standing.reached)
 
 
@@ -85,7 +85,7 @@ def _results(backends: Sequence[str], columns: Sequence[Column]) -> list[tuple[s
                     "stem": column.stem,
                     "library": column.library,
                     "version": column.version,
-                    "reached": _reached(column),
+                    "reached": _levels(column),
                     "totals_by_status": [
                         (status, column.totals[status]) for status in _STATUSES if column.totals.get(status)
                     ],
@@ -98,7 +98,7 @@ def _results(backends: Sequence[str], columns: Sequence[Column]) -> list[tuple[s
     return rows
 
 
-def _declared(columns: Sequence[Column], known: Known) -> list[dict[str, Any]]:
+def _deviations(columns: Sequence[Column], known: Known) -> list[dict[str, Any]]:
     """Return what the backends declare and the suite has verified, in the order of the rules."""
     backends: dict[tuple[str, str, str], dict[str, None]] = {}
     for column in columns:
@@ -106,12 +106,12 @@ def _declared(columns: Sequence[Column], known: Known) -> list[dict[str, Any]]:
             for way in ways:
                 backends.setdefault((rule, *way), {})[column.backend] = None
     order = list(known.rules)
-    found = []
+    deviations = []
     for (rule, variant, reason), names in sorted(
         backends.items(), key=lambda item: (order.index(item[0][0]), item[0][1:])
     ):
         texts = {each.name: each.text.partition(". ")[0] for each in known.rules[rule].variants}
         named = variant if variant in texts else ""
         text = texts.get(variant, reason)
-        found.append({"rule": rule, "variant": named, "text": text, "backends": [*names]})
-    return found
+        deviations.append({"rule": rule, "variant": named, "text": text, "backends": [*names]})
+    return deviations

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from attnspec.citations import anchor
 from attnspec.rule import Rule
+from pages.page import page
 
 #: Pages of the repository, and where the site has them.
 GUIDES = {
@@ -39,10 +40,10 @@ _LINK = re.compile(
 )
 
 
-def relinked(text: str, source: str, page: str, address: Callable[[str, str], str]) -> str:
+def relink(text: str, source: str, page: str, address: Callable[[str, str], str]) -> str:
     """Rewrite the links of a page."""
 
-    def rewritten(match: re.Match[str]) -> str:
+    def rewrite(match: re.Match[str]) -> str:
         if match["kept"]:
             return match[0].replace("```math\n", "```{math}\n", 1)
         target = match["target"] or match["to"]
@@ -51,18 +52,18 @@ def relinked(text: str, source: str, page: str, address: Callable[[str, str], st
         else:
             path, _, place = target.partition("#")
             whole = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
-            new = seen_from(page, address(whole, place))
+            new = relative(page, address(whole, place))
         return f"{match['head']}{new}{match['tail']}" if match["target"] else f"{match['name']}{new}"
 
-    return _LINK.sub(rewritten, text)
+    return _LINK.sub(rewrite, text)
 
 
-def seen_from(page: str, address: str) -> str:
+def relative(page: str, address: str) -> str:
     """Return an address of the site as a page sees it, in the form that MyST reads.
 
     Examples
     --------
-    >>> seen_from("rules/MASK-6", "spec/masking.md"), seen_from("rules/MASK-6", "findings/jax.html#float64")
+    >>> relative("rules/MASK-6", "spec/masking.md"), relative("rules/MASK-6", "findings/jax.html#float64")
     ('../spec/masking.md', 'place:../findings/jax.html#float64')
     """
     path, sign, place = address.partition("#")
@@ -98,10 +99,10 @@ def _page(path: str, sign: str) -> str:
         return f"{GUIDES[path]}.md{sign}"
     if path in _INSTEAD:
         return _INSTEAD[path]
-    if found := re.fullmatch(r"backends/findings/(\w+)/(\w+)\.(?:md|py)", path):
-        return f"findings/{found[1]}.html#{found[2]}"
-    if found := re.fullmatch(r"spec/vectors/(\w+)\.json", path):
-        return f"cases/{found[1]}.html"
+    if match := re.fullmatch(r"backends/findings/(\w+)/(\w+)\.(?:md|py)", path):
+        return f"findings/{match[1]}.html#{match[2]}"
+    if match := re.fullmatch(r"spec/vectors/(\w+)\.json", path):
+        return f"cases/{match[1]}.html"
     if re.fullmatch(r"spec/\w+\.md", path):
         return ("spec/index.md" if path == "spec/README.md" else path) + sign
     return path if path.startswith("spec/pictures/") else ""
@@ -111,20 +112,12 @@ def _file(root: Path, path: str, files: dict[str, str | Path]) -> str:
     """Put a file of the repository, or the files of a folder, beside the pages."""
     whole = root / path
     if whole.is_dir():
-        files.update({f"files/{path}/{one.name}": one for one in sorted(whole.glob("*")) if one.is_file()})
-        files[f"files/{path}/index.html"] = _listed(path, whole)
-        return f"files/{path}/index.html"
+        inside = [file for file in sorted(whole.glob("*")) if file.is_file()]
+        listing = page(f"files/{path}/index", "listing.html", folder=path, files=inside)
+        files[f"{listing.path}.html"] = listing.text
+        files.update({f"files/{path}/{file.name}": file for file in inside})
+        return f"{listing.path}.html"
     if not whole.is_file():
         raise FileNotFoundError(f"links: expected a file of the repository, got {path}")
     files[f"files/{path}"] = whole
     return f"files/{path}"
-
-
-def _listed(path: str, folder: Path) -> str:
-    rows = "".join(
-        f'<li><a href="{one.name}">{one.name}</a></li>' for one in sorted(folder.glob("*")) if one.is_file()
-    )
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{path}</title>'
-        f"<h1>{path}</h1><ul>{rows}</ul></html>\n"
-    )

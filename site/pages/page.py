@@ -57,7 +57,7 @@ class Part:
     files: dict[str, str | Path] = field(default_factory=dict)
 
 
-def joined(parts: Iterable[Part]) -> Part:
+def join(parts: Iterable[Part]) -> Part:
     """Join parts to one."""
     every = tuple(parts)
     return Part(
@@ -75,9 +75,9 @@ def page(path: str, template: str, **values: Any) -> Page:
 
 @cache
 def _templates() -> jinja2.Environment:
-    found = environment(Path(__file__).parents[1] / "templates")
-    found.filters |= {"inline": _inline, "linked": _linked, "md": Markup, "plural": plural}
-    return found
+    templates = environment(Path(__file__).parents[1] / "templates")
+    templates.filters |= {"inline": _inline, "linked": _linked, "md": Markup, "plural": plural}
+    return templates
 
 
 @jinja2.pass_context

@@ -122,14 +122,14 @@ def _ways(rule: Rule, backends: Sequence[Column]) -> list[Way]:
     for column in backends:
         counts = column.counts.get(rule.id, {})
         judged = sum(number for status, number in counts.items() if status != "unsupported")
-        shown = [*column.ways.get(rule.id, {}).items()] if judged else []
-        shown += [(("", text), counts[status]) for status, text in _NOT_KEPT.items() if counts.get(status)]
-        for (variant, reason), number in shown if judged else ():
+        outcomes = [*column.ways.get(rule.id, {}).items()] if judged else []
+        outcomes += [(("", text), counts[status]) for status, text in _NOT_KEPT.items() if counts.get(status)]
+        for (variant, reason), number in outcomes if judged else ():
             known = variant in variants
             way = Way(variants.get(variant, reason), variant if known else "", "" if known else variant)
             share = "all" if number == judged else f"{number} of {judged}"
             ways.setdefault((variant, reason), way).backends.append((column, f" ({share})"))
-        if not judged or not shown:
+        if not judged or not outcomes:
             (keeps if judged else without).backends.append((column, ""))
     every = [keeps, *ways.values(), without]
     return [way for way in every if way.backends] if keeps.backends or ways else []

@@ -76,7 +76,9 @@ def plain(text: str) -> str:
     """
 
     def formula(match: re.Match[str]) -> str:
-        return _COMMAND.sub(lambda one: one[1] or one[2], match[1]).replace("{", "").replace("}", "")
+        return (
+            _COMMAND.sub(lambda command: command[1] or command[2], match[1]).replace("{", "").replace("}", "")
+        )
 
     # Every second part is code, which stays as it is.
     parts = text.split("`")

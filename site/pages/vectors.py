@@ -28,18 +28,18 @@ def in_dtypes(case_id: str) -> Mapping[str, tuple[Case, Allowed]]:
     They are those of the files of ``attnspec export``: the class ``full`` in float32 and float64, and the
     class ``cast`` in half precision.
     """
-    found = {}
+    dtypes = {}
     for case in in_each(find_case(case_id)):
-        calls = [one for one in judged([case]) if isinstance(one, Judged) and one.name == case.name]
-        outputs = {output.name: output.allowed for one in calls for output in one.outputs}
-        found[case.dtype] = (case, {name: outputs[name] for name in case.expected if name in outputs})
-    return found
+        calls = [call for call in judged([case]) if isinstance(call, Judged) and call.name == case.name]
+        outputs = {output.name: output.allowed for call in calls for output in call.outputs}
+        dtypes[case.dtype] = (case, {name: outputs[name] for name in case.expected if name in outputs})
+    return dtypes
 
 
-def preferred(case_id: str) -> str:
+def default_dtype(case_id: str) -> str:
     """Return the dtype that a page shows first: float32, or the first that holds the inputs."""
-    found = in_dtypes(case_id)
-    return "float32" if "float32" in found else next(iter(found))
+    dtypes = in_dtypes(case_id)
+    return "float32" if "float32" in dtypes else next(iter(dtypes))
 
 
 #: An array with more elements is shown folded.
@@ -57,15 +57,15 @@ def in_json(case: Case, allowed: Allowed = _NONE) -> str:
 
 def in_numpy(case: Case, allowed: Allowed = _NONE) -> str:
     """Write a case as Python with arrays of NumPy."""
-    short = any(str(one.dtype) == "bfloat16" for one in _arrays(case.arguments))
+    short = any(str(array.dtype) == "bfloat16" for array in _arrays(case.arguments))
     return _python(
         case,
         allowed,
         ["import numpy as np", *(["import ml_dtypes"] if short else [])],
         lambda array: (
-            f"np.array({_nested(array, 'np.nan', 'np.inf')}, dtype="
+            f"np.array({_nest(array, 'np.nan', 'np.inf')}, dtype="
             f"{'ml_dtypes' if str(array.dtype) == 'bfloat16' else 'np'}.{_dtype(array)})"
-            f"{_reshaped(array)}"
+            f"{_reshape(array)}"
         ),
     )
 
@@ -77,8 +77,8 @@ def in_torch(case: Case, allowed: Allowed = _NONE) -> str:
         allowed,
         ["import torch"],
         lambda array: (
-            f"torch.tensor({_nested(array, 'torch.nan', 'torch.inf')}, dtype=torch.{array.dtype})"
-            f"{_reshaped(array)}"
+            f"torch.tensor({_nest(array, 'torch.nan', 'torch.inf')}, dtype=torch.{array.dtype})"
+            f"{_reshape(array)}"
         ),
     )
 
@@ -90,7 +90,7 @@ def in_jax(case: Case, allowed: Allowed = _NONE) -> str:
         allowed,
         ["import jax", "import jax.numpy as jnp", "", 'jax.config.update("jax_enable_x64", True)'],
         lambda array: (
-            f"jnp.array({_nested(array, 'jnp.nan', 'jnp.inf')}, dtype=jnp.{_dtype(array)}){_reshaped(array)}"
+            f"jnp.array({_nest(array, 'jnp.nan', 'jnp.inf')}, dtype=jnp.{_dtype(array)}){_reshape(array)}"
         ),
     )
 
@@ -104,8 +104,8 @@ def in_c(case: Case, allowed: Allowed = _NONE) -> str:
         "#include <stdint.h>",
     ]
     lines += ["", f"/* arguments of {case.operation} */"]
-    for name, thing in case.arguments.items():
-        lines += _of_c(name, thing)
+    for name, value in case.arguments.items():
+        lines += _of_c(name, value)
     if case.misuse:
         lines += ["", f"/* {_must_refuse(case)} */"]
     for name, array in case.expected.items():
@@ -129,8 +129,8 @@ FORMATS: Mapping[str, tuple[str, Callable[[Case, Allowed], str]]] = {
 
 def _python(case: Case, allowed: Allowed, imports: list[str], array: Callable[[NDArray[Any]], str]) -> str:
     lines = [f"# {case.id}: {case.title}", *imports, ""]
-    for name, thing in case.arguments.items():
-        lines.append(f"{name} = {array(thing) if isinstance(thing, np.ndarray) else _plain(thing)}")
+    for name, value in case.arguments.items():
+        lines.append(f"{name} = {array(value) if isinstance(value, np.ndarray) else _plain(value)}")
     call = ", ".join(f"{name}={name}" for name in case.arguments)
     if case.misuse:
         lines += ["", f"# {_must_refuse(case)}", f"# {case.operation}({call})"]
@@ -160,20 +160,20 @@ def _must_refuse(case: Case) -> str:
 
 
 def _arrays(group: Mapping[str, Any]) -> list[NDArray[Any]]:
-    return [thing for thing in group.values() if isinstance(thing, np.ndarray)]
+    return [value for value in group.values() if isinstance(value, np.ndarray)]
 
 
 def _dtype(array: NDArray[Any]) -> str:
     return "bool_" if array.dtype == bool else str(array.dtype)
 
 
-def _plain(thing: Any) -> str:
-    if isinstance(thing, float) and not math.isfinite(thing):
-        return f'float("{thing}")'
-    return repr(thing.item() if isinstance(thing, np.generic) else thing)
+def _plain(value: Any) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    return repr(value.item() if isinstance(value, np.generic) else value)
 
 
-def _reshaped(array: NDArray[Any]) -> str:
+def _reshape(array: NDArray[Any]) -> str:
     """Give an array without elements its shape, which a nested list does not show."""
     return f".reshape({array.shape})" if array.size == 0 and array.ndim > 1 else ""
 
@@ -188,15 +188,15 @@ def number(x: Any) -> str:
     )
 
 
-def _nested(array: NDArray[Any], nan: str, infinity: str) -> str:
+def _nest(array: NDArray[Any], nan: str, infinity: str) -> str:
     """Write an array as nested lists."""
     if array.size == 0:
         return "[]"
     plain = array if array.dtype.kind in "biu" else array.astype(np.float64)
 
-    def written(part: Any) -> str:
+    def spell(part: Any) -> str:
         if isinstance(part, list):
-            return f"[{', '.join(map(written, part))}]"
+            return f"[{', '.join(map(spell, part))}]"
         if isinstance(part, float):
             if math.isnan(part):
                 return nan
@@ -204,34 +204,34 @@ def _nested(array: NDArray[Any], nan: str, infinity: str) -> str:
                 return infinity if part > 0 else f"-{infinity}"
         return number(part)
 
-    whole = written(plain.tolist())
+    whole = spell(plain.tolist())
     if len(whole) <= _WIDTH:
         return whole
     return whole.replace("], [", "],\n    [")
 
 
-def _of_c(name: str, thing: Any) -> list[str]:
+def _of_c(name: str, value: Any) -> list[str]:
     """Declare one argument or result in C."""
-    if isinstance(thing, np.ndarray):
-        kind = _C_TYPES.get(str(thing.dtype), "float")
-        note = f"{thing.dtype}, shape ({', '.join(map(str, thing.shape))})"
-        if thing.size == 0:
+    if isinstance(value, np.ndarray):
+        kind = _C_TYPES.get(str(value.dtype), "float")
+        note = f"{value.dtype}, shape ({', '.join(map(str, value.shape))})"
+        if value.size == 0:
             return [f"/* {name}: {note}, no element */"]
-        plain = thing if thing.dtype.kind in "biu" else thing.astype(np.float64)
+        plain = value if value.dtype.kind in "biu" else value.astype(np.float64)
         numbers = [_c_number(x) for x in plain.ravel().tolist()]
-        lines = [f"static const {kind} {name}[{thing.size}] = {{ /* {note} */"]
+        lines = [f"static const {kind} {name}[{value.size}] = {{ /* {note} */"]
         lines += [f"    {', '.join(numbers[at : at + 6])}," for at in range(0, len(numbers), 6)]
         return [*lines, "};"]
-    if isinstance(thing, bool | np.bool_):
-        return [f"static const bool {name} = {str(bool(thing)).lower()};"]
-    if isinstance(thing, int | np.integer):
-        return [f"static const int64_t {name} = {int(thing)};"]
-    if isinstance(thing, float | np.floating):
-        return [f"static const double {name} = {_c_number(float(thing))};"]
-    if isinstance(thing, str):
-        return [f"static const char {name}[] = {json.dumps(thing)};"]
-    if isinstance(thing, tuple):
-        return [f"/* {name}: {thing!r}, where None is an open side */"]
+    if isinstance(value, bool | np.bool_):
+        return [f"static const bool {name} = {str(bool(value)).lower()};"]
+    if isinstance(value, int | np.integer):
+        return [f"static const int64_t {name} = {int(value)};"]
+    if isinstance(value, float | np.floating):
+        return [f"static const double {name} = {_c_number(float(value))};"]
+    if isinstance(value, str):
+        return [f"static const char {name}[] = {json.dumps(value)};"]
+    if isinstance(value, tuple):
+        return [f"/* {name}: {value!r}, where None is an open side */"]
     return [f"/* {name}: not given */"]
 
 
@@ -255,7 +255,7 @@ def vector(case: Case) -> dict[str, Any]:
         "others": case.rules[1:],
         "formats": [(name, label) for name, (label, _) in FORMATS.items()],
         "dtypes": [*in_dtypes(case.id)],
-        "preferred": preferred(case.id),
+        "default": default_dtype(case.id),
         "arguments": _rows(case.arguments),
         "expected": _rows(case.expected),
         "allowed": _largest(case) if case.expected else [],
@@ -266,9 +266,9 @@ def vector(case: Case) -> dict[str, Any]:
 def script(case: Case) -> str:
     """Return the script with the code of a case in each dtype, loaded when a button is pressed."""
     texts = {
-        dtype: {name: write(one, allowed) for name, (_, write) in FORMATS.items()}
-        | {"allowed": "\n\n".join(f"{name}\n{_grid(_rounded(x))}" for name, x in allowed.items())}
-        for dtype, (one, allowed) in in_dtypes(case.id).items()
+        dtype: {name: write(in_dtype, allowed) for name, (_, write) in FORMATS.items()}
+        | {"allowed": "\n\n".join(f"{name}\n{_grid(_round_up(x))}" for name, x in allowed.items())}
+        for dtype, (in_dtype, allowed) in in_dtypes(case.id).items()
     }
     return f"attnspecCase({json.dumps(case.id)}, {json.dumps(texts)});\n"
 
@@ -283,7 +283,7 @@ def _largest(case: Case) -> list[str]:
     return most
 
 
-def _rounded(array: NDArray[np.float64]) -> NDArray[np.float64]:
+def _round_up(array: NDArray[np.float64]) -> NDArray[np.float64]:
     plain = [float(_up(x)) if math.isfinite(x) else x for x in array.ravel().tolist()]
     return np.array(plain, dtype=np.float64).reshape(array.shape)
 
@@ -299,10 +299,10 @@ def _up(x: float) -> str:
 def _rows(group: Mapping[str, Any]) -> list[tuple[str, str, int, str]]:
     """Return of each argument or output its name, what array it is, its size, and its numbers."""
     return [
-        (name, f"{thing.dtype} ({', '.join(map(str, thing.shape))})", thing.size, _grid(thing))
-        if isinstance(thing, np.ndarray)
-        else (name, "", 0, repr(thing))
-        for name, thing in group.items()
+        (name, f"{value.dtype} ({', '.join(map(str, value.shape))})", value.size, _grid(value))
+        if isinstance(value, np.ndarray)
+        else (name, "", 0, repr(value))
+        for name, value in group.items()
     ]
 
 

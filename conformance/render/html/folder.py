@@ -158,12 +158,12 @@ def _prose(text: str) -> Markup:
 
 def _names(columns: Sequence[Column]) -> list[list[str]]:
     """Return what the search of the folder finds: kind, name, title, address, other names and text."""
-    found = [
+    names = [
         ["rule", rule.id, rule.title.replace("`", ""), f"rules.html#{rule.id}", "", rule.sentence]
         for rule in rules()
     ]
-    found += [
+    names += [
         ["library", column.backend, f"{column.library} {column.version}", f"{column.stem}.html", "", ""]
         for column in newest(columns)
     ]
-    return [*found, ["page", "Compare", "two runs, or your own results file", "compare.html", "", ""]]
+    return [*names, ["page", "Compare", "two runs, or your own results file", "compare.html", "", ""]]

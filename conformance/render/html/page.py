@@ -51,7 +51,7 @@ class Page:
 @cache
 def environment(*folders: Path) -> jinja2.Environment:
     """Return the templates, with those of other folders. Every value is escaped that is no markup."""
-    found = jinja2.Environment(
+    templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader([*folders, _TEMPLATES]),
         autoescape=True,
         trim_blocks=True,
@@ -59,8 +59,8 @@ def environment(*folders: Path) -> jinja2.Environment:
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
     )
-    found.globals["at"] = at
-    return found
+    templates.globals["at"] = at
+    return templates
 
 
 def render(template: str, **values: Any) -> Markup:
