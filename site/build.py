@@ -20,13 +20,12 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]  # the pages, and the tools of the 
 
 from check import problems, summary  # noqa: E402 - the folders are added above
 from pages.cases import cases  # noqa: E402
-from pages.chapters import chapters, guides, terms_of  # noqa: E402
+from pages.chapters import addresses, chapters, guides, terms_of  # noqa: E402
 from pages.findings import findings  # noqa: E402
 from pages.front import front  # noqa: E402
 from pages.gallery import gallery, pictures  # noqa: E402
 from pages.known import Known, known_of  # noqa: E402
 from pages.libraries import libraries  # noqa: E402
-from pages.links import addresses  # noqa: E402
 from pages.operations import operations  # noqa: E402
 from pages.page import Part, join  # noqa: E402
 from pages.rules import rules  # noqa: E402

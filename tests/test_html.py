@@ -3,7 +3,6 @@
 import csv
 import json
 import re
-from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
 from urllib.parse import unquote
@@ -20,34 +19,72 @@ from attnspec.conformance.render.html import write
 from attnspec.conformance.render.html.folder import files, read_columns
 from attnspec.conformance.render.html.marks import MARKS
 from attnspec.conformance.render.html.page import Links
-from attnspec.conformance.results import read
 
 #: The largest number of bytes of a page, and of a script with data.
 MOST = 300_000
+MINE = "mine-f-1.0-2026-01-05"
+
+
+class Folder:
+    """A folder of pages."""
+
+    def __init__(self, path):
+        self.path = path
+        self.columns = {column["slug"]: column for column in self.data("matrix")["columns"]}
+
+    def text(self, name):
+        return (self.path / name).read_text(encoding="utf-8")
+
+    def data(self, name):
+        return data_of(self.path / "data" / f"{name}.js")
+
+    def letters(self, slug):
+        return dict(zip((rule.id for rule in rules()), self.columns[slug]["letters"], strict=True))
+
+    def pages(self):
+        return {path: path.read_text(encoding="utf-8") for path in self.path.rglob("*.html")}
+
+    def large(self, *suffixes):
+        files = [path for path in self.path.rglob("*") if path.suffix in suffixes]
+        assert files
+        return [path.name for path in files if path.stat().st_size > MOST]
 
 
 @pytest.fixture(scope="module")
 def folder(results_folder):
-    return results_folder
+    return Folder(results_folder)
+
+
+@pytest.fixture
+def build(tmp_path):
+    """A function that writes the pages of runs, each given as a day and arguments of `write_run`."""
+
+    def write_pages(*runs):
+        days = [run.pop("day", "2026-01-01") for run in runs]
+        paths = [write_run(tmp_path / f"{n}-{days[n]}.jsonl", **run) for n, run in enumerate(runs)]
+        write(paths, tmp_path / "out")
+        return Folder(tmp_path / "out")
+
+    return write_pages
 
 
 class _Page(HTMLParser):
     """The addresses, ids and elements of a page."""
 
-    def __init__(self, path):
+    def __init__(self, text):
         super().__init__()
         self.addresses, self.ids, self.tags = [], [], []
-        self.feed(path.read_text(encoding="utf-8"))
+        self.feed(text)
 
     def handle_starttag(self, tag, attrs):
-        found = dict(attrs)
+        values = dict(attrs)
         self.tags.append(tag)
-        self.ids += [found["id"]] if "id" in found else []
-        self.addresses += [found[name] for name in ("href", "src") if name in found]
+        self.ids += [values["id"]] if "id" in values else []
+        self.addresses += [values[name] for name in ("href", "src") if name in values]
 
 
 def test_every_link_of_every_page_leads_somewhere(folder):
-    pages = {path.resolve(): _Page(path) for path in folder.rglob("*.html")}
+    pages = {path.resolve(): _Page(text) for path, text in folder.pages().items()}
     assert len(pages) == 3 + 3 + 4
     for path, page in pages.items():
         assert len(page.ids) == len(set(page.ids)), path
@@ -62,37 +99,29 @@ def test_every_link_of_every_page_leads_somewhere(folder):
 
 
 def test_pages_load_nothing_from_elsewhere(folder):
-    for path in folder.rglob("*.html"):
-        text = path.read_text(encoding="utf-8")
+    for path, text in folder.pages().items():
         assert "connect-src 'none'" in unescape(text)
-        assert not re.search(r"https?://", text), path
-    for path in (folder / "_static").iterdir():
+        assert not re.search(r"https?://|file:///", text), path
+    for path in (folder.path / "_static").iterdir():
         if path.name != "names.js":
             text = path.read_text(encoding="utf-8")
             assert not re.search(r"https?:|fetch\(|XMLHttp|WebSocket|sendBeacon|@import|url\(", text), path
 
 
 def test_text_from_outside_is_never_markup(folder):
-    assert any(HOSTILE in read([path]).subjects[0].name for path in [*folder.parent.rglob("bad-*.jsonl")])
-    for path in folder.rglob("*.html"):
-        assert "img" not in _Page(path).tags, path
-    for path in (folder / "data").iterdir():
+    assert HOSTILE in {column["backend"] for column in folder.columns.values()}
+    for path, text in folder.pages().items():
+        assert "img" not in _Page(text).tags, path
+    for path in (folder.path / "data").iterdir():
         assert "</script" not in path.read_text(encoding="utf-8")
 
 
-def _columns(folder):
-    return {one["slug"]: one for one in data_of(folder / "data" / "matrix.js")["columns"]}
-
-
 def test_each_kind_of_verdict_has_its_mark(folder):
-    numbers = {rule.id: index for index, rule in enumerate(rules())}
-    letters = _columns(folder)["mine-f-1.0-2026-01-05"]["letters"]
-    found = {rule: letters[numbers[rule]] for rule in ("MASK-1", "MASK-4", "MASK-6", "MASK-13", "MASK-8")}
-    assert found == {"MASK-1": "p", "MASK-4": "f", "MASK-6": "d", "MASK-13": "s", "MASK-8": "u"}
-    assert letters[numbers["ERR-1"]] == "f"
-    assert letters[numbers["INV-4"]] == "m"
-    assert letters[numbers["MASK-2"]] == "n"
-    assert letters.count("p") == 1
+    letters = folder.letters(MINE)
+    expected = {"MASK-1": "p", "MASK-4": "f", "MASK-6": "d", "MASK-13": "s", "MASK-8": "u"}
+    expected |= {"ERR-1": "f", "INV-4": "m", "MASK-2": "n"}
+    assert {rule: letters[rule] for rule in expected} == expected
+    assert [*letters.values()].count("p") == 1
 
 
 def test_marks_differ_without_colour():
@@ -101,33 +130,27 @@ def test_marks_differ_without_colour():
 
 
 def test_a_cell_says_what_was_got_expected_and_allowed_and_how_to_see_it(folder):
-    cell = data_of(folder / "data" / "mine-f-1.0-2026-01-05.js")["cells"]["MASK-4"]
-    (example,) = cell["examples"]
+    cells = folder.data(MINE)["cells"]
+    (example,) = cells["MASK-4"]["examples"]
     assert (example["place"], example["got"], example["expected"]) == ("output[2, 0]", "1.5", "0.25")
     assert example["allowed"] == "0.5"
     assert example["off"] == "off by 1.25, 2.5 times the allowed error; 2 of 6 elements are off"
     assert 'find("masking-c-float32")' in example["script"]
     assert example["command"] == "attnspec check mine:f --case masking-c-float32"
+    assert cells["MASK-8"]["reason"] == "mine:f has no argument window"
+    assert "examples" not in cells["MASK-8"]
 
 
-def test_a_deviation_shows_the_value_of_its_variant(tmp_path):
-    said = replace(
-        verdict("m:f", "masking-empty-head", "MASK-6", "deviation", variant="nan"), dtype="float32"
-    )
-    write([write_run(tmp_path / "m-2026-01-01.jsonl", "m:f", judged=[said])], tmp_path / "out")
-    (example,) = data_of(tmp_path / "out" / "data" / "m-f-1.0-2026-01-01.js")["cells"]["MASK-6"]["examples"]
+def test_a_deviation_shows_the_value_of_its_variant(build):
+    nan = verdict("m:f", "masking-empty-head", "MASK-6", "deviation", variant="nan")
+    pages = build({"backend": "m:f", "judged": [nan]})
+    (example,) = pages.data("m-f-1.0-2026-01-01")["cells"]["MASK-6"]["examples"]
     assert (example["place"], example["expected"]) == ("output[1, 1, 0]", "0")
     assert example["got"] == "nan, within the allowed error of the variant nan"
     assert 'observe(load("m:f"), case)["output"][1, 1, 0]' in example["script"]
 
 
-def test_a_cell_that_is_not_offered_says_why(folder):
-    cell = data_of(folder / "data" / "mine-f-1.0-2026-01-05.js")["cells"]["MASK-8"]
-    assert cell["reason"] == "mine:f has no argument window"
-    assert "examples" not in cell
-
-
-def test_a_deviation_is_named_and_counted(tmp_path):
+def test_a_deviation_is_named_and_counted(build):
     judged = [
         verdict("m:f", "masking-a", "MASK-6", "deviation", variant="nan"),
         verdict("m:f", "masking-b", "MASK-6", "deviation", variant="nan"),
@@ -137,90 +160,77 @@ def test_a_deviation_is_named_and_counted(tmp_path):
         verdict("m:f", "masking-e", "MASK-4", "fail"),
         verdict("m:f", "masking-f", "MASK-4", "deviation", variant="x"),
     ]
-    write([write_run(tmp_path / "m-2026-01-01.jsonl", "m:f", judged=judged)], tmp_path / "out")
-    (column,) = _columns(tmp_path / "out").values()
+    pages = build({"backend": "m:f", "judged": judged})
+    (column,) = pages.columns.values()
     # A rule that fails is not said to deviate.
     assert set(column["shown"]) == {"MASK-6", "SCORE-3"}
     assert column["shown"]["MASK-6"] == "nan: 2; uniform: 1"
     assert column["shown"]["SCORE-3"].startswith("a scale of 0 is none.")
     assert len(column["shown"]["SCORE-3"]) == 60
-    page = (tmp_path / "out" / "m-f.html").read_text(encoding="utf-8")
-    assert "deviation 3 of 4: nan: 2; uniform: 1</a>" in page
+    assert "deviation 3 of 4: nan: 2; uniform: 1</a>" in pages.text("m-f.html")
 
 
 def test_the_rules_stand_beside_the_results(folder):
-    text = (folder / "rules.html").read_text(encoding="utf-8")
-    assert {rule.id for rule in rules()} <= set(_Page(folder / "rules.html").ids)
+    text = folder.text("rules.html")
+    assert {rule.id for rule in rules()} <= set(_Page(text).ids)
     assert "the output and the weights MUST be 0" in text
     assert "<code>query</code>" in text
-    addresses = {rule[0]: rule[4] for rule in data_of(folder / "data" / "matrix.js")["rules"]}
+    addresses = {rule[0]: rule[4] for rule in folder.data("matrix")["rules"]}
     assert addresses == {rule.id: f"rules.html#{rule.id}" for rule in rules()}
-    for path in folder.rglob("*.html"):
-        assert "file:///" not in path.read_text(encoding="utf-8")
-    assert (folder / "rules.html").stat().st_size < MOST
-    assert data_of(folder / "data" / "rules.js") == {rule.id: rule.sentence for rule in rules()}
+    assert folder.data("rules") == {rule.id: rule.sentence for rule in rules()}
 
 
 def test_the_search_of_a_folder_knows_its_rules_and_backends(folder):
-    text = (folder / "_static" / "names.js").read_text(encoding="utf-8")
+    text = folder.text("_static/names.js")
     names = json.loads(text[text.index("(") + 1 : text.rindex(")")])
-    found = {(kind, name): address for kind, name, _, address, *_ in names}
-    assert found["rule", "MASK-6"] == "rules.html#MASK-6"
-    assert found["library", "mine:f"] == "mine-f.html"
-    for path in folder.rglob("*.html"):
-        assert 'role="search"' in path.read_text(encoding="utf-8"), path
+    addresses = {(kind, name): address for kind, name, _, address, *_ in names}
+    assert addresses["rule", "MASK-6"] == "rules.html#MASK-6"
+    assert addresses["library", "mine:f"] == "mine-f.html"
+    assert all('role="search"' in text for text in folder.pages().values())
 
 
-def test_the_page_of_a_part_of_the_suite_has_its_levels_last(tmp_path):
-    path = write_run(tmp_path / "part.jsonl", part="quick")
-    write([path, write_run(tmp_path / "whole.jsonl", "all:f")], tmp_path / "out")
-    part = (tmp_path / "out" / "mine-f.html").read_text(encoding="utf-8")
+def test_the_page_of_a_part_of_the_suite_has_its_levels_last(build):
+    pages = build({"part": "quick"}, {"backend": "all:f"})
+    part, whole = pages.text("mine-f.html"), pages.text("all-f.html")
     assert part.index('id="rules"') < part.index('id="levels"') < part.index("levels and their badges")
     assert "not reached" not in part
     assert "not determined" in part
-    whole = (tmp_path / "out" / "all-f.html").read_text(encoding="utf-8")
     assert whole.index('id="levels"') < whole.index('id="rules"')
     assert "not reached" in whole
 
 
-def test_a_part_of_the_suite_reaches_no_level(tmp_path):
-    for part, reached in (("whole", True), ("quick", False)):
-        path = write_run(tmp_path / f"{part}.jsonl", "good:f", judged=every_rule("good:f"), part=part)
-        write([path], tmp_path / part)
-        (column,) = _columns(tmp_path / part).values()
-        assert set(column["letters"]) == {"p"}
-        assert set(column["levels"]) == ({"p"} if reached else {"n"})
+@pytest.mark.parametrize(("part", "letter"), [("whole", "p"), ("quick", "n")])
+def test_a_part_of_the_suite_reaches_no_level(build, part, letter):
+    (column,) = build({"judged": every_rule("mine:f"), "part": part}).columns.values()
+    assert set(column["letters"]) == {"p"}
+    assert set(column["levels"]) == {letter}
 
 
 def test_a_case_of_the_plan_without_a_verdict_is_no_pass(tmp_path):
-    path = write_run(tmp_path / "a.jsonl", judged=every_rule("mine:f"))
+    path = write_run(tmp_path / "a-2026-01-01.jsonl", judged=every_rule("mine:f"))
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    left = [one for one in lines if "case-mask-1-" not in one or "header" in one]
+    left = [line for line in lines if "case-mask-1-" not in line or "header" in line]
     left[-1] = json.dumps({"footer": {"verdicts": len(left) - 3}}) + "\n"
     path.write_text("".join(left), encoding="utf-8")
     write([path], tmp_path / "out")
-    (column,) = _columns(tmp_path / "out").values()
-    assert column["letters"][[rule.id for rule in rules()].index("MASK-1")] == "n"
+    pages = Folder(tmp_path / "out")
+    ((slug, column),) = pages.columns.items()
+    assert pages.letters(slug)["MASK-1"] == "n"
     assert set(column["levels"]) == {"n"}
-    assert "not run" in (tmp_path / "out" / "mine-f.html").read_text(encoding="utf-8")
+    assert "not run" in pages.text("mine-f.html")
 
 
 def test_the_newest_version_has_the_page_of_the_backend(folder):
-    columns = _columns(folder)
+    columns = folder.columns
     assert columns["mine-f-1.1-2026-02-05"]["page"] == "mine-f.html"
-    assert columns["mine-f-1.0-2026-01-05"]["page"] == "runs/mine-f-1.0-2026-01-05.html"
-    assert [one["newest"] for one in columns.values()].count(True) == 3
-    assert "1.1" in _Page(folder / "mine-f.html").rawdata or "1.1" in (folder / "mine-f.html").read_text()
+    assert columns[MINE]["page"] == f"runs/{MINE}.html"
+    assert [column["newest"] for column in columns.values()].count(True) == 3
+    assert "numpy 1.1" in folder.text("mine-f.html")
 
 
-def test_versions_are_ordered_as_numbers_not_as_text(tmp_path):
-    paths = [
-        write_run(tmp_path / f"m-{version}-{day}.jsonl", version=version)
-        for version, day in (("1.10", "2026-01-01"), ("1.9", "2026-03-01"))
-    ]
-    write(paths, tmp_path / "out")
-    newest = [one["version"] for one in _columns(tmp_path / "out").values() if one["newest"]]
-    assert newest == ["1.10"]
+def test_versions_are_ordered_as_numbers_not_as_text(build):
+    columns = build({"version": "1.10"}, {"version": "1.9", "day": "2026-03-01"}).columns.values()
+    assert [column["version"] for column in columns if column["newest"]] == ["1.10"]
 
 
 def test_portable_code_is_last_and_is_not_called_like_the_library(tmp_path):
@@ -228,63 +238,60 @@ def test_portable_code_is_last_and_is_not_called_like_the_library(tmp_path):
     paths = [write_run(tmp_path / f"{n}-2026-01-01.jsonl", name) for n, name in enumerate(names)]
     links = Links(rule=lambda rule: f"../rules/{rule}", library=lambda name: f"../libraries/{name}.html")
     columns = read_columns(paths)
-    assert [one.backend for one in columns] == ["torch-sdpa", "mine:f", "numpy-portable", "jax-portable"]
-    assert columns[-1].label == "portable code on JAX"
-    assert columns[0].label == "torch-sdpa"
+    assert [column.backend for column in columns] == [
+        "torch-sdpa",
+        "mine:f",
+        "numpy-portable",
+        "jax-portable",
+    ]
+    assert [column.label for column in columns[:1]] == ["torch-sdpa"]
     pages = {name: page.body for name, page in files(columns, links) if name.endswith(".html")}
-    front = pages["index.html"]
-    assert "say nothing about the attention functions of the library" in front
-    not_run = front[front.index("Not run: ") : front.index("No results of these backends")]
+    assert "say nothing about the attention functions of the library" in pages["index.html"]
+    not_run = pages["index.html"].partition("Not run: ")[2].partition("No results of these backends")[0]
     assert '<a href="../libraries/jax-nn.html">jax-nn</a>' in not_run
     assert "torch-sdpa" not in not_run
     assert "portable" not in not_run
-    page = pages["jax-portable.html"]
-    assert "<h1>portable code on JAX</h1>" in page
-    assert "say nothing about the attention" in page
+    assert "<h1>portable code on JAX</h1>" in pages["jax-portable.html"]
+    assert "say nothing about the attention" in pages["jax-portable.html"]
 
 
-def test_own_pages_do_not_list_the_backends_of_libraries(tmp_path):
-    write([write_run(tmp_path / "m.jsonl")], tmp_path / "out")
-    front = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
-    assert "Not run" not in front
-    assert "Portable code" not in front
+def test_own_pages_do_not_list_the_backends_of_libraries(folder):
+    assert "Not run" not in folder.text("index.html")
+    assert "Portable code" not in folder.text("index.html")
 
 
-def test_every_portable_backend_has_the_name_of_its_library(tmp_path):
+def test_every_portable_backend_has_the_name_of_its_library(build):
     named = {"numpy": "NumPy", "strict": "array-api-strict", "dask": "Dask", "torch": "PyTorch", "jax": "JAX"}
-    paths = [write_run(tmp_path / f"{n}-2026-01-01.jsonl", name) for n, name in enumerate(PORTABLE)]
+    columns = build(*({"backend": name} for name in PORTABLE)).columns.values()
     expected = {f"{library}-portable": f"portable code on {name}" for library, name in named.items()}
-    assert {column.backend: column.label for column in read_columns(paths)} == expected
+    assert {column["backend"]: column["label"] for column in columns} == expected
 
 
-def test_names_that_give_one_address_get_addresses_of_their_own(tmp_path):
+def test_names_that_give_one_address_get_addresses_of_their_own(build, tmp_path):
     names = ("m:f", "m-f", "M/f", "index", "..")
-    paths = [write_run(tmp_path / f"{n}-2026-01-01.jsonl", name) for n, name in enumerate(names)]
-    write(paths, tmp_path / "out")
-    pages = [one["page"].lower() for one in _columns(tmp_path / "out").values()]
-    assert len(set(pages)) == len(names)
-    assert "Results by rule" in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    pages = build(*({"backend": name} for name in names))
+    assert len({column["page"].lower() for column in pages.columns.values()}) == len(names)
+    assert "Results by rule" in pages.text("index.html")
     assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"out"}
 
 
 def test_the_matrix_is_there_as_csv_and_json(folder):
-    rows = list(csv.reader((folder / "matrix.csv").read_text(encoding="utf-8").splitlines()))
-    at = rows[0].index("mine:f 1.0 2026-01-05")
-    said = {row[0]: row[at] for row in rows[1:]}
-    assert len(said) == len(rules())
-    assert (said["MASK-1"], said["MASK-4"], said["MASK-2"]) == ("pass 2", "FAIL 1 of 1", "not run")
-    assert (said["MASK-8"], said["INV-4"]) == ("unsupported", "not shown 1 of 1")
-    by_level = list(csv.reader((folder / "levels.csv").read_text(encoding="utf-8").splitlines()))
-    at = by_level[0].index("good:f 2.0 2026-02-07")
-    assert {row[at] for row in by_level[1:]} == {"reached"}
-    runs = json.loads((folder / "matrix.json").read_text(encoding="utf-8"))["runs"]
-    mine = next(one for one in runs if one["version"] == "1.0")
-    assert mine["rules"]["MASK-4"] == {"result": "fail", "cases": {"fail": 1}}
-    assert mine["levels"]["masked"]["lacks"]["MASK-4"] == "fail"
+    def column(name, head):
+        heads, *rows = csv.reader(folder.text(name).splitlines())
+        return {row[0]: row[heads.index(head)] for row in rows}
+
+    mine = column("matrix.csv", "mine:f 1.0 2026-01-05")
+    assert len(mine) == len(rules())
+    assert (mine["MASK-1"], mine["MASK-4"], mine["MASK-2"]) == ("pass 2", "FAIL 1 of 1", "not run")
+    assert (mine["MASK-8"], mine["INV-4"]) == ("unsupported", "not shown 1 of 1")
+    assert {*column("levels.csv", "good:f 2.0 2026-02-07").values()} == {"reached"}
+    run = next(run for run in json.loads(folder.text("matrix.json"))["runs"] if run["version"] == "1.0")
+    assert run["rules"]["MASK-4"] == {"result": "fail", "cases": {"fail": 1}}
+    assert run["levels"]["masked"]["lacks"]["MASK-4"] == "fail"
 
 
 def test_there_is_a_badge_for_each_backend_and_level(folder):
-    badges = {path.name: path.read_text(encoding="utf-8") for path in (folder / "badges").iterdir()}
+    badges = {path.name: path.read_text(encoding="utf-8") for path in (folder.path / "badges").iterdir()}
     assert len(badges) == 3 * len(levels())
     assert "reached" in badges["good-f-core.svg"]
     assert "not reached" in badges["mine-f-masked.svg"]
@@ -294,64 +301,55 @@ def test_there_is_a_badge_for_each_backend_and_level(folder):
 
 def test_the_feed_says_what_a_version_changed(folder):
     name = "{http://www.w3.org/2005/Atom}"
-    text = (folder / "feed.xml").read_text(encoding="utf-8")
-    entries = ET.fromstring(text).findall(f"{name}entry")
-    assert [one.findtext(f"{name}updated")[:10] for one in entries] == [
-        "2026-02-07",
-        "2026-02-06",
-        "2026-02-05",
-        "2026-01-05",
-    ]
-    assert len({one.findtext(f"{name}id") for one in entries}) == 4
+    entries = ET.fromstring(folder.text("feed.xml")).findall(f"{name}entry")
+    days = [entry.findtext(f"{name}updated")[:10] for entry in entries]
+    assert days == ["2026-02-07", "2026-02-06", "2026-02-05", "2026-01-05"]
+    assert len({entry.findtext(f"{name}id") for entry in entries}) == 4
     changed = entries[2].findtext(f"{name}content")
     assert "MASK-4" in changed
     assert "fail \u2192 pass" in changed
     assert "MASK-6" not in changed
-    for one in entries:
-        assert (folder / one.find(f"{name}link").get("href")).is_file()
+    for entry in entries:
+        assert (folder.path / entry.find(f"{name}link").get("href")).is_file()
 
 
 def test_shares_of_the_budget_are_drawn_by_dtype_and_size(folder):
-    text = (folder / "runs" / "mine-f-1.0-2026-01-05.html").read_text(encoding="utf-8")
+    text = folder.text(f"runs/{MINE}.html")
     assert text.count("<svg") == 1
     assert "float32, 16 to 63 numbers: 2 calls, median 1.4, largest 2.5 in masking-c-float32, 1 over" in text
     assert "float32, 256 to 1023 numbers: 1 call, median 0.5, largest 0.5" in text
     assert text.count('class="over"') == 1
 
 
-def test_thirty_backends_fit_into_small_files(tmp_path):
-    paths = []
-    for number in range(30):
-        judged = [
-            one
-            for rule in rules()
-            for one in (verdict(f"m{number}:f", f"{rule.chapter}-{rule.id}", rule.id, "fail"),)
-        ]
-        paths.append(write_run(tmp_path / f"m{number}-2026-01-01.jsonl", f"m{number}:f", judged=judged))
-    write(paths, tmp_path / "out")
-    files = [path for path in (tmp_path / "out").rglob("*") if path.suffix in (".html", ".js", ".css")]
-    assert len(files) > 90
-    assert {path.name: path.stat().st_size for path in files if path.stat().st_size > MOST} == {}
+def test_thirty_backends_fit_into_small_files(build):
+    pages = build(
+        *(
+            {
+                "backend": name,
+                "judged": [verdict(name, f"{rule.chapter}-{rule.id}", rule.id, "fail") for rule in rules()],
+            }
+            for name in (f"m{number}:f" for number in range(30))
+        )
+    )
+    assert len([*pages.path.rglob("*.html")]) > 60
+    assert pages.large(".html", ".js", ".css") == []
 
 
-def test_long_texts_do_not_make_large_pages(tmp_path):
-    judged = [
+def test_long_texts_do_not_make_large_pages(build):
+    long = [
         verdict("m:f", f"c{number}", rule.id, "fail", reason="x" * 50_000)
         for rule in rules()
         for number in range(3)
     ]
-    write([write_run(tmp_path / "m.jsonl", "m:f", judged=judged)], tmp_path / "out")
-    sizes = {path.name: path.stat().st_size for path in (tmp_path / "out").rglob("*") if path.is_file()}
-    assert {name: size for name, size in sizes.items() if size > MOST and name != "matrix.json"} == {}
+    assert build({"backend": "m:f", "judged": long}).large(".html", ".js", ".css", ".csv", ".xml") == []
 
 
-def test_a_folder_of_an_installation_is_not_shown(tmp_path):
-    said = verdict(
+def test_a_folder_of_an_installation_is_not_shown(build):
+    failing = verdict(
         "m:f", "c", "MASK-1", "fail", reason="at /home/me/env/lib/python3.11/site-packages/torch/a.py"
     )
-    write([write_run(tmp_path / "m.jsonl", "m:f", judged=[said])], tmp_path / "out")
-    (data,) = [path for path in (tmp_path / "out" / "data").iterdir() if path.name.startswith("m-f")]
-    (example,) = data_of(data)["cells"]["MASK-1"]["examples"]
+    pages = build({"backend": "m:f", "judged": [failing]})
+    (example,) = pages.data("m-f-1.0-2026-01-01")["cells"]["MASK-1"]["examples"]
     assert example["said"][0] == "at site-packages/torch/a.py"
 
 
@@ -360,49 +358,43 @@ def test_no_results_are_an_error(tmp_path):
         write([], tmp_path)
 
 
+def _run(*words):
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
 def test_the_command_writes_the_pages(tmp_path, monkeypatch):
     path = write_run(tmp_path / "run.jsonl")
-    summary, told = tmp_path / "summary.md", tmp_path / "report.md"
+    out, summary, markdown = tmp_path / "out", tmp_path / "summary.md", tmp_path / "report.md"
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
     for name, text in (("SERVER_URL", "https://github.com"), ("REPOSITORY", "a/b"), ("RUN_ID", "7")):
         monkeypatch.setenv(f"GITHUB_{name}", text)
-    ran = CliRunner().invoke(main, ["report", str(path), "--html", str(tmp_path / "out")])
+    ran = _run("report", path, "--html", out)
     assert ran.exit_code == 0, ran.output
-    assert (tmp_path / "out" / "index.html").is_file()
+    assert (out / "index.html").is_file()
     text = summary.read_text(encoding="utf-8")
     assert "`mine:f`" in text
     assert "[artifacts of this run](https://github.com/a/b/actions/runs/7#artifacts)" in text
     summary.unlink()
-    asked = ["report", str(path), "--html", str(tmp_path / "out"), "--markdown", str(told)]
-    assert CliRunner().invoke(main, asked).exit_code == 0
-    assert "out/index.html" in told.read_text(encoding="utf-8")
+    assert _run("report", path, "--html", out, "--markdown", markdown).exit_code == 0
+    assert "out/index.html" in markdown.read_text(encoding="utf-8")
     assert not summary.exists()
 
 
 def test_check_writes_the_pages_too(tmp_path):
-    out, told = tmp_path / "out", tmp_path / "told.md"
-    asked = [
-        "check",
-        "numpy",
-        "--case",
-        "masking-empty-last-float32",
-        "--html",
-        str(out),
-        "--markdown",
-        str(told),
-    ]
-    ran = CliRunner().invoke(main, asked)
+    out, markdown = tmp_path / "out", tmp_path / "report.md"
+    case = ("--case", "masking-empty-last-float32")
+    ran = _run("check", "numpy", *case, "--html", out, "--markdown", markdown)
     assert ran.exit_code == 0, ran.output
-    (column,) = data_of(out / "data" / "matrix.js")["columns"]
+    (column,) = Folder(out).columns.values()
     assert column["backend"] == "numpy-portable"
     assert set(column["levels"]) == {"n"}
-    assert f"{out.as_posix()}/index.html" in told.read_text(encoding="utf-8")
+    assert f"{out.as_posix()}/index.html" in markdown.read_text(encoding="utf-8")
 
 
 def test_a_wrong_file_is_one_line(tmp_path):
     path = tmp_path / "wrong.jsonl"
     path.write_text('{"verdict": {}}\n', encoding="utf-8")
-    ran = CliRunner().invoke(main, ["report", str(path), "--html", str(tmp_path / "out")])
+    ran = _run("report", path, "--html", tmp_path / "out")
     assert ran.exit_code == 2
     assert "line 1" in ran.output
     assert not (tmp_path / "out").exists()

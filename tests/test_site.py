@@ -35,7 +35,7 @@ sys.path.append(str(SITE))
 
 if SITE.is_dir():
     from check import problems
-    from pages.links import relink
+    from pages.chapters import relink
     from pages.page import sentence
 
 

@@ -1,8 +1,9 @@
 """The cases of each chapter: golden vectors and groups of generated cases."""
 
-from attnspec import CHAPTERS
 from pages.known import Count, Known
-from pages.page import Name, Part, page
+from pages.page import Name, Part, make_page
+
+from attnspec import CHAPTERS
 
 
 def cases(known: Known) -> Part:
@@ -15,12 +16,12 @@ def cases(known: Known) -> Part:
         )
         for chapter in CHAPTERS
     ]
-    pages = [page("cases/index", "cases.md", chapters=chapters)]
+    pages = [make_page("cases/index", "cases.md", chapters=chapters)]
     names = []
     for chapter, vectors, counts in chapters:
         address = f"cases/{chapter}.html"
         pages.append(
-            page(
+            make_page(
                 address.removesuffix(".html"),
                 "cases_of_chapter.md",
                 chapter=chapter,

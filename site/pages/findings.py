@@ -4,9 +4,10 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from attnspec.backends.names import LIBRARY_NAMES
 from pages.known import Known
-from pages.page import Name, Page, Part, page
+from pages.page import Name, Page, Part, make_page
+
+from attnspec.backends.names import LIBRARY_NAMES
 from tools.findings import FIELDS, Finding, report
 
 _RULES = re.compile(r" ?\((?:[A-Z]+-\d+[^)]*)\)")
@@ -32,7 +33,7 @@ def findings(known: Known) -> Part:
         own = [_facts(finding, known) for finding in known.findings if finding.library == library]
         name = LIBRARY_NAMES.get(library, library)
         path = f"findings/{library}"
-        pages.append(page(path, "findings_of_library.md", library=library, name=name, findings=own))
+        pages.append(make_page(path, "findings_of_library.md", library=library, name=name, findings=own))
     names = [Name("finding", finding.name, _address(finding), finding.title) for finding in known.findings]
     texts = {
         f"files/reports/{finding.name}.txt": report(finding, known.seen.get(finding.name))
@@ -92,7 +93,7 @@ def _parts(text: str) -> list[tuple[str, str]]:
 
 def _index(known: Known) -> Page:
     libraries = {LIBRARY_NAMES.get(finding.library, finding.library) for finding in known.findings}
-    return page(
+    return make_page(
         "findings/index",
         "findings.md",
         rows=[row(finding, known) for finding in known.findings],

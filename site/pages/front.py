@@ -1,11 +1,11 @@
 """The front page, and the page about citing."""
 
+from pages.chapters import BESIDE, GUIDES, questions_of
+from pages.known import Known
+from pages.page import Name, Page, Part, make_page
+
 from attnspec import CHAPTERS, __version__
 from attnspec.backends.names import LIBRARY_NAMES
-from pages.chapters import BESIDE, questions_of
-from pages.known import Known
-from pages.links import GUIDES
-from pages.page import Name, Page, Part, page
 
 #: Questions of readers, with the rules that answer them.
 _QUESTIONS = (
@@ -59,7 +59,7 @@ def front(known: Known) -> Part:
 def _questions(known: Known) -> Page:
     """Return the page of the frequently questions_of questions of the standard."""
     readme = (known.root / "spec" / "README.md").read_text(encoding="utf-8")
-    return page("questions", "questions.md", questions=questions_of(readme))
+    return make_page("questions", "questions.md", questions=questions_of(readme))
 
 
 def _front(known: Known) -> Page:
@@ -102,7 +102,7 @@ def _front(known: Known) -> Page:
             f"{len(known.entries):,} wrong implementations, and what finds them",
         ),
     ]
-    return page(
+    return make_page(
         "index",
         "front.md",
         cards=cards,

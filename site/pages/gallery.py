@@ -3,10 +3,11 @@
 import json
 from collections import Counter
 
+from pages.known import Known
+from pages.page import Name, Page, Part, make_page
+
 from attnspec.conformance.gallery import correct_entries
 from attnspec.conformance.gallery.entry import KINDS, PLACE, Entry
-from pages.known import Known
-from pages.page import Name, Page, Part, page
 from tools.pictures import MASKS
 
 #: Sizes of the chart, in units of its own.
@@ -23,7 +24,7 @@ def gallery(known: Known) -> Part:
     for rule, entries in by_rule.items():
         path = f"gallery/{rule}"
         pages.append(
-            page(
+            make_page(
                 path,
                 "gallery_of_rule.md",
                 rule=known.rules[rule],
@@ -53,7 +54,7 @@ def pictures(known: Known) -> Part:
         total[kind] += 1
         accepted.update((kind, place) for place, letter in enumerate(letters) if letter != "-")
     by_kind = {kind: [entry for entry in known.entries if entry.kind == kind] for kind in KINDS}
-    drawn = page(
+    drawn = make_page(
         "pictures",
         "pictures.md",
         masks=MASKS,
@@ -97,7 +98,7 @@ def _index(known: Known, by_rule: dict[str, list[Entry]]) -> Page:
         )
         for chapter, rules in known.chapters().items()
     ]
-    return page(
+    return make_page(
         "gallery/index",
         "gallery.md",
         entries=known.entries,

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from attnspec.backends.names import LIBRARY_NAMES, PORTABLE, backends_of
-from attnspec.conformance.render.html.column import NOTE, Column, label_of
 from pages.findings import row
 from pages.known import Known
-from pages.page import Name, Page, Part, page
+from pages.page import Name, Page, Part, make_page
+
+from attnspec.backends.names import LIBRARY_NAMES, PORTABLE, backends_of
+from attnspec.conformance.render.html.column import NOTE, Column, label_of
 
 #: The statuses in the order in which they are counted.
 _STATUSES = ("pass", "deviation", "should not met", "fail", "error", "unsupported")
@@ -21,7 +22,7 @@ def libraries(known: Known) -> Part:
         pages.append(_page(library, known))
         title = f"{name}: levels, deviations, findings"
         names.append(Name("library", library, f"libraries/{library}.html", title))
-    index = page(
+    index = make_page(
         "libraries/index",
         "libraries.md",
         own=[each for library in LIBRARY_NAMES if (each := _row(library, known, portable=False))],
@@ -53,7 +54,7 @@ def _row(library: str, known: Known, *, portable: bool) -> dict[str, Any]:
 def _page(library: str, known: Known) -> Page:
     backends = backends_of(library)
     columns = [column for column in known.columns if column.backend in backends]
-    return page(
+    return make_page(
         f"libraries/{library}",
         "library.md",
         library=library,

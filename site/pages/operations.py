@@ -2,17 +2,18 @@
 
 from typing import Any
 
+from pages.known import Known
+from pages.page import Name, Page, Part, make_page
+
 from attnspec import OPERATIONS, Operation
 from attnspec.operations import Argument
 from attnspec.operations.aliases import ALIASES, OF_COMPANIONS
 from attnspec.tables import call, kind_of, shape_of
-from pages.known import Known
-from pages.page import Name, Page, Part, page
 
 
 def operations(known: Known) -> Part:
     """Return the pages of all operations, and their list."""
-    pages = [page("operations/index", "operations.md", operations=OPERATIONS)]
+    pages = [make_page("operations/index", "operations.md", operations=OPERATIONS)]
     names = []
     for name, operation in OPERATIONS.items():
         address = f"operations/{name}.html"
@@ -34,7 +35,7 @@ def operations(known: Known) -> Part:
 def _page(name: str, operation: Operation, known: Known) -> Page:
     arguments = [_row(argument, forward=False) for argument in operation.arguments.values()]
     arguments += [_row(argument, forward=True) for argument in operation.forward]
-    return page(
+    return make_page(
         f"operations/{name}",
         "operation.md",
         name=name,

@@ -67,7 +67,7 @@ def join(parts: Iterable[Part]) -> Part:
     )
 
 
-def page(path: str, template: str, **values: Any) -> Page:
+def make_page(path: str, template: str, **values: Any) -> Page:
     """Make a page from a template. Its `root` is the way to the front page."""
     root = "../" * path.count("/")
     return Page(path, _templates().get_template(template).render(values, root=root))

@@ -5,16 +5,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from pages.chapters import Address, section
+from pages.findings import row
+from pages.known import Known
+from pages.page import Name, Page, Part, make_page
+from pages.vectors import script, vector
+
 from attnspec import Rule
 from attnspec.backends.names import PORTABLE
 from attnspec.conformance.attribution.levels import NOT_SHOWN
 from attnspec.conformance.render.html.column import Column, without_run
 from attnspec.conformance.suite.group import Group
-from pages.chapters import Address, section
-from pages.findings import row
-from pages.known import Known
-from pages.page import Name, Page, Part, page
-from pages.vectors import script, vector
 
 _VARIANT = re.compile(r"^- `(?P<name>[a-z0-9-]+)`:", re.MULTILINE)
 #: The number of wrong implementations that the page of a rule lists.
@@ -89,7 +90,7 @@ def _page(rule: Rule, before: Rule | None, after: Rule | None, known: Known, add
         "Tests": tests,
         "Wrong implementations": wrong,
     }
-    return page(
+    return make_page(
         f"rules/{rule.id}",
         "rule.md",
         rule=rule,
@@ -147,7 +148,7 @@ def _tests(rule: Rule, known: Known) -> Iterator[Tests]:
 
 def _index(known: Known) -> Page:
     words = [rule.level for rule in known.rules.values()]
-    return page(
+    return make_page(
         "rules/index",
         "rules.md",
         number=len(words),

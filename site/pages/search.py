@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from attnspec.conformance.render.html.page import script
 from pages.page import Name
+
+from attnspec.conformance.render.html.page import script
 
 #: Words by the kind and the name of what they find.
 WORDS: Mapping[tuple[str, str], tuple[str, ...]] = {

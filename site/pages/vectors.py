@@ -46,56 +46,64 @@ def default_dtype(case_id: str) -> str:
 _MOST = 160
 _C_TYPES = {"float64": "double", "int64": "int64_t", "int32": "int32_t", "bool": "bool"}
 _WIDTH = 100
-_NONE: Allowed = {}
+_JAX = ["import jax", "import jax.numpy as jnp", "", 'jax.config.update("jax_enable_x64", True)']
 
 
-def in_json(case: Case, allowed: Allowed = _NONE) -> str:
+def _in_json(case: Case, allowed: Allowed) -> str:
     """Write a case as an entry of a vector file, with its allowed errors."""
     more = {"allowed": spelled(allowed)} if allowed else {}
     return json.dumps(to_json(case) | more, indent=1, allow_nan=False) + "\n"
 
 
-def in_numpy(case: Case, allowed: Allowed = _NONE) -> str:
-    """Write a case as Python with arrays of NumPy."""
-    short = any(str(array.dtype) == "bfloat16" for array in _arrays(case.arguments))
-    return _python(
-        case,
-        allowed,
-        ["import numpy as np", *(["import ml_dtypes"] if short else [])],
-        lambda array: (
-            f"np.array({_nest(array, 'np.nan', 'np.inf')}, dtype="
-            f"{'ml_dtypes' if str(array.dtype) == 'bfloat16' else 'np'}.{_dtype(array)})"
-            f"{_reshape(array)}"
-        ),
-    )
+def _in_numpy(case: Case, allowed: Allowed) -> str:
+    arrays = [value for value in case.arguments.values() if isinstance(value, np.ndarray)]
+    short = any(str(array.dtype) == "bfloat16" for array in arrays)
+    return _in_python(case, allowed, "np.array", "import numpy as np", *["import ml_dtypes"] * short)
 
 
-def in_torch(case: Case, allowed: Allowed = _NONE) -> str:
-    """Write a case as Python with tensors of PyTorch."""
-    return _python(
-        case,
-        allowed,
-        ["import torch"],
-        lambda array: (
-            f"torch.tensor({_nest(array, 'torch.nan', 'torch.inf')}, dtype=torch.{array.dtype})"
-            f"{_reshape(array)}"
-        ),
-    )
+def _in_torch(case: Case, allowed: Allowed) -> str:
+    return _in_python(case, allowed, "torch.tensor", "import torch")
 
 
-def in_jax(case: Case, allowed: Allowed = _NONE) -> str:
-    """Write a case as Python with arrays of JAX."""
-    return _python(
-        case,
-        allowed,
-        ["import jax", "import jax.numpy as jnp", "", 'jax.config.update("jax_enable_x64", True)'],
-        lambda array: (
-            f"jnp.array({_nest(array, 'jnp.nan', 'jnp.inf')}, dtype=jnp.{_dtype(array)}){_reshape(array)}"
-        ),
-    )
+def _in_jax(case: Case, allowed: Allowed) -> str:
+    return _in_python(case, allowed, "jnp.array", *_JAX)
 
 
-def in_c(case: Case, allowed: Allowed = _NONE) -> str:
+def _in_python(case: Case, allowed: Allowed, function: str, *imports: str) -> str:
+    """Write a case as Python with arrays that a function makes."""
+
+    def array(values: NDArray[Any]) -> str:
+        module = function.partition(".")[0]
+        nested = _nest(values, f"{module}.nan", f"{module}.inf")
+        dtype = f"{module}.{values.dtype}"
+        if str(values.dtype) == "bool" and module != "torch":
+            dtype += "_"
+        if str(values.dtype) == "bfloat16" and module == "np":
+            dtype = "ml_dtypes.bfloat16"
+        # A nested list does not show the shape of an array without elements.
+        shape = f".reshape({values.shape})" if values.size == 0 and values.ndim > 1 else ""
+        return f"{function}({nested}, dtype={dtype}){shape}"
+
+    def group(name: str, arrays: Mapping[str, NDArray[Any]]) -> list[str]:
+        return [f"{name} = {{", *(f'    "{key}": {array(each)},' for key, each in arrays.items()), "}"]
+
+    lines = [f"# {case.id}: {case.title}", *imports, ""]
+    for name, value in case.arguments.items():
+        lines.append(f"{name} = {array(value) if isinstance(value, np.ndarray) else _plain(value)}")
+    call = ", ".join(f"{name}={name}" for name in case.arguments)
+    if case.misuse:
+        lines += ["", f"# {_must_refuse(case)}", f"# {case.operation}({call})"]
+    if case.expected:
+        lines += ["", "# proven: each number is the float64 nearest to the exact value"]
+        lines += group("expected", case.expected)
+    if allowed:
+        lines += ["", f"# {_meaning(case.dtype)}", *group("allowed", allowed)]
+    if case.expected:
+        lines += [f"# got = {case.operation}({call})"]
+    return "\n".join(lines) + "\n"
+
+
+def _in_c(case: Case, allowed: Allowed) -> str:
     """Write a case as C: constants, with the shape of each array in a comment."""
     lines = [
         f"/* {case.id}: {case.title} */",
@@ -119,33 +127,12 @@ def in_c(case: Case, allowed: Allowed = _NONE) -> str:
 
 #: How each format is called, and the function that writes it.
 FORMATS: Mapping[str, tuple[str, Callable[[Case, Allowed], str]]] = {
-    "numpy": ("NumPy", in_numpy),
-    "torch": ("PyTorch", in_torch),
-    "jax": ("JAX", in_jax),
-    "c": ("C", in_c),
-    "json": ("JSON", in_json),
+    "numpy": ("NumPy", _in_numpy),
+    "torch": ("PyTorch", _in_torch),
+    "jax": ("JAX", _in_jax),
+    "c": ("C", _in_c),
+    "json": ("JSON", _in_json),
 }
-
-
-def _python(case: Case, allowed: Allowed, imports: list[str], array: Callable[[NDArray[Any]], str]) -> str:
-    lines = [f"# {case.id}: {case.title}", *imports, ""]
-    for name, value in case.arguments.items():
-        lines.append(f"{name} = {array(value) if isinstance(value, np.ndarray) else _plain(value)}")
-    call = ", ".join(f"{name}={name}" for name in case.arguments)
-    if case.misuse:
-        lines += ["", f"# {_must_refuse(case)}", f"# {case.operation}({call})"]
-    if case.expected:
-        lines += ["", "# proven: each number is the float64 nearest to the exact value"]
-        lines.append("expected = {")
-        lines += [f'    "{name}": {array(values)},' for name, values in case.expected.items()]
-        lines += ["}"]
-    if allowed:
-        lines += ["", f"# {_meaning(case.dtype)}", "allowed = {"]
-        lines += [f'    "{name}": {array(values)},' for name, values in allowed.items()]
-        lines += ["}"]
-    if case.expected:
-        lines += [f"# got = {case.operation}({call})"]
-    return "\n".join(lines) + "\n"
 
 
 def _meaning(dtype: str) -> str:
@@ -159,23 +146,10 @@ def _must_refuse(case: Case) -> str:
     return f"an implementation {may} this call, and the error names {' or '.join(names)}"
 
 
-def _arrays(group: Mapping[str, Any]) -> list[NDArray[Any]]:
-    return [value for value in group.values() if isinstance(value, np.ndarray)]
-
-
-def _dtype(array: NDArray[Any]) -> str:
-    return "bool_" if array.dtype == bool else str(array.dtype)
-
-
 def _plain(value: Any) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
     return repr(value.item() if isinstance(value, np.generic) else value)
-
-
-def _reshape(array: NDArray[Any]) -> str:
-    """Give an array without elements its shape, which a nested list does not show."""
-    return f".reshape({array.shape})" if array.size == 0 and array.ndim > 1 else ""
 
 
 def number(x: Any) -> str:

@@ -1,1 +1,0 @@
-"""Writes the pages of the site, from what the package and the repository hold."""
