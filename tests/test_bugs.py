@@ -12,7 +12,8 @@ from test_cli import _here  # noqa: F401 - the modules are found here
 from attnspec.conformance.attribution.report import Report
 from attnspec.conformance.render.reproduction import reproduction
 from attnspec.conformance.render.screen import screen
-from attnspec.conformance.run import run
+from attnspec.conformance.run import worker
+from attnspec.conformance.run.run import run_all
 from attnspec.conformance.run.selection import Selection
 
 #: The lines of a page.
@@ -42,9 +43,9 @@ BUGS = [
 @pytest.mark.sample(1)
 def test_the_report_of_a_bug_names_its_cause_first(name, cause, named, monkeypatch):
     # What is named must not depend on what else the machine does.
-    monkeypatch.setattr(run, "_DIAGNOSIS_LIMIT", 600.0)
+    monkeypatch.setattr(worker, "DIAGNOSIS_LIMIT", 600.0)
     backend = name if ":" in name else f"attnspec.conformance.gallery:{name}"
-    ran = run.run_all([backend], Selection(quick=True))
+    ran = run_all([backend], Selection(quick=True), explain=True)
     report = Report(ran.results, diagnoses=ran.diagnoses)
     first = report.findings[0]
     assert cause in (first.rule, first.kind)
