@@ -217,8 +217,8 @@ def fails(backend: Backend, case: Case, outputs: Outputs | None) -> bool:
     budgets, seen = budgets_of(backend, case), looked_at(outputs, case)
     values, _ = declared(backend, case, budgets, seen)
     return any(
-        isinstance(one, Difference)
-        for one in differences(seen, values, budgets, case.dtype, own_dtypes(case))
+        isinstance(result, Difference)
+        for result in differences(seen, values, budgets, case.dtype, own_dtypes(case))
     )
 
 

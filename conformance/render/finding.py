@@ -11,7 +11,7 @@ from attnspec.conformance.attribution.finding import Common, Diagnosis, Finding
 from attnspec.conformance.attribution.levels import rule_results
 from attnspec.conformance.attribution.precision import PRECISE, TRACES, absolute_error
 from attnspec.conformance.outside import one_line
-from attnspec.conformance.render.text import details, title, with_title
+from attnspec.conformance.render.text import details, exception, title, with_title
 from attnspec.conformance.verdict import Raise, Verdict
 from attnspec.dtypes import DTYPES
 
@@ -214,9 +214,7 @@ def _other_exceptions(failures: Sequence[Verdict]) -> list[str]:
 def _short_exception(raised: Raise) -> str:
     """Return the end of a message, since those of libraries begin with a place in their sources."""
     line = one_line(raised.message.strip().partition("\n")[0])
-    message = line if len(line) <= _MOST_CHARACTERS else f"...{line[-_MOST_CHARACTERS:]}"
-    whose = f"the adapter's conversion {raised.conversion} " if raised.conversion else ""
-    return f"{whose}raised {raised.type}: {message}"
+    return exception(raised, line if len(line) <= _MOST_CHARACTERS else f"...{line[-_MOST_CHARACTERS:]}")
 
 
 def _relation(finding: Finding) -> str:

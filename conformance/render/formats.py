@@ -41,17 +41,17 @@ FORMATS = (
 def options() -> dict[str, str]:
     """Return the help text of each option of the command line."""
     texts: dict[str, list[str]] = {}
-    for one in FORMATS:
-        texts.setdefault(one.option, []).append(one.text + (f" ({one.suffix})" if one.suffix else ""))
-    return {option: f"Write a report here: {', or '.join(found)}." for option, found in texts.items()}
+    for format_ in FORMATS:
+        suffix = f" ({format_.suffix})" if format_.suffix else ""
+        texts.setdefault(format_.option, []).append(f"{format_.text}{suffix}")
+    return {option: f"Write a report here: {', or '.join(kinds)}." for option, kinds in texts.items()}
 
 
 def find_format(option: str, path: Path) -> Format:
     """Find the format for an option and the name of a file."""
-    found = [one for one in FORMATS if one.option == option]
-    for one in found:
-        if one.suffix in ("", path.suffix):
-            return one
-    raise SpecError(
-        f"--{option}: expected a file that ends in {' or '.join(one.suffix for one in found)}, got {path}"
-    )
+    formats = [format_ for format_ in FORMATS if format_.option == option]
+    for format_ in formats:
+        if format_.suffix in ("", path.suffix):
+            return format_
+    suffixes = " or ".join(format_.suffix for format_ in formats)
+    raise SpecError(f"--{option}: expected a file that ends in {suffixes}, got {path}")

@@ -105,7 +105,8 @@ def check_command(verdict: Verdict, seed: int | None = None) -> str:
         command, options = split_options(backend.removeprefix(PROGRAM))
         limit = options.get("call_limit")
         name = [*name[1:], "--program", command, *(["--call-limit", limit] if limit else [])]
-        name += [word for one in options.get("dtype", "").split(",") if one for word in ("--dtype", one)]
+        dtypes = filter(None, options.get("dtype", "").split(","))
+        name += [word for dtype in dtypes for word in ("--dtype", dtype)]
     return shlex.join(["attnspec", "check", *name, *sized, *drawn, "--case", verdict.case])
 
 

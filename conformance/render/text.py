@@ -159,11 +159,16 @@ class DifferenceText:
         return ", ".join(filter(None, (self.values, self.off, f"{allowed} ({self.count})")))
 
 
+def exception(raised: Raise, message: str) -> str:
+    """Return the type of an exception with a message, and the conversion of the adapter that raised it."""
+    whose = f"the adapter's conversion {raised.conversion} " if raised.conversion else ""
+    return f"{whose}raised {raised.type}: {message}"
+
+
 def exception_lines(raised: Raise) -> Iterator[str]:
     """Describe an exception and the line that raised it, or the line in which the process ended."""
     if raised.type:
-        whose = f"the adapter's conversion {raised.conversion} " if raised.conversion else ""
-        yield cut(f"{whose}raised {raised.type}: {raised.message.strip() or 'no message'}")
+        yield cut(exception(raised, raised.message.strip() or "no message"))
     if raised.file:
         function = f", in {raised.function}" if raised.function else ""
         yield f"at {raised.file}, line {raised.line}{function}"
