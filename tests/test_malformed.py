@@ -8,12 +8,12 @@ import pytest
 from attnspec import OPERATIONS, find_rule, reference
 from attnspec.backends import load
 from attnspec.conformance.suite.faults import fitting
-from attnspec.conformance.suite.malformed import every, malformed, mixed
+from attnspec.conformance.suite.malformed import every, malformed, mixed_dtypes
 from attnspec.fitting import misfits
 from attnspec.operations.gradients import primal
 
 EVERY = {call.name: call for call in every()}
-MIXED = {call.name: call for name in OPERATIONS for call in mixed(name, "float64", "float32")}
+MIXED = {call.name: call for name in OPERATIONS for call in mixed_dtypes(name, "float64", "float32")}
 OTHERS = ("torch-portable", "jax-portable", "strict-portable", "dask-portable")
 #: One of each way in which an argument is looked at.
 HANDFUL = (

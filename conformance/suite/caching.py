@@ -68,7 +68,7 @@ def steps_with_a_cache(draw: Draw, by: str) -> Iterator[Yielded]:
                 yield Call(
                     {"cache": cache, "new": new, "lengths": start}, ("CACHE-1",), operation="append_cache"
                 )
-                caches[name] = _appended(cache, new, start)
+                caches[name] = _append(cache, new, start)
             arguments: dict[str, Any] = {"query": problem.query[..., start:stop, :], **caches}
             arguments |= {"is_causal": True, "query_offset": start}
             if by == "key_lengths":
@@ -91,11 +91,11 @@ def attention_over_pages(draw: Draw) -> Iterator[Yielded]:
     """Attention over gathered pages, the last of them not full, is attention over the keys themselves."""
     for problem in draw.problems(_SEQUENCES, 3):
         keys = problem.key.shape[-2]
-        key_pages, value_pages, table = _paged(problem, 4)
+        key_pages, value_pages, table = _store_in_pages(problem, 4)
         gathered = {}
         for name, pages in (("key", key_pages), ("value", value_pages)):
             yield Call({"pages": pages, "block_table": table}, ("CACHE-4",), operation="gather_pages")
-            gathered[name] = _gathered(pages, table)
+            gathered[name] = _gather(pages, table)
         # The rules of attention only, because a backend may lack tables of pages.
         yield Call({"query": problem.query, **gathered, "key_lengths": keys}, ("MASK-9",))
 
@@ -104,13 +104,13 @@ def _steps(cuts: tuple[int, ...]) -> Iterator[tuple[int, int]]:
     return pairwise((0, *cuts, 6))
 
 
-def _appended(cache: Any, new: Any, start: int) -> Any:
+def _append(cache: Any, new: Any, start: int) -> Any:
     filled = cache.copy()
     filled[..., start : start + new.shape[-2], :] = new
     return filled
 
 
-def _paged(problem: Problem, size: int) -> tuple[Any, Any, Any]:
+def _store_in_pages(problem: Problem, size: int) -> tuple[Any, Any, Any]:
     """Store the keys and values of batch entries in pages, in any order, among pages of other sequences."""
     batch, heads, keys, _ = problem.key.shape
     count = -(-keys // size)
@@ -125,7 +125,7 @@ def _paged(problem: Problem, size: int) -> tuple[Any, Any, Any]:
     return paged[0], paged[1], table
 
 
-def _gathered(pages: Any, table: Any) -> Any:
+def _gather(pages: Any, table: Any) -> Any:
     """Concatenate the pages of each batch entry."""
     return np.stack([np.concatenate(pages[row], axis=-2) for row in table])
 
@@ -208,7 +208,7 @@ def _merge_to_the_whole(backend: Backend, cases: tuple[Case, ...]) -> Found:
     merge = replace(cases[0], operation="merge_partials", arguments={"outputs": outputs, "lses": lses})
     output = observe(backend, merge)["output"]
     whole = exact("attention", _whole(cases), backend.dialect)["output"]
-    allowed = _inherited(backend, cases, whole) + budgets_of(backend, merge)["output"]
+    allowed = _inherited_error(backend, cases, whole) + budgets_of(backend, merge)["output"]
     compared = compare("output", output, whole, allowed, cases[0].dtype)
     return compared if isinstance(compared, Difference) else None
 
@@ -221,7 +221,7 @@ def _whole(cases: tuple[Case, ...]) -> dict[str, Any]:
     return {**cases[0].arguments, **joined}
 
 
-def _inherited(backend: Backend, cases: tuple[Case, ...], whole: Any) -> Any:
+def _inherited_error(backend: Backend, cases: tuple[Case, ...], whole: Any) -> Any:
     """Bound the error of the merged output that is due to the outputs and lses of the parts."""
     parts = [exact(case.operation, case.arguments, backend.dialect) for case in cases]
     budgets = [budgets_of(backend, case) for case in cases]

@@ -95,7 +95,7 @@ def problem(dataset: str, size: tuple[int, int, int], dtype: str, seed: int) -> 
     storage = numpy_dtype(dtype)
     query, key = query.astype(storage), key.astype(storage)
     if dataset == "cancelling":
-        value = _cancelled(query, key, value, storage)
+        value = _cancel_first_row(query, key, value, storage)
     return Problem(dataset, query, key, value.astype(storage), allowed, seed)
 
 
@@ -199,7 +199,7 @@ def masked(random: np.random.Generator, queries: int, keys: int, depth: int) -> 
     return query, key, value, allowed
 
 
-def _cancelled(query: Array, key: Array, value: Array, dtype: np.dtype[Any]) -> Array:
+def _cancel_first_row(query: Array, key: Array, value: Array, dtype: np.dtype[Any]) -> Array:
     """Choose the values of two keys so that the first row of the output is nearly 0.
 
     The last rounding is tiny there, so earlier errors become visible. The second key

@@ -85,7 +85,7 @@ _OPTIONS = (
 _AS_WITH_THE_MASK = as_with_the_mask(judge_outputs)
 
 
-def _seeded(arguments: Any, p: float, seed: int = 42) -> dict[str, Any]:
+def _with_seed(arguments: Any, p: float, seed: int = 42) -> dict[str, Any]:
     return {**arguments, "dropout_p": p, "seed": seed}
 
 
@@ -94,7 +94,7 @@ def _flat(draw: Draw, shape: Shape, index: int = 0) -> dict[str, Any]:
     return draw.problem(shape, "float32", index, 0.125).arguments
 
 
-def _related(*calls: Any, run: Any, operation: str = _FORWARD) -> Calls:
+def _relate(*calls: Any, run: Any, operation: str = _FORWARD) -> Calls:
     return Calls(tuple(Call(one, operation=operation) for one in calls), run, live=True, bits=True)
 
 
@@ -108,7 +108,7 @@ def result_of_a_mask(draw: Draw) -> Iterator[Yielded]:
     """Output and lse are those of attention with the mask of the call, and with its rate."""
     for index, problem in enumerate(draw.problems((*SHAPES[1:], *GROUPED))):
         p = _PROBABILITIES[index // 2 % len(_PROBABILITIES)]
-        yield _related(_seeded(problem.arguments, p), run=_AS_WITH_THE_MASK)
+        yield _relate(_with_seed(problem.arguments, p), run=_AS_WITH_THE_MASK)
 
 
 @chapter.group("DROP-5", operation=_FORWARD, each=_OPTIONS)
@@ -116,7 +116,7 @@ def result_of_a_mask_with(draw: Draw, option: str) -> Iterator[Yielded]:
     """Output and lse are those of attention with the mask of the call, beside another option."""
     for problem in draw.problems(MASKED[:1]):
         needs, own = draw_option(problem, option)
-        yield _related(_seeded(problem.arguments | needs | own, 0.5), run=_AS_WITH_THE_MASK)
+        yield _relate(_with_seed(problem.arguments | needs | own, 0.5), run=_AS_WITH_THE_MASK)
 
 
 @chapter.group("DROP-6", operation=_FORWARD)
@@ -124,48 +124,52 @@ def same_mask(draw: Draw) -> Iterator[Yielded]:
     """The mask is the same with other numbers, with an option, and after a call with another seed."""
     for shape in (_UNEVEN, _UNEVEN._replace(groups=3)):
         first, second = (_flat(draw, shape, index) for index in range(2))
-        others = _seeded(second, 0.5), _seeded(first, 0.5, 43), _seeded(first | {"is_causal": True}, 0.5)
-        yield _related(_seeded(first, 0.5), *others, run=has_one_mask)
+        others = (
+            _with_seed(second, 0.5),
+            _with_seed(first, 0.5, 43),
+            _with_seed(first | {"is_causal": True}, 0.5),
+        )
+        yield _relate(_with_seed(first, 0.5), *others, run=has_one_mask)
 
 
 @chapter.group("DROP-7", operation=_FORWARD, each=(0.1, 0.3, 0.75))
 def share_of_dropped_weights(draw: Draw, p: float) -> Iterator[Yielded]:
     """As many weights are dropped as the probability says, up to chance."""
     for shape in (_MANY,):
-        yield _related(_seeded(_flat(draw, shape), p), run=drops_at_the_probability)
+        yield _relate(_with_seed(_flat(draw, shape), p), run=drops_at_the_probability)
 
 
 @chapter.group("DROP-8", operation=_FORWARD)
 def neighbours(draw: Draw) -> Iterator[Yielded]:
     """Weights of a row, of a column, of two heads and of two batch entries are dropped independently."""
     for shape in (_MANY,):
-        yield _related(_seeded(_flat(draw, shape), 0.5), run=drops_independently)
+        yield _relate(_with_seed(_flat(draw, shape), 0.5), run=drops_independently)
 
 
 @chapter.group("DROP-9", operation=_FORWARD)
 def other_seeds(draw: Draw) -> Iterator[Yielded]:
     """Seeds give masks that are independent of each other."""
-    calls = (_seeded(_flat(draw, _UNEVEN), 0.5, seed) for seed in _SEEDS)
-    yield _related(*calls, run=differs_by_the_seed)
+    calls = (_with_seed(_flat(draw, _UNEVEN), 0.5, seed) for seed in _SEEDS)
+    yield _relate(*calls, run=differs_by_the_seed)
 
 
 @chapter.group("DROP-10", operation=_FORWARD, each=(0.0, 1.0))
 def nothing_left_to_chance(draw: Draw, p: float) -> Iterator[Yielded]:
     """A probability of 0 drops nothing, and one of 1 everything."""
     for problem in draw.problems(MASKED):
-        yield _seeded(problem.arguments, p)
+        yield _with_seed(problem.arguments, p)
 
 
 @chapter.group("DROP-11", operation=_BACKWARD)
 def gradients_of_the_mask(draw: Draw) -> Iterator[Yielded]:
     """The gradients are those of attention with the mask of the forward pass."""
     for problem in draw.problems((*MASKED[:2], GROUPED[0])):
-        arguments = _seeded(_with_cotangent(problem), 0.5)
-        yield _related(arguments, run=_AS_WITH_THE_MASK, operation=_BACKWARD)
+        arguments = _with_seed(_with_cotangent(problem), 0.5)
+        yield _relate(arguments, run=_AS_WITH_THE_MASK, operation=_BACKWARD)
 
 
 @chapter.group("DROP-11", "DROP-10", operation=_BACKWARD, each=(0.0, 1.0))
 def gradients_without_chance(draw: Draw, p: float) -> Iterator[Yielded]:
     """At 0 the gradients are those without dropout, and at 1 they are 0."""
     for problem in draw.problems(MASKED[:1]):
-        yield _seeded(_with_cotangent(problem), p)
+        yield _with_seed(_with_cotangent(problem), p)

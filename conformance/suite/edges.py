@@ -126,7 +126,7 @@ def _segments(problem: Problem, ids: Callable[[int], Array]) -> Options:
     return {name: ids(size) for name, size in zip(names, problem.shape[-2:], strict=True)}
 
 
-def _packed(problem: Problem) -> Options:
+def _packed_segments(problem: Problem) -> Options:
     """Make four segments. The last has the id of the first."""
     return _segments(
         problem, lambda size: np.broadcast_to(np.arange(size) * 4 // size % 3, (*problem.batch, size)).copy()
@@ -149,7 +149,7 @@ def strided(array: Array) -> Array:
     return view
 
 
-def _strided(make: Maker, *names: str) -> Maker:
+def _with_strides(make: Maker, *names: str) -> Maker:
     def options(problem: Problem) -> Options:
         made = make(problem)
         return made | {name: strided(made[name]) for name in names}
@@ -162,7 +162,7 @@ def _backward(name: str, axis: int) -> Maker:
     return lambda problem: {name: np.flip(np.flip(problem.arguments[name], axis).copy(), axis)}
 
 
-def _exchanged(name: str, one: int, other: int) -> Maker:
+def _exchange(name: str, one: int, other: int) -> Maker:
     """Store an array with two axes exchanged, and return a view with the axes in place."""
 
     def options(problem: Problem) -> Options:
@@ -210,28 +210,28 @@ AT_EDGES: Mapping[str, Maker] = MappingProxyType(
         "key lengths": _lengths("key_lengths", -1),
         "key lengths of whole tiles": _lengths("key_lengths", -1, 32),
         "segments": segments,
-        "packed segments": _packed,
+        "packed segments": _packed_segments,
         "distant segments": _distant_segments,
         "sinks": sinks,
         "sinks of many digits": lambda p: {"sinks": p.random.normal(size=p.shape[-3])},
         "dropout": dropout,
         "full dropout": _dropout,
-        "strided offsets": _strided(_causal_offsets, "query_offset"),
-        "strided query lengths": _strided(_lengths("query_lengths", -2), "query_lengths"),
-        "strided key lengths": _strided(_lengths("key_lengths", -1), "key_lengths"),
-        "strided segments of queries": _strided(segments, "query_segment_ids"),
-        "strided segments of keys": _strided(segments, "key_segment_ids"),
-        "strided sinks": _strided(sinks, "sinks"),
-        "strided bias": _strided(_bias, "bias"),
-        "strided mask": _strided(OPTIONS["mask"].draw, "mask"),
-        "strided dropout": _strided(_dropout, "dropout_mask"),
+        "strided offsets": _with_strides(_causal_offsets, "query_offset"),
+        "strided query lengths": _with_strides(_lengths("query_lengths", -2), "query_lengths"),
+        "strided key lengths": _with_strides(_lengths("key_lengths", -1), "key_lengths"),
+        "strided segments of queries": _with_strides(segments, "query_segment_ids"),
+        "strided segments of keys": _with_strides(segments, "key_segment_ids"),
+        "strided sinks": _with_strides(sinks, "sinks"),
+        "strided bias": _with_strides(_bias, "bias"),
+        "strided mask": _with_strides(OPTIONS["mask"].draw, "mask"),
+        "strided dropout": _with_strides(_dropout, "dropout_mask"),
         "keys backward by features": _backward("key", -1),
         "keys backward by positions": _backward("key", -2),
         "keys backward by heads": _backward("key", -3),
         "values backward by features": _backward("value", -1),
         "values backward by positions": _backward("value", -2),
-        "keys with heads after positions": _exchanged("key", -3, -2),
-        "values with positions last": _exchanged("value", -2, -1),
+        "keys with heads after positions": _exchange("key", -3, -2),
+        "values with positions last": _exchange("value", -2, -1),
         "one value for all keys": lambda p: {"value": np.broadcast_to(p.value[..., :1, :], p.value.shape)},
     }
 )

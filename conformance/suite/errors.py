@@ -36,13 +36,13 @@ _MALFORMED = {call.name: call.operation for call in malformed()}
 def refused(draw: Draw, name: str) -> Iterator[Yielded]:
     """A call that cannot be honoured raises an error."""
     other = ("float64", "float16", "bfloat16")[tuple(_MALFORMED).index(name) % 3]
-    for call in _fitted(draw, _MALFORMED[name]):
+    for call in _malformed_calls(draw, _MALFORMED[name]):
         for dtype in ("float32", other) if call.name == name else ():
             misuse = Misuse(call.argument, call.names)
             yield Call(in_dtype(call.arguments, dtype), (call.rule,), call.operation, misuse=misuse)
 
 
-def _fitted(draw: Draw, operation: str) -> tuple[Malformed, ...]:
+def _malformed_calls(draw: Draw, operation: str) -> tuple[Malformed, ...]:
     """Return malformed calls whose sizes fit the constraints, apart from the intended fault."""
     if primal(operation) != "attention":
         return malformed()
@@ -55,7 +55,7 @@ def _fitted(draw: Draw, operation: str) -> tuple[Malformed, ...]:
 @chapter.group("ERR-12", each=tuple(dict.fromkeys(call.operation for call in malformed())))
 def named_in_the_error(draw: Draw, operation: str) -> Iterator[Yielded]:
     """The error of a call that is refused names the argument at fault."""
-    for call in _fitted(draw, operation):
+    for call in _malformed_calls(draw, operation):
         if call.operation == operation:
             misuse = Misuse(call.argument, call.names)
             yield Call(in_dtype(call.arguments, "float32"), operation=operation, misuse=misuse)
@@ -114,10 +114,10 @@ def earlier_calls(draw: Draw, option: str) -> Iterator[Yielded]:
         _, second = draw_option(problem, option)
         before, after = (problem.arguments | needs | own for own in (first, second))
         plain = problem.arguments | needs
-        yield Calls((before, after, plain, before), each_its_own, live=True, beside=True)
+        yield Calls((before, after, plain, before), judge_each, live=True, beside=True)
 
 
-def each_its_own(backend: Backend, calls: tuple[Case, ...]) -> Found:
+def judge_each(backend: Backend, calls: tuple[Case, ...]) -> Found:
     """Judge each call by itself, in their order."""
     from attnspec.conformance.judge.judge import judge
 

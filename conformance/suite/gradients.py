@@ -137,10 +137,10 @@ def cotangent_with_strides_of_zero(draw: Draw) -> Iterator[Yielded]:
 def cotangents_left_alone(draw: Draw) -> Iterator[Yielded]:
     """Inputs and cotangents have the same bytes after the call."""
     for problem in draw.in_each_dtype(MASKED[0]):
-        yield Calls((problem.arguments | cotangents(problem),), _only_called, live=True, beside=True)
+        yield Calls((problem.arguments | cotangents(problem),), _call_all, live=True, beside=True)
 
 
-def _only_called(backend: Backend, calls: tuple[Case, ...]) -> Found:
+def _call_all(backend: Backend, calls: tuple[Case, ...]) -> Found:
     """Make the calls only. The inputs are compared in every call of the suite."""
     call(backend, calls[0].operation, calls[0].arguments)
     return None
@@ -201,10 +201,10 @@ def gradients_have_no_bias(draw: Draw) -> Iterator[Yielded]:
         rows = (*shapes["query"][:-1], shapes["value"][-1])
         arguments["d_output"] = (1 + random.random(rows)).astype(dtype)
         forward = {name: arguments[name] for name in ("query", "key", "value")}
-        yield Calls((arguments, Call(forward, operation="attention")), _is_unbiased)
+        yield Calls((arguments, Call(forward, operation="attention")), _check_bias)
 
 
-def _is_unbiased(backend: Backend, calls: tuple[Case, ...]) -> Found:
+def _check_bias(backend: Backend, calls: tuple[Case, ...]) -> Found:
     """Compare the summed errors of the values' gradient with the bound for unbiased rounding."""
     case, forward = calls
     weights = np.swapaxes(expected(forward)["weights"], -1, -2)
@@ -249,10 +249,10 @@ def keys_that_nobody_attends_to(draw: Draw, source: str) -> Iterator[Yielded]:
 def query_that_attends_to_nothing(draw: Draw, source: str) -> Iterator[Yielded]:
     """A query that may attend to nothing has a gradient of 0, and the other gradients are not NaN."""
     for number, problem in enumerate(draw.problems((_WIDE, *MASKED[1:3]))):
-        yield problem.arguments | _emptied(problem, source) | cotangents(problem, lse=number % 4 == 1)
+        yield problem.arguments | _empty_rows(problem, source) | cotangents(problem, lse=number % 4 == 1)
 
 
-def _emptied(problem: Problem, source: str) -> dict[str, Any]:
+def _empty_rows(problem: Problem, source: str) -> dict[str, Any]:
     """Give the options that leave at least one query without a key."""
     queries, keys = problem.shape[-2:]
     empty = np.arange(queries)[:, None] == 1
@@ -299,10 +299,10 @@ def nan_that_nobody_attends_to(draw: Draw, source: str) -> Iterator[Yielded]:
         spoiled = {name: clean[name].copy() for name in names}
         for array in spoiled.values():
             array[..., -1, :] = np.nan
-        yield Calls((clean, clean | spoiled), _unchanged)
+        yield Calls((clean, clean | spoiled), _compare_with_clean)
 
 
-def _unchanged(backend: Backend, calls: tuple[Case, ...]) -> Found:
+def _compare_with_clean(backend: Backend, calls: tuple[Case, ...]) -> Found:
     clean, spoiled = calls
     got = call(backend, spoiled.operation, spoiled.arguments)
     budgets = budgets_of(backend, clean)
@@ -319,7 +319,7 @@ def nan_across_a_disallowed_pair(draw: Draw, name: str) -> Iterator[Yielded]:
         mask = (np.arange(queries)[:, None] == 0) ^ (np.arange(keys) > 0)
         mask[:, 1] = True
         clean = problem.arguments | cotangents(problem) | {"mask": mask}
-        yield Calls((clean, clean | {name: _spoiled(clean[name])}), _beyond_the_pairs)
+        yield Calls((clean, clean | {name: _spoil(clean[name])}), _beyond_the_pairs)
 
 
 def _beyond_the_pairs(backend: Backend, calls: tuple[Case, ...]) -> Found:
@@ -332,7 +332,7 @@ def nan_in_one_head(draw: Draw, name: str) -> Iterator[Yielded]:
     """NaN in one head reaches no other head or batch entry, and from a query no other query."""
     for problem in draw.problems((_WIDE, *MASKED[1:3], GROUPED[0])):
         clean = problem.arguments | cotangents(problem)
-        yield Calls((clean, clean | {name: _spoiled(clean[name])}), _beyond_the_head)
+        yield Calls((clean, clean | {name: _spoil(clean[name])}), _beyond_the_head)
 
 
 def _beyond_the_head(backend: Backend, calls: tuple[Case, ...]) -> Found:
@@ -344,7 +344,7 @@ def _beyond_the_head(backend: Backend, calls: tuple[Case, ...]) -> Found:
     )
 
 
-def _spoiled(array: Any) -> Any:
+def _spoil(array: Any) -> Any:
     """Put NaN into the first row of the first head of the first batch entry."""
     spoiled = array.copy()
     spoiled[0, 0, 0, 0] = np.nan

@@ -93,7 +93,7 @@ def parts_that_are_the_same(draw: Draw) -> Iterator[Yielded]:
         yield Call(found | same, expected=expected)
 
 
-def _turned(random: np.random.Generator, dtype: str, index: int) -> dict[str, Any]:
+def _cotangents(random: np.random.Generator, dtype: str, index: int) -> dict[str, Any]:
     """Draw features, whose values do not matter, and the cotangent of the rotated features."""
     shape = _FEATURES[index % len(_FEATURES)]
     return {name: grid(random, shape, 1.0).astype(dtype) for name in ("features", "d_rotated")}
@@ -106,7 +106,7 @@ def turned_back(draw: Draw, layout: str) -> Iterator[Yielded]:
     for index, (random, dtype) in enumerate(draw.generators(10)):
         own = {"interleaved": True} if layout == "interleaved" else {}
         yield Call(
-            _turned(random, dtype, index // 2) | own | {"base": _BASES[index // 2 % len(_BASES)]}, rules
+            _cotangents(random, dtype, index // 2) | own | {"base": _BASES[index // 2 % len(_BASES)]}, rules
         )
 
 
@@ -114,7 +114,7 @@ def turned_back(draw: Draw, layout: str) -> Iterator[Yielded]:
 def cotangents_past_the_rotary_depth(draw: Draw, layout: str) -> Iterator[Yielded]:
     """Cotangents past the rotary depth keep their bits, and the others rotate by the angles of this depth."""
     for index, (random, dtype) in enumerate(draw.generators(10)):
-        found = _turned(random, dtype, index // 2)
+        found = _cotangents(random, dtype, index // 2)
         depth = max(2, found["features"].shape[-1] - 2)
         own: dict[str, Any] = {"rotary_depth": depth, "offset": 3}
         rules: tuple[str, ...] = ("GRAD-22", "POS-4", "POS-5")
@@ -127,7 +127,7 @@ def cotangents_past_the_rotary_depth(draw: Draw, layout: str) -> Iterator[Yielde
 def turned_back_from_an_offset(draw: Draw, offset: str) -> Iterator[Yielded]:
     """The offset is one for all or one for each batch entry, far along or before the beginning."""
     for index, (random, dtype) in enumerate(draw.generators(10)):
-        found = _turned(random, dtype, index // 2)
+        found = _cotangents(random, dtype, index // 2)
         low, high = ((-3, 4), (100, 1000))[index // 2 % 2]
         batch = found["features"].shape[:-3]
         own = offset == "each its own" and batch
@@ -147,7 +147,7 @@ _OPTIONS = {
 }
 
 
-def _drawn(
+def _draw(
     random: np.random.Generator, dtype: str, heads: int, key_heads: int, **sizes: int
 ) -> dict[str, Any]:
     """Draw tokens, weights and the cotangent of the output."""
@@ -169,21 +169,21 @@ def _biases(random: np.random.Generator, arguments: dict[str, Any]) -> dict[str,
 def through_all_projections(draw: Draw, key_heads: int) -> Iterator[Yielded]:
     """The tokens have the sum of the gradients of queries, keys and values."""
     for random, dtype in draw.generators(9):
-        yield _drawn(random, dtype, 4, key_heads)
+        yield _draw(random, dtype, 4, key_heads)
 
 
 @chapter.group("GRAD-23", "HEAD-7", operation=_VJP, each=(4, 5))
 def through_a_memory(draw: Draw, depth: int) -> Iterator[Yielded]:
     """Keys and values contribute to the gradient of the memory, but not to that of the tokens."""
     for random, dtype in draw.generators(9):
-        yield _drawn(random, dtype, 2, 2, memory=depth)
+        yield _draw(random, dtype, 2, 2, memory=depth)
 
 
 @chapter.group("GRAD-23", "PROJ-7", operation=_VJP, each=(4, 2))
 def through_linear_layers(draw: Draw, key_heads: int) -> Iterator[Yielded]:
     """The gradient of a weight is transposed like the weight, also if the weight is square."""
     for index, (random, dtype) in enumerate(draw.generators(9)):
-        arguments = _drawn(random, dtype, 4, key_heads, width=8 if index // 2 % 2 else 5)
+        arguments = _draw(random, dtype, 4, key_heads, width=8 if index // 2 % 2 else 5)
         own = _biases(random, arguments)
         for name in _PROJECTIONS:
             arguments[f"{name}_weight"] = np.ascontiguousarray(arguments[f"{name}_weight"].T)
@@ -195,7 +195,7 @@ def through_multi_head_attention_with(draw: Draw, option: str) -> Iterator[Yield
     """Each option of the forward pass counts in the backward pass, and biases have gradients."""
     for index, (random, dtype) in enumerate(draw.generators(9)):
         heads, memory = (4, 4) if index // 2 % 2 else (3, 0)
-        arguments = _drawn(random, dtype, heads, heads, memory=memory)
+        arguments = _draw(random, dtype, heads, heads, memory=memory)
         keys = 6 if memory else 3
         mask = random.random((2, heads, 3, keys)) < 0.7
         mask[..., 0] = True

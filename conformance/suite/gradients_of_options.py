@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.case import Misuse
-from attnspec.conformance.suite.errors import each_its_own
+from attnspec.conformance.suite.errors import judge_each
 from attnspec.conformance.suite.gradients import cotangents
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import OPTIONS, draw_option, dropout, sinks
@@ -142,4 +142,4 @@ def earlier_gradients(draw: Draw, changed: str) -> Iterator[Yielded]:
             after = before | needs | own
         else:
             after = {name: np.flip(array) for name, array in before.items()}
-        yield Calls((before, after, before), each_its_own, live=True, beside=True)
+        yield Calls((before, after, before), judge_each, live=True, beside=True)

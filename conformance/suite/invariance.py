@@ -49,7 +49,7 @@ def _problems(draw: Draw, drawn: tuple[tuple[Shape, str], ...] = _DRAWN) -> Iter
         yield _problem(draw, shape, dtype)
 
 
-def _related(whole: Arguments, *others: tuple[Arguments, Part]) -> Calls:
+def _relate(whole: Arguments, *others: tuple[Arguments, Part]) -> Calls:
     calls = (whole, *(arguments for arguments, _ in others))
     parts = [[part] for _, part in others]
     return Calls(calls, same_as_the_whole(*parts), live=True, beside=True, bits=True)
@@ -64,7 +64,7 @@ def large_batch_entry_alone(draw: Draw) -> Iterator[Yielded]:
     """Each batch entry of a large problem has the same bits alone as in its batch."""
     for batch in _problems(draw, _MORE):
         alone = [slice(n, n + 1) for n in range(3)]
-        yield _related(batch, *((_entries(batch, one), Part(whole=(one, ALL, ALL))) for one in alone))
+        yield _relate(batch, *((_entries(batch, one), Part(whole=(one, ALL, ALL))) for one in alone))
 
 
 @chapter.group("INV-1")
@@ -72,11 +72,11 @@ def place_in_the_batch(draw: Draw) -> Iterator[Yielded]:
     """A batch in another order gives the same bits in that order."""
     for batch in _problems(draw):
         calls = [batch, *({n: np.roll(x, by, axis=0) for n, x in batch.items()} for by in (1, 2))]
-        moved = [[_moved(n, (n + by) % 3) for n in range(3)] for by in (1, 2)]
+        moved = [[_move(n, (n + by) % 3) for n in range(3)] for by in (1, 2)]
         yield Calls(tuple(calls), same_as_the_whole(*moved), live=True, beside=True, bits=True)
 
 
-def _moved(before: int, after: int) -> Part:
+def _move(before: int, after: int) -> Part:
     return Part((slice(after, after + 1), ALL, ALL), (slice(before, before + 1), ALL, ALL))
 
 
@@ -90,13 +90,13 @@ def other_entries(draw: Draw, changed: str) -> Iterator[Yielded]:
         lengths = np.array([130, 300, 200])
         if changed == "numbers":
             others = {name: np.concatenate([x[:1], 8 * x[:0:-1]]) for name, x in batch.items()}
-            yield _related(batch, (others, _FIRST))
+            yield _relate(batch, (others, _FIRST))
         elif changed == "count":
             more = {name: np.concatenate([x, x[1:]]) for name, x in batch.items()}  # five entries
-            yield _related(batch, (_entries(batch, slice(0, 2)), _FIRST), (more, _FIRST))
+            yield _relate(batch, (_entries(batch, slice(0, 2)), _FIRST), (more, _FIRST))
         else:
             said = [batch | {changed: np.array([130, *rest])} for rest in ((1, 131), (300, 300))]
-            yield _related(batch | {changed: lengths}, *((one, _FIRST) for one in said))
+            yield _relate(batch | {changed: lengths}, *((one, _FIRST) for one in said))
 
 
 @chapter.group("INV-3", each=("key_lengths", "query_lengths"))
@@ -108,11 +108,11 @@ def padding(draw: Draw, name: str) -> Iterator[Yielded]:
         lengths = np.array([size // 2 - 1, size, 1])
         whole = batch | {name: lengths}
         part = Part((ALL, ALL, slice(0, batch["query"].shape[-2])))
-        longer = ({array: _padded(batch[array], by) for array in arrays} for by in (size, 3 * size))
-        yield _related(whole, *((whole | one, part) for one in longer))
+        longer = ({array: _pad(batch[array], by) for array in arrays} for by in (size, 3 * size))
+        yield _relate(whole, *((whole | one, part) for one in longer))
 
 
-def _padded(array: NDArray[Any], more: int) -> NDArray[Any]:
+def _pad(array: NDArray[Any], more: int) -> NDArray[Any]:
     """Add positions with numbers of about a hundred."""
     shape = (*array.shape[:-2], more, array.shape[-1])
     return np.concatenate([array, 100 * _normal(shape, str(array.dtype), 1)], axis=-2)
@@ -136,7 +136,7 @@ def chunks(draw: Draw, kind: str) -> Iterator[Yielded]:
             if kind == "causal and keys so far":
                 chunk |= {name: batch[name][..., : before + end, :] for name in ("key", "value")}
             others.append((chunk, Part(whole=(ALL, ALL, rows))))
-        yield _related(batch if kind == "all keys" else batch | causal, *others)
+        yield _relate(batch if kind == "all keys" else batch | causal, *others)
 
 
 @chapter.group("INV-5", each=("growing keys", "key_lengths"))
@@ -199,4 +199,4 @@ def heads_alone(draw: Draw) -> Iterator[Yielded]:
             own, key = slice(first, first + count), slice(first // group, first // group + 1)
             taken = {name: x[:, own if name == "query" else key] for name, x in batch.items()}
             others.append((taken, Part(whole=(ALL, own, ALL))))
-        yield _related(batch, *others)
+        yield _relate(batch, *others)

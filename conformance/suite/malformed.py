@@ -104,7 +104,7 @@ def every(sizes: Sizes = ()) -> tuple[Malformed, ...]:
     found: dict[str, Malformed] = {}
     for operation in OPERATIONS:
         own = {**SIZES, **dict(sizes if primal(operation) == "attention" else ())}
-        made = (make(operation, own) for make in (_derived, _alone, _resized, _by_hand))
+        made = (make(operation, own) for make in (_from_declaration, _alone, _with_other_sizes, _by_hand))
         for call in chain.from_iterable(made):
             if operation != primal(operation) and call.argument in OPERATIONS[primal(operation)].arguments:
                 continue  # attention itself is asked to refuse these
@@ -135,7 +135,7 @@ def _is_refused_elsewhere(call: Malformed, before: Collection[Malformed]) -> boo
     return known and find_rule(call.rule).level == "MUST"
 
 
-def mixed(operation: str, dtype: str, other: str) -> Iterator[Malformed]:
+def mixed_dtypes(operation: str, dtype: str, other: str) -> Iterator[Malformed]:
     """Make calls in a dtype with one array in another (ERR-1).
 
     Examples
@@ -182,7 +182,7 @@ def _call(
     # A number of heads is compared with the arrays that have this number.
     holding = [one.name for one in form.positional if argument.binds and _speaks_of(one, argument.binds)]
     names = dict.fromkeys((argument.name, *(name for name in changes if name in form.arrays), *holding))
-    asked = not own and _is_asked(rule, argument, key) and not _has_a_variant(rule, argument, changes)
+    asked = not own and _is_required(rule, argument, key) and not _has_a_variant(rule, argument, changes)
     arguments = MappingProxyType({**fitting(operation, sizes), **changes})
     return Malformed(words, rule, argument.name, tuple(names), operation, arguments, asked)
 
@@ -191,7 +191,7 @@ def _speaks_of(argument: Argument, letter: str) -> bool:
     return any(letter in axis.split("*") for axis in argument.shape)
 
 
-def _is_asked(rule: str, argument: Argument, key: str) -> bool:
+def _is_required(rule: str, argument: Argument, key: str) -> bool:
     """Whether a rule requires an error for a fault."""
     sentence = find_rule(rule).sentence
     if argument.broadcasts and key == "shape":
@@ -207,7 +207,7 @@ def _has_a_variant(rule: str, argument: Argument, changes: Mapping[str, Any]) ->
     return bool(find_rule(rule).variants) and given.ndim != len(argument.shape) - 1 + len(BATCHES)
 
 
-def _derived(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
+def _from_declaration(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
     """Make calls with one invalid argument."""
     form = OPERATIONS[operation]
     for argument in form.arguments.values():
@@ -238,27 +238,27 @@ def _alone(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
             yield _call(operation, argument, f"{argument.noun} and {known[other].noun}", "alone", both, sizes)
 
 
-def _resized(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
+def _with_other_sizes(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
     """Make calls whose arrays fit each other but have an invalid size."""
     form = OPERATIONS[operation]
     for letter in LETTERS.values():
         # Only for operations with the arrays of the operator, not for a cache of depth 0.
         holding = [one for one in form.positional if letter.name in one.shape and one.axis("Hq", "Hkv")]
         if letter.empty and holding:
-            changes = _sized(operation, form, sizes, {letter.name: 0})
+            changes = _arrays_of_sizes(operation, form, sizes, {letter.name: 0})
             empty = _call(operation, holding[0], f"{letter.noun} of 0", "", changes, sizes)
             yield replace(empty, rule=letter.empty)
         whole = LETTERS.get(letter.divides)
         if whole is not None and holding and any(whole.name in one.shape for one in form.positional):
-            more = _sized(operation, form, sizes, {letter.name: 2 * sizes[whole.name]})
+            more = _arrays_of_sizes(operation, form, sizes, {letter.name: 2 * sizes[whole.name]})
             words = f"more {letter.noun} than {whole.noun}"
             yield _call(operation, holding[0], words, letter.name, more, sizes)
-            uneven = _sized(operation, form, sizes, {whole.name: sizes[whole.name] + 1})
+            uneven = _arrays_of_sizes(operation, form, sizes, {whole.name: sizes[whole.name] + 1})
             words = f"{letter.noun} that do not divide"
             yield _call(operation, holding[0], words, letter.name, uneven, sizes)
 
 
-def _sized(
+def _arrays_of_sizes(
     operation: str, form: Operation, sizes: Mapping[str, int], others: Mapping[str, int]
 ) -> dict[str, Any]:
     """Return the arrays that have one of some letters, with other sizes of these letters."""
@@ -273,13 +273,13 @@ def _by_hand(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
     """Make calls that do not follow from the declarations: two faults at once, or an unfit default."""
     form, known = OPERATIONS[operation], OPERATIONS[operation].arguments
     if operation == "attention":
-        changes = _sized(operation, form, sizes, {"D": 0, "Dv": 0})
+        changes = _arrays_of_sizes(operation, form, sizes, {"D": 0, "Dv": 0})
         empty = _call(operation, known["query"], "depth of 0 throughout", "", changes, sizes)
         yield replace(empty, rule=LETTERS["D"].empty)
-        fewer = _sized(operation, form, sizes, {"Hkv": 1}) | {"sinks": np.ones(1)}
+        fewer = _arrays_of_sizes(operation, form, sizes, {"Hkv": 1}) | {"sinks": np.ones(1)}
         yield _call(operation, known["sinks"], "sinks for key heads", "shape", fewer, sizes)
     if operation == "append_cache":
-        changes = _sized(operation, form, sizes, {"N": sizes["C"] + 1})
+        changes = _arrays_of_sizes(operation, form, sizes, {"N": sizes["C"] + 1})
         yield _call(operation, known["lengths"], "more than the cache has room for", "bounds", changes, sizes)
     if operation == "block_sparse_attention":
         counts, indices = (
@@ -293,7 +293,7 @@ def _by_hand(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
             changes = lists | {"block_indices": changed}
             yield _call(operation, known["block_indices"], f"listed block {words}", "bounds", changes, sizes)
     if operation == "rotary":
-        changes = _sized(operation, form, sizes, {"D": 5})
+        changes = _arrays_of_sizes(operation, form, sizes, {"D": 5})
         yield _call(operation, known["rotary_depth"], "depth that is odd", "bounds", changes, sizes)
         yield from _of_tables(operation, sizes)
     if operation == "rotary_frequencies":
@@ -305,7 +305,7 @@ def _of_codes(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
     """Make calls with codes of another format than the given one."""
     form, known = OPERATIONS[operation], OPERATIONS[operation].arguments
     if operation == "dequantize_blocks":
-        changes = _sized(operation, form, sizes, {"Y": 16})
+        changes = _arrays_of_sizes(operation, form, sizes, {"Y": 16})
         words = "packed bytes of another format"
         yield _call(operation, known["packed"], words, "shape", changes, sizes)
     for name, one in known.items():

@@ -44,7 +44,7 @@ def _problem(draw: Draw, shape: Shape, index: int = 0) -> Problem:
     return few_words(draw.problem(shape, "float32", index, 0.5))
 
 
-def _related(run: Callable[..., Found], *calls: Mapping[str, Any] | Call) -> Calls:
+def _relate(run: Callable[..., Found], *calls: Mapping[str, Any] | Call) -> Calls:
     named = (call if isinstance(call, Call) else Call(call, outputs=("output", "lse")) for call in calls)
     return Calls(tuple(named), run, live=True, beside=True)
 
@@ -92,13 +92,13 @@ def other_numbers_in_the_same_arrays(draw: Draw, name: str) -> Iterator[Yielded]
     """The caller writes other numbers into an array between two calls, and the first ones again."""
     for shape in (_FEW, _ONE):
         before, after = _with_other_numbers(draw, name, shape)
-        yield _related(in_the_same_arrays, before, after, before)
+        yield _relate(in_the_same_arrays, before, after, before)
 
 
 @chapter.group("ERR-13", each=("all three", "mask", "bias", "key_lengths", "segments"))
 def arrays_in_freed_memory(draw: Draw, name: str) -> Iterator[Yielded]:
     """Arrays are freed after each call, and those of the next call are likely to have their addresses."""
-    yield _related(in_freed_memory, *_with_other_numbers(draw, name, _FEW))
+    yield _relate(in_freed_memory, *_with_other_numbers(draw, name, _FEW))
 
 
 @chapter.group("ERR-13", each=("few queries", "many queries", "one query", "few keys"))
@@ -107,7 +107,7 @@ def results_kept_by_the_caller(draw: Draw, size: str) -> Iterator[Yielded]:
     shape = {"few queries": _FEW, "many queries": _LARGE, "one query": _ONE, "few keys": _SMALL}[size]
     shapes = (shape, shape, shape._replace(keys=shape.keys // 2), shape)
     calls = [_problem(draw, one, index).arguments for index, one in enumerate(shapes)]
-    yield _related(kept_by_the_caller, *calls)
+    yield _relate(kept_by_the_caller, *calls)
 
 
 @chapter.group("ERR-13", each=("nothing", *OPTIONS))
@@ -119,8 +119,8 @@ def sizes_in_turn(draw: Draw, option: str) -> Iterator[Yielded]:
         problem = _problem(draw, shape, index)
         given = ({}, {}) if option == "nothing" or shape.queries == 1 else draw_option(problem, option)
         sizes.append(problem.arguments | given[0] | given[1])
-    yield _related(each_in_turn, *sizes)
-    yield _related(each_in_turn, *reversed(sizes), sizes[-1])
+    yield _relate(each_in_turn, *sizes)
+    yield _relate(each_in_turn, *reversed(sizes), sizes[-1])
 
 
 @chapter.group("ERR-13", each=tuple(OPTIONS))
@@ -135,7 +135,7 @@ def option_changed_in_turn(draw: Draw, option: str) -> Iterator[Yielded]:
             needs, first = draw_option(problem, option)
             own = [first, draw_option(problem, option)[1]]
         plain = problem.arguments | needs
-        yield _related(each_in_turn, plain, plain | own[0], plain | own[1], plain, plain | own[0])
+        yield _relate(each_in_turn, plain, plain | own[0], plain | own[1], plain, plain | own[0])
 
 
 @chapter.group("ERR-13")
@@ -143,7 +143,7 @@ def key_heads_changed_in_turn(draw: Draw) -> Iterator[Yielded]:
     """Queries of the same shape meet two key heads, one, and two again."""
     for shape in (_SMALL, _FEW, _ONE):
         equal, shared = (_problem(draw, shape._replace(groups=groups)).arguments for groups in (1, 2))
-        yield _related(each_in_turn, equal, shared, equal)
+        yield _relate(each_in_turn, equal, shared, equal)
 
 
 #: Calls that raise: the argument at fault, and the arguments besides the three arrays, or instead of them.
@@ -175,16 +175,14 @@ def refused_call_between(draw: Draw, name: str) -> Iterator[Yielded]:
     for shape in (_SMALL, _FEW):
         first, second = (_problem(draw, shape, index) for index in range(2))
         bad = Call(first.arguments | options(first), misuse=Misuse(argument))
-        yield _related(beside_a_refused_call, first.arguments, bad, second.arguments, first.arguments)
+        yield _relate(beside_a_refused_call, first.arguments, bad, second.arguments, first.arguments)
 
 
 @chapter.group("ERR-13", each=("nothing", "bias"))
 def call_repeated_often(draw: Draw, option: str) -> Iterator[Yielded]:
     """Each of some two hundred calls with the same arguments gives their result."""
     problem = _problem(draw, _FEW)
-    yield _related(
-        repeated_often, problem.arguments | (_WRITTEN[option](problem) if option == "bias" else {})
-    )
+    yield _relate(repeated_often, problem.arguments | (_WRITTEN[option](problem) if option == "bias" else {}))
 
 
 @chapter.group("ERR-13", each=("nothing", *OPTIONS))
@@ -195,11 +193,11 @@ def calls_from_threads(draw: Draw, option: str) -> Iterator[Yielded]:
         problem = _problem(draw, shape, index)
         needs, own = ({}, {}) if option == "nothing" else draw_option(problem, option)
         calls.append(problem.arguments | needs | (own if index != 2 else {}))
-    yield _related(from_threads, *calls)
+    yield _relate(from_threads, *calls)
 
 
 @chapter.group("ERR-13")
 def calls_of_one_shape_from_threads(draw: Draw) -> Iterator[Yielded]:
     """Threads make calls at once that differ in their numbers only, and so need the same buffers."""
     one, other = (_problem(draw, _SLOW, index).arguments for index in range(2))
-    yield _related(from_threads, one, other, one, other)
+    yield _relate(from_threads, one, other, one, other)

@@ -108,10 +108,10 @@ def rounding_has_no_bias(draw: Draw) -> Iterator[Yielded]:
         shapes = draw.shapes(Shape((), 48, 48, 32, 32))
         arguments = {name: random.normal(size=shapes[name]).astype(dtype) for name in ("query", "key")}
         arguments["value"] = (1 + random.random(shapes["value"])).astype(dtype)
-        yield Calls((Call(arguments, outputs=("output", "weights")),), _is_unbiased, beside=True)
+        yield Calls((Call(arguments, outputs=("output", "weights")),), _check_bias, beside=True)
 
 
-def _is_unbiased(backend: Backend, calls: tuple[Case, ...]) -> Found:
+def _check_bias(backend: Backend, calls: tuple[Case, ...]) -> Found:
     (case,) = calls
     values = expected(case)
     cast = values["weights"], case.arguments["value"].astype(np.float64)
@@ -126,7 +126,7 @@ def inputs_beside(draw: Draw, option: str) -> Iterator[Yielded]:
     """Every input has the same bytes after the call."""
     for drawn_problem in draw.in_each_dtype(MASKED[0]):
         needs, own = draw_option(drawn_problem, option)
-        yield Calls((drawn_problem.arguments | needs | own,), _only_called, live=True, beside=True)
+        yield Calls((drawn_problem.arguments | needs | own,), _call_all, live=True, beside=True)
 
 
 @chapter.group("NUM-4")
@@ -137,10 +137,10 @@ def inputs_beside_each_other(draw: Draw) -> Iterator[Yielded]:
         options = {name: draw_option(drawn_problem, name)[1] for name in every}
         for chosen in (every, ("mask", "bias", "is_causal"), ("bias", "is_causal"), ("mask", "bias")):
             own = {name: thing for option in chosen for name, thing in options[option].items()}
-            yield Calls((drawn_problem.arguments | own,), _only_called, live=True, beside=True)
+            yield Calls((drawn_problem.arguments | own,), _call_all, live=True, beside=True)
 
 
-def _only_called(backend: Backend, calls: tuple[Case, ...]) -> Found:
+def _call_all(backend: Backend, calls: tuple[Case, ...]) -> Found:
     """Make the calls only. The inputs are compared in every call of the suite."""
     for case in calls:
         call(backend, case.operation, case.arguments)
@@ -268,7 +268,7 @@ def strides_of_options(draw: Draw, which: tuple[str, str]) -> Iterator[Yielded]:
     """The result does not depend on the strides of offsets, lengths, ids, sinks, masks and biases."""
     layout, option = which
     for problem in in_two_dtypes(replace(draw, group=f"strides of options: {option}"), _BATCHES):
-        options = _given(problem, option)
+        options = _draw_full(problem, option)
         names = _OF_OPTIONS[option]
         options |= {name: _fitting(options[name], layout) for name in names}
         yield Call(
@@ -279,7 +279,7 @@ def strides_of_options(draw: Draw, which: tuple[str, str]) -> Iterator[Yielded]:
         )
 
 
-def _given(problem: Problem, option: str) -> Options:
+def _draw_full(problem: Problem, option: str) -> Options:
     """Draw an option, with arrays of full shape and an integer for each batch entry."""
     if option == "dropout":
         return {"dropout_mask": problem.random.random(problem.shape) < 0.7}

@@ -1,7 +1,7 @@
 """The chapter `packing`: several sequences in one row."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from attnspec.conformance.judge.dtypes import lse_dtype
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.problem import grid
+from attnspec.conformance.suite.words import draw_in_turn
 
 chapter = Chapter("packing")
 
@@ -65,7 +66,7 @@ _OPTIONS: Mapping[str, Arguments] = {
 }
 
 
-def _packed(
+def _draw_call(
     random: np.random.Generator, dtype: str, row: _Row, *, width: str = "int64", **options: Any
 ) -> Arguments:
     """Draw a call. A rest is filled with numbers, too."""
@@ -90,36 +91,27 @@ def _cotangents(random: np.random.Generator, given: Arguments, *, lse: bool) -> 
     return given | found | ({"d_lse": grid(random, shape, 1.0).astype(lse_dtype(dtype.name))} if lse else {})
 
 
-def _drawn(draw: Draw, *rows: _Row) -> Iterator[tuple[np.random.Generator, str, _Row]]:
-    """Draw one row in two dtypes, and each of several rows in float32 and another dtype by turns."""
-    # Of the name of the group alone: the cases have the same names for each seed.
-    other = ("float16", "float64", "bfloat16")[replace(draw, seed=None).number() % 3]
-    for index, row in enumerate(rows):
-        for dtype in ("float32", other) if len(rows) == 1 else (("float32", other)[index % 2],):
-            yield np.random.default_rng(draw.number(index)), dtype, row
-
-
 @chapter.group("PACK-1", operation=_FORWARD)
 def sequences_of_unequal_lengths(draw: Draw) -> Iterator[Yielded]:
     """Sequences of few queries with many keys, and of many queries with few keys."""
     for one in _UNEVEN:
-        for random, dtype, row in _drawn(draw, one):
-            yield _packed(random, dtype, row)
+        for random, dtype, row in draw_in_turn(draw, one):
+            yield _draw_call(random, dtype, row)
 
 
 @chapter.group("PACK-1", operation=_FORWARD, each=tuple(_OPTIONS))
 def with_an_option(draw: Draw, option: str) -> Iterator[Yielded]:
     """Each option applies to each sequence as if it were alone."""
     rules = ("PACK-5", "PACK-1") if "window" in _OPTIONS[option] else ("PACK-1",)
-    for random, dtype, row in _drawn(draw, *_UNEVEN[:2]):
-        yield Call(_packed(random, dtype, row, **_OPTIONS[option]), rules)
+    for random, dtype, row in draw_in_turn(draw, *_UNEVEN[:2]):
+        yield Call(_draw_call(random, dtype, row, **_OPTIONS[option]), rules)
 
 
 @chapter.group("PACK-1", operation=_FORWARD, each=tuple(_TILES))
 def sequences_across_tiles(draw: Draw, size: str) -> Iterator[Yielded]:
     """Sequences begin and end inside tiles, at their edges and one after them."""
-    for random, dtype, row in _drawn(draw, _TILES[size]):
-        yield _packed(random, dtype, row, is_causal=size == "16")
+    for random, dtype, row in draw_in_turn(draw, _TILES[size]):
+        yield _draw_call(random, dtype, row, is_causal=size == "16")
 
 
 @chapter.group("PACK-1", operation=_FORWARD, each=("int32", "transposed"))
@@ -127,31 +119,31 @@ def boundaries_and_arrays_in_another_form(draw: Draw, form: str) -> Iterator[Yie
     """The boundaries are int32, or the axis of positions comes before that of heads in memory."""
     width = form if form == "int32" else "int64"
     layout = dict.fromkeys(("query", "key", "value"), form) if form == "transposed" else {}
-    for random, dtype, row in _drawn(draw, _UNEVEN[0]):
-        yield Call(_packed(random, dtype, row, width=width), layout=layout)
+    for random, dtype, row in draw_in_turn(draw, _UNEVEN[0]):
+        yield Call(_draw_call(random, dtype, row, width=width), layout=layout)
 
 
 @chapter.group("PACK-2", operation=_FORWARD, each=tuple(_EMPTY))
 def sequences_without(draw: Draw, nothing: str) -> Iterator[Yielded]:
     """Some sequences have no queries, no keys or neither, also with sinks."""
-    for random, dtype, row in _drawn(draw, *_EMPTY[nothing]):
+    for random, dtype, row in draw_in_turn(draw, *_EMPTY[nothing]):
         sinks: Arguments = {"sinks": True} if random.random() < 0.5 else {}
-        yield _packed(random, dtype, row, **sinks)
+        yield _draw_call(random, dtype, row, **sinks)
 
 
 @chapter.group("PACK-3", operation=_FORWARD, each=("plain", "causal", "sinks"))
 def rows_past_the_last_boundary(draw: Draw, option: str) -> Iterator[Yielded]:
     """The row is longer than its sequences, for queries and keys."""
     own: Arguments = {"plain": {}, "causal": {"is_causal": True}, "sinks": {"sinks": True}}[option]
-    for random, dtype, row in _drawn(draw, *_PAST):
-        yield _packed(random, dtype, row, **own)
+    for random, dtype, row in draw_in_turn(draw, *_PAST):
+        yield _draw_call(random, dtype, row, **own)
 
 
 @chapter.group("PACK-4", operation=_FORWARD, each=("another sequence", "no sequence"))
 def not_a_number_in(draw: Draw, where: str) -> Iterator[Yielded]:
     """NaN and infinity stand in a whole sequence, or past the last boundary."""
-    for index, (random, dtype, row) in enumerate(_drawn(draw, *_PAST)):
-        given = _packed(random, dtype, row)
+    for index, (random, dtype, row) in enumerate(draw_in_turn(draw, *_PAST)):
+        given = _draw_call(random, dtype, row)
         last = 1 if where == "no sequence" or len(row.queries) == 1 else 2
         for name, of in (("query", "query"), ("key", "key"), ("value", "key")):
             given[name][:, int(given[f"{of}_starts"][-last]) :] = (np.nan, np.inf)[
@@ -166,7 +158,7 @@ def not_a_number_in(draw: Draw, where: str) -> Iterator[Yielded]:
 @chapter.group("PACK-5", operation=_FORWARD, each=("none", "one", "each its own", "aligned at the end"))
 def causal_with_an_offset(draw: Draw, offset: str) -> Iterator[Yielded]:
     """Causality counts from the beginning of each sequence, moved by one offset or by one for each."""
-    for random, dtype, row in _drawn(draw, *_UNEVEN[:3]):
+    for random, dtype, row in draw_in_turn(draw, *_UNEVEN[:3]):
         count = len(row.queries)
         own: Mapping[str, Arguments] = {
             "none": {},
@@ -174,43 +166,45 @@ def causal_with_an_offset(draw: Draw, offset: str) -> Iterator[Yielded]:
             "each its own": {"query_offset": random.integers(-2, 4, count)},
             "aligned at the end": {"query_offset": np.array(row.keys) - np.array(row.queries)},
         }
-        yield _packed(random, dtype, row, is_causal=True, **own[offset])
+        yield _draw_call(random, dtype, row, is_causal=True, **own[offset])
 
 
 @chapter.group("PACK-5", operation=_FORWARD, each=("window", "window and causality"))
 def window_with_an_offset(draw: Draw, option: str) -> Iterator[Yielded]:
     """A window moves with the offset of its sequence."""
-    for random, dtype, row in _drawn(draw, *_UNEVEN[:2]):
+    for random, dtype, row in draw_in_turn(draw, *_UNEVEN[:2]):
         offsets = random.integers(-1, 4, len(row.queries))
-        yield _packed(random, dtype, row, window=(1, 1), query_offset=offsets, is_causal=option != "window")
+        yield _draw_call(
+            random, dtype, row, window=(1, 1), query_offset=offsets, is_causal=option != "window"
+        )
 
 
 @chapter.group("PACK-7", operation=_BACKWARD, each=("output", "output and lse"))
 def gradients_of_sequences(draw: Draw, loss: str) -> Iterator[Yielded]:
     """Each sequence has its own gradients, and shared key heads collect within a sequence."""
-    for random, dtype, row in _drawn(draw, *_UNEVEN[:3]):
-        yield _cotangents(random, _packed(random, dtype, row), lse=loss != "output")
+    for random, dtype, row in draw_in_turn(draw, *_UNEVEN[:3]):
+        yield _cotangents(random, _draw_call(random, dtype, row), lse=loss != "output")
 
 
 @chapter.group("PACK-7", operation=_BACKWARD, each=tuple(_OPTIONS))
 def gradients_with_an_option(draw: Draw, option: str) -> Iterator[Yielded]:
     """Each option has its gradients in each sequence; those of the sinks are summed over all."""
-    for random, dtype, row in _drawn(draw, _UNEVEN[0]):
-        yield _cotangents(random, _packed(random, dtype, row, **_OPTIONS[option]), lse=True)
+    for random, dtype, row in draw_in_turn(draw, _UNEVEN[0]):
+        yield _cotangents(random, _draw_call(random, dtype, row, **_OPTIONS[option]), lse=True)
 
 
 @chapter.group("PACK-7", "PACK-2", operation=_BACKWARD, each=tuple(_EMPTY))
 def gradients_of_sequences_without(draw: Draw, nothing: str) -> Iterator[Yielded]:
     """Sequences without queries, keys or both pass nothing on."""
-    for random, dtype, row in _drawn(draw, *_EMPTY[nothing][:2]):
-        yield _cotangents(random, _packed(random, dtype, row, is_causal=True), lse=True)
+    for random, dtype, row in draw_in_turn(draw, *_EMPTY[nothing][:2]):
+        yield _cotangents(random, _draw_call(random, dtype, row, is_causal=True), lse=True)
 
 
 @chapter.group("PACK-7", "PACK-3", operation=_BACKWARD, each=("numbers", "NaN"))
 def gradients_past_the_last_boundary(draw: Draw, rest: str) -> Iterator[Yielded]:
     """Rows of no sequence have gradients of 0, and their cotangents move no other gradient."""
-    for random, dtype, row in _drawn(draw, *_PAST):
-        given = _cotangents(random, _packed(random, dtype, row, sinks=True), lse=True)
+    for random, dtype, row in draw_in_turn(draw, *_PAST):
+        given = _cotangents(random, _draw_call(random, dtype, row, sinks=True), lse=True)
         if rest == "NaN":
             for name, of in (("query", "query"), ("key", "key"), ("value", "key"), ("d_output", "query")):
                 given[name][:, int(given[f"{of}_starts"][-1]) :] = np.nan

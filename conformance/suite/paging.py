@@ -8,6 +8,7 @@ import numpy as np
 
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.problem import grid
+from attnspec.conformance.suite.words import draw_in_turn
 
 chapter = Chapter("paging")
 
@@ -51,7 +52,7 @@ _OPTIONS: Mapping[str, Arguments] = {
 _STALE = {"-1": -1, "no page": 10**6, "a page of another": 0}
 
 
-def _paged(random: np.random.Generator, dtype: str, cache: _Cache, **options: Any) -> Arguments:
+def _draw_call(random: np.random.Generator, dtype: str, cache: _Cache, **options: Any) -> Arguments:
     """Draw a call: pages in any order among others, whose unused positions hold large numbers."""
     batch, (heads, shared), (depth, value_depth) = len(cache.lengths), cache.heads, cache.depths
     count = batch * cache.table + 2
@@ -70,35 +71,26 @@ def _paged(random: np.random.Generator, dtype: str, cache: _Cache, **options: An
     return found | {"block_table": table, "key_lengths": np.array(cache.lengths), **options}
 
 
-def _drawn(draw: Draw, *caches: _Cache) -> Iterator[tuple[np.random.Generator, str, _Cache]]:
-    """Draw one cache in two dtypes, and each of several in float32 and another dtype by turns."""
-    # Of the name of the group alone: the cases have the same names for each seed.
-    other = ("float16", "float64", "bfloat16")[replace(draw, seed=None).number() % 3]
-    for index, cache in enumerate(caches):
-        for dtype in ("float32", other) if len(caches) == 1 else (("float32", other)[index % 2],):
-            yield np.random.default_rng(draw.number(index)), dtype, cache
-
-
 @chapter.group("PAGE-1", operation=_PAGED)
 def pages_in_any_order(draw: Draw) -> Iterator[Yielded]:
     """Sequences of different lengths read pages in any order, with one query or several."""
     for one in _CACHES:
-        for random, dtype, cache in _drawn(draw, one):
-            yield _paged(random, dtype, cache)
+        for random, dtype, cache in draw_in_turn(draw, one):
+            yield _draw_call(random, dtype, cache)
 
 
 @chapter.group("PAGE-1", operation=_PAGED, each=tuple(_OPTIONS))
 def with_an_option(draw: Draw, option: str) -> Iterator[Yielded]:
     """Each option applies to each sequence."""
-    for random, dtype, cache in _drawn(draw, *_CACHES[:2]):
-        yield _paged(random, dtype, cache, **_OPTIONS[option])
+    for random, dtype, cache in draw_in_turn(draw, *_CACHES[:2]):
+        yield _draw_call(random, dtype, cache, **_OPTIONS[option])
 
 
 @chapter.group("PAGE-1", operation=_PAGED, each=tuple(_TILES))
 def pages_across_tiles(draw: Draw, size: str) -> Iterator[Yielded]:
     """Lengths end inside pages of several sizes, at their ends and one after them."""
-    for random, dtype, cache in _drawn(draw, _TILES[size]):
-        yield _paged(random, dtype, cache)
+    for random, dtype, cache in draw_in_turn(draw, _TILES[size]):
+        yield _draw_call(random, dtype, cache)
 
 
 @chapter.group(
@@ -106,8 +98,8 @@ def pages_across_tiles(draw: Draw, size: str) -> Iterator[Yielded]:
 )
 def pages_and_tables_in_another_form(draw: Draw, form: str) -> Iterator[Yielded]:
     """Sequences share pages, one lists a page twice, or arrays have another form."""
-    for random, dtype, cache in _drawn(draw, replace(_CACHES[0], lengths=(9, 9, 9))):
-        given = _paged(random, dtype, cache)
+    for random, dtype, cache in draw_in_turn(draw, replace(_CACHES[0], lengths=(9, 9, 9))):
+        given = _draw_call(random, dtype, cache)
         table, layout = given["block_table"], {}
         if form == "shared":
             given["block_table"] = np.array(np.broadcast_to(table[:1], table.shape))
@@ -127,8 +119,8 @@ def pages_and_tables_in_another_form(draw: Draw, form: str) -> Iterator[Yielded]
 @chapter.group("PAGE-1", operation=_PAGED, each=("positions", "positions but a sink", "pages"))
 def sequences_without(draw: Draw, nothing: str) -> Iterator[Yielded]:
     """Some sequences have no position, or there is no page at all."""
-    for random, dtype, cache in _drawn(draw, replace(_CACHES[0], lengths=(0, 5, 0))):
-        given = _paged(random, dtype, cache, **({"sinks": True} if "sink" in nothing else {}))
+    for random, dtype, cache in draw_in_turn(draw, replace(_CACHES[0], lengths=(0, 5, 0))):
+        given = _draw_call(random, dtype, cache, **({"sinks": True} if "sink" in nothing else {}))
         if nothing == "pages":
             given |= {name: given[name][:0] for name in ("key_pages", "value_pages")}
             given["key_lengths"] = np.zeros(3, np.int64)
@@ -145,8 +137,8 @@ def new_positions(draw: Draw, which: str) -> Iterator[Yielded]:
         "after none": _Cache((0, 0), added=2, queries=2),
         "none": _Cache((5, 3), added=0),
     }[which]
-    for random, dtype, cache in _drawn(draw, own):
-        given = _paged(random, dtype, cache, is_causal=True)
+    for random, dtype, cache in draw_in_turn(draw, own):
+        given = _draw_call(random, dtype, cache, is_causal=True)
         if which == "none":
             for name in ("key", "value"):
                 pages = given[f"{name}_pages"]
@@ -157,8 +149,8 @@ def new_positions(draw: Draw, which: str) -> Iterator[Yielded]:
 @chapter.group("PAGE-3", operation=_PAGED, each=tuple(_STALE))
 def entries_that_are_not_read(draw: Draw, stale: str) -> Iterator[Yielded]:
     """Entries past the length hold -1, a number that no page has, or a page of another sequence."""
-    for random, dtype, cache in _drawn(draw, *_CACHES):
-        given = _paged(random, dtype, cache)
+    for random, dtype, cache in draw_in_turn(draw, *_CACHES):
+        given = _draw_call(random, dtype, cache)
         unread = np.arange(cache.table) * cache.size >= given["key_lengths"][:, None]
         yield given | {"block_table": np.where(unread, _STALE[stale], given["block_table"])}
 
@@ -166,10 +158,10 @@ def entries_that_are_not_read(draw: Draw, stale: str) -> Iterator[Yielded]:
 @chapter.group("PAGE-4", operation=_PAGED, each=("past the length", "past the end", "before the padding"))
 def large_numbers(draw: Draw, where: str) -> Iterator[Yielded]:
     """Numbers of other sequences stand where no query reads."""
-    for random, dtype, cache in _drawn(
+    for random, dtype, cache in draw_in_turn(
         draw, replace(_CACHES[1], added=2 if where == "past the end" else 0, lengths=(3, 5))
     ):
-        given = _paged(random, dtype, cache)
+        given = _draw_call(random, dtype, cache)
         if where == "before the padding":
             for name in ("key_pages", "value_pages"):
                 given[name][given["block_table"][:, 0]] = -_GARBAGE
@@ -180,8 +172,8 @@ def large_numbers(draw: Draw, where: str) -> Iterator[Yielded]:
 @chapter.group("PAGE-5", operation=_PAGED, each=("NaN", "infinity"))
 def not_a_number(draw: Draw, poison: str) -> Iterator[Yielded]:
     """NaN or infinity stands in unused positions and pages, also beside new positions."""
-    for random, dtype, cache in _drawn(draw, _CACHES[0], replace(_CACHES[1], added=1, lengths=(3, 6))):
-        given = _paged(random, dtype, cache)
+    for random, dtype, cache in draw_in_turn(draw, _CACHES[0], replace(_CACHES[1], added=1, lengths=(3, 6))):
+        given = _draw_call(random, dtype, cache)
         for name in ("key_pages", "value_pages"):
             given[name][given[name] == _GARBAGE] = np.nan if poison == "NaN" else np.inf
         yield given
@@ -190,13 +182,13 @@ def not_a_number(draw: Draw, poison: str) -> Iterator[Yielded]:
 @chapter.group("PAGE-6", operation=_PAGED, each=("one", "each its own", "all", "causal", "window"))
 def left_padding(draw: Draw, which: str) -> Iterator[Yielded]:
     """The first positions are no keys, and the positions of the others stay as they are."""
-    for random, dtype, cache in _drawn(draw, *_CACHES[:2]):
+    for random, dtype, cache in draw_in_turn(draw, *_CACHES[:2]):
         lengths = np.array(cache.lengths)
         padding: Any = np.minimum(random.integers(1, 4, len(lengths)), lengths - 1)
         padding = {"one": 2, "all": lengths}.get(which, padding)
         own: Arguments = {"is_causal": True, "query_offset": 2} if which == "causal" else {}
         own |= {"window": (3, 0)} if which == "window" else {}
-        yield _paged(random, dtype, cache, left_padding=padding, **own)
+        yield _draw_call(random, dtype, cache, left_padding=padding, **own)
 
 
 @chapter.group(
@@ -207,7 +199,7 @@ def causal_with_an_offset(draw: Draw, offset: str) -> Iterator[Yielded]:
     caches = (_Cache((5, 9, 6), queries=3), replace(_CACHES[1], lengths=(3, 5)))
     added, queries = (2 if offset == "end with new" else 0), (7 if offset == "more queries" else 0)
     sized = (replace(one, added=added, queries=queries or one.queries) for one in caches)
-    for random, dtype, cache in _drawn(draw, *sized):
+    for random, dtype, cache in draw_in_turn(draw, *sized):
         count = len(cache.lengths)
         offsets: Mapping[str, Arguments] = {
             "one": {"query_offset": int(random.integers(0, 4))},
@@ -215,4 +207,4 @@ def causal_with_an_offset(draw: Draw, offset: str) -> Iterator[Yielded]:
             "window": {"window": (2, 0), "is_causal": False},
         }
         own = offsets.get(offset, {})
-        yield _paged(random, dtype, cache, **{"is_causal": True, **own})
+        yield _draw_call(random, dtype, cache, **{"is_causal": True, **own})

@@ -18,7 +18,7 @@ from attnspec.case import Misuse
 from attnspec.conformance.suite.group import Call, Chapter, Draw, Yielded
 from attnspec.conformance.suite.options import EMPTY_ROWS, FORMS, OF_SCORES, OVER_TILES, PER_ENTRY, Options
 from attnspec.conformance.suite.problem import Problem, Shape
-from attnspec.conformance.suite.tiles import levelled
+from attnspec.conformance.suite.tiles import with_levels
 from attnspec.conformance.suite.words import in_two_dtypes
 
 chapter = Chapter("errors")
@@ -186,7 +186,7 @@ def steep_scores_over_tiles(draw: Draw, pattern: str) -> Iterator[Yielded]:
     """The scores of a tile lie far from those of the tile before, or all of them far from zero."""
     level, scale = _STEEP[pattern]
     for problem in in_two_dtypes(draw, (_SHAPES[0], Shape((1, 2), 5, 139, 4, 4)), ("float32", "float64")):
-        found = levelled(problem, level(np.arange(problem.shape[-1])))
+        found = with_levels(problem, level(np.arange(problem.shape[-1])))
         yield _call_over_tiles(found, {"scale": scale}, "SOFT-2")
 
 

@@ -113,13 +113,13 @@ def positions_in_any_order(draw: Draw, layout: str) -> Iterator[Yielded]:
         found["positions"] = random.integers(low, high, rows)
         if index // 2 % 3 == 1:
             found["offset"] = _offset(random, rows, -5, 6)
-        yield Call(found | _of(layout), ("POS-10", "POS-5", _RULES[layout], "POS-4"))
+        yield Call(found | _layout_options(layout), ("POS-10", "POS-5", _RULES[layout], "POS-4"))
 
 
 _RULES = {"half-split": "POS-2", "interleaved": "POS-3"}
 
 
-def _of(layout: str) -> Arguments:
+def _layout_options(layout: str) -> Arguments:
     return {"interleaved": True} if layout == "interleaved" else {}
 
 
@@ -175,7 +175,7 @@ def given_cosines_and_sines(draw: Draw, layout: str) -> Iterator[Yielded]:
             found["offset"] = _offset(random, rows, 0, _ROWS - rows[-1] + 1)
         else:
             found["positions"] = random.integers(0, _ROWS, rows)
-        yield Call(found | _of(layout), ("POS-12", "POS-10", _RULES[layout], "POS-4"))
+        yield Call(found | _layout_options(layout), ("POS-12", "POS-10", _RULES[layout], "POS-4"))
 
 
 @chapter.group("POS-12", "POS-10", operation="rotary")

@@ -259,7 +259,7 @@ _PAST_TILES = (Shape((2, 2), 3, 70, 4, 4), Shape((1, 4), 17, 129, 8, 8, groups=2
 _OPTIONS = tuple(name for name in OPTIONS if name not in ("query_lengths", "segments", "dropout_rate"))
 
 
-def _asked(problem: Problem, options: dict[str, Any], *rules: str) -> Call:
+def _with_maximum(problem: Problem, options: dict[str, Any], *rules: str) -> Call:
     return Call(problem.arguments | options | {"return_max": True}, rules, outputs=("output", "max"))
 
 
@@ -267,7 +267,7 @@ def _asked(problem: Problem, options: dict[str, Any], *rules: str) -> Call:
 def maximum_of_each_row(draw: Draw) -> Iterator[Yielded]:
     """Each row has a maximum of its own, also of grouped heads and at large amplitudes."""
     for problem in draw.problems((*MASKED, *GROUPED)):
-        yield _asked(problem, {})
+        yield _with_maximum(problem, {})
 
 
 @chapter.group("SOFT-8", each=_OPTIONS)
@@ -275,7 +275,7 @@ def maximum_with_options(draw: Draw, option: str) -> Iterator[Yielded]:
     """The maximum is that of the scores after scale, softcap and bias, over the allowed keys."""
     for problem in draw.problems(GROUPED[:1]):
         needs, own = draw_option(problem, option)
-        yield _asked(problem, needs | own, "SOFT-8", OPTIONS[option].rule)
+        yield _with_maximum(problem, needs | own, "SOFT-8", OPTIONS[option].rule)
 
 
 @chapter.group("SOFT-8", each=("first", "middle", "last"))
@@ -302,7 +302,7 @@ def largest_score_of_a_disallowed_key(draw: Draw) -> Iterator[Yielded]:
         mask[..., -1] = False
         key = problem.key.copy()
         key[..., -1, :] *= 16
-        yield _asked(problem, {"mask": mask, "key": key}, "SOFT-8", "MASK-5")
+        yield _with_maximum(problem, {"mask": mask, "key": key}, "SOFT-8", "MASK-5")
 
 
 @chapter.group("SOFT-9", each=("mask", "key_lengths", "sinks"))
@@ -311,8 +311,8 @@ def maximum_of_nothing(draw: Draw, by: str) -> Iterator[Yielded]:
     for problem in draw.problems(MASKED):
         options: dict[str, Any] = sinks(problem) if by == "sinks" else {}
         if by == "key_lengths":
-            yield _asked(problem, {"key_lengths": 0}, "SOFT-9", "MASK-9")
+            yield _with_maximum(problem, {"key_lengths": 0}, "SOFT-9", "MASK-9")
             continue
         mask = problem.mask()
         mask[..., ::2, :] = False
-        yield _asked(problem, options | {"mask": mask}, "SOFT-9", "MASK-6")
+        yield _with_maximum(problem, options | {"mask": mask}, "SOFT-9", "MASK-6")

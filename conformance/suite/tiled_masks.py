@@ -138,7 +138,7 @@ def tile_without_an_allowed_key(draw: Draw, which: tuple[str, str]) -> Iterator[
         start, stop = _SPANS[place]
         position = np.arange(problem.shape[-1])
         gone = (position >= start) & (position < stop)
-        yield _called(problem, options(problem, gone), (rule, "MASK-5"))
+        yield _call(problem, options(problem, gone), (rule, "MASK-5"))
 
 
 @chapter.group("MASK-5", each=tuple(_END_TILES))
@@ -149,7 +149,7 @@ def tiles_at_one_end_without_an_allowed_key(draw: Draw, source: str) -> Iterator
         for problem in in_two_dtypes(draw, _SPANNED):
             at_end = stop == 200 or (source == "window" and start == 0)
             if at_end:
-                yield _called(problem, options(problem, (start, stop)), (rule, "MASK-5"))
+                yield _call(problem, options(problem, (start, stop)), (rule, "MASK-5"))
 
 
 #: The rows that disallow a tile of keys, by their number among the rows, and the tile.
@@ -172,7 +172,7 @@ def rows_of_a_tile_differ(draw: Draw, which: tuple[str, str]) -> Iterator[Yielde
     for problem in in_two_dtypes(draw, (Shape((1, 2), 70, 139, 4, 4),)):
         queries, keys = problem.shape[-2:]
         gone = _ROWS[rows](np.arange(queries)[:, None], np.arange(keys))
-        yield _called(problem, options(problem, gone), (rule, "MASK-5"))
+        yield _call(problem, options(problem, gone), (rule, "MASK-5"))
 
 
 #: The rule of each integer with an end, its shape for one number, and the arguments of an end.
@@ -201,7 +201,7 @@ def end_at_the_edge_of_a_tile(draw: Draw, name: str) -> Iterator[Yielded]:
     rule, shape, options = _ENDS[name]
     for end in _EDGES:
         for problem in in_two_dtypes(draw, (shape,)):
-            yield _called(problem, options(end), (rule,))
+            yield _call(problem, options(end), (rule,))
 
 
 @chapter.group("MASK-5", each=("key_lengths", "query_lengths", "query_offset"))
@@ -209,10 +209,10 @@ def ends_at_the_edges_of_tiles(draw: Draw, name: str) -> Iterator[Yielded]:
     """Each batch entry ends at another place around the edges of tiles of 64 and 128."""
     rule, shape, options = _ENDS[name]
     for problem in in_two_dtypes(draw, (shape._replace(outer=(len(_EDGES), 1)),)):
-        yield _called(problem, options(np.resize(_EDGES, problem.batch)), (rule,))
+        yield _call(problem, options(np.resize(_EDGES, problem.batch)), (rule,))
 
 
-def _called(problem: Problem, options: Options, rules: tuple[str, ...]) -> Call:
+def _call(problem: Problem, options: Options, rules: tuple[str, ...]) -> Call:
     return Call(problem.arguments | options, rules, outputs=("output", "lse"))
 
 

@@ -31,7 +31,7 @@ _LEVELS: Mapping[str, Callable[[NDArray[np.int64]], NDArray[np.floating[Any]]]] 
 )
 
 
-def levelled(problem: Problem, level: NDArray[np.floating[Any]]) -> Problem:
+def with_levels(problem: Problem, level: NDArray[np.floating[Any]]) -> Problem:
     """Add a number to the scores of each key, through one feature that all queries share.
 
     The number is added if the scale is the default. Another scale multiplies it by its share of the default.
@@ -46,7 +46,7 @@ def levelled(problem: Problem, level: NDArray[np.floating[Any]]) -> Problem:
 def maximum_over_tiles(draw: Draw, pattern: str) -> Iterator[Yielded]:
     """The largest score so far rises in each tile, falls, or comes in the first or the last one alone."""
     for problem in in_two_dtypes(draw, _LONG):
-        yield _called(levelled(problem, _LEVELS[pattern](np.arange(problem.shape[-1]))))
+        yield _call(with_levels(problem, _LEVELS[pattern](np.arange(problem.shape[-1]))))
 
 
 @chapter.group("SOFT-2", "MASK-3", each=tuple(product((10240, 40960, 131072), ("first tile", "every tile"))))
@@ -77,7 +77,7 @@ def largest_number_among_the_values(draw: Draw, size: str) -> Iterator[Yielded]:
         for column in range(value.shape[-1]):
             sign = 1 - 2 * (column % 2)
             value[..., places[column % 4], column] = sign * FORMATS[dtype].largest
-        yield _called(replace(levelled(problem, level), value=value))
+        yield _call(replace(with_levels(problem, level), value=value))
 
 
 #: What has more than 65536 elements: the shape, and the option.
@@ -108,5 +108,5 @@ def index_past_16_bits(draw: Draw, name: str) -> Iterator[Yielded]:
         yield Call(problem.arguments | options, (rule,), outputs=("output", "lse"))
 
 
-def _called(problem: Problem) -> Call:
+def _call(problem: Problem) -> Call:
     return Call(problem.arguments, outputs=("output", "lse"))

@@ -7,7 +7,7 @@ column has large values in some of the keys only.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 from zlib import crc32
 
 import numpy as np
@@ -17,6 +17,7 @@ from attnspec.conformance.suite.group import Draw
 from attnspec.conformance.suite.problem import Problem, Shape
 from attnspec.dtypes import SHORT
 
+T = TypeVar("T")
 #: The numbers of different queries and keys of a head.
 _QUERIES, _KEYS = 3, 6
 #: Of so many shapes, one is drawn in float64 too.
@@ -37,6 +38,15 @@ def in_two_dtypes(
             yield few_words(draw.problem(shape, dtype, index, 0.5))
 
 
+def draw_in_turn(draw: Draw, *things: T) -> Iterator[tuple[np.random.Generator, str, T]]:
+    """Draw for one thing in two dtypes, and for each of several in float32 and another dtype by turns."""
+    # Of the name of the group alone: the cases have the same names for each seed.
+    other = ("float16", "float64", "bfloat16")[replace(draw, seed=None).number() % 3]
+    for index, thing in enumerate(things):
+        for dtype in ("float32", other) if len(things) == 1 else (("float32", other)[index % 2],):
+            yield np.random.default_rng(draw.number(index)), dtype, thing
+
+
 def few_words(problem: Problem) -> Problem:
     """Draw queries and keys from a few of those of a problem, and values that tell the keys apart.
 
@@ -52,17 +62,17 @@ def few_words(problem: Problem) -> Problem:
     [3, 6, 139]
     """
     query, key = (
-        _chosen(problem, array, count) for array, count in ((problem.query, _QUERIES), (problem.key, _KEYS))
+        _choose(problem, array, count) for array, count in ((problem.query, _QUERIES), (problem.key, _KEYS))
     )
-    return replace(problem, query=query, key=key, value=told_apart(problem))
+    return replace(problem, query=query, key=key, value=distinct_values(problem))
 
 
-def _chosen(problem: Problem, array: NDArray[Any], count: int) -> NDArray[Any]:
+def _choose(problem: Problem, array: NDArray[Any], count: int) -> NDArray[Any]:
     words = problem.random.integers(0, min(count, array.shape[-2]), array.shape[-2])
     return np.ascontiguousarray(array[..., words, :])
 
 
-def told_apart(problem: Problem) -> NDArray[Any]:
+def distinct_values(problem: Problem) -> NDArray[Any]:
     """Make values that are small but in one column, another one for each key."""
     keys, depth = problem.value.shape[-2:]
     small = np.clip(np.round(problem.value.astype(np.float64) * 8) / 64, -0.25, 0.25)
