@@ -203,8 +203,8 @@ def _merge_to_the_whole(backend: Backend, cases: tuple[Case, ...]) -> Found:
         raise Missing(f"{backend.name} returns no lse", "output lse")
     if {"SOFT-6", "SOFT-7"} & set(backend.dialect):
         raise Missing(f"{backend.name} declares another lse, by which parts cannot be merged")
-    found = [observe(backend, case) for case in cases]
-    outputs, lses = (np.stack([one[name] for one in found]) for name in ("output", "lse"))
+    results = [observe(backend, case) for case in cases]
+    outputs, lses = (np.stack([result[name] for result in results]) for name in ("output", "lse"))
     merge = replace(cases[0], operation="merge_partials", arguments={"outputs": outputs, "lses": lses})
     output = observe(backend, merge)["output"]
     whole = exact("attention", _whole(cases), backend.dialect)["output"]

@@ -95,7 +95,9 @@ def _flat(draw: Draw, shape: Shape, index: int = 0) -> dict[str, Any]:
 
 
 def _relate(*calls: Any, run: Any, operation: str = _FORWARD) -> Calls:
-    return Calls(tuple(Call(one, operation=operation) for one in calls), run, live=True, bits=True)
+    return Calls(
+        tuple(Call(arguments, operation=operation) for arguments in calls), run, live=True, bits=True
+    )
 
 
 def _with_cotangent(problem: Problem) -> dict[str, Any]:

@@ -240,12 +240,12 @@ def _problems(
     """Draw a problem in each dtype, and skip those in which an option has no effect."""
     first = 100 * number
     if draw.seed is None and draw.fitted(shape) == shape:
-        found = first + SKIPPED.get((draw.group, number), 0)
+        place = first + SKIPPED.get((draw.group, number), 0)
     else:  # there is no table for other seeds
-        found = next(
+        place = next(
             index for index in range(first, first + 50) if good(draw.problem(shape, "float32", index))
         )
-    yield from draw.in_each_dtype(shape, index=found)
+    yield from draw.in_each_dtype(shape, index=place)
 
 
 def _matters(problem: Problem, option: str) -> bool:

@@ -40,7 +40,9 @@ def fitting(operation: str, sizes: Mapping[str, int] = SIZES) -> dict[str, Any]:
     ((2, 2, 4, 4), (2, 2, 1, 4), 0)
     """
     known = OPERATIONS[operation].arguments
-    return {name: value_for(operation, one, sizes) for name, one in known.items() if one.required}
+    return {
+        name: value_for(operation, argument, sizes) for name, argument in known.items() if argument.required
+    }
 
 
 def value_for(
@@ -218,10 +220,10 @@ def _of_shape(operation: str, argument: Argument, good: Any) -> Iterator[Fault]:
 def _said_first(operation: str, argument: Argument) -> set[str]:
     """Return the letters that an argument is the first to determine. A product determines at most one."""
     before: set[str] = set()
-    for one in in_order(OPERATIONS[operation]):
-        if one is argument:
+    for other in in_order(OPERATIONS[operation]):
+        if other is argument:
             break
-        before |= set(one.shape)
+        before |= set(other.shape)
     return {letter for letter in argument.shape if not set("*/") & set(letter[1:]) and letter not in before}
 
 

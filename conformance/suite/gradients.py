@@ -37,11 +37,11 @@ _TILED = (
 
 def cotangents(problem: Problem, *, lse: bool = False) -> dict[str, NDArray[Any]]:
     """Draw cotangents of both signs for the output, and for the lse if requested."""
-    found = {"d_output": problem.array(*problem.shape[:-1], problem.value.shape[-1])}
+    cotangent = {"d_output": problem.array(*problem.shape[:-1], problem.value.shape[-1])}
     if lse:
         h = problem.array(*problem.shape[:-1])
-        found["d_lse"] = h.astype(lse_dtype(h.dtype.name))
-    return found
+        cotangent["d_lse"] = h.astype(lse_dtype(h.dtype.name))
+    return cotangent
 
 
 @chapter.group("GRAD-1", "GRAD-2", operation=_VJP)
@@ -93,28 +93,30 @@ def shared_heads(draw: Draw) -> Iterator[Yielded]:
 def cotangent_of_the_lse(draw: Draw, beside: str) -> Iterator[Yielded]:
     """The cotangent of the lse changes the gradients of queries and keys, but not those of values."""
     for problem in draw.problems((*MASKED, *GROUPED)):
-        found = cotangents(problem, lse=True)
+        cotangent = cotangents(problem, lse=True)
         if beside == "alone":
-            found["d_output"] = np.zeros_like(found["d_output"])
-        yield Call(problem.arguments | found, ("GRAD-6",) if beside == "beside" else ("GRAD-6", "GRAD-14"))
+            cotangent["d_output"] = np.zeros_like(cotangent["d_output"])
+        yield Call(
+            problem.arguments | cotangent, ("GRAD-6",) if beside == "beside" else ("GRAD-6", "GRAD-14")
+        )
 
 
 @chapter.group("GRAD-14", "GRAD-6", operation=_VJP)
 def loss_on_the_lse_alone(draw: Draw) -> Iterator[Yielded]:
     """The values have gradients of 0 if the cotangents of the output are 0."""
     for problem in draw.problems(MASKED):
-        found = cotangents(problem, lse=True)
-        found["d_output"] = np.zeros_like(found["d_output"])
-        yield Call(problem.arguments | found, outputs=("d_value",))
+        cotangent = cotangents(problem, lse=True)
+        cotangent["d_output"] = np.zeros_like(cotangent["d_output"])
+        yield Call(problem.arguments | cotangent, outputs=("d_value",))
 
 
 @chapter.group("GRAD-13", operation=_VJP, each=("some", "all"))
 def cotangents_of_zero(draw: Draw, rows: str) -> Iterator[Yielded]:
     """A query with cotangents of 0 has a gradient of 0, and contributes 0 to other gradients."""
     for problem in draw.problems(MASKED):
-        found = cotangents(problem)
-        found["d_output"][..., 1 if rows == "some" else slice(None), :] = 0
-        yield problem.arguments | found
+        cotangent = cotangents(problem)
+        cotangent["d_output"][..., 1 if rows == "some" else slice(None), :] = 0
+        yield problem.arguments | cotangent
 
 
 @chapter.group("GRAD-15", "NUM-8", operation=_VJP, each=("transposed", "positions first", "within", "sliced"))
@@ -128,9 +130,9 @@ def strides_of_the_cotangent(draw: Draw, layout: str) -> Iterator[Yielded]:
 def cotangent_with_strides_of_zero(draw: Draw) -> Iterator[Yielded]:
     """The cotangent has a stride of 0 over heads, like the derivative of a mean over heads."""
     for problem in draw.in_each_dtype(SHAPES[4]):
-        found = cotangents(problem)["d_output"]
-        found = np.array(np.broadcast_to(found[..., :1, :, :], found.shape))
-        yield Call(problem.arguments | {"d_output": found}, layout={"d_output": "repeated"})
+        cotangent = cotangents(problem)["d_output"]
+        cotangent = np.array(np.broadcast_to(cotangent[..., :1, :, :], cotangent.shape))
+        yield Call(problem.arguments | {"d_output": cotangent}, layout={"d_output": "repeated"})
 
 
 @chapter.group("GRAD-15", "NUM-4", operation=_VJP)
@@ -157,7 +159,12 @@ def gradients_repeated(draw: Draw, option: str) -> Iterator[Yielded]:
 def _repeats(backend: Backend, calls: tuple[Case, ...]) -> Found:
     first, *others = [call(backend, calls[0].operation, calls[0].arguments) for _ in range(3)]
     return next(
-        (found for other in others for name in first if (found := same_bits(name, other[name], first[name]))),
+        (
+            difference
+            for other in others
+            for name in first
+            if (difference := same_bits(name, other[name], first[name]))
+        ),
         None,
     )
 
@@ -169,13 +176,13 @@ def every_gradient_in_its_budget(draw: Draw, kind: str) -> Iterator[Yielded]:
         problem = draw.problem(
             Shape((2,), 9, 24, 8, 6), dtype, index, {"flat": 0.1, "peaked": 4.0}.get(kind, 1)
         )
-        found = problem.arguments | cotangents(problem)
+        arguments = problem.arguments | cotangents(problem)
         if kind == "large":
-            found |= {"value": found["value"] * 16, "d_output": found["d_output"] / 8}
+            arguments |= {"value": arguments["value"] * 16, "d_output": arguments["d_output"] / 8}
         if kind == "shifted":  # further than exponentials reach in float32
             signs = np.where(np.arange(problem.shape[-2]) % 2, -1, 1)[:, None]
-            found["bias"] = (128 * signs).astype(dtype)
-        yield found
+            arguments["bias"] = (128 * signs).astype(dtype)
+        yield arguments
 
 
 @chapter.group("GRAD-19", operation=_VJP, each=("plain", *OPTIONS))
@@ -372,9 +379,9 @@ def _first(
     got: Mapping[str, Any], values: Mapping[str, Any], budgets: Mapping[str, Any], dtype: str
 ) -> Found:
     for name, array in got.items():
-        found = compare(name, array, values[name], budgets[name], dtype)
-        if isinstance(found, Difference):
-            return found
+        difference = compare(name, array, values[name], budgets[name], dtype)
+        if isinstance(difference, Difference):
+            return difference
     return None
 
 

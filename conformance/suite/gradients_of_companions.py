@@ -33,12 +33,12 @@ def _parts(random: np.random.Generator, dtype: str, index: int, *, lse: bool = T
     """Draw parts and the cotangents of the merged results."""
     count, outer, queries, depth = _PARTS[index % len(_PARTS)]
     rows, of_lse = (*outer, queries), lse_dtype(dtype)
-    found = {
+    arguments = {
         "outputs": grid(random, (count, *rows, depth), 1.0).astype(dtype),
         "lses": grid(random, (count, *rows), 2.0).astype(of_lse),
         "d_output": grid(random, (*rows, depth), 1.0).astype(dtype),
     }
-    return found | ({"d_lse": grid(random, rows, 1.0).astype(of_lse)} if lse else {})
+    return arguments | ({"d_lse": grid(random, rows, 1.0).astype(of_lse)} if lse else {})
 
 
 @chapter.group("GRAD-21", "GRAD-2", operation=_MERGE, each=("output", "output and lse"))
@@ -52,45 +52,45 @@ def parts_of_a_merged_row(draw: Draw, beside: str) -> Iterator[Yielded]:
 def loss_on_the_merged_lse_alone(draw: Draw) -> Iterator[Yielded]:
     """The outputs have gradients of 0, and each lse has its share of the cotangent."""
     for index, (random, dtype) in enumerate(draw.generators(10)):
-        found = _parts(random, dtype, index // 2)
-        yield found | {"d_output": np.zeros_like(found["d_output"])}
+        arguments = _parts(random, dtype, index // 2)
+        yield arguments | {"d_output": np.zeros_like(arguments["d_output"])}
 
 
 @chapter.group("GRAD-21", "CACHE-7", operation=_MERGE, each=(0.0, 5.0, np.nan))
 def parts_with_nothing_to_pass_on_to(draw: Draw, poison: float) -> Iterator[Yielded]:
     """One part is empty, or several, or in one row all of them, whatever their outputs hold."""
     for index, (random, dtype) in enumerate(draw.generators(8)):
-        found = _parts(random, dtype, index // 2)
-        empty = random.random(found["lses"].shape) < 0.4
+        arguments = _parts(random, dtype, index // 2)
+        empty = random.random(arguments["lses"].shape) < 0.4
         empty[..., 1] = True
-        found["lses"][empty] = -np.inf
-        found["outputs"][empty] = poison
-        yield found
+        arguments["lses"][empty] = -np.inf
+        arguments["outputs"][empty] = poison
+        yield arguments
 
 
 @chapter.group("GRAD-21", operation=_MERGE, each=tuple(_SHIFTS))
 def lses_far_from_each_other(draw: Draw, shift: str) -> Iterator[Yielded]:
     """Parts with shares near 0 and 1, by lses near 0 and far from it."""
     for index, (random, dtype) in enumerate(draw.generators(8)):
-        found = _parts(random, dtype, index // 2)
-        yield found | {"lses": (8 * found["lses"] + _SHIFTS[shift]).astype(found["lses"].dtype)}
+        arguments = _parts(random, dtype, index // 2)
+        yield arguments | {"lses": (8 * arguments["lses"] + _SHIFTS[shift]).astype(arguments["lses"].dtype)}
 
 
 @chapter.group("GRAD-21", operation=_MERGE)
 def parts_that_are_the_same(draw: Draw) -> Iterator[Yielded]:
     """Equal parts have equal shares of the cotangents, and the lses have no gradient from the output."""
     for index, (random, dtype) in enumerate(draw.generators(10)):
-        found = _parts(random, dtype, index // 2)
+        arguments = _parts(random, dtype, index // 2)
         same = {
-            name: np.array(np.broadcast_to(found[name][:1], found[name].shape))
+            name: np.array(np.broadcast_to(arguments[name][:1], arguments[name].shape))
             for name in ("outputs", "lses")
         }
-        count = len(found["lses"])
+        count = len(arguments["lses"])
         expected = {
-            f"d_{name}": np.broadcast_to(found[of].astype(np.float64) / count, found[name].shape)
+            f"d_{name}": np.broadcast_to(arguments[of].astype(np.float64) / count, arguments[name].shape)
             for name, of in (("outputs", "d_output"), ("lses", "d_lse"))
         }
-        yield Call(found | same, expected=expected)
+        yield Call(arguments | same, expected=expected)
 
 
 def _cotangents(random: np.random.Generator, dtype: str, index: int) -> dict[str, Any]:
@@ -114,24 +114,24 @@ def turned_back(draw: Draw, layout: str) -> Iterator[Yielded]:
 def cotangents_past_the_rotary_depth(draw: Draw, layout: str) -> Iterator[Yielded]:
     """Cotangents past the rotary depth keep their bits, and the others rotate by the angles of this depth."""
     for index, (random, dtype) in enumerate(draw.generators(10)):
-        found = _cotangents(random, dtype, index // 2)
-        depth = max(2, found["features"].shape[-1] - 2)
+        arguments = _cotangents(random, dtype, index // 2)
+        depth = max(2, arguments["features"].shape[-1] - 2)
         own: dict[str, Any] = {"rotary_depth": depth, "offset": 3}
         rules: tuple[str, ...] = ("GRAD-22", "POS-4", "POS-5")
         if layout == "interleaved":
             own["interleaved"], rules = True, (*rules, "POS-3")
-        yield Call(found | own, rules)
+        yield Call(arguments | own, rules)
 
 
 @chapter.group("GRAD-22", "POS-5", operation=_ROTARY, each=("one", "each its own"))
 def turned_back_from_an_offset(draw: Draw, offset: str) -> Iterator[Yielded]:
     """The offset is one for all or one for each batch entry, far along or before the beginning."""
     for index, (random, dtype) in enumerate(draw.generators(10)):
-        found = _cotangents(random, dtype, index // 2)
+        arguments = _cotangents(random, dtype, index // 2)
         low, high = ((-3, 4), (100, 1000))[index // 2 % 2]
-        batch = found["features"].shape[:-3]
+        batch = arguments["features"].shape[:-3]
         own = offset == "each its own" and batch
-        yield found | {
+        yield arguments | {
             "offset": random.integers(low, high, batch) if own else int(random.integers(low, high))
         }
 
@@ -151,9 +151,9 @@ def _draw(
     random: np.random.Generator, dtype: str, heads: int, key_heads: int, **sizes: int
 ) -> dict[str, Any]:
     """Draw tokens, weights and the cotangent of the output."""
-    found = tokens_and_weights(random, dtype, heads, key_heads, **sizes)
-    rows = (*found["tokens"].shape[:-1], found["output_weight"].shape[-1])
-    return found | {"d_output": grid(random, rows, 1.0).astype(dtype)}
+    arguments = tokens_and_weights(random, dtype, heads, key_heads, **sizes)
+    rows = (*arguments["tokens"].shape[:-1], arguments["output_weight"].shape[-1])
+    return arguments | {"d_output": grid(random, rows, 1.0).astype(dtype)}
 
 
 def _biases(random: np.random.Generator, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -59,9 +59,9 @@ def one_sink_for_each_head(draw: Draw, beside: str) -> Iterator[Yielded]:
 def sink_of_minus_infinity(draw: Draw) -> Iterator[Yielded]:
     """A sink of minus infinity has a weight and a gradient of 0, also in a row with no allowed key."""
     for problem in draw.problems(MASKED):
-        found, mask = sinks(problem)["sinks"], problem.mask()
-        found[0], mask[..., 1, :] = -np.inf, False
-        yield problem.arguments | {"sinks": found, "mask": mask} | cotangents(problem, lse=True)
+        sink, mask = sinks(problem)["sinks"], problem.mask()
+        sink[0], mask[..., 1, :] = -np.inf, False
+        yield problem.arguments | {"sinks": sink, "mask": mask} | cotangents(problem, lse=True)
 
 
 @chapter.group("GRAD-8", "DROP-1", operation=_VJP, each=("rate", "no rate"))

@@ -64,7 +64,7 @@ def large_batch_entry_alone(draw: Draw) -> Iterator[Yielded]:
     """Each batch entry of a large problem has the same bits alone as in its batch."""
     for batch in _problems(draw, _MORE):
         alone = [slice(n, n + 1) for n in range(3)]
-        yield _relate(batch, *((_entries(batch, one), Part(whole=(one, ALL, ALL))) for one in alone))
+        yield _relate(batch, *((_entries(batch, entry), Part(whole=(entry, ALL, ALL))) for entry in alone))
 
 
 @chapter.group("INV-1")
@@ -96,7 +96,7 @@ def other_entries(draw: Draw, changed: str) -> Iterator[Yielded]:
             yield _relate(batch, (_entries(batch, slice(0, 2)), _FIRST), (more, _FIRST))
         else:
             said = [batch | {changed: np.array([130, *rest])} for rest in ((1, 131), (300, 300))]
-            yield _relate(batch | {changed: lengths}, *((one, _FIRST) for one in said))
+            yield _relate(batch | {changed: lengths}, *((options, _FIRST) for options in said))
 
 
 @chapter.group("INV-3", each=("key_lengths", "query_lengths"))
@@ -109,7 +109,7 @@ def padding(draw: Draw, name: str) -> Iterator[Yielded]:
         whole = batch | {name: lengths}
         part = Part((ALL, ALL, slice(0, batch["query"].shape[-2])))
         longer = ({array: _pad(batch[array], by) for array in arrays} for by in (size, 3 * size))
-        yield _relate(whole, *((whole | one, part) for one in longer))
+        yield _relate(whole, *((whole | more, part) for more in longer))
 
 
 def _pad(array: NDArray[Any], more: int) -> NDArray[Any]:
@@ -185,7 +185,7 @@ def _different(draw: Draw, shape: Shape, dtype: str) -> tuple[Mapping[str, Any],
     """Draw a problem, one of the same sizes, a longer one and one with a single query."""
     small = shape._replace(outer=(1, 4), queries=shape.queries // 2, keys=shape.keys // 2)
     shapes = (small, small, shape, small._replace(queries=1))
-    return tuple(_problem(draw, one, dtype, index) for index, one in enumerate(shapes))
+    return tuple(_problem(draw, shape, dtype, index) for index, shape in enumerate(shapes))
 
 
 @chapter.group("INV-9")

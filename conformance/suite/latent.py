@@ -83,11 +83,11 @@ def latent_of_nothing(draw: Draw, without: str) -> Iterator[Yielded]:
         yield Call(_problem(random, dtype, sizes), ("LATENT-1", "MASK-6") if without == "keys" else ())
 
 
-def _lengths(random: Random, found: Given, sizes: Sizes) -> Given:
+def _lengths(random: Random, arguments: Given, sizes: Sizes) -> Given:
     lengths = random.integers(0, sizes.keys + 1, sizes.batch)
     for entry, length in zip(np.ndindex(*sizes.batch), lengths.ravel(), strict=True):
         for name in ("latent", "key_rotary"):  # garbage in the part of the cache that is not filled
-            found[name][entry][length:] = 1000
+            arguments[name][entry][length:] = 1000
     return {"key_lengths": lengths}
 
 
@@ -95,20 +95,20 @@ def _mask(random: Random, _found: Given, sizes: Sizes) -> Given:
     return {"mask": random.random((*sizes.batch, sizes.heads, sizes.queries, sizes.keys)) < 0.6}
 
 
-def _sinks(random: Random, found: Given, sizes: Sizes) -> Given:
-    return {"sinks": grid(random, (sizes.heads,), 1.0).astype(found["query"].dtype)}
+def _sinks(random: Random, arguments: Given, sizes: Sizes) -> Given:
+    return {"sinks": grid(random, (sizes.heads,), 1.0).astype(arguments["query"].dtype)}
 
 
 _OPTIONS: dict[str, Callable[[Random, Given, Sizes], Given]] = {
-    "scale": lambda random, found, sizes: {"scale": 0.1352337788608801},  # noqa: ARG005 - all have one call
-    "softcap": lambda random, found, sizes: {"softcap": 1.5},  # noqa: ARG005
+    "scale": lambda random, arguments, sizes: {"scale": 0.1352337788608801},  # noqa: ARG005 - all have one call
+    "softcap": lambda random, arguments, sizes: {"softcap": 1.5},  # noqa: ARG005
     "mask": _mask,
-    "causal": lambda random, found, sizes: {"is_causal": True, "query_offset": 2},  # noqa: ARG005
-    "offsets": lambda random, found, sizes: {  # noqa: ARG005
+    "causal": lambda random, arguments, sizes: {"is_causal": True, "query_offset": 2},  # noqa: ARG005
+    "offsets": lambda random, arguments, sizes: {  # noqa: ARG005
         "is_causal": True,
         "query_offset": random.integers(-1, 4, sizes.batch),
     },
-    "window": lambda random, found, sizes: {"window": (2, 1), "query_offset": 1},  # noqa: ARG005
+    "window": lambda random, arguments, sizes: {"window": (2, 1), "query_offset": 1},  # noqa: ARG005
     "lengths": _lengths,
     "sinks": _sinks,
 }
@@ -129,8 +129,8 @@ def latent_with(draw: Draw, option: str) -> Iterator[Yielded]:
     """Each option acts on the scores as in the operator."""
     for index, (random, dtype) in enumerate(draw.generators(2)):
         sizes = _SIZES[(0, 3)[index // 2]]
-        found = _problem(random, dtype, sizes)
-        yield Call(found | _OPTIONS[option](random, found, sizes), ("LATENT-3", *_CITED[option]))
+        arguments = _problem(random, dtype, sizes)
+        yield Call(arguments | _OPTIONS[option](random, arguments, sizes), ("LATENT-3", *_CITED[option]))
 
 
 @chapter.group("LATENT-3", operation="latent_attention")
@@ -138,14 +138,20 @@ def latent_with_several_options(draw: Draw) -> Iterator[Yielded]:
     """A step of decoding with a cache, a softcap, a window and sinks."""
     for random, dtype in draw.generators(2):
         sizes = _SIZES[0]
-        found = _problem(random, dtype, sizes)
-        found |= _lengths(random, found, sizes) | _sinks(random, found, sizes)
-        yield found | {"softcap": 2.0, "is_causal": True, "window": (3, 0), "query_offset": 1, "scale": 0.4}
+        arguments = _problem(random, dtype, sizes)
+        arguments |= _lengths(random, arguments, sizes) | _sinks(random, arguments, sizes)
+        yield arguments | {
+            "softcap": 2.0,
+            "is_causal": True,
+            "window": (3, 0),
+            "query_offset": 1,
+            "scale": 0.4,
+        }
 
 
 @chapter.group("LATENT-1", "NUM-8", operation="latent_attention", each=("transposed", "reversed"))
 def latent_in_another_layout(draw: Draw, layout: str) -> Iterator[Yielded]:
     """Arrays are views with other strides, such as the latent and the rotary part of one cache."""
     for random, dtype in draw.generators(1):
-        found = _problem(random, dtype, _SIZES[0])
-        yield Call(found, ("LATENT-1", "NUM-8"), layout=dict.fromkeys(found, layout))
+        arguments = _problem(random, dtype, _SIZES[0])
+        yield Call(arguments, ("LATENT-1", "NUM-8"), layout=dict.fromkeys(arguments, layout))

@@ -101,7 +101,7 @@ def malformed(sizes: Sizes = ()) -> tuple[Malformed, ...]:
 @cache
 def every(sizes: Sizes = ()) -> tuple[Malformed, ...]:
     """List every call that our own implementations refuse, whether or not a rule requires it."""
-    found: dict[str, Malformed] = {}
+    calls: dict[str, Malformed] = {}
     for operation in OPERATIONS:
         own = {**SIZES, **dict(sizes if primal(operation) == "attention" else ())}
         made = (make(operation, own) for make in (_from_declaration, _alone, _with_other_sizes, _by_hand))
@@ -111,9 +111,9 @@ def every(sizes: Sizes = ()) -> tuple[Malformed, ...]:
             # Companions and the operator have arguments of the same name: "softcap of 0 in scores".
             beside = "" if call.operation == "attention" else f" in {call.operation}"
             name = NAMES.get(f"{call.name}{beside}") or f"{call.name}{beside}"
-            asked = call.asked and not _is_refused_elsewhere(call, found.values())
-            found.setdefault(name, replace(call, name=name, asked=asked))
-    return tuple(found.values())
+            asked = call.asked and not _is_refused_elsewhere(call, calls.values())
+            calls.setdefault(name, replace(call, name=name, asked=asked))
+    return tuple(calls.values())
 
 
 def _is_refused_elsewhere(call: Malformed, before: Collection[Malformed]) -> bool:
@@ -127,11 +127,11 @@ def _is_refused_elsewhere(call: Malformed, before: Collection[Malformed]) -> boo
         return False
     other = OPERATIONS[form.reduces].arguments.get(call.argument)
     if other is not None:
-        own, its = ({**one.refusals, "axes": ""} for one in (form.arguments[call.argument], other))
+        own, its = ({**argument.refusals, "axes": ""} for argument in (form.arguments[call.argument], other))
         if own == its:
             return True
-    alike = (one for one in before if one.asked and one.operation == call.operation)
-    known = any((one.argument, one.rule) == (call.argument, call.rule) for one in alike)
+    alike = (earlier for earlier in before if earlier.asked and earlier.operation == call.operation)
+    known = any((earlier.argument, earlier.rule) == (call.argument, call.rule) for earlier in alike)
     return known and find_rule(call.rule).level == "MUST"
 
 
@@ -145,7 +145,7 @@ def mixed_dtypes(operation: str, dtype: str, other: str) -> Iterator[Malformed]:
     ['key', 'key', 'value']
     """
     known = OPERATIONS[operation].arguments
-    alike = [name for name, one in known.items() if "mixed" in one.refusals]
+    alike = [name for name, argument in known.items() if "mixed" in argument.refusals]
     for name in (OPERATIONS[operation].arrays[0], *alike) if alike else ():
         call = fitting(operation) | _with(operation, known[name if name in alike else alike[0]])
         cast = {
@@ -180,7 +180,9 @@ def _call(
     form = OPERATIONS[operation]
     rule = argument.refusals.get(key, argument.refusals.get("shape", argument.rule))
     # A number of heads is compared with the arrays that have this number.
-    holding = [one.name for one in form.positional if argument.binds and _speaks_of(one, argument.binds)]
+    holding = [
+        array.name for array in form.positional if argument.binds and _speaks_of(array, argument.binds)
+    ]
     names = dict.fromkeys((argument.name, *(name for name in changes if name in form.arrays), *holding))
     asked = not own and _is_required(rule, argument, key) and not _has_a_variant(rule, argument, changes)
     arguments = MappingProxyType({**fitting(operation, sizes), **changes})
@@ -243,13 +245,15 @@ def _with_other_sizes(operation: str, sizes: Mapping[str, int]) -> Iterator[Malf
     form = OPERATIONS[operation]
     for letter in LETTERS.values():
         # Only for operations with the arrays of the operator, not for a cache of depth 0.
-        holding = [one for one in form.positional if letter.name in one.shape and one.axis("Hq", "Hkv")]
+        holding = [
+            array for array in form.positional if letter.name in array.shape and array.axis("Hq", "Hkv")
+        ]
         if letter.empty and holding:
             changes = _arrays_of_sizes(operation, form, sizes, {letter.name: 0})
             empty = _call(operation, holding[0], f"{letter.noun} of 0", "", changes, sizes)
             yield replace(empty, rule=letter.empty)
         whole = LETTERS.get(letter.divides)
-        if whole is not None and holding and any(whole.name in one.shape for one in form.positional):
+        if whole is not None and holding and any(whole.name in array.shape for array in form.positional):
             more = _arrays_of_sizes(operation, form, sizes, {letter.name: 2 * sizes[whole.name]})
             words = f"more {letter.noun} than {whole.noun}"
             yield _call(operation, holding[0], words, letter.name, more, sizes)
@@ -263,9 +267,9 @@ def _arrays_of_sizes(
 ) -> dict[str, Any]:
     """Return the arrays that have one of some letters, with other sizes of these letters."""
     return {
-        one.name: value_for(operation, one, {**sizes, **others})
-        for one in form.positional
-        if any(_speaks_of(one, letter) for letter in others)
+        array.name: value_for(operation, array, {**sizes, **others})
+        for array in form.positional
+        if any(_speaks_of(array, letter) for letter in others)
     }
 
 
@@ -308,11 +312,11 @@ def _of_codes(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:
         changes = _arrays_of_sizes(operation, form, sizes, {"Y": 16})
         words = "packed bytes of another format"
         yield _call(operation, known["packed"], words, "shape", changes, sizes)
-    for name, one in known.items():
+    for name, argument in known.items():
         if name.endswith("zero_points"):
-            changes = {name: value_for(operation, one, sizes), "encoding": "e4m3fn"}
-            words = f"{one.noun} of floating-point codes"
-            yield _call(operation, one, words, "alone", changes, sizes)
+            changes = {name: value_for(operation, argument, sizes), "encoding": "e4m3fn"}
+            words = f"{argument.noun} of floating-point codes"
+            yield _call(operation, argument, words, "alone", changes, sizes)
 
 
 def _of_tables(operation: str, sizes: Mapping[str, int]) -> Iterator[Malformed]:

@@ -354,16 +354,18 @@ def _same_weights(backend: Backend, calls: tuple[Case, ...]) -> Found:
     if "is_causal" in calls[0].arguments and "MASK-3" in backend.dialect:
         raise Missing(f"{backend.name} disallows other keys, by its declared variant of MASK-3")
     first, *others = [observe(backend, case)["weights"] for case in calls]
-    found = next((found for other in others if (found := same_bits("weights", other, first))), None)
-    return found and _if_repeatable(backend, calls[0], found)
+    difference = next(
+        (difference for other in others if (difference := same_bits("weights", other, first))), None
+    )
+    return difference and _if_repeatable(backend, calls[0], difference)
 
 
-def _if_repeatable(backend: Backend, case: Case, found: Difference) -> Difference:
+def _if_repeatable(backend: Backend, case: Case, difference: Difference) -> Difference:
     """Return a difference in bits, if a repeated call has the same bits (NUM-9)."""
     first, again = (observe(backend, case)["weights"] for _ in range(2))
     if same_bits("weights", again, first) is not None:
         raise Missing(f"{backend.name} gives other bits when a call is repeated (NUM-9)")
-    return found
+    return difference
 
 
 @chapter.group("MASK-12")
@@ -377,8 +379,8 @@ def finite_garbage_after_the_query(draw: Draw) -> Iterator[Yielded]:
 
 def _same_earlier_weights(backend: Backend, calls: tuple[Case, ...]) -> Found:
     first, other = (observe(backend, case)["weights"][..., :-1, :] for case in calls)
-    found = same_bits("weights", other, first)
-    return found and _if_repeatable(backend, calls[0], found)
+    difference = same_bits("weights", other, first)
+    return difference and _if_repeatable(backend, calls[0], difference)
 
 
 @chapter.group("MASK-13", each=tuple(product(_SOURCES, (np.nan, np.inf, -np.inf))))

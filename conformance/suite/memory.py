@@ -106,7 +106,7 @@ def results_kept_by_the_caller(draw: Draw, size: str) -> Iterator[Yielded]:
     """The arrays that a call returned keep their numbers while calls of its and other sizes are made."""
     shape = {"few queries": _FEW, "many queries": _LARGE, "one query": _ONE, "few keys": _SMALL}[size]
     shapes = (shape, shape, shape._replace(keys=shape.keys // 2), shape)
-    calls = [_problem(draw, one, index).arguments for index, one in enumerate(shapes)]
+    calls = [_problem(draw, shape, index).arguments for index, shape in enumerate(shapes)]
     yield _relate(kept_by_the_caller, *calls)
 
 
@@ -199,5 +199,5 @@ def calls_from_threads(draw: Draw, option: str) -> Iterator[Yielded]:
 @chapter.group("ERR-13")
 def calls_of_one_shape_from_threads(draw: Draw) -> Iterator[Yielded]:
     """Threads make calls at once that differ in their numbers only, and so need the same buffers."""
-    one, other = (_problem(draw, _SLOW, index).arguments for index in range(2))
-    yield _relate(from_threads, one, other, one, other)
+    first, second = (_problem(draw, _SLOW, index).arguments for index in range(2))
+    yield _relate(from_threads, first, second, first, second)

@@ -173,7 +173,12 @@ def call_repeated(draw: Draw, option: str) -> Iterator[Yielded]:
 def _repeats(backend: Backend, calls: tuple[Case, ...]) -> Found:
     first, *others = [observe(backend, calls[0]) for _ in range(3)]
     return next(
-        (found for other in others for name in first if (found := same_bits(name, other[name], first[name]))),
+        (
+            difference
+            for other in others
+            for name in first
+            if (difference := same_bits(name, other[name], first[name]))
+        ),
         None,
     )
 
@@ -191,9 +196,9 @@ def _same_alone(backend: Backend, calls: tuple[Case, ...]) -> Found:
     whole, *alone = [observe(backend, case) for case in calls]
     for entry, outputs in enumerate(alone):
         for name, array in outputs.items():
-            found = same_bits(name, array, whole[name][entry : entry + 1])
-            if found is not None:
-                return replace(found, element=(entry, *found.element[1:]))
+            difference = same_bits(name, array, whole[name][entry : entry + 1])
+            if difference is not None:
+                return replace(difference, element=(entry, *difference.element[1:]))
     return None
 
 

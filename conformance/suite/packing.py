@@ -84,18 +84,22 @@ def _draw_call(
     }
 
 
-def _cotangents(random: np.random.Generator, given: Arguments, *, lse: bool) -> Arguments:
+def _cotangents(random: np.random.Generator, arguments: Arguments, *, lse: bool) -> Arguments:
     """Add cotangents to a call."""
-    dtype, shape = given["query"].dtype, given["query"].shape[:2]
-    found = {"d_output": grid(random, (*shape, given["value"].shape[-1]), 1.0).astype(dtype)}
-    return given | found | ({"d_lse": grid(random, shape, 1.0).astype(lse_dtype(dtype.name))} if lse else {})
+    dtype, shape = arguments["query"].dtype, arguments["query"].shape[:2]
+    cotangents = {"d_output": grid(random, (*shape, arguments["value"].shape[-1]), 1.0).astype(dtype)}
+    return (
+        arguments
+        | cotangents
+        | ({"d_lse": grid(random, shape, 1.0).astype(lse_dtype(dtype.name))} if lse else {})
+    )
 
 
 @chapter.group("PACK-1", operation=_FORWARD)
 def sequences_of_unequal_lengths(draw: Draw) -> Iterator[Yielded]:
     """Sequences of few queries with many keys, and of many queries with few keys."""
-    for one in _UNEVEN:
-        for random, dtype, row in draw_in_turn(draw, one):
+    for uneven in _UNEVEN:
+        for random, dtype, row in draw_in_turn(draw, uneven):
             yield _draw_call(random, dtype, row)
 
 

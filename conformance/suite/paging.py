@@ -59,23 +59,23 @@ def _draw_call(random: np.random.Generator, dtype: str, cache: _Cache, **options
     table = random.permutation(count)[: batch * cache.table].reshape(batch, cache.table)
     if options.get("sinks") is True:
         options["sinks"] = grid(random, (heads,), 1.0).astype(dtype)
-    found: Arguments = {"query": grid(random, (batch, heads, cache.queries, depth), 1.0).astype(dtype)}
+    arguments: Arguments = {"query": grid(random, (batch, heads, cache.queries, depth), 1.0).astype(dtype)}
     for name, its in (("key", depth), ("value", value_depth)):
         pages = np.full((count, shared, cache.size, its), _GARBAGE, dtype)
         for entry, length in enumerate(cache.lengths):
             for j in range(length):
                 pages[table[entry, j // cache.size], :, j % cache.size] = grid(random, (shared, its), 1.0)
-        found[f"{name}_pages"] = pages
+        arguments[f"{name}_pages"] = pages
         if cache.added:
-            found[f"new_{name}"] = grid(random, (batch, shared, cache.added, its), 1.0).astype(dtype)
-    return found | {"block_table": table, "key_lengths": np.array(cache.lengths), **options}
+            arguments[f"new_{name}"] = grid(random, (batch, shared, cache.added, its), 1.0).astype(dtype)
+    return arguments | {"block_table": table, "key_lengths": np.array(cache.lengths), **options}
 
 
 @chapter.group("PAGE-1", operation=_PAGED)
 def pages_in_any_order(draw: Draw) -> Iterator[Yielded]:
     """Sequences of different lengths read pages in any order, with one query or several."""
-    for one in _CACHES:
-        for random, dtype, cache in draw_in_turn(draw, one):
+    for stored in _CACHES:
+        for random, dtype, cache in draw_in_turn(draw, stored):
             yield _draw_call(random, dtype, cache)
 
 
@@ -198,8 +198,8 @@ def causal_with_an_offset(draw: Draw, offset: str) -> Iterator[Yielded]:
     """The last query is at the last key, new ones included, unless an offset is given."""
     caches = (_Cache((5, 9, 6), queries=3), replace(_CACHES[1], lengths=(3, 5)))
     added, queries = (2 if offset == "end with new" else 0), (7 if offset == "more queries" else 0)
-    sized = (replace(one, added=added, queries=queries or one.queries) for one in caches)
-    for random, dtype, cache in draw_in_turn(draw, *sized):
+    called = (replace(cache, added=added, queries=queries or cache.queries) for cache in caches)
+    for random, dtype, cache in draw_in_turn(draw, *called):
         count = len(cache.lengths)
         offsets: Mapping[str, Arguments] = {
             "one": {"query_offset": int(random.integers(0, 4))},

@@ -186,8 +186,8 @@ def steep_scores_over_tiles(draw: Draw, pattern: str) -> Iterator[Yielded]:
     """The scores of a tile lie far from those of the tile before, or all of them far from zero."""
     level, scale = _STEEP[pattern]
     for problem in in_two_dtypes(draw, (_SHAPES[0], Shape((1, 2), 5, 139, 4, 4)), ("float32", "float64")):
-        found = with_levels(problem, level(np.arange(problem.shape[-1])))
-        yield _call_over_tiles(found, {"scale": scale}, "SOFT-2")
+        steep = with_levels(problem, level(np.arange(problem.shape[-1])))
+        yield _call_over_tiles(steep, {"scale": scale}, "SOFT-2")
 
 
 @chapter.group("SHAPE-5", "SOFT-3", each=(64, 128, 192, 256))

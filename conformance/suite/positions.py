@@ -90,10 +90,10 @@ Random = np.random.Generator
 def _features(random: Random, dtype: str, index: int) -> tuple[Arguments, tuple[int, ...], int]:
     """Draw features, and return their rows as ``(*B, N)`` and their rotary depth."""
     outer, rows, depth, rotated = _SHAPES[index % len(_SHAPES)]
-    found: Arguments = {"features": grid(random, (*outer, rows, depth), 1.0).astype(dtype)}
+    arguments: Arguments = {"features": grid(random, (*outer, rows, depth), 1.0).astype(dtype)}
     if rotated != depth:
-        found["rotary_depth"] = rotated
-    return found, (*outer[:-1], rows), rotated
+        arguments["rotary_depth"] = rotated
+    return arguments, (*outer[:-1], rows), rotated
 
 
 def _offset(random: Random, rows: tuple[int, ...], low: int, high: int) -> Any:
@@ -108,12 +108,12 @@ def _table(random: Random, dtype: str, rotated: int) -> Arguments:
 def positions_in_any_order(draw: Draw, layout: str) -> Iterator[Yielded]:
     """Positions fall, repeat and leave gaps, below 0 and far along, with and without an offset."""
     for index, (random, dtype) in enumerate(draw.generators(6)):
-        found, rows, _ = _features(random, dtype, index // 2)
+        arguments, rows, _ = _features(random, dtype, index // 2)
         low, high = ((-3, 9), (500, 4000))[index // 2 % 2]
-        found["positions"] = random.integers(low, high, rows)
+        arguments["positions"] = random.integers(low, high, rows)
         if index // 2 % 3 == 1:
-            found["offset"] = _offset(random, rows, -5, 6)
-        yield Call(found | _layout_options(layout), ("POS-10", "POS-5", _RULES[layout], "POS-4"))
+            arguments["offset"] = _offset(random, rows, -5, 6)
+        yield Call(arguments | _layout_options(layout), ("POS-10", "POS-5", _RULES[layout], "POS-4"))
 
 
 _RULES = {"half-split": "POS-2", "interleaved": "POS-3"}
@@ -144,72 +144,72 @@ def no_positions(draw: Draw, without: str) -> Iterator[Yielded]:
 def positions_in_another_layout(draw: Draw, layout: str) -> Iterator[Yielded]:
     """Features, positions and tables are views with other strides."""
     for index, (random, dtype) in enumerate(draw.generators(2)):
-        found, rows, rotated = _features(random, dtype, 0)
-        found |= {"positions": random.integers(0, _ROWS, rows)}
-        found |= _table(random, dtype, rotated) if index > 1 else {}
-        names = [name for name, thing in found.items() if isinstance(thing, np.ndarray)]
-        yield Call(found, layout=dict.fromkeys(names, layout))
+        arguments, rows, rotated = _features(random, dtype, 0)
+        arguments |= {"positions": random.integers(0, _ROWS, rows)}
+        arguments |= _table(random, dtype, rotated) if index > 1 else {}
+        names = [name for name, thing in arguments.items() if isinstance(thing, np.ndarray)]
+        yield Call(arguments, layout=dict.fromkeys(names, layout))
 
 
 @chapter.group("POS-11", "NUM-5", "POS-10", "POS-5", "POS-4", operation="rotary")
 def given_frequencies(draw: Draw) -> Iterator[Yielded]:
     """Frequencies in no order, one of them 0, in float32 or better beside half precision."""
     for index, (random, dtype) in enumerate(draw.generators(4)):
-        found, rows, rotated = _features(random, dtype, index // 2)
+        arguments, rows, rotated = _features(random, dtype, index // 2)
         given = np.round(random.random(rotated // 2) * 4096) / 4096
         given[-1] = 0
-        found["inverse_frequencies"] = given.astype(lse_dtype(dtype))
-        found["positions" if index % 4 < 2 else "offset"] = (
+        arguments["inverse_frequencies"] = given.astype(lse_dtype(dtype))
+        arguments["positions" if index % 4 < 2 else "offset"] = (
             random.integers(0, 2000, rows) if index % 4 < 2 else _offset(random, rows, 0, 9)
         )
-        yield found
+        yield arguments
 
 
 @chapter.group("POS-12", operation="rotary", each=_LAYOUTS)
 def given_cosines_and_sines(draw: Draw, layout: str) -> Iterator[Yielded]:
     """Rows of a table by positions or by an offset. The numbers are not those of any angle."""
     for index, (random, dtype) in enumerate(draw.generators(4)):
-        found, rows, rotated = _features(random, dtype, index // 2)
-        found |= _table(random, dtype, rotated)
+        arguments, rows, rotated = _features(random, dtype, index // 2)
+        arguments |= _table(random, dtype, rotated)
         if index // 2 % 2:
-            found["offset"] = _offset(random, rows, 0, _ROWS - rows[-1] + 1)
+            arguments["offset"] = _offset(random, rows, 0, _ROWS - rows[-1] + 1)
         else:
-            found["positions"] = random.integers(0, _ROWS, rows)
-        yield Call(found | _layout_options(layout), ("POS-12", "POS-10", _RULES[layout], "POS-4"))
+            arguments["positions"] = random.integers(0, _ROWS, rows)
+        yield Call(arguments | _layout_options(layout), ("POS-12", "POS-10", _RULES[layout], "POS-4"))
 
 
 @chapter.group("POS-12", "POS-10", operation="rotary")
 def unused_rows_of_a_table(draw: Draw) -> Iterator[Yielded]:
     """Rows of the table that no position names are NaN."""
     for random, dtype in draw.generators(2):
-        found, rows, rotated = _features(random, dtype, 0)
-        found |= _table(random, dtype, rotated) | {"positions": 3 * random.integers(0, 5, rows)}
-        unused = ~np.isin(np.arange(_ROWS), found["positions"])
+        arguments, rows, rotated = _features(random, dtype, 0)
+        arguments |= _table(random, dtype, rotated) | {"positions": 3 * random.integers(0, 5, rows)}
+        unused = ~np.isin(np.arange(_ROWS), arguments["positions"])
         for name in ("cosines", "sines"):
-            found[name][unused] = np.nan
-        yield found
+            arguments[name][unused] = np.nan
+        yield arguments
 
 
 @chapter.group("POS-14", operation="rotary", each=("angles", "table"))
 def attention_factor(draw: Draw, of: str) -> Iterator[Yielded]:
     """Rotated features grow or shrink or change their sign, also at position 0, and the others do not."""
     for index, (random, dtype) in enumerate(draw.generators(3)):
-        found, _, rotated = _features(random, dtype, (1, 2, 5)[index // 2])
-        found |= _table(random, dtype, rotated) if of == "table" else {}
-        found["attention_factor"] = (1.1386294361119891, 0.75, -2.0)[index // 2]
-        yield Call(found, ("POS-14", "POS-4", *(["POS-12"] if of == "table" else [])))
+        arguments, _, rotated = _features(random, dtype, (1, 2, 5)[index // 2])
+        arguments |= _table(random, dtype, rotated) if of == "table" else {}
+        arguments["attention_factor"] = (1.1386294361119891, 0.75, -2.0)[index // 2]
+        yield Call(arguments, ("POS-14", "POS-4", *(["POS-12"] if of == "table" else [])))
 
 
 @chapter.group("POS-15", operation="rotary", each=tuple(_SECTIONS))
 def sections_of_pairs(draw: Draw, sections: str) -> Iterator[Yielded]:
     """Each section takes the position of its own axis, with and without an offset."""
     for index, (random, dtype) in enumerate(draw.generators(2)):
-        found, rows, _ = _features(random, dtype, (0, 2)[index // 2])
+        arguments, rows, _ = _features(random, dtype, (0, 2)[index // 2])
         counts = np.array(_SECTIONS[sections])
-        found |= {"axis_positions": random.integers(0, 30, (len(counts), *rows)), "sections": counts}
+        arguments |= {"axis_positions": random.integers(0, 30, (len(counts), *rows)), "sections": counts}
         if index // 2:
-            found |= {"offset": _offset(random, rows, -3, 4), "interleaved": True}
-        yield Call(found, ("POS-15", "POS-5"))
+            arguments |= {"offset": _offset(random, rows, -3, 4), "interleaved": True}
+        yield Call(arguments, ("POS-15", "POS-5"))
 
 
 @chapter.group("POS-15", operation="rotary")
@@ -253,10 +253,10 @@ _CITED = {"positions": "POS-10", "frequencies": "POS-11", "a table": "POS-12", "
 def turned_back_by(draw: Draw, what: str) -> Iterator[Yielded]:
     """Cotangents are turned back by what the features were turned by, and multiplied by the same factor."""
     for index, (random, dtype) in enumerate(draw.generators(2)):
-        found, rows, rotated = _features(random, dtype, (0, 1)[index // 2])
-        found["d_rotated"] = grid(random, found["features"].shape, 1.0).astype(dtype)
+        arguments, rows, rotated = _features(random, dtype, (0, 1)[index // 2])
+        arguments["d_rotated"] = grid(random, arguments["features"].shape, 1.0).astype(dtype)
         yield Call(
-            found | _MADE[what](random, dtype, rows, rotated),
+            arguments | _MADE[what](random, dtype, rows, rotated),
             ("GRAD-22", _CITED[what], *(["POS-5"] if what == "frequencies" else [])),
         )
 
@@ -329,15 +329,15 @@ def frequencies_of(draw: Draw, scaling: str) -> Iterator[Yielded]:
         for dtype in ("float32", ("float16", "float64", "bfloat16")[index % 3]):
             random = np.random.default_rng(draw.number(index))
             features = np.ones((2, 1, 1, 16 if scaling == "none" else 32), dtype)
-            found = {"features": features, **options}
+            arguments = {"features": features, **options}
             if scaling != "none":
-                found["scaling"] = scaling
+                arguments["scaling"] = scaling
             if scaling == "longrope":
                 for name, most in (("short_factors", 64), ("long_factors", 1024)):
                     factors = 1 + np.sort(random.integers(0, most, 16)) / 16
-                    found[name] = factors.astype(lse_dtype(dtype))
+                    arguments[name] = factors.astype(lse_dtype(dtype))
             depth = ("POS-4",) if "rotary_depth" in options else ()
-            yield Call(found, (*_SCALING_RULES[scaling], *depth))
+            yield Call(arguments, (*_SCALING_RULES[scaling], *depth))
 
 
 @chapter.group("POS-22", "POS-21", operation="rotary_frequencies", each=("both", "one", "none"))
@@ -349,14 +349,14 @@ def attention_factor_of_yarn(draw: Draw, given: str) -> Iterator[Yielded]:
         "none": {},
     }[given]
     for _, dtype in draw.generators(1):
-        found = {"features": np.ones((1, 16), dtype), "scaling": "yarn", "factor": 16.0}
-        yield found | {"original_length": 2048} | own
+        arguments = {"features": np.ones((1, 16), dtype), "scaling": "yarn", "factor": 16.0}
+        yield arguments | {"original_length": 2048} | own
 
 
 @chapter.group("POS-23", "POS-18", operation="rotary_frequencies")
 def options_of_another_scaling(draw: Draw) -> Iterator[Yielded]:
     """Options that the scaling does not use have no effect."""
     for _, dtype in draw.generators(1):
-        found = {"features": np.ones((1, 16), dtype), "scaling": "linear", "factor": 2.0, "length": 9000}
+        arguments = {"features": np.ones((1, 16), dtype), "scaling": "linear", "factor": 2.0, "length": 9000}
         other = {"mscale": 3.0, "original_length": 64, "beta_fast": 2.0, "high_frequency_factor": 7.0}
-        yield Call(found | other, ("POS-19", "POS-18"))
+        yield Call(arguments | other, ("POS-19", "POS-18"))

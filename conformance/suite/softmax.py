@@ -120,8 +120,8 @@ def _is_the_value(backend: Backend, calls: tuple[Case, ...]) -> Found:
 def output_is_linear_in_the_values(draw: Draw) -> Iterator[Yielded]:
     """The output is linear in the values, which are whole numbers from 0 on, so that no sum cancels."""
     for problem in draw.problems():
-        one, other = (problem.random.integers(0, 9, problem.value.shape) for _ in range(2))
-        value = (one + 2 * other).astype(problem.value.dtype)
+        first, second = (problem.random.integers(0, 9, problem.value.shape) for _ in range(2))
+        value = (first + 2 * second).astype(problem.value.dtype)
         yield Call(problem.arguments | {"value": value}, outputs=("output",))
 
 

@@ -50,12 +50,12 @@ def positions_past_a_byte(draw: Draw, name: str) -> Iterator[Yielded]:
 @chapter.group("MASK-7", each=_OFFSETS)
 def offsets_far_away(draw: Draw, offset: int) -> Iterator[Yielded]:
     """An offset far beyond the keys allows all of them or none, for all batch entries or for one."""
-    (one,) = draw.in_each_dtype(Shape((), 3, 5, 2, 3), dtypes=_FLOAT32)
+    (problem,) = draw.in_each_dtype(Shape((), 3, 5, 2, 3), dtypes=_FLOAT32)
     (batch,) = draw.in_each_dtype(Shape((2, 1), 3, 4, 2, 3), dtypes=_FLOAT32)
     for far in (offset, -offset):
-        yield one.arguments | {"is_causal": True, "query_offset": far}
-        yield one.arguments | {"window": (offset, offset), "query_offset": far}
-        yield one.arguments | {"window": (1, 1), "query_offset": far}
+        yield problem.arguments | {"is_causal": True, "query_offset": far}
+        yield problem.arguments | {"window": (offset, offset), "query_offset": far}
+        yield problem.arguments | {"window": (1, 1), "query_offset": far}
         yield batch.arguments | {"is_causal": True, "query_offset": np.array([far, 1])}
 
 

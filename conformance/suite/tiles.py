@@ -69,7 +69,7 @@ def largest_number_among_the_values(draw: Draw, size: str) -> Iterator[Yielded]:
     """One value of each column is the largest number of the dtype, in another tile for each column."""
     shape = _LONG[size != "one query"]._replace(keys=139)
     for dtype in ("float32", "float16", "bfloat16"):
-        (problem,) = (one for one in in_two_dtypes(draw, (shape,), (dtype,)))
+        (problem,) = in_two_dtypes(draw, (shape,), (dtype,))
         places = np.array([0, 63, 64, 138])
         # Its score is not the largest of its row, so that no rounding of its weight exceeds 1.
         level = np.where(np.isin(np.arange(problem.shape[-1]), places), -2.0, 0.0)
