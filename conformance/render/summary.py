@@ -90,10 +90,13 @@ def why_not_whole(report: Report, subject: Subject) -> str:
         return ""
     verdicts = report.verdicts(subject)
     if subject.problem:
-        own = subject.problem.partition(": ")[2] if subject.problem.startswith("backend ") else ""
-        clause = (own or subject.problem).partition("; ")[0]  # the rest is advice
-        messages = Counter(verdict.reason for verdict in verdicts if verdict.declined)
-        message = f": {messages.most_common(1)[0][0]}" if messages and clause.startswith("declined ") else ""
+        own = subject.problem.removeprefix(f"backend {subject.name}: ")
+        clause = own.partition("; ")[0]  # the rest is advice
+        declined = Counter(verdict.reason for verdict in verdicts if verdict.declined)
+        judged = sum(verdict.status != "unsupported" for verdict in verdicts)
+        # The problem of a run to its end that declined most calls is that it did.
+        mostly = declined.total() > judged and not report.results.missing.get(subject.name)
+        message = f": {declined.most_common(1)[0][0]}" if mostly else ""
         return one_line(clause + message)
     missing = len(report.results.missing.get(subject.name, ()))
     if missing:
