@@ -5,9 +5,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.version import InvalidVersion, Version
-
 
 @dataclass(frozen=True)
 class Deviation:
@@ -102,6 +99,8 @@ class Deviation:
 
 def is_range(versions: str) -> bool:
     """Whether a text is a version specifier; an empty one allows all versions."""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # few backends have one
+
     try:
         SpecifierSet(versions)
     except InvalidSpecifier:
@@ -113,6 +112,9 @@ def holds(versions: str, version: str) -> bool:
     """Whether a version matches a specifier; an invalid version matches only an empty one."""
     if not versions:
         return True
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import InvalidVersion, Version
+
     try:
         return SpecifierSet(versions).contains(Version(version), prereleases=True)
     except InvalidVersion:

@@ -8,7 +8,6 @@ from textwrap import dedent
 from types import MappingProxyType
 from typing import Any
 
-import array_api_compat.numpy as xp
 import ml_dtypes  # noqa: F401 - makes "bfloat16" a name that NumPy knows
 import numpy as np
 from array_api_compat import array_namespace, is_array_api_obj
@@ -19,6 +18,7 @@ from attnspec.operations import Argument, Output
 from attnspec.operations.letters import BATCH
 from attnspec.reference.call import STEPS, Call, Step, Steps
 from attnspec.reference.errors import ArgumentError, described, need
+from attnspec.reference.numpy_namespace import xp
 from attnspec.tables import kind_of, shape_of
 
 _KINDS = {name: argument.kind for form in OPERATIONS.values() for name, argument in form.arguments.items()}

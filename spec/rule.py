@@ -1,6 +1,7 @@
 """Rules, parsed from the chapters, which define them."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -126,11 +127,16 @@ def find_rule(rule_id: str) -> Rule:
     >>> find_rule("MASK-1").level
     'MUST'
     """
-    for rule in rules():
-        if rule.id == rule_id:
-            return rule
+    rule = _rules_by_id().get(rule_id)
+    if rule is not None:
+        return rule
     near = ", ".join(get_close_matches(rule_id, [rule.id for rule in rules()], cutoff=0))
     raise SpecError(f"rule: expected an id such as {near}, got {rule_id!r}; `attnspec rules` lists them")
+
+
+@cache
+def _rules_by_id() -> Mapping[str, Rule]:
+    return {rule.id: rule for rule in rules()}
 
 
 @cache
@@ -151,7 +157,8 @@ def parse(chapter: str, text: str) -> list[Rule]:
     # Imported here: `import attnspec` alone needs no Markdown parser.
     from markdown_it import MarkdownIt
 
-    tokens = MarkdownIt().parse(text)
+    # Only the text of blocks is read, and parsing what is in it would take three times as long.
+    tokens = MarkdownIt().disable(["inline", "text_join"]).parse(text)
     found: list[Rule] = []
     heading: re.Match[str] | None = None
     variants_follow = False

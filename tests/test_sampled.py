@@ -14,7 +14,7 @@ from attnspec.conformance.attribution.causes import findings
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.render.reproduction import reproduction
 from attnspec.conformance.run.child import judged
-from attnspec.conformance.sizes import sized
+from attnspec.conformance.sizes.cases import sized
 from attnspec.conformance.sizes.chosen import ROWS, chosen_rows, exact_row, row_of
 from attnspec.conformance.sizes.sized import Sized
 from attnspec.formula import Formula

@@ -9,7 +9,7 @@ import pytest
 from attnspec import find_rule
 from attnspec.backends import load
 from attnspec.conformance import expected, find, observe
-from attnspec.conformance.sizes import sized
+from attnspec.conformance.sizes.cases import sized
 from attnspec.conformance.sizes.codebook.words import intervals
 from attnspec.conformance.sizes.dialect import Dialect, Precision
 from attnspec.conformance.sizes.groups import _FACTORS

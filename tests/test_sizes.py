@@ -11,7 +11,7 @@ from sized_results import ITEM, right, unchanged, without_lse
 from attnspec.backends import Unsupported, load
 from attnspec.backends.constraints import Constraints
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.sizes import sized
+from attnspec.conformance.sizes.cases import sized
 from attnspec.formula import Formula
 
 portable = load("numpy-portable")

@@ -8,7 +8,7 @@ from sized_results import PORTABLE
 
 from attnspec.conformance import expected, find
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.sizes import sized
+from attnspec.conformance.sizes.cases import sized
 from attnspec.conformance.sizes.chosen import (
     chosen_heads,
     gradients_in_float64,

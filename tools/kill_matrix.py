@@ -20,7 +20,7 @@ from attnspec.conformance.gallery.entry import NEEDS
 from attnspec.conformance.gallery.kills import Kill, broken_rule
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.relations.relation import Relation
-from attnspec.conformance.sizes import sized
+from attnspec.conformance.sizes.cases import sized
 from attnspec.conformance.sizes.sized import Sized
 from attnspec.conformance.suite import items
 from attnspec.conformance.suite.group import Item

@@ -8,7 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import array_api_compat.numpy as xp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,6 +22,7 @@ from attnspec.backends.program.protocol import (
     read_answer,
     write_call,
 )
+from attnspec.reference.numpy_namespace import xp
 from attnspec.sizes import output_shapes
 
 #: Bytes of an element of the widest dtype.

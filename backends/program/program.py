@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import array_api_compat.numpy as xp
 from numpy.typing import NDArray
 
 from attnspec import OPERATIONS
@@ -27,6 +26,7 @@ from attnspec.backends.program.protocol import (
     read_answer,
     write_call,
 )
+from attnspec.reference.numpy_namespace import xp
 
 #: Time limits in seconds: of one call, and of the start of the program.
 CALL_LIMIT, START_LIMIT = 20.0, 60.0

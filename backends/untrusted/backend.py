@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import array_api_compat.numpy as xp
-
 from attnspec.backends.backend import Backend
 from attnspec.backends.check import check_backend
 from attnspec.backends.errors import BackendError
@@ -24,6 +22,7 @@ from attnspec.backends.untrusted.remote import CALL_LIMIT, Remote
 from attnspec.backends.user.configuration import FILE, configuration_of, read_configuration
 from attnspec.backends.user.function import attribute_of, backend_of
 from attnspec.backends.user.settings import settings_of_options, settings_of_table
+from attnspec.reference.numpy_namespace import xp
 
 #: Keys whose values are functions of the user, which would run in this process.
 _OF_FUNCTIONS = ("to_library", "to_numpy", "companions")

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import array_api_compat.numpy as xp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,6 +18,7 @@ from attnspec.conformance.judge.expected import expected, forward_results
 from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.suite.group import Item
 from attnspec.reference.budget.budget import Budget
+from attnspec.reference.numpy_namespace import xp
 
 #: Whether a call may or must be refused.
 Refusal = Literal["never", "may", "must"]

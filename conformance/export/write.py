@@ -9,7 +9,7 @@ from types import MappingProxyType
 from attnspec import SpecError
 from attnspec.conformance.export import formats
 from attnspec.conformance.export.judged import Judged, judged
-from attnspec.conformance.sizes import sized
+from attnspec.conformance.sizes.cases import sized
 from attnspec.conformance.suite.group import Item
 
 SIZES, LEFT_OUT = "sizes.json", "left_out.txt"

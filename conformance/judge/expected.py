@@ -17,7 +17,6 @@ from attnspec.dtypes import DTYPES
 from attnspec.fitting import misfits
 from attnspec.operations.gradients import primal
 from attnspec.reference.budget.budget import Budget
-from attnspec.reference.rational.evaluate import evaluate
 from attnspec.reference.rational.scores import SHOWN
 
 #: Values that are not in a file and were computed before. One problem is judged in several dtypes.
@@ -39,6 +38,8 @@ def exact(
     if key not in _KNOWN:
         if len(_KNOWN) >= _MOST_KNOWN:
             _KNOWN.clear()
+        from attnspec.reference.rational.evaluate import evaluate  # few values are not stored
+
         values = evaluate(operation, arguments, dialect=shown)
         for array in values.values():
             array.flags.writeable = False

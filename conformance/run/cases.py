@@ -4,18 +4,18 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from attnspec import Case, cases, find_rule
+from attnspec import Case, find_rule
 from attnspec.backends.constraints import ANY, Constraints
 from attnspec.case_json import read_cases
 from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.run import untrusted
 from attnspec.conformance.run.plan import Outline, matches, require
 from attnspec.conformance.run.selection import Selection
-from attnspec.conformance.sizes import sized
 from attnspec.conformance.sizes.sized import Sized
 from attnspec.conformance.suite import constraints_in, groups_of, items
 from attnspec.conformance.suite.group import Item
 from attnspec.conformance.traits import SIZED_GROUPS
+from attnspec.golden import cases_of
 
 
 class Cases:
@@ -55,17 +55,19 @@ class Cases:
             assert isinstance(case, Case)  # noqa: S101 - for the type checker: only cases are copied
             return untrusted.changed(case, self.seed or 0)
         if group.startswith(SIZED_GROUPS):
-            return next(case for case in sized() if case.name == name)
+            return next(case for case in _sized(Selection()) if case.name == name)
         made = {}
         if group:
             suffix = (constraints_in([name]) or constraints).suffix
             made = _of_group(name.partition("-")[0], group, self.seed, suffix)
-        known = made or _golden(name.rpartition("-")[0])
+        known = made or _golden(name.partition("-")[0], name.rpartition("-")[0])
         return known.get(name) or _of_files(self.files)[name]
 
 
 def _sized(selection: Selection) -> Iterator[Sized]:
     """Select sized cases by their rules and names."""
+    from attnspec.conformance.sizes.cases import sized  # imports every group of them
+
     rules, names = set(selection.rules), set(selection.names)
     for case in sized():
         if (not rules or rules & set(case.rules)) and (not names or {case.id, case.name} & names):
@@ -85,9 +87,9 @@ def _of_group(chapter: str, group: str, seed: int | None, suffix: str) -> dict[s
 
 
 @lru_cache(maxsize=8)
-def _golden(id_: str) -> dict[str, Item]:
+def _golden(chapter: str, id_: str) -> dict[str, Item]:
     """Return a golden vector in each of its dtypes; empty if the id is unknown."""
-    return {item.name: item for case in cases() if case.id == id_ for item in in_each(case)}
+    return {item.name: item for case in cases_of(chapter) if case.id == id_ for item in in_each(case)}
 
 
 @lru_cache(maxsize=1)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import array_api_compat.numpy as xp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,6 +29,7 @@ from attnspec.conformance.judge.dtypes import in_dtype
 from attnspec.conformance.judge.failure import Failure, Raised
 from attnspec.conformance.judge.refusal import FITTING
 from attnspec.conformance.suite.group import Item
+from attnspec.reference.numpy_namespace import xp
 from attnspec.sizes import output_shapes
 
 #: The handshake that is assumed if none is given.

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import array_api_compat.numpy as xp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,6 +15,7 @@ from attnspec.reference.budget.companions import projected_budget
 from attnspec.reference.budget.gradients import gradient_budget
 from attnspec.reference.call import Call, Steps
 from attnspec.reference.masking import allowed_keys
+from attnspec.reference.numpy_namespace import xp
 from attnspec.reference.quantization import dequantize, dequantize_blocks
 
 _MASKING = ("is_causal", "window")

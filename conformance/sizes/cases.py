@@ -1,0 +1,90 @@
+"""The sized cases: calls by formula at the sizes at which kernels take other paths."""
+
+from collections.abc import Iterator
+from functools import cache
+from itertools import count
+
+from attnspec.case import SIZES
+from attnspec.conformance.sizes.groups import (
+    Problem,
+    addresses,
+    backward,
+    backward_of_some,
+    covering,
+    decode,
+    heads,
+    long,
+    sampled,
+    views,
+)
+from attnspec.conformance.sizes.sized import Sized
+from attnspec.conformance.suite.options import OPTIONS
+from attnspec.conformance.traits import SIZED_GROUPS
+from attnspec.operations.gradients import primal
+
+#: The groups, each with a function that yields its problems.
+_GROUPS = {
+    "covering": covering,
+    "decode": decode,
+    "heads": heads,
+    "addresses": addresses,
+    "views": views,
+    "long": long,
+    "sampled": sampled,
+    "backward": backward,
+    "backward-of-some": backward_of_some,
+}
+#: The options of a problem by formula that have other names in the suite.
+_MASKS = ("mask", "bias", "is_causal", "window", "key_lengths", "query_lengths", "segments")
+#: The rules of gradients about options. All other masks disallow pairs.
+_OF_GRADIENTS = {
+    **dict.fromkeys((*_MASKS, "query_offset"), "GRAD-9"),
+    "d_lse": "GRAD-6",
+    "dropout_mask": "GRAD-8",
+    "sinks": "GRAD-7",
+    "softcap": "GRAD-5",
+}
+
+
+@cache
+def sized() -> tuple[Sized, ...]:
+    """List every sized case, those with the least work first."""
+    found = [item for group, make in _GROUPS.items() for item in _of_group(group, make())]
+    return tuple(sorted(found, key=lambda item: item.work))
+
+
+def _of_group(group: str, asked: Iterator[Problem]) -> Iterator[Sized]:
+    numbers = count(1)
+    for one in asked:
+        title = " ".join((_GROUPS[group].__doc__ or "").split())
+        name = f"{SIZED_GROUPS}{group}"
+        yield Sized(
+            f"{SIZES}-{group}-{one.name or next(numbers)}",
+            title,
+            _rules(one),
+            name,
+            one.formula,
+            one.dtype,
+            one.layout,
+            one.operation,
+        )
+
+
+def _rules(one: Problem) -> tuple[str, ...]:
+    """Return the rules of the options, with MASK-4 first if several of them mask; or those of gradients."""
+    options = one.formula.options
+    if one.operation != primal(one.operation):
+        found = [_OF_GRADIENTS[name] for name in options if name in _OF_GRADIENTS]
+        if one.formula.heads != one.formula.key_heads:
+            found.append("GRAD-3")
+        return tuple(dict.fromkeys(("GRAD-19", "GRAD-1", *found)))
+    masks = [name for name in options if name in _MASKS]
+    found = ["NUM-8"] if one.layout else ["MASK-4"] if len(masks) > 1 else []
+    found += [
+        OPTIONS["dropout" if name == "dropout_mask" else name].rule
+        for name in (*masks, *options)
+        if name in OPTIONS or name == "dropout_mask"
+    ]
+    if one.formula.heads != one.formula.key_heads:
+        found.append("HEAD-1")
+    return tuple(dict.fromkeys((*found, "SOFT-3", "NUM-3")))
