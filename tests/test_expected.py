@@ -1,5 +1,7 @@
 """The stored expected values are complete, and both oracles agree with them."""
 
+import io
+import zipfile
 from random import Random
 
 import numpy as np
@@ -10,7 +12,7 @@ from attnspec import SpecError
 from attnspec.conformance.cli.vectors import vectors
 from attnspec.conformance.judge import store
 from attnspec.conformance.judge.expected import exact, expected
-from attnspec.conformance.judge.regenerate import chapters, values_of
+from attnspec.conformance.run.expected_values import chapters, values_of
 
 pytest.importorskip("flint")
 CASES = {case.fingerprint: case for _, cases in chapters() for case in cases}
@@ -86,7 +88,7 @@ def test_values_are_stored_only_where_both_oracles_agree(steps, agree, monkeypat
     first = next(iter(second.values()))
     for _ in range(steps):
         first.flat[-1] = np.nextafter(first.flat[-1], np.inf)
-    monkeypatch.setattr("attnspec.conformance.judge.regenerate.evaluate", lambda *_: second)
+    monkeypatch.setattr("attnspec.conformance.run.expected_values.evaluate", lambda *_: second)
     if agree:
         assert same(values_of(case), store.find(case.fingerprint))
     else:
@@ -152,7 +154,7 @@ def test_the_command_writes_what_changed_and_removes_what_is_of_no_chapter(
         (folder / f"{name}.npz").write_bytes(content)
     if "nothing" in files:
         whole = [*chapters("projection")]
-        monkeypatch.setattr("attnspec.conformance.judge.regenerate.chapters", lambda _: whole)
+        monkeypatch.setattr("attnspec.conformance.run.expected_values.chapters", lambda _: whole)
     only = [] if "nothing" in files else ["--only", "projection"]
     before = sorted(path.name for path in folder.iterdir())
     check = CliRunner().invoke(vectors, ["expected", str(tmp_path), "--check", *only])
@@ -161,6 +163,16 @@ def test_the_command_writes_what_changed_and_removes_what_is_of_no_chapter(
     result = CliRunner().invoke(vectors, ["expected", str(tmp_path), *only])
     assert (result.exit_code, result.output.endswith(ends)) == (0, True)
     assert [(path.name, path.read_bytes()) for path in folder.iterdir()] == [("projection.npz", content)]
+
+
+def test_values_that_are_compressed_otherwise_are_the_same():
+    content = (store.FOLDER / "projection.npz").read_bytes()
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, data in store.members(content).items():
+            archive.writestr(name, data)
+    assert buffer.getvalue() != content
+    assert store.members(buffer.getvalue()) == store.members(content)
 
 
 def test_the_command_refuses_a_chapter_that_does_not_exist(tmp_path):

@@ -15,8 +15,8 @@ from attnspec.conformance.gallery.entry import entries_of
 from attnspec.conformance.judge.call import without
 from attnspec.conformance.judge.comparison import same_bits
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.judge.regenerate import chapters
 from attnspec.conformance.relations.bits import ALL, Part, same_as_the_whole
+from attnspec.conformance.run.expected_values import chapters
 from attnspec.conformance.suite import groups, items
 from attnspec.conformance.suite.group import Calls, Group
 

@@ -5,7 +5,7 @@ import pytest
 from gradient_problems import both, drawn, numbers, plain
 
 from attnspec import OPERATIONS, Case
-from attnspec.conformance.judge.regenerate import values_of
+from attnspec.conformance.run.expected_values import values_of
 from attnspec.conformance.suite.datasets import DATASETS, problem
 from attnspec.reference.exact.balls import OracleError
 from attnspec.reference.exact.evaluate import evaluate as exact

@@ -37,7 +37,7 @@ def find(fingerprint: str) -> dict[str, Any] | None:
 
 
 def encode(entries: Mapping[str, Values]) -> bytes:
-    """Return the bytes of a file: for the same values by fingerprint, the same on every machine."""
+    """Return the bytes of a file, which depend only on the values by fingerprint and on zlib."""
     keys, names, shapes, numbers = [], [], [], []
     for fingerprint, values in sorted(entries.items()):
         for name, array in values.items():
@@ -59,6 +59,12 @@ def encode(entries: Mapping[str, Values]) -> bytes:
             # A fixed date, so that the bytes depend only on the numbers.
             archive.writestr(zipfile.ZipInfo(f"{name}.npy"), part.getvalue(), zipfile.ZIP_DEFLATED, 9)
     return buffer.getvalue()
+
+
+def members(content: bytes) -> dict[str, bytes]:
+    """Return the arrays of a file as they are written. Another zlib may compress them otherwise."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
 
 
 @cache
