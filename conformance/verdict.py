@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 from attnspec import claimable
-from attnspec.spelling import SPELLINGS, spell
+from attnspec.schema import SPELLINGS, spell
 
 #: ``deviation`` is declared and verified. ``should not met`` is an unmet SHOULD. ``unsupported`` counts
 #: neither for nor against a backend.

@@ -6,32 +6,34 @@ arrays of another library it is portable (`functions`). It is written for reader
 tested against the exact oracle.
 """
 
-from attnspec.reference.alibi import alibi_bias
 from attnspec.reference.attention import attention
 from attnspec.reference.caching import append_cache, gather_pages, merge_partials
+from attnspec.reference.dropout import seeded_dropout_attention, seeded_dropout_attention_vjp
 from attnspec.reference.errors import ArgumentError
 from attnspec.reference.frequencies import rotary_frequencies
 from attnspec.reference.functions import functions
 from attnspec.reference.gradients import attention_vjp
-from attnspec.reference.gradients_of_companions import merge_partials_vjp
-from attnspec.reference.gradients_of_multi_head import multi_head_attention_vjp
-from attnspec.reference.gradients_of_packing import packed_attention_vjp
-from attnspec.reference.gradients_of_positions import rotary_vjp
-from attnspec.reference.gradients_of_sparsity import block_sparse_attention_vjp, listed_attention_vjp
+from attnspec.reference.gradients_of_companions import (
+    merge_partials_vjp,
+    multi_head_attention_vjp,
+    rotary_vjp,
+)
+from attnspec.reference.gradients_of_forms import (
+    block_sparse_attention_vjp,
+    listed_attention_vjp,
+    packed_attention_vjp,
+)
 from attnspec.reference.heads import merge_heads, split_heads
 from attnspec.reference.latent import latent_attention
-from attnspec.reference.low_precision import low_precision_attention
 from attnspec.reference.masking import allowed_keys
-from attnspec.reference.multi_head import multi_head_attention
+from attnspec.reference.multi_head import multi_head_attention, self_attention
 from attnspec.reference.packing import packed_attention
 from attnspec.reference.paging import paged_attention
-from attnspec.reference.positions import rotary
+from attnspec.reference.positions import alibi_bias, rotary
 from attnspec.reference.projection import projection
 from attnspec.reference.quantization import dequantize, dequantize_blocks
-from attnspec.reference.quantized_attention import quantized_attention
+from attnspec.reference.quantized_attention import low_precision_attention, quantized_attention
 from attnspec.reference.scores import scores
-from attnspec.reference.seeded_dropout import seeded_dropout_attention, seeded_dropout_attention_vjp
-from attnspec.reference.self_attention import self_attention
 from attnspec.reference.softmax import softmax
 from attnspec.reference.sparsity import block_sparse_attention, listed_attention
 

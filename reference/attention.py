@@ -1,16 +1,42 @@
-"""The operator, composed of the steps of the chapters."""
+"""The operator, composed of the steps of the chapters, and the dropout of given weights."""
 
 from typing import Any
 
 from attnspec.reference.call import Array, Call, part, step
-from attnspec.reference.dropout import check_rate, dropped
-from attnspec.reference.errors import flag
+from attnspec.reference.errors import flag, need, number
 from attnspec.reference.functions import public
 from attnspec.reference.heads import check_heads
 from attnspec.reference.masking import MASK_CHECKS, allowed
 from attnspec.reference.notation import Attention, check_axes, check_dtypes, entered, returned
 from attnspec.reference.scores import check_bias, check_scale, check_softcap, scored
 from attnspec.reference.softmax import check_sinks, maxima, softmax_of, weighted
+
+
+@step
+def check_rate(call: Attention) -> Attention:
+    """Check that the rate is at least 0, below 1, and given together with a mask (DROP-4)."""
+    rate = number("dropout_rate", call.dropout_rate, "DROP-4")
+    need("dropout_rate", 0 <= rate < 1, "0 to below 1", rate, "DROP-4")
+    alone = rate > 0 and call.dropout_mask is None
+    need("dropout_rate", not alone, "0 without a dropout_mask", rate, "DROP-4")
+    return call
+
+
+@step
+def dropped(call: Attention, p: Array) -> Array:
+    """Drop weights after the softmax, and scale the others (DROP-1, DROP-2).
+
+    Examples
+    --------
+    >>> from attnspec.reference import attention
+    >>> zero, values = [[0.0], [0.0]], [[2.0], [4.0]]
+    >>> attention(zero, zero, values, dropout_mask=[True, False], dropout_rate=0.5).tolist()
+    [[2.0], [2.0]]
+    """
+    if call.dropout_mask is None:
+        return p
+    # A product, not a selection, so that a row of NaN stays NaN (NUM-11).
+    return p / (1 - call.dropout_rate) * call.xp.astype(call.dropout_mask, p.dtype)
 
 
 def attention_of(call: Call, query: Array, key: Array, value: Array, **options: Any) -> Any:

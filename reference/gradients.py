@@ -4,9 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, cast
 
-from attnspec.reference.attention import checked
+from attnspec.reference.attention import checked, dropped
 from attnspec.reference.call import Array, Call, Mask, part, step
-from attnspec.reference.dropout import dropped
 from attnspec.reference.errors import Shape, check_lse_dtype, dtype_name, need, real
 from attnspec.reference.functions import public
 from attnspec.reference.heads import shared

@@ -7,9 +7,18 @@ Importing the package is fast: names that need NumPy are loaded on first use.
 from typing import TYPE_CHECKING
 
 from attnspec.errors import SpecError
-from attnspec.level import ConformanceLevel, in_no_level, levels
 from attnspec.operations import OPERATIONS, Operation
-from attnspec.rule import CHAPTERS, Rule, Variant, claimable, find_rule, rules
+from attnspec.rule import (
+    CHAPTERS,
+    ConformanceLevel,
+    Rule,
+    Variant,
+    claimable,
+    find_rule,
+    in_no_level,
+    levels,
+    rules,
+)
 
 if TYPE_CHECKING:
     from attnspec.case import Alternative, Case, Figure, Misuse, Provenance

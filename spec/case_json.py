@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from attnspec.case import Alternative, Case, Figure, Misuse, Provenance
 from attnspec.errors import SpecError
 from attnspec.rule import CHAPTERS
-from attnspec.schema import read
-from attnspec.spelling import SPELLINGS, spell
+from attnspec.schema import SPELLINGS, read, spell
 
 
 def to_json(case: Case) -> dict[str, Any]:

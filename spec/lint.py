@@ -8,12 +8,11 @@ import numpy as np
 
 from attnspec.case import Case
 from attnspec.errors import SpecError
-from attnspec.fitting import misfits
 from attnspec.golden import cases
 from attnspec.operations import OPERATIONS
 from attnspec.rule import find_rule, rules
 from attnspec.schema import SCHEMA, VECTORS, read
-from attnspec.sizes import output_shapes
+from attnspec.sizes import misfits, output_shapes
 
 #: The largest number of elements of an array, because golden vectors are meant to be read.
 MOST_ELEMENTS = 64

@@ -1,13 +1,35 @@
-"""Reads files of cases and validates them against the schema."""
+"""Names for numbers that JSON cannot represent."""
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from attnspec.errors import SpecError
+
+#: The names in golden vectors.
+SPELLINGS: Mapping[str, float] = MappingProxyType(
+    {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+)
+
+
+def spell(number: float) -> float | str:
+    """Return a number, or its name if JSON cannot represent it.
+
+    Examples
+    --------
+    >>> from attnspec.schema import spell
+    >>> spell(1.5), spell(float("-inf"))
+    (1.5, '-Infinity')
+    """
+    if math.isfinite(number):
+        return number
+    return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+
 
 VECTORS = Path(__file__).parent / "vectors"
 SCHEMA = "vectors.schema.json"

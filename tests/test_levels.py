@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import attnspec
-from attnspec import SpecError, claimable, in_no_level, level, levels, rules
+from attnspec import SpecError, claimable, in_no_level, levels, rules
+from attnspec import rule as level
 from attnspec.conformance.attribution.levels import rules_of, standings
 from attnspec.conformance.verdict import Verdict
 from attnspec.rule import DEFINITIONS

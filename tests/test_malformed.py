@@ -11,6 +11,7 @@ from attnspec.conformance.suite.faults import fitting
 from attnspec.conformance.suite.malformed import every, malformed, mixed_dtypes
 from attnspec.fitting import misfits
 from attnspec.operations.gradients import primal
+from attnspec.sizes import misfits
 
 EVERY = {call.name: call for call in every()}
 MIXED = {call.name: call for name in OPERATIONS for call in mixed_dtypes(name, "float64", "float32")}

@@ -11,10 +11,9 @@ import attnspec
 from attnspec import OPERATIONS, SpecError, cases, find_rule, reference, tables
 from attnspec.conformance.suite.faults import SIZES, fitting, value_for
 from attnspec.dtypes import DTYPES, FORMATS, SHORT, numbers_of, numpy_dtype
-from attnspec.fitting import misfits
 from attnspec.operations import LETTERS, REQUIRED
 from attnspec.operations.letters import BATCH, ONE_MORE, value_of
-from attnspec.sizes import output_shapes, shape_of, sizes, turned
+from attnspec.sizes import misfits, output_shapes, shape_of, sizes, turned
 
 HOME = Path(attnspec.__file__).parent
 EVERY = [(operation, one) for operation, form in OPERATIONS.items() for one in form.arguments.values()]

@@ -11,11 +11,11 @@ from attnspec import cases
 from attnspec.backends import load
 from attnspec.conformance.judge.call import call
 from attnspec.conformance.suite.quantization import drawn_codes, drawn_scales
-from attnspec.fitting import misfits
 from attnspec.reference import ArgumentError, attention, dequantize, dequantize_blocks
 from attnspec.reference.budget.budget import budget
 from attnspec.reference.exact import evaluate as exact
 from attnspec.reference.rational import evaluate as rational
+from attnspec.sizes import misfits
 
 FORMATS = {"e4m3fn": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
 EVERY = np.arange(256, dtype=np.uint8).reshape(16, 16)

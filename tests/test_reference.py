@@ -8,14 +8,7 @@ import pytest
 from attnspec import OPERATIONS, cases, find_case, reference
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.dtypes import in_each
-from attnspec.reference import (
-    ArgumentError,
-    attention,
-    functions,
-    projection,
-    self_attention,
-    softmax,
-)
+from attnspec.reference import ArgumentError, attention, functions, projection, self_attention, softmax
 from attnspec.reference.budget.budget import budget
 from attnspec.reference.call import STEPS, step
 from attnspec.reference.scores import factor

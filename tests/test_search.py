@@ -14,7 +14,7 @@ from attnspec.case_json import read_cases
 from attnspec.conformance.gallery import entry
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.run.search import calls, report, search
-from attnspec.fitting import misfits
+from attnspec.sizes import misfits
 
 PORTABLE = load("numpy-portable")
 

@@ -16,7 +16,7 @@ from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.relations.chance import FALSE_ALARM, Count, improbable, mask_of
 from attnspec.conformance.suite import items
 from attnspec.reference import ArgumentError, attention, attention_vjp, seeded_dropout_attention
-from attnspec.reference.seeded_dropout import seeded_dropout_attention_vjp
+from attnspec.reference.dropout import seeded_dropout_attention_vjp
 
 ITEMS = [item for item in items() if item.operation.startswith("seeded_dropout")]
 STEPS = {"check_seed", "mask_of_seed", "with_mask", "with_mask_again"}

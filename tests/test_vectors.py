@@ -18,8 +18,7 @@ from attnspec.conformance.verdict import Difference
 from attnspec.golden import load
 from attnspec.lint import LIVE, lint
 from attnspec.reference.budget.budget import budget
-from attnspec.reference.golden.export import export
-from attnspec.reference.golden.write import dump, rewrite, tensor
+from attnspec.reference.golden import dump, export, rewrite, tensor
 from attnspec.schema import SCHEMA, VECTORS, read
 
 ALL = cases()

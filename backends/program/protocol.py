@@ -20,7 +20,7 @@ from attnspec import OPERATIONS, claimable
 from attnspec.backends.errors import BackendError, Broken, Unsupported
 from attnspec.case_json import decode
 from attnspec.dtypes import DTYPES
-from attnspec.spelling import spell
+from attnspec.schema import spell
 
 #: The version of the protocol.
 PROTOCOL = 1

@@ -25,7 +25,7 @@ from attnspec.backends.errors import BackendError, Broken, Late
 from attnspec.backends.program.process import Process
 from attnspec.backends.program.protocol import PROTOCOL, parse_json, quote_start
 from attnspec.backends.untrusted.hidden import guarded_places, hidden_places, plain_environment
-from attnspec.spelling import spell
+from attnspec.schema import spell
 
 #: The dtypes that a result may say that it has.
 _REAL = ("float16", "bfloat16", "float32", "float64", "bool", "complex64", "complex128")

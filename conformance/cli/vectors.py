@@ -20,7 +20,7 @@ _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 def write(folder: Path, only_check: bool, only: str | None) -> None:
     """Compute the vectors of FOLDER with the exact oracle (requires python-flint)."""
     try:
-        from attnspec.reference.golden.write import rewrite
+        from attnspec.reference.golden import rewrite
     except ModuleNotFoundError as error:
         message = f"vectors: expected {error.name} to be installed, got none; pip install 'attnspec[vectors]'"
         raise click.ClickException(message) from error
@@ -104,7 +104,7 @@ def lint_vectors(folder: Path | None) -> None:
 def export(folder: Path, kind: str) -> None:
     """Write the golden vectors to FOLDER as binary files, with a manifest."""
     from attnspec import cases
-    from attnspec.reference.golden.export import export as write_files
+    from attnspec.reference.golden import export as write_files
 
     paths = write_files(cases(), folder, kind)
     click.echo(f"{len(paths) - 1} cases and {paths[-1].name} in {folder}")

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from attnspec.conformance.gallery.entry import Array, altered, base, first, rows, wrong
+from attnspec.reference.dropout import Seeded
 from attnspec.reference.notation import Attention
-from attnspec.reference.seeded_dropout import Seeded
 
 ENTRIES = rows(
     ("kept_and_dropped_exchanged", "dropped", "DROP-1", "J",

@@ -6,7 +6,7 @@ import numpy as np
 
 from attnspec.conformance.gallery.entry import Array, base, rows, wrong
 from attnspec.reference.call import Call
-from attnspec.reference.gradients_of_packing import PackedGradients
+from attnspec.reference.gradients_of_forms import PackedGradients
 from attnspec.reference.packing import Packed
 
 ENTRIES = rows(

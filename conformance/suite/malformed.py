@@ -16,9 +16,9 @@ import numpy as np
 from attnspec import OPERATIONS, find_rule
 from attnspec.conformance.suite.faults import BATCHES, SIZES, Fault, faults, fitting, value_for
 from attnspec.dtypes import numpy_dtype
-from attnspec.fitting import misfits
 from attnspec.operations import LETTERS, Argument, Operation
 from attnspec.operations.gradients import primal
+from attnspec.sizes import misfits
 
 #: The generated name of a call, and the name to use instead.
 NAMES: Mapping[str, str] = MappingProxyType(

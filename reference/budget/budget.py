@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from attnspec.dtypes import FORMATS
 from attnspec.operations import OPERATIONS, Argument
 from attnspec.operations.gradients import primal
-from attnspec.reference.alibi import alibi_bias
 from attnspec.reference.budget.arithmetic import PLAIN, PROFILES, Accuracy, Arithmetic, Budget, rounded
 from attnspec.reference.budget.attention import (
     EXPONENTIAL,
@@ -43,6 +42,7 @@ from attnspec.reference.budget.gradients import gradient_budget
 from attnspec.reference.budget.gradients_of_companions import multi_head_gradient_budget
 from attnspec.reference.budget.positions import frequencies_budget, rotary_budget, rotary_gradient_budget
 from attnspec.reference.heads import merge_heads, split_heads
+from attnspec.reference.positions import alibi_bias
 from attnspec.reference.sparsity import as_attention
 
 __all__ = ["Accuracy", "Budget", "budget"]

@@ -7,21 +7,19 @@ capabilities: an argument that is not in the signature is unsupported.
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from attnspec.operations import (
-    attention,
-    companions,
-    dropout,
-    gradients,
-    latent,
-    packing,
-    paging,
-    positions,
-    quantization,
-    sparsity,
-)
-from attnspec.operations.argument import REQUIRED, Argument, Bounds, Kind, Numbers, Output, Role, Shape
+from attnspec.operations import attention, companions, forms, gradients, positions, quantization
 from attnspec.operations.letters import LETTERS, Letter
-from attnspec.operations.operation import Operation
+from attnspec.operations.operation import (
+    REQUIRED,
+    Argument,
+    Bounds,
+    Kind,
+    Numbers,
+    Operation,
+    Output,
+    Role,
+    Shape,
+)
 
 __all__ = [
     "LETTERS",
@@ -50,20 +48,20 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
         "merge_heads": companions.MERGE_HEADS,
         "multi_head_attention": companions.MULTI_HEAD_ATTENTION,
         "multi_head_attention_vjp": gradients.MULTI_HEAD_ATTENTION_VJP,
-        "latent_attention": latent.LATENT_ATTENTION,
+        "latent_attention": forms.LATENT_ATTENTION,
         "append_cache": companions.APPEND_CACHE,
         "gather_pages": companions.GATHER_PAGES,
         "merge_partials": companions.MERGE_PARTIALS,
         "merge_partials_vjp": gradients.MERGE_PARTIALS_VJP,
-        "packed_attention": packing.PACKED_ATTENTION,
-        "packed_attention_vjp": packing.PACKED_ATTENTION_VJP,
-        "paged_attention": paging.PAGED_ATTENTION,
-        "block_sparse_attention": sparsity.BLOCK_SPARSE_ATTENTION,
-        "block_sparse_attention_vjp": sparsity.BLOCK_SPARSE_ATTENTION_VJP,
-        "listed_attention": sparsity.LISTED_ATTENTION,
-        "listed_attention_vjp": sparsity.LISTED_ATTENTION_VJP,
-        "seeded_dropout_attention": dropout.SEEDED_DROPOUT_ATTENTION,
-        "seeded_dropout_attention_vjp": dropout.SEEDED_DROPOUT_ATTENTION_VJP,
+        "packed_attention": forms.PACKED_ATTENTION,
+        "packed_attention_vjp": forms.PACKED_ATTENTION_VJP,
+        "paged_attention": forms.PAGED_ATTENTION,
+        "block_sparse_attention": forms.BLOCK_SPARSE_ATTENTION,
+        "block_sparse_attention_vjp": forms.BLOCK_SPARSE_ATTENTION_VJP,
+        "listed_attention": forms.LISTED_ATTENTION,
+        "listed_attention_vjp": forms.LISTED_ATTENTION_VJP,
+        "seeded_dropout_attention": forms.SEEDED_DROPOUT_ATTENTION,
+        "seeded_dropout_attention_vjp": forms.SEEDED_DROPOUT_ATTENTION_VJP,
         "dequantize": quantization.DEQUANTIZE,
         "dequantize_blocks": quantization.DEQUANTIZE_BLOCKS,
         "quantized_attention": quantization.QUANTIZED_ATTENTION,

@@ -2,9 +2,8 @@
 
 from types import MappingProxyType
 
-from attnspec.operations.argument import Argument, Bounds, Output
 from attnspec.operations.letters import BATCH
-from attnspec.operations.operation import Operation
+from attnspec.operations.operation import Argument, Bounds, Operation, Output
 
 _SCORES = (BATCH, "Hq", "L", "S")
 _FLAG = MappingProxyType({"form": "ERR-3"})

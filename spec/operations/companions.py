@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from attnspec.operations.argument import Argument, Bounds, Output, Shape
 from attnspec.operations.attention import (
     BIAS,
     IS_CAUSAL,
@@ -16,7 +15,7 @@ from attnspec.operations.attention import (
     SOFTCAP,
 )
 from attnspec.operations.letters import BATCH
-from attnspec.operations.operation import Operation
+from attnspec.operations.operation import Argument, Bounds, Operation, Output, Shape
 
 
 def rules(**refusals: str) -> Mapping[str, str]:

@@ -5,10 +5,9 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Literal
 
-from attnspec.operations.argument import REQUIRED, Argument, Output
 from attnspec.operations.attention import ATTENTION
 from attnspec.operations.companions import MERGE_PARTIALS, MULTI_HEAD_ATTENTION
-from attnspec.operations.operation import Operation
+from attnspec.operations.operation import REQUIRED, Argument, Operation, Output
 from attnspec.operations.positions import ROTARY
 
 #: The end of the name of an operation that computes the gradients of another.

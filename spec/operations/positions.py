@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from attnspec.operations.argument import Argument, Bounds, Numbers, Output, Shape
 from attnspec.operations.attention import IS_CAUSAL, KEY, QUERY, QUERY_OFFSET
 from attnspec.operations.companions import array, per_entry, rules
 from attnspec.operations.letters import BATCH
-from attnspec.operations.operation import Operation
+from attnspec.operations.operation import Argument, Bounds, Numbers, Operation, Output, Shape
 
 _TOGETHER = "POS-17"
 _OF_SCALING = "POS-25"

@@ -3,10 +3,9 @@
 from dataclasses import replace
 from types import MappingProxyType
 
-from attnspec.operations.argument import REQUIRED, Argument, Output
 from attnspec.operations.attention import ATTENTION, QUERY
 from attnspec.operations.letters import BATCH
-from attnspec.operations.operation import Operation
+from attnspec.operations.operation import REQUIRED, Argument, Operation, Output
 
 _SINCE = "2026.11.22"
 _REFUSED = MappingProxyType({"dtype": "QUANT-9", "shape": "QUANT-9", "axes": "QUANT-9"})

@@ -1,9 +1,4 @@
-"""Rewrites the golden vectors with the expected values of the exact oracle.
-
-A vector file is the source of the ids, rules, arguments and figures of its cases, and it
-stores the values that the oracle computes. It has one canonical form, so that the same
-cases give the same bytes on every machine.
-"""
+"""Writes, checks and exports the golden vectors."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -11,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
+from attnspec import Case, SpecError
 from attnspec.case_json import decode
-from attnspec.errors import SpecError
 from attnspec.reference.exact.balls import Settled
 from attnspec.reference.exact.evaluate import evaluate
-from attnspec.schema import SCHEMA, read
-from attnspec.spelling import spell
+from attnspec.schema import SCHEMA, read, spell
 
 
 @dataclass(frozen=True)
@@ -95,7 +90,7 @@ def tensor(values: NDArray[Any]) -> dict[str, Any]:
     Examples
     --------
     >>> import numpy as np
-    >>> from attnspec.reference.golden.write import tensor
+    >>> from attnspec.reference.golden import tensor
     >>> tensor(np.array([1.5, -np.inf]))
     {'dtype': 'float64', 'shape': [2], 'data': [1.5, '-Infinity']}
     """
@@ -141,3 +136,62 @@ def _rows(data: list[Any], shape: list[int]) -> Iterable[str]:
     width = shape[-1] if shape else 1
     for start in range(0, len(data), max(width, 1)):
         yield json.dumps(data[start : start + width])[1:-1]
+
+
+FORMATS = ("safetensors", "npz")
+
+
+def export(found: Iterable[Case], folder: Path, kind: str = "safetensors") -> list[Path]:
+    """Write each case as one file, and a manifest of everything that is not an array.
+
+    Tensors are named ``arguments/query``, ``expected/output``,
+    ``alternatives/MASK-6/uniform/output``. The manifest, ``manifest.json``, holds
+    for each case id its operation, rules, title, the arguments that are not arrays
+    (spelled as in the vectors: a window as a list, infinity in quotes), and the
+    argument at fault in a misuse.
+    """
+    if kind not in FORMATS:
+        raise SpecError(f"format: expected one of {', '.join(FORMATS)}, got {kind!r}")
+    folder.mkdir(parents=True, exist_ok=True)
+    manifest, paths = {}, []
+    for case in found:
+        path = folder / f"{case.id}.{kind}"
+        _save(path, _tensors(case), kind)
+        paths.append(path)
+        manifest[case.id] = {
+            "file": path.name,
+            "title": case.title,
+            "operation": case.operation,
+            "rules": list(case.rules),
+            "scalars": {
+                name: spell(x) if isinstance(x, float) else x  # a window, a tuple, is a list in JSON
+                for name, x in case.arguments.items()
+                if not isinstance(x, np.ndarray)
+            },
+            "misuse": case.misuse.argument if case.misuse else None,
+        }
+    path = folder / "manifest.json"
+    path.write_text(json.dumps(manifest, indent=1, allow_nan=False) + "\n", encoding="utf-8", newline="\n")
+    return [*paths, path]
+
+
+def _tensors(case: Case) -> dict[str, Any]:
+    groups: list[tuple[str, Mapping[str, Any]]] = [("arguments", case.arguments), ("expected", case.expected)]
+    groups += [(f"alternatives/{other.rule}/{other.variant}", other.expected) for other in case.alternatives]
+    return {
+        f"{group}/{name}": np.array(x, order="C")
+        for group, things in groups
+        for name, x in things.items()
+        if isinstance(x, np.ndarray)
+    }
+
+
+def _save(path: Path, tensors: dict[str, Any], kind: str) -> None:
+    if kind == "npz":
+        np.savez(path, **tensors)
+        return
+    try:
+        from safetensors.numpy import save_file
+    except ModuleNotFoundError as error:
+        raise SpecError("format: safetensors is not installed; pip install 'attnspec[vectors]'") from error
+    save_file(tensors, path)

@@ -1,4 +1,4 @@
-"""The gradients of packed attention: those of its sequences (PACK-7)."""
+"""The gradients of forms of attention: packed (PACK-7) and sparse (SPARSE-12)."""
 
 from dataclasses import dataclass
 from typing import Any, cast
@@ -8,6 +8,7 @@ from attnspec.reference.call import Array, Call, step
 from attnspec.reference.functions import public
 from attnspec.reference.gradients import Gradients, attention_vjp_part, check_cotangents
 from attnspec.reference.packing import Packed, check_packed, check_row, sequence_of_row, within_sequences
+from attnspec.reference.sparsity import Sparse, check_blocks, check_lists, plain_fields, sparse
 
 
 @dataclass(frozen=True)
@@ -52,3 +53,57 @@ def without_the_rest(call: PackedGradients) -> PackedGradients:
         return call
     inside = sequence_of_row(call, call.query_starts, call.queries) < call.query_starts.shape[0] - 1  # (L,)
     return call.but(d_lse=call.xp.where(inside, call.d_lse, call.xp.zeros_like(call.d_lse)))
+
+
+def block_sparse_attention_vjp_of(
+    call: Call, query: Array, key: Array, value: Array, d_output: Array, *, d_lse: Array, **options: Any
+) -> Any:
+    """Gradients of attention with blocks, for given cotangents.
+
+    Notes
+    -----
+    Rule SPARSE-12.
+
+    Examples
+    --------
+    >>> from attnspec.reference import block_sparse_attention_vjp
+    >>> one = [[1.0], [1.0]]
+    >>> found = block_sparse_attention_vjp(
+    ...     one, one, one, one, query_block=2, key_block=1, block_mask=[[False, True]]
+    ... )
+    >>> found[2].tolist()
+    [[0.0], [2.0]]
+    """
+    return sparse_gradients(check_blocks(sparse(call, query, key, value, options)), d_output, d_lse)
+
+
+block_sparse_attention_vjp = public(block_sparse_attention_vjp_of)
+
+
+def listed_attention_vjp_of(
+    call: Call, query: Array, key: Array, value: Array, d_output: Array, *, d_lse: Array, **options: Any
+) -> Any:
+    """Gradients of attention with lists of keys, for given cotangents.
+
+    Notes
+    -----
+    Rule SPARSE-12.
+
+    Examples
+    --------
+    >>> from attnspec.reference import listed_attention_vjp
+    >>> one = [[1.0], [1.0]]
+    >>> listed_attention_vjp(one, one, one, one, key_indices=[[1], [-1]])[2].tolist()
+    [[0.0], [1.0]]
+    """
+    return sparse_gradients(check_lists(sparse(call, query, key, value, options)), d_output, d_lse)
+
+
+listed_attention_vjp = public(listed_attention_vjp_of)
+
+
+@step
+def sparse_gradients(given: Sparse, d_output: Array, d_lse: Array) -> tuple[Array, ...]:
+    """Compute the gradients of attention with the mask of a sparse call (SPARSE-12)."""
+    plain = Gradients(**plain_fields(given), d_output=d_output, d_lse=d_lse)
+    return attention_vjp_part(check_cotangents(plain))

@@ -1,1 +1,0 @@
-"""Writes, checks and exports the golden vectors."""
