@@ -13,8 +13,7 @@ import pytest
 
 from attnspec.conformance.sizes.codebook.rows import Block, tasks
 from attnspec.conformance.sizes.codebook.words import intervals
-from attnspec.formula import Formula
-from attnspec.generator import octets
+from attnspec.formula import Formula, octets
 from attnspec.reference.budget.budget import budget
 
 ROOT = Path(__file__).parents[1]

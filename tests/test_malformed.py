@@ -9,7 +9,6 @@ from attnspec import OPERATIONS, find_rule, reference
 from attnspec.backends import load
 from attnspec.conformance.suite.faults import fitting
 from attnspec.conformance.suite.malformed import every, malformed, mixed_dtypes
-from attnspec.fitting import misfits
 from attnspec.operations.gradients import primal
 from attnspec.sizes import misfits
 

@@ -14,10 +14,10 @@ from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.dtypes import Outputs, accepted, lse_dtype
 from attnspec.conformance.verdict import Difference
 from attnspec.dtypes import DTYPES
-from attnspec.fitting import misfits
 from attnspec.operations.gradients import primal
 from attnspec.reference.budget.budget import Budget
 from attnspec.reference.rational.scores import SHOWN
+from attnspec.sizes import misfits
 
 #: Values that are not in a file and were computed before. One problem is judged in several dtypes.
 _KNOWN: dict[tuple[str, tuple[tuple[str, str], ...]], Outputs] = {}
