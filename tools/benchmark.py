@@ -24,7 +24,6 @@ from attnspec.conformance.sizes.dialect import Dialect, Precision
 from attnspec.conformance.sizes.judge import compare_outputs, values_of
 from attnspec.conformance.sizes.limits import forget_peak, peak_memory
 from attnspec.conformance.sizes.sized import Sized
-from attnspec.conformance.suite import items
 from attnspec.conformance.verdict import Difference
 from attnspec.formula import Formula
 from attnspec.reference import attention, attention_vjp
@@ -32,30 +31,6 @@ from attnspec.reference import attention, attention_vjp
 #: (B, H, L, D) of the problem on which the reference is timed.
 SIZE = (1, 8, 1024, 64)
 REPEATS = 5
-#: The backends whose checks are timed, each with the library that it needs.
-BACKENDS = {"torch-math": "torch", "torch-sdpa": "torch", "jax-nn": "jax"}
-#: Functions as a stranger writes them, by library.
-STRANGERS = {
-    "torch": """import torch
-
-def attention(query, key, value, *, scale=None, mask=None):
-    scale = query.shape[-1] ** -0.5 if scale is None else scale
-    scores = query @ key.mT * scale
-    if mask is not None:
-        scores = scores.masked_fill(~mask, -torch.inf)
-    return torch.softmax(scores, dim=-1) @ value
-""",
-    "jax": """import jax
-from jax import numpy as jnp
-
-def attention(query, key, value, *, scale=None, mask=None):
-    scale = query.shape[-1] ** -0.5 if scale is None else scale
-    scores = query @ key.mT * scale
-    if mask is not None:
-        scores = jnp.where(mask, scores, -jnp.inf)
-    return jax.nn.softmax(scores, axis=-1) @ value
-""",
-}
 #: Powers of 2: the numbers of queries and of keys of the calls by formula.
 POWERS = (12, 14, 16, 18, 20)
 #: The keys of a row with a window.
@@ -251,43 +226,6 @@ def suite_rows(
         yield name, seconds, count, "passed" if process.returncode == 0 else f"exit {process.returncode}"
 
 
-def forward_cases(*, quick: bool = False) -> list[str]:
-    """Return the names of all cases that ask for no gradient."""
-    return [item.name for item in items(quick=quick) if not _operation(item).endswith("_vjp")]
-
-
-def _operation(item: Any) -> str:
-    return item.operation
-
-
-def checks(
-    folder: Path, part: Sequence[str] = (), *, repeats: int = 1, names: Iterable[str] = ()
-) -> Iterable[tuple[str, Mapping[str, float], int]]:
-    """Time the check of each backend with and without the cases about gradients, alternating."""
-    own = [name for name, library in BACKENDS.items() if find_spec(library)]
-    for library, text in STRANGERS.items():
-        if find_spec(library):
-            path = folder / f"stranger_{library}.py"
-            path.write_text(text, encoding="utf-8")
-            own.append(f"{path}:attention")
-    # Each name is an argument, which costs the forward pass the time to read them.
-    alone = [word for name in forward_cases(quick="--quick" in part) for word in ("--case", name)]
-    for name in names or own:
-        times: dict[str, list[float]] = {"whole": [], "forward": []}
-        verdicts = 0
-        for _ in range(repeats):
-            for which, words in (("whole", part), ("forward", [*part, *alone])):
-                results = folder / f"{which}.jsonl"
-                command = [sys.executable, "-m", "attnspec.conformance.cli.main", "check", name, *words]
-                start = time.perf_counter()
-                subprocess.run(  # noqa: S603 - our own command line
-                    [*command, "--results", str(results)], capture_output=True, check=False
-                )
-                times[which].append(time.perf_counter() - start)
-                verdicts = len(read([results]).verdicts) if which == "whole" else verdicts
-        yield name, {which: min(found) for which, found in times.items()}, verdicts
-
-
 def print_table(head: str, rows: Iterable[Sequence[str]]) -> None:
     """Print a table in Markdown, row by row as they come."""
     click.echo(f"| {head} |\n|{' --- |' * (head.count('|') + 1)}")
@@ -326,25 +264,6 @@ def print_sizes() -> None:
     )
 
 
-def print_checks(names: Iterable[str], *, quick: bool, repeats: int) -> None:
-    """Print the time of the suite with gradients and without them."""
-    click.echo("\nthe suite with gradients and without them, one process, start-up included\n")
-    with tempfile.TemporaryDirectory() as folder:
-        rows = checks(Path(folder), ["--quick"] if quick else [], repeats=repeats, names=names)
-        print_table(
-            "backend | forward alone, seconds | with gradients, seconds | ratio | verdicts",
-            (
-                (
-                    Path(name).stem if "stranger" in name else name,
-                    *(f"{times[which]:.1f}" for which in ("forward", "whole")),
-                    f"{times['whole'] / times['forward']:.2f}",
-                    str(verdicts),
-                )
-                for name, times, verdicts in rows
-            ),
-        )
-
-
 def print_suite(names: Iterable[str], results: Path | None) -> None:
     """Print the time of the suite on each backend."""
     click.echo("\nthe suite, start-up included\n")
@@ -363,7 +282,7 @@ def print_suite(names: Iterable[str], results: Path | None) -> None:
     )
 
 
-PARTS = ("attention", "gradients", "sizes", "checks", "suite")
+PARTS = ("attention", "gradients", "sizes", "suite")
 
 
 @click.command()
@@ -374,17 +293,12 @@ PARTS = ("attention", "gradients", "sizes", "checks", "suite")
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="The folder for the verdicts of whole runs, for attnspec table.",
 )
-@click.option("--quick", is_flag=True, help="Time the checks with gradients on the quick part of the suite.")
-@click.option("--repeats", type=click.IntRange(1), default=1, help="How often each of these checks is timed.")
-def main(
-    backends: tuple[str, ...], only: tuple[str, ...], results: Path | None, *, quick: bool, repeats: int
-) -> None:
+def main(backends: tuple[str, ...], only: tuple[str, ...], results: Path | None) -> None:
     """Print the times of attention and of its gradients, of the judge, and of the suite on all backends."""
     prints: dict[str, Callable[[], None]] = {
         "attention": lambda: print_times(3, forward_passes(), "the floor"),
         "gradients": lambda: print_times(4, backward_passes(), "the forward pass"),
         "sizes": print_sizes,
-        "checks": lambda: print_checks(backends, quick=quick, repeats=repeats),
         "suite": lambda: print_suite(backends or NAMES, results),
     }
     for part in only or PARTS:
