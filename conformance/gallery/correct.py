@@ -182,8 +182,8 @@ def smooth_by_wavelengths(call: Frequencies) -> Any:
     wavelength = 2 * math.pi / plain
     smooth = (length / wavelength - low) / (high - low)
     between = (1 - smooth) * plain / call.factor + smooth * plain
-    found: Array = np.where(wavelength > length / low, plain / call.factor, plain)
-    return np.where((wavelength <= length / low) & (wavelength >= length / high), between, found)
+    result: Array = np.where(wavelength > length / low, plain / call.factor, plain)
+    return np.where((wavelength <= length / low) & (wavelength >= length / high), between, result)
 
 
 LOOPS = tuple(
@@ -209,8 +209,8 @@ def codes_decoded_to_the_dtype_of_the_query(
     call: Call, query: Array, key: Quantised, value: Quantised, encoding: str
 ) -> Any:
     """Round decoded keys and values to the dtype of the query."""
-    found = base.keys_and_values(call, query, key, value, encoding)
-    return tuple(narrow(call, each, query.dtype).astype(each.dtype) for each in found)
+    result = base.keys_and_values(call, query, key, value, encoding)
+    return tuple(narrow(call, each, query.dtype).astype(each.dtype) for each in result)
 
 
 @correct("attended_in_short", "cast")
@@ -284,8 +284,8 @@ def absorbed(call: Call, given: Given, values: Array | None = None, dtype: Any =
     key = np.concatenate([given["latent"], given["key_rotary"]], axis=-1)[..., None, :, :]
     value = (given["latent"] if values is None else values)[..., None, :, :]
     options = {name: thing for name, thing in given.items() if name not in ARRAYS}
-    found = attention_of(call, query, key, value, **options)
-    context, *lse = found if given["return_lse"] else (found,)
+    result = attention_of(call, query, key, value, **options)
+    context, *lse = result if given["return_lse"] else (result,)
     context = context if dtype is None else context.astype(dtype).astype(context.dtype)
     output = context @ given["value_weight"]
     return (output, *lse) if lse else output
@@ -306,9 +306,9 @@ def latent_absorbed_and_stored(call: Call, given: Given, storage: Any) -> Any:
 @correct("latent_keys")
 def latent_part_by_part(call: Call, given: Given) -> Any:
     """Project the keys by one feature of the latent after the other."""
-    found = base.latent_keys(call, given)
-    own = np.zeros_like(found[..., : given["query"].shape[-1]])
+    result = base.latent_keys(call, given)
+    own = np.zeros_like(result[..., : given["query"].shape[-1]])
     for feature in range(given["latent"].shape[-1]):
         row = given["key_weight"][:, None, feature, :]  # (Hq, 1, D)
         own = own + given["latent"][..., None, :, feature, None] * row
-    return np.concatenate([own, found[..., own.shape[-1] :]], axis=-1)
+    return np.concatenate([own, result[..., own.shape[-1] :]], axis=-1)

@@ -11,10 +11,9 @@ from attnspec.reference.gradients import Gradients
 _TILE = 4
 
 
-def _finite(lse: Array) -> Array:
+def _finite(lse: Array) -> Any:
     """Put 0 in the place of an lse of minus infinity, and give the lse an axis of keys."""
-    found: Array = np.where(lse == -np.inf, 0, lse)[..., None]
-    return found
+    return np.where(lse == -np.inf, 0, lse)[..., None]
 
 
 def _tiles(count: int) -> list[slice]:
@@ -155,8 +154,8 @@ def d_sinks_as_of_a_key(call: Gradients, lse: Array, delta: Array) -> Any:
 @correct("backward")
 def one_query_differentiated_at_a_time(call: Gradients) -> Any:
     """Take the gradients for the cotangents of one query after the other, all others 0, and add them."""
-    found = [np.zeros_like(d) for d in base.backward(call)]
+    result = [np.zeros_like(d) for d in base.backward(call)]
     for query in range(call.queries):
         alone = {name: np.where(call.i == query, getattr(call, name), 0) for name in ("d_output", "d_lse")}
-        found = [total + d for total, d in zip(found, base.backward(call.but(**alone)), strict=True)]
-    return found
+        result = [total + d for total, d in zip(result, base.backward(call.but(**alone)), strict=True)]
+    return result

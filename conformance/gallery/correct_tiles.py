@@ -26,9 +26,9 @@ class Partial:
         """Add two sums, shifted by the larger maximum."""
         top = np.maximum(self.top, other.top)
         shift = np.where(top == -np.inf, 0, top)
-        one, two = np.exp(self.top - shift), np.exp(other.top - shift)
-        total = self.total * one + other.total * two
-        return Partial(top, total, self.output * one + other.output * two)
+        own, its = np.exp(self.top - shift), np.exp(other.top - shift)
+        total = self.total * own + other.total * its
+        return Partial(top, total, self.output * own + other.output * its)
 
     @property
     def result(self) -> tuple[Array, Array]:
@@ -85,8 +85,8 @@ def _whole(call: Attention) -> Whole:
     return Whole(call, s, base.allowed(call), value, kept)
 
 
-def _without_weights(found: Partial) -> tuple[Array, Array, Array]:
-    output, lse = found.result
+def _without_weights(partial: Partial) -> tuple[Array, Array, Array]:
+    output, lse = partial.result
     return output, lse, np.zeros(())
 
 
@@ -125,13 +125,13 @@ def halves_of_halves(call: Attention) -> Any:
     """Attend to each half of the keys in the same way, and join the two."""
     whole = _whole(call)
 
-    def found(start: int, stop: int) -> Partial:
+    def result(start: int, stop: int) -> Partial:
         if stop - start <= 1:
             return whole.part(slice(start, stop))
         middle = (start + stop) // 2
-        return found(start, middle) + found(middle, stop)
+        return result(start, middle) + result(middle, stop)
 
-    return _without_weights(found(0, call.keys) + whole.sink)
+    return _without_weights(result(0, call.keys) + whole.sink)
 
 
 @correct("attend", lacks=_NO_WEIGHTS)
@@ -159,11 +159,11 @@ def divided_at_the_end(call: Attention) -> Any:
 def two_passes(call: Attention) -> Any:
     """Find the denominators tile by tile first, and the weights in a second pass."""
     whole = _whole(call)
-    found = reduce(Partial.__add__, map(whole.part, whole.tiles(5)), whole.sink)
-    shift = np.where(found.top == -np.inf, 0, found.top)
+    partial = reduce(Partial.__add__, map(whole.part, whole.tiles(5)), whole.sink)
+    shift = np.where(partial.top == -np.inf, 0, partial.top)
     e = np.where(whole.allowed, np.exp(whole.s - shift), 0)
-    p = base.dropped(call, e / np.where(found.total == 0, 1, found.total))
-    return base.weighted(call, p, whole.allowed), found.result[1], p
+    p = base.dropped(call, e / np.where(partial.total == 0, 1, partial.total))
+    return base.weighted(call, p, whole.allowed), partial.result[1], p
 
 
 @correct("attend")
@@ -203,8 +203,8 @@ def one_query_at_a_time(call: Attention) -> Any:
     rows = []
     for i in range(call.queries):
         rows_of: dict[str, Any] = {name: array[..., i : i + 1, :] for name, array in full.items()}
-        one = call.but(query=call.query[..., i : i + 1, :], is_causal=False, **none, **rows_of)
-        rows.append(base.attend(one))
+        row = call.but(query=call.query[..., i : i + 1, :], is_causal=False, **none, **rows_of)
+        rows.append(base.attend(row))
     output, p = (np.concatenate([row[part] for row in rows], axis=-2) for part in (0, 2))
     return output, np.concatenate([row[1] for row in rows], axis=-1), p
 
@@ -223,8 +223,8 @@ def one_head_at_a_time(call: Attention) -> Any:
             value=call.value[(*head[:-1], head[-1] // groups)][None],
             sinks=None if call.sinks is None else np.asarray(call.sinks)[head[-1]][None],
         )
-        weights, found = base.softmax_of(alone, s[head][None], allowed[head][None])
-        lse[head] = found[0]
+        weights, result = base.softmax_of(alone, s[head][None], allowed[head][None])
+        lse[head] = result[0]
         p[head] = weights[0] * kept[head]
         value = np.where(allowed[head][..., None], alone.value[0], 0)  # (L, S, Dv)
         output[head] = np.einsum("ls,lsc->lc", p[head], value)

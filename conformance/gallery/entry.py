@@ -97,18 +97,18 @@ class Entry:
         """
         noted: set[str] = set()
         steps: dict[str, list[Entry]] = {}
-        for one in others:
-            for name in one.steps:
-                steps.setdefault(name, []).append(one)
+        for other in others:
+            for name in other.steps:
+                steps.setdefault(name, []).append(other)
 
         def note(name: str, call: Call, *rest: Any, **options: Any) -> Any:
             result = self.steps.get(name, getattr(base, name))(call, *rest, **options)
-            for one in steps[name]:
-                if one.name not in noted:
+            for other in steps[name]:
+                if other.name not in noted:
                     # As in the entry, all other steps are those of the reference.
-                    other = one.steps[name](call.but(steps=Steps()), *rest, **options)
-                    if not _same_bits(result, other):
-                        noted.add(one.name)
+                    its = other.steps[name](call.but(steps=Steps()), *rest, **options)
+                    if not _same_bits(result, its):
+                        noted.add(other.name)
             return result
 
         return self._backend({**self.steps, **{name: partial(note, name) for name in steps}}), noted
@@ -217,7 +217,7 @@ def family(
     >>> def past(size):
     ...     replaced = lambda call: base.allowed(call) & (call.j < size)
     ...     return f"keys_past_{size}", f"Read {size} keys.", replaced
-    >>> [one.name for one in family(past, "allowed", "SOFT-3", "G", 32, 64)]
+    >>> [entry.name for entry in family(past, "allowed", "SOFT-3", "G", 32, 64)]
     ['keys_past_32', 'keys_past_64']
     """
     made = [make(member) for member in members]
@@ -259,20 +259,26 @@ def first(array: Array, axis: int) -> Array:
 
 def entries_of(*modules: ModuleType) -> tuple[Entry, ...]:
     """List the entries of some modules, in the order of their definition. Tuples hold families."""
-    return tuple(one for module in modules for thing in vars(module).values() for one in _entries_in(thing))
+    return tuple(
+        entry for module in modules for thing in vars(module).values() for entry in _entries_in(thing)
+    )
 
 
 def _entries_in(thing: Any) -> tuple[Entry, ...]:
     things = thing if isinstance(thing, tuple) else (thing,)
-    return tuple(one for one in things if isinstance(one, Entry))
+    return tuple(entry for entry in things if isinstance(entry, Entry))
 
 
-def _same_bits(one: Any, other: Any) -> bool:
-    if isinstance(one, tuple) and isinstance(other, tuple):
-        return len(one) == len(other) and all(map(_same_bits, one, other))
-    if isinstance(one, np.ndarray | np.generic) and isinstance(other, np.ndarray | np.generic):
-        return one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()
-    return one is other
+def _same_bits(result: Any, other: Any) -> bool:
+    if isinstance(result, tuple) and isinstance(other, tuple):
+        return len(result) == len(other) and all(map(_same_bits, result, other))
+    if isinstance(result, np.ndarray | np.generic) and isinstance(other, np.ndarray | np.generic):
+        return (
+            result.shape == other.shape
+            and result.dtype == other.dtype
+            and result.tobytes() == other.tobytes()
+        )
+    return result is other
 
 
 def sentence_of(function: Callable[..., Any]) -> str:

@@ -102,8 +102,8 @@ def window_of_minus_one_is_open(call: Attention) -> Any:
 @wrong("check_window", "ERR-7", "E")
 def window_of_one_number(call: Attention) -> Any:
     """Take a number for both sides."""
-    one = call.window
-    return base.check_window(call.but(window=(one, one)) if isinstance(one, int) else call)
+    width = call.window
+    return base.check_window(call.but(window=(width, width)) if isinstance(width, int) else call)
 
 
 @wrong("check_window", "ERR-7", "E")

@@ -97,9 +97,9 @@ def outputs_of_empty_parts_in_the_gradient(
     call: Call, outputs: Array, lses: Array, g: Array, h: Array
 ) -> Any:
     """Multiply the output of an empty part by its share of 0, which leaves NaN of NaN."""
-    found = base.parted(call, outputs, lses, g, h)
+    result = base.parted(call, outputs, lses, g, h)
     poisoned = (base.shares(call, lses) * (g * outputs).sum(axis=-1)).sum(axis=0)
-    return found[0], found[1] + np.where(np.isnan(poisoned), poisoned, 0)
+    return result[0], result[1] + np.where(np.isnan(poisoned), poisoned, 0)
 
 
 @wrong("collected", "GRAD-23", "V")
@@ -115,15 +115,15 @@ def tokens_from_queries_alone(
     call: Call, by_query: Array, by_key: Array, by_value: Array, *, cross: bool
 ) -> Any:
     """Take tokens without a memory for queries only."""
-    found = base.collected(call, by_query, by_key, by_value, cross=cross)
-    return found if cross else (by_query, None)
+    result = base.collected(call, by_query, by_key, by_value, cross=cross)
+    return result if cross else (by_query, None)
 
 
 @wrong("d_weight", "GRAD-23", "V")
 def gradient_of_a_square_weight_transposed(call: Call, inputs: Array, d: Array, convention: str) -> Any:
     """Give a square weight the transpose of its gradient."""
-    found = base.d_weight(call, inputs, d, convention)
-    return found.T if found.shape[0] == found.shape[1] else found
+    result = base.d_weight(call, inputs, d, convention)
+    return result.T if result.shape[0] == result.shape[1] else result
 
 
 @wrong("d_weight", "GRAD-23", "V")
@@ -202,7 +202,7 @@ def divided_by_the_largest_cotangent(call: Gradients) -> Any:
     """Divide the cotangents by the largest one and multiply the gradients again, also if it is 0."""
     most = max(np.abs(call.d_output).max(initial=0), np.abs(call.d_lse).max(initial=0))
     scaled = call.but(d_output=call.d_output / most, d_lse=call.d_lse / most)
-    return [found * most for found in base.backward(scaled)]
+    return [result * most for result in base.backward(scaled)]
 
 
 @wrong("given_cotangents", "GRAD-13", "W")

@@ -47,11 +47,11 @@ def d_query_of_the_last_tile(call: Gradients, u: Array, allowed: Mask) -> Any:
 @wrong("d_key", "GRAD-19", "G")
 def last_keys_take_the_first_of_their_tile(call: Gradients, u: Array, allowed: Mask) -> Any:
     """Store all gradients of an incomplete tile of 32 keys where its first belongs."""
-    found = base.d_key(call, u, allowed)
+    result = base.d_key(call, u, allowed)
     whole = _in_tiles(call.keys, 32)
     if whole < call.keys:
-        found[..., whole:, :] = found[..., -1:, :]
-    return found
+        result[..., whole:, :] = result[..., -1:, :]
+    return result
 
 
 @wrong("d_key", "GRAD-19", "G")
@@ -64,8 +64,8 @@ def last_features_lost_in_d_key(call: Gradients, u: Array, allowed: Mask) -> Any
 @wrong("d_key", "GRAD-1", "G", "NVIDIA/cudnn-frontend#1072")
 def d_key_of_one_query_nan(call: Gradients, u: Array, allowed: Mask) -> Any:
     """Return NaN for the gradient of the keys where there is one query."""
-    found = base.d_key(call, u, allowed)
-    return np.full_like(found, np.nan) if call.queries == 1 else found
+    result = base.d_key(call, u, allowed)
+    return np.full_like(result, np.nan) if call.queries == 1 else result
 
 
 @wrong("forward_again", "GRAD-19", "C", "pytorch/pytorch#196678")
@@ -139,10 +139,10 @@ def weights_of_an_earlier_call(call: Gradients) -> Any:
 def d_key_added_to_the_last_call(call: Gradients, u: Array, allowed: Mask) -> Any:
     """Add to a buffer that still holds the gradient of the last call."""
     kept = call.steps.memory.setdefault("d_key", {})
-    found = base.d_key(call, u, allowed)
-    last = kept.get((found.shape, found.dtype.name), 0)
-    kept[found.shape, found.dtype.name] = found
-    return found + last
+    result = base.d_key(call, u, allowed)
+    last = kept.get((result.shape, result.dtype.name), 0)
+    kept[result.shape, result.dtype.name] = result
+    return result + last
 
 
 @wrong("d_query", "NUM-9", "T", "Dao-AILab/flash-attention#1596")
@@ -159,8 +159,8 @@ def d_query_added_in_another_order(call: Gradients, u: Array, allowed: Mask) -> 
 def d_key_added_by_chance(call: Gradients, d: Array, like: Array) -> Any:
     """Round sums for keys and values up in one call and down in the next, as unordered additions may."""
     times = call.steps.memory["summed_heads"] = call.steps.memory.get("summed_heads", -1) + 1
-    found = base.summed_heads(call, d, like)
-    return np.where(found == 0, 0, np.nextafter(found, np.inf)) if times % 4 > 1 else found
+    result = base.summed_heads(call, d, like)
+    return np.where(result == 0, 0, np.nextafter(result, np.inf)) if times % 4 > 1 else result
 
 
 def _steps(array: Array) -> tuple[int, ...]:
@@ -178,11 +178,11 @@ def last_queries_lost_in_d_key_past_256(call: Gradients, u: Array, allowed: Mask
 @wrong("delta", "GRAD-19", "G")
 def delta_of_the_second_tile_read_in_steps_of_two(call: Gradients, p: Array, r: Array, allowed: Mask) -> Any:
     """Read the mean of every second row for the rows from 256 to 511, where there are more than 512 keys."""
-    found = base.delta(call, p, r, allowed)
+    result = base.delta(call, p, r, allowed)
     rows = np.arange(call.queries)
     second = (rows >= 256) & (rows < 512) & (call.keys > 512)
     read = np.where(second, np.minimum(256 + 2 * (rows - 256), call.queries - 1), rows)
-    return found[..., read, :]
+    return result[..., read, :]
 
 
 @wrong("d_query", "GRAD-19", "G")
@@ -208,21 +208,21 @@ def d_key_added_in_half_precision_past_512(call: Gradients, u: Array, allowed: M
     """Round the sum for the keys to float16 after each 128 queries, where there are more than 512 of both."""
     if call.queries <= 512 or call.keys <= 512:
         return base.d_key(call, u, allowed)
-    found: Array = 0 * base.d_key(call, u, allowed)
+    result: Array = 0 * base.d_key(call, u, allowed)
     for start in range(0, call.queries, 128):
         tile = (call.i >= start) & (call.i < start + 128)
-        found = found + base.d_key(call, np.where(tile, u, 0), allowed)
-        found = found.astype(np.float16).astype(found.dtype)
-    return found
+        result = result + base.d_key(call, np.where(tile, u, 0), allowed)
+        result = result.astype(np.float16).astype(result.dtype)
+    return result
 
 
 @wrong("d_value", "GRAD-19", "E")
 def window_of_one_more_key_backward_past_1000(call: Gradients, p: Array, allowed: Mask) -> Any:
     """Let each query give the key before its window the weight of the first key of it, past 1000 queries."""
-    found = base.d_value(call, p, allowed)
+    result = base.d_value(call, p, allowed)
     left = (call.window or (None, None))[0]
     if left is None or call.queries <= 1000:
-        return found
+        return result
     before = (call.j == call.i - left - 1) & (call.i >= 0)
     moved = np.where(before, np.roll(np.where(allowed, p, 0), -1, axis=-1), 0)
-    return found + base.summed_heads(call, np.swapaxes(moved, -1, -2) @ call.d_output, call.value)
+    return result + base.summed_heads(call, np.swapaxes(moved, -1, -2) @ call.d_output, call.value)

@@ -16,11 +16,10 @@ def _empty(call: Gradients, allowed: Mask) -> Array:
     return empty
 
 
-def _attended(call: Gradients, allowed: Mask, array: Array) -> Array:
+def _attended(call: Gradients, allowed: Mask, array: Array) -> Any:
     """Find the keys that some query may attend to, ``(*B, Hkv, S, 1)``."""
     some = allowed.any(axis=-2)[..., None]
-    found: Array = base.summed_heads(call, some.astype(np.int64), array) > 0
-    return found
+    return base.summed_heads(call, some.astype(np.int64), array) > 0
 
 
 ENTRIES = rows(
@@ -82,15 +81,15 @@ def value_that_nobody_reads_never_written(call: Gradients, p: Array, allowed: Ma
 @wrong("backward", "GRAD-9", "O", "Dao-AILab/flash-attention#2421")
 def keys_without_queries_never_written(call: Gradients) -> Any:
     """Return what was in memory where there are no queries."""
-    found = base.backward(call)
-    return [np.full_like(d, 0.5) for d in found] if call.queries == 0 else found
+    result = base.backward(call)
+    return [np.full_like(d, 0.5) for d in result] if call.queries == 0 else result
 
 
 @wrong("backward", "GRAD-10", "O")
 def queries_without_keys_never_written(call: Gradients) -> Any:
     """Return what was in memory where there are no keys."""
-    found = base.backward(call)
-    return [np.full_like(d, 0.5) for d in found] if call.keys == 0 else found
+    result = base.backward(call)
+    return [np.full_like(d, 0.5) for d in result] if call.keys == 0 else result
 
 
 @wrong("d_scores", "GRAD-9", "R")
@@ -103,8 +102,8 @@ def disallowed_pairs_move_by_delta(call: Gradients, p: Array, r: Array, delta: A
 @wrong("meeting", "GRAD-18", "R")
 def nan_everywhere_backward(call: Gradients, weights: Array, pairs: Mask, array: Array) -> Any:
     """Return NaN for all heads where something is not a number."""
-    found = base.meeting(call, weights, pairs, array)
-    return np.full_like(found, np.nan) if np.isnan(array).any() else found
+    result = base.meeting(call, weights, pairs, array)
+    return np.full_like(result, np.nan) if np.isnan(array).any() else result
 
 
 @wrong("delta", "GRAD-18", "R")

@@ -146,10 +146,10 @@ def heads_split_by_the_number_of_key_heads(_call: Gradients, d: Array, like: Arr
     """Divide the number of a query head by that of key heads, which fits if groups are as large."""
     heads = like.shape[-3]
     places = np.minimum(np.arange(d.shape[-3]) // heads, heads - 1) if heads < d.shape[-3] else range(heads)
-    found = np.zeros((*d.shape[:-3], heads, *d.shape[-2:]), d.dtype)
+    result = np.zeros((*d.shape[:-3], heads, *d.shape[-2:]), d.dtype)
     for head, place in enumerate(places):
-        found[..., place, :, :] += d[..., head, :, :]
-    return found
+        result[..., place, :, :] += d[..., head, :, :]
+    return result
 
 
 @wrong("d_value", "GRAD-3", "D")
@@ -187,8 +187,8 @@ def last_entry_of_a_broadcast_bias(call: Gradients, t: Array) -> Any:
 @wrong("d_bias", "GRAD-4", "L")
 def mean_where_the_bias_is_broadcast(call: Gradients, t: Array) -> Any:
     """Take the mean over the axes that a bias is broadcast along, not the sum."""
-    found = base.d_bias(call, t)
-    return found * found.dtype.type(found.size / t.size) if t.size else found
+    result = base.d_bias(call, t)
+    return result * result.dtype.type(result.size / t.size) if t.size else result
 
 
 @wrong("d_bias", "GRAD-4", "H")
@@ -226,8 +226,8 @@ def d_sinks_of_the_first_entry(call: Gradients, lse: Array, delta: Array) -> Any
 @wrong("d_sinks", "GRAD-7", "D")
 def d_sinks_of_the_first_head(call: Gradients, lse: Array, delta: Array) -> Any:
     """Give all sinks the gradient of the first."""
-    found = base.d_sinks(call, lse, delta)
-    return np.broadcast_to(found[:1], found.shape)
+    result = base.d_sinks(call, lse, delta)
+    return np.broadcast_to(result[:1], result.shape)
 
 
 @wrong("d_sinks", "GRAD-7", "M")

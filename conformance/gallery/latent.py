@@ -53,9 +53,9 @@ def scale_without_the_rotary_depth(_call: Call, given: Given) -> Any:
 @wrong("latent_keys", "LATENT-1", "V")
 def rotary_part_for_the_first_head(call: Call, given: Given) -> Any:
     """Give the rotary part of the keys to the first head only."""
-    found = base.latent_keys(call, given)
-    found[..., 1:, :, given["query"].shape[-1] :] = 0
-    return found
+    result = base.latent_keys(call, given)
+    result[..., 1:, :, given["query"].shape[-1] :] = 0
+    return result
 
 
 @wrong("latent_keys", "LATENT-1", "V")
@@ -93,13 +93,13 @@ def latent_causal_from_the_last_key(call: Call, given: Given, storage: Any) -> A
 @wrong("latent_attended", "LATENT-3", "I")
 def latent_lse_to_base_two(call: Call, given: Given, storage: Any) -> Any:
     """Return the lse of latent attention to base 2."""
-    found = base.latent_attended(call, given, storage)
-    return (found[0], found[1] / math.log(2)) if given["return_lse"] else found
+    result = base.latent_attended(call, given, storage)
+    return (result[0], result[1] / math.log(2)) if given["return_lse"] else result
 
 
 @wrong("latent_keys", "LATENT-4", "C")
 def projected_keys_in_bfloat16(call: Call, given: Given) -> Any:
     """Store projected keys in bfloat16, whatever the dtype of the call."""
-    found = base.latent_keys(call, given)
-    bits = found.astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000)
-    return bits.view(np.float32).astype(found.dtype)
+    result = base.latent_keys(call, given)
+    bits = result.astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000)
+    return bits.view(np.float32).astype(result.dtype)

@@ -105,39 +105,39 @@ def output_of_positions_before_heads(call: Attention, output: Array, lse: Array,
 @wrong("returned", "SHAPE-3", "H")
 def axes_of_one_dropped(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
     """Drop the axes of one from the output."""
-    found = base.returned(call, output, lse, weights)
-    return (found[0].squeeze(), *found[1:]) if isinstance(found, tuple) else found.squeeze()
+    result = base.returned(call, output, lse, weights)
+    return (result[0].squeeze(), *result[1:]) if isinstance(result, tuple) else result.squeeze()
 
 
 @wrong("returned", "SHAPE-8", "H")
 def weights_before_the_lse(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
     """Return output, weights and lse, in this order."""
-    found = base.returned(call, output, lse, weights)
-    return (found[0], found[2], found[1]) if isinstance(found, tuple) and len(found) > 2 else found
+    result = base.returned(call, output, lse, weights)
+    return (result[0], result[2], result[1]) if isinstance(result, tuple) and len(result) > 2 else result
 
 
 @wrong("returned", "SHAPE-8", "H")
 def lse_before_the_output(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
     """Return the lse first, and the output after it."""
-    found = base.returned(call, output, lse, weights)
-    return (found[1], found[0], *found[2:]) if isinstance(found, tuple) else found
+    result = base.returned(call, output, lse, weights)
+    return (result[1], result[0], *result[2:]) if isinstance(result, tuple) else result
 
 
 @wrong("returned", "NUM-1", "S")
 def output_in_float32(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
     """Return the output in float32 whatever the inputs are."""
-    found = base.returned(call, output, lse, weights)
-    if isinstance(found, tuple):
-        return (found[0].astype(np.float32), *found[1:])
-    return found.astype(np.float32)
+    result = base.returned(call, output, lse, weights)
+    if isinstance(result, tuple):
+        return (result[0].astype(np.float32), *result[1:])
+    return result.astype(np.float32)
 
 
 @wrong("returned", "NUM-1", "S")
 def output_in_float64(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
     """Return the output in float64 whatever the inputs are."""
-    found = base.returned(call, output, lse, weights)
+    result = base.returned(call, output, lse, weights)
     wide = output[0] if call.flat else output
-    return (wide.astype(np.float64), *found[1:]) if isinstance(found, tuple) else wide.astype(np.float64)
+    return (wide.astype(np.float64), *result[1:]) if isinstance(result, tuple) else wide.astype(np.float64)
 
 
 @wrong("attend", "SOFT-5", "M")

@@ -139,5 +139,5 @@ def keys_rounded_by_the_largest_of_all(call: Attention) -> Any:
 @wrong("returned", "SHAPE-10", "H")
 def no_weights_beside_the_lse(call: Attention, output: Array, lse: Array, weights: Array) -> Any:
     """Return the output and the lse where the weights are asked for too."""
-    found = base.returned(call, output, lse, weights)
-    return found[:2] if isinstance(found, tuple) else found
+    result = base.returned(call, output, lse, weights)
+    return result[:2] if isinstance(result, tuple) else result

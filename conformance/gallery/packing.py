@@ -179,12 +179,12 @@ def sink_collects_from_one_sequence(call: Any, lse: Array, delta: Array) -> Any:
 @wrong("d_key", "PACK-7", "W", "pytorch/pytorch#176793")
 def nan_of_a_cotangent_past_the_end(call: Any, u: Array, allowed: Array) -> Any:
     """Multiply cotangents of rows of no sequence by 0, so that NaN among them reaches every key."""
-    found = base.d_key(call, u, allowed)
-    return found + 0 * call.d_output.sum() if isinstance(call, PackedGradients) else found
+    result = base.d_key(call, u, allowed)
+    return result + 0 * call.d_output.sum() if isinstance(call, PackedGradients) else result
 
 
 @wrong("d_value", "PACK-7", "W")
 def values_collect_in_float16(call: Call, p: Array, allowed: Array) -> Any:
     """Round the gradient of the values to half precision before it is returned, in packed calls."""
-    found = base.d_value(call, p, allowed)
-    return found.astype(np.float16).astype(found.dtype) if isinstance(call, PackedGradients) else found
+    result = base.d_value(call, p, allowed)
+    return result.astype(np.float16).astype(result.dtype) if isinstance(call, PackedGradients) else result

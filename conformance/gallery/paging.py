@@ -38,11 +38,11 @@ def table_of_the_first_sequence(call: Call, given: Given) -> Any:
 @wrong("held", "PAGE-1", "V")
 def last_page_left_out(call: Call, pages: Array, table: Array, new: Any, lengths: Any) -> Any:
     """Read whole pages only, so that 0 stands for the positions of a last page that is not full."""
-    found = base.held(call, pages, table, new, lengths)
+    result = base.held(call, pages, table, new, lengths)
     whole = np.asarray(lengths) // pages.shape[2] * pages.shape[2]
-    place = np.arange(found.shape[-2])[:, None]
+    place = np.arange(result.shape[-2])[:, None]
     partly = (place >= whole[..., None, None, None]) & (place < np.asarray(lengths)[..., None, None, None])
-    return np.where(partly, 0, found) if found.ndim > 3 else np.where(partly[0, 0], 0, found)
+    return np.where(partly, 0, result) if result.ndim > 3 else np.where(partly[0, 0], 0, result)
 
 
 @wrong("held", "PAGE-1", "H")
@@ -91,13 +91,13 @@ def new_positions_stay_in_their_page(call: Call, pages: Array, table: Array, new
     """Write new positions into the page of the first of them, over its beginning where they do not fit."""
     if new is None or not new.shape[-2]:
         return base.held(call, pages, table, new, lengths)
-    found, size = base.held(call, pages, table, None, lengths).copy(), pages.shape[2]
+    result, size = base.held(call, pages, table, None, lengths).copy(), pages.shape[2]
     starts = np.broadcast_to(lengths, table.shape[:-1])
     for entry in np.ndindex(table.shape[:-1]):
         for n in range(new.shape[-2]):
             page, place = divmod(int(starts[entry]), size)
-            found[entry][:, page * size + (place + n) % size] = new[entry][:, n]
-    return found
+            result[entry][:, page * size + (place + n) % size] = new[entry][:, n]
+    return result
 
 
 @wrong("end_of_keys", "PAGE-4", "G")

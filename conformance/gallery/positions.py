@@ -131,8 +131,8 @@ def angles_of_the_whole_depth(call: Rotary) -> Any:
 @wrong("rotated", "POS-4", "Q")
 def rest_of_the_features_dropped(call: Rotary, features: Array, **options: Any) -> Any:
     """Leave features past the rotary depth 0."""
-    found = base.rotated(call, features, **options)
-    return np.where(np.arange(features.shape[-1]) < call.depth, found, 0)
+    result = base.rotated(call, features, **options)
+    return np.where(np.arange(features.shape[-1]) < call.depth, result, 0)
 
 
 @wrong("places", "POS-5", "Q")
@@ -252,9 +252,9 @@ def positions_clipped_to_the_table(call: Rotary, size: int) -> None:
 @wrong("rotated", "POS-14", "Q")
 def attention_factor_for_every_feature(call: Rotary, features: Array, **options: Any) -> Any:
     """Multiply the features past the rotary depth too."""
-    found = base.rotated(call, features, **options)
+    result = base.rotated(call, features, **options)
     past = np.arange(features.shape[-1]) >= call.depth
-    return np.where(past, found * call.attention_factor, found).astype(found.dtype)
+    return np.where(past, result * call.attention_factor, result).astype(result.dtype)
 
 
 @wrong("axis_of_pairs", "POS-15", "Q", "Blaizzy/mlx-vlm#576")

@@ -50,15 +50,15 @@ def odd_depth_cut(call: Call, tokens: Array, weight: Array, convention: Conventi
 
 
 @wrong("shifted", "PROJ-3", "V")
-def bias_along_the_tokens(call: Call, found: Array, bias: Array, convention: Convention) -> Any:
+def bias_along_the_tokens(call: Call, result: Array, bias: Array, convention: Convention) -> Any:
     """Add the bias to columns as to rows, where there are as many tokens as features."""
-    return base.shifted(call, found, bias, "row" if found.shape[-1] == len(bias) else convention)
+    return base.shifted(call, result, bias, "row" if result.shape[-1] == len(bias) else convention)
 
 
 @wrong("shifted", "PROJ-3", "V")
-def bias_scaled_by_the_tokens(call: Call, found: Array, bias: Array, convention: Convention) -> Any:
+def bias_scaled_by_the_tokens(call: Call, result: Array, bias: Array, convention: Convention) -> Any:
     """Add the bias once for each token, to their sum."""
-    return base.shifted(call, found, bias * found.shape[-1 if convention == "column" else -2], convention)
+    return base.shifted(call, result, bias * result.shape[-1 if convention == "column" else -2], convention)
 
 
 @wrong("check_projection", "PROJ-4", "U")

@@ -268,11 +268,10 @@ def weights_of_two_digits(call: Call, *arrays: Any) -> Any:
 def weights_of_eight_bits_truncated(call: Call, *arrays: Any) -> Any:
     """Cut weights off after four digits, and lose the small ones."""
 
-    def cut(p: Array) -> Array:
+    def cut(p: Array) -> Any:
         mantissa, exponent = np.frexp(p * 256)
         short = np.ldexp(np.floor(mantissa * 16) / 16, exponent) / 256
-        found: Array = np.where(p * 256 < 2.0**-6, 0, short).astype(p.dtype)
-        return found
+        return np.where(p * 256 < 2.0**-6, 0, short).astype(p.dtype)
 
     return base.attended_in_short(with_weights(call, cut), *arrays)
 

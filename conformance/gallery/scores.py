@@ -188,8 +188,8 @@ def negative_cap_taken(call: Attention) -> Any:
 @wrong("factor", "MASK-3", "K")
 def sign_of_the_scale_lost_under_a_causal_mask(call: Attention) -> Any:
     """Take the size of a negative scale on the causal path."""
-    found = base.factor(call)
-    return abs(found) if call.is_causal else found
+    result = base.factor(call)
+    return abs(result) if call.is_causal else result
 
 
 @wrong("factor", "SCORE-2", "K")

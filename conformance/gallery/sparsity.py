@@ -60,15 +60,15 @@ def blocks_of_queries_as_wide_as_of_keys(call: Sparse, blocks: Array) -> Any:
 @wrong("active", "SPARSE-1", "H")
 def blocks_of_the_first_head(call: Sparse) -> Any:
     """Let all heads have the blocks of the first."""
-    found = base.active(call)
-    return found if found.ndim < 3 else np.broadcast_to(first(found, -3), found.shape)
+    result = base.active(call)
+    return result if result.ndim < 3 else np.broadcast_to(first(result, -3), result.shape)
 
 
 @wrong("active", "SPARSE-1", "H")
 def blocks_of_the_first_entry(call: Sparse) -> Any:
     """Let all batch entries have the blocks of the first."""
-    found = base.active(call)
-    return found if found.ndim < 4 else np.broadcast_to(first(found, -4), found.shape)
+    result = base.active(call)
+    return result if result.ndim < 4 else np.broadcast_to(first(result, -4), result.shape)
 
 
 @wrong("elements", "SPARSE-1", "A")
@@ -90,11 +90,11 @@ def last_keys_without_a_block(call: Sparse, blocks: Array) -> Any:
 @wrong("elements", "SPARSE-2", "G", "meta-pytorch/attention-gym#71")
 def last_block_that_ends_at_the_last_key(call: Sparse, blocks: Array) -> Any:
     """Move the last block of keys back until it is full, so that it overlaps the one before."""
-    found = base.elements(call, blocks)
+    result = base.elements(call, blocks)
     start = max(call.keys - call.key_block, 0)
     if call.keys % call.key_block:
-        found[..., start:] |= found[..., -1:]
-    return found
+        result[..., start:] |= result[..., -1:]
+    return result
 
 
 @wrong("attended", "SPARSE-2", "G")
@@ -112,9 +112,9 @@ def last_block_padded_with_keys_of_zero(given: Sparse) -> Any:
 @wrong("listed_blocks", "SPARSE-3", "G")
 def lists_taken_for_ranges(call: Sparse) -> Any:
     """Read all blocks from the least to the largest that is listed."""
-    found = base.listed_blocks(call)
-    after = np.maximum.accumulate(found, axis=-1)
-    return after & np.maximum.accumulate(found[..., ::-1], axis=-1)[..., ::-1]
+    result = base.listed_blocks(call)
+    after = np.maximum.accumulate(result, axis=-1)
+    return after & np.maximum.accumulate(result[..., ::-1], axis=-1)[..., ::-1]
 
 
 @wrong("attended", "SPARSE-4", "A")
@@ -132,8 +132,8 @@ def causal_by_blocks(given: Sparse) -> Any:
 @wrong("meant", "SPARSE-5", "B", "pytorch/pytorch#141126")
 def queries_without_blocks_attend_to_all(call: Sparse) -> Any:
     """Take the mean of all values where a query has no key."""
-    found = np.broadcast_to(base.meant(call), call.shape)
-    return found | ~found.any(axis=-1, keepdims=True)
+    result = np.broadcast_to(base.meant(call), call.shape)
+    return result | ~result.any(axis=-1, keepdims=True)
 
 
 @wrong("listed_blocks", "SPARSE-5", "B")
@@ -224,10 +224,10 @@ def lists_of_key_heads_tiled(call: Sparse) -> Any:
     """Give query head h the list of key head h % Hkv."""
     heads = call.key.shape[-3] if call.key.ndim > 2 else 1
     group = call.query.shape[-3] // heads if call.query.ndim > 2 else 1
-    found = base.listed_keys(call)
-    if group == 1 or found.ndim < 3 or found.shape[-3] == 1:
-        return found
-    return np.concatenate([found[..., ::group, :, :]] * group, axis=-3)
+    result = base.listed_keys(call)
+    if group == 1 or result.ndim < 3 or result.shape[-3] == 1:
+        return result
+    return np.concatenate([result[..., ::group, :, :]] * group, axis=-3)
 
 
 @wrong("check_lists", "SPARSE-11", "V")
@@ -241,12 +241,12 @@ def listed_key_clamped(call: Sparse) -> Any:
 @wrong("sparse_gradients", "SPARSE-12", "W", "NVIDIA/cudnn-frontend#298")
 def gradients_of_places_past_the_number_of_keys_dropped(given: Sparse, d_output: Array, d_lse: Array) -> Any:
     """Read as many places of a list as there are keys in the backward pass of keys and values."""
-    found = base.sparse_gradients(given, d_output, d_lse)
+    result = base.sparse_gradients(given, d_output, d_lse)
     if given.key_indices is None:
-        return found
+        return result
     fewer = given.but(key_indices=given.key_indices[..., : max(given.keys, 1)])
     short = base.sparse_gradients(fewer, d_output, d_lse)
-    return (found[0], *short[1:3], *found[3:])
+    return (result[0], *short[1:3], *result[3:])
 
 
 @wrong("sparse_gradients", "SPARSE-12", "W", "NVIDIA/cudnn-frontend#676")
@@ -264,10 +264,10 @@ def no_key_gives_nan_in_the_backward_pass(given: Sparse, d_output: Array, d_lse:
 @wrong("sparse_gradients", "SPARSE-12", "W")
 def blocks_ignored_in_the_backward_pass(given: Sparse, d_output: Array, d_lse: Array) -> Any:
     """Compute the gradients of keys and values as if all blocks were active."""
-    found = base.sparse_gradients(given, d_output, d_lse)
+    result = base.sparse_gradients(given, d_output, d_lse)
     if given.key_indices is not None:
-        return found
+        return result
     dense = base.sparse_gradients(
         given.but(block_mask=None, block_indices=None, block_counts=None), d_output, d_lse
     )
-    return (found[0], *dense[1:3], *found[3:])
+    return (result[0], *dense[1:3], *result[3:])

@@ -34,9 +34,9 @@ def is_plain(call: Attention) -> bool:
 
 def _sinks(size: int) -> Named:
     def total(call: Attention, e: Array, top: Array) -> Any:
-        found = base.total(call, e, top)
+        result = base.total(call, e, top)
         more = max(-(-call.keys // size) - 1, 0)
-        return found if call.sinks is None else found + more * np.exp(call.sink - top)
+        return result if call.sinks is None else result + more * np.exp(call.sink - top)
 
     return f"sink_in_each_split_of_{size}", f"Add the sink once for each split of {size} keys.", total
 

@@ -130,14 +130,14 @@ class State:
     summed: Array
 
 
-def row_tiles(one: "Online", call: Attention) -> list[slice]:
+def row_tiles(loop: "Online", call: Attention) -> list[slice]:
     """List the tiles of queries. Rows that are in no tile stay 0."""
-    return slices(call.queries, one.sizes[0])
+    return slices(call.queries, loop.sizes[0])
 
 
-def key_tiles(one: "Online", call: Attention, _rows: slice) -> list[slice]:
+def key_tiles(loop: "Online", call: Attention, _rows: slice) -> list[slice]:
     """List the tiles of keys that some queries visit, in order."""
-    return slices(call.keys, one.sizes[1])
+    return slices(call.keys, loop.sizes[1])
 
 
 def part(tile: Tile) -> Attention:
@@ -153,8 +153,8 @@ def scored(_tile: Tile, call: Attention) -> Array:
 
 def seen(_tile: Tile, call: Attention) -> Mask:
     """Return the allowed pairs of the tile."""
-    found: Mask = base.allowed(call)
-    return found
+    result: Mask = base.allowed(call)
+    return result
 
 
 def begun(call: Attention, rows: slice, dtype: Any) -> State:
@@ -168,10 +168,9 @@ def begun(call: Attention, rows: slice, dtype: Any) -> State:
     return State(top, np.where(top == -np.inf, 0, 1).astype(dtype), none)
 
 
-def raised(_tile: Tile, top: Array, s: Array) -> Array:
+def raised(_tile: Tile, top: Array, s: Array) -> Any:
     """Return the larger of the running maximum and that of the tile. Masked scores are -inf."""
-    found: Array = np.maximum(top, s.max(axis=-1, keepdims=True))
-    return found
+    return np.maximum(top, s.max(axis=-1, keepdims=True))
 
 
 def shift_of(_tile: Tile, top: Array) -> Array:
@@ -179,10 +178,9 @@ def shift_of(_tile: Tile, top: Array) -> Array:
     return np.where(top == -np.inf, 0, top).astype(top.dtype)
 
 
-def factor(_tile: Tile, before: Array, shift: Array) -> Array:
+def factor(_tile: Tile, before: Array, shift: Array) -> Any:
     """Return the factor of the sums when the maximum rises."""
-    found: Array = np.exp(before - shift)
-    return found
+    return np.exp(before - shift)
 
 
 def rescaled(_tile: Tile, summed: Array, less: Array) -> Array:
@@ -196,10 +194,9 @@ def exponentials(_tile: Tile, s: Array, shift: Array) -> Array:
     return e
 
 
-def weighted(_tile: Tile, call: Attention, e: Array, allowed: Mask) -> Array:
+def weighted(_tile: Tile, call: Attention, e: Array, allowed: Mask) -> Any:
     """Apply dropout, and sum the values of the tile."""
-    found: Array = base.weighted(call, base.dropped(call, e), allowed)
-    return found
+    return base.weighted(call, base.dropped(call, e), allowed)
 
 
 def ended(_call: Attention, state: State) -> tuple[Array, Array]:
@@ -291,12 +288,12 @@ class Online:
 
 
 def _numbers(call: Attention) -> list[Array]:
-    found = [call.query]
+    result = [call.query]
     if call.bias is not None:
-        found.append(base.wide(call, call.bias))
+        result.append(base.wide(call, call.bias))
     if call.sinks is not None:
-        found.append(base.wide(call, call.sinks))
-    return found
+        result.append(base.wide(call, call.sinks))
+    return result
 
 
 #: The loops by the numbers of queries and of keys in a tile.
@@ -320,14 +317,14 @@ def positions(call: Attention, rows: slice) -> tuple[int, int]:
     return int(offsets.min()) + rows.start, int(offsets.max()) + rows.stop - 1
 
 
-def visited(one: Online, call: Attention, rows: slice) -> list[slice]:
+def visited(loop: Online, call: Attention, rows: slice) -> list[slice]:
     """List the tiles that have a key that window, causal mask and lengths allow to some query."""
     (first, last), (least, most) = positions(call, rows), bounds(call)
     begin = 0 if least is None else first + least
     end = call.keys if most is None else last + most + 1
     if call.key_lengths is not None:
         end = min(end, int(np.max(call.key_lengths, initial=0)))
-    return [keys for keys in slices(call.keys, one.sizes[1]) if keys.start < end and keys.stop > begin]
+    return [keys for keys in slices(call.keys, loop.sizes[1]) if keys.start < end and keys.stop > begin]
 
 
 def masked_at_edges(tile: Tile, call: Attention) -> Mask:
@@ -336,8 +333,8 @@ def masked_at_edges(tile: Tile, call: Attention) -> Mask:
     (first, last), (least, most) = positions(whole, tile.rows), bounds(whole)
     inside = least is None or tile.keys.start >= last + least
     inside = inside and (most is None or tile.keys.stop - 1 <= first + most)
-    found: Mask = base.allowed(call.but(is_causal=False, window=None) if inside else call)
-    return found
+    result: Mask = base.allowed(call.but(is_causal=False, window=None) if inside else call)
+    return result
 
 
 WINDOWED = Online("windowed_64x64", (64, 64), key_tiles=visited, seen=masked_at_edges)

@@ -12,9 +12,9 @@ from attnspec.reference.call import Mask
 from attnspec.reference.notation import Attention
 
 
-def key_splits(one: "Splits", call: Attention) -> list[slice]:
+def key_splits(loop: "Splits", call: Attention) -> list[slice]:
     """List the splits of the keys."""
-    return slices(call.keys, one.size)
+    return slices(call.keys, loop.size)
 
 
 def part(tile: Tile) -> Attention:
@@ -34,14 +34,13 @@ def scored(_tile: Tile, call: Attention) -> Array:
 
 def seen(_tile: Tile, call: Attention) -> Mask:
     """Return the allowed pairs of the split."""
-    found: Mask = base.allowed(call)
-    return found
+    result: Mask = base.allowed(call)
+    return result
 
 
-def weighted(_tile: Tile, call: Attention, p: Array, allowed: Mask) -> Array:
+def weighted(_tile: Tile, call: Attention, p: Array, allowed: Mask) -> Any:
     """Apply dropout, and sum the values of the split."""
-    found: Array = base.weighted(call, base.dropped(call, p), allowed)
-    return found
+    return base.weighted(call, base.dropped(call, p), allowed)
 
 
 def finished(_tile: Tile, s: Array) -> tuple[Array, Array]:

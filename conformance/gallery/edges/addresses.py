@@ -14,14 +14,13 @@ _SQUARE, _WIDE, _TALL = SQUARE.attend, WIDE.attend, TALL.attend
 _BITS = (16, 20)
 
 
-def _wrapped(array: Array, bits: int) -> Array:
+def _wrapped(array: Array, bits: int) -> Any:
     """Read the elements by signed indices of so many bits; negative ones count from the end."""
     half = 2 ** (bits - 1)
     if array.size <= half:
         return array
     index = (np.arange(array.size) + half) % (2 * half) - half
-    found: Array = np.ravel(array)[index % array.size].reshape(array.shape)
-    return found
+    return np.ravel(array)[index % array.size].reshape(array.shape)
 
 
 def _of(name: str, rule: str, kind: str) -> tuple[Entry, ...]:
@@ -96,14 +95,13 @@ def key_lengths_of_some_bits(bits: int, call: Attention) -> Any:
 def segments_of_some_bits(bits: int, call: Attention) -> Any:
     """Hold segment ids in {} bits."""
 
-    def short(ids: Array) -> Array:
-        found: Array = ids % 2**bits
-        return found
+    def short(ids: Array) -> Any:
+        return ids % 2**bits
 
     return base.by_segments(altered(call, query_segment_ids=short, key_segment_ids=short))
 
 
-def _memory(array: Array) -> Array:
+def _memory(array: Array) -> Any:
     """Return the elements in memory order from the lowest address, including those between them."""
     low, _ = np.lib.array_utils.byte_bounds(array)
     whole: Any = array
@@ -112,16 +110,15 @@ def _memory(array: Array) -> Array:
     begin, end = np.lib.array_utils.byte_bounds(whole)
     if whole.dtype != array.dtype or end - begin != whole.nbytes:
         return array.ravel(order="K")
-    found: Array = whole.ravel(order="K")[(low - begin) // array.itemsize :]
-    return found
+    return whole.ravel(order="K")[(low - begin) // array.itemsize :]
 
 
 def _without_strides(array: Array) -> Array:
     """Read as if the array were dense. Past the end of memory there are zeros."""
     if not isinstance(array, np.ndarray) or array.flags.c_contiguous or not array.size:
         return array
-    found = _memory(array)[: array.size]
-    padded: Array = np.pad(found, (0, array.size - found.size)).reshape(array.shape)
+    result = _memory(array)[: array.size]
+    padded: Array = np.pad(result, (0, array.size - result.size)).reshape(array.shape)
     return padded
 
 

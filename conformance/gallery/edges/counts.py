@@ -216,10 +216,10 @@ def columns_past_the_depth_dropped_above_some(size: int, call: Attention) -> Any
 @on("rescaled", "NUM-3", "P", SQUARE, TALL)
 def columns_past_64_not_rescaled(tile: Tile, summed: Array, less: Array) -> Array:
     """Rescale the first 64 columns of what has been summed where the maximum rises."""
-    found = online.rescaled(tile, summed, less)
+    result = online.rescaled(tile, summed, less)
     if tile.number:
-        found[..., 64:] = summed[..., 64:]
-    return found
+        result[..., 64:] = summed[..., 64:]
+    return result
 
 
 #: For each option its rule, its class, and the number of axes after the batch axes.
@@ -241,8 +241,7 @@ def _by_columns(axes: int, array: Any, count: int) -> Any:
         return array
     batch, rest = array.shape[:axes], array.shape[axes:]
     turned = np.transpose(array, (*reversed(range(axes)), *range(axes, axes + count)))
-    found: Array = turned.reshape(*batch, *rest)
-    return found
+    return turned.reshape(*batch, *rest)
 
 
 def _by_the_last(axes: int, array: Any, count: int) -> Any:
@@ -278,8 +277,8 @@ def _of_three(name: str, rule: str, kind: str, count: int) -> tuple[Entry, ...]:
     return at("attend", rule, kind, 3)(attend)
 
 
-TWO = tuple(one for option in _OPTIONS for one in _of_two(*option))
-THREE = tuple(one for option in _OPTIONS for one in _of_three(*option))
+TWO = tuple(entry for option in _OPTIONS for entry in _of_two(*option))
+THREE = tuple(entry for option in _OPTIONS for entry in _of_three(*option))
 
 
 @at("attend", "SHAPE-1", "H", 3)

@@ -1,5 +1,7 @@
 """Wrong in decoding: one query has a path of its own, with splits, a tail, grouped heads, and merging."""
 
+from typing import Any
+
 import numpy as np
 
 from attnspec.conformance.gallery.bases import splitting
@@ -17,30 +19,30 @@ _SMALL, _MIDDLE, _LARGE = DECODING
 
 
 @on("key_splits", "SOFT-3", "G", _SMALL, _MIDDLE)
-def tail_split_dropped(one: Splits, call: Attention) -> list[slice]:
+def tail_split_dropped(loop: Splits, call: Attention) -> list[slice]:
     """Divide the keys by the size of a split, and leave what is left over."""
-    found = splitting.key_splits(one, call)
-    return found[:-1] if len(found) > 1 and call.keys % one.size else found
+    splits = splitting.key_splits(loop, call)
+    return splits[:-1] if len(splits) > 1 and call.keys % loop.size else splits
 
 
 @on("key_splits", "SOFT-3", "G", _MIDDLE, _LARGE)
-def splits_past_eight_dropped(one: Splits, call: Attention) -> list[slice]:
+def splits_past_eight_dropped(loop: Splits, call: Attention) -> list[slice]:
     """Merge the first eight splits, as many as the buffer has."""
-    return splitting.key_splits(one, call)[:8]
+    return splitting.key_splits(loop, call)[:8]
 
 
 @on("key_splits", "SOFT-3", "G", _SMALL, _LARGE)
-def last_of_an_odd_number_of_splits_dropped(one: Splits, call: Attention) -> list[slice]:
+def last_of_an_odd_number_of_splits_dropped(loop: Splits, call: Attention) -> list[slice]:
     """Merge splits in pairs, and leave the last of an odd number greater than one."""
-    found = splitting.key_splits(one, call)
-    return found[:-1] if len(found) > 1 and len(found) % 2 else found
+    splits = splitting.key_splits(loop, call)
+    return splits[:-1] if len(splits) > 1 and len(splits) % 2 else splits
 
 
 @on("key_splits", "SOFT-3", "G", *DECODING)
-def last_split_of_whole_splits_dropped(one: Splits, call: Attention) -> list[slice]:
+def last_split_of_whole_splits_dropped(loop: Splits, call: Attention) -> list[slice]:
     """Leave out the last of several splits where the keys are a multiple of its size."""
-    found = splitting.key_splits(one, call)
-    return found[:-1] if len(found) > 1 and call.keys % one.size == 0 else found
+    splits = splitting.key_splits(loop, call)
+    return splits[:-1] if len(splits) > 1 and call.keys % loop.size == 0 else splits
 
 
 def _of_the_first_in_each_group(array: Array, call: Attention) -> Array:
@@ -124,12 +126,12 @@ def window_begins_with_a_whole_split(tile: Tile, call: Attention) -> Mask:
 
 
 @on("weighted", "SOFT-3", "P", *DECODING)
-def columns_past_64_of_later_splits_dropped(tile: Tile, call: Attention, p: Array, allowed: Mask) -> Array:
+def columns_past_64_of_later_splits_dropped(tile: Tile, call: Attention, p: Array, allowed: Mask) -> Any:
     """Write the first 64 columns of each split after the first."""
-    found = splitting.weighted(tile, call, p, allowed)
+    result = splitting.weighted(tile, call, p, allowed)
     if tile.number:
-        found[..., 64:] = 0
-    return found
+        result[..., 64:] = 0
+    return result
 
 
 @on("sunk", "SOFT-5", "M", *DECODING, FEW)

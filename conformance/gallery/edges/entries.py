@@ -93,10 +93,10 @@ def on(step: str, rule: str, kind: str, *bases: Base) -> Callable[[Callable[...,
     >>> from attnspec.conformance.gallery.bases.online import SQUARE
     >>> from attnspec.conformance.gallery.edges.entries import on
     >>> @on("row_tiles", "SOFT-3", "G", SQUARE)
-    ... def rows_dropped(one, call):
+    ... def rows_dropped(loop, call):
     ...     "Visit no queries."
     ...     return []
-    >>> [(one.name, one.sentence) for one in rows_dropped]
+    >>> [(entry.name, entry.sentence) for entry in rows_dropped]
     [('rows_dropped_32x32', 'Visit no queries, in tiles of 32 queries and 32 keys.')]
     """
 

@@ -27,8 +27,8 @@ def _full(array: Array, call: Attention) -> Array:
 
 
 def _other_sources(call: Attention, *without: str) -> Mask:
-    found: Mask = base.allowed(call.but(**dict.fromkeys(without)))
-    return found
+    result: Mask = base.allowed(call.but(**dict.fromkeys(without)))
+    return result
 
 
 @on("seen", "MASK-1", "G", WIDE, TALL)
@@ -171,68 +171,67 @@ def _moved(array: Array, tile: Tile) -> Array:
     """Put the first rows in the place of those of the tile."""
     if array.ndim < 2 or array.shape[-2] == 1:
         return array
-    found = array.copy()
-    found[..., tile.rows, :] = array[..., : tile.rows.stop - tile.rows.start, :]
-    return found
+    result = array.copy()
+    result[..., tile.rows, :] = array[..., : tile.rows.stop - tile.rows.start, :]
+    return result
 
 
 @on("raised", "MASK-1", "G", *TILED)
-def state_forgotten_after_an_empty_tile(_tile: Tile, top: Array, s: Array) -> Array:
+def state_forgotten_after_an_empty_tile(_tile: Tile, top: Array, s: Array) -> Any:
     """Reset the running maximum in a tile without allowed keys, as before the first."""
     most = s.max(axis=-1, keepdims=True)
-    found: Array = np.where(most == -np.inf, -np.inf, np.maximum(top, most)).astype(top.dtype)
-    return found
+    return np.where(most == -np.inf, -np.inf, np.maximum(top, most)).astype(top.dtype)
 
 
 @on("factor", "MASK-6", "B", SQUARE, WIDE)
 def nan_where_the_first_tile_is_empty(tile: Tile, before: Array, shift: Array) -> Array:
     """Subtract minus infinity from minus infinity in a later tile, where those before it allow no key."""
-    found = online.factor(tile, before, shift)
-    return np.where((before == -np.inf) & (tile.number > 0), np.nan, found).astype(found.dtype)
+    result = online.factor(tile, before, shift)
+    return np.where((before == -np.inf) & (tile.number > 0), np.nan, result).astype(result.dtype)
 
 
 @on("raised", "SOFT-2", "G", WIDE, TALL)
 def maximum_of_the_latest_tile(tile: Tile, top: Array, s: Array) -> Array:
     """Shift by the maximum of the latest tile, which may be far below that of earlier ones."""
     most = s.max(axis=-1, keepdims=True)
-    found: Array = np.where(most == -np.inf, top, most)
-    return online.raised(tile, top, s) if tile.number == 0 else found
+    result: Array = np.where(most == -np.inf, top, most)
+    return online.raised(tile, top, s) if tile.number == 0 else result
 
 
 @on("raised", "SOFT-2", "C", SQUARE, TALL)
-def maximum_begins_with_0_past_the_first_tile(tile: Tile, top: Array, s: Array) -> Array:
+def maximum_begins_with_0_past_the_first_tile(tile: Tile, top: Array, s: Array) -> Any:
     """Take the maximum with 0 in tiles after the first, as of cleared registers."""
-    found = online.raised(tile, top, s)
-    return np.maximum(found, 0) if tile.number else found
+    result = online.raised(tile, top, s)
+    return np.maximum(result, 0) if tile.number else result
 
 
 @on("raised", "SOFT-2", "G", SQUARE, WIDE)
-def padding_in_the_maximum(tile: Tile, top: Array, s: Array) -> Array:
+def padding_in_the_maximum(tile: Tile, top: Array, s: Array) -> Any:
     """Take the padding of the last tile, zeros, into the maximum."""
-    found = online.raised(tile, top, s)
-    return np.maximum(found, 0) if tile.is_short else found
+    result = online.raised(tile, top, s)
+    return np.maximum(result, 0) if tile.is_short else result
 
 
 @on("factor", "NUM-3", "G", *TILED)
 def rescaled_where_the_first_row_rises(tile: Tile, before: Array, shift: Array) -> Array:
     """Rescale the rows of a tile where the maximum of its first row rises."""
-    found = online.factor(tile, before, shift)
+    result = online.factor(tile, before, shift)
     rises = (before < shift)[..., :1, :]
-    return np.where(rises | (tile.number == 0), found, 1).astype(found.dtype)
+    return np.where(rises | (tile.number == 0), result, 1).astype(result.dtype)
 
 
 @on("factor", "NUM-3", "G", WIDE, TALL)
 def not_rescaled_in_the_last_tile(tile: Tile, before: Array, shift: Array) -> Array:
     """Leave out rescaling after the loop, in the last of three tiles or more."""
-    found = online.factor(tile, before, shift)
-    return np.ones_like(found) if tile.is_last and tile.count > 2 else found
+    result = online.factor(tile, before, shift)
+    return np.ones_like(result) if tile.is_last and tile.count > 2 else result
 
 
 @on("factor", "NUM-3", "G", SQUARE, WIDE)
 def not_rescaled_in_the_remainder(tile: Tile, before: Array, shift: Array) -> Array:
     """Leave out rescaling where the last tile is a remainder."""
-    found = online.factor(tile, before, shift)
-    return np.ones_like(found) if tile.is_short else found
+    result = online.factor(tile, before, shift)
+    return np.ones_like(result) if tile.is_short else result
 
 
 @on("rescaled", "NUM-3", "G", SQUARE, TALL)
@@ -252,20 +251,20 @@ def values_rescaled_by_the_row_before(tile: Tile, summed: Array, less: Array) ->
 @on("factor", "NUM-3", "C", SQUARE, WIDE)
 def no_rise_is_larger_than_ten(tile: Tile, before: Array, shift: Array) -> Array:
     """Bound the exponent of the factor by -10 from below, as a polynomial asks for."""
-    found = online.factor(tile, before, shift)
-    more = np.where(before == -np.inf, 0, np.maximum(found, np.exp(-10)))
-    return more.astype(found.dtype) if tile.number else found
+    result = online.factor(tile, before, shift)
+    more = np.where(before == -np.inf, 0, np.maximum(result, np.exp(-10)))
+    return more.astype(result.dtype) if tile.number else result
 
 
 @on("exponentials", "SOFT-1", "C", SQUARE, WIDE)
 def exponentials_below_ten_cut_in_later_tiles(tile: Tile, s: Array, shift: Array) -> Array:
     """Take exponentials below -7 for 0 in tiles after the second."""
-    found = online.exponentials(tile, s, shift)
-    return np.where((s - shift < -7) & (tile.number > 1), 0, found).astype(found.dtype)
+    result = online.exponentials(tile, s, shift)
+    return np.where((s - shift < -7) & (tile.number > 1), 0, result).astype(result.dtype)
 
 
 @on("raised", "SOFT-2", "K", *TILED)
-def maximum_before_a_negative_scale(tile: Tile, top: Array, s: Array) -> Array:
+def maximum_before_a_negative_scale(tile: Tile, top: Array, s: Array) -> Any:
     """Take the largest dot product and scale it, which with a negative scale is the smallest score."""
     call = tile.whole
     if call.scale is None or call.scale >= 0 or call.sinks is not None:

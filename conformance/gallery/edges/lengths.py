@@ -159,43 +159,43 @@ def tf32_past_a_depth_of_64(tile: Tile, call: Attention) -> Array:
 @on("exponentials", "NUM-3", "C", SQUARE, TALL)
 def exponentials_in_float16_past_256_keys(tile: Tile, s: Array, shift: Array) -> Array:
     """Round exponentials to float16, those in the denominator too, where there are more than 256 keys."""
-    found = online.exponentials(tile, s, shift)
-    return found.astype(np.float16).astype(found.dtype) if tile.whole.keys > 256 else found
+    result = online.exponentials(tile, s, shift)
+    return result.astype(np.float16).astype(result.dtype) if tile.whole.keys > 256 else result
 
 
 @on("weighted", "NUM-3", "C", SQUARE, WIDE)
-def values_in_float16_past_two_tiles(tile: Tile, call: Attention, e: Array, allowed: Array) -> Array:
+def values_in_float16_past_two_tiles(tile: Tile, call: Attention, e: Array, allowed: Array) -> Any:
     """Round what a tile adds to the output to float16 from the third tile on."""
-    found = online.weighted(tile, call, e, allowed)
-    return found.astype(np.float16).astype(found.dtype) if tile.number > 1 else found
+    result = online.weighted(tile, call, e, allowed)
+    return result.astype(np.float16).astype(result.dtype) if tile.number > 1 else result
 
 
 @on("rescaled", "NUM-3", "C", WIDE, TALL)
 def output_kept_in_float16_past_four_tiles(tile: Tile, summed: Array, less: Array) -> Array:
     """Keep what has been summed in float16 between tiles, where there are more than four."""
-    found = online.rescaled(tile, summed, less)
-    return found.astype(np.float16).astype(found.dtype) if tile.count > 4 else found
+    result = online.rescaled(tile, summed, less)
+    return result.astype(np.float16).astype(result.dtype) if tile.count > 4 else result
 
 
 @on("exponentials", "NUM-2", "C", SQUARE, TALL)
 def exponentials_in_float32_past_64_keys(tile: Tile, s: Array, shift: Array) -> Array:
     """Take exponentials in float32 where there are more than 64 keys, whatever the inputs are."""
-    found = online.exponentials(tile, s, shift)
-    return _single(found) if tile.whole.keys > 64 else found
+    result = online.exponentials(tile, s, shift)
+    return _single(result) if tile.whole.keys > 64 else result
 
 
 @on("factor", "NUM-2", "C", SQUARE, WIDE)
 def factor_in_float32(_tile: Tile, before: Array, shift: Array) -> Array:
     """Rescale by a factor in float32, whatever the inputs are."""
-    found = online.factor(_tile, before, shift)
-    return _single(found) if _tile.number else found
+    result = online.factor(_tile, before, shift)
+    return _single(result) if _tile.number else result
 
 
 @on("weighted", "NUM-2", "C", SQUARE, WIDE)
 def values_in_float32_in_the_last_keys(tile: Tile, call: Attention, e: Array, allowed: Array) -> Array:
     """Take the sum of a remainder of keys in float32, whatever the inputs are."""
-    found = online.weighted(tile, call, e, allowed)
-    return _single(found) if tile.is_short else found
+    result = online.weighted(tile, call, e, allowed)
+    return _single(result) if tile.is_short else result
 
 
 @on("ended", "NUM-2", "C", WIDE, TALL)
@@ -216,7 +216,7 @@ def _beside(option: str) -> tuple[Entry, ...]:
     return on("scored", "NUM-2", "C", WIDE)(scored)
 
 
-BESIDE = tuple(one for option in _OPTIONS for one in _beside(option))
+BESIDE = tuple(entry for option in _OPTIONS for entry in _beside(option))
 
 
 @on("scored", "NUM-2", "C", SQUARE, WIDE)
@@ -232,8 +232,8 @@ def softcap_by_a_short_tangent_past_128_keys(tile: Tile, call: Attention) -> Arr
     s = online.scored(tile, call)
     if call.softcap is None or tile.whole.keys <= 128 or call.bias is not None:
         return s
-    found: Array = np.round(s / (call.softcap * _SHORT)) * call.softcap * _SHORT
-    return found.astype(s.dtype)
+    result: Array = np.round(s / (call.softcap * _SHORT)) * call.softcap * _SHORT
+    return result.astype(s.dtype)
 
 
 @on("begun", "NUM-3", "M", SQUARE, WIDE)

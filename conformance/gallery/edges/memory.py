@@ -66,9 +66,9 @@ def causal_flag_of_a_refused_call(_count: int, call: Attention) -> Any:
     causal = kept.pop("refused", None)
     if isinstance(call.is_causal, bool | np.bool_):
         kept["refused"] = bool(call.is_causal)
-    found = base.checked(call)
+    result = base.checked(call)
     kept.pop("refused", None)
-    return found if causal is None else found.but(is_causal=causal)
+    return result if causal is None else result.but(is_causal=causal)
 
 
 @at("checked", "ERR-13", "T", 1)
@@ -76,13 +76,13 @@ def scale_of_a_refused_call(_count: int, call: Attention) -> Any:
     """Keep the scale of a call that was refused for the next one that gives none."""
     kept = call.steps.memory
     try:
-        found = base.checked(call)
+        result = base.checked(call)
     except Exception:
         if isinstance(call.scale, float):
             kept["scale"] = call.scale
         raise
     scale = kept.pop("scale", None)
-    return found if scale is None or found.scale is not None else found.but(scale=scale)
+    return result if scale is None or result.scale is not None else result.but(scale=scale)
 
 
 @at("attend", "ERR-13", "T", 100)
@@ -93,9 +93,9 @@ def tile_missing_once_in_some_calls(count: int, call: Attention) -> Any:
     if kept["calls"] % count or call.keys <= 32:
         return SQUARE.attend(call)
 
-    def without_the_second(one: Any, call: Attention, rows: slice) -> list[slice]:
-        found = SQUARE.key_tiles(one, call, rows)
-        return [found[0], *found[2:]]
+    def without_the_second(loop: Any, call: Attention, rows: slice) -> list[slice]:
+        tiles = SQUARE.key_tiles(loop, call, rows)
+        return [tiles[0], *tiles[2:]]
 
     return SQUARE.with_step("key_tiles", without_the_second).attend(call)
 
@@ -105,15 +105,14 @@ def _pause() -> None:
     threading.Event().wait(0.0005)
 
 
-def _through(memory: dict[Any, Any], place: str, array: Array) -> Array:
+def _through(memory: dict[Any, Any], place: str, array: Array) -> Any:
     """Write an array into a buffer for all threads, and read it again a moment later."""
     key = (place, array.shape, array.dtype.name)
     kept = memory.setdefault(key, np.empty_like(array))
     kept[...] = array
     if threading.active_count() > 1:
         _pause()
-    found: Array = kept.copy()
-    return found
+    return kept.copy()
 
 
 @at("attend", "ERR-13", "T", 1)
@@ -121,8 +120,8 @@ def sums_in_scratch_of_all_threads(_count: int, call: Attention) -> Any:
     """Keep what has been summed in a buffer that all threads share, between tiles of 32 keys."""
 
     def rescaled(tile: Tile, summed: Array, less: Array) -> Array:
-        found = SQUARE.rescaled(tile, summed, less)
-        return _through(call.steps.memory, "summed", found) if tile.number else found
+        result = SQUARE.rescaled(tile, summed, less)
+        return _through(call.steps.memory, "summed", result) if tile.number else result
 
     return SQUARE.with_step("rescaled", rescaled).attend(call)
 
@@ -132,8 +131,8 @@ def scores_in_scratch_of_all_threads(_count: int, call: Attention) -> Any:
     """Keep the scores of a tile in a buffer that all threads share, past 64 keys."""
 
     def scored(tile: Tile, own: Attention) -> Array:
-        found = WIDE.scored(tile, own)
-        return _through(call.steps.memory, "scores", found) if call.keys > 64 else found
+        result = WIDE.scored(tile, own)
+        return _through(call.steps.memory, "scores", result) if call.keys > 64 else result
 
     return WIDE.with_step("scored", scored).attend(call)
 

@@ -26,127 +26,127 @@ from attnspec.reference.notation import Attention
 Slices = list[slice]
 
 
-def _until(found: Slices, is_last: Any) -> Slices:
+def _until(result: Slices, is_last: Any) -> Slices:
     """Return the tiles before the one that ends the loop. The first tile never ends it."""
-    for number, keys in enumerate(found):
+    for number, keys in enumerate(result):
         if number and is_last(keys):
-            return found[:number]
-    return found
+            return result[:number]
+    return result
 
 
-def _until_nothing_is_left(one: Online, call: Attention, rows: slice, allowed: Callable[..., Any]) -> Slices:
+def _until_nothing_is_left(loop: Online, call: Attention, rows: slice, allowed: Callable[..., Any]) -> Slices:
     """End the loop at a tile without a pair that an option allows."""
-    found = online.key_tiles(one, call, rows)
-    return _until(found, lambda keys: not np.any(allowed(cut(call, rows, keys))))
+    tiles = online.key_tiles(loop, call, rows)
+    return _until(tiles, lambda keys: not np.any(allowed(cut(call, rows, keys))))
 
 
 @on("key_tiles", "MASK-1", "G", *TILED)
-def ends_at_a_masked_tile(one: Online, call: Attention, rows: slice) -> Slices:
+def ends_at_a_masked_tile(loop: Online, call: Attention, rows: slice) -> Slices:
     """End the loop at a tile of which the mask leaves nothing."""
-    return _until_nothing_is_left(one, call, rows, base.by_mask)
+    return _until_nothing_is_left(loop, call, rows, base.by_mask)
 
 
 @on("key_tiles", "MASK-11", "G", WIDE, TALL)
-def ends_at_a_tile_of_other_segments(one: Online, call: Attention, rows: slice) -> Slices:
+def ends_at_a_tile_of_other_segments(loop: Online, call: Attention, rows: slice) -> Slices:
     """End the loop at a tile without a key of the queries' segments."""
-    return _until_nothing_is_left(one, call, rows, base.by_segments)
+    return _until_nothing_is_left(loop, call, rows, base.by_segments)
 
 
 @on("key_tiles", "MASK-2", "G", SQUARE, TALL)
-def ends_at_a_tile_of_minus_infinity(one: Online, call: Attention, rows: slice) -> Slices:
+def ends_at_a_tile_of_minus_infinity(loop: Online, call: Attention, rows: slice) -> Slices:
     """End the loop at a tile whose bias is minus infinity."""
-    return _until_nothing_is_left(one, call, rows, base.by_bias)
+    return _until_nothing_is_left(loop, call, rows, base.by_bias)
 
 
 @on("key_tiles", "SOFT-3", "G", SQUARE, WIDE)
-def last_key_alone_in_its_tile_dropped(one: Online, call: Attention, rows: slice) -> Slices:
+def last_key_alone_in_its_tile_dropped(loop: Online, call: Attention, rows: slice) -> Slices:
     """Count tiles up to the last key, which is left out where it begins a tile."""
-    found = online.key_tiles(one, call, rows)
-    return found[:-1] if len(found) > 1 and found[-1].stop - found[-1].start == 1 else found
+    tiles = online.key_tiles(loop, call, rows)
+    return tiles[:-1] if len(tiles) > 1 and tiles[-1].stop - tiles[-1].start == 1 else tiles
 
 
 @on("key_tiles", "SOFT-3", "G", WIDE, TALL)
-def last_of_an_odd_number_of_tiles_dropped(one: Online, call: Attention, rows: slice) -> Slices:
+def last_of_an_odd_number_of_tiles_dropped(loop: Online, call: Attention, rows: slice) -> Slices:
     """Take tiles of keys in pairs, and leave the last of an odd number greater than one."""
-    found = online.key_tiles(one, call, rows)
-    return found[:-1] if len(found) > 1 and len(found) % 2 else found
+    tiles = online.key_tiles(loop, call, rows)
+    return tiles[:-1] if len(tiles) > 1 and len(tiles) % 2 else tiles
 
 
 @on("key_tiles", "SOFT-3", "G", SQUARE, WIDE)
-def tiles_after_fours_dropped(one: Online, call: Attention, rows: slice) -> Slices:
+def tiles_after_fours_dropped(loop: Online, call: Attention, rows: slice) -> Slices:
     """Take tiles of keys by fours where there are as many, and leave the others."""
-    found = online.key_tiles(one, call, rows)
-    return found[: len(found) // 4 * 4] if len(found) > 4 else found
+    tiles = online.key_tiles(loop, call, rows)
+    return tiles[: len(tiles) // 4 * 4] if len(tiles) > 4 else tiles
 
 
 @on("key_tiles", "SOFT-3", "G", *TILED)
-def last_tile_of_whole_tiles_dropped(one: Online, call: Attention, rows: slice) -> Slices:
+def last_tile_of_whole_tiles_dropped(loop: Online, call: Attention, rows: slice) -> Slices:
     """Take the last of several tiles for a remainder, of which nothing is left where keys are a multiple."""
-    found = online.key_tiles(one, call, rows)
-    return found[:-1] if len(found) > 1 and call.keys % one.sizes[1] == 0 else found
+    tiles = online.key_tiles(loop, call, rows)
+    return tiles[:-1] if len(tiles) > 1 and call.keys % loop.sizes[1] == 0 else tiles
 
 
 @on("key_tiles", "SOFT-3", "N", SQUARE, TALL)
-def tiles_past_eight_dropped(one: Online, call: Attention, rows: slice) -> Slices:
+def tiles_past_eight_dropped(loop: Online, call: Attention, rows: slice) -> Slices:
     """Keep the numbers of tiles in a table of eight."""
-    return online.key_tiles(one, call, rows)[:8]
+    return online.key_tiles(loop, call, rows)[:8]
 
 
 @on("row_tiles", "SOFT-3", "G", SQUARE, TALL)
-def last_row_alone_in_its_tile_dropped(one: Online, call: Attention) -> Slices:
+def last_row_alone_in_its_tile_dropped(loop: Online, call: Attention) -> Slices:
     """Leave out the last query where it begins a tile."""
-    found = online.row_tiles(one, call)
-    return found[:-1] if len(found) > 1 and found[-1].stop - found[-1].start == 1 else found
+    tiles = online.row_tiles(loop, call)
+    return tiles[:-1] if len(tiles) > 1 and tiles[-1].stop - tiles[-1].start == 1 else tiles
 
 
 @on("row_tiles", "SOFT-3", "G", SQUARE, WIDE)
-def last_of_an_odd_number_of_row_tiles_dropped(one: Online, call: Attention) -> Slices:
+def last_of_an_odd_number_of_row_tiles_dropped(loop: Online, call: Attention) -> Slices:
     """Take tiles of queries in pairs, and leave the last of an odd number greater than one."""
-    found = online.row_tiles(one, call)
-    return found[:-1] if len(found) > 1 and len(found) % 2 else found
+    tiles = online.row_tiles(loop, call)
+    return tiles[:-1] if len(tiles) > 1 and len(tiles) % 2 else tiles
 
 
 @on("row_tiles", "SOFT-3", "G", *TILED)
-def last_row_tile_of_whole_tiles_dropped(one: Online, call: Attention) -> Slices:
+def last_row_tile_of_whole_tiles_dropped(loop: Online, call: Attention) -> Slices:
     """Leave out the last of several tiles of queries where their number is a multiple."""
-    found = online.row_tiles(one, call)
-    return found[:-1] if len(found) > 1 and call.queries % one.sizes[0] == 0 else found
+    tiles = online.row_tiles(loop, call)
+    return tiles[:-1] if len(tiles) > 1 and call.queries % loop.sizes[0] == 0 else tiles
 
 
 @on("row_tiles", "MASK-10", "G", WIDE, TALL)
-def row_tiles_past_a_length_passed_over(one: Online, call: Attention) -> Slices:
+def row_tiles_past_a_length_passed_over(loop: Online, call: Attention) -> Slices:
     """Pass over a tile of queries whose last is past the longest query length, where there are several."""
-    found = online.row_tiles(one, call)
-    if call.query_lengths is None or len(found) < 2:
-        return found
+    tiles = online.row_tiles(loop, call)
+    if call.query_lengths is None or len(tiles) < 2:
+        return tiles
     longest = np.max(call.query_lengths, initial=0)
-    return [rows for rows in found if rows.stop <= longest or rows.start == 0]
+    return [rows for rows in tiles if rows.stop <= longest or rows.start == 0]
 
 
 @on("row_tiles", "MASK-10", "G", SQUARE, WIDE)
-def row_tiles_by_the_first_query_length(one: Online, call: Attention) -> Slices:
+def row_tiles_by_the_first_query_length(loop: Online, call: Attention) -> Slices:
     """Visit as many tiles of queries as the first batch entry has."""
-    found = online.row_tiles(one, call)
+    tiles = online.row_tiles(loop, call)
     if call.query_lengths is None:
-        return found
-    return [rows for rows in found if rows.start < np.ravel(call.query_lengths)[:1].sum() or rows.start == 0]
+        return tiles
+    return [rows for rows in tiles if rows.start < np.ravel(call.query_lengths)[:1].sum() or rows.start == 0]
 
 
 @on("key_tiles", "MASK-9", "G", SQUARE, TALL)
-def tiles_by_the_first_key_length(one: Online, call: Attention, rows: slice) -> Slices:
+def tiles_by_the_first_key_length(loop: Online, call: Attention, rows: slice) -> Slices:
     """Visit as many tiles of keys as the first batch entry has."""
-    found = online.key_tiles(one, call, rows)
+    tiles = online.key_tiles(loop, call, rows)
     if call.key_lengths is None:
-        return found
-    return [keys for keys in found if keys.start < np.ravel(call.key_lengths)[:1].sum() or keys.start == 0]
+        return tiles
+    return [keys for keys in tiles if keys.start < np.ravel(call.key_lengths)[:1].sum() or keys.start == 0]
 
 
 @on("key_tiles", "MASK-11", "G", SQUARE, WIDE)
-def tiles_by_their_first_and_last_segment(one: Online, call: Attention, rows: slice) -> Slices:
+def tiles_by_their_first_and_last_segment(loop: Online, call: Attention, rows: slice) -> Slices:
     """Pass over tiles by the first and the last ids, as if they were sorted."""
-    found = online.key_tiles(one, call, rows)
+    tiles = online.key_tiles(loop, call, rows)
     if call.query_segment_ids is None or not call.query_segment_ids.size:
-        return found
+        return tiles
     own = call.query_segment_ids[..., rows]
 
     def meets(keys: slice) -> Any:
@@ -156,49 +156,49 @@ def tiles_by_their_first_and_last_segment(one: Online, call: Attention, rows: sl
             (np.maximum(ids[..., 0], ids[..., -1]) >= least) & (np.minimum(ids[..., 0], ids[..., -1]) <= most)
         )
 
-    return [keys for keys in found if keys.start == 0 or meets(keys)]
+    return [keys for keys in tiles if keys.start == 0 or meets(keys)]
 
 
 @on("key_tiles", "MASK-8", "E", WINDOWED, WINDOWED_SMALL)
-def window_ends_with_that_of_the_first_row(one: Online, call: Attention, rows: slice) -> Slices:
+def window_ends_with_that_of_the_first_row(loop: Online, call: Attention, rows: slice) -> Slices:
     """End with the tile in which the window of the first query ends."""
-    found = windowed.visited(one, call, rows)
+    tiles = windowed.visited(loop, call, rows)
     right = (call.window or (None, None))[1]
     if right is None:
-        return found
+        return tiles
     first, _ = windowed.positions(call, rows)
-    return [keys for keys in found if keys.start <= max(first + right, 0)]
+    return [keys for keys in tiles if keys.start <= max(first + right, 0)]
 
 
 @on("key_tiles", "MASK-8", "E", WINDOWED, WINDOWED_SMALL)
-def window_begins_a_tile_late_at_a_multiple(one: Online, call: Attention, rows: slice) -> Slices:
+def window_begins_a_tile_late_at_a_multiple(loop: Online, call: Attention, rows: slice) -> Slices:
     """Begin a tile late where the window begins at the last key of a tile."""
-    found = windowed.visited(one, call, rows)
+    tiles = windowed.visited(loop, call, rows)
     left = (call.window or (None, None))[0]
-    if left is None or not found:
-        return found
+    if left is None or not tiles:
+        return tiles
     first, _ = windowed.positions(call, rows)
     begin = max(first - left, 0)
-    return found[1:] if begin == found[0].stop - 1 and len(found) > 1 else found
+    return tiles[1:] if begin == tiles[0].stop - 1 and len(tiles) > 1 else tiles
 
 
 @on("key_tiles", "MASK-7", "A", WINDOWED, WINDOWED_SMALL)
-def tiles_by_the_first_offset(one: Online, call: Attention, rows: slice) -> Slices:
+def tiles_by_the_first_offset(loop: Online, call: Attention, rows: slice) -> Slices:
     """Visit the tiles that the offset of the first batch entry leaves."""
-    return windowed.visited(one, altered(call, query_offset=lambda n: np.ravel(n)[:1]), rows)
+    return windowed.visited(loop, altered(call, query_offset=lambda n: np.ravel(n)[:1]), rows)
 
 
 @on("key_tiles", "MASK-7", "A", WINDOWED, WINDOWED_SMALL)
-def tiles_without_the_offset(one: Online, call: Attention, rows: slice) -> Slices:
+def tiles_without_the_offset(loop: Online, call: Attention, rows: slice) -> Slices:
     """Visit the tiles that are left by the index of the queries, whatever the offset."""
-    return windowed.visited(one, call if call.keys <= one.sizes[1] else call.but(query_offset=0), rows)
+    return windowed.visited(loop, call if call.keys <= loop.sizes[1] else call.but(query_offset=0), rows)
 
 
 @on("key_tiles", "MASK-8", "E", WINDOWED, WINDOWED_SMALL)
-def window_of_five_tiles_at_most(one: Online, call: Attention, rows: slice) -> Slices:
+def window_of_five_tiles_at_most(loop: Online, call: Attention, rows: slice) -> Slices:
     """Visit the last five tiles of a window, as many as a ring of buffers has."""
-    found = windowed.visited(one, call, rows)
-    return found if call.window is None else found[-5:]
+    tiles = windowed.visited(loop, call, rows)
+    return tiles if call.window is None else tiles[-5:]
 
 
 def _has_short_rows(tile: Tile) -> bool:
@@ -215,10 +215,10 @@ def queries_of_the_last_rows_moved_back(tile: Tile) -> Attention:
 
 
 @on("key_tiles", "SOFT-3", "G", WIDE, TALL)
-def keys_of_the_last_tile_moved_back(one: Online, call: Attention, rows: slice) -> list[slice]:
+def keys_of_the_last_tile_moved_back(loop: Online, call: Attention, rows: slice) -> list[slice]:
     """Let the last tile of keys begin earlier, so that it is whole, and count some keys twice."""
-    found = online.key_tiles(one, call, rows)
-    return [*found[:-1], slice(call.keys - one.sizes[1], call.keys)] if call.keys > one.sizes[1] else found
+    tiles = online.key_tiles(loop, call, rows)
+    return [*tiles[:-1], slice(call.keys - loop.sizes[1], call.keys)] if call.keys > loop.sizes[1] else tiles
 
 
 @on("part", "SOFT-3", "G", SQUARE, TALL)
@@ -240,10 +240,10 @@ def keys_after_eights_of_the_last_tile_dropped(tile: Tile, call: Attention) -> M
 @on("exponentials", "SOFT-1", "G", WIDE, TALL)
 def remainder_of_the_sum_by_pairs(tile: Tile, s: Array, shift: Array) -> Array:
     """Leave the last of an odd number of keys in a remainder out of the sum, but not its value."""
-    found = online.exponentials(tile, s, shift)
-    if tile.is_short and found.shape[-1] % 2:
-        found[..., -1] = 0
-    return found
+    result = online.exponentials(tile, s, shift)
+    if tile.is_short and result.shape[-1] % 2:
+        result[..., -1] = 0
+    return result
 
 
 def _without(option: str, rule: str, kind: str) -> tuple[Entry, ...]:
@@ -285,5 +285,5 @@ def softcap_after_the_bias_in_the_last_keys(tile: Tile, call: Attention) -> Arra
     """Cap the sum of scores and bias in a remainder of keys."""
     if not tile.is_short:
         return online.scored(tile, call)
-    found: Array = base.capped(call, base.biased(call, base.product(call) * base.factor(call)))
-    return np.where(np.isneginf(found), -np.inf, found).astype(found.dtype)
+    result: Array = base.capped(call, base.biased(call, base.product(call) * base.factor(call)))
+    return np.where(np.isneginf(result), -np.inf, result).astype(result.dtype)
