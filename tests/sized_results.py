@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 from attnspec.backends import load
-from attnspec.conformance.sizes.sized import Sized
+from attnspec.conformance.sizes.sized import SizedCase
 from attnspec.formula import Formula
 
 PORTABLE = load("numpy-portable")
 right = PORTABLE.attention
 #: A causal problem with fewer queries than keys, more than 512 of them, an odd number.
 OPTIONS = {"is_causal": True, "query_offset": 561}
-ITEM = Sized(
+ITEM = SizedCase(
     "one",
     "",
     ("MASK-3", "SOFT-3"),

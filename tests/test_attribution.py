@@ -12,11 +12,11 @@ from attnspec.backends.user.adapter import adapt
 from attnspec.backends.user.convention import Convention
 from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.call import observe, without
-from attnspec.conformance.judge.dtypes import accepted, arguments_of, dtypes_of, in_dtype
+from attnspec.conformance.judge.dtypes import accepted_dtypes, arguments_of, dtypes_of, in_dtype
 from attnspec.conformance.judge.expected import exact
 from attnspec.conformance.judge.failure import Missing
 from attnspec.conformance.judge.judge import applicable_rules, judge
-from attnspec.conformance.judge.refusal import FITTING
+from attnspec.conformance.judge.refusal import FITTING_CALLS
 from attnspec.conformance.suite import find
 from attnspec.conformance.suite.problem import MASKED, problem_of
 from attnspec.conformance.verdict import rules_with_outputs
@@ -73,7 +73,7 @@ def test_an_lse_of_another_dtype_is_a_matter_of_its_own():
         assert (verdict.status, verdict.rule, verdict.difference.output) == ("fail", "NUM-7", "lse")
         assert verdict.difference.got == "float16"
         assert verdict.difference.expected == "float32 or float64"
-    assert accepted("lse", "float64") == ("float64",)
+    assert accepted_dtypes("lse", "float64") == ("float64",)
 
 
 def test_the_weights_of_a_row_that_is_nan_are_not_looked_at():
@@ -204,9 +204,9 @@ def test_a_misuse_by_dtypes_is_run_as_it_stands():
     assert judge(PORTABLE, case).status == "pass"
 
 
-@pytest.mark.parametrize("operation", FITTING)
+@pytest.mark.parametrize("operation", FITTING_CALLS)
 def test_the_calls_that_fit_do(operation):
-    assert observe(PORTABLE, case_of("ERR-1", in_dtype(FITTING[operation], "float32"), operation))
+    assert observe(PORTABLE, case_of("ERR-1", in_dtype(FITTING_CALLS[operation], "float32"), operation))
 
 
 def test_what_raises_whatever_it_is_given_refuses_nothing():

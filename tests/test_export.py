@@ -13,8 +13,8 @@ import pytest
 from attnspec import SpecError, find_rule
 from attnspec.backends import Backend, load, load_library
 from attnspec.case_json import array as array_of
+from attnspec.conformance.export.calls import ExportedCall, exported_calls
 from attnspec.conformance.export.formats import HEADER
-from attnspec.conformance.export.judged import Judged, judged
 from attnspec.conformance.export.write import FORMATS, write
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.suite import find, items
@@ -142,8 +142,8 @@ def test_an_error_is_nan_only_where_nothing_is_defined():
     """Anything is within it."""
     undefined = {
         output.name
-        for one in judged(PART)
-        if isinstance(one, Judged) and "+weights-" not in one.name  # whose last columns have no key
+        for one in exported_calls(PART)
+        if isinstance(one, ExportedCall) and "+weights-" not in one.name  # whose last columns have no key
         for output in one.outputs
         if np.isnan(output.allowed).any()
     }
@@ -154,8 +154,8 @@ def test_an_error_is_nan_only_where_nothing_is_defined():
 def test_the_header_judges_as_the_judge_does(exported, header):
     assert header.open_suite(str(exported).encode())
     told = Counter()
-    for one in judged(PART):
-        if not isinstance(one, Judged):
+    for one in exported_calls(PART):
+        if not isinstance(one, ExportedCall):
             continue
         assert header.next_case() == 1
         assert header.name_of().decode() == one.name
@@ -313,7 +313,7 @@ def test_a_damaged_folder_is_refused_by_name(name, program, tmp_path):
 @pytest.mark.exhaustive
 def test_every_form_holds_the_same_numbers(tmp_path):
     part = [item for item in PART if item.dtype in ("float32", "float64")][:40]
-    plain = {one.name: one for one in judged(part) if isinstance(one, Judged)}
+    plain = {one.name: one for one in exported_calls(part) if isinstance(one, ExportedCall)}
     counts = {form: write(part, tmp_path / form, form) for form in FORMATS if form != "onnx"}
     assert len({(one.calls, one.left_out) for one in counts.values()}) == 1
     head, *lines = map(json.loads, (tmp_path / "json" / "cases.jsonl").read_text().splitlines())
@@ -357,7 +357,7 @@ def test_onnx_runs_what_is_exported_for_it(tmp_path):
     assert write(part, tmp_path, "onnx").calls > 50
     backend = load("onnx-reference")
     found = Counter()
-    for one in judged(part):
+    for one in exported_calls(part):
         folder = tmp_path / one.name
         if not folder.exists():
             continue

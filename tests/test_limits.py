@@ -6,14 +6,14 @@ from types import SimpleNamespace
 import pytest
 
 from attnspec.conformance.sizes.limits import Limits, forget_peak, peak_memory, probe_of
-from attnspec.conformance.sizes.sized import Sized
+from attnspec.conformance.sizes.sized import SizedCase
 from attnspec.formula import Formula
 
 GIB = 2.0**30
 
 
 def item(size, **options):
-    return Sized(
+    return SizedCase(
         f"of-{size}", "", ("SOFT-3",), "sizes: long", Formula(size, size, 64, 64, options=options), "float32"
     )
 

@@ -14,9 +14,9 @@ from attnspec.conformance.attribution.causes import findings
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.render.reproduction import reproduction
 from attnspec.conformance.run.child import judged
-from attnspec.conformance.sizes.cases import sized
+from attnspec.conformance.sizes.cases import sized_cases
 from attnspec.conformance.sizes.chosen import ROWS, chosen_rows, exact_row, row_of
-from attnspec.conformance.sizes.sized import Sized
+from attnspec.conformance.sizes.sized import SizedCase
 from attnspec.formula import Formula
 from attnspec.reference.budget.budget import budget
 
@@ -108,7 +108,7 @@ def test_the_last_row_is_always_among_the_judged_ones(shape):
 
 
 #: A call with an odd number of queries, in which a wrong row can be in any head.
-ITEM = Sized(
+ITEM = SizedCase(
     "one", "", ("MASK-7", "SOFT-3"), "sizes: sampled",
     Formula(41, 67, 8, 4, batch=(2,), heads=4, key_heads=2, words=0, seed=1,
             options={"is_causal": True, "query_offset": 26}),
@@ -172,7 +172,9 @@ def test_the_printed_reproduction_prints_two_numbers_of_a_row(output, tmp_path, 
     name = f"wrong_rows_of_{output}"
     (tmp_path / f"{name}.py").write_text(HALF.format(wrong=WRONG[output]))
     monkeypatch.syspath_prepend(tmp_path)
-    item = next(one for one in sized() if one.sampled and "is_causal" in one.named and one.formula.keys < 999)
+    item = next(
+        one for one in sized_cases() if one.sampled and "is_causal" in one.named and one.formula.keys < 999
+    )
     verdict = judge(load(f"{name}:half"), item)
     assert (verdict.status, verdict.difference.output) == ("fail", output)
     script = reproduction(verdict)
@@ -190,7 +192,7 @@ def test_the_printed_reproduction_prints_two_numbers_of_a_row(output, tmp_path, 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_the_portable_backend_passes_in_each_dtype(dtype):
     for formula in PROBLEMS.values():
-        verdict = judge(PORTABLE, Sized("one", "", ("SOFT-3",), "sizes: sampled", formula, dtype))
+        verdict = judge(PORTABLE, SizedCase("one", "", ("SOFT-3",), "sizes: sampled", formula, dtype))
         assert (verdict.status, verdict.difference) == ("pass", None), formula
         assert 0 <= verdict.share <= 1
 

@@ -13,7 +13,7 @@ import attnspec
 from attnspec.backends import load
 from attnspec.conformance.gallery import wrong_entries
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.relations.chance import FALSE_ALARM, Count, improbable, mask_of
+from attnspec.conformance.relations.chance import FALSE_ALARM, Count, describe_improbable, mask_of
 from attnspec.conformance.suite import items
 from attnspec.reference import ArgumentError, attention, attention_vjp, seeded_dropout_attention
 from attnspec.reference.dropout import seeded_dropout_attention_vjp
@@ -54,12 +54,12 @@ def test_a_count_within_the_bounds_is_not_improbable():
 def test_a_check_fails_below_the_stated_chance_only():
     """One count of n heads in n throws: 2**-n has to fall below the chance, halved for both sides."""
     most = math.floor(math.log2(2 / FALSE_ALARM))
-    assert improbable([Count("heads", most, most, 0.5, 0.5)]) is None
-    assert "heads" in improbable([Count("heads", most + 1, most + 1, 0.5, 0.5)])
+    assert describe_improbable([Count("heads", most, most, 0.5, 0.5)]) is None
+    assert "heads" in describe_improbable([Count("heads", most + 1, most + 1, 0.5, 0.5)])
     # Of two counts, each has half of the chance.
     fair = Count("fair", 5, 10, 0.5, 0.5)
-    assert improbable([fair, Count("heads", most + 1, most + 1, 0.5, 0.5)]) is None
-    assert "heads" in improbable([fair, Count("heads", most + 2, most + 2, 0.5, 0.5)])
+    assert describe_improbable([fair, Count("heads", most + 1, most + 1, 0.5, 0.5)]) is None
+    assert "heads" in describe_improbable([fair, Count("heads", most + 2, most + 2, 0.5, 0.5)])
 
 
 @pytest.mark.parametrize("p", [0.0, 0.3, 1.0])

@@ -9,7 +9,7 @@ import pytest
 from attnspec import find_rule
 from attnspec.backends import load
 from attnspec.conformance import expected, find, observe
-from attnspec.conformance.sizes.cases import sized
+from attnspec.conformance.sizes.cases import sized_cases
 from attnspec.conformance.sizes.codebook.words import intervals
 from attnspec.conformance.sizes.dialect import Dialect, Precision
 from attnspec.conformance.sizes.groups import _FACTORS
@@ -20,7 +20,7 @@ from attnspec.formula import Formula
 
 portable = load("numpy-portable")
 SINGLE = tuple(chain.from_iterable(NAMES))
-COVERING = [one for one in sized() if one.group == "sizes: covering"]
+COVERING = [one for one in sized_cases() if one.group == "sizes: covering"]
 #: What an option adds to the call; a window and a left bound are told apart by their values.
 MARKS = {
     "plain": set(),
@@ -38,13 +38,13 @@ def of_option(name):
 
 
 def test_names_are_unique_and_cases_lie_in_the_order_of_their_work():
-    names = [one.name for one in sized()]
+    names = [one.name for one in sized_cases()]
     assert len(set(names)) == len(names)
-    assert [one.work for one in sized()] == sorted(one.work for one in sized())
+    assert [one.work for one in sized_cases()] == sorted(one.work for one in sized_cases())
 
 
 def test_every_rule_exists():
-    for one in sized():
+    for one in sized_cases():
         assert one.rules
         assert one.title
         for rule in one.rules:
@@ -127,7 +127,7 @@ def test_traits_name_sizes_and_options():
     one = next(one for one in COVERING if one.formula.keys == 513 and "key_lengths" in one.formula.options)
     assert {"key_lengths", "more than 512 keys", "keys not a multiple of 2"} <= set(one.traits)
     assert "more than 1024 keys" not in one.traits
-    assert "layout" in next(one for one in sized() if one.layout).traits
+    assert "layout" in next(one for one in sized_cases() if one.layout).traits
 
 
 def wrong_results(item):
@@ -159,7 +159,7 @@ def wrong_results(item):
 
 def test_a_small_fault_is_told_in_nearly_all_problems():
     """The last key of the last row is lost, or all rows take a wrong value for one key."""
-    few = [one for one in sized() if one.work < 2**20 and not one.gradients]
+    few = [one for one in sized_cases() if one.work < 2**20 and not one.gradients]
     small = [one for one in few if one.dtype == "float32"][::4]
     told = {"a lost key": [], "another value": [], "none": []}
     for item in small:
@@ -176,7 +176,9 @@ def test_a_small_fault_is_told_in_nearly_all_problems():
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("group", ["covering", "decode", "views"])
 def test_a_case_is_found_and_its_expected_values_are_those_of_the_reference(group, dtype):
-    item = next(one for one in sized() if group in one.group and one.dtype == dtype and one.formula.keys > 5)
+    item = next(
+        one for one in sized_cases() if group in one.group and one.dtype == dtype and one.formula.keys > 5
+    )
     case = find(item.name)
     assert case.rules == item.rules
     got, want = observe(portable, case), expected(case)

@@ -11,7 +11,7 @@ from sized_results import ITEM, right, unchanged, without_lse
 from attnspec.backends import Unsupported, load
 from attnspec.backends.constraints import Constraints
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.sizes.cases import sized
+from attnspec.conformance.sizes.cases import sized_cases
 from attnspec.formula import Formula
 
 portable = load("numpy-portable")
@@ -23,7 +23,9 @@ DTYPES = ("float32", "bfloat16", "float16", "float64")
 def sample(group, dtype):
     """Some cases of a group and a dtype, with different options, that take no long time."""
     fits = [
-        one for one in sized() if one.group == f"sizes: {group}" and one.dtype == dtype and one.work <= 2**31
+        one
+        for one in sized_cases()
+        if one.group == f"sizes: {group}" and one.dtype == dtype and one.work <= 2**31
     ]
     if group == "sampled":  # an exact row takes a time that grows with the keys, and not with the work
         found = {one.named: one for one in fits if one.formula.keys <= 300}
@@ -50,7 +52,7 @@ def test_correct_functions_pass_in_each_dtype(name, group):
         assert judged
         return
     assert set(judged) == {
-        one.dtype for one in sized() if one.group == f"sizes: {group}" and sample(group, one.dtype)
+        one.dtype for one in sized_cases() if one.group == f"sizes: {group}" and sample(group, one.dtype)
     }
 
 
@@ -196,7 +198,7 @@ def test_one_whose_lse_is_not_offered_is_judged_by_its_output():
     assert judge(replace(portable, attention=without_lse), ITEM).status == "pass"
 
 
-@pytest.mark.parametrize("item", [one for one in sized() if one.layout][:12], ids=lambda one: one.id)
+@pytest.mark.parametrize("item", [one for one in sized_cases() if one.layout][:12], ids=lambda one: one.id)
 def test_layouts_reach_the_function(item):
     seen = {}
 

@@ -8,7 +8,7 @@ from sized_results import PORTABLE
 
 from attnspec.conformance import expected, find
 from attnspec.conformance.judge.judge import judge
-from attnspec.conformance.sizes.cases import sized
+from attnspec.conformance.sizes.cases import sized_cases
 from attnspec.conformance.sizes.chosen import (
     chosen_heads,
     gradients_in_float64,
@@ -16,7 +16,7 @@ from attnspec.conformance.sizes.chosen import (
     of_head,
 )
 from attnspec.conformance.sizes.judge import values_of
-from attnspec.conformance.sizes.sized import Sized
+from attnspec.conformance.sizes.sized import SizedCase
 from attnspec.formula import Formula
 from attnspec.reference.budget.budget import budget
 
@@ -24,7 +24,7 @@ right = PORTABLE.function("attention_vjp")
 FORMULA = Formula(
     140, 301, 16, 8, batch=(2,), heads=4, key_heads=2, options={"is_causal": True, "query_offset": 161}
 )
-ITEM = Sized(
+ITEM = SizedCase(
     "one", "", ("GRAD-19", "GRAD-1"), "sizes: backward", FORMULA, "float32", operation="attention_vjp"
 )
 #: Options of pairs, with which some heads are judged.
@@ -217,7 +217,7 @@ def test_the_drawn_heads_are_different_and_the_last_one_is_there():
 
 
 def test_a_case_is_found_with_its_expected_values():
-    item = next(one for one in sized() if one.group == "sizes: backward")
+    item = next(one for one in sized_cases() if one.group == "sizes: backward")
     case = find(item.name)
     assert case.operation == "attention_vjp"
     arguments = {**case.arguments}
@@ -227,7 +227,7 @@ def test_a_case_is_found_with_its_expected_values():
 
 
 def test_cases_of_gradients_have_sizes_beside_the_tiles():
-    found = [one for one in sized() if one.gradients]
+    found = [one for one in sized_cases() if one.gradients]
     assert 30 <= len(found) <= 60
     keys, depths = ({getattr(one.formula, name) for one in found} for name in ("keys", "depth"))
     assert {255, 257, 513, 1023, 1025, 2047, 2049, 4097, 16384} <= keys

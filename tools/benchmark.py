@@ -23,7 +23,7 @@ from attnspec.conformance.results import read
 from attnspec.conformance.sizes.dialect import Dialect, Precision
 from attnspec.conformance.sizes.judge import compare_outputs, values_of
 from attnspec.conformance.sizes.limits import forget_peak, peak_memory
-from attnspec.conformance.sizes.sized import Sized
+from attnspec.conformance.sizes.sized import SizedCase
 from attnspec.conformance.verdict import Difference
 from attnspec.formula import Formula
 from attnspec.reference import attention, attention_vjp
@@ -196,7 +196,7 @@ def size_rows(powers: Iterable[int]) -> Iterable[tuple[str, ...]]:
         formula = Formula(size, size, _DEPTH, _DEPTH, words=_WORDS, options={"is_causal": True})
         arguments, made, *_ = measure(partial(formula.arguments, "float32"))
         exact = {name: values.astype(np.float32) for name, values in values_of(formula).items()}
-        item = Sized(f"of-{size}", "", ("MASK-3",), "", formula, "float32")
+        item = SizedCase(f"of-{size}", "", ("MASK-3",), "", formula, "float32")
         judge = measure(partial(compare_outputs, item, Dialect(formula), exact, Precision("full")))
         accepted = not isinstance(judge[0], Difference)
         if not accepted:

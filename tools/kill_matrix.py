@@ -20,8 +20,8 @@ from attnspec.conformance.gallery.entry import NEEDS
 from attnspec.conformance.gallery.kills import Kill, broken_rule
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.relations.relation import Relation
-from attnspec.conformance.sizes.cases import sized
-from attnspec.conformance.sizes.sized import Sized
+from attnspec.conformance.sizes.cases import sized_cases
+from attnspec.conformance.sizes.sized import SizedCase
 from attnspec.conformance.suite import items
 from attnspec.conformance.suite.group import Item
 from attnspec.conformance.verdict import Verdict
@@ -152,7 +152,7 @@ def _cost(item: Item) -> tuple[int, int, int, str]:
     return kind, size, DTYPES.index(item.dtype) if item.dtype in DTYPES else 0, item.name
 
 
-def _judge(backend: Backend, item: Item | Sized) -> Verdict:
+def _judge(backend: Backend, item: Item | SizedCase) -> Verdict:
     try:
         return judge(backend, item)
     except Exception as error:
@@ -192,7 +192,7 @@ def kills_elsewhere(names: Iterable[str]) -> Iterator[tuple[str, str, str]]:
     ordinary = list(items())
     mixed = (ordinary[index] for index in np.random.default_rng(1).permutation(len(ordinary)))
     # Where all rows are different, the judged ones are chosen anew in each run: a kill is not certain.
-    certain = (one for one in sized() if one.work <= WORK and one.formula.words)
+    certain = (one for one in sized_cases() if one.work <= WORK and one.formula.words)
     for suite in (mixed, certain):
         for kill in kills_by(left, suite):
             left.remove(kill[0])
@@ -201,14 +201,14 @@ def kills_elsewhere(names: Iterable[str]) -> Iterator[tuple[str, str, str]]:
 
 def unconfirmed_kills(kills: Mapping[str, Kill]) -> Iterator[str]:
     """Yield the entries for which the case that is stored does not report the rule that is stored."""
-    found: dict[str, Item | Sized] = {item.name: item for item in (*items(), *sized())}
+    found: dict[str, Item | SizedCase] = {item.name: item for item in (*items(), *sized_cases())}
     for name, kill in kills.items():
         case = found.get(kill.other)
         if case is None or _judge(entry(name).backend(), case).rule != kill.reported:
             yield name
 
 
-def kills_by(names: Sequence[str], suite: Iterable[Item | Sized]) -> Iterator[tuple[str, str, str]]:
+def kills_by(names: Sequence[str], suite: Iterable[Item | SizedCase]) -> Iterator[tuple[str, str, str]]:
     """Judge only the entries whose steps return other bits in a case than the plain entry's."""
     alive: dict[tuple[str, ...], list[Entry]] = {}
     for name in names:

@@ -30,10 +30,10 @@ from attnspec.conformance.attribution.resemblance import APART, EDGES, CallCount
 from attnspec.conformance.gallery import Entry, wrong_entries
 from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.call import call
-from attnspec.conformance.judge.cause import looked_at
+from attnspec.conformance.judge.cause import outputs_to_judge
 from attnspec.conformance.judge.comparison import compare
-from attnspec.conformance.judge.dtypes import Outputs, accepted, is_real, own_dtypes
-from attnspec.conformance.judge.expected import declared, differences
+from attnspec.conformance.judge.dtypes import Outputs, accepted_dtypes, is_real, own_dtypes
+from attnspec.conformance.judge.expected import differences, expected_in_dialect
 from attnspec.conformance.judge.failure import Failure, Raised
 from attnspec.conformance.judge.traits import numbers as count_numbers
 from attnspec.conformance.judge.traits import traits as traits_of
@@ -214,8 +214,8 @@ def fails(backend: Backend, case: Case, outputs: Outputs | None) -> bool:
     """Whether outputs are wrong. This agrees with `judge` but is faster, because it gives no reason."""
     if outputs is None or _is_refused(case):
         return (case.misuse is None) == (outputs is None)
-    budgets, seen = budgets_of(backend, case), looked_at(outputs, case)
-    values, _ = declared(backend, case, budgets, seen)
+    budgets, seen = budgets_of(backend, case), outputs_to_judge(outputs, case)
+    values, _ = expected_in_dialect(backend, case, budgets, seen)
     return any(
         isinstance(result, Difference)
         for result in differences(seen, values, budgets, case.dtype, own_dtypes(case))
@@ -239,7 +239,7 @@ def share_of(
     for name, values in got.items():
         if name not in others or others[name].shape != values.shape:
             return np.inf
-        may = accepted(name, case.dtype)  # an lse may have several dtypes
+        may = accepted_dtypes(name, case.dtype)  # an lse may have several dtypes
         if others[name].dtype != values.dtype and not {str(others[name].dtype), str(values.dtype)} <= set(
             may
         ):

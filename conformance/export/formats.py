@@ -14,13 +14,13 @@ from attnspec import SpecError, __version__, find_rule, levels
 from attnspec.backends import Unsupported
 from attnspec.case_json import spelled
 from attnspec.citations import anchor
-from attnspec.conformance.export.judged import Judged
+from attnspec.conformance.export.calls import ExportedCall
 
 VERSION = 1
 
 
 @dataclass(frozen=True)
-class Cited:
+class Citation:
     """A rule as files cite it.
 
     Attributes
@@ -37,14 +37,14 @@ class Cited:
     levels: tuple[str, ...]
 
 
-def cited(rule: str) -> Cited:
+def cite(rule: str) -> Citation:
     """Return how files cite a rule."""
     found = find_rule(rule)
     own = tuple(level.name for level in levels() if rule in (*level.rules, *level.where_offered))
-    return Cited(found.id, found.level, f"spec/{found.chapter}.md#{anchor(found)}", own)
+    return Citation(found.id, found.level, f"spec/{found.chapter}.md#{anchor(found)}", own)
 
 
-def options(one: Judged) -> Iterator[tuple[str, str, Any]]:
+def options(one: ExportedCall) -> Iterator[tuple[str, str, Any]]:
     """Yield the name, the kind and the value of each argument that is no array and not None.
 
     The kinds are ``flag``, ``integer``, ``number``, ``word`` and ``pair``.
@@ -67,7 +67,7 @@ def options(one: Judged) -> Iterator[tuple[str, str, Any]]:
         yield name, kind, thing
 
 
-def arrays(one: Judged) -> Mapping[str, np.ndarray[Any, Any]]:
+def arrays(one: ExportedCall) -> Mapping[str, np.ndarray[Any, Any]]:
     """Return the arguments that are arrays."""
     return {name: thing for name, thing in one.arguments.items() if isinstance(thing, np.ndarray)}
 
@@ -83,7 +83,7 @@ HEADER = Path(__file__).with_name("attnspec.h")
 _ALIGNED = 16
 
 
-def write_raw(found: Iterable[Judged], folder: Path) -> int:
+def write_raw(found: Iterable[ExportedCall], folder: Path) -> int:
     """Write cases to a folder, with the header that reads them, and return their number.
 
     Parameters
@@ -106,9 +106,9 @@ def write_raw(found: Iterable[Judged], folder: Path) -> int:
     return number
 
 
-def _lines(one: Judged, to: BinaryIO) -> Iterator[str]:
+def _lines(one: ExportedCall, to: BinaryIO) -> Iterator[str]:
     yield f"case {one.name} {one.operation} {one.dtype}"
-    for rule in map(cited, one.rules):
+    for rule in map(cite, one.rules):
         yield f"rule {rule.id} {rule.level} {rule.link} {' '.join(rule.levels)}".rstrip()
     yield " ".join(("refusal", one.refusal, *one.at_fault))
     for name, kind, thing in options(one):
@@ -147,14 +147,14 @@ INDEX_TENSORS = "cases.json"
 LINES = "cases.jsonl"
 
 
-def write_lines(found: Iterable[Judged], folder: Path) -> int:
+def write_lines(found: Iterable[ExportedCall], folder: Path) -> int:
     """Write each case as a line of JSON with all its arrays, and return the number of cases."""
     number = 0
     with (folder / LINES).open("w", encoding="ascii", newline="\n") as to:
         to.write(json.dumps(head()) + "\n")
         for one in found:
             number += 1
-            entry = described(one) | {"arrays": spelled(arrays(one))}
+            entry = describe(one) | {"arrays": spelled(arrays(one))}
             for output in one.outputs:
                 values = {"expected": output.expected, "allowed": output.allowed}
                 entry["outputs"][output.name] |= spelled(values)
@@ -162,7 +162,7 @@ def write_lines(found: Iterable[Judged], folder: Path) -> int:
     return number
 
 
-def write_npz(found: Iterable[Judged], folder: Path) -> int:
+def write_npz(found: Iterable[ExportedCall], folder: Path) -> int:
     """Write the arrays of each chapter as one file of NumPy, and an index.
 
     NumPy reads a bfloat16 array back as two bytes for each element.
@@ -172,7 +172,7 @@ def write_npz(found: Iterable[Judged], folder: Path) -> int:
     )
 
 
-def write_safetensors(found: Iterable[Judged], folder: Path) -> int:
+def write_safetensors(found: Iterable[ExportedCall], folder: Path) -> int:
     """Write the arrays of each chapter as one file of safetensors, and an index."""
     try:
         from safetensors.numpy import save_file
@@ -181,7 +181,7 @@ def write_safetensors(found: Iterable[Judged], folder: Path) -> int:
     return _write(found, folder, "safetensors", lambda path, tensors: save_file(dict(tensors), path))
 
 
-def described(one: Judged) -> dict[str, Any]:
+def describe(one: ExportedCall) -> dict[str, Any]:
     """Describe a case without its arrays."""
     return {
         "name": one.name,
@@ -190,7 +190,7 @@ def described(one: Judged) -> dict[str, Any]:
         "dtype": one.dtype,
         "rules": [
             {"id": rule.id, "level": rule.level, "link": rule.link, "levels": list(rule.levels)}
-            for rule in map(cited, one.rules)
+            for rule in map(cite, one.rules)
         ],
         "refusal": one.refusal,
         "at_fault": list(one.at_fault),
@@ -200,17 +200,17 @@ def described(one: Judged) -> dict[str, Any]:
 
 
 def _write(
-    found: Iterable[Judged],
+    found: Iterable[ExportedCall],
     folder: Path,
     kind: str,
     save: Callable[[Path, Mapping[str, NDArray[Any]]], None],
 ) -> int:
     entries = []
-    for chapter, cases in groupby(found, key=lambda one: one.name.partition("-")[0]):
+    for chapter, cases in groupby(found, key=lambda call: call.chapter):
         tensors: dict[str, NDArray[Any]] = {}
         place = folder / f"{chapter}.{kind}"
         for one in cases:
-            entries.append(described(one) | {"file": place.name})
+            entries.append(describe(one) | {"file": place.name})
             parts = {f"arguments/{name}": array for name, array in arrays(one).items()}
             for output in one.outputs:
                 parts[f"expected/{output.name}"] = output.expected
@@ -237,7 +237,7 @@ _OPSETS = (23, 24, 25)
 _DATA = "test_data_set_0"
 
 
-def write_onnx(found: Iterable[Judged], folder: Path) -> int:
+def write_onnx(found: Iterable[ExportedCall], folder: Path) -> int:
     """Write the cases that the node Attention can express, and return their number.
 
     Each folder has ``model.onnx`` and ``test_data_set_0`` with ``input_0.pb`` and so on, ``output_0.pb``, as
@@ -268,12 +268,12 @@ def write_onnx(found: Iterable[Judged], folder: Path) -> int:
             title = "Y" if name == "output_0" else name
             octets = numpy_helper.from_array(np.ascontiguousarray(array), title).SerializeToString()
             (data / f"{name}.pb").write_bytes(octets)
-        cited = f"{one.name}: {one.title}\nrules: {', '.join(one.rules)}\n"
-        (folder / one.name / "case.txt").write_text(cited, encoding="utf-8", newline="\n")
+        text = f"{one.name}: {one.title}\nrules: {', '.join(one.rules)}\n"
+        (folder / one.name / "case.txt").write_text(text, encoding="utf-8", newline="\n")
     return number
 
 
-def _model(one: Judged) -> "tuple[ModelProto, dict[str, NDArray[Any]]] | None":
+def _model(one: ExportedCall) -> "tuple[ModelProto, dict[str, NDArray[Any]]] | None":
     """Return the model of a case, or None if no node of ONNX can express the call."""
     from attnspec.backends.adapters.onnx import onnx_model
 

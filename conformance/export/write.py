@@ -8,14 +8,14 @@ from types import MappingProxyType
 
 from attnspec import SpecError
 from attnspec.conformance.export import formats
-from attnspec.conformance.export.judged import Judged, judged
-from attnspec.conformance.sizes.cases import sized
+from attnspec.conformance.export.calls import ExportedCall, exported_calls
+from attnspec.conformance.sizes.cases import sized_cases
 from attnspec.conformance.suite.group import Item
 
 SIZES, LEFT_OUT = "sizes.json", "left_out.txt"
 
 #: The forms, by name. Each writes cases to a folder and returns their number.
-FORMATS: Mapping[str, Callable[[Iterable[Judged], Path], int]] = MappingProxyType(
+FORMATS: Mapping[str, Callable[[Iterable[ExportedCall], Path], int]] = MappingProxyType(
     {
         "raw": formats.write_raw,
         "json": formats.write_lines,
@@ -27,7 +27,7 @@ FORMATS: Mapping[str, Callable[[Iterable[Judged], Path], int]] = MappingProxyTyp
 
 
 @dataclass(frozen=True)
-class Written:
+class Export:
     """The counts of an export.
 
     Attributes
@@ -42,7 +42,7 @@ class Written:
     left_out: tuple[str, ...]
 
 
-def write(found: Iterable[Item], folder: Path, form: str, dtypes: Sequence[str] = ()) -> Written:
+def write(found: Iterable[Item], folder: Path, form: str, dtypes: Sequence[str] = ()) -> Export:
     """Write the cases of the suite with their expected values and allowed errors.
 
     Parameters
@@ -65,9 +65,9 @@ def write(found: Iterable[Item], folder: Path, form: str, dtypes: Sequence[str] 
     folder.mkdir(parents=True, exist_ok=True)
     left_out: list[str] = []
 
-    def shown() -> Iterator[Judged]:
-        for one in judged(item for item in found if not dtypes or item.dtype in dtypes):
-            if isinstance(one, Judged):
+    def shown() -> Iterator[ExportedCall]:
+        for one in exported_calls(item for item in found if not dtypes or item.dtype in dtypes):
+            if isinstance(one, ExportedCall):
                 yield one
             else:
                 left_out.append(one.name)
@@ -75,7 +75,7 @@ def write(found: Iterable[Item], folder: Path, form: str, dtypes: Sequence[str] 
     calls = FORMATS[form](shown(), folder)
     (folder / LEFT_OUT).write_text("".join(f"{name}\n" for name in left_out), encoding="ascii", newline="\n")
     _write_sizes(folder / SIZES)
-    return Written(calls, tuple(left_out))
+    return Export(calls, tuple(left_out))
 
 
 def _write_sizes(path: Path) -> None:
@@ -88,6 +88,6 @@ def _write_sizes(path: Path) -> None:
             "layout": dict(item.layout),
             "formula": asdict(item.formula),
         }
-        for item in sized()
+        for item in sized_cases()
     ]
     path.write_text(json.dumps({**formats.head(), "cases": entries}) + "\n", encoding="ascii", newline="\n")

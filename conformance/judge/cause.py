@@ -12,8 +12,8 @@ from attnspec import OPERATIONS, Case, find_rule
 from attnspec.backends import Backend
 from attnspec.conformance.judge.budget import budgets_of, in_plain_words, without_overflow
 from attnspec.conformance.judge.comparison import compare
-from attnspec.conformance.judge.dtypes import LSES, Outputs, accepted, is_real
-from attnspec.conformance.judge.expected import differ, differences, expected, left_open, of_values
+from attnspec.conformance.judge.dtypes import LSES, Outputs, accepted_dtypes, is_real
+from attnspec.conformance.judge.expected import differ, differences, expected, value_variants, with_open_lse
 from attnspec.conformance.verdict import Difference
 from attnspec.operations.gradients import primal
 from attnspec.reference import attention, attention_vjp
@@ -39,7 +39,7 @@ _OF_OPERATION: Mapping[str, str] = {
 _OF_LSE = ("SOFT-6", "SOFT-7")
 
 
-def can_show(case: Case, values: Mapping[str, Any], off: str) -> Iterator[tuple[str, str]]:
+def possible_variants(case: Case, values: Mapping[str, Any], off: str) -> Iterator[tuple[str, str]]:
     """List the variants, with their rules, that may explain the output that differs."""
     for rule, variants in SHOWN.items():
         if _changes(rule, case, values, off):
@@ -111,7 +111,9 @@ def rule_of_emptied_rows(
     other = other if name == "lse" else other.any(axis=-1)
     changed = _empty(case.arguments, dialect) & (other | ~_empty(case.arguments, {}))
     where = ~changed if name == "lse" else ~changed[..., None]
-    others = compare(name, outputs[name], inside, budgets[name], *accepted(name, case.dtype), where=where)
+    others = compare(
+        name, outputs[name], inside, budgets[name], *accepted_dtypes(name, case.dtype), where=where
+    )
     return "" if isinstance(others, Difference) else _RULES[name]
 
 
@@ -124,7 +126,7 @@ def _empty(arguments: Mapping[str, Any], dialect: Mapping[str, str]) -> NDArray[
 
 
 #: Rules about the lse's dtype. In cases about other rules, an lse of too short a dtype is not judged.
-_OF_LSE_CAUSE = ("NUM-7", "SHAPE-8", "SOFT-6", "SOFT-7", "DROP-3", "CACHE-6", "CACHE-7")
+_RULES_OF_LSE_DTYPE = ("NUM-7", "SHAPE-8", "SOFT-6", "SOFT-7", "DROP-3", "CACHE-6", "CACHE-7")
 #: An error larger than this share of the largest number is not due to rounding.
 _FAR = 0.25
 #: A rounding to float32 is 2^29 times as large as one to float64. Smaller errors have other causes.
@@ -149,11 +151,15 @@ class Cause:
     precision: str = ""
 
 
-def looked_at(outputs: Outputs, case: Case) -> Outputs:
+def outputs_to_judge(outputs: Outputs, case: Case) -> Outputs:
     """Leave out an lse of a dtype that is too short, unless the case is about that dtype."""
     found = {name: x for name, x in outputs.items() if not case.outputs or name in case.outputs}
     lse = found.get("lse")
-    if lse is None or str(lse.dtype) in accepted("lse", case.dtype) or set(case.rules) & set(_OF_LSE_CAUSE):
+    if (
+        lse is None
+        or str(lse.dtype) in accepted_dtypes("lse", case.dtype)
+        or set(case.rules) & set(_RULES_OF_LSE_DTYPE)
+    ):
         return found
     return {name: array for name, array in found.items() if name != "lse"}
 
@@ -176,12 +182,17 @@ def cause_of(
         return _of_golden(backend, case, difference, outputs, values)
     if difference.kind == "shape":
         return Cause(rule)
-    for name in ignored(backend, case, outputs):
+    for name in ignored_options(backend, case, outputs):
         if name == "d_lse":
             return Cause("GRAD-6", "ignored", name)
         return Cause("ERR-3" if "ERR-3" in case.rules else rule, ignored=name)
     return (
-        _variant(backend, case, _apart(outputs, difference.output), can_show(case, values, difference.output))
+        _variant(
+            backend,
+            case,
+            _apart(outputs, difference.output),
+            possible_variants(case, values, difference.output),
+        )
         or _of_emptied_rows(backend, case, difference, outputs, values)
         or _precision(backend, case, outputs, values)
         or _silent_zero(case, outputs[difference.output], values[difference.output])
@@ -207,12 +218,12 @@ def _of_output(case: Case, difference: Difference) -> str:
     return next((rule for rule in case.rules if rule in ("NUM-7", "SOFT-6")), case.rules[0])
 
 
-def ignored(backend: Backend, case: Case, outputs: Outputs) -> list[str]:
+def ignored_options(backend: Backend, case: Case, outputs: Outputs) -> list[str]:
     """List the options that the implementation may have ignored.
 
     The exact result of the call without such an option is the result that the backend returned.
     """
-    dialect = of_values(backend.dialect)
+    dialect = value_variants(backend.dialect)
     found = []
     for name in case.arguments:
         # Without some options, such as the number of heads, there is no valid call.
@@ -230,7 +241,7 @@ def _of_emptied_rows(
     backend: Backend, case: Case, difference: Difference, outputs: Outputs, values: Mapping[str, Any]
 ) -> Cause | None:
     """Return the rule about empty rows if only empty rows that a declared variant changes differ."""
-    dialect = of_values(backend.dialect)
+    dialect = value_variants(backend.dialect)
     plain = _possible(case, {}) if dialect else None
     if plain is None:
         return None
@@ -275,7 +286,7 @@ def _of_golden(
         if name in other.expected:
             allowed = _SLACK * budgets[name]
             compared = compare(
-                name, outputs[name], other.expected[name], allowed, *accepted(name, case.dtype)
+                name, outputs[name], other.expected[name], allowed, *accepted_dtypes(name, case.dtype)
             )
             # Values that are equally close to those of the standard do not show a variant.
             apart = differ(other.expected, case.expected, {name: allowed}, {name: outputs[name]})
@@ -319,7 +330,7 @@ def _variant(
     backend: Backend, case: Case, outputs: Outputs, variants: Iterable[tuple[str, str]]
 ) -> Cause | None:
     """Return the cause if the values are those of a variant that is not declared."""
-    dialect = of_values(backend.dialect)
+    dialect = value_variants(backend.dialect)
     for rule, variant in variants:
         # Most calls leave the scale out, and the oracle is slow, so the reference is used first.
         quick = rule == "SCORE-2" and not dialect and case.operation == "attention"
@@ -343,7 +354,7 @@ def _gave(
     values, whole = _possible(other, dialect), _possible(*asked)
     if values is None or whole is None:
         return False
-    values = left_open(values, whole, dialect, outputs)
+    values = with_open_lse(values, whole, dialect, outputs)
     budgets = budgets_of(backend, other)
     allowed = {name: slack * budgets[name] for name in outputs if name in budgets}
     return _fit(outputs, values, allowed, other.dtype) and differ(values, whole, allowed, outputs)

@@ -15,7 +15,7 @@ from attnspec.dialect import ROUTES, described
 from attnspec.reference.budget.arithmetic import Budget
 
 
-def declared_for(
+def find_deviation(
     backend: Backend, rule: str, case: Case, output: str = "", error: float = math.inf
 ) -> Deviation | None:
     """Find the declared deviation that covers a broken rule in a case. Return None if there is none."""
@@ -31,7 +31,7 @@ def declared_deviation(backend: Backend, calls: Iterable[Case], verdict: Verdict
     """Turn a failure or an error that a backend declares into a deviation. Return None if it does not."""
     output = verdict.difference.output if verdict.difference else ""
     for case in calls:
-        deviation = declared_for(backend, verdict.rule, case, output)
+        deviation = find_deviation(backend, verdict.rule, case, output)
         if deviation is not None:
             return as_deviation(verdict, verdict.rule, [deviation])
     return None

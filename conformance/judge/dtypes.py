@@ -37,7 +37,7 @@ def lse_dtype(dtype: str) -> str:
     return FORMATS[dtype].lse
 
 
-def accepted(output: str, dtype: str) -> tuple[str, ...]:
+def accepted_dtypes(output: str, dtype: str) -> tuple[str, ...]:
     """List the dtypes that an output may have for inputs of a dtype (NUM-1, NUM-7, POS-8)."""
     if dtype not in FORMATS:  # the inputs are integers, which the implementation accepted
         return (dtype,)

@@ -11,7 +11,7 @@ from attnspec.backends import Backend
 from attnspec.case import fingerprint
 from attnspec.conformance.judge import store
 from attnspec.conformance.judge.comparison import compare
-from attnspec.conformance.judge.dtypes import Outputs, accepted, lse_dtype
+from attnspec.conformance.judge.dtypes import Outputs, accepted_dtypes, lse_dtype
 from attnspec.conformance.verdict import Difference
 from attnspec.dtypes import DTYPES
 from attnspec.operations.gradients import primal
@@ -30,7 +30,7 @@ def exact(
     operation: str, arguments: Mapping[str, Any], dialect: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """Compute the exact values of a call, rounded to float64, with the second oracle."""
-    shown = of_values(dialect or {})
+    shown = value_variants(dialect or {})
     key = (fingerprint(operation, arguments), tuple(sorted(shown.items())))
     stored = None if shown else store.find(key[0])
     if stored is not None and _is_whole(operation, stored):
@@ -68,7 +68,7 @@ def expected(case: Case, dialect: Mapping[str, str] | None = None) -> Mapping[st
     >>> list(expected(find_case("masking-empty-last")))
     ['output', 'lse', 'weights']
     """
-    shown = of_values(dialect or {}, case)
+    shown = value_variants(dialect or {}, case)
     if not shown:
         stored = case.expected or store.find(case.fingerprint)
         judged = case.outputs and "weights" not in case.outputs
@@ -86,7 +86,7 @@ def _is_whole(operation: str, stored: Mapping[str, Any]) -> bool:
     return operation != "attention" or "weights" in stored
 
 
-def of_values(dialect: Mapping[str, str], case: Case | None = None) -> dict[str, str]:
+def value_variants(dialect: Mapping[str, str], case: Case | None = None) -> dict[str, str]:
     """Select the variants of a dialect that change exact values, not only rounding or refusals.
 
     They include variants that only golden vectors have values for.
@@ -95,25 +95,25 @@ def of_values(dialect: Mapping[str, str], case: Case | None = None) -> dict[str,
     return {rule: variant for rule, variant in dialect.items() if rule in SHOWN or (rule, variant) in held}
 
 
-def declared(
+def expected_in_dialect(
     backend: Backend, case: Case, budgets: Mapping[str, Budget], outputs: Outputs
 ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
     """Compute the expected values for a backend, with the variants that it declares."""
-    plain, dialect = expected(case), of_values(backend.dialect, case)
+    plain, dialect = expected(case), value_variants(backend.dialect, case)
     if not dialect:
         return plain, ()
-    values = left_open(expected(case, dialect), plain, dialect, outputs)
+    values = with_open_lse(expected(case, dialect), plain, dialect, outputs)
     if not differ(values, plain, budgets, outputs):
         return values, ()
     shown = []
     for rule, variant in dialect.items():
-        alone = left_open(expected(case, {rule: variant}), plain, {rule: variant}, outputs)
+        alone = with_open_lse(expected(case, {rule: variant}), plain, {rule: variant}, outputs)
         if differ(alone, plain, budgets, outputs):
             shown.append(rule)
     return values, tuple(shown) or (next(iter(dialect)),)
 
 
-def left_open(
+def with_open_lse(
     values: Mapping[str, Any], plain: Mapping[str, Any], dialect: Mapping[str, str], outputs: Outputs
 ) -> Mapping[str, Any]:
     """Accept the returned lse of an empty row if a variant of SOFT-7 does not define it."""
@@ -154,7 +154,7 @@ def differences(
         if name in values:
             where = ~_undefined(values)[..., None] if name == "weights" and "lse" in values else None
             value = _or_nan(values, got) if name == "lse" else values[name]
-            dtypes = accepted(name, own.get(name, dtype))
+            dtypes = accepted_dtypes(name, own.get(name, dtype))
             yield compare(name, got, value, budgets[name], *dtypes, where=where)
 
 

@@ -35,7 +35,7 @@ class Missing(Unsupported):
         self.lacks = lacks
 
 
-def lacking_of(unsupported: Unsupported) -> tuple[str, ...]:
+def lacks_of(unsupported: Unsupported) -> tuple[str, ...]:
     """Return what an implementation lacks, if that is the reason of an exception."""
     return unsupported.lacks if isinstance(unsupported, Missing) else ()
 

@@ -13,13 +13,18 @@ from attnspec.backends.backend import in_one_dtype
 from attnspec.backends.constraints import fits
 from attnspec.conformance.judge.budget import budgets_of, required, without_overflow
 from attnspec.conformance.judge.call import observe
-from attnspec.conformance.judge.cause import cause_of, looked_at
+from attnspec.conformance.judge.cause import cause_of, outputs_to_judge
 from attnspec.conformance.judge.comparison import misprint
-from attnspec.conformance.judge.deviation import as_deviation, declared_deviation, declared_for, largest_error
+from attnspec.conformance.judge.deviation import (
+    as_deviation,
+    declared_deviation,
+    find_deviation,
+    largest_error,
+)
 from attnspec.conformance.judge.dtypes import LSES, Outputs, is_real, own_dtypes
-from attnspec.conformance.judge.expected import declared, differ, differences
-from attnspec.conformance.judge.failure import Failure, Missing, Raised, code_of, lacking_of
-from attnspec.conformance.judge.refusal import Lacking, gradient_lacking, refused
+from attnspec.conformance.judge.expected import differ, differences, expected_in_dialect
+from attnspec.conformance.judge.failure import Failure, Missing, Raised, code_of, lacks_of
+from attnspec.conformance.judge.refusal import Lacking, gradient_lacking, judge_refusal
 from attnspec.conformance.judge.traits import numbers, traits
 from attnspec.conformance.verdict import CLASSES, OUTPUT_OF, Difference, Verdict
 from attnspec.dtypes import SHORT
@@ -107,7 +112,7 @@ def judge(backend: Backend, item: Case | Judgeable) -> Verdict:
     """
     backend = in_one_dtype(backend, item.dtype)
     procedure = procedure_of(item)
-    verdict = replace(passing(backend, item), traits=procedure.traits, numbers=procedure.numbers)
+    verdict = replace(new_verdict(backend, item), traits=procedure.traits, numbers=procedure.numbers)
     try:
         procedure.require(backend)
         verdict = replace(verdict, rules=procedure.applicable_rules(backend))
@@ -133,7 +138,7 @@ def procedure_of(item: Case | Judgeable) -> Procedure:
     return _OfCase(item) if isinstance(item, Case) else item
 
 
-def passing(backend: Backend, item: Item) -> Verdict:
+def new_verdict(backend: Backend, item: Item) -> Verdict:
     """Make the verdict on an item of which nothing is known to be wrong."""
     return Verdict(backend.name, item.name, item.group, item.rules, "pass", item.dtype, item.operation)
 
@@ -141,7 +146,7 @@ def passing(backend: Backend, item: Item) -> Verdict:
 def judge_outputs(backend: Backend, case: Case, outputs: Outputs) -> Verdict:
     """Judge the outputs that a call gave."""
     backend = in_one_dtype(backend, case.dtype)
-    return _judge_values(backend, case, passing(backend, case), outputs)
+    return _judge_values(backend, case, new_verdict(backend, case), outputs)
 
 
 def _unsupported(verdict: Verdict, error: Unsupported | Raised, lacking: Lacking | None) -> Verdict:
@@ -153,7 +158,7 @@ def _unsupported(verdict: Verdict, error: Unsupported | Raised, lacking: Lacking
         verdict,
         reason=str(error),
         declined=not isinstance(error, Missing),
-        lacks=lacking_of(error),
+        lacks=lacks_of(error),
         code=code_of(error),
     )
 
@@ -217,7 +222,7 @@ class _OfCase:
         # A rule about an output that is not returned cannot be the broken one.
         case = replace(self.case, rules=verdict.rules)
         declares = any(backend.dialect.get(other.rule) == other.variant for other in case.alternatives)
-        outputs = observe(backend, case) if case.misuse is None or declares else refused(backend, case)
+        outputs = observe(backend, case) if case.misuse is None or declares else judge_refusal(backend, case)
         return verdict if outputs is None else _judge_values(backend, case, verdict, outputs)
 
 
@@ -255,7 +260,7 @@ def _why_untested(backend: Backend, case: Case) -> str:
 def _judge_values(backend: Backend, case: Case, verdict: Verdict, observed: Outputs) -> Verdict:
     """Compare the outputs of a backend with the exact values, in its dialect."""
     budgets = budgets_of(backend, case)
-    outputs = looked_at(observed, case)
+    outputs = outputs_to_judge(observed, case)
     values, shown_rules = _expected(backend, case, budgets, outputs)
     deviates = next(iter(shown_rules), "")
     if not set(values) & set(outputs):
@@ -271,7 +276,7 @@ def _judge_values(backend: Backend, case: Case, verdict: Verdict, observed: Outp
         if compared.kind in ("value", "pattern"):
             name = compared.output
             error = largest_error(outputs[name], values[name], budgets[name])
-        deviation = declared_for(backend, cause.rule, case, compared.output, error)
+        deviation = find_deviation(backend, cause.rule, case, compared.output, error)
         if deviation is None:
             wrong = replace(verdict, status="fail", difference=compared, code="differs", **vars(cause))
             return _by_level(backend, wrong)
@@ -305,7 +310,7 @@ def _expected(
     if case.must_raise:
         (other,) = case.alternatives
         return other.expected, (other.rule,)
-    exact, rules = declared(backend, case, budgets, outputs)
+    exact, rules = expected_in_dialect(backend, case, budgets, outputs)
     values = without_overflow(backend, case, exact, outputs)
     overflow = values is not exact and differ(values, exact, budgets, outputs)
     return values, (*rules, "NUM-5") if overflow else rules

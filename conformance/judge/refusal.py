@@ -44,7 +44,7 @@ _SPARSE: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     }
 )
 #: Valid calls, which distinguish a refusal from a function that always raises.
-FITTING: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+FITTING_CALLS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "projection": _ones(tokens=(3, 2), weight=(2, 2)),
         "scores": _ones(query=(2, 3, 4), key=(2, 3, 4)),
@@ -88,7 +88,7 @@ FITTING: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 )
 
 
-def refused(backend: Backend, case: Case) -> Outputs | None:
+def judge_refusal(backend: Backend, case: Case) -> Outputs | None:
     """Make a call that must or may be refused."""
     assert case.misuse is not None  # noqa: S101 - for the type checker: chosen by it
     by_library = case.operation not in {"attention", *backend.companions}
@@ -128,14 +128,14 @@ def _require_fitting(backend: Backend, operation: str) -> None:
     """Make a valid call. A function that raises for it does not refuse invalid ones."""
     function = backend.function(operation)
     if not any(known is function for known in _FIT):
-        call(backend, operation, in_dtype(fitting(backend, operation), backend.dtypes[0]))
+        call(backend, operation, in_dtype(fitting_call(backend, operation), backend.dtypes[0]))
         _FIT.append(function)
 
 
-def fitting(backend: Backend, operation: str) -> Mapping[str, Any]:
+def fitting_call(backend: Backend, operation: str) -> Mapping[str, Any]:
     """Return a valid call of an operation that fits the constraints of a backend."""
     if primal(operation) != "attention":
-        return FITTING[operation]
+        return FITTING_CALLS[operation]
     limits = backend.constraints
     queries, keys = (3 + -3 % multiple for multiple in limits.multiple)
     depth = limits.depths[0] if limits.depths else 4
@@ -210,7 +210,7 @@ def _without(backend: Backend, dtype: str, part: str) -> str:
 
 
 def _raised(backend: Backend, dtype: str, part: str) -> str:
-    arguments = in_dtype(fitting(backend, _VJP), dtype)
+    arguments = in_dtype(fitting_call(backend, _VJP), dtype)
     # An adapter may offer four axes only.
     for arrays in (arguments, {name: array[None] for name, array in arguments.items()}):
         try:

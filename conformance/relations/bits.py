@@ -66,7 +66,7 @@ def same_after_others(backend: Backend, calls: tuple[Case, ...]) -> Found:
     first, *others = calls
     backend = without(backend, "return_weights")
     kept: list[Any] = []
-    before = _outputs(keeping(backend, kept), first)
+    before = _outputs(keep_results(backend, kept), first)
     for case in others:
         _outputs(backend, case)
     parts = kept[0] if isinstance(kept[0], tuple | list) else [kept[0]]
@@ -88,7 +88,7 @@ def same_from_threads(backend: Backend, calls: tuple[Case, ...]) -> Found:
         together.wait()
         return [_outputs(backend, case) for _ in range(_TIMES)]
 
-    with switching_often(), ThreadPoolExecutor(len(calls)) as pool:
+    with switch_often(), ThreadPoolExecutor(len(calls)) as pool:
         found = [future.result() for future in [pool.submit(repeated, case) for case in calls]]
     differences = (
         _differ(outputs, expected) for expected, times in zip(alone, found, strict=True) for outputs in times
@@ -118,7 +118,7 @@ def _differ(outputs: Outputs, whole: Outputs, part: Part | None = None) -> Found
     return None
 
 
-def keeping(backend: Backend, kept: list[Any]) -> Backend:
+def keep_results(backend: Backend, kept: list[Any]) -> Backend:
     """Make a backend that keeps what its function returns, as it returns it."""
 
     @wraps(backend.attention)
@@ -131,7 +131,7 @@ def keeping(backend: Backend, kept: list[Any]) -> Backend:
 
 
 @contextmanager
-def switching_often() -> Iterator[None]:
+def switch_often() -> Iterator[None]:
     """Let threads take turns often, and ignore warnings in all of them.
 
     The filters of warnings belong to the process. A thread that restores them does so for all.

@@ -63,15 +63,15 @@ def _term(share: float, probability: float) -> float:
     return share * math.log(share / probability) if probability > 0 else math.inf
 
 
-def improbable(counts: Iterable[Count]) -> str | None:
+def describe_improbable(counts: Iterable[Count]) -> str | None:
     """Return a sentence about the most improbable of some counts if their check fails, or None.
 
     Examples
     --------
-    >>> from attnspec.conformance.relations.chance import Count, improbable
-    >>> improbable([Count("kept weights", 520, 1000, 0.5, 0.5)]) is None
+    >>> from attnspec.conformance.relations.chance import Count, describe_improbable
+    >>> describe_improbable([Count("kept weights", 520, 1000, 0.5, 0.5)]) is None
     True
-    >>> improbable([Count("kept weights", 700, 1000, 0.5, 0.5)])
+    >>> describe_improbable([Count("kept weights", 700, 1000, 0.5, 0.5)])
     'kept weights: expected a share of 0.5, got 700 of 1000, which has a probability below 1e-35'
     """
     every = list(counts)
@@ -87,7 +87,7 @@ def improbable(counts: Iterable[Count]) -> str | None:
 
 def drops_at_the_probability(backend: Backend, calls: tuple[Case, ...]) -> Found:
     """Count the dropped weights of each call, and those of each head of each batch entry (DROP-7)."""
-    return improbable(count for case in calls for count in _of_rate(case, mask_of(backend, case)))
+    return describe_improbable(count for case in calls for count in _of_rate(case, mask_of(backend, case)))
 
 
 def _of_rate(case: Case, kept: Bools) -> Iterator[Count]:
@@ -101,7 +101,7 @@ def _of_rate(case: Case, kept: Bools) -> Iterator[Count]:
 
 def drops_independently(backend: Backend, calls: tuple[Case, ...]) -> Found:
     """Count the pairs of weights of a call of which exactly one is dropped (DROP-8)."""
-    return improbable(count for case in calls for count in _of_pairs(case, mask_of(backend, case)))
+    return describe_improbable(count for case in calls for count in _of_pairs(case, mask_of(backend, case)))
 
 
 def _of_pairs(case: Case, kept: Bools) -> Iterator[Count]:
@@ -128,7 +128,7 @@ def _near(p: float) -> tuple[float, float]:
 def differs_by_the_seed(backend: Backend, calls: tuple[Case, ...]) -> Found:
     """Count the weights that exactly one of two calls drops (DROP-9)."""
     masks = [(case, mask_of(backend, case)) for case in calls]
-    return improbable(
+    return describe_improbable(
         _different(one, f"one dropped by seeds {one.arguments['seed']} and {other.arguments['seed']}", a != b)
         for (one, a), (other, b) in combinations(masks, 2)
     )

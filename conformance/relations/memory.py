@@ -14,7 +14,7 @@ from attnspec.conformance.judge.call import call, without
 from attnspec.conformance.judge.comparison import same_bits
 from attnspec.conformance.judge.dtypes import Outputs
 from attnspec.conformance.judge.failure import Failure, Missing, Raised
-from attnspec.conformance.relations.bits import keeping, switching_often
+from attnspec.conformance.relations.bits import keep_results, switch_often
 from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.verdict import Verdict
 
@@ -75,7 +75,7 @@ def in_freed_memory(backend: Backend, calls: tuple[Case, ...]) -> Found:
 def kept_by_the_caller(backend: Backend, calls: tuple[Case, ...]) -> Found:
     """Make the calls, and judge the arrays that each of them returned after the last one."""
     kept: list[Any] = []
-    names = [tuple(_outputs(keeping(backend, kept), case)) for case in calls]
+    names = [tuple(_outputs(keep_results(backend, kept), case)) for case in calls]
     verdicts = []
     for case, own, returned in zip(calls, names, kept, strict=True):
         parts = (
@@ -125,7 +125,7 @@ def from_threads(backend: Backend, calls: tuple[Case, ...]) -> Found:
             results.add(_outputs(backend, case))
         return results
 
-    with switching_often(), ThreadPoolExecutor(len(calls)) as pool:
+    with switch_often(), ThreadPoolExecutor(len(calls)) as pool:
         found = [future.result() for future in [pool.submit(repeated, case) for case in calls]]
     return _worst([verdict for one in found for verdict in one.judged(backend)])
 

@@ -99,7 +99,7 @@ class Relation:
         try:
             found = self.run(backend, self.calls)
         except (ValueError, IndexError):  # the relation cannot combine results whose shapes differ
-            if (wrong := misshapen(backend, self.calls)) is None:
+            if (wrong := wrong_shape(backend, self.calls)) is None:
                 raise
             raise wrong from None
         if found is None:
@@ -119,7 +119,7 @@ class Relation:
         return settle(backend, self, replace(failed, reason=found, code="relation"))
 
 
-def misshapen(backend: Backend, calls: Iterable[Case]) -> Failure | None:
+def wrong_shape(backend: Backend, calls: Iterable[Case]) -> Failure | None:
     """Make calls of attention until a result has a wrong shape. Return None if all shapes are right."""
     for case in calls:
         if case.operation == "attention":

@@ -11,7 +11,7 @@ from attnspec.conformance.judge.dtypes import in_each
 from attnspec.conformance.run import untrusted
 from attnspec.conformance.run.plan import Outline, matches, require
 from attnspec.conformance.run.selection import Selection
-from attnspec.conformance.sizes.sized import Sized
+from attnspec.conformance.sizes.sized import SizedCase
 from attnspec.conformance.suite import constraints_in, groups_of, items
 from attnspec.conformance.suite.group import Item
 from attnspec.conformance.traits import SIZED_GROUPS
@@ -24,7 +24,7 @@ class Cases:
     def __init__(self, seed: int | None = None, files: tuple[str, ...] = ()) -> None:
         self.seed = seed
         self.files = files
-        self._planned: dict[str, Item | Sized] = {}
+        self._planned: dict[str, Item | SizedCase] = {}
 
     def plan(self, selection: Selection, constraints: Constraints = ANY) -> tuple[Outline, ...]:
         """Make the selected cases."""
@@ -44,7 +44,7 @@ class Cases:
         rules, quick = selection.rules, selection.quick
         return items(quick=quick, rules=rules, names=names, seed=self.seed, constraints=constraints)
 
-    def find(self, name: str, group: str, constraints: Constraints = ANY) -> Item | Sized:
+    def find(self, name: str, group: str, constraints: Constraints = ANY) -> Item | SizedCase:
         """Make a case, unless it is kept."""
         if name in self._planned:
             return self._planned[name]
@@ -64,12 +64,12 @@ class Cases:
         return known.get(name) or _of_files(self.files)[name]
 
 
-def _sized(selection: Selection) -> Iterator[Sized]:
+def _sized(selection: Selection) -> Iterator[SizedCase]:
     """Select sized cases by their rules and names."""
-    from attnspec.conformance.sizes.cases import sized  # imports every group of them
+    from attnspec.conformance.sizes.cases import sized_cases  # imports every group of them
 
     rules, names = set(selection.rules), set(selection.names)
-    for case in sized():
+    for case in sized_cases():
         if (not rules or rules & set(case.rules)) and (not names or {case.id, case.name} & names):
             yield case
 

@@ -34,7 +34,7 @@ from attnspec.conformance.run.events import Loaded
 from attnspec.conformance.run.offer import offer_of
 from attnspec.conformance.run.selection import Selection
 from attnspec.conformance.sizes.limits import Limits, probe_of
-from attnspec.conformance.sizes.sized import Sized
+from attnspec.conformance.sizes.sized import SizedCase
 from attnspec.conformance.suite.group import Item
 from attnspec.conformance.verdict import Raise, Verdict, to_json
 
@@ -91,7 +91,7 @@ class Child:
     def judge(self, name: str, group: str) -> None:
         """Judge one case."""
         item = self._find(name, group)
-        verdict = self._sized(item) if isinstance(item, Sized) else judged(self.backend, item)
+        verdict = self._sized(item) if isinstance(item, SizedCase) else judged(self.backend, item)
         self.answer("verdict", to_json(verdict))
         self.backend.array_library.release()
 
@@ -103,7 +103,7 @@ class Child:
         """Find the gallery entries with the same results as the backend; None if there are none."""
         from attnspec.conformance.attribution.diagnosis import diagnose_run  # imports the gallery
 
-        found = [case for case in (self._find(*each) for each in cases) if not isinstance(case, Sized)]
+        found = [case for case in (self._find(*each) for each in cases) if not isinstance(case, SizedCase)]
         diagnosis = diagnose_run(self.backend, found, inf if seconds is None else seconds)
         self.answer("diagnosis", asdict(diagnosis) if diagnosis else None)
 
@@ -115,7 +115,7 @@ class Child:
         text = report(self.backend, found, number, Path(folder))
         self.answer("searched", {"good": found is None, "text": text})
 
-    def _sized(self, item: Sized) -> Verdict:
+    def _sized(self, item: SizedCase) -> Verdict:
         """Judge a sized case within the limits, and free its arrays."""
         probe = probe_of(item) if self._limits.undecided(item) else None
         if probe and not self._limits.left_out(probe):
@@ -123,7 +123,7 @@ class Child:
         reason = self._limits.left_out(item)
         return _left_out(self.backend, item, reason) if reason else self._measured(item)
 
-    def _measured(self, item: Sized, *, timed: bool = True) -> Verdict:
+    def _measured(self, item: SizedCase, *, timed: bool = True) -> Verdict:
         """Judge a sized case, and learn what the implementation needs."""
         item = replace(item)
         self._limits.start()
@@ -132,7 +132,7 @@ class Child:
             self._limits.took(item, verdict.seconds if timed else 0.0)
         return verdict
 
-    def _find(self, name: str, group: str) -> Item | Sized:
+    def _find(self, name: str, group: str) -> Item | SizedCase:
         return self._cases.find(name, group, self.backend.constraints)
 
 
@@ -149,11 +149,11 @@ def subject_of(name: str, backend: Backend) -> Subject:
     return Subject(name, backend.library, backend.version, problem, notes)
 
 
-def _not_judged(backend: Backend, item: Sized) -> Verdict:
+def _not_judged(backend: Backend, item: SizedCase) -> Verdict:
     return Verdict(backend.name, item.name, item.group, item.rules, "unsupported", item.dtype, item.operation)
 
 
-def _left_out(backend: Backend, item: Sized, reason: str) -> Verdict:
+def _left_out(backend: Backend, item: SizedCase, reason: str) -> Verdict:
     return Verdict(
         backend.name,
         item.name,
@@ -167,7 +167,7 @@ def _left_out(backend: Backend, item: Sized, reason: str) -> Verdict:
     )
 
 
-def _once(backend: Backend, item: Item | Sized) -> Verdict:
+def _once(backend: Backend, item: Item | SizedCase) -> Verdict:
     try:
         # NumPy's defaults, because a kernel may change them for this process.
         with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
@@ -189,7 +189,7 @@ def _once(backend: Backend, item: Item | Sized) -> Verdict:
 
 
 def judged(
-    backend: Backend, item: Item | Sized, put: Callable[[Backend, Item | Sized], Verdict] = _once
+    backend: Backend, item: Item | SizedCase, put: Callable[[Backend, Item | SizedCase], Verdict] = _once
 ) -> Verdict:
     """Judge a case and measure the time; repeat a failure once, to see whether it is repeatable."""
     started = time.perf_counter()

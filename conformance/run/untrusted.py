@@ -16,7 +16,7 @@ import numpy as np
 from attnspec import Case
 from attnspec.conformance.judge.dtypes import is_real
 from attnspec.conformance.judge.layout import OF_ANY_NUMBERS
-from attnspec.conformance.sizes.sized import Sized
+from attnspec.conformance.sizes.sized import SizedCase
 from attnspec.conformance.suite.group import Item
 from attnspec.formula import Formula
 from attnspec.reference.rational.scores import SHOWN
@@ -36,7 +36,9 @@ def drawn_seed() -> int:
     return randbelow(2**31)
 
 
-def planned(found: Sequence[Item | Sized], seed: int, names: Collection[str] = ()) -> list[Item | Sized]:
+def planned(
+    found: Sequence[Item | SizedCase], seed: int, names: Collection[str] = ()
+) -> list[Item | SizedCase]:
     """Add copies with a changed number, and problems of which some rows are judged; then shuffle.
 
     Examples
@@ -47,7 +49,7 @@ def planned(found: Sequence[Item | Sized], seed: int, names: Collection[str] = (
     >>> sorted(item.id for item in planned([case], 7, ["masking-causal-1", "masking-causal-1-changed"]))
     ['masking-causal-1', 'masking-causal-1-changed']
     """
-    made: list[Item | Sized] = list(found)
+    made: list[Item | SizedCase] = list(found)
     made += [
         changed(item, seed)
         for item in found
@@ -104,7 +106,7 @@ def changed(case: Case, seed: int) -> Case:
     )
 
 
-def rows(seed: int) -> Iterator[Sized]:
+def rows(seed: int) -> Iterator[SizedCase]:
     """Make problems of which some rows are judged, chosen after the result is delivered."""
     draw = Random(seed)  # noqa: S311 - anybody may know the problems after the run
     options: tuple[dict[str, Any], ...] = ({}, {"is_causal": True}, {"mask": ("L", "S")}, {})
@@ -116,7 +118,7 @@ def rows(seed: int) -> Iterator[Sized]:
         )
         rules = ("MASK-3",) if "is_causal" in given else ("MASK-1",) if given else ("SOFT-3", "NUM-3")
         title = "Some rows of a longer problem, chosen after the result is delivered."
-        yield Sized(f"untrusted-rows-{number}", title, rules, ROWS, formula, "float32")
+        yield SizedCase(f"untrusted-rows-{number}", title, rules, ROWS, formula, "float32")
 
 
 def _is_chosen(case: Case, seed: int) -> bool:

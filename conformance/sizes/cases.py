@@ -17,7 +17,7 @@ from attnspec.conformance.sizes.groups import (
     sampled,
     views,
 )
-from attnspec.conformance.sizes.sized import Sized
+from attnspec.conformance.sizes.sized import SizedCase
 from attnspec.conformance.suite.options import OPTIONS
 from attnspec.conformance.traits import SIZED_GROUPS
 from attnspec.operations.gradients import primal
@@ -47,18 +47,18 @@ _OF_GRADIENTS = {
 
 
 @cache
-def sized() -> tuple[Sized, ...]:
+def sized_cases() -> tuple[SizedCase, ...]:
     """List every sized case, those with the least work first."""
     found = [item for group, make in _GROUPS.items() for item in _of_group(group, make())]
     return tuple(sorted(found, key=lambda item: item.work))
 
 
-def _of_group(group: str, asked: Iterator[Problem]) -> Iterator[Sized]:
+def _of_group(group: str, asked: Iterator[Problem]) -> Iterator[SizedCase]:
     numbers = count(1)
     for one in asked:
         title = " ".join((_GROUPS[group].__doc__ or "").split())
         name = f"{SIZED_GROUPS}{group}"
-        yield Sized(
+        yield SizedCase(
             f"{SIZES}-{group}-{one.name or next(numbers)}",
             title,
             _rules(one),

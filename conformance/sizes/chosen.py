@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.conformance.judge.comparison import compare
-from attnspec.conformance.judge.dtypes import Outputs, accepted
+from attnspec.conformance.judge.dtypes import Outputs, accepted_dtypes
 from attnspec.conformance.judge.expected import exact
 from attnspec.conformance.sizes.codebook.gradients import Part
 from attnspec.conformance.sizes.sized import OUTPUTS
@@ -103,7 +103,7 @@ def compare_rows(
         for name in (one for one in OUTPUTS if one in outputs):
             got, unit_of = np.asarray(outputs[name][index]), unit if name == "lse" else 1.0
             value, own = values[name] / unit_of, allowed[name][0] / unit_of
-            found = compare(name, got, value, own, *accepted(name, dtype))
+            found = compare(name, got, value, own, *accepted_dtypes(name, dtype))
             if isinstance(found, Difference):
                 return replace(found, element=(*index, *found.element))
             largest = max(largest, found)

@@ -9,7 +9,7 @@ import numpy as np
 
 from attnspec.backends import Backend
 from attnspec.conformance.judge.budget import required
-from attnspec.conformance.judge.expected import of_values
+from attnspec.conformance.judge.expected import value_variants
 from attnspec.conformance.judge.failure import Missing
 from attnspec.conformance.sizes.codebook.words import intervals
 from attnspec.dtypes import SHORT
@@ -46,7 +46,7 @@ def in_dialect(formula: Formula, dialect: Mapping[str, str], *, lse: bool = True
     3
     """
     options, found = dict(formula.options), Dialect(formula)
-    for rule, variant in of_values(dialect).items():
+    for rule, variant in value_variants(dialect).items():
         if rule in _OF_EMPTY_ROWS:
             found = replace(found, empty=False)
         elif rule == "MASK-3" and options.get("is_causal") and not options.get("query_offset"):
@@ -72,7 +72,7 @@ def in_dialect(formula: Formula, dialect: Mapping[str, str], *, lse: bool = True
 
 def gradients_in_dialect(formula: Formula, dialect: Mapping[str, str]) -> Dialect:
     """Translate a problem of gradients into the dialect of a backend."""
-    shown, of_lse = of_values(dialect), "d_lse" in formula.options
+    shown, of_lse = value_variants(dialect), "d_lse" in formula.options
     if of_lse and "SOFT-6" in shown:
         raise Missing(f"a cotangent of the lse is not translated to SOFT-6 {shown['SOFT-6']}")
     if "GRAD-10" in shown and _has_empty_rows(formula):

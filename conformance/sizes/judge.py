@@ -16,7 +16,7 @@ from attnspec.conformance.judge.call import call
 from attnspec.conformance.judge.cause import SHAPE_RULES
 from attnspec.conformance.judge.comparison import compare
 from attnspec.conformance.judge.deviation import declared_deviation
-from attnspec.conformance.judge.dtypes import Outputs, accepted, lse_dtype
+from attnspec.conformance.judge.dtypes import Outputs, accepted_dtypes, lse_dtype
 from attnspec.conformance.sizes.chosen import chosen_heads, chosen_rows, compare_rows, gradients_of_heads
 from attnspec.conformance.sizes.codebook.gradients import Part, gradients
 from attnspec.conformance.sizes.codebook.rows import Block, tasks
@@ -27,7 +27,7 @@ from attnspec.conformance.sizes.dialect import (
     in_dialect,
     precisions,
 )
-from attnspec.conformance.sizes.sized import Sized
+from attnspec.conformance.sizes.sized import SizedCase
 from attnspec.conformance.verdict import Difference, Verdict
 from attnspec.formula import Formula
 
@@ -36,7 +36,7 @@ _LIBRARIES = ThreadpoolController()
 _VJP = OPERATIONS["attention_vjp"]
 
 
-def judge_sized(backend: Backend, item: Sized, verdict: Verdict) -> Verdict:
+def judge_sized(backend: Backend, item: SizedCase, verdict: Verdict) -> Verdict:
     """Make the call of a sized case, and complete the verdict on it."""
     arguments = item.case.arguments
     if item.gradients:
@@ -49,7 +49,7 @@ def judge_sized(backend: Backend, item: Sized, verdict: Verdict) -> Verdict:
 
 
 def _judge_outputs(
-    backend: Backend, item: Sized, verdict: Verdict, dialect: Dialect, outputs: Outputs
+    backend: Backend, item: SizedCase, verdict: Verdict, dialect: Dialect, outputs: Outputs
 ) -> Verdict:
     """Judge the outputs of a call. If one deviates as declared, the other one is judged too."""
     left = {name: outputs[name] for name in item.outputs if name in outputs}
@@ -79,7 +79,7 @@ def _judge_outputs(
     return verdict
 
 
-def _rule(item: Sized, difference: Difference) -> str:
+def _rule(item: SizedCase, difference: Difference) -> str:
     if item.gradients and difference.kind in ("shape", "dtype"):
         return "GRAD-2"
     if difference.kind == "shape":
@@ -90,7 +90,7 @@ def _rule(item: Sized, difference: Difference) -> str:
 
 
 def compare_outputs(
-    item: Sized, dialect: Dialect, outputs: Outputs, precision: Precision, threads: int = 0
+    item: SizedCase, dialect: Dialect, outputs: Outputs, precision: Precision, threads: int = 0
 ) -> Difference | float:
     """Compare every row of a result, or some rows of arbitrary numbers, with the exact values."""
     formula, dtype = dialect.formula, item.dtype
@@ -99,8 +99,8 @@ def compare_outputs(
     for name, got in outputs.items():
         if got.shape != shapes[name]:
             return Difference("shape", name, (), str(got.shape), str(shapes[name]))
-        if str(got.dtype) not in accepted(name, dtype):
-            return Difference("dtype", name, (), str(got.dtype), " or ".join(accepted(name, dtype)))
+        if str(got.dtype) not in accepted_dtypes(name, dtype):
+            return Difference("dtype", name, (), str(got.dtype), " or ".join(accepted_dtypes(name, dtype)))
     options = precision.options
     if item.sampled:
         arguments = {**item.case.arguments, **formula.given(dtype)}
@@ -207,7 +207,7 @@ def _forward(formula: Formula, dtype: str, unit: float = 1.0) -> dict[str, NDArr
     return {"output": output, "lse": lse}
 
 
-def _forward_results(backend: Backend, item: Sized, dialect: Dialect) -> Outputs:
+def _forward_results(backend: Backend, item: SizedCase, dialect: Dialect) -> Outputs:
     """Compute the results of the forward pass that a function of gradients takes, by the codebook oracle."""
     names = [argument.name for argument in _VJP.forward if backend.has(item.operation, argument.name)]
     if not names or not dialect.formula.words:

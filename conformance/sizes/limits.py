@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from math import inf, isqrt, log
 from pathlib import Path
 
-from attnspec.conformance.sizes.sized import Sized
+from attnspec.conformance.sizes.sized import SizedCase
 from attnspec.conformance.verdict import LEFT_OUT
 
 #: Copies of the arrays: ours, those of the library, and the comparison of inputs after the call.
@@ -56,7 +56,7 @@ def forget_peak() -> bool:
     return False
 
 
-def probe_of(item: Sized) -> Sized | None:
+def probe_of(item: SizedCase) -> SizedCase | None:
     """Return the same call with fewer rows, whose memory shows whether an implementation keeps all scores."""
     one = item.formula
     factor = isqrt(item.scores // (_SHOWS // 2))
@@ -88,14 +88,14 @@ class Limits:
         self._end = self.clock() + self.seconds
         self.octets = self.octets or memory() / 2
 
-    def undecided(self, item: Sized) -> bool:
+    def undecided(self, item: SizedCase) -> bool:
         """Whether a case fits only if the implementation keeps no scores, and that is not known."""
         arrays = _COPIES * item.octets
         return item.gradients not in self._keeps_scores and (
             arrays <= self.octets < arrays + _of_scores(item)
         )
 
-    def left_out(self, item: Sized) -> str:
+    def left_out(self, item: SizedCase) -> str:
         """Return the reason that a case is left out; empty if it is not."""
         keeps = self._keeps_scores.get(item.gradients, True)
         needed = _COPIES * item.octets + (_of_scores(item) if keeps else 0)
@@ -118,7 +118,7 @@ class Limits:
         self._fresh = self.forget()
         self._before = self.peak()
 
-    def took(self, item: Sized, seconds: float) -> None:
+    def took(self, item: SizedCase, seconds: float) -> None:
         """Learn from a call how fast the implementation is, and whether it keeps all scores."""
         if item.work >= _SHOWS and seconds:  # the time of a smaller case does not depend on its work
             self._rates.append(seconds / item.work)
@@ -131,7 +131,7 @@ class Limits:
                 self._keeps_scores.setdefault(item.gradients, False)
         self._most = max(self._most, arrays + _of_scores(item))
 
-    def _expected(self, item: Sized) -> float:
+    def _expected(self, item: SizedCase) -> float:
         """Estimate the time of a case: from two smaller ones of its kind, or from the last ones of any."""
         rate = max(self._rates, default=0.0) * item.work
         same = self._times.get(_kind(item), [])[-2:]
@@ -144,10 +144,10 @@ class Limits:
         return found
 
 
-def _of_scores(item: Sized) -> float:
+def _of_scores(item: SizedCase) -> float:
     """Return the octets of an implementation that keeps all scores."""
     return float((_PER_SCORE_BACKWARD if item.gradients else _PER_SCORE) * item.scores)
 
 
-def _kind(item: Sized) -> tuple[str, ...]:
+def _kind(item: SizedCase) -> tuple[str, ...]:
     return (item.group, item.dtype, *item.named)

@@ -38,7 +38,7 @@ _OCTETS = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 
 
 @dataclass(frozen=True)
-class Sized:
+class SizedCase:
     """A call of attention by formula, or of its gradients.
 
     Attributes

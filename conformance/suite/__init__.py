@@ -169,10 +169,10 @@ def find(name: str, seed: int | None = None) -> Item:
 
 def _of_sizes(name: str) -> Case:
     """Make the arrays of a sized case, and its expected values if all rows are judged."""
-    from attnspec.conformance.sizes.cases import sized
+    from attnspec.conformance.sizes.cases import sized_cases
     from attnspec.conformance.sizes.judge import values_of
 
-    for item in sized():
+    for item in sized_cases():
         if name in (item.id, item.name):
             if item.sampled:
                 return item.case

@@ -14,7 +14,7 @@ from attnspec.conformance.judge.expected import expected
 from attnspec.conformance.judge.judge import judge
 from attnspec.conformance.relations.relation import Found
 from attnspec.conformance.relations.rounding_bias import signed_sum
-from attnspec.conformance.sizes.sized import Sized
+from attnspec.conformance.sizes.sized import SizedCase
 from attnspec.conformance.suite.group import Call, Calls, Chapter, Draw, Yielded
 from attnspec.conformance.suite.problem import Shape
 from attnspec.dtypes import SHORT
@@ -126,4 +126,6 @@ def longer_than_tiles(draw: Draw) -> Iterator[Yielded]:
 def _by_formula(formula: Formula, dtype: str, backend: Backend, cases: tuple[Case, ...]) -> Found:
     """Judge the call by the codebook oracle."""
     (case,) = cases
-    return judge(backend, Sized(case.id, case.title, case.rules, case.group, formula, dtype, operation=_VJP))
+    return judge(
+        backend, SizedCase(case.id, case.title, case.rules, case.group, formula, dtype, operation=_VJP)
+    )

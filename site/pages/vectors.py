@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from attnspec import Case, find_case
 from attnspec.case_json import spelled, to_json
-from attnspec.conformance.export.judged import Judged, judged
+from attnspec.conformance.export.calls import ExportedCall, exported_calls
 from attnspec.conformance.judge.dtypes import in_each
 
 #: The allowed errors of a call, by output.
@@ -30,7 +30,11 @@ def in_dtypes(case_id: str) -> Mapping[str, tuple[Case, Allowed]]:
     """
     dtypes = {}
     for case in in_each(find_case(case_id)):
-        calls = [call for call in judged([case]) if isinstance(call, Judged) and call.name == case.name]
+        calls = [
+            call
+            for call in exported_calls([case])
+            if isinstance(call, ExportedCall) and call.name == case.name
+        ]
         outputs = {output.name: output.allowed for call in calls for output in call.outputs}
         dtypes[case.dtype] = (case, {name: outputs[name] for name in case.expected if name in outputs})
     return dtypes

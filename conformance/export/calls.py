@@ -13,7 +13,7 @@ from attnspec.backends.library.library import array_api_library
 from attnspec.backends.program.protocol import as_function
 from attnspec.conformance.judge.budget import budgets_of
 from attnspec.conformance.judge.call import observe
-from attnspec.conformance.judge.dtypes import accepted, own_dtypes
+from attnspec.conformance.judge.dtypes import accepted_dtypes, own_dtypes
 from attnspec.conformance.judge.expected import expected, forward_results
 from attnspec.conformance.relations.relation import Relation
 from attnspec.conformance.suite.group import Item
@@ -28,16 +28,8 @@ Refusal = Literal["never", "may", "must"]
 class Output:
     """An output of a call, with what is allowed.
 
-    Attributes
-    ----------
-    name : str
-    dtypes : tuple of str
-        The dtypes that it may have.
-    expected : float64 array
-        The exact values, rounded to float64.
-    allowed : float64 array
-        The largest error of each element. An error that is plus infinity also allows NaN, where plus
-        infinity is expected. An error of NaN allows anything: the standard does not define the element.
+    `allowed` is the largest error of each element. An error that is plus infinity also allows NaN, where plus
+    infinity is expected. An error of NaN allows anything: the standard does not define the element.
     """
 
     name: str
@@ -47,24 +39,12 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Judged:
+class ExportedCall:
     """A call that can be judged by comparing arrays.
 
-    Attributes
-    ----------
-    name : str
-        The name of the case. The calls of a relation, and those that show the weights of a case, have its
-        name and a suffix after a plus sign.
-    title, operation, dtype : str
-    rules : tuple of str
-        The rules that it tests, the main one first.
-    arguments : mapping
-        With the results of the forward pass, if the operation has some.
-    outputs : tuple of Output
-        Empty if the call must be refused.
-    refusal : {"never", "may", "must"}
-    at_fault : tuple of str
-        The arguments of which the error has to name one (ERR-12), if it is refused.
+    The calls of a relation, and those that show the weights of a case, have the name of the case and a
+    suffix after a plus sign. `outputs` is empty if the call must be refused; then the error has to name one
+    of the arguments `at_fault` (ERR-12). The arguments have the results of the forward pass too.
     """
 
     name: str
@@ -76,14 +56,10 @@ class Judged:
     outputs: tuple[Output, ...]
     refusal: Refusal = "never"
     at_fault: tuple[str, ...] = ()
-
-    @property
-    def case(self) -> str:
-        """The name of the case or relation that it is a part of."""
-        return self.name.partition("+")[0]
+    chapter: str = ""
 
 
-def judged(found: Iterable[Item]) -> Iterator[Judged | Item]:
+def exported_calls(found: Iterable[Item]) -> Iterator[ExportedCall | Item]:
     """Yield each call with its expected values and allowed errors.
 
     An item that no comparison of arrays can judge is yielded as it is: one about strides, about repeated
@@ -91,9 +67,9 @@ def judged(found: Iterable[Item]) -> Iterator[Judged | Item]:
 
     Examples
     --------
-    >>> from attnspec.conformance.export.judged import judged
+    >>> from attnspec.conformance.export.calls import exported_calls
     >>> from attnspec.conformance.suite import find
-    >>> case, shown, _ = judged([find("masking-empty-first-float32")])
+    >>> case, shown, _ = exported_calls([find("masking-empty-first-float32")])
     >>> case.outputs[0].name, case.outputs[0].expected[0].tolist(), case.outputs[0].allowed[0].tolist()
     ('output', [0.0, 0.0], [0.0, 0.0])
     >>> shown.name
@@ -111,7 +87,7 @@ def judged(found: Iterable[Item]) -> Iterator[Judged | Item]:
             yield item
 
 
-def _of_item(item: Item) -> Iterator[Judged]:
+def _of_item(item: Item) -> Iterator[ExportedCall]:
     if isinstance(item, Relation):
         if not (item.live or item.bits):
             for number, case in enumerate(item.calls, 1):
@@ -120,11 +96,13 @@ def _of_item(item: Item) -> Iterator[Judged]:
         yield from _of_case(item, item.name)
 
 
-def _of_case(case: Case, name: str) -> Iterator[Judged]:
+def _of_case(case: Case, name: str) -> Iterator[ExportedCall]:
     """Yield the call of a case, and the calls that show its weights."""
     backend = _everything()
     arguments = {**case.arguments, **forward_results(backend, case.operation, case.arguments)}
-    one = Judged(name, case.title, case.operation, case.dtype, case.rules, arguments, ())
+    one = ExportedCall(
+        name, case.title, case.operation, case.dtype, case.rules, arguments, (), chapter=case.chapter
+    )
     refusal: Refusal = "never"
     if case.misuse is not None:
         refusal = "may" if case.misuse.allowed else "must"
@@ -145,7 +123,9 @@ def _of_case(case: Case, name: str) -> Iterator[Judged]:
         yield from _of_weights(case, one, values)
 
 
-def _of_weights(case: Case, one: Judged, values: Mapping[str, NDArray[np.float64]]) -> Iterator[Judged]:
+def _of_weights(
+    case: Case, one: ExportedCall, values: Mapping[str, NDArray[np.float64]]
+) -> Iterator[ExportedCall]:
     """Yield the calls by which the judge sees weights that are not returned."""
     calls: list[Mapping[str, Any]] = []
 
@@ -200,5 +180,5 @@ def _output(case: Case, name: str, values: Mapping[str, NDArray[np.float64]], al
             wide[infinite & undefined] = np.inf
         else:
             wide[undefined] = np.nan
-    dtypes = accepted(name, own_dtypes(case).get(name, case.dtype))
+    dtypes = accepted_dtypes(name, own_dtypes(case).get(name, case.dtype))
     return Output(name, dtypes, np.asarray(values[name], dtype=np.float64), wide)
