@@ -24,15 +24,7 @@ def check_rate(call: Attention) -> Attention:
 
 @step
 def dropped(call: Attention, p: Array) -> Array:
-    """Drop weights after the softmax, and scale the others (DROP-1, DROP-2).
-
-    Examples
-    --------
-    >>> from attnspec.reference import attention
-    >>> zero, values = [[0.0], [0.0]], [[2.0], [4.0]]
-    >>> attention(zero, zero, values, dropout_mask=[True, False], dropout_rate=0.5).tolist()
-    [[2.0], [2.0]]
-    """
+    """Drop weights after the softmax, and scale the others (DROP-1, DROP-2)."""
     if call.dropout_mask is None:
         return p
     # A product, not a selection, so that a row of NaN stays NaN (NUM-11).

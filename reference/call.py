@@ -20,27 +20,17 @@ Given = dict[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """How an implementation runs its steps.
+    """How an implementation runs its steps."""
 
-    Attributes
-    ----------
-    replaced : mapping of str to callable
-        Replacements by the name of the step. Inside a replacement, the name means the original step.
-    compiler : callable, optional
-        Compiles a part into one function, as ``jax.jit`` does. Without it operations run one by one.
-    constant : callable, optional
-        Returns an array through which no derivative flows, as ``jax.lax.stop_gradient`` does.
-    memory : dict
-        State for replaced steps. It lives as long as the implementation.
-    compiled : dict
-        The compiled parts.
-    """
-
+    #: Replacements by the name of the step. Inside a replacement, the name means the original step.
     replaced: Mapping[str, Step] = field(default_factory=dict)
+    #: Compiles a part into one function, as ``jax.jit`` does. Without it operations run one by one.
     compiler: Callable[[Step], Step] | None = None
+    #: Returns an array through which no derivative flows, as ``jax.lax.stop_gradient`` does.
     constant: Callable[[Array], Array] | None = None
+    #: State for replaced steps. It lives as long as the implementation.
     memory: dict[Any, Any] = field(default_factory=dict)
-    compiled: dict[Any, Step] = field(default_factory=dict)
+    compiled: dict[Any, Step] = field(default_factory=dict)  # the compiled parts
 
     def without(self, name: str) -> "Steps":
         """Restore the original of one step."""
@@ -50,20 +40,11 @@ class Steps:
 
 @dataclass(frozen=True)
 class Call:
-    """One call of an operation.
-
-    Attributes
-    ----------
-    steps : Steps
-    xp : module
-        Array namespace of the arguments.
-    dtype : data type or None
-        Working precision and dtype of the results, if they are not those of the arguments.
-    """
+    """One call of an operation."""
 
     steps: Steps
-    xp: Any
-    dtype: Any
+    xp: Any  # array namespace of the arguments
+    dtype: Any  # working precision and dtype of the results, if they are not those of the arguments
 
     def but(self, **changes: Any) -> Self:
         """Return the same call with some fields changed."""

@@ -72,16 +72,7 @@ def is_integer(given: Any) -> bool:
 
 
 def number(name: str, given: Any, rule: str) -> float:
-    """Return a finite real number.
-
-    Examples
-    --------
-    >>> from attnspec.reference.errors import number
-    >>> number("scale", True, "ERR-6")
-    Traceback (most recent call last):
-        ...
-    attnspec.reference.errors.ArgumentError: scale: expected a finite number, got True [ERR-6]
-    """
+    """Return a finite real number."""
     need(name, is_number(given), "a finite number", described(given), rule)
     return float(given)
 
@@ -157,18 +148,7 @@ def broadcasts(shape: Shape, full: Shape) -> bool:
 
 
 def integers(call: Call, name: str, given: Any, batch: Shape, rule: str) -> int | Array:
-    """Return one integer, or an array with one for each batch entry (ERR-8).
-
-    Examples
-    --------
-    >>> import array_api_compat.numpy as xp
-    >>> from attnspec.reference.errors import integers
-    >>> from attnspec.reference.call import Call, Steps
-    >>> integers(Call(Steps(), xp, None), "key_lengths", xp.asarray([3, 4]), (3,), "ERR-8")
-    Traceback (most recent call last):
-        ...
-    attnspec.reference.errors.ArgumentError: key_lengths: expected shape (3,), got (2,) [ERR-8]
-    """
+    """Return one integer, or an array with one for each batch entry (ERR-8)."""
     if is_integer(given):
         need(name, -_LARGEST <= given <= _LARGEST, f"{-_LARGEST} to {_LARGEST}", given, rule)
         # A compiled part is compiled again for each new Python integer, but not for an array.

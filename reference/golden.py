@@ -85,15 +85,7 @@ def _proven(results: Mapping[str, Settled]) -> dict[str, Any]:
 
 
 def tensor(values: NDArray[Any]) -> dict[str, Any]:
-    """Return an array as a vector file spells it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.reference.golden import tensor
-    >>> tensor(np.array([1.5, -np.inf]))
-    {'dtype': 'float64', 'shape': [2], 'data': [1.5, '-Infinity']}
-    """
+    """Return an array as a vector file spells it."""
     data = [spell(number) for number in values.ravel().tolist()]
     return {"dtype": str(values.dtype), "shape": list(values.shape), "data": data}
 

@@ -95,15 +95,7 @@ def check_heads(call: Attention) -> Attention:
 
 @step
 def shared(call: Attention, array: Array) -> Array:
-    """Repeat key heads in place until there is one for each query head, ``(*B, Hq, S, D)`` (HEAD-1).
-
-    Examples
-    --------
-    >>> from attnspec.reference import attention
-    >>> one, values = [[[1.0]]], [[[10.0]], [[20.0]]]
-    >>> attention(one * 4, one * 2, values).ravel().tolist()
-    [10.0, 10.0, 20.0, 20.0]
-    """
+    """Repeat key heads in place until there is one for each query head, ``(*B, Hq, S, D)`` (HEAD-1)."""
     # Repeated in place (1 1 2 2), not tiled (1 2 1 2): with tiling, query head h would read head h % Hkv.
     group = call.query.shape[-3] // array.shape[-3]
     return array if group == 1 else call.xp.repeat(array, group, axis=-3)

@@ -34,16 +34,7 @@ projection = public(projection_of)
 def project(
     call: Call, name: str, tokens: Array, weight: Array, bias: Array, convention: Convention
 ) -> Array:
-    """Project in the working precision. Errors name ``NAME_weight`` and ``NAME_bias``.
-
-    Examples
-    --------
-    >>> from attnspec.reference import self_attention
-    >>> self_attention([[1.0, 2.0]], [[3.0]], [[4.0]], [[5.0]])
-    Traceback (most recent call last):
-        ...
-    attnspec.reference.errors.ArgumentError: query_weight: expected shape (2, F) as tokens have depth 2, got (1, 1) [PROJ-4]
-    """  # noqa: E501 - an error is one line
+    """Project in the working precision. Errors name ``NAME_weight`` and ``NAME_bias``."""
     weight = check_projection(call, name, tokens, weight, bias, convention)
     return _project(call, tokens, weight, bias, convention)
 

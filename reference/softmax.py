@@ -147,14 +147,7 @@ def lse(call: Attention, top: Array, total: Array) -> Array:
 
 @step
 def weighted(call: Attention, p: Array, allowed: Mask) -> Array:
-    """Return the weighted sum of the values, without those of disallowed keys (SOFT-3, MASK-13).
-
-    Examples
-    --------
-    >>> from attnspec.reference import attention
-    >>> attention([[0.0]], [[1.0], [2.0]], [[3.0], [float("nan")]], mask=[True, False]).tolist()
-    [[3.0]]
-    """
+    """Return the weighted sum of the values, without those of disallowed keys (SOFT-3, MASK-13)."""
     xp, value = call.xp, call.xp.astype(shared(call, call.value), p.dtype, copy=False)
     finite = xp.isfinite(value)
     if call.steps.compiler is None and bool(xp.all(finite)):  # compiled code reads no values

@@ -93,16 +93,7 @@ def plain_fields(given: Sparse) -> dict[str, Any]:
 
 
 def as_attention(operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Rewrite a call of a sparse operation, or of its gradients, as one of attention.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.reference.sparsity import as_attention
-    >>> call = {name: np.zeros((2, 1)) for name in ("query", "key", "value")}
-    >>> as_attention("listed_attention", call | {"key_indices": np.array([[1], [-1]])})["mask"].tolist()
-    [[False, True], [False, False]]
-    """
+    """Rewrite a call of a sparse operation, or of its gradients, as one of attention."""
     own = set(OPERATIONS[primal(operation)].arguments) - set(OPERATIONS["attention"].arguments)
     kept = {name: thing for name, thing in arguments.items() if name not in own}
     names = set(OPERATIONS[primal(operation)].arguments)

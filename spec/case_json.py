@@ -18,16 +18,7 @@ from attnspec.schema import SPELLINGS, read, spell
 
 
 def to_json(case: Case) -> dict[str, Any]:
-    """Convert a case to an entry of a vector file. Fields with their default are left out.
-
-    Examples
-    --------
-    >>> from attnspec import find_case
-    >>> from attnspec.case_json import from_json, to_json
-    >>> entry = to_json(find_case("masking-empty-last"))
-    >>> entry["arguments"]["query"]["dtype"], from_json(entry).name
-    ('float64', 'masking-empty-last-float64')
-    """
+    """Convert a case to an entry of a vector file. Fields with their default are left out."""
     entry: dict[str, Any] = {
         "id": case.id,
         "title": case.title,
@@ -84,14 +75,7 @@ def case_of(chapter: str, entry: Mapping[str, Any]) -> Case:
 
 
 def decode(group: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Convert the arguments or values of a case from the form of a vector file.
-
-    Examples
-    --------
-    >>> from attnspec.case_json import decode
-    >>> dict(decode({"window": [2, None], "scale": "Infinity", "is_causal": True}))
-    {'window': (2, None), 'scale': inf, 'is_causal': True}
-    """
+    """Convert the arguments or values of a case from the form of a vector file."""
     return MappingProxyType({name: _decoded(thing) for name, thing in group.items()})
 
 
@@ -115,14 +99,7 @@ def read_cases(path: Path) -> list[Case]:
 
 
 def spelled(group: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert arrays and numbers, by name, to what JSON can represent.
-
-    Examples
-    --------
-    >>> from attnspec.case_json import spelled
-    >>> spelled({"scale": float("inf"), "window": (1, None)})
-    {'scale': 'Infinity', 'window': [1, None]}
-    """
+    """Convert arrays and numbers, by name, to what JSON can represent."""
     return {name: _tensor(name, x) if isinstance(x, np.ndarray) else _plain(x) for name, x in group.items()}
 
 

@@ -59,14 +59,7 @@ def of_routes(variant: str) -> dict[str, str]:
 
 
 def described(dialect: Mapping[str, Any]) -> dict[str, str]:
-    """Return the text for each declared rule.
-
-    Examples
-    --------
-    >>> from attnspec.dialect import described
-    >>> described({"NUM-5": {"float16": "storage"}, "MASK-6": "nan"})
-    {'NUM-5': 'float16: storage', 'MASK-6': 'nan'}
-    """
+    """Return the text for each declared rule."""
     return {
         rule: said if isinstance(said, str) else ", ".join(f"{key}: {name}" for key, name in said.items())
         for rule, said in dialect.items()

@@ -11,26 +11,14 @@ class Format:
     """A binary floating-point format that arrays may have.
 
     All libraries use the same names.
-
-    Attributes
-    ----------
-    name : str
-        Its name, such as ``bfloat16``.
-    digits : int
-        The number of binary digits, including the leading one.
-    exponents : (int, int)
-        The exponents of 2 of the smallest normal and of the largest number.
-    working : str
-        The shortest dtype in which inputs of this dtype may be computed (NUM-2).
-    lse : str
-        The shortest dtype that an lse may have for inputs of this dtype (NUM-7).
     """
 
-    name: str
-    digits: int
+    name: str  # its name, such as ``bfloat16``
+    digits: int  # the number of binary digits, including the leading one
+    #: (int, int): the exponents of 2 of the smallest normal and of the largest number.
     exponents: tuple[int, int]
-    working: str
-    lse: str
+    working: str  # the shortest dtype in which inputs of this dtype may be computed (NUM-2)
+    lse: str  # the shortest dtype that an lse may have for inputs of this dtype (NUM-7)
 
     @property
     def unit(self) -> float:
@@ -79,14 +67,7 @@ SHORT = tuple(name for name, found in FORMATS.items() if found.working != name)
 
 
 def numpy_dtype(name: str) -> Any:
-    """Return NumPy's dtype of a name. NumPy has bfloat16 only through another package.
-
-    Examples
-    --------
-    >>> from attnspec.dtypes import numpy_dtype
-    >>> numpy_dtype("bfloat16").itemsize
-    2
-    """
+    """Return NumPy's dtype of a name. NumPy has bfloat16 only through another package."""
     # Imported here: `import attnspec` alone needs no NumPy.
     import ml_dtypes  # noqa: F401 - registers its names with NumPy
     import numpy as np

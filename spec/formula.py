@@ -87,23 +87,6 @@ _BIASES = 8
 class Formula:
     """A call of attention whose numbers follow from a formula.
 
-    Attributes
-    ----------
-    queries, keys, depth, value_depth : int
-        L, S, D and Dv.
-    batch : tuple of int
-        The batch axes.
-    heads, key_heads : int
-        Hq and Hkv.
-    words : int
-        The number of different rows of queries and of keys, a power of 2 up to 256. 0 if all are different.
-    seed : int
-    options : mapping
-        The options of the call. `is_causal`, `query_offset`, `window`, `query_lengths`, `key_lengths`,
-        `scale`, `softcap` and `dropout_rate` have their values; a tuple gives one number for each
-        batch entry. `mask`, `bias` and `dropout_mask` have the letters of their axes, such as
-        ``("L", "S")``. `sinks` and `d_lse` are True. `segments` is the number of positions in each segment.
-
     Examples
     --------
     >>> from attnspec.formula import Formula
@@ -112,15 +95,20 @@ class Formula:
     ['is_causal', 'key', 'query', 'value']
     """
 
-    queries: int
-    keys: int
-    depth: int
-    value_depth: int
-    batch: tuple[int, ...] = (1,)
-    heads: int = 1
-    key_heads: int = 1
+    queries: int  # L
+    keys: int  # S
+    depth: int  # D
+    value_depth: int  # Dv
+    batch: tuple[int, ...] = (1,)  # the batch axes
+    heads: int = 1  # Hq
+    key_heads: int = 1  # Hkv
+    #: The number of different rows of queries and of keys, a power of 2 up to 256. 0 if all are different.
     words: int = 16
     seed: int = 0
+    #: The options of the call. `is_causal`, `query_offset`, `window`, `query_lengths`, `key_lengths`,
+    #: `scale`, `softcap` and `dropout_rate` have their values; a tuple gives one number for each batch
+    #: entry. `mask`, `bias` and `dropout_mask` have the letters of their axes, such as ``("L", "S")``.
+    #: `sinks` and `d_lse` are True. `segments` is the number of positions in each segment.
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -18,14 +18,7 @@ SPELLINGS: Mapping[str, float] = MappingProxyType(
 
 
 def spell(number: float) -> float | str:
-    """Return a number, or its name if JSON cannot represent it.
-
-    Examples
-    --------
-    >>> from attnspec.schema import spell
-    >>> spell(1.5), spell(float("-inf"))
-    (1.5, '-Infinity')
-    """
+    """Return a number, or its name if JSON cannot represent it."""
     if math.isfinite(number):
         return number
     return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"

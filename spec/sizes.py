@@ -15,21 +15,11 @@ Arguments = Mapping[str, Any]
 
 @dataclass
 class Sizes:
-    """The sizes of the axes of a call.
+    """The sizes of the axes of a call."""
 
-    Attributes
-    ----------
-    letters : dict of str to int
-        The sizes by letter.
-    batch : tuple of int or None
-        The batch axes, or None if they are not known yet.
-    headless : bool
-        Whether arrays have no axes of batch and heads (SHAPE-2).
-    """
-
-    letters: dict[str, int] = field(default_factory=dict)
-    batch: tuple[int, ...] | None = None
-    headless: bool = False
+    letters: dict[str, int] = field(default_factory=dict)  # the sizes by letter
+    batch: tuple[int, ...] | None = None  # the batch axes, or None if they are not known yet
+    headless: bool = False  # whether arrays have no axes of batch and heads (SHAPE-2)
 
 
 def sizes(operation: str, arguments: Arguments) -> Sizes:
@@ -85,14 +75,7 @@ def output_shapes(operation: str, arguments: Arguments) -> dict[str, tuple[int, 
 
 
 def spelled(shape: tuple[str | int, ...]) -> str:
-    """Spell a shape of letters and numbers as Python does.
-
-    Examples
-    --------
-    >>> from attnspec.sizes import spelled
-    >>> spelled(("*B", "L")), spelled((3,))
-    ('(*B, L)', '(3,)')
-    """
+    """Spell a shape of letters and numbers as Python does."""
     return f"({shape[0]},)" if len(shape) == 1 else f"({', '.join(map(str, shape))})"
 
 
@@ -127,15 +110,7 @@ def bound(operation: str, arguments: Arguments) -> tuple[Sizes, list[str]]:
 
 
 def in_order(form: Operation) -> list[Argument]:
-    """Order arguments so that each follows those that determine its sizes.
-
-    Examples
-    --------
-    >>> from attnspec import OPERATIONS
-    >>> from attnspec.sizes import in_order
-    >>> [argument.name for argument in in_order(OPERATIONS["multi_head_attention"])][:4]
-    ['tokens', 'key_heads', 'memory', 'query_weight']
-    """
+    """Order arguments so that each follows those that determine its sizes."""
     sources = {name for name, _ in form.otherwise.values()}
     leading = next(one for one in form.positional if not one.broadcasts)
     first = [leading, *(one for one in form.named if one.name in sources)]
@@ -362,14 +337,7 @@ def _within(argument: Argument, number: float, found: Sizes) -> bool:
 
 
 def is_window(x: Any) -> bool:
-    """Whether something is a pair of bounds, each None or an integer from 0.
-
-    Examples
-    --------
-    >>> from attnspec.sizes import is_window
-    >>> is_window((2, None)), is_window((2,)), is_window((-1, 0))
-    (True, False, False)
-    """
+    """Whether something is a pair of bounds, each None or an integer from 0."""
     if not isinstance(x, tuple | list) or len(x) != 2:
         return False
     return all(side is None or (type(side) is int and side >= 0) for side in x)

@@ -27,47 +27,24 @@ def rounded(value: Budget, error: Budget, storage: Format) -> Budget:
 
 @dataclass(frozen=True)
 class Profile:
-    """How a matrix product is computed.
+    """How a matrix product is computed."""
 
-    Attributes
-    ----------
-    inputs : float
-        Relative error of a factor that is first rounded or truncated to a shorter
-        format. 0 if it is not.
-    left_out : float
-        If factors are split into parts: the part of a product that is not computed,
-        relative to the product.
-    terms : int
-        The number of products of parts that make up one product.
-    block : int
-        The number of products that are aligned and added at a time, without being
-        rounded themselves. 0 if each product and each sum is rounded.
-    weights : float
-        Relative error of a weight that is rounded to a shorter format than that of the result, 0 if it is
-        not. It is taken to be multiplied before by a power of 2, of at least `RAISED` if its row is not
-        normalised yet, and of at least `NORMALISED` if it is.
-    least : float
-        Half of the smallest positive number of that format.
-    sums : float
-        Unit of the format in which blocks are added.
-    truncated : bool
-        Whether bits that are shifted out of a block are truncated instead of rounded.
-
-    Examples
-    --------
-    >>> from attnspec.reference.budget.arithmetic import PLAIN, PROFILES
-    >>> [float(one.summing(64, 2.0**-24)) * 2**24 for one in (PLAIN, PROFILES["tf32"]["float32"])]
-    [64.0, 160.0]
-    """
-
+    #: Relative error of a factor that is first rounded or truncated to a shorter format. 0 if it is not.
     inputs: float = 0.0
+    #: If factors are split into parts: the part of a product that is not computed, relative to the
+    #: product.
     left_out: float = 0.0
-    terms: int = 1
+    terms: int = 1  # the number of products of parts that make up one product
+    #: The number of products that are aligned and added at a time, without being rounded themselves. 0 if
+    #: each product and each sum is rounded.
     block: int = 0
+    #: Relative error of a weight that is rounded to a shorter format than that of the result, 0 if it is
+    #: not. It is taken to be multiplied before by a power of 2, of at least `RAISED` if its row is not
+    #: normalised yet, and of at least `NORMALISED` if it is.
     weights: float = 0.0
-    least: float = 0.0
-    sums: float = 2.0**-24
-    truncated: bool = True
+    least: float = 0.0  # half of the smallest positive number of that format
+    sums: float = 2.0**-24  # unit of the format in which blocks are added
+    truncated: bool = True  # whether bits that are shifted out of a block are truncated instead of rounded
 
     @property
     def product(self) -> float:
@@ -105,36 +82,20 @@ PROFILES: Mapping[str, Mapping[str, Profile]] = MappingProxyType(
 
 
 def with_short_weights(profile: Profile) -> Profile:
-    """Return a profile whose weights are rounded to e4m3fn, too.
-
-    Examples
-    --------
-    >>> from attnspec.reference.budget.arithmetic import PLAIN, with_short_weights
-    >>> with_short_weights(PLAIN).weights
-    0.0625
-    """
+    """Return a profile whose weights are rounded to e4m3fn, too."""
     short = PROFILES["fp8"]["float16"]
     return replace(profile, weights=short.weights, least=short.least)
 
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """The formats and the accuracy class of a call.
+    """The formats and the accuracy class of a call."""
 
-    Attributes
-    ----------
-    storage, work, lse : Format
-        The formats of the inputs and the result, of intermediate results, and of an lse.
-    accuracy : {"full", "cast", "storage"}
-    profile : Profile
-        How matrix products are computed.
-    """
-
-    storage: Format
-    work: Format
-    lse: Format
+    storage: Format  # of the inputs and the result
+    work: Format  # of intermediate results
+    lse: Format  # of an lse
     accuracy: Accuracy
-    profile: Profile
+    profile: Profile  # how matrix products are computed
 
     @property
     def casts(self) -> bool:

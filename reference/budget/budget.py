@@ -109,15 +109,6 @@ def plain(operation: str, arguments: Mapping[str, Any]) -> tuple[str, Mapping[st
     """Rewrite a call of an operation that reduces to attention with a mask, and of its gradients.
 
     Packed rows and pages have budgets of their own.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.reference.budget.budget import plain
-    >>> call = {name: np.zeros((1, 1)) for name in ("query", "key", "value")}
-    >>> operation, arguments = plain("listed_attention", call | {"key_indices": np.array([[0]])})
-    >>> operation, arguments["mask"].tolist()
-    ('attention', [[True]])
     """
     whole = primal(operation)
     if OPERATIONS[whole].reduces != "attention" or operation in {*_COMPANIONS, *_GRADIENTS}:

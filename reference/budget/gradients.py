@@ -50,17 +50,7 @@ def gradient_budget(
     arithmetic: Arithmetic,
     inherited: Inherited | None = None,
 ) -> dict[str, Budget]:
-    """Return the budgets of the gradients of query, key and value, and of bias and sinks if these are given.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.reference.budget.budget import budget
-    >>> one = np.ones((1, 1))
-    >>> call = {"query": one, "key": one, "value": one, "d_output": 0 * one}
-    >>> {name: float(x[0, 0]) for name, x in budget("attention_vjp", call, "float16").items()}
-    {'d_query': 0.0, 'd_key': 0.0, 'd_value': 0.0}
-    """
+    """Return the budgets of the gradients of query, key and value, and of bias and sinks if these are given."""
     if given["query"].ndim > 2:
         return _of_heads(given, dtypes, arithmetic, inherited)
     heads = {name: given[name][None] for name in _HEADED if name in given}

@@ -17,29 +17,16 @@ Index = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Part:
-    """One query head of one batch entry, with its cotangents.
-
-    Attributes
-    ----------
-    head : Head
-    index, other : tuple of int
-        The place of the head, and that of the key head that it reads (HEAD-1).
-    query, key : (L, D) and (S, D) rationals
-    cotangent : (L, Dv) rationals
-        `d_output`.
-    of_lse : (L,) rationals
-        `d_lse`, or 0 if it is not given.
-    rated : (L, S) rationals
-        The gradients with respect to the weights, `r` of the chapter.
-    """
+    """One query head of one batch entry, with its cotangents."""
 
     head: Head
-    index: Index
-    other: Index
-    query: fmpq_mat
-    key: fmpq_mat
-    cotangent: fmpq_mat
-    of_lse: list[fmpq]
+    index: Index  # the place of the head
+    other: Index  # the place of the key head that it reads (HEAD-1)
+    query: fmpq_mat  # (L, D)
+    key: fmpq_mat  # (S, D)
+    cotangent: fmpq_mat  # (L, Dv) rationals: `d_output`
+    of_lse: list[fmpq]  # (L,) rationals: `d_lse`, or 0 if it is not given
+    #: (L, S) rationals: the gradients with respect to the weights, `r` of the chapter.
     rated: list[list[fmpq]]
 
     @cached_property
@@ -50,24 +37,12 @@ class Part:
 
 @dataclass(frozen=True)
 class Balls:
-    """The terms of the gradients of a part, at the current precision.
+    """The terms of the gradients of a part, at the current precision."""
 
-    Attributes
-    ----------
-    scores : (L, S)
-        Gradients with respect to the scores, `t` of the chapter.
-    products : (L, S)
-        Gradients with respect to the scaled dot products, `u` of the chapter.
-    weights : (L, S)
-        Weights after dropout.
-    sink : (L,)
-        The part of each row in the gradient of the sink.
-    """
-
-    scores: arb_mat
-    products: arb_mat
-    weights: arb_mat
-    sink: list[arb]
+    scores: arb_mat  # (L, S): gradients with respect to the scores, `t` of the chapter
+    products: arb_mat  # (L, S): gradients with respect to the scaled dot products, `u` of the chapter
+    weights: arb_mat  # (L, S): weights after dropout
+    sink: list[arb]  # (L,): the part of each row in the gradient of the sink
 
 
 def parts_of(arguments: Mapping[str, Any], variant: str | None) -> list[Part]:

@@ -22,21 +22,12 @@ class OracleError(ArithmeticError):
 
 @dataclass(frozen=True)
 class Settled:
-    """Elements that are rounded once, and their proof.
+    """Elements that are rounded once, and their proof."""
 
-    Attributes
-    ----------
-    values : float64 array
-        Each is the number nearest to the exact value in the requested format, ties to even.
-    bits : int
-        The working precision that settled the last of them.
-    radius : int or None
-        The radius of every ball was at most two to this power. None if every
-        element was exact.
-    """
-
+    #: Each is the number nearest to the exact value in the requested format, ties to even.
     values: NDArray[np.float64]
-    bits: int
+    bits: int  # the working precision that settled the last of them
+    #: The radius of every ball was at most two to this power. None if every element was exact.
     radius: int | None
 
 
@@ -66,15 +57,7 @@ def settle(
 
 
 def nearest(number: Fraction, dtype: str) -> float:
-    """Round an exact number once to a format, ties to even.
-
-    Examples
-    --------
-    >>> from fractions import Fraction
-    >>> from attnspec.reference.exact.balls import nearest
-    >>> nearest(Fraction(1, 3), "bfloat16"), nearest(Fraction(65520), "float16")
-    (0.333984375, inf)
-    """
+    """Round an exact number once to a format, ties to even."""
     found = FORMATS[dtype]
     size = abs(number)
     if size == 0:

@@ -21,17 +21,7 @@ from attnspec.reference.exact.quotients import Term, total
 def evaluate_merge_gradients(
     arguments: Mapping[str, Any], _variant: str | None, dtype: str
 ) -> dict[str, Settled]:
-    """Compute the gradients of parts. Each merged row is a query of 0, and its bias holds the lses.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.reference.exact.gradients_of_companions import evaluate_merge_gradients
-    >>> parts = {"outputs": np.array([[[1.0]], [[5.0]]]), "lses": np.zeros((2, 1))}
-    >>> found = evaluate_merge_gradients(parts | {"d_output": np.array([[2.0]])}, None, "float64")
-    >>> {name: x.values.tolist() for name, x in found.items()}
-    {'d_outputs': [[[1.0]], [[1.0]]], 'd_lses': [[-2.0], [2.0]]}
-    """
+    """Compute the gradients of parts. Each merged row is a query of 0, and its bias holds the lses."""
     outputs, lses = (np.asarray(arguments[name], np.float64) for name in ("outputs", "lses"))
     parts, *rows, depth = outputs.shape
     count = int(np.prod(rows))

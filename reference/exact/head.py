@@ -49,14 +49,7 @@ def allowed_pairs(
 def past_the_length(
     arguments: Mapping[str, Any], shape: tuple[int, ...], index: tuple[int, ...]
 ) -> list[bool]:
-    """Return for each query of one head whether it is past the length of its batch entry (MASK-10).
-
-    Examples
-    --------
-    >>> from attnspec.reference.exact.head import past_the_length
-    >>> past_the_length({"query_lengths": 1}, (2, 3), ())
-    [False, True]
-    """
+    """Return for each query of one head whether it is past the length of its batch entry (MASK-10)."""
     length = _of_entry(arguments.get("query_lengths", shape[-2]), index[:-1])
     return [i >= length for i in range(shape[-2])]
 
@@ -139,39 +132,18 @@ def scale_of(given: Any, depth: int, variant: str | None = None) -> Scale:
 
 @dataclass(frozen=True)
 class Head:
-    """One head of one batch entry.
+    """One head of one batch entry."""
 
-    Attributes
-    ----------
-    products : (L, S) rationals
-        Dot products, before the scale.
-    scale : Scale
-    softcap : rational or None
-    capped_bias : bool
-        Whether the cap is applied to the sum with the bias (`after-bias` of SCORE-5).
-    bias : (L, S)
-        If it is not finite, the score is not used.
-    allowed : (L, S)
-        Keys with a weight.
-    unmasked : (L, S)
-        Pairs that all sources other than the bias allow.
-    past : (L,)
-        Queries past their length.
-    sink : rational or None
-    kept : (L, S) rationals
-        The factor of each weight after the softmax.
-    """
-
-    products: fmpq_mat
+    products: fmpq_mat  # (L, S) rationals: dot products, before the scale
     scale: Scale
     softcap: fmpq | None
-    capped_bias: bool
-    bias: NDArray[np.float64]
-    allowed: NDArray[np.bool_]
-    unmasked: NDArray[np.bool_]
-    past: list[bool]
+    capped_bias: bool  # whether the cap is applied to the sum with the bias (`after-bias` of SCORE-5)
+    bias: NDArray[np.float64]  # (L, S): if it is not finite, the score is not used
+    allowed: NDArray[np.bool_]  # (L, S): keys with a weight
+    unmasked: NDArray[np.bool_]  # (L, S): pairs that all sources other than the bias allow
+    past: list[bool]  # (L,): queries past their length
     sink: fmpq | None
-    kept: list[list[fmpq]]
+    kept: list[list[fmpq]]  # (L, S) rationals: the factor of each weight after the softmax
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -310,14 +282,7 @@ def exact_lse(head: Head, i: int, variant: str | None) -> fmpq | None:
 def key_head(
     index: tuple[int, ...], query: tuple[int, ...], key: tuple[int, ...], variant: str | None
 ) -> tuple[int, ...]:
-    """Return the key head that a query head reads (HEAD-1).
-
-    Examples
-    --------
-    >>> from attnspec.reference.exact.head import key_head
-    >>> key_head((0, 5), (1, 8, 3, 4), (1, 2, 6, 4), None), key_head((5,), (8, 3, 4), (2, 6, 4), "tiled")
-    ((0, 1), (1,))
-    """
+    """Return the key head that a query head reads (HEAD-1)."""
     if not index:
         return index
     h, heads, key_heads = index[-1], query[-3], key[-3]

@@ -13,23 +13,13 @@ from attnspec.reference.exact.head import allowed_pairs, key_head
 
 @dataclass(frozen=True)
 class Special:
-    """The places where the results are not finite.
+    """The places where the results are not finite."""
 
-    Attributes
-    ----------
-    rows : (*B, Hq, L)
-        Rows of NaN (NUM-11).
-    infinite : (*B, Hq, L)
-        The rows among them whose lse is plus infinity.
-    dropped : (*B, Hq, L, S)
-        Allowed keys with a score of minus infinity, whose weight is 0 (NUM-14).
-    elements : (*B, Hq, L, Dv)
-        NaN or infinity where the output is (NUM-12, NUM-13), else 0.
-    """
-
-    rows: NDArray[np.bool_]
-    infinite: NDArray[np.bool_]
+    rows: NDArray[np.bool_]  # (*B, Hq, L): rows of NaN (NUM-11)
+    infinite: NDArray[np.bool_]  # (*B, Hq, L): the rows among them whose lse is plus infinity
+    #: (*B, Hq, L, S): allowed keys with a score of minus infinity, whose weight is 0 (NUM-14).
     dropped: NDArray[np.bool_]
+    #: (*B, Hq, L, Dv): naN or infinity where the output is (NUM-12, NUM-13), else 0.
     elements: NDArray[np.float64]
 
     def put_into(self, results: Mapping[str, NDArray[np.float64]]) -> None:
@@ -44,15 +34,7 @@ class Special:
 
 
 def clean(array: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Replace non-finite numbers by 0.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from attnspec.reference.exact.non_finite import clean
-    >>> clean(np.array([np.nan, 1.0])).tolist()
-    [0.0, 1.0]
-    """
+    """Replace non-finite numbers by 0."""
     return np.where(np.isfinite(array), array, 0.0)
 
 

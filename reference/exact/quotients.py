@@ -31,24 +31,13 @@ SINK = -1
 
 @dataclass(frozen=True)
 class Row:
-    """The keys of one query by groups of equal score.
+    """The keys of one query by groups of equal score."""
 
-    Attributes
-    ----------
-    exponents : list of Exponent
-        The exponent of each group.
-    counts : list of int
-        The number of keys in each group, a sink included.
-    totals : list of rationals
-        The sum of the gradients with respect to the weights (`r` of the chapter) of each group.
-    group : mapping of int to int
-        The group of each allowed key, and of `SINK`.
-    """
-
-    exponents: list[Exponent]
-    counts: list[int]
+    exponents: list[Exponent]  # the exponent of each group
+    counts: list[int]  # the number of keys in each group, a sink included
+    #: The sum of the gradients with respect to the weights (`r` of the chapter) of each group.
     totals: list[fmpq]
-    group: Mapping[int, int]
+    group: Mapping[int, int]  # the group of each allowed key, and of `SINK`
 
     @cached_property
     def signature(self) -> frozenset[tuple[Exponent, int]]:
@@ -79,21 +68,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Term:
-    """One quotient: `Row.over_square` of two lists of coefficients, times the number of `factor`.
-
-    Attributes
-    ----------
-    row : Row
-    first, second : mapping of int to rational
-        Coefficients by group.
-    factor : object
-        `ONE`, or a symbol of a transcendental number.
-    """
+    """One quotient: `Row.over_square` of two lists of coefficients, times the number of `factor`."""
 
     row: Row
-    first: Groups
-    second: Groups
-    factor: Any = ONE
+    first: Groups  # coefficients by group
+    second: Groups  # coefficients by group
+    factor: Any = ONE  # `ONE`, or a symbol of a transcendental number
 
     def times(self, number: fmpq) -> "Term":
         """Multiply by a rational."""

@@ -60,13 +60,6 @@ def of_gradients(arguments: Arguments, dialect: Mapping[str, str]) -> dict[str, 
 
     The variant `added` of MASK-2 defines an empty row as well, unless a softcap follows the bias: then minus
     infinity is capped, and its key has a weight.
-
-    Examples
-    --------
-    >>> from attnspec.reference.rational.gradients import of_gradients
-    >>> variants = {"SCORE-5": "after-bias", "MASK-2": "added", "MASK-6": "nan"}
-    >>> of_gradients({"softcap": 2.0}, variants), of_gradients({}, variants)
-    ({'SCORE-5': 'after-bias', 'MASK-2': 'added'}, {'SCORE-5': 'after-bias'})
     """
     capped = arguments.get("softcap") is not None and dialect.get("SCORE-5") == "after-bias"
     without = _FORWARD_ONLY if capped else (*_FORWARD_ONLY, "MASK-2")

@@ -37,14 +37,7 @@ SHOWN = MappingProxyType(
 
 
 def checked(dialect: Mapping[str, str] | None) -> Mapping[str, str]:
-    """Refuse unknown variants, and drop those that change only rounding or refusals.
-
-    Examples
-    --------
-    >>> from attnspec.reference.rational.scores import checked
-    >>> checked({"MASK-6": "nan", "NUM-5": "storage"})
-    {'MASK-6': 'nan'}
-    """
+    """Refuse unknown variants, and drop those that change only rounding or refusals."""
     kept = {}
     for rule, variant in (dialect or {}).items():
         if rule == "SHAPE-6" or rule.startswith("NUM-"):

@@ -18,21 +18,13 @@ _NOTHING = -2000
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """One number of a computation.
-
-    Attributes
-    ----------
-    value, size : Decimal
-    edges : list of (Node, Decimal, Decimal)
-        The numbers that it was computed from, each with its partial derivative and the size of that.
-    slope, slope_size : Decimal
-        The derivative of the last number of the tape by this one, set by `run_back`.
-    """
+    """One number of a computation."""
 
     value: Decimal
     size: Decimal
+    #: The numbers that it was computed from, each with its partial derivative and the size of that.
     edges: list[tuple["Node", Decimal, Decimal]] = field(default_factory=list)
-    slope: Decimal = _ZERO
+    slope: Decimal = _ZERO  # the derivative of the last number of the tape by this one, set by `run_back`
     slope_size: Decimal = _ZERO
 
 
@@ -63,18 +55,7 @@ def added(tape: Tape, nodes: Sequence[Node]) -> Node:
 
 
 def dot(tape: Tape, left: Sequence[Node], right: Sequence[Node]) -> Node:
-    """Add up products of numbers.
-
-    Examples
-    --------
-    >>> from attnspec.reference.rational.tape import dot, leaf, run_back
-    >>> x, y, tape = leaf(2.0), leaf(3.0), []
-    >>> dot(tape, [x, x], [x, y]).value  # x * x + x * y
-    Decimal('10')
-    >>> run_back(tape, 0)
-    >>> x.slope, y.slope
-    (Decimal('7'), Decimal('2'))
-    """
+    """Add up products of numbers."""
     pairs = list(zip(left, right, strict=True))
     edges = [(x, y.value, y.size) for x, y in pairs] + [(y, x.value, x.size) for x, y in pairs]
     value = sum((x.value * y.value for x, y in pairs), _ZERO)
@@ -139,25 +120,13 @@ def _put(tape: Tape, node: Node) -> Node:
 
 @dataclass(frozen=True)
 class Options:
-    """The numbers of a call that are not arrays.
-
-    Attributes
-    ----------
-    scale : Decimal
-    softcap : Decimal or None
-    inside : bool
-        Whether the bias is added before the cap (`after-bias` of SCORE-5).
-    lse_unit : Decimal
-        The factor of the lse: 1, or the one for base 2 (SOFT-6).
-    kept : Decimal
-        The factor of a weight that dropout keeps.
-    """
+    """The numbers of a call that are not arrays."""
 
     scale: Decimal
     softcap: Decimal | None
-    inside: bool
-    lse_unit: Decimal
-    kept: Decimal
+    inside: bool  # whether the bias is added before the cap (`after-bias` of SCORE-5)
+    lse_unit: Decimal  # the factor of the lse: 1, or the one for base 2 (SOFT-6)
+    kept: Decimal  # the factor of a weight that dropout keeps
 
 
 def options_of(arguments: Mapping[str, Any], dialect: Mapping[str, str], depth: int) -> Options:
@@ -204,27 +173,14 @@ class Leaves:
 
 @dataclass(frozen=True)
 class Head:
-    """One query head of one batch entry.
+    """One query head of one batch entry."""
 
-    Attributes
-    ----------
-    places : mapping
-        The flat indices of its numbers in each array.
-    rows : list of list of int
-        The keys that each query may attend to.
-    filled : set of int
-        Queries whose output is the mean of all values (`uniform` of GRAD-10).
-    kept : (L, S) of bool
-        The pairs that dropout keeps.
-    d_output, d_lse : (L, Dv) and (L,)
-    """
-
-    places: Mapping[str, NDArray[np.intp]]
-    rows: list[list[int]]
-    filled: set[int]
-    kept: list[list[bool]]
-    d_output: NDArray[np.float64]
-    d_lse: NDArray[np.float64]
+    places: Mapping[str, NDArray[np.intp]]  # the flat indices of its numbers in each array
+    rows: list[list[int]]  # the keys that each query may attend to
+    filled: set[int]  # queries whose output is the mean of all values (`uniform` of GRAD-10)
+    kept: list[list[bool]]  # the pairs that dropout keeps
+    d_output: NDArray[np.float64]  # (L, Dv)
+    d_lse: NDArray[np.float64]  # (L,)
 
 
 def results(tape: Tape, leaves: Leaves, head: Head, options: Options) -> list[tuple[Node, Decimal]]:

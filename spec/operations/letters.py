@@ -10,33 +10,15 @@ BATCH = "*B"
 
 @dataclass(frozen=True)
 class Letter:
-    """One letter of a shape.
+    """One letter of a shape."""
 
-    Attributes
-    ----------
-    name : str
-        The letter as shapes spell it.
-    meaning : str
-        The meaning, for the table of the chapter.
-    noun : str
-        The noun for what it counts, such as ``positions``.
-    may_be_empty : bool
-        Whether it may be 0.
-    empty : str
-        The rule that refuses 0, if there is one.
-    zero : str
-        Another rule about 0, for letters without `empty`.
-    divides : str
-        The letter that it must divide, for grouped heads.
-    """
-
-    name: str
-    meaning: str
-    noun: str
-    may_be_empty: bool = True
-    empty: str = ""
-    zero: str = ""
-    divides: str = ""
+    name: str  # the letter as shapes spell it
+    meaning: str  # the meaning, for the table of the chapter
+    noun: str  # the noun for what it counts, such as ``positions``
+    may_be_empty: bool = True  # whether it may be 0
+    empty: str = ""  # the rule that refuses 0, if there is one
+    zero: str = ""  # another rule about 0, for letters without `empty`
+    divides: str = ""  # the letter that it must divide, for grouped heads
 
 
 def _heads(name: str, meaning: str, noun: str = "heads", **rules: str) -> Letter:

@@ -29,24 +29,14 @@ REQUIRED: Final = Missing.REQUIRED
 
 @dataclass(frozen=True)
 class Bounds:
-    """The range of the numbers of an argument.
-
-    Attributes
-    ----------
-    least : int
-    most : int or str
-        A number, or a size: ``S``, or ``C-N`` for `C` minus `N`. Empty if there is no upper bound.
-    above, below : bool
-        Whether `least` and `most` themselves are excluded.
-    step : int
-        The number must be a multiple of this.
-    """
+    """The range of the numbers of an argument."""
 
     least: int
+    #: A number, or a size: ``S``, or ``C-N`` for `C` minus `N`. Empty if there is no upper bound.
     most: int | str = ""
-    above: bool = False
-    below: bool = False
-    step: int = 1
+    above: bool = False  # whether `least` itself is excluded
+    below: bool = False  # whether `most` itself is excluded
+    step: int = 1  # the number must be a multiple of this
 
     def __str__(self) -> str:
         lower = f"above {self.least}" if self.above else f"from {self.least}"
@@ -57,83 +47,40 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of an operation.
-
-    Attributes
-    ----------
-    name : str
-    kind : {"array", "integers", "number", "integer", "flag", "window", "word"}
-    meaning : str
-        A description of half a line, for tables.
-    role : tuple of str
-        What it does. A bias has two roles: it changes scores, and it masks.
-    rule : str
-        The rule that defines it.
-    shape : tuple of str
-        The shape of the array, in letters. For `integers`, the shape of the array that
-        may be given instead of one integer.
-    numbers : {"floating", "lse", "boolean", "integer"}
-        The numbers that the array holds.
-    broadcasts : bool
-        Whether an array that broadcasts to the shape is accepted.
-    by_blocks : bool
-        Whether an array that broadcasts may have fewer entries on an axis than the shape, each of
-        which stands for a block of equal size (QUANT-5).
-    turns : tuple of str
-        The names of the conventions that exchange its last two axes.
-    minus_infinity : bool
-        Whether minus infinity marks an entry as absent.
-    default : object
-        The default, or `REQUIRED`.
-    binds : str
-        The letter whose size it gives: `heads` gives `Hq`.
-    bounds : Bounds or None
-        The range of its numbers.
-    ascending : bool
-        Whether the numbers of an array begin at the least and do not decrease.
-    sums : str
-        The size that the entries of an array of integers add up to, none of them negative: ``R/2``.
-    words : tuple of str
-        The words that are accepted, if it is a word.
-    needs : tuple of str
-        Arguments that must be given with it. A call without them is refused.
-    excludes : tuple of str
-        Arguments that must not be given with it. A call with both is refused.
-    matters_with : tuple of str
-        If none of these arguments is given, it is accepted and has no effect.
-    refusals : mapping of str to str
-        The possible faults and the rule that refuses each: ``dtype``, ``form``
-        (not a number, not a pair), ``bounds``, ``alone`` (without an argument in
-        `needs`, or with one in `excludes`), ``shape``, or a letter whose size has a rule of its own.
-    called : str
-        Its name in a sentence, if that differs from `name`.
-    since : str
-        The first version of the standard that has it.
-    """
+    """One argument of an operation."""
 
     name: str
     kind: Kind
-    meaning: str
-    role: tuple[Role, ...]
-    rule: str
+    meaning: str  # A description of half a line, for tables
+    role: tuple[Role, ...]  # what it does. A bias has two roles: it changes scores, and it masks.
+    rule: str  # the rule that defines it
+    #: The shape of the array, in letters. For `integers`, the shape of the array that may be given instead
+    #: of one integer.
     shape: Shape = ()
-    numbers: Numbers = "floating"
-    broadcasts: bool = False
+    numbers: Numbers = "floating"  # the numbers that the array holds
+    broadcasts: bool = False  # whether an array that broadcasts to the shape is accepted
+    #: Whether an array that broadcasts may have fewer entries on an axis than the shape, each of which
+    #: stands for a block of equal size (QUANT-5).
     by_blocks: bool = False
-    turns: tuple[str, ...] = ()
-    minus_infinity: bool = False
-    default: Any = REQUIRED
-    binds: str = ""
-    bounds: Bounds | None = None
-    ascending: bool = False
+    turns: tuple[str, ...] = ()  # the names of the conventions that exchange its last two axes
+    minus_infinity: bool = False  # whether minus infinity marks an entry as absent
+    default: Any = REQUIRED  # the default, or `REQUIRED`
+    binds: str = ""  # the letter whose size it gives: `heads` gives `Hq`
+    bounds: Bounds | None = None  # the range of its numbers
+    ascending: bool = False  # whether the numbers of an array begin at the least and do not decrease
+    #: The size that the entries of an array of integers add up to, none of them negative: ``R/2``.
     sums: str = ""
-    words: tuple[str, ...] = ()
-    needs: tuple[str, ...] = ()
-    excludes: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()  # the words that are accepted, if it is a word
+    needs: tuple[str, ...] = ()  # arguments that must be given with it. A call without them is refused.
+    excludes: tuple[str, ...] = ()  # arguments that must not be given with it. A call with both is refused.
+    #: If none of these arguments is given, it is accepted and has no effect.
     matters_with: tuple[str, ...] = ()
+    #: The possible faults and the rule that refuses each: ``dtype``, ``form`` (not a number, not a pair),
+    #: ``bounds``, ``alone`` (without an argument in `needs`, or with one in `excludes`), ``shape``, or a
+    #: letter whose size has a rule of its own.
     refusals: Mapping[str, str] = field(default_factory=dict, hash=False)
-    called: str = ""
-    since: str = "2026.11.21"
+    called: str = ""  # its name in a sentence, if that differs from `name`
+    since: str = "2026.11.21"  # the first version of the standard that has it
 
     @property
     def required(self) -> bool:
@@ -161,39 +108,19 @@ class Argument:
 
 @dataclass(frozen=True)
 class Output:
-    """One result of an operation.
-
-    Attributes
-    ----------
-    name : str
-    shape : tuple of str
-        The shape, in letters.
-    numbers : {"floating", "lse"}
-        ``floating`` is the dtype of the first array.
-    turns : tuple of str
-        The names of the conventions that exchange its last two axes.
-    option : str
-        The argument that asks for it. Empty for an output that is always returned.
-    rule : str
-        The rule that defines it.
-    of : str
-        The argument whose gradient it is. It has the dtype and the shape of that
-        argument, and is returned when that argument is given.
-    apart : bool
-        Whether only calls that are about it ask for it. It has no cotangent.
-    since : str
-        The first version of the standard that has it.
-    """
+    """One result of an operation."""
 
     name: str
-    shape: Shape
-    numbers: Literal["floating", "lse"] = "floating"
-    turns: tuple[str, ...] = ()
-    option: str = ""
-    rule: str = ""
+    shape: Shape  # the shape, in letters
+    numbers: Literal["floating", "lse"] = "floating"  # ``floating`` is the dtype of the first array
+    turns: tuple[str, ...] = ()  # the names of the conventions that exchange its last two axes
+    option: str = ""  # the argument that asks for it. Empty for an output that is always returned.
+    rule: str = ""  # the rule that defines it
+    #: The argument whose gradient it is. It has the dtype and the shape of that argument, and is returned
+    #: when that argument is given.
     of: str = ""
-    apart: bool = False
-    since: str = "2026.11.21"
+    apart: bool = False  # whether only calls that are about it ask for it. It has no cotangent.
+    since: str = "2026.11.21"  # the first version of the standard that has it
 
 
 @dataclass(frozen=True)
@@ -249,14 +176,7 @@ class Operation:
 
     @cached_property
     def offers(self) -> tuple[str, ...]:
-        """Names that a function may take besides the arrays: the options, and results of the forward pass.
-
-        Examples
-        --------
-        >>> from attnspec import OPERATIONS
-        >>> OPERATIONS["attention_vjp"].offers[-2:]
-        ('output', 'lse')
-        """
+        """Names that a function may take besides the arrays: the options, and results of the forward pass."""
         return (*self.options, *(one.name for one in self.forward))
 
     @cached_property
@@ -291,14 +211,7 @@ class Operation:
         )
 
     def names(self, role: Role) -> tuple[str, ...]:
-        """Return the names of the arguments that have a role.
-
-        Examples
-        --------
-        >>> from attnspec import OPERATIONS
-        >>> OPERATIONS["attention"].names("scores")
-        ('scale', 'softcap', 'bias')
-        """
+        """Return the names of the arguments that have a role."""
         return tuple(name for name, one in self.arguments.items() if role in one.role)
 
     def together(self, name: str) -> tuple[str, ...]:
