@@ -44,14 +44,16 @@ def attention_of(call: Call, query: Array, key: Array, value: Array, **options: 
     >>> attention([[0.0]], [[1.0], [2.0]], [[3.0], [5.0]]).tolist()
     [[4.0]]
     """
-    return computed(checked(Attention(call.steps, call.xp, call.dtype, query, key, value, **options)))
+    return attention_part(
+        check_arguments(Attention(call.steps, call.xp, call.dtype, query, key, value, **options))
+    )
 
 
 attention = public(attention_of)
 
 
 @part
-def computed(call: Attention) -> Any:
+def attention_part(call: Attention) -> Any:
     """Compute what a checked call returns."""
     call = entered(call)
     results = returned(call, *attend(call))
@@ -73,7 +75,7 @@ def attend(call: Attention) -> tuple[Array, Array, Array]:
 
 
 @step
-def checked(call: Attention) -> Attention:
+def check_arguments(call: Attention) -> Attention:
     """Check all arguments (ERR-3)."""
     for check in CHECKS:
         call = check(call)

@@ -6,7 +6,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from array_api_compat import device
 
-from attnspec.reference.attention import checked, computed
+from attnspec.reference.attention import attention_part, check_arguments
 from attnspec.reference.call import Array, Call, Mask, step
 from attnspec.reference.errors import described, is_integer, need, number
 from attnspec.reference.functions import public
@@ -48,7 +48,7 @@ def seeded_dropout_attention_of(call: Call, query: Array, key: Array, value: Arr
     [[0.0]]
     """
     given = Seeded(call.steps, call.xp, call.dtype, query, key, value, **options)
-    return computed(with_mask(cast("Seeded", checked(check_seed(given)))))
+    return attention_part(with_mask(cast("Seeded", check_arguments(check_seed(given)))))
 
 
 seeded_dropout_attention = public(seeded_dropout_attention_of)
@@ -71,7 +71,7 @@ def seeded_dropout_attention_vjp_of(
     [[1.0]]
     """
     given = SeededGradients(call.steps, call.xp, call.dtype, query, key, value, d_output=d_output, **options)
-    good = check_cotangents(cast("Gradients", checked(check_seed(given))))
+    good = check_cotangents(cast("Gradients", check_arguments(check_seed(given))))
     return attention_vjp_part(with_mask_again(cast("SeededGradients", good)))
 
 

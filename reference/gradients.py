@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, cast
 
-from attnspec.reference.attention import checked, dropped
+from attnspec.reference.attention import check_arguments, dropped
 from attnspec.reference.call import Array, Call, Mask, part, step
 from attnspec.reference.errors import Shape, check_lse_dtype, dtype_name, need, real
 from attnspec.reference.functions import public
@@ -40,7 +40,7 @@ def attention_vjp_of(
     ([[2.0]], [[0.5], [0.5]])
     """
     given = Gradients(call.steps, call.xp, call.dtype, query, key, value, d_output=d_output, **options)
-    return attention_vjp_part(check_cotangents(cast("Gradients", checked(given))))
+    return attention_vjp_part(check_cotangents(cast("Gradients", check_arguments(given))))
 
 
 attention_vjp = public(attention_vjp_of)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, cast
 
-from attnspec.reference.attention import checked
+from attnspec.reference.attention import check_arguments
 from attnspec.reference.call import Array, Call, step
 from attnspec.reference.functions import public
 from attnspec.reference.gradients import Gradients, attention_vjp_part, check_cotangents
@@ -37,7 +37,7 @@ def packed_attention_vjp_of(
     """
     options = {**options, "offsets": options["query_offset"], "query_offset": 0, "d_output": d_output}
     given = PackedGradients(call.steps, call.xp, call.dtype, query, key, value, **options)
-    packed = cast("PackedGradients", check_packed(cast("Packed", checked(check_row(given)))))
+    packed = cast("PackedGradients", check_packed(cast("Packed", check_arguments(check_row(given)))))
     packed = cast("PackedGradients", check_cotangents(packed))
     return attention_vjp_part(cast("Gradients", without_the_rest(packed)))
 

@@ -4,49 +4,26 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
+from attnspec.operations import OPERATIONS
 from attnspec.reference.call import Array, Call, Mask, step
 from attnspec.reference.errors import booleans, described, flag, integers, is_integer, need, within
 from attnspec.reference.functions import evaluate
-from attnspec.reference.notation import Attention, Window, entered, of_batch
+from attnspec.reference.notation import Attention, entered, of_batch
 from attnspec.reference.scores import check_bias
 
 
-def allowed_keys(
-    shape: tuple[int, ...],
-    *,
-    mask: ArrayLike | None = None,
-    is_causal: bool = False,
-    query_offset: ArrayLike = 0,
-    window: Window | None = None,
-    query_lengths: ArrayLike | None = None,
-    key_lengths: ArrayLike | None = None,
-    query_segment_ids: ArrayLike | None = None,
-    key_segment_ids: ArrayLike | None = None,
-    bias: ArrayLike | None = None,
-) -> NDArray[np.bool_]:
+def allowed_keys(shape: tuple[int, ...], **masks: Any) -> NDArray[np.bool_]:
     """Return for each query and key whether every source allows the pair.
 
     Parameters
     ----------
     shape : tuple of int
         The scores' shape, ``(*B, Hq, L, S)`` or ``(L, S)``.
-    mask : bool, broadcasts to ``shape``, optional
-        True where the query may attend to the key.
-    is_causal : bool, optional
-        Disallow keys after the query.
-    query_offset : int or (*B), optional
-        Position of query 0 among the keys.
-    window : pair of int or None, optional
-        Positions allowed to the left and to the right of the query, inclusive.
-    query_lengths, key_lengths : int or (*B), optional
-        Number of valid queries and of valid keys.
-    query_segment_ids : (*B, L), optional
-    key_segment_ids : (*B, S), optional
-        A query may attend only to keys with its own id.
-    bias : floating, broadcasts to ``shape``, optional
-        Minus infinity disallows the pair.
+    **masks
+        The arguments of `attention` that mask: ``bias``, ``mask``, ``is_causal``, ``query_offset``,
+        ``window``, the lengths and the segment ids.
 
     Returns
     -------
@@ -69,22 +46,24 @@ def allowed_keys(
     >>> allowed_keys((2, 3), window=(0, 1), key_lengths=2).astype(int).tolist()
     [[1, 1, 0], [0, 1, 0]]
     """
+    unknown = masks.keys() - set(OPERATIONS["attention"].names("masks"))
+    if unknown:
+        raise TypeError(
+            f"allowed_keys(): expected only arguments that mask, got {', '.join(sorted(unknown))}"
+        )
     *rows, keys = shape
-    # Only the shapes of these queries and keys are used.
-    given = locals() | {"query": np.broadcast_to(1.0, (*rows, 1))}
-    given |= {"key": np.broadcast_to(1.0, (*rows[:-1], keys, 1)), "dtype": float}
-    options = {name: thing for name, thing in given.items() if name not in ("shape", "rows", "keys")}
-    result: NDArray[np.bool_] = evaluate(allowed_of, options)
-    return result
+    arrays = {"query": np.empty((*rows, 0)), "key": np.empty((*rows[:-1], keys, 0))}  # only shapes
+    pairs: NDArray[np.bool_] = evaluate(allowed_of, arrays | masks | {"dtype": float})
+    return pairs
 
 
 def allowed_of(call: Call, query: Array, key: Array, **options: Any) -> Mask:
     """Compute the allowed keys in the same way as attention."""
-    each = check_bias(Attention(call.steps, call.xp, call.dtype, query, key, key, **options))
+    pairs = check_bias(Attention(call.steps, call.xp, call.dtype, query, key, key, **options))
     for check in MASK_CHECKS:
-        each = check(each)
-    each = entered(each)
-    return allowed(each)[0, ...] if each.flat else allowed(each)
+        pairs = check(pairs)
+    pairs = entered(pairs)
+    return allowed(pairs)[0, ...] if pairs.flat else allowed(pairs)
 
 
 @step

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, cast
 
-from attnspec.reference.attention import attend, checked
+from attnspec.reference.attention import attend, check_arguments
 from attnspec.reference.call import Array, Call, Mask, part, step
 from attnspec.reference.errors import Shape, array, integers, need
 from attnspec.reference.functions import public
@@ -53,7 +53,7 @@ def packed_attention_of(call: Call, query: Array, key: Array, value: Array, **op
     """
     offsets = options.pop("query_offset")
     given = Packed(call.steps, call.xp, call.dtype, query, key, value, offsets=offsets, **options)
-    return _packed(check_packed(cast("Packed", checked(check_row(given)))))
+    return _packed(check_packed(cast("Packed", check_arguments(check_row(given)))))
 
 
 packed_attention = public(packed_attention_of)

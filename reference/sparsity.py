@@ -8,7 +8,7 @@ import numpy as np
 
 from attnspec import OPERATIONS
 from attnspec.operations.gradients import primal
-from attnspec.reference.attention import checked, computed
+from attnspec.reference.attention import attention_part, check_arguments
 from attnspec.reference.call import Array, Call, Mask, part, step
 from attnspec.reference.errors import Shape, array, booleans, dtype_name, fitting, need, whole, within
 from attnspec.reference.functions import evaluate, public
@@ -78,13 +78,13 @@ listed_attention = public(listed_attention_of)
 def sparse(call: Call, query: Array, key: Array, value: Array, options: Mapping[str, Any]) -> Sparse:
     """Collect the arguments, and check those of attention."""
     made = Sparse(call.steps, call.xp, call.dtype, query, key, value, **options)
-    return cast("Sparse", checked(made))
+    return cast("Sparse", check_arguments(made))
 
 
 @step
 def attended(given: Sparse) -> Any:
     """Attend with the mask of a sparse call (SPARSE-1, SPARSE-6)."""
-    return computed(Attention(**plain_fields(given)))
+    return attention_part(Attention(**plain_fields(given)))
 
 
 def plain_fields(given: Sparse) -> dict[str, Any]:

@@ -176,11 +176,11 @@ def sinks_left_over(call: Attention) -> Any:
     return base.check_sinks(call.but(sinks=call.sinks[: heads[0]]) if many else call)
 
 
-@wrong("checked", "ERR-12", "U")
+@wrong("check_arguments", "ERR-12", "U")
 def errors_without_words(call: Attention) -> Any:
     """Say no more than that something is wrong."""
     try:
-        return base.checked(call)
+        return base.check_arguments(call)
     except ArgumentError:
         raise ArgumentError("invalid argument") from None
 
@@ -196,7 +196,7 @@ def mask_cut_to_the_scores(call: Attention) -> Any:
     return base.check_masks(call.but(**masks))
 
 
-@wrong("checked", "ERR-17", "O")
+@wrong("check_arguments", "ERR-17", "O")
 def no_heads_are_one(call: Attention) -> Any:
     """Compute one head of zeros where there is none."""
     if call.query.ndim > 2 and call.query.shape[-3] == 0 == call.key.shape[-3]:
@@ -204,7 +204,7 @@ def no_heads_are_one(call: Attention) -> Any:
             name: np.zeros((*x.shape[:-3], 1, *x.shape[-2:]), x.dtype) for name, x in _arrays(call).items()
         }
         call = call.but(**one)
-    return base.checked(call)
+    return base.check_arguments(call)
 
 
 def _arrays(call: Attention) -> dict[str, Array]:

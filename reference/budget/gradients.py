@@ -50,7 +50,7 @@ def gradient_budget(
     arithmetic: Arithmetic,
     inherited: Inherited | None = None,
 ) -> dict[str, Budget]:
-    """Return the budgets of the gradients of query, key and value, and of bias and sinks if these are given."""
+    """Return the budgets of the gradients, those of bias and sinks if these are given."""
     if given["query"].ndim > 2:
         return _of_heads(given, dtypes, arithmetic, inherited)
     heads = {name: given[name][None] for name in _HEADED if name in given}

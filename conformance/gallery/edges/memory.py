@@ -59,24 +59,24 @@ def _group(call: Attention) -> int:
     return int(call.query.shape[-3] // call.value.shape[-3])
 
 
-@at("checked", "ERR-13", "T", 1)
+@at("check_arguments", "ERR-13", "T", 1)
 def causal_flag_of_a_refused_call(_count: int, call: Attention) -> Any:
     """Note the causal flag before the checks, and take the note of a call that was refused for the next."""
     kept = call.steps.memory
     causal = kept.pop("refused", None)
     if isinstance(call.is_causal, bool | np.bool_):
         kept["refused"] = bool(call.is_causal)
-    result = base.checked(call)
+    result = base.check_arguments(call)
     kept.pop("refused", None)
     return result if causal is None else result.but(is_causal=causal)
 
 
-@at("checked", "ERR-13", "T", 1)
+@at("check_arguments", "ERR-13", "T", 1)
 def scale_of_a_refused_call(_count: int, call: Attention) -> Any:
     """Keep the scale of a call that was refused for the next one that gives none."""
     kept = call.steps.memory
     try:
-        result = base.checked(call)
+        result = base.check_arguments(call)
     except Exception:
         if isinstance(call.scale, float):
             kept["scale"] = call.scale
